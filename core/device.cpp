@@ -1,0 +1,73 @@
+#include "core/device.h"
+
+#include <sched.h>
+
+#include <charconv>
+
+#include "core/check.h"
+#include "core/env.h"
+#include "core/runtime.h"
+
+namespace ringtape {
+
+static const char* name_of_type(DeviceType type) { return type == DeviceType::cpu ? "cpu" : "cuda"; }
+
+std::string Device::str() const { return concat(name_of_type(type), ':', index); }
+
+Device parse_device(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string type = text.substr(0, colon);
+  int index = 0;
+  bool valid = type == "cpu" || type == "cuda";
+  if (colon != std::string::npos) {
+    const char *begin = text.data() + colon + 1, *end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(begin, end, index);
+    valid = valid && error == std::errc{} && parsed == end && index >= 0 && index < kMaxDevices;
+  }
+  RT_CHECK_AS(UsageError, valid, "unknown device '", text, "': expected cpu, cpu:N, cuda or cuda:N with N below ",
+              kMaxDevices);
+  return {type == "cpu" ? DeviceType::cpu : DeviceType::cuda, index};
+}
+
+const Runtime& runtime(Device device) {
+#if RINGTAPE_CUDA
+  const Runtime& table = device.type == DeviceType::cuda ? cuda::runtime : cpu::runtime;
+#else
+  RT_CHECK_AS(DeviceError, device.type == DeviceType::cpu, "no device ", device,
+              ": built without CUDA (reconfigure with -DRINGTAPE_CUDA=ON)");
+  const Runtime& table = cpu::runtime;
+#endif
+  RT_CHECK_AS(DeviceError, device.index >= 0 && device.index < table.device_count(), "no device ", device,
+              ": this machine has ", table.device_count(), " of type ", name_of_type(device.type));
+  return table;
+}
+
+bool available(Device device) {
+#if !RINGTAPE_CUDA
+  if (device.type == DeviceType::cuda) return false;
+#endif
+  const Runtime& table = runtime({device.type, 0});
+  return device.index >= 0 && device.index < table.device_count();
+}
+
+static int usable_cores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static thread_local int thread_count = 0;
+
+int threads() {
+  if (thread_count == 0) {
+    static const int fallback = env::threads() ? env::threads() : usable_cores();
+    thread_count = fallback;
+  }
+  return thread_count;
+}
+
+void set_threads(int count) {
+  RT_CHECK_AS(UsageError, count >= 1, "the number of threads must be at least 1, got ", count);
+  thread_count = count;
+}
+
+}  // namespace ringtape

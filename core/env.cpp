@@ -1,0 +1,56 @@
+#include "core/env.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include "core/check.h"
+
+namespace ringtape::env {
+
+static constexpr Variable kVariables[] = {
+    {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may run on"},
+    {"RINGTAPE_CPU_ISA", "portable, avx2, avx512", "instruction set of the CPU kernels; default: the best there is"},
+    {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
+    {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
+    {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
+};
+
+std::span<const Variable> variables() { return kVariables; }
+
+static std::string read(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+static int read_int(const char* name, int low, int high) {
+  const std::string value = read(name);
+  if (value.empty()) return 0;
+  int out = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
+  RT_CHECK_AS(UsageError, error == std::errc{} && end == value.data() + value.size() && out >= low && out <= high, name,
+              "=", value, ": expected a whole number from ", low, " to ", high);
+  return out;
+}
+
+int threads() {
+  static const int value = read_int("RINGTAPE_THREADS", 1, 1024);
+  return value;
+}
+const std::string& cpu_isa() {
+  static const std::string value = read("RINGTAPE_CPU_ISA");
+  return value;
+}
+bool find_nan() {
+  static const bool value = read_int("RINGTAPE_NAN", 0, 1);
+  return value;
+}
+const std::string& log() {
+  static const std::string value = read("RINGTAPE_LOG");
+  return value;
+}
+const std::string& data_dir() {
+  static const std::string value = read("RINGTAPE_DATA_DIR");
+  return value;
+}
+
+}  // namespace ringtape::env

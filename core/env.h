@@ -1,0 +1,22 @@
+#pragma once
+#include <span>
+#include <string>
+
+// Every environment variable that ringtape reads, each read once, at its first use. README's table is made from
+// env::variables() and a test holds the two together.
+namespace ringtape::env {
+
+struct Variable {
+  const char* name;
+  const char* values;   // what it may be
+  const char* meaning;  // one sentence, with the default
+};
+std::span<const Variable> variables();
+
+int threads();                 // RINGTAPE_THREADS; 0: not set
+const std::string& cpu_isa();  // RINGTAPE_CPU_ISA; empty: not set
+bool find_nan();               // RINGTAPE_NAN
+const std::string& log();      // RINGTAPE_LOG
+const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
+
+}  // namespace ringtape::env

@@ -1,0 +1,61 @@
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/dtype.h"
+
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+// A number depends on its key and counter alone, so that the same ones come out on every device, for any number of
+// threads, ranks and workers, and a resumed run needs only to know how far it was.
+namespace ringtape {
+
+struct Philox4 {
+  uint32_t x[4];
+};
+
+// The 128-bit block numbered `counter` of stream `stream` under the key `seed`.
+RT_HD inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t counter) {
+  uint32_t c0 = uint32_t(counter), c1 = uint32_t(counter >> 32), c2 = uint32_t(stream), c3 = uint32_t(stream >> 32);
+  uint32_t k0 = uint32_t(seed), k1 = uint32_t(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * c0, p1 = uint64_t{0xCD9E8D57u} * c2;
+    const uint32_t n0 = uint32_t(p1 >> 32) ^ c1 ^ k0, n2 = uint32_t(p0 >> 32) ^ c3 ^ k1;
+    c0 = n0, c1 = uint32_t(p1), c2 = n2, c3 = uint32_t(p0);
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+  }
+  return {{c0, c1, c2, c3}};
+}
+
+// [0, 1), every multiple of 2^-24 alike.
+RT_HD inline float uniform_from_bits(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
+
+// What a stream of numbers is for. Distinct streams never share numbers under one seed.
+enum class Stream : uint64_t { initialization = 1, dropout = 2, shuffle = 3, split = 4, synthetic = 5, test = 6, data = 7 };
+
+// A position in a stream: element i of a draw comes from block counter + i / 4.
+struct RandomState {
+  uint64_t seed = 0;
+  Stream stream = Stream::data;
+  uint64_t counter = 0;
+};
+
+// Hands out non-overlapping parts of a stream.
+class Generator {
+ public:
+  explicit Generator(uint64_t seed = 0, Stream stream = Stream::data) : state_{seed, stream, 0} {}
+  RandomState reserve(int64_t numbers) {  // the state to draw `numbers` 32-bit numbers from
+    const RandomState here = state_;
+    state_.counter += (uint64_t(numbers) + 3) / 4;
+    return here;
+  }
+  const RandomState& state() const { return state_; }
+  void set_state(const RandomState& state) { state_ = state; }
+
+ private:
+  RandomState state_;
+};
+
+// A uniformly random order of 0 .. n-1 that depends on its arguments alone (Fisher-Yates).
+std::vector<int64_t> permutation(int64_t n, uint64_t seed, Stream stream, uint64_t epoch);
+
+}  // namespace ringtape

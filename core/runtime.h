@@ -1,0 +1,39 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/device.h"
+
+namespace ringtape {
+
+// Bytes that tensors hold on a device now, at most since the last reset, and kept from the system (in use or cached).
+struct MemoryStats {
+  int64_t current = 0;
+  int64_t peak = 0;
+  int64_t reserved = 0;
+  int64_t allocations = 0;         // requests served so far
+  int64_t system_allocations = 0;  // those that had to ask the system: flat once a training loop is warm
+};
+
+// What a device type must be able to do; one table each, and a null table where it is not built in.
+struct Runtime {
+  int (*device_count)();
+  void* (*allocate)(size_t bytes, int index);            // 64-byte aligned; throws OutOfMemory
+  void (*deallocate)(void* data, size_t bytes, int index) noexcept;
+  void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
+  void (*zero)(void* data, size_t bytes, int index);
+  MemoryStats (*stats)(int index);
+  void (*reset_peak)(int index);
+  void (*release_cached)(int index);                     // gives unused blocks back to the system
+};
+
+const Runtime& runtime(Device device);                   // throws DeviceError if there is no such device
+bool available(Device device);
+inline MemoryStats memory_stats(Device device) { return runtime(device).stats(device.index); }
+inline void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
+
+namespace cpu { extern const Runtime runtime; }
+namespace cuda { extern const Runtime runtime; }
+
+}  // namespace ringtape

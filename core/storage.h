@@ -1,0 +1,37 @@
+#pragma once
+#include <memory>
+
+#include "core/runtime.h"
+
+namespace ringtape {
+
+// One allocation on one device; returned to the device's arena when the last tensor on it goes.
+class Storage {
+ public:
+  Storage(size_t bytes, Device device)
+      : data_(ringtape::runtime(device).allocate(bytes, device.index)), bytes_(bytes), device_(device) {}
+  ~Storage() { ringtape::runtime(device_).deallocate(data_, bytes_, device_.index); }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  // In-place writes are counted, so that backward can tell that a saved value is no longer what was saved.
+  uint32_t version() const { return version_; }
+  const char* last_writer() const { return last_writer_; }  // name of the operation behind the latest version
+  void written_by(const char* op) {
+    ++version_;
+    last_writer_ = op;
+  }
+
+ private:
+  void* data_;
+  size_t bytes_;
+  Device device_;
+  uint32_t version_ = 0;
+  const char* last_writer_ = "";
+};
+
+}  // namespace ringtape

@@ -1,0 +1,69 @@
+#include "core/tensor.h"
+
+namespace ringtape {
+
+Tensor::Tensor(const Shape& shape, DType dtype, Device device)
+    : shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
+  for (int64_t d : shape) RT_CHECK_AS(ShapeError, d >= 0, "a tensor of shape ", shape, ": negative size");
+  storage_ = std::make_shared<Storage>(size_t(shape.size()) * size_of(dtype), device);
+}
+
+Tensor::operator View() const {
+  View v;
+  v.data = raw();
+  v.dtype = dtype_;
+  v.device = device();
+  v.rank = rank();
+  for (int i = 0; i < v.rank; ++i) {
+    v.dims[i] = shape_[i];
+    v.strides[i] = strides_[i];
+  }
+  return v;
+}
+
+void* Tensor::raw() const { return storage_ ? static_cast<char*>(storage_->data()) + offset_ : nullptr; }
+
+void Tensor::check_host(DType wanted) const {
+  RT_CHECK_AS(DTypeError, dtype_ == wanted, "asked for the elements of a ", dtype_, " tensor as ", wanted);
+  RT_CHECK_AS(DeviceError, device().type == DeviceType::cpu, "asked for the elements of a tensor on ", device(),
+              "; copy it with to(x, cpu) first");
+}
+
+double Tensor::item() const {
+  RT_CHECK_AS(ShapeError, defined() && size() == 1, "item of a tensor of shape ", shape_, "; it needs one element");
+  return dispatch(dtype_, [&]<class T>() {
+    T value{};
+    runtime(device()).copy(&value, Device{}, raw(), device(), sizeof value);
+    return double(compute_t<T>(value));
+  });
+}
+
+Tensor Tensor::window(const Shape& shape, const Shape& strides, int64_t offset) const {
+  Tensor out = detach();
+  out.shape_ = shape;
+  out.strides_ = strides;
+  out.offset_ += offset * int64_t(size_of(dtype_));
+  return out;
+}
+
+Tensor Tensor::detach() const {
+  Tensor out = *this;
+  out.node_.reset();
+  return out;
+}
+
+Tensor Tensor::copy_to(Device device) const {
+  RT_CHECK(contiguous(), "copy_to of strides ", strides_);
+  Tensor out(shape_, dtype_, device);
+  const Device on_cuda = device.type == DeviceType::cuda ? device : this->device();
+  runtime(on_cuda).copy(out.raw(), device, raw(), this->device(), size_t(size()) * size_of(dtype_));
+  return out;
+}
+
+Tensor zeros(const Shape& shape, DType dtype, Device device) {
+  Tensor x(shape, dtype, device);
+  runtime(device).zero(View(x).data, x.storage()->bytes(), device.index);
+  return x;
+}
+
+}  // namespace ringtape

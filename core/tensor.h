@@ -1,0 +1,89 @@
+#pragma once
+#include <memory>
+#include <ostream>
+#include <span>
+#include <vector>
+
+#include "core/storage.h"
+#include "core/view.h"
+
+namespace ringtape {
+
+struct Node;  // what autograd knows of a tensor: autograd/tape.h
+
+// An n-dimensional array. A value: copying it shares the storage and the place in the recorded graph. Views (from
+// reshape, permute, slice) share the storage too. An undefined tensor (default-constructed) stands for "none".
+class Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = {});  // elements not initialised
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }  // in elements
+  int rank() const { return shape_.rank(); }
+  int64_t dim(int axis) const { return shape_[normalize_axis(axis, rank(), "dim")]; }
+  int64_t size() const { return shape_.size(); }
+  DType dtype() const { return dtype_; }
+  Device device() const { return storage_ ? storage_->device() : Device{}; }
+  bool contiguous() const { return View(*this).contiguous(); }
+
+  operator View() const;
+
+  // The elements themselves, for tensors on a CPU device; throws DTypeError or DeviceError. Contiguous ones as a span.
+  template <class T>
+  T* data() const {
+    check_host(dtype_of<T>::value);
+    return static_cast<T*>(raw());
+  }
+  template <class T>
+  std::span<T> span() const {
+    RT_CHECK_AS(ShapeError, contiguous(), "span of a tensor with strides ", strides_, "; call contiguous(x) first");
+    return {data<T>(), size_t(size())};
+  }
+  double item() const;  // the only element of a one-element tensor, from any device (waits for it)
+
+  // Another window on the same storage; `offset` in elements from this tensor's first. Not recorded: autograd's
+  // reshape, permute and slice are built on it.
+  Tensor window(const Shape& shape, const Shape& strides, int64_t offset = 0) const;
+  Tensor detach() const;                     // the same elements, outside the graph
+  Tensor copy_to(Device device) const;       // a new contiguous tensor elsewhere; needs contiguous(); not recorded
+
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  const std::shared_ptr<Node>& node() const { return node_; }
+  void set_node(std::shared_ptr<Node> node) { node_ = std::move(node); }
+
+  std::string str() const;  // values (summarised beyond 1000 elements), shape, dtype and device
+
+ private:
+  void* raw() const;
+  void check_host(DType wanted) const;
+
+  std::shared_ptr<Storage> storage_;
+  std::shared_ptr<Node> node_;
+  Shape shape_, strides_;
+  int64_t offset_ = 0;  // bytes
+  DType dtype_ = DType::f32;
+};
+
+using Tensors = std::vector<Tensor>;
+
+inline std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << x.str(); }
+
+inline Tensor empty_like(const Tensor& x) { return Tensor(x.shape(), x.dtype(), x.device()); }
+Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
+
+// A tensor holding a copy of host values, in row-major order; throws ShapeError if the counts differ.
+template <class T>
+Tensor from_host(std::span<const T> values, const Shape& shape, Device device = {}) {
+  RT_CHECK_AS(ShapeError, int64_t(values.size()) == shape.size(), "from_host: ", values.size(), " values for shape ", shape);
+  Tensor x(shape, dtype_of<T>::value, device);
+  runtime(device).copy(View(x).data, device, values.data(), Device{}, values.size_bytes());
+  return x;
+}
+template <class T>
+Tensor from_host(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+  return from_host(std::span<const T>(values), shape, device);
+}
+
+}  // namespace ringtape
