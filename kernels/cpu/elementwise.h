@@ -1,0 +1,167 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "core/parallel.h"
+#include "core/view.h"
+#include "kernels/cpu/isa.h"
+
+// y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are brought block by block
+// into the compute type C (float or double, the type that f works in), unless they lie in memory like that already;
+// so f is compiled once per C, and always runs over contiguous blocks that vectorise.
+RT_ISA_BEGIN
+
+inline constexpr int64_t kBlock = 512;          // elements; five operands in double stay within the L1 cache
+inline constexpr int64_t kGrain = 32 * 1024;    // elements a thread; starting a second thread costs about 2 us
+
+// One operand as seen from the coalesced output shape.
+struct Operand {
+  char* data;
+  DType dtype;
+  bool dense;     // element i lies at data + i
+  bool constant;  // the same element everywhere
+  int rank;
+  int64_t dims[kMaxRank], strides[kMaxRank];
+
+  // Calls f(offset, step, count, at) for runs that together cover elements [begin, begin + n): count elements `step`
+  // apart from element `offset` on, number `at` onwards of the block.
+  template <class F>
+  void for_each_run(int64_t begin, int64_t n, F&& f) const {
+    int64_t index[kMaxRank], offset = 0, rest = begin;
+    for (int d = rank - 1; d >= 0; --d) {
+      index[d] = rest % dims[d];
+      rest /= dims[d];
+      offset += index[d] * strides[d];
+    }
+    const int inner = rank - 1;
+    for (int64_t at = 0; at < n;) {
+      const int64_t count = std::min(dims[inner] - index[inner], n - at);
+      f(offset, strides[inner], count, at);
+      at += count;
+      offset += count * strides[inner];
+      index[inner] += count;
+      for (int d = inner; d > 0 && index[d] == dims[d]; --d) {  // carry
+        offset += strides[d - 1] - dims[d] * strides[d];
+        index[d] = 0;
+        ++index[d - 1];
+      }
+    }
+  }
+
+  template <class C>
+  const C* load(int64_t begin, int64_t n, C* buffer) const {
+    if (dense && dtype == dtype_of<C>::value) return reinterpret_cast<const C*>(data) + begin;
+    dispatch(dtype, [&]<class T>() {
+      const T* from = reinterpret_cast<const T*>(data);
+      const auto convert = [](T x) { return static_cast<C>(static_cast<compute_t<T>>(x)); };
+      for_each_run(begin, n, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
+        C* to = buffer + at;
+        const T* run = from + offset;
+        if (step == 1) for (int64_t i = 0; i < count; ++i) to[i] = convert(run[i]);
+        else if (step == 0) std::fill_n(to, count, convert(*run));
+        else for (int64_t i = 0; i < count; ++i) to[i] = convert(run[i * step]);
+      });
+    });
+    return buffer;
+  }
+
+  template <class C>
+  void store(int64_t begin, int64_t n, const C* buffer) const {
+    dispatch(dtype, [&]<class T>() {
+      T* to = reinterpret_cast<T*>(data);
+      for_each_run(begin, n, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
+        T* run = to + offset;
+        if (step == 1) for (int64_t i = 0; i < count; ++i) run[i] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
+        else for (int64_t i = 0; i < count; ++i) run[i * step] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
+      });
+    });
+  }
+};
+
+// Operand 0 is the output; the others broadcast to its shape. Axes that no operand can tell apart become one.
+template <size_t N>
+std::array<Operand, N> coalesce(const std::array<View, N>& views) {
+  const View& y = views[0];
+  std::array<Operand, N> out;
+  int rank = 0;
+  int64_t dims[kMaxRank], strides[N][kMaxRank];
+  for (int axis = 0; axis < y.rank; ++axis) {
+    if (y.dims[axis] == 1) continue;
+    int64_t step[N];
+    for (size_t k = 0; k < N; ++k) {
+      const int own = axis - (y.rank - views[k].rank);
+      step[k] = own < 0 || views[k].dims[own] == 1 ? 0 : views[k].strides[own];
+    }
+    bool merge = rank > 0;
+    for (size_t k = 0; k < N; ++k) merge = merge && strides[k][rank - 1] == step[k] * y.dims[axis];
+    if (!merge) dims[rank++] = 1;
+    dims[rank - 1] *= y.dims[axis];
+    for (size_t k = 0; k < N; ++k) strides[k][rank - 1] = step[k];
+  }
+  if (rank == 0) {
+    rank = 1;
+    dims[0] = y.size();  // 1
+    for (size_t k = 0; k < N; ++k) strides[k][0] = 0;
+  }
+  for (size_t k = 0; k < N; ++k) {
+    Operand& o = out[k];
+    o.data = static_cast<char*>(views[k].data);
+    o.dtype = views[k].dtype;
+    o.rank = rank;
+    o.dense = o.constant = true;
+    int64_t step = 1;
+    for (int d = rank - 1; d >= 0; --d) {
+      o.dims[d] = dims[d];
+      o.strides[d] = strides[k][d];
+      o.dense = o.dense && (strides[k][d] == step || dims[d] == 1);
+      o.constant = o.constant && strides[k][d] == 0;
+      step *= dims[d];
+    }
+  }
+  return out;
+}
+
+template <class C, class F, size_t N, size_t... I>
+void map_block(C* y, const std::array<const C*, N>& x, int64_t n, const F& f, std::index_sequence<I...>) {
+  const C* const in[] = {x[I]...};
+#pragma GCC ivdep  // y is disjoint from each input or the same: f may work in place
+  for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
+}
+
+template <class C, class F, class... Inputs>
+void map_as(const F& f, const View& y, const Inputs&... inputs) {
+  constexpr size_t n_in = sizeof...(inputs);
+  const int64_t n = y.size();
+  if (n == 0) return;
+  const auto operands = coalesce(std::array<View, n_in + 1>{y, inputs...});
+  const bool direct_y = operands[0].dense && y.dtype == dtype_of<C>::value;
+  bool direct = direct_y;  // nothing to convert or gather: one block
+  for (const Operand& o : operands) direct = direct && o.dense && o.dtype == dtype_of<C>::value;
+
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    C buffers[n_in + 1][kBlock];
+    std::array<const C*, n_in> x{};
+    const int64_t step = direct ? end - begin : kBlock;
+    for (size_t k = 0; k < n_in; ++k)
+      if (operands[k + 1].constant) x[k] = operands[k + 1].load(0, std::min(step, end - begin), buffers[k + 1]);
+    for (int64_t at = begin; at < end; at += step) {
+      const int64_t count = std::min(step, end - at);
+      for (size_t k = 0; k < n_in; ++k)
+        if (!operands[k + 1].constant) x[k] = operands[k + 1].load(at, count, buffers[k + 1]);
+      C* out = direct_y ? reinterpret_cast<C*>(operands[0].data) + at : buffers[0];
+      map_block(out, x, count, f, std::make_index_sequence<n_in>{});
+      if (!direct_y) operands[0].store(at, count, buffers[0]);
+    }
+  });
+}
+
+// f must accept floats and doubles alike: the compute type is that of y.
+template <class F, class... Inputs>
+void map(const F& f, const View& y, const Inputs&... inputs) {
+  if (y.dtype == DType::f64) map_as<double>(f, y, inputs...);
+  else map_as<float>(f, y, inputs...);
+}
+
+RT_ISA_END

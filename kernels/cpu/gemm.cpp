@@ -1,0 +1,70 @@
+#include "kernels/cpu/gemm.h"
+
+#include <cstdlib>
+#include <memory>
+
+#include "core/parallel.h"
+#include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/isa.h"
+
+namespace ringtape::cpu::RT_ISA {
+namespace {
+
+constexpr int64_t kParallelWork = 1 << 17;  // multiply-adds worth waking a thread for: about 1.5 us
+
+// Memory that lives as long as its thread and grows to the largest request.
+void* scratch_memory(size_t bytes) {
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  thread_local std::unique_ptr<void, Free> memory;
+  thread_local size_t capacity = 0;
+  if (bytes > capacity) {
+    capacity = 0;
+    memory.reset();
+    memory.reset(std::aligned_alloc(4096, size_t(round_up(int64_t(bytes), 4096))));
+    RT_CHECK_AS(OutOfMemory, memory, "no memory for ", bytes, " bytes of matrix multiplication scratch");
+    capacity = bytes;
+  }
+  return memory.get();
+}
+
+// Parts of the rows: of the ways to divide (m, n) into `parts` rectangles, the one with the smallest, which
+// pack least.
+int64_t row_parts_of(int64_t m, int64_t n, int64_t parts) {
+  int64_t best = 1;
+  for (int64_t r = 2; r <= parts; ++r)
+    if (parts % r == 0 && m / r + n / (parts / r) < m / best + n / (parts / best)) best = r;
+  return best;
+}
+
+}  // namespace
+
+template <class T>
+void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c) {
+  if (m <= 0 || n <= 0) return;
+  using C = compute_t<T>;
+  const Gemm<T> whole(m, n, k, a, b, bias, c);
+  const int64_t parts = std::clamp<int64_t>(m * n * k / kParallelWork, 1, threads());
+  const int64_t row_parts = row_parts_of(m, n, parts), col_parts = parts / row_parts;
+  const int64_t panels = ceil_div(n, kTileCols<C>), each = round_up(whole.scratch_size(), 64);
+  C* scratch = each ? static_cast<C*>(scratch_memory(size_t(each * parts) * sizeof(C))) : nullptr;
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) {
+      const Range cols = part_of(panels, col_parts, q % col_parts);
+      whole.run(part_of(m, row_parts, q / col_parts),
+                {cols.begin * kTileCols<C>, std::min<int64_t>(n, cols.end * kTileCols<C>)},
+                scratch + q * each);
+    }
+  });
+}
+
+template void gemm(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, const float*,
+                   Matrix<float>);
+template void gemm(int64_t, int64_t, int64_t, Matrix<const double>, Matrix<const double>, const double*,
+                   Matrix<double>);
+template void gemm(int64_t, int64_t, int64_t, Matrix<const f16>, Matrix<const f16>, const f16*, Matrix<f16>);
+template void gemm(int64_t, int64_t, int64_t, Matrix<const bf16>, Matrix<const bf16>, const bf16*,
+                   Matrix<bf16>);
+
+}  // namespace ringtape::cpu::RT_ISA

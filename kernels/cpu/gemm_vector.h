@@ -1,0 +1,165 @@
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "core/dtype.h"
+#include "kernels/cpu/isa.h"
+
+namespace ringtape::cpu::RT_ISA {
+namespace {
+
+template <class T>
+struct VecOf {
+  typedef T type __attribute__((vector_size(kVectorBytes)));
+};
+template <class T>
+using Vec = typename VecOf<T>::type;
+template <class T>
+inline constexpr int kLanes = kVectorBytes / int(sizeof(T));
+
+#define RT_INLINE [[gnu::always_inline]] inline
+
+template <class T>
+RT_INLINE Vec<T> load(const T* p) {
+  Vec<T> v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+template <class T>
+RT_INLINE void store(T* p, Vec<T> v) {
+  std::memcpy(p, &v, sizeof v);
+}
+
+// Keeps GCC from loading or computing the value again at each of its uses.
+template <class V>
+RT_INLINE void in_register([[maybe_unused]] V& v) {
+  if constexpr (std::is_pointer_v<V>) asm("" : "+r"(v));
+#if RT_ISA_LEVEL == 3
+  else
+    asm("" : "+v"(v));
+#elif defined(__x86_64__)
+  else
+    asm("" : "+x"(v));
+#endif
+}
+
+// The first `count` lanes; the others are zero and their memory is not touched.
+#if RT_ISA_LEVEL == 3
+RT_INLINE Vec<float> load_partial(const float* p, int64_t count) {
+  return Vec<float>(_mm512_maskz_loadu_ps(__mmask16((1u << count) - 1), p));
+}
+RT_INLINE Vec<double> load_partial(const double* p, int64_t count) {
+  return Vec<double>(_mm512_maskz_loadu_pd(__mmask8((1u << count) - 1), p));
+}
+RT_INLINE void store_partial(float* p, Vec<float> v, int64_t count) {
+  _mm512_mask_storeu_ps(p, __mmask16((1u << count) - 1), __m512(v));
+}
+RT_INLINE void store_partial(double* p, Vec<double> v, int64_t count) {
+  _mm512_mask_storeu_pd(p, __mmask8((1u << count) - 1), __m512d(v));
+}
+#else
+template <class T>
+RT_INLINE Vec<T> load_partial(const T* p, int64_t count) {
+  Vec<T> v{};
+  for (int l = 0; l < kLanes<T>; ++l)
+    if (l < count) v[l] = p[l];
+  return v;
+}
+template <class T>
+RT_INLINE void store_partial(T* p, Vec<T> v, int64_t count) {
+  for (int l = 0; l < kLanes<T>; ++l)
+    if (l < count) p[l] = v[l];
+}
+#endif
+
+// Up to one vector of elements as the type that arithmetic happens in.
+template <class T>
+RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
+  using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, C>) {
+    return count >= kLanes<C> ? load(p) : load_partial(p, count);
+  } else {
+    C lanes[kLanes<C>] = {};
+    if (count >= kLanes<C>)
+      for (int l = 0; l < kLanes<C>; ++l) lanes[l] = C(p[l]);
+    else
+      for (int l = 0; l < count; ++l) lanes[l] = C(p[l]);
+    return load(lanes);
+  }
+}
+
+// `a` where bit h of the lane's number is clear, `b` where it is set. As a shuffle, GCC may give it to the
+// one port that shuffles; a masked move has two.
+template <class T, int h, size_t... l>
+RT_INLINE Vec<T> blend(Vec<T> a, Vec<T> b, std::index_sequence<l...>) {
+#if RT_ISA_LEVEL == 3
+  constexpr uint32_t mask = ((int(l) & h ? 1u << l : 0u) | ...);
+  if constexpr (sizeof(T) == 4)
+    return Vec<T>(_mm512_mask_blend_ps(__mmask16(mask), __m512(a), __m512(b)));
+  else
+    return Vec<T>(_mm512_mask_blend_pd(__mmask8(mask), __m512d(a), __m512d(b)));
+#else
+  return __builtin_shufflevector(a, b, (int(l) & h ? kLanes<T> + int(l) : int(l))...);
+#endif
+}
+
+// Lanes l and l + h of `a` added where bit h of the lane's number is clear, those of `b` where it is set: one
+// step of summing the lanes of several vectors at once.
+template <class T, int h, size_t... l>
+RT_INLINE Vec<T> fold_pair(Vec<T> a, Vec<T> b, std::index_sequence<l...> lanes) {
+  return blend<T, h>(a, b, lanes) +
+         __builtin_shufflevector(a, b, (int(l) & h ? kLanes<T> + int(l) - h : int(l) + h)...);
+}
+template <class T, int h, size_t... l>
+RT_INLINE Vec<T> fold(Vec<T> a, std::index_sequence<l...>) {
+  return a + __builtin_shufflevector(a, a, (int(l) ^ h)...);
+}
+
+template <int step, class V, size_t... l>
+RT_INLINE auto every(V a, std::index_sequence<l...>) {
+  return __builtin_shufflevector(a, a, (int(l) * step)...);
+}
+
+// The lane sums of `count` vectors (a power of two, at most kLanes) as a vector of that many lanes. Always
+// adds lanes half a vector apart first, so that a sum does not depend on its place in v.
+template <class T, int count, int left = count, int h = kLanes<T> / 2>
+RT_INLINE auto lane_sums(Vec<T>* v) {
+  constexpr auto lanes = std::make_index_sequence<kLanes<T>>();
+  if constexpr (h == 0) {
+    return every<kLanes<T> / count>(v[0], std::make_index_sequence<count>());
+  } else if constexpr (left > 1) {
+    for (int r = 0; r < left / 2; ++r) v[r] = fold_pair<T, h>(v[r], v[r + left / 2], lanes);
+    return lane_sums<T, count, left / 2, h / 2>(v);
+  } else {
+    v[0] = fold<T, h>(v[0], lanes);
+    return lane_sums<T, count, 1, h / 2>(v);
+  }
+}
+
+template <class T, int h, size_t... l>
+RT_INLINE void exchange(Vec<T>& a, Vec<T>& b, std::index_sequence<l...>) {
+  constexpr int n = kLanes<T>;
+  const Vec<T> low = __builtin_shufflevector(a, b, (int(l) & h ? n + int(l) - h : int(l))...);
+  b = __builtin_shufflevector(a, b, (int(l) & h ? n + int(l) : int(l) + h)...);
+  a = low;
+}
+
+// Transposes the square of kLanes vectors in place by exchanging ever smaller off-diagonal squares.
+template <class T, int h = kLanes<T> / 2>
+RT_INLINE void transpose(Vec<T>* v) {
+  if constexpr (h > 0) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kLanes<T>; ++r)
+      if (!(r & h)) exchange<T, h>(v[r], v[r + h], std::make_index_sequence<kLanes<T>>());
+    transpose<T, h / 2>(v);
+  }
+}
+
+}  // namespace
+}  // namespace ringtape::cpu::RT_ISA

@@ -1,0 +1,95 @@
+#pragma once
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "kernels/cpu/isa.h"
+
+RT_ISA_BEGIN
+
+// Elementary functions. For double those of the C library; for float branch-free polynomials that a loop over them
+// vectorises with, within 3 units in the last place (tests/math_test.cpp measures them).
+struct Math {
+  RT_INLINE static double exp(double x) { return std::exp(x); }
+  RT_INLINE static double log(double x) { return std::log(x); }
+  RT_INLINE static double tanh(double x) { return std::tanh(x); }
+  RT_INLINE static double erf(double x) { return std::erf(x); }
+  template <class T> RT_INLINE static T sqrt(T x) { return std::sqrt(x); }
+  template <class T> RT_INLINE static T pow(T x, T y) { return std::pow(x, y); }
+  template <class T> RT_INLINE static T abs(T x) { return std::fabs(x); }
+
+  // exp(x) = 2^n exp(r), |r| <= ln(2)/2; minimax coefficients of Cephes' expf (Moshier).
+  RT_INLINE static float exp(float x) {
+    constexpr float log2e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, round = 12582912.f;
+    const float c = x > 89.f ? 89.f : (x < -104.f ? -104.f : x);
+    const float n = (c * log2e + round) - round;
+    const float r = (c - n * ln2_high) - n * ln2_low;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.f;
+    // 2^n in two factors: n reaches 128 for the largest results and -150 for subnormal ones.
+    const int32_t whole = int32_t(n), half = whole >> 1;
+    const float y = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((whole - half + 127) << 23);
+    return x != x ? x : y;
+  }
+
+  // log(m 2^e) with m in [sqrt(1/2), sqrt(2)); coefficients of Cephes' logf.
+  RT_INLINE static float log(float x) {
+    const bool subnormal = x < 1.17549435e-38f;
+    const uint32_t bits = std::bit_cast<uint32_t>(subnormal ? x * 8388608.f : x);
+    const uint32_t shifted = bits - 0x3f3504f3u;
+    const float e = float(int32_t(shifted) >> 23) - (subnormal ? 23.f : 0.f);
+    const float f = std::bit_cast<float>((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.f;
+    float p = 7.0376836292e-2f;
+    p = p * f - 1.1514610310e-1f;
+    p = p * f + 1.1676998740e-1f;
+    p = p * f - 1.2420140846e-1f;
+    p = p * f + 1.4249322787e-1f;
+    p = p * f - 1.6668057665e-1f;
+    p = p * f + 2.0000714765e-1f;
+    p = p * f - 2.4999993993e-1f;
+    p = p * f + 3.3333331174e-1f;
+    const float z = f * f;
+    float y = p * z * f + e * -2.12194440e-4f - 0.5f * z;
+    y = f + y + e * 0.693359375f;
+    y = x == std::numeric_limits<float>::infinity() ? x : y;
+    y = x == 0.f ? -std::numeric_limits<float>::infinity() : y;
+    return x >= 0.f ? y : std::numeric_limits<float>::quiet_NaN();
+  }
+
+  RT_INLINE static float tanh(float x) {
+    const float a = std::fabs(x), z = x * x;
+    float p = -5.70498872745e-3f;  // Cephes' tanhf below 0.625
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    const float small = p * z * x + x, large = 1.f - 2.f / (exp(2.f * a) + 1.f);
+    return a < 0.625f ? small : std::copysign(large, x);
+  }
+
+  // x P(x^2) / Q(x^2) on [-4, 4], beyond which erf is 1 in float: the rational approximation of XLA and Eigen.
+  RT_INLINE static float erf(float x) {
+    const float c = x > 4.f ? 4.f : (x < -4.f ? -4.f : x), z = c * c;
+    float p = -2.72614225801306e-10f;
+    p = p * z + 2.77068142495902e-08f;
+    p = p * z - 2.10102402082508e-06f;
+    p = p * z - 5.69250639462346e-05f;
+    p = p * z - 7.34990630326855e-04f;
+    p = p * z - 2.95459980854025e-03f;
+    p = p * z - 1.60960333262415e-02f;
+    float q = -1.45660718464996e-05f;
+    q = q * z - 2.13374055278905e-04f;
+    q = q * z - 1.68282697438203e-03f;
+    q = q * z - 7.37332916720468e-03f;
+    q = q * z - 1.42647390514189e-02f;
+    return c * p / q;
+  }
+};
+
+RT_ISA_END

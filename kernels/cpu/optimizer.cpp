@@ -1,0 +1,75 @@
+#include "kernels/optimizer.h"
+
+#include <cmath>
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/isa.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// Calls f(begin, end) with the C++ type of the parameters, over parts of the buffers.
+template <class F>
+void for_each_part(const View& w, const char* name, const F& f) {
+  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+  parallel_for(w.size(), kGrain, [&](int64_t begin, int64_t end) {
+    if (w.dtype == DType::f32) f.template operator()<float>(begin, end);
+    else f.template operator()<double>(begin, end);
+  });
+}
+
+// The loops take their scalars by value: one that a lambda captured could be what a store to w changes, for all the
+// compiler knows, and the loop would not vectorise.
+
+template <class T>
+void sgd(T* w, const T* g, int64_t n, T lr, T decay) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) w[i] -= lr * (g[i] + decay * w[i]);
+}
+
+template <class T>
+void sgd_momentum(T* w, T* v, const T* g, int64_t n, T lr, T decay, T momentum, T ahead, T direct) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const T grad = g[i] + decay * w[i], velocity = momentum * v[i] + grad;
+    v[i] = velocity;
+    w[i] -= lr * (direct * grad + ahead * velocity);
+  }
+}
+
+template <class T>
+void adam(T* w, T* m, T* v, const T* g, int64_t n, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) {
+    const T grad = g[i] + decay * w[i];
+    const T first = beta1 * m[i] + rest1 * grad, second = beta2 * v[i] + rest2 * grad * grad;
+    m[i] = first;
+    v[i] = second;
+    w[i] = shrink * w[i] - size * first / (std::sqrt(second) * root + eps);
+  }
+}
+
+}  // namespace
+
+void sgd_step(View w, View v, View g, SgdStep step) {
+  for_each_part(w, "sgd_step", [&]<class T>(int64_t begin, int64_t end) {
+    T* at = w.as<T>() + begin;
+    const T* grad = g.as<T>() + begin;
+    const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
+    if (momentum == 0) sgd(at, grad, end - begin, lr, decay);
+    else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0));
+  });
+}
+
+void adam_step(View w, View m, View v, View g, AdamStep step) {
+  const double correction1 = 1 - std::pow(step.beta1, double(step.number));
+  const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
+  for_each_part(w, "adam_step", [&]<class T>(int64_t begin, int64_t end) {
+    adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(step.lr / correction1),
+            T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
+            step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1));
+  });
+}
+
+RT_ISA_END

@@ -1,0 +1,118 @@
+#include "kernels/reduce.h"
+
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/reduce.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+struct Sum {
+  template <class C> static C identity() { return C(0); }
+  template <class C> RT_INLINE static C combine(C a, C b) { return a + b; }
+  template <class C> RT_INLINE static C map(C x, C) { return x; }
+};
+struct Max {
+  template <class C> static C identity() { return -std::numeric_limits<C>::infinity(); }
+  template <class C> RT_INLINE static C combine(C a, C b) { return a > b || a != a ? a : b; }
+  template <class C> RT_INLINE static C map(C x, C) { return x; }
+};
+struct SumSquaredDistance : Sum {  // from p
+  template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
+};
+struct SumExp : Sum {
+  template <class C> RT_INLINE static C map(C x, C p) { return Math::exp(x - p); }
+};
+struct CountEqual : Sum {
+  template <class C> RT_INLINE static C map(C x, C p) { return x == p ? C(1) : C(0); }
+};
+
+constexpr auto kAsIs = [](double total, auto) { return total; };
+
+// Runs f with y's memory in the compute type C: y itself, or a scratch that is converted afterwards.
+template <class F>
+void in_compute_type(const View& y, F&& f) {
+  dispatch_float(y.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    if constexpr (std::is_same_v<T, C>) return f(y.as<C>());
+    std::vector<C> out(size_t(y.size()));
+    f(out.data());
+    for (int64_t i = 0; i < y.size(); ++i) y.as<T>()[i] = T(out[size_t(i)]);
+  });
+}
+
+template <class C>
+std::vector<C> as_compute(const View& y) {
+  std::vector<C> out(size_t(y.size()));
+  dispatch_float(y.dtype, [&]<class T>() {
+    for (int64_t i = 0; i < y.size(); ++i) out[size_t(i)] = C(compute_t<T>(y.as<T>()[i]));
+  });
+  return out;
+}
+
+}  // namespace
+
+void sum_forward(View y, View x) {
+  const ReducePlan plan(y, x);
+  in_compute_type(y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, kAsIs); });
+}
+
+void mean_forward(View y, View x) {
+  const ReducePlan plan(y, x);
+  const double n = double(plan.n_reduced);
+  in_compute_type(y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, [n](double total, C) { return C(total / n); }); });
+}
+
+void max_forward(View y, View x) {
+  const ReducePlan plan(y, x);
+  in_compute_type(y, [&]<class C>(C* out) { reduce<Max, C>(plan, out, nullptr, kAsIs); });
+}
+
+void max_backward(View dx, View x, View y, View dy) {
+  const ReducePlan plan(y, x);
+  dispatch_float(y.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const std::vector<C> maxima = as_compute<C>(y);
+    std::vector<C> count(maxima.size());
+    reduce<CountEqual, C>(plan, count.data(), maxima.data(), kAsIs);
+    View ties = y;
+    ties.data = count.data();
+    ties.dtype = dtype_of<C>::value;
+    map([]<class V>(V v, V top, V g, V n) { return v == top ? g / n : V(0); }, dx, x, y, dy, ties);
+  });
+}
+
+void logsumexp_forward(View y, View x) {
+  const ReducePlan plan(y, x);
+  in_compute_type(y, [&]<class C>(C* out) {
+    std::vector<C> top(size_t(y.size()));
+    reduce<Max, C>(plan, top.data(), nullptr, kAsIs);
+    // An infinite maximum is the result; subtracting it would give NaN.
+    std::vector<C> shift = top;
+    for (C& s : shift) s = std::isfinite(s) ? s : C(0);
+    reduce<SumExp, C>(plan, out, shift.data(), [](double total, C p) { return C(std::log(total) + double(p)); });
+  });
+}
+
+void logsumexp_backward(View dx, View x, View y, View dy) {
+  map([]<class T>(T v, T w, T g) { return g * Math::exp(v - w); }, dx, x, y, dy);
+}
+
+void var_forward(View y, View mean, View x, double correction) {
+  const ReducePlan plan(y, x);
+  const double n = double(plan.n_reduced);
+  in_compute_type(y, [&]<class C>(C* out) {
+    std::vector<C> center(size_t(y.size()));
+    reduce<Sum, C>(plan, center.data(), nullptr, [n](double total, C) { return C(total / n); });
+    reduce<SumSquaredDistance, C>(plan, out, center.data(), [&](double total, C) { return C(total / std::max(0.0, n - correction)); });
+    dispatch_float(mean.dtype, [&]<class T>() {
+      for (int64_t i = 0; i < mean.size(); ++i) mean.as<T>()[i] = T(compute_t<T>(center[size_t(i)]));
+    });
+  });
+}
+
+void var_backward(View dx, View x, View mean, View dy, double scale) {
+  map([scale]<class T>(T v, T m, T g) { return g * T(scale) * (v - m); }, dx, x, mean, dy);
+}
+
+RT_ISA_END

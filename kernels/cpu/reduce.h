@@ -1,0 +1,145 @@
+#pragma once
+#include <vector>
+
+#include "kernels/cpu/elementwise.h"
+
+// y[o] = finish(sum or max over r of map(x[o, r], p[o]), p[o]), for the axes along which y has size 1.
+RT_ISA_BEGIN
+
+// x seen as (outputs, reduced): both sets of axes coalesced, the last one of each fastest.
+struct ReducePlan {
+  Operand outputs, reduced;  // the same data; their strides walk over the two sets of axes
+  int64_t n_out = 1, n_reduced = 1;
+
+  ReducePlan(const View& y, const View& x) {
+    View kept = x, gone = x;
+    kept.rank = gone.rank = 0;
+    for (int d = 0; d < x.rank; ++d) {
+      View& side = y.dims[d] == x.dims[d] && x.dims[d] != 1 ? kept : gone;
+      side.dims[side.rank] = x.dims[d];
+      side.strides[side.rank++] = x.strides[d];
+    }
+    n_out = kept.size();
+    n_reduced = gone.size();
+    if (n_out > 0 && n_reduced > 0) {
+      outputs = coalesce(std::array<View, 1>{kept})[0];
+      reduced = coalesce(std::array<View, 1>{gone})[0];
+    }
+  }
+  // Neighbouring outputs lie side by side in memory: reduce many of them at once, row by row.
+  bool by_columns() const {
+    const auto step = [](const Operand& o) { return o.dims[o.rank - 1] == 1 ? INT64_MAX : o.strides[o.rank - 1]; };
+    return n_out > 1 && step(outputs) == 1 && step(reduced) != 1;
+  }
+};
+
+// Combines `n` values into one. Sixteen accumulators keep a vector unit busy and the rounding error of a block small.
+template <class R, class C>
+C reduce_block(const C* x, int64_t n, C p) {
+  constexpr int lanes = 16;
+  C acc[lanes];
+  for (int j = 0; j < lanes; ++j) acc[j] = R::template identity<C>();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int j = 0; j < lanes; ++j) acc[j] = R::combine(acc[j], R::map(x[i + j], p));
+  for (int j = 0; i + j < n; ++j) acc[j] = R::combine(acc[j], R::map(x[i + j], p));
+  for (int half = lanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) acc[j] = R::combine(acc[j], acc[j + half]);
+  return acc[0];
+}
+
+// Totals of blocks are held in double: the error of a long sum stays that of a block.
+template <class R, class C>
+double reduce_range(const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
+  Operand here = x;
+  here.data += offset * int64_t(size_of(x.dtype));
+  C buffer[kBlock];
+  double total = R::template identity<double>();
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t count = std::min(kBlock, end - at);
+    total = R::combine(total, double(reduce_block<R, C>(here.load(at, count, buffer), count, p)));
+  }
+  return total;
+}
+
+template <class F>
+void for_each_output(const ReducePlan& plan, int64_t begin, int64_t end, F&& f) {
+  plan.outputs.for_each_run(begin, end - begin, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
+    for (int64_t i = 0; i < count; ++i) f(begin + at + i, offset + i * step);
+  });
+}
+
+template <class R, class C, class Finish>
+void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+  constexpr int64_t chunk = 64 * 1024;  // of one long reduction: fixed, so that threads do not change the order
+  if (plan.n_out < threads() && plan.n_reduced >= 2 * chunk) {
+    const int64_t chunks = (plan.n_reduced + chunk - 1) / chunk;
+    std::vector<double> part(static_cast<size_t>(chunks));
+    for_each_output(plan, 0, plan.n_out, [&](int64_t o, int64_t offset) {
+      parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t c = begin; c < end; ++c)
+          part[size_t(c)] = reduce_range<R, C>(plan.reduced, offset, c * chunk, std::min((c + 1) * chunk, plan.n_reduced), p ? p[o] : C(0));
+      });
+      double total = R::template identity<double>();
+      for (double v : part) total = R::combine(total, v);
+      y[o] = finish(total, p ? p[o] : C(0));
+    });
+    return;
+  }
+  parallel_for(plan.n_out, std::max<int64_t>(1, kGrain / plan.n_reduced), [&](int64_t begin, int64_t end) {
+    for_each_output(plan, begin, end, [&](int64_t o, int64_t offset) {
+      const C param = p ? p[o] : C(0);
+      double total = R::template identity<double>();
+      for (int64_t at = 0; at < plan.n_reduced; at += chunk)
+        total = R::combine(total, reduce_range<R, C>(plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param));
+      y[o] = finish(total, param);
+    });
+  });
+}
+
+// The outputs of a block advance together through the reduced elements, a run of 64 in C and the totals in double.
+template <class R, class C, class Finish>
+void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+  constexpr int64_t run = 64, width = 256;
+  const int64_t inner = plan.outputs.dims[plan.outputs.rank - 1], per_row = (inner + width - 1) / width;
+  const int64_t rows = plan.n_out / inner;
+  parallel_for(rows * per_row, std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced)), [&](int64_t begin, int64_t end) {
+    C acc[width], buffer[width], param[width];
+    double total[width];
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b / per_row * inner + b % per_row * width, n = std::min(width, inner - b % per_row * width);
+      Operand line = plan.outputs;  // `n` neighbouring outputs; moved along the reduced axes below
+      plan.outputs.for_each_run(first, 1, [&](int64_t offset, int64_t, int64_t, int64_t) { line.data += offset * int64_t(size_of(line.dtype)); });
+      line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
+      for (int64_t j = 0; j < n; ++j) total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);
+      for (int64_t at = 0; at < plan.n_reduced; at += run) {
+        for (int64_t j = 0; j < n; ++j) acc[j] = R::template identity<C>();
+        plan.reduced.for_each_run(at, std::min(run, plan.n_reduced - at), [&](int64_t offset, int64_t step, int64_t count, int64_t) {
+          for (int64_t i = 0; i < count; ++i) {
+            Operand row = line;
+            row.data += (offset + i * step) * int64_t(size_of(row.dtype));
+            const C* x = row.load(0, n, buffer);
+            for (int64_t j = 0; j < n; ++j) acc[j] = R::combine(acc[j], R::map(x[j], param[j]));
+          }
+        });
+        for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], double(acc[j]));
+      }
+      for (int64_t j = 0; j < n; ++j) y[first + j] = finish(total[j], param[j]);
+    }
+  });
+}
+
+// y and p (or null): one value an output, in the order of y's elements.
+template <class R, class C, class Finish>
+void reduce(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+  if (plan.n_out == 0) return;
+  if (plan.n_reduced == 0) {
+    for (int64_t o = 0; o < plan.n_out; ++o) y[o] = finish(R::template identity<double>(), p ? p[o] : C(0));
+  } else if (plan.by_columns()) {
+    reduce_columns<R, C>(plan, y, p, finish);
+  } else {
+    reduce_rows<R, C>(plan, y, p, finish);
+  }
+}
+
+RT_ISA_END

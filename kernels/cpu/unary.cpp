@@ -1,0 +1,22 @@
+#include "kernels/unary.h"
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/math.h"
+
+RT_ISA_BEGIN
+
+namespace {
+using M = Math;
+}
+
+#define X(name, y_expr, slope_expr, ...)                                                       \
+  void name##_forward(View y, View x) {                                                        \
+    map([]<class T>(T x) { return y_expr; }, y, x);                                            \
+  }                                                                                            \
+  void name##_backward(View dx, View x, View y, View dy) {                                     \
+    map([]<class T>([[maybe_unused]] T x, [[maybe_unused]] T y, T g) { return g * (slope_expr); }, dx, x, y, dy); \
+  }
+RT_UNARY_OPS(X)
+#undef X
+
+RT_ISA_END

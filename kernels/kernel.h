@@ -1,0 +1,76 @@
+#pragma once
+#include <type_traits>
+
+#include "core/view.h"
+
+namespace ringtape {
+
+// The instruction sets that CPU kernels are compiled for; the best one this machine has is used.
+// RINGTAPE_CPU_ISA=portable|avx2|avx512 pins one.
+enum class CpuIsa : uint8_t { portable, avx2, avx512 };
+inline constexpr int kCpuIsas = 3;
+std::string_view name_of(CpuIsa isa);
+CpuIsa cpu_isa();                     // the one in use
+CpuIsa best_cpu_isa();                // the best one that this machine and this build have
+void set_cpu_isa(CpuIsa isa);         // for tests and benchmarks; throws DeviceError above best_cpu_isa()
+
+template <class Sig> class Kernel;
+
+// One name, one signature, one slot per device type (per instruction set on the CPU). Calling it checks that every
+// View is on the device of the first and runs that device's slot. Outputs come first.
+template <class... Args>
+class Kernel<void(Args...)> {
+ public:
+  using Fn = void (*)(Args...);
+  constexpr Kernel(const char* name, Fn portable, Fn avx2, Fn avx512, Fn cuda)
+      : name_(name), cpu_{portable, avx2, avx512}, cuda_(cuda) {}
+
+  constexpr const char* name() const { return name_; }
+  constexpr bool has(DeviceType type) const { return type == DeviceType::cpu || cuda_; }
+  void operator()(std::type_identity_t<Args>... args) const { run(args...); }
+
+ private:
+  template <class... Rest>
+  void run(const View& first, const Rest&... rest) const {
+    (same_device(first, rest), ...);
+    const Fn fn = first.device.type == DeviceType::cpu ? cpu_[int(cpu_isa())] : cuda_;
+    RT_CHECK_AS(DeviceError, fn, name_, " has no kernel for ", first.device,
+                " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
+    fn(first, rest...);
+  }
+  template <class T>
+  void same_device(const View& first, const T& arg) const {
+    if constexpr (std::is_same_v<T, View>)
+      RT_CHECK_AS(DeviceError, arg.device == first.device, name_, ": operands on ", first.device, " and ", arg.device,
+                  "; move one with to(x, device)");
+  }
+
+  const char* name_;
+  Fn cpu_[kCpuIsas];
+  Fn cuda_;
+};
+
+#if RINGTAPE_CUDA
+#define RT_CUDA_SLOT(fn) fn
+#else
+#define RT_CUDA_SLOT(fn) nullptr
+#endif
+
+// A build for another processor than x86 compiles the portable kernels alone.
+#if defined(__x86_64__)
+#define RT_X86_SLOT(fn) fn
+#else
+#define RT_X86_SLOT(fn) nullptr
+#endif
+
+// Declares the kernel's implementations and the callable ringtape::name. An implementation that is missing is a link
+// error that names it.
+#define RT_KERNEL(name, ...)                                                                              \
+  namespace cpu::portable { std::type_identity_t<__VA_ARGS__> name; }                                     \
+  namespace cpu::avx2 { std::type_identity_t<__VA_ARGS__> name; }                                         \
+  namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }                                       \
+  namespace cuda { std::type_identity_t<__VA_ARGS__> name; }                                              \
+  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_X86_SLOT(cpu::avx2::name),     \
+                                            RT_X86_SLOT(cpu::avx512::name), RT_CUDA_SLOT(cuda::name)}
+
+}  // namespace ringtape
