@@ -1,0 +1,116 @@
+#include "autograd/checkpoint.h"
+
+#include <utility>
+
+#include "autograd/create.h"
+#include "autograd/saved.h"
+#include "autograd/tape.h"
+
+namespace ringtape {
+
+// What the operations of one section saved, in the order in which they did. Empty until the first is asked for.
+class SavedValues {
+ public:
+  SavedValues(Section section, Tensors inputs, const RandomState& random)
+      : section_(std::move(section)), inputs_(std::move(inputs)), random_(random) {}
+
+  size_t next_index() { return count_++; }
+  bool computing() const { return computing_; }
+  void put(const Tensor& x) { values_.push_back(x.detach()); }
+  const Tensor& get(size_t index) {
+    if (values_.empty()) compute();
+    RT_CHECK_AS(AutogradError, index < values_.size(), "checkpoint: the section saved ", count_, " tensors at first and ",
+                values_.size(), " when called again; it must do the same each time");
+    return values_[index];
+  }
+  void drop() { values_.clear(); }
+
+ private:
+  void compute();
+
+  Section section_;
+  Tensors inputs_;
+  RandomState random_;
+  Tensors values_;
+  size_t count_ = 0;
+  bool computing_ = false;
+};
+
+namespace {
+
+thread_local std::shared_ptr<SavedValues> current;  // of the section being called
+
+class Current {
+ public:
+  explicit Current(std::shared_ptr<SavedValues> values) : before_(std::exchange(current, std::move(values))) {}
+  ~Current() { current = std::move(before_); }
+
+ private:
+  std::shared_ptr<SavedValues> before_;
+};
+
+class RestoreRandom {
+ public:
+  explicit RestoreRandom(const RandomState& use) : after_(default_generator().state()) { default_generator().set_state(use); }
+  ~RestoreRandom() { default_generator().set_state(after_); }
+
+ private:
+  RandomState after_;
+};
+
+// Marks where a section begins. Backward reaches it when it has left the section.
+Tensor section_input(const Tensor& x, const std::shared_ptr<SavedValues>& values) {
+  return record("checkpoint", {x}, x.detach(), [values](const Tensor& dy) -> Tensors {
+    values->drop();
+    return {dy};
+  });
+}
+
+}  // namespace
+
+void SavedValues::compute() {
+  const RestoreRandom random(random_);
+  const EnableGrad recorded;
+  computing_ = true;
+  {
+    // A shared_ptr that owns nothing: this object outlives the call.
+    const Current scope(std::shared_ptr<SavedValues>(std::shared_ptr<void>(), this));
+    section_(inputs_);
+  }
+  computing_ = false;
+}
+
+SavedTensor::SavedTensor(const Tensor& x) {
+  if (current && current->computing()) {
+    current->put(x);
+  } else if (current) {
+    values_ = current;
+    index_ = current->next_index();
+    return;
+  }
+  x_ = x.detach();
+  version_ = x.defined() ? x.storage()->version() : 0;
+}
+
+const Tensor& SavedTensor::operator*() const {
+  if (values_) return values_->get(index_);
+  if (x_.defined())
+    RT_CHECK_AS(AutogradError, x_.storage()->version() == version_, current_op(), " needs a tensor of shape ", x_.shape(),
+                " as it was when it was saved, but ", x_.storage()->last_writer(), " has written to it since (version ",
+                x_.storage()->version(), ", saved at ", version_, "); write to a copy instead");
+  return x_;
+}
+
+Tensor checkpoint(Section section, const Tensors& inputs) {
+  if (current || !grad_enabled()) return section(inputs);
+  // The second call sees leaves in place of the inputs, so that it records, and saves, what the first did.
+  Tensors again;
+  for (const Tensor& x : inputs) again.push_back(x.node() ? leaf(x) : x);
+  auto values = std::make_shared<SavedValues>(section, again, default_generator().state());
+  Tensors marked;
+  for (const Tensor& x : inputs) marked.push_back(section_input(x, values));
+  const Current scope(values);
+  return section(marked);
+}
+
+}  // namespace ringtape

@@ -1,0 +1,91 @@
+#pragma once
+#include <optional>
+
+#include "core/random.h"
+#include "core/tensor.h"
+#include "kernels/binary.h"
+#include "kernels/compare.h"
+#include "kernels/unary.h"
+
+// Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end; operands of two
+// dtypes are an error (cast one), never converted silently. Errors: ShapeError, DTypeError, DeviceError naming the op.
+namespace ringtape {
+
+using Axes = std::vector<int>;  // {} means all axes
+
+// Elementwise: neg abs exp log sqrt rsqrt square relu sigmoid tanh gelu (the exact one, with erf).
+#define X(name, ...) Tensor name(const Tensor& x);
+RT_UNARY_OPS(X)
+#undef X
+
+// Elementwise with broadcasting: add sub mul div maximum minimum pow. A number stands for a tensor filled with it.
+#define X(name, ...)                             \
+  Tensor name(const Tensor& a, const Tensor& b); \
+  Tensor name(const Tensor& a, double b);        \
+  Tensor name(double a, const Tensor& b);
+RT_BINARY_OPS(X)
+#undef X
+
+// Comparisons with broadcasting, giving b8 and no gradient: equal not_equal less less_equal greater greater_equal.
+#define X(name, ...)                             \
+  Tensor name(const Tensor& a, const Tensor& b); \
+  Tensor name(const Tensor& a, double b);
+RT_COMPARE_OPS(X)
+#undef X
+
+Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);  // cond (b8) ? a : b
+Tensor clamp(const Tensor& x, double low, double high);              // NaN stays NaN
+
+// Over the given axes, which disappear unless keepdim.
+Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ties share the gradient
+Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+
+// (..., m, k) x (..., k, n) -> (..., m, n); leading axes broadcast. Transposed operands cost nothing.
+Tensor matmul(const Tensor& a, const Tensor& b);
+// x (..., I), w (O, I), b (O) or undefined -> (..., O): x w^T + b.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {});
+
+Tensor softmax(const Tensor& x, int axis = -1);
+Tensor log_softmax(const Tensor& x, int axis = -1);
+Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x / max(||x||, eps)
+
+enum class Reduction : uint8_t { mean, none };
+// logits (N, C), labels (N) i64 -> () or, without reduction, (N). label_smoothing in [0, 1) spreads that part of the
+// target evenly over all classes.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing = 0, Reduction = Reduction::mean);
+
+// x / (1 - p) where kept, 0 with probability p. Without a state it draws from default_generator().
+Tensor dropout(const Tensor& x, double p, std::optional<RandomState> state = {});
+
+// Views: the result shares x's memory.
+Tensor permute(const Tensor& x, const std::vector<int>& order);
+Tensor transpose(const Tensor& x, int a = -2, int b = -1);
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);  // [begin, end), both may be negative
+Tensor expand(const Tensor& x, const Shape& shape);  // repeats axes of size 1, without memory
+Tensor reshape(const Tensor& x, const Shape& shape);  // one axis may be -1; copies where strides make a view impossible
+Tensor flatten(const Tensor& x, int first_axis = 1);  // (N, ...) -> (N, rest)
+
+Tensor contiguous(const Tensor& x);                 // x itself if it is, else a copy in row-major order
+Tensor concat(const Tensors& parts, int axis = 0);
+Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (I) i64
+Tensor cast(const Tensor& x, DType dtype);
+Tensor to(const Tensor& x, Device device);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+}  // namespace ringtape

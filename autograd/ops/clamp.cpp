@@ -1,0 +1,28 @@
+#include "kernels/clamp.h"
+
+#include "autograd/ops/common.h"
+
+namespace ringtape {
+
+Tensor clamp(const Tensor& x, double low, double high) {
+  check_float(x, "clamp");
+  RT_CHECK_AS(UsageError, low <= high, "clamp: low ", low, " is above high ", high);
+  Tensor y = empty_like(x);
+  clamp_forward(y, x, low, high);
+  return record("clamp", {x}, y, [x = save(x), low, high](const Tensor& dy) -> Tensors {
+    Tensor dx = empty_like(dy);
+    clamp_backward(dx, *x, dy, low, high);
+    return {dx};
+  });
+}
+
+static Tensor call(const Tensors& t) { return clamp(t[0], -0.5, 0.75); }
+static const RegisterOp register_clamp{{
+    .name = "clamp",
+    .samples = {{"odd", {{{3, 5}}}, call}, {"large", {{{1, 67, 19}}}, call}, {"scalar", {{{}}}, call}, {"empty", {{{0, 3}}}, call}},
+    .workloads = {{"4096x4096", {{{4096, 4096}}}, call}},
+    .invalid = {{"bounds", {{{3}}}, [](const Tensors& t) { return clamp(t[0], 1, 0); }}},
+    .kinks = {-0.5, 0.75},
+}};
+
+}  // namespace ringtape

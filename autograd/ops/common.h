@@ -1,0 +1,35 @@
+#pragma once
+#include <algorithm>
+
+#include "autograd/op.h"
+#include "autograd/ops.h"
+#include "autograd/saved.h"
+#include "autograd/tape.h"
+
+// What the files of the ops share.
+namespace ringtape {
+
+inline void check_float(const Tensor& x, const char* op) {
+  RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
+  RT_CHECK_AS(DTypeError, is_float(x.dtype()), op, ": needs a floating-point tensor, got ", x.dtype(),
+              "; convert it with cast(x, DType::f32)");
+}
+
+inline void check_same(const Tensor& a, const Tensor& b, const char* op) {
+  RT_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op, ": operands of ", a.dtype(), " and ", b.dtype(),
+              "; convert one with cast(x, dtype)");
+  RT_CHECK_AS(DeviceError, a.device() == b.device(), op, ": operands on ", a.device(), " and ", b.device(),
+              "; move one with to(x, device)");
+}
+
+// dy summed over the axes along which `shape` was broadcast to dy's shape.
+inline Tensor sum_to(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const int lead = dy.rank() - shape.rank();
+  Axes axes;
+  for (int i = 0; i < dy.rank(); ++i)
+    if (i < lead || (shape[i - lead] == 1 && dy.shape()[i] != 1)) axes.push_back(i);
+  return reshape(axes.empty() ? dy : sum(dy, axes, true), shape);
+}
+
+}  // namespace ringtape

@@ -1,0 +1,54 @@
+#include "autograd/ops/common.h"
+#include "kernels/matmul.h"
+#include "kernels/reduce.h"
+
+namespace ringtape {
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
+  check_float(x, "linear");
+  check_same(x, w, "linear");
+  if (b.defined()) check_same(x, b, "linear");
+  RT_CHECK_AS(ShapeError, w.rank() == 2 && x.rank() >= 1 && x.shape()[x.rank() - 1] == w.shape()[1] && (!b.defined() || b.shape() == Shape{w.shape()[0]}),
+              "linear: expected x (..., I), w (O, I), b (O), got ", x.shape(), ", ", w.shape(), ", ", b.defined() ? b.shape().str() : "no b");
+  const int64_t in = w.shape()[1], out = w.shape()[0];
+  const Tensor rows = x.rank() == 2 ? x : reshape(x, {in ? x.size() / in : 0, in});
+  Tensor y({rows.shape()[0], out}, x.dtype(), x.device());
+  const Tensor bias = b.defined() ? contiguous(b) : b;
+  linear_forward(y, rows, w, bias);
+  y = record("linear", {rows, w, bias}, y, [x = save(rows), w = save(w), has_bias = b.defined()](const Tensor& dy) -> Tensors {
+    const auto matrix = [](const Tensor& t) { return t.window({1, t.shape()[0], t.shape()[1]}, {0, t.strides()[0], t.strides()[1]}); };
+    Tensor dx, dw, db;
+    if (needs_grad(0)) {
+      dx = empty_grad(0, (*x).shape(), dy.dtype(), dy.device());
+      matmul_forward(matrix(dx), matrix(dy), matrix(*w));
+    }
+    if (needs_grad(1)) {
+      dw = empty_grad(1, (*w).shape(), dy.dtype(), dy.device());
+      matmul_forward(matrix(dw), matrix(transpose(dy)), matrix(*x));
+    }
+    if (has_bias && needs_grad(2)) {
+      db = empty_grad(2, {dy.shape()[1]}, dy.dtype(), dy.device());
+      sum_forward(db.window({1, db.size()}, {0, 1}), dy);
+    }
+    return {dx, dw, db};
+  });
+  return x.rank() == 2 ? y : reshape(y, x.shape().with(x.rank() - 1, out));
+}
+
+static Tensor call(const Tensors& t) { return linear(t[0], t[1], t[2]); }
+static double flops(const Tensors& t, const Tensor& y) { return 2.0 * double(y.size()) * double(t[1].shape()[1]); }
+static const RegisterOp register_linear{{
+    .name = "linear",
+    .samples = {{"bias", {{{3, 5}}, {{4, 5}}, {{4}}}, call},
+                {"no_bias", {{{7, 3}}, {{2, 3}}}, [](const Tensors& t) { return linear(t[0], t[1]); }},
+                {"batch_axes", {{{2, 3, 5}}, {{4, 5}}, {{4}}}, call},
+                {"vector", {{{5}}, {{4, 5}}, {{4}}}, call},
+                {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call},
+                {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call}},
+    .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call}, {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call}},
+    .invalid = {{"inner", {{{3, 5}}, {{4, 6}}, {{4}}}, call}, {"bias", {{{3, 5}}, {{4, 5}}, {{5}}}, call}},
+    .flops = flops,
+    .tolerance = 4,
+}};
+
+}  // namespace ringtape

@@ -1,0 +1,250 @@
+#include "autograd/tape.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <queue>
+
+#include "autograd/nan.h"
+#include "core/env.h"
+#include "kernels/binary.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+
+namespace ringtape {
+namespace {
+
+std::atomic<uint64_t> next_seq{0};
+std::atomic<uint64_t> next_visit{0};
+thread_local bool recording = true;
+thread_local Node* running = nullptr;  // the node whose backward function is being called
+
+NodePtr make_node(const char* name) {
+  auto node = std::make_shared<Node>();
+  node->name = name;
+  node->seq = ++next_seq;
+  return node;
+}
+
+Node& leaf_node(const Tensor& x, const char* function) {
+  RT_CHECK_AS(AutogradError, x.node() && !x.node()->backward, function,
+              " of a tensor that is no leaf; make it one with leaf(x)");
+  return *x.node();
+}
+
+// Calls f on each node below `root`, each once.
+template <class F>
+void for_each_node(Node* root, F&& f) {
+  const uint64_t visit = ++next_visit;
+  std::vector<Node*> stack{root};
+  root->visited = visit;
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    f(node);
+    for (const NodePtr& input : node->inputs)
+      if (input && input->visited != visit) {
+        input->visited = visit;
+        stack.push_back(input.get());
+      }
+  }
+}
+
+// into += g. The first contribution is taken over as it is; memory that anyone else can see is not written.
+void accumulate(Tensor& into, Tensor g) {
+  if (!into.defined()) {
+    into = std::move(g);
+    return;
+  }
+  const bool sole_owner = into.storage().use_count() == 1 && into.contiguous();
+  Tensor sum = sole_owner ? into : empty_like(into);
+  add_forward(sum, into, g);
+  into = std::move(sum);
+}
+
+bool same_place(const Tensor& a, const Tensor& b) { return a.defined() && b.defined() && View(a).data == View(b).data; }
+
+// Moves a leaf's complete contribution of this backward into its gradient.
+void finish_leaf(Node& node) {
+  Tensor g = std::move(node.pending_grad);
+  node.pending_grad = {};
+  if (!g.defined()) return;
+  if (node.grad_slot.defined()) {
+    if (node.grad.defined()) add_forward(node.grad, node.grad, g);
+    else if (!same_place(g, node.grad_slot)) copy(node.grad_slot, g);
+    node.grad = node.grad_slot;
+  } else if (node.grad.defined()) {
+    add_forward(node.grad, node.grad, g);
+  } else {
+    // The contribution may be shared with another leaf (add passes dy on to both) or be a window on something larger.
+    const bool sole_owner = g.storage().use_count() == 1 && g.contiguous();
+    node.grad = sole_owner ? std::move(g) : empty_like(g);
+    if (!sole_owner) copy(node.grad, g);
+  }
+  if (node.hook) node.hook(node.grad);
+}
+
+struct Ready {
+  Node* node;
+  bool operator<(const Ready& other) const { return node->seq < other.node->seq; }
+};
+
+class Running {
+ public:
+  explicit Running(Node* node) : before_(running) { running = node; }
+  ~Running() { running = before_; }
+
+ private:
+  Node* before_;
+};
+
+void check_gradient(const Node& node, const Tensor& dx, size_t input) {
+  if (env::find_nan() && dx.defined()) find_nan(dx, concat("the gradient of input ", input, " of ", node.name));
+}
+
+}  // namespace
+
+Node::~Node() {
+  std::vector<NodePtr> going = std::move(inputs);
+  while (!going.empty()) {
+    const NodePtr node = std::move(going.back());
+    going.pop_back();
+    if (!node || node.use_count() > 1) continue;
+    std::move(node->inputs.begin(), node->inputs.end(), std::back_inserter(going));
+    node->inputs.clear();
+  }
+}
+
+Tensor leaf(const Tensor& x) {
+  RT_CHECK_AS(DTypeError, is_float(x.dtype()), "leaf: a ", x.dtype(), " tensor has no gradient");
+  Tensor out = x.detach();
+  out.set_node(make_node("leaf"));
+  return out;
+}
+
+bool requires_grad(const Tensor& x) { return x.node() != nullptr; }
+Tensor grad(const Tensor& x) { return leaf_node(x, "grad").grad; }
+void zero_grad(const Tensor& x) { leaf_node(x, "zero_grad").grad = {}; }
+void on_grad(const Tensor& x, std::function<void(const Tensor&)> hook) { leaf_node(x, "on_grad").hook = std::move(hook); }
+
+NoGrad::NoGrad() : before_(recording) { recording = false; }
+NoGrad::~NoGrad() { recording = before_; }
+EnableGrad::EnableGrad() : before_(recording) { recording = true; }
+EnableGrad::~EnableGrad() { recording = before_; }
+bool grad_enabled() { return recording; }
+
+Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, BackwardFn backward) {
+  if (env::find_nan()) find_nan(y, concat("the result of ", name));
+  const bool wanted = recording && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.node(); });
+  if (!wanted) return y;
+  NodePtr node = make_node(name);
+  node->inputs.reserve(inputs.size());
+  for (const Tensor& x : inputs) node->inputs.push_back(x.node());
+  node->backward = std::move(backward);
+  y.set_node(std::move(node));
+  return y;
+}
+Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, BackwardFn backward) {
+  return record(name, std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(y), std::move(backward));
+}
+
+void backward(const Tensor& loss, const Tensor& dloss) {
+  RT_CHECK_AS(AutogradError, loss.node(), "backward from a tensor that depends on no leaf");
+  RT_CHECK_AS(ShapeError, dloss.defined() || loss.size() == 1, "backward from a tensor of shape ", loss.shape(),
+              " needs dloss, its gradient, of that shape");
+  RT_CHECK_AS(ShapeError, !dloss.defined() || dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(),
+              ", the loss ", loss.shape());
+  const NoGrad no_grad;
+  Node* root = loss.node().get();
+  for_each_node(root, [](Node* node) {
+    node->pending_uses = 0;
+    node->pending_grad = {};
+  });
+  for_each_node(root, [](Node* node) {
+    for (const NodePtr& input : node->inputs)
+      if (input) ++input->pending_uses;
+  });
+
+  Tensor seed = dloss;
+  if (!seed.defined()) {
+    seed = empty_like(loss);
+    fill(seed, 1.0);
+  }
+  root->pending_grad = seed;
+  std::priority_queue<Ready> ready;
+  ready.push({root});
+  while (!ready.empty()) {
+    Node* node = ready.top().node;
+    ready.pop();
+    if (!node->backward) {
+      finish_leaf(*node);
+      continue;
+    }
+    const Tensor dy = std::move(node->pending_grad);
+    node->pending_grad = {};
+    Tensors dx;
+    if (dy.defined()) {
+      const Running scope(node);
+      dx = node->backward(dy);
+      RT_CHECK_EQ(dx.size(), node->inputs.size(), node->name, " must return one gradient per input");
+    }
+    for (size_t i = 0; i < node->inputs.size(); ++i) {
+      Node* input = node->inputs[i].get();
+      if (!input) continue;
+      if (i < dx.size() && dx[i].defined()) {
+        check_gradient(*node, dx[i], i);
+        accumulate(input->pending_grad, std::move(dx[i]));
+      }
+      if (--input->pending_uses == 0) ready.push({input});
+    }
+  }
+}
+
+std::vector<NodePtr> used_leaves(const Tensor& loss) {
+  std::vector<NodePtr> leaves;
+  if (!loss.node()) return leaves;
+  if (!loss.node()->backward) return {loss.node()};
+  for_each_node(loss.node().get(), [&](Node* node) {
+    for (const NodePtr& input : node->inputs)
+      if (input && !input->backward) leaves.push_back(input);
+  });
+  std::sort(leaves.begin(), leaves.end(), [](const NodePtr& a, const NodePtr& b) { return a->seq < b->seq; });
+  leaves.erase(std::unique(leaves.begin(), leaves.end()), leaves.end());
+  return leaves;
+}
+
+Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) {
+  RT_CHECK(running, "empty_grad outside a backward function");
+  const Node* node = running->inputs[input].get();
+  if (node && node->grad_slot.defined() && !node->grad.defined() && !node->pending_grad.defined() && shape == node->grad_slot.shape())
+    return node->grad_slot;
+  return Tensor(shape, dtype, device);
+}
+
+bool needs_grad(size_t input) {
+  RT_CHECK(running, "needs_grad outside a backward function");
+  return running->inputs[input] != nullptr;
+}
+
+const char* current_op() { return running ? running->name : ""; }
+
+void print_graph(std::ostream& out, const Tensor& y) {
+  if (!y.node()) {
+    out << "no graph: the tensor depends on no leaf\n";
+    return;
+  }
+  std::vector<Node*> nodes;
+  for_each_node(y.node().get(), [&](Node* node) { nodes.push_back(node); });
+  std::sort(nodes.begin(), nodes.end(), [](Node* a, Node* b) { return a->seq > b->seq; });
+  for (const Node* node : nodes) {
+    out << '#' << node->seq << ' ' << node->name;
+    const char* separator = " <- ";
+    for (const NodePtr& input : node->inputs) {
+      out << separator << (input ? concat("#", input->seq) : "-");
+      separator = ", ";
+    }
+    out << '\n';
+  }
+}
+
+}  // namespace ringtape
