@@ -1,0 +1,61 @@
+#include "nn/module.h"
+
+#include "autograd/create.h"
+
+namespace ringtape::nn {
+
+void Visitor::child(const std::string& name, Module& module) {
+  const std::string before = prefix_;
+  on_module(before + name, module);
+  prefix_ += name + ".";
+  module.visit(*this);
+  prefix_ = before;
+}
+
+namespace {
+
+struct Collect : Visitor {
+  std::vector<Named> parameters, buffers;
+  void on_parameter(const std::string& path, Tensor& x) override { parameters.push_back({path, &x}); }
+  void on_buffer(const std::string& path, Tensor& x) override { buffers.push_back({path, &x}); }
+};
+
+Collect collect(Module& module) {
+  Collect found;
+  module.visit(found);
+  return found;
+}
+
+}  // namespace
+
+std::vector<Named> named_parameters(Module& module) { return collect(module).parameters; }
+std::vector<Named> named_buffers(Module& module) { return collect(module).buffers; }
+
+int64_t count_parameters(Module& module) {
+  int64_t n = 0;
+  for (const Named& p : named_parameters(module)) n += p.tensor->size();
+  return n;
+}
+
+void Module::train(bool on) {
+  struct Set : Visitor {
+    bool on;
+    void on_module(const std::string&, Module& m) override { m.training_ = on; }
+  } set;
+  set.on = on;
+  training_ = on;
+  visit(set);
+}
+
+void move_to(Module& module, Device device) {
+  for (const Named& p : named_parameters(module)) *p.tensor = leaf(to(p.tensor->detach(), device));
+  for (const Named& b : named_buffers(module)) *b.tensor = to(*b.tensor, device);
+}
+
+void cast_to(Module& module, DType dtype) {
+  for (const Named& p : named_parameters(module)) *p.tensor = leaf(cast(p.tensor->detach(), dtype));
+  for (const Named& b : named_buffers(module))
+    if (is_float(b.tensor->dtype())) *b.tensor = cast(*b.tensor, dtype);
+}
+
+}  // namespace ringtape::nn

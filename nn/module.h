@@ -1,0 +1,67 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+
+namespace ringtape::nn {
+
+class Module;
+
+// Sees every parameter, buffer and child of a module, with its name. A name is the path: "0.weight", "fc.bias".
+class Visitor {
+ public:
+  virtual ~Visitor() = default;
+  void parameter(const std::string& name, Tensor& x) { on_parameter(prefix_ + name, x); }
+  void buffer(const std::string& name, Tensor& x) { on_buffer(prefix_ + name, x); }
+  void child(const std::string& name, Module& module);
+
+ protected:
+  virtual void on_parameter(const std::string& /*path*/, Tensor& /*leaf*/) {}
+  virtual void on_buffer(const std::string& /*path*/, Tensor& /*x*/) {}
+  virtual void on_module(const std::string& /*path*/, Module&) {}  // before what is in it
+
+ private:
+  std::string prefix_;
+};
+
+// A function with parameters. `visit` is the one list of what it holds: saving, moving, counting, optimizing and
+// printing all walk it.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;  // two modules sharing parameters by accident
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  virtual Tensor forward(const Tensor& x) = 0;
+  virtual void visit(Visitor&) {}
+  virtual std::string str() const = 0;  // "Linear(784 -> 128)"
+
+  Tensor operator()(const Tensor& x) { return forward(x); }
+  bool training() const { return training_; }
+  void train(bool on = true);  // this module and all in it; Dropout and BatchNorm differ between the two modes
+
+ private:
+  bool training_ = true;
+};
+
+struct Named {
+  std::string name;
+  Tensor* tensor;
+};
+std::vector<Named> named_parameters(Module& module);
+std::vector<Named> named_buffers(Module& module);
+int64_t count_parameters(Module& module);
+
+// Moves parameters and buffers; parameters become new leaves.
+void move_to(Module& module, Device device);
+void cast_to(Module& module, DType dtype);
+
+// A table: each module, the shape that comes out of it for an input of the given shape, its own parameters.
+std::string summary(Module& module, const Shape& input);
+
+}  // namespace ringtape::nn

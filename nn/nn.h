@@ -1,0 +1,8 @@
+#pragma once
+// All modules.
+#include "nn/activation.h"
+#include "nn/dropout.h"
+#include "nn/flatten.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+#include "nn/sequential.h"

@@ -1,0 +1,37 @@
+#pragma once
+#include "nn/module.h"
+
+namespace ringtape::nn {
+
+// Modules one after the other, named "0", "1", ...
+class Sequential : public Module {
+ public:
+  template <class... Modules>
+  explicit Sequential(std::unique_ptr<Modules>... modules) { (add(std::move(modules)), ...); }
+
+  // add<Linear>(784, 128) makes one in place; returns *this, so that calls chain.
+  template <class M, class... Args>
+  Sequential& add(Args&&... args) { return add(std::make_unique<M>(std::forward<Args>(args)...)); }
+  Sequential& add(std::unique_ptr<Module> module) {
+    modules_.push_back(std::move(module));
+    return *this;
+  }
+
+  size_t size() const { return modules_.size(); }
+  Module& operator[](size_t i) { return *modules_[i]; }
+
+  Tensor forward(const Tensor& x) override {
+    Tensor y = x;
+    for (const auto& m : modules_) y = m->forward(y);
+    return y;
+  }
+  void visit(Visitor& v) override {
+    for (size_t i = 0; i < modules_.size(); ++i) v.child(std::to_string(i), *modules_[i]);
+  }
+  std::string str() const override { return concat("Sequential(", modules_.size(), " modules)"); }
+
+ private:
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace ringtape::nn
