@@ -35,7 +35,7 @@ struct Op {
   std::vector<Sample> invalid = {};    // calls that must throw ShapeError, DTypeError or UsageError
   std::vector<double> kinks = {};      // input values where it has no derivative; samples keep away from them
   std::function<double(const Tensors& inputs, const Tensor& y)> flops = {};  // of one forward call, if that bounds it
-  double tolerance = 1;           // factor on the rounding error that comparisons between dtypes allow
+  double tolerance = 1;           // factor on 8 eps (1 + |y|), what comparisons between dtypes allow: grows with what is summed
   bool differentiable = true;
 };
 

@@ -30,19 +30,25 @@ RT_HD inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t counter) {
 RT_HD inline float uniform_from_bits(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 
 // What a stream of numbers is for. Distinct streams never share numbers under one seed.
-enum class Stream : uint64_t { initialization = 1, dropout = 2, shuffle = 3, split = 4, synthetic = 5, test = 6, data = 7 };
+enum class Stream : uint64_t {
+  tensors = 1,    // default_generator(): initial weights, dropout, rand and randn
+  shuffle = 2,    // order of an epoch
+  split = 3,      // which samples are held out
+  synthetic = 4,  // generated data sets
+  test = 5,
+};
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.
 struct RandomState {
   uint64_t seed = 0;
-  Stream stream = Stream::data;
+  Stream stream = Stream::tensors;
   uint64_t counter = 0;
 };
 
 // Hands out non-overlapping parts of a stream.
 class Generator {
  public:
-  explicit Generator(uint64_t seed = 0, Stream stream = Stream::data) : state_{seed, stream, 0} {}
+  explicit Generator(uint64_t seed = 0, Stream stream = Stream::tensors) : state_{seed, stream, 0} {}
   RandomState reserve(int64_t numbers) {  // the state to draw `numbers` 32-bit numbers from
     const RandomState here = state_;
     state_.counter += (uint64_t(numbers) + 3) / 4;

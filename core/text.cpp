@@ -10,4 +10,10 @@ std::string shortest(double x) {
   return std::string(buffer, end);
 }
 
+std::string with_commas(int64_t n) {
+  std::string out = std::to_string(n);
+  for (int64_t at = int64_t(out.size()) - 3; at > (n < 0); at -= 3) out.insert(size_t(at), 1, ',');
+  return out;
+}
+
 }  // namespace ringtape

@@ -1,5 +1,6 @@
 #pragma once
 #include <concepts>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,6 +9,7 @@ namespace ringtape {
 // A value as the text of a message. A type of ours has `std::string str() const` or an overload of `str`.
 inline std::string text(std::string_view s) { return std::string(s); }
 inline std::string text(char c) { return std::string(1, c); }
+std::string with_commas(int64_t n);  // 55,000
 std::string shortest(double x);  // the shortest form that reads back as the same number
 template <std::floating_point T>
 std::string text(T x) { return shortest(double(x)); }

@@ -19,12 +19,6 @@ struct OwnCount : Visitor {
   }
 };
 
-std::string with_commas(int64_t n) {
-  std::string s = std::to_string(n);
-  for (int at = int(s.size()) - 3; at > 0; at -= 3) s.insert(size_t(at), ",");
-  return s;
-}
-
 int64_t own_parameters(Module& module) {
   OwnCount count;
   module.visit(count);

@@ -20,7 +20,7 @@ Tensor dropout(const Tensor& x, double p, std::optional<RandomState> state) {
   });
 }
 
-static Tensor call(const Tensors& t) { return dropout(t[0], 0.3, RandomState{7, Stream::dropout, 0}); }
+static Tensor call(const Tensors& t) { return dropout(t[0], 0.3, RandomState{7, Stream::tensors, 0}); }
 static const RegisterOp register_dropout{{
     .name = "dropout",
     .samples = {{"odd", {{{3, 5}}}, call}, {"large", {{{67, 19}}}, call}, {"empty", {{{0, 3}}}, call},

@@ -7,7 +7,8 @@
 #include "kernels/cpu/gemm_block.h"
 #include "kernels/cpu/isa.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 constexpr int64_t kParallelWork = 1 << 17;  // multiply-adds worth waking a thread for: about 1.5 us
@@ -67,4 +68,4 @@ template void gemm(int64_t, int64_t, int64_t, Matrix<const f16>, Matrix<const f1
 template void gemm(int64_t, int64_t, int64_t, Matrix<const bf16>, Matrix<const bf16>, const bf16*,
                    Matrix<bf16>);
 
-}  // namespace ringtape::cpu::RT_ISA
+RT_ISA_END

@@ -11,7 +11,8 @@
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_tile.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 // Blocks after Goto and van de Geijn (2008), with the vector operand in the second-level cache: a panel of a,
@@ -230,4 +231,5 @@ void Gemm<T>::prefetch(const T* panel, int64_t rows, int64_t depth, int64_t q, i
 }
 
 }  // namespace
-}  // namespace ringtape::cpu::RT_ISA
+
+RT_ISA_END

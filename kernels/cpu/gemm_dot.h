@@ -3,9 +3,10 @@
 #include <array>
 #include <cstring>
 
-#include "kernels/cpu/gemm_vector.h"
+#include "kernels/cpu/vector.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 // A tile of dot products: both operands are contiguous along k, the vectors run along k, and nothing is
@@ -85,4 +86,5 @@ template <class T>
 inline constexpr auto kDots = make_dots<T>(std::make_index_sequence<kDotRows * kDotCols>());
 
 }  // namespace
-}  // namespace ringtape::cpu::RT_ISA
+
+RT_ISA_END

@@ -1,9 +1,10 @@
 #pragma once
 #include <algorithm>
 
-#include "kernels/cpu/gemm_vector.h"
+#include "kernels/cpu/vector.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 // to[p * width + i] = from[i * stride + p * step] for i < count, zero for count <= i < width, for p < k: the
@@ -51,4 +52,5 @@ void pack_panel(const T* from, int64_t stride, int64_t step, int64_t count, int6
 }
 
 }  // namespace
-}  // namespace ringtape::cpu::RT_ISA
+
+RT_ISA_END

@@ -1,9 +1,10 @@
 #pragma once
 #include <array>
 
-#include "kernels/cpu/gemm_vector.h"
+#include "kernels/cpu/vector.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 // The register tile: rows of broadcast elements of a times vectors of b. It leaves room for the vectors of b
@@ -125,4 +126,5 @@ template <class T, int vectors, bool along_k>
 inline constexpr auto kTiles = make_tiles<T, vectors, along_k>(std::make_index_sequence<kTileRows>());
 
 }  // namespace
-}  // namespace ringtape::cpu::RT_ISA
+
+RT_ISA_END

@@ -4,7 +4,8 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 // A batch of matrices this small, in multiply-adds, is divided among the threads instead of each matrix.
@@ -43,4 +44,4 @@ void linear_forward(View y, View x, View w, View b) {
   });
 }
 
-}  // namespace ringtape::cpu::RT_ISA
+RT_ISA_END

@@ -2,6 +2,10 @@
 
 #include <cmath>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/isa.h"
 
@@ -9,11 +13,26 @@ RT_ISA_BEGIN
 
 namespace {
 
+// While one lives, results too small for a normal number become 0 and such operands count as 0, on this thread. The moments
+// of weights whose gradient stays 0 decay through that range for hundreds of steps, where each operation takes about 150
+// cycles: Adam on MNIST took three times as long.
+class FlushDenormals {
+#if defined(__x86_64__)
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | 0x8040); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
+
+ private:
+  unsigned before_;
+#endif
+};
+
 // Calls f(begin, end) with the C++ type of the parameters, over parts of the buffers.
 template <class F>
 void for_each_part(const View& w, const char* name, const F& f) {
   RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
   parallel_for(w.size(), kGrain, [&](int64_t begin, int64_t end) {
+    [[maybe_unused]] const FlushDenormals flush;
     if (w.dtype == DType::f32) f.template operator()<float>(begin, end);
     else f.template operator()<double>(begin, end);
   });

@@ -7,23 +7,27 @@ RT_ISA_BEGIN
 
 namespace {
 
+// combine() takes numbers and vectors alike. kMaps: whether map() is more than x itself.
 struct Sum {
+  static constexpr bool kMaps = false;
   template <class C> static C identity() { return C(0); }
-  template <class C> RT_INLINE static C combine(C a, C b) { return a + b; }
+  template <class V> RT_INLINE static V combine(V a, V b) { return a + b; }
   template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct Max {
+  static constexpr bool kMaps = false;
   template <class C> static C identity() { return -std::numeric_limits<C>::infinity(); }
-  template <class C> RT_INLINE static C combine(C a, C b) { return a > b || a != a ? a : b; }
+  template <class V> RT_INLINE static V combine(V a, V b) { return max_or_nan(a, b); }
   template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
-struct SumSquaredDistance : Sum {  // from p
+struct MappedSum : Sum { static constexpr bool kMaps = true; };
+struct SumSquaredDistance : MappedSum {  // from p
   template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
 };
-struct SumExp : Sum {
+struct SumExp : MappedSum {
   template <class C> RT_INLINE static C map(C x, C p) { return Math::exp(x - p); }
 };
-struct CountEqual : Sum {
+struct CountEqual : MappedSum {
   template <class C> RT_INLINE static C map(C x, C p) { return x == p ? C(1) : C(0); }
 };
 

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vector.h"
 
 // y[o] = finish(sum or max over r of map(x[o, r], p[o]), p[o]), for the axes along which y has size 1.
 RT_ISA_BEGIN
@@ -33,19 +34,26 @@ struct ReducePlan {
   }
 };
 
-// Combines `n` values into one. Sixteen accumulators keep a vector unit busy and the rounding error of a block small.
+// Combines map(x[i], p) for i < n <= kBlock into one, with four vectors of partial results.
 template <class R, class C>
 C reduce_block(const C* x, int64_t n, C p) {
-  constexpr int lanes = 16;
-  C acc[lanes];
-  for (int j = 0; j < lanes; ++j) acc[j] = R::template identity<C>();
+  constexpr int64_t lanes = kLanes<C>, unroll = 4;
+  C mapped[kBlock];
+  if constexpr (R::kMaps) {
+    for (int64_t i = 0; i < n; ++i) mapped[i] = R::map(x[i], p);
+    x = mapped;
+  }
+  Vec<C> acc[unroll];
+  for (auto& a : acc) a = Vec<C>{} + R::template identity<C>();
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes)
-    for (int j = 0; j < lanes; ++j) acc[j] = R::combine(acc[j], R::map(x[i + j], p));
-  for (int j = 0; i + j < n; ++j) acc[j] = R::combine(acc[j], R::map(x[i + j], p));
-  for (int half = lanes / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) acc[j] = R::combine(acc[j], acc[j + half]);
-  return acc[0];
+  for (; i + unroll * lanes <= n; i += unroll * lanes)
+    for (int64_t u = 0; u < unroll; ++u) acc[u] = R::combine(acc[u], load(x + i + u * lanes));
+  for (; i + lanes <= n; i += lanes) acc[0] = R::combine(acc[0], load(x + i));
+  acc[0] = R::combine(R::combine(acc[0], acc[1]), R::combine(acc[2], acc[3]));
+  C total = acc[0][0];
+  for (int64_t j = 1; j < lanes; ++j) total = R::combine(total, C(acc[0][j]));
+  for (; i < n; ++i) total = R::combine(total, x[i]);
+  return total;
 }
 
 // Totals of blocks are held in double: the error of a long sum stays that of a block.
@@ -97,10 +105,10 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
   });
 }
 
-// The outputs of a block advance together through the reduced elements, a run of 64 in C and the totals in double.
+// The outputs of a block advance together through the reduced elements, a run of 16 in C and the totals in double.
 template <class R, class C, class Finish>
 void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
-  constexpr int64_t run = 64, width = 256;
+  constexpr int64_t run = 16, width = 1024;
   const int64_t inner = plan.outputs.dims[plan.outputs.rank - 1], per_row = (inner + width - 1) / width;
   const int64_t rows = plan.n_out / inner;
   parallel_for(rows * per_row, std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced)), [&](int64_t begin, int64_t end) {

@@ -1,8 +1,10 @@
 #pragma once
+#include <limits>
 #include <tuple>
 #include <vector>
 
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vector.h"
 
 // Kernels that work row by row on contiguous (N, C) operands of one dtype.
 RT_ISA_BEGIN
@@ -63,15 +65,13 @@ RT_INLINE C row_sum(int64_t n, const M& map) {
 
 template <class C>
 RT_INLINE C row_max(const C* x, int64_t n) {
-  constexpr int lanes = 16;
-  C acc[lanes];
-  for (int j = 0; j < lanes; ++j) acc[j] = x[j < n ? j : 0];
-  for (int64_t i = lanes; i < n; i += lanes) {
-    const int64_t from = std::min(i, n - lanes);  // the last block overlaps: a maximum may see an element twice
-    for (int j = 0; j < lanes; ++j) acc[j] = acc[j] > x[from + j] || acc[j] != acc[j] ? acc[j] : x[from + j];
-  }
+  constexpr int64_t lanes = kLanes<C>;
+  Vec<C> acc = Vec<C>{} - std::numeric_limits<C>::infinity();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) acc = max_or_nan(acc, load(x + i));
   C top = acc[0];
-  for (int j = 1; j < lanes; ++j) top = top > acc[j] || top != top ? top : acc[j];
+  for (int64_t j = 1; j < lanes; ++j) top = max_or_nan(top, C(acc[j]));
+  for (; i < n; ++i) top = max_or_nan(top, x[i]);
   return top;
 }
 

@@ -11,7 +11,8 @@
 #include "core/dtype.h"
 #include "kernels/cpu/isa.h"
 
-namespace ringtape::cpu::RT_ISA {
+RT_ISA_BEGIN
+
 namespace {
 
 template <class T>
@@ -23,7 +24,13 @@ using Vec = typename VecOf<T>::type;
 template <class T>
 inline constexpr int kLanes = kVectorBytes / int(sizeof(T));
 
-#define RT_INLINE [[gnu::always_inline]] inline
+// The larger of two numbers, or of two vectors lane by lane; a NaN stays, on either side. Without a branch: a loop over
+// `a > b || a != a` does not vectorise.
+template <class V>
+RT_INLINE V max_or_nan(V a, V b) {
+  const V top = b > a ? b : a;
+  return b != b ? b : top;
+}
 
 template <class T>
 RT_INLINE Vec<T> load(const T* p) {
@@ -162,4 +169,5 @@ RT_INLINE void transpose(Vec<T>* v) {
 }
 
 }  // namespace
-}  // namespace ringtape::cpu::RT_ISA
+
+RT_ISA_END
