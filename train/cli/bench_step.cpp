@@ -1,0 +1,155 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "autograd/create.h"
+#include "train/cli/common.h"
+#include "train/models.h"
+#include "train/trainer.h"
+
+namespace ringtape::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point& at) {
+  const auto now = Clock::now();
+  return std::chrono::duration<double>(now - std::exchange(at, now)).count();
+}
+
+struct Phases {
+  double forward = 0, backward = 0, optimizer = 0;
+};
+
+// Training steps on one batch that stays: what the network costs, without the loader.
+class StepBench {
+ public:
+  explicit StepBench(const TrainOptions& o) : options_(o), device_(parse_device(o.device)) {
+    manual_seed(uint64_t(o.seed));
+    model_ = find_model(o.model).make({{28, 28, 1}, 10, o.hidden, o.dropout});
+    nn::move_to(*model_, device_);
+    parameters_ = std::make_unique<FlatParameters>(*model_);
+    optimizer_ = make_optimizer(o, *parameters_);
+    x_ = randn({o.batch_size, 28, 28, 1}, 0, 1, DType::f32, device_);
+    std::vector<int64_t> labels(size_t(o.batch_size));
+    for (size_t i = 0; i < labels.size(); ++i) labels[i] = int64_t(i * 7 % 10);
+    y_ = from_host(labels, {o.batch_size}, device_);
+  }
+
+  // Seconds that `steps` steps took.
+  double run(int64_t steps, Phases& phases) {
+    const auto begin = Clock::now();
+    auto at = begin;
+    double forward = 0, backward_s = 0, optimizer = 0;
+    Tensor last;
+    for (int64_t i = 0; i < steps; ++i) {
+      const Tensor loss = cross_entropy((*model_)(x_), y_, options_.label_smoothing);
+      forward += since(at);
+      optimizer_->zero_grad();
+      backward(loss);
+      backward_s += since(at);
+      optimizer_->step(options_.lr);
+      optimizer += since(at);
+      last = loss.detach();
+    }
+    last.item();  // waits for the device
+    phases = {forward / double(steps), backward_s / double(steps), optimizer / double(steps)};
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  Device device() const { return device_; }
+
+ private:
+  TrainOptions options_;
+  Device device_;
+  std::unique_ptr<nn::Module> model_;
+  std::unique_ptr<FlatParameters> parameters_;
+  std::unique_ptr<Optimizer> optimizer_;
+  Tensor x_, y_;
+};
+
+bool takes(const std::string& name) {
+  for (const char* flag :
+       {"model", "hidden", "dropout", "batch-size", "optimizer", "device", "threads", "json"})
+    if (name == flag) return true;
+  return false;
+}
+
+int run(const Invocation& invocation) {
+  constexpr int kRounds = 5;
+  TrainOptions options;
+  options.batch_size = 16;
+  apply_flags(options, invocation);
+  const std::string* precision = invocation.flag("precision");
+  RT_CHECK_AS(UsageError, !precision || *precision == "f32", "--precision: expected f32, got '", *precision,
+              "'");
+  options = resolve(options);
+  set_threads(int(options.threads));
+  StepBench bench(options);
+  Phases phases, best_phases;
+  const double trial = bench.run(20, phases);
+  const auto steps = std::clamp<int64_t>(int64_t(0.4 / (trial / 20)), 1, 1'000'000);
+  reset_peak_memory(bench.device());
+  std::vector<double> rates;
+  for (int round = 0; round < kRounds; ++round) {
+    rates.push_back(double(steps) / bench.run(steps, phases));
+    if (rates.back() >= *std::max_element(rates.begin(), rates.end())) best_phases = phases;
+  }
+  std::sort(rates.begin(), rates.end());
+  const double median = rates[kRounds / 2];
+  const nlohmann::ordered_json out{{"model", options.model},
+                                   {"batch_size", options.batch_size},
+                                   {"threads", options.threads},
+                                   {"device", options.device},
+                                   {"precision", "f32"},
+                                   {"optimizer", options.optimizer},
+                                   {"images_per_s", median * double(options.batch_size)},
+                                   {"steps_per_s", median},
+                                   {"steps_per_s_min", rates.front()},
+                                   {"steps_per_s_max", rates.back()},
+                                   {"steps", steps * kRounds},
+                                   {"peak_bytes", memory_stats(bench.device()).peak},
+                                   {"phases",
+                                    {{"forward_s", best_phases.forward},
+                                     {"backward_s", best_phases.backward},
+                                     {"optimizer_s", best_phases.optimizer}}}};
+  if (options.json) {
+    std::printf("%s\n", out.dump().c_str());
+    return 0;
+  }
+  std::printf("%s, batch %s, %s, %s threads, f32, %s\n", options.model.c_str(),
+              with_commas(options.batch_size).c_str(), options.device.c_str(),
+              with_commas(options.threads).c_str(), options.optimizer.c_str());
+  std::printf("%s steps/s (median of %d rounds; %s to %s), %s images/s\n",
+              with_commas(int64_t(median)).c_str(), kRounds, with_commas(int64_t(rates.front())).c_str(),
+              with_commas(int64_t(rates.back())).c_str(),
+              with_commas(int64_t(median * double(options.batch_size))).c_str());
+  std::printf("a step: forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
+              1e6 * best_phases.forward, 1e6 * best_phases.backward, 1e6 * best_phases.optimizer,
+              with_commas(memory_stats(bench.device()).peak).c_str());
+  return 0;
+}
+
+}  // namespace
+
+Command bench_step_command() {
+  Command command;
+  command.name = "bench step";
+  command.summary =
+      "Measures training steps a second: forward, backward and update on one batch of 28x28 images.";
+  command.usage = "[FLAGS]";
+  command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
+                      "bench step --batch-size 128 --json"};
+  for (Flag& flag : option_flags(false))
+    if (takes(flag.name)) {
+      if (flag.name == "batch-size") flag.fallback = "16";
+      flag.group = "Benchmark";
+      command.flags.push_back(std::move(flag));
+    }
+  command.flags.push_back({"Benchmark", "precision", "TYPE", "element type: f32", "f32"});
+  command.run = run;
+  return command;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,48 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace ringtape::cli {
+
+// A flag of a subcommand, as --help shows it and the parser takes it.
+struct Flag {
+  std::string group, name;     // "Optimizer", "batch-size"
+  std::string placeholder;     // "N"; empty for a switch
+  std::string help, fallback;  // `fallback`: the default, as text
+};
+
+struct Invocation {
+  std::vector<std::string> positionals;
+  std::vector<std::pair<std::string, std::string>> flags;  // name and text, in the order of Command::flags
+  std::vector<std::string> command_line;                   // all of it, as it was typed
+
+  const std::string* flag(const std::string& name) const;  // null if not given
+  bool has(const std::string& name) const;                 // a switch that is on
+};
+
+struct Command {
+  std::string name;     // "train"; "bench step" for a subcommand of a subcommand
+  std::string summary;  // one line
+  std::string usage;    // what follows the name: "RUN|FILE [FLAGS]"
+  std::vector<std::string> examples;
+  std::vector<Flag> flags;
+  size_t positionals = 0;                     // at most
+  std::function<int(const Invocation&)> run;  // returns the exit code; throws for errors
+};
+
+Command train_command();
+Command evaluate_command();
+Command bench_step_command();
+Command doctor_command();
+Command list_command();
+
+// Finds the command in argv, parses its flags, runs it. Prints help where asked to. Throws UsageError for
+// anything unknown, with the nearest name.
+int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv);
+
+std::string command_help(const Command& command);
+std::string overview(const std::vector<Command>& commands);
+
+}  // namespace ringtape::cli

@@ -1,0 +1,44 @@
+#include "train/cli/common.h"
+
+#include <fmt/core.h>
+
+namespace ringtape::cli {
+
+std::vector<Flag> option_flags(bool evaluate_only) {
+  const TrainOptions defaults;
+  std::vector<Flag> out;
+  for (const Option& option : train_options()) {
+    if (evaluate_only && !option.evaluate) continue;
+    std::string help = option.help;
+    if (option.choices) {
+      help += ":";
+      for (const std::string& name : option.choices()) (help += ' ') += name;
+    }
+    const std::string fallback = option.automatic    ? option.automatic
+                                 : is_switch(option) ? ""
+                                                     : option_text(defaults, option);
+    out.push_back({option.group, option.name, option.placeholder, help, fallback});
+  }
+  return out;
+}
+
+void apply_flags(TrainOptions& options, const Invocation& invocation) {
+  if (const std::string* path = invocation.flag("config")) read_config(options, *path);
+  for (const Option& option : train_options())
+    if (const std::string* text = invocation.flag(option.name))
+      set_option(options, option, *text, concat("--", option.name));
+}
+
+std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
+
+std::string metrics_text(const Metrics& m, int64_t epochs) {
+  const std::string head = m.split == "test" ? "" : fmt::format("epoch {}/{}", m.epoch, epochs);
+  std::string out =
+      fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}  {:>9} images/s  {:.2f} s", head,
+                  m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
+                  with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+  if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
+  return out;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,140 @@
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "core/env.h"
+#include "kernels/kernel.h"
+#include "train/cli/command.h"
+#include "train/data/dataset.h"
+#include "train/run/environment.h"
+
+namespace ringtape::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Check {
+  std::string name, result;
+  bool passed;
+};
+
+// A check that throws has failed, with the error as its result.
+template <class F>
+Check check(const std::string& name, F&& f) {
+  try {
+    return {name, f(), true};
+  } catch (const std::exception& e) {
+    return {name, e.what(), false};
+  }
+}
+
+// 512^3 multiply-adds, compared with plain loops on a sample of elements.
+std::string check_matmul() {
+  const int64_t n = 512;
+  const Tensor a = rand({n, n}, -1, 1), b = rand({n, n}, -1, 1);
+  Tensor c = matmul(a, b);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 8; ++i) c = matmul(a, b);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  for (int64_t at = 0; at < n * n; at += 7919) {
+    double sum = 0;
+    for (int64_t p = 0; p < n; ++p)
+      sum += double(a.data<float>()[at / n * n + p]) * b.data<float>()[p * n + at % n];
+    const double got = c.data<float>()[at];
+    RT_CHECK(std::abs(got - sum) < 1e-3, "matmul gave ", got, " instead of ", sum);
+  }
+  return concat(int64_t(8 * 2e-9 * double(n) * double(n) * double(n) / seconds), " GFLOP/s in f32");
+}
+
+// d/dx of sum(tanh(x)^2), against central differences.
+std::string check_gradient() {
+  const Tensor x = leaf(from_host(std::vector<double>{-1.5, -0.3, 0.2, 0.9}, {4}));
+  const auto f = [](const Tensor& t) { return sum(square(tanh(t))); };
+  backward(f(x));
+  for (int64_t i = 0; i < 4; ++i) {
+    const double value = x.data<double>()[i], h = 1e-6;
+    const auto at = [&](double v) { return f(from_host(std::vector<double>{v}, {1})).item(); };
+    const double numeric = (at(value + h) - at(value - h)) / (2 * h), got = grad(x).data<double>()[i];
+    RT_CHECK(std::abs(got - numeric) < 1e-7, "gradient ", got, " instead of ", numeric);
+  }
+  return "agrees with central differences";
+}
+
+std::string check_runs_folder() {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::exists("runs") ? fs::path("runs") : fs::path(".");
+  const auto permissions = fs::status(folder).permissions();
+  RT_CHECK_AS(IoError, (permissions & fs::perms::owner_write) != fs::perms::none,
+              fs::absolute(folder).string(), " is read-only; use --run /elsewhere/NAME");
+  return concat(fs::absolute(folder).lexically_normal().string(), ", ", fs::space(folder).available >> 30,
+                " GiB free");
+}
+
+// Files that are not there are no fault; files that are broken are.
+Check check_data(const DatasetEntry& entry) {
+  const std::string name = concat("data ", entry.name);
+  try {
+    const Splits splits = entry.load({});
+    return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source),
+            true};
+  } catch (const IoError&) {
+    return {name, "not found (--data-dir, RINGTAPE_DATA_DIR)", true};
+  } catch (const std::exception& e) {
+    return {name, e.what(), false};
+  }
+}
+
+std::vector<Check> run_checks() {
+  std::vector<Check> out = {check("matmul", check_matmul), check("autograd", check_gradient),
+                            check("run folder", check_runs_folder)};
+  for (const DatasetEntry& entry : datasets())
+    if (!entry.generated) out.push_back(check_data(entry));
+  return out;
+}
+
+int run(const Invocation& invocation) {
+  Json report = environment(invocation.command_line);
+  const std::vector<Check> checks = run_checks();
+  bool healthy = true;
+  for (const Check& c : checks) {
+    healthy = healthy && c.passed;
+    report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
+  }
+  if (invocation.has("json")) {
+    std::printf("%s\n", report.dump(2).c_str());
+    return healthy ? 0 : 1;
+  }
+  for (const auto& [key, value] : report.items())
+    if (!value.is_structured())
+      std::printf("%-12s %s\n", key.c_str(),
+                  value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+  if (!report["cuda"].get<bool>())
+    std::printf("%-12s %s\n", "", "no CUDA: built without it, or no GPU in this machine");
+  for (const auto& [key, value] : report["libraries"].items())
+    std::printf("%-12s %s\n", key.c_str(), value.get<std::string>().c_str());
+  for (const auto& [key, value] : report["variables"].items())
+    std::printf("%s=%s\n", key.c_str(), value.get<std::string>().c_str());
+  for (const Check& c : checks)
+    std::printf("%s  %-20s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
+  return healthy ? 0 : 1;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  Command command;
+  command.name = "doctor";
+  command.summary = "Tells what ringtape runs on here and checks that it works; for bug reports.";
+  command.usage = "[FLAGS]";
+  command.examples = {"doctor", "doctor --json"};
+  command.flags = {{"Output", "json", "", "print one JSON object", ""}};
+  command.run = run;
+  return command;
+}
+
+}  // namespace ringtape::cli

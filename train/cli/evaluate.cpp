@@ -1,0 +1,88 @@
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "train/cli/common.h"
+#include "train/io/safetensors.h"
+#include "train/suggest.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace ringtape::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A run is a folder, or a name below runs/; everything else is a file of weights.
+std::string find_run(const std::string& target) {
+  for (const std::string& folder : {target, "runs/" + target}) {
+    std::error_code ignored;
+    if (fs::is_directory(folder, ignored)) return folder;
+  }
+  return {};
+}
+
+// The settings the weights were trained with, from the run's config.toml or from what the file says of
+// itself.
+std::string find_weights(const std::string& target, TrainOptions& options) {
+  const std::string run = find_run(target);
+  if (run.empty()) {
+    RT_CHECK_AS(IoError, fs::exists(target), "there is no run and no file '", target, "'");
+    apply_metadata(options, read_safetensors(target).metadata, target);
+    return target;
+  }
+  const std::string config = run + "/config.toml", weights = run + "/exported/model.safetensors";
+  RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
+  RT_CHECK_AS(IoError, fs::exists(weights), run,
+              ": has no exported/model.safetensors; the training has not finished");
+  read_config(options, config);
+  return weights;
+}
+
+int run(const Invocation& invocation) {
+  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1,
+              "evaluate: name a run or a file of weights: ringtape evaluate RUN|FILE");
+  const std::string* protocol = invocation.flag("protocol");
+  const std::vector<std::string> protocols = {"test"};
+  if (protocol && *protocol != "test")
+    throw UsageError("--protocol: " + unknown("value", *protocol, protocols));
+  TrainOptions options;
+  const std::string weights = find_weights(invocation.positionals[0], options);
+  options.device = TrainOptions{}.device;  // those of this machine, not of the one it was trained on
+  options.threads = TrainOptions{}.threads;
+  apply_flags(options, invocation);
+  options.train_size = std::min<int64_t>(options.train_size, 1);  // not needed here, so not generated
+  options.val_size = 0;
+  Task task(options);
+  load_weights(weights, *task.model);
+  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json);
+  if (options.json) {
+    nlohmann::ordered_json line = nlohmann::ordered_json::parse(json_line(m));
+    line.erase("epoch"), line.erase("step");
+    line["images"] = task.data.test.size(), line["data"] = options.data, line["weights"] = weights;
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    std::printf("%s on the %s test images of %s\n%s\n", weights.c_str(),
+                with_commas(task.data.test.size()).c_str(), task.data.test.name.c_str(),
+                metrics_text(m, 0).c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command evaluate_command() {
+  Command command;
+  command.name = "evaluate";
+  command.summary = "Tests the weights of a finished run, or of a safetensors file.";
+  command.usage = "RUN|FILE [FLAGS]";
+  command.examples = {"evaluate runs/digits", "evaluate digits --json",
+                      "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
+  command.positionals = 1;
+  command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"}};
+  for (Flag& flag : option_flags(true)) command.flags.push_back(std::move(flag));
+  command.run = run;
+  return command;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,114 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "autograd/op.h"
+#include "core/env.h"
+#include "train/cli/command.h"
+#include "train/data/dataset.h"
+#include "train/models.h"
+#include "train/options.h"
+#include "train/suggest.h"
+
+namespace ringtape::cli {
+namespace {
+
+struct Item {
+  std::string name, summary;
+};
+struct Kind {
+  const char* name;
+  std::vector<Item> (*items)();
+};
+
+std::vector<Item> plain(const std::vector<std::string>& names) {
+  std::vector<Item> out;
+  for (const std::string& name : names) out.push_back({name, ""});
+  return out;
+}
+
+// The name and summary of each entry of a registry.
+template <class Registry>
+std::vector<Item> entries(const Registry& registry) {
+  std::vector<Item> out;
+  for (const auto& entry : registry) out.push_back({entry.name, entry.summary});
+  return out;
+}
+
+std::vector<Item> operations() {
+  std::vector<Item> out;
+  for (const Op& op : ops()) out.push_back({op.name, ""});
+  return out;
+}
+
+std::vector<Item> variables() {
+  std::vector<Item> out;
+  for (const env::Variable& v : env::variables())
+    out.push_back({v.name, concat(v.meaning, " (", v.values, ")")});
+  return out;
+}
+
+const Kind kKinds[] = {
+    {"models", [] { return entries(models()); }},
+    {"data", [] { return entries(datasets()); }},
+    {"optimizers", [] { return plain(optimizer_names()); }},
+    {"schedules", [] { return plain(schedule_names()); }},
+    {"ops", operations},
+    {"environment", variables},
+};
+
+void print(const Kind& kind) {
+  std::printf("%s:\n", kind.name);
+  const std::vector<Item> items = kind.items();
+  size_t width = 0;
+  bool summaries = false;
+  for (const Item& item : items)
+    width = std::max(width, item.name.size()), summaries = summaries || !item.summary.empty();
+  size_t column = 0;
+  for (const Item& item : items) {
+    if (summaries) {
+      std::printf("  %-*s  %s\n", int(width), item.name.c_str(), item.summary.c_str());
+      continue;
+    }
+    if (column + item.name.size() > 96) std::printf("\n"), column = 0;
+    std::printf("%s%s", column ? " " : "  ", item.name.c_str());
+    column += item.name.size() + 1;
+  }
+  if (column) std::printf("\n");
+}
+
+int run(const Invocation& invocation) {
+  std::vector<std::string> known;
+  for (const Kind& kind : kKinds) known.emplace_back(kind.name);
+  const std::string wanted = invocation.positionals.empty() ? "" : invocation.positionals[0];
+  if (!wanted.empty() && std::find(known.begin(), known.end(), wanted) == known.end())
+    throw UsageError("list: " + unknown("list", wanted, known));
+  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  for (const Kind& kind : kKinds) {
+    if (!wanted.empty() && wanted != kind.name) continue;
+    if (!invocation.has("json")) {
+      print(kind);
+      continue;
+    }
+    auto& names = all[kind.name] = nlohmann::ordered_json::array();
+    for (const Item& item : kind.items()) names.push_back(item.name);
+  }
+  if (invocation.has("json")) std::printf("%s\n", all.dump().c_str());
+  return 0;
+}
+
+}  // namespace
+
+Command list_command() {
+  Command command;
+  command.name = "list";
+  command.summary =
+      "Lists the models, data sets, optimizers, schedules, operations and environment variables there are.";
+  command.usage = "[models|data|optimizers|schedules|ops|environment] [FLAGS]";
+  command.examples = {"list", "list models", "list ops --json"};
+  command.positionals = 1;
+  command.flags = {{"Output", "json", "", "print names as one JSON object", ""}};
+  command.run = run;
+  return command;
+}
+
+}  // namespace ringtape::cli

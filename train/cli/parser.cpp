@@ -1,0 +1,148 @@
+// The only file that includes CLI11.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <list>
+
+#include "core/check.h"
+#include "train/cli/command.h"
+#include "train/run/version.h"
+#include "train/suggest.h"
+
+namespace ringtape::cli {
+namespace {
+
+// One command as CLI11 sees it: every value is text; what it means is the command's business.
+struct Parser {
+  explicit Parser(const Command& command) {
+    app.allow_extras();
+    app.set_help_flag();
+    app.add_flag("-h,--help", help);
+    for (const Flag& flag : command.flags) {
+      std::string& value = values.emplace_back();
+      CLI::Option* option = flag.placeholder.empty() ? app.add_flag("--" + flag.name, value)
+                                                     : app.add_option("--" + flag.name, value);
+      options.push_back(option->take_last());
+    }
+  }
+  CLI::App app;
+  bool help = false;
+  std::list<std::string> values;
+  std::vector<CLI::Option*> options;
+};
+
+// --batch_size is --batch-size.
+std::string normalised(std::string arg) {
+  if (arg.starts_with("--"))
+    std::replace(arg.begin(), arg.begin() + long(std::min(arg.find('='), arg.size())), '_', '-');
+  return arg;
+}
+
+[[noreturn]] void unknown_flag(const Command& command, const std::string& arg) {
+  const std::string name = arg.substr(0, arg.find('='));
+  std::vector<std::string> known = {"--help"};
+  for (const Flag& flag : command.flags) known.push_back("--" + flag.name);
+  std::string meant = nearest(name, known);
+  if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // -lr
+  throw UsageError("unknown flag " + name +
+                   (meant.empty() ? "; `ringtape " + command.name + " --help` lists all"
+                                  : "; did you mean " + meant + "?"));
+}
+
+Invocation parse(const Command& command, const std::vector<std::string>& args, bool& help) {
+  Parser parser(command);
+  std::vector<std::string> reversed;
+  for (const std::string& arg : args) reversed.insert(reversed.begin(), normalised(arg));
+  try {
+    parser.app.parse(reversed);
+  } catch (const CLI::ArgumentMismatch& e) {
+    const std::string what = e.what();
+    throw UsageError(what.substr(0, what.find(':')) + ": needs a value");
+  } catch (const CLI::ParseError& e) {
+    throw UsageError(e.what());
+  }
+  help = parser.help;
+  Invocation out;
+  auto value = parser.values.begin();
+  for (size_t i = 0; i < command.flags.size(); ++i, ++value) {
+    if (parser.options[i]->count() == 0) continue;
+    // CLI11 takes what follows a flag as its value, whatever it looks like.
+    RT_CHECK_AS(UsageError, !value->starts_with("--"), "--", command.flags[i].name, ": needs a value");
+    out.flags.emplace_back(command.flags[i].name, *value);
+  }
+  for (const std::string& arg : parser.app.remaining()) {
+    if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
+    out.positionals.push_back(arg);
+  }
+  RT_CHECK_AS(UsageError, help || out.positionals.size() <= command.positionals, "unexpected argument '",
+              out.positionals.empty() ? "" : out.positionals[command.positionals], "'; usage: ringtape ",
+              command.name, " ", command.usage);
+  return out;
+}
+
+// The command that the leading words name, and how many words that took; null if none.
+const Command* find_command(const std::vector<Command>& commands, const std::vector<std::string>& args,
+                            size_t& words) {
+  for (const Command& command : commands) {
+    const size_t space = command.name.find(' ');
+    words = space == std::string::npos ? 1 : 2;
+    if (args[0] != command.name.substr(0, space)) continue;
+    if (words == 1 || (args.size() > 1 && args[1] == command.name.substr(space + 1))) return &command;
+  }
+  return nullptr;
+}
+
+[[noreturn]] void unknown_command(const std::vector<Command>& commands,
+                                  const std::vector<std::string>& args) {
+  std::vector<std::string> known, below;
+  for (const Command& command : commands) {
+    const size_t space = command.name.find(' ');
+    known.push_back(command.name.substr(0, space));
+    if (space != std::string::npos && args[0] == known.back())
+      below.push_back(command.name.substr(space + 1));
+  }
+  if (below.empty()) throw UsageError(unknown(args[0].starts_with('-') ? "flag" : "command", args[0], known));
+  if (args.size() < 2) throw UsageError("ringtape " + args[0] + ": needs a word after it: " + below[0]);
+  throw UsageError(unknown(args[0] + " command", args[1], below));
+}
+
+}  // namespace
+
+const std::string* Invocation::flag(const std::string& name) const {
+  for (const auto& [key, value] : flags)
+    if (key == name) return &value;
+  return nullptr;
+}
+
+bool Invocation::has(const std::string& name) const {
+  const std::string* value = flag(name);
+  RT_CHECK_AS(UsageError, !value || *value == "true" || *value == "false", "--", name,
+              ": expected true or false, got '", *value, "'");
+  return value && *value == "true";
+}
+
+int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.size() == 2 && args[0] == "help") args = {args[1], "--help"};
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    std::fputs(overview(commands).c_str(), stdout);
+    return args.empty() ? 2 : 0;
+  }
+  if (args[0] == "--version" || args[0] == "-V") {
+    std::printf("ringtape %s (%s)\n", kVersion, kRevision);
+    return 0;
+  }
+  size_t words = 1;
+  const Command* command = find_command(commands, args, words);
+  if (!command) unknown_command(commands, args);
+  bool help = false;
+  Invocation invocation = parse(*command, {args.begin() + long(words), args.end()}, help);
+  if (help) {
+    std::fputs(command_help(*command).c_str(), stdout);
+    return 0;
+  }
+  invocation.command_line.assign(argv, argv + argc);
+  return command->run(invocation);
+}
+
+}  // namespace ringtape::cli

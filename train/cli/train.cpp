@@ -1,0 +1,154 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/log.h"
+#include "kernels/kernel.h"
+#include "train/cli/common.h"
+#include "train/io/file.h"
+#include "train/run/environment.h"
+#include "train/run/version.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace ringtape::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Where a run's lines go: train.log, and standard output as text or, with --json, as the lines of
+// metrics.jsonl.
+class Output {
+ public:
+  Output(RunDir& run, bool json) : run_(run), json_(json) {
+    set_log_sink([this](const std::string& line) { run_.log(line); });
+  }
+  ~Output() { set_log_sink({}); }
+  void line(const std::string& text) {
+    run_.log(text);
+    if (!json_) print(text);
+  }
+  void json(const std::string& text) {
+    if (json_) print(text);
+  }
+
+ private:
+  static void print(const std::string& text) {
+    std::printf("%s\n", text.c_str());
+    std::fflush(stdout);
+  }
+  RunDir& run_;
+  bool json_;
+};
+
+std::string image_text(const Dataset& data) {
+  const Shape& s = data.images.shape();
+  return concat(s[1], "x", s[2], "x", s[3]);
+}
+
+void introduce(Output& out, const Task& task, const Trainer& trainer, const RunDir& run) {
+  const TrainOptions& o = task.options;
+  const Splits& d = task.data;
+  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", name_of(cpu_isa()), ", ", o.threads,
+                  o.threads == 1 ? " thread" : " threads"));
+  out.line(concat("data   ", d.train.name, " (", d.train.source,
+                  "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
+                  with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
+                  " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
+  out.line(concat("model  ", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
+                  o.optimizer, ", learning rate ", fmt::format("{:g}", o.lr), ", batch ", o.batch_size, ", ",
+                  with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  out.line("run    " + run.path());
+}
+
+// The figures that are left at the end, from the last metrics of each split.
+Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all,
+             double seconds) {
+  const TrainOptions& o = task.options;
+  Json out{{"split", "summary"}, {"epoch", o.epochs}, {"step", trainer.steps()}};
+  double images = 0, train_seconds = 0, peak = 0;
+  std::map<std::string, const Metrics*> last;
+  for (const Metrics& m : all) {
+    last[m.split] = &m;
+    peak = std::max(peak, m.peak_bytes.value_or(0));
+    if (m.split == "train") images += *m.images_per_s * *m.seconds, train_seconds += *m.seconds;
+  }
+  const Metrics& test = *last.at("test");
+  out["loss"] = json_number(*test.loss), out["top1"] = json_number(*test.top1),
+  out["top5"] = json_number(*test.top5);
+  for (const char* split : {"train", "val"})
+    if (const auto at = last.find(split); at != last.end()) {
+      out[concat(split, "_loss")] = json_number(*at->second->loss);
+      out[concat(split, "_top1")] = json_number(*at->second->top1);
+    }
+  out["images_per_s"] = train_seconds > 0 ? images / train_seconds : 0;
+  out["seconds"] = seconds;
+  out["peak_bytes"] = int64_t(peak);
+  out["parameters"] = nn::count_parameters(*task.model);
+  out["model"] = o.model, out["data"] = o.data, out["seed"] = o.seed, out["deterministic"] = o.deterministic,
+  out["run"] = run.path();
+  return out;
+}
+
+void train(Task& task, const Invocation& invocation) {
+  using Clock = std::chrono::steady_clock;
+  const auto begin = Clock::now();
+  const TrainOptions& o = task.options;
+  Trainer trainer(task);
+  RunDir run(run_path(o.run, o.model, o.data), o.overwrite);
+  Output out(run, o.json);
+  try {
+    write_file(run.file("config.toml"), config_text(o));
+    write_file(run.file("env.json"), environment(invocation.command_line).dump(2) + "\n");
+    introduce(out, task, trainer, run);
+    MetricsLog log(run);
+    std::vector<Metrics> all;
+    const auto report = [&](const Metrics& m) {
+      log.write(m);
+      out.json(json_line(m));
+      out.line(metrics_text(m, o.epochs));
+      all.push_back(m);
+    };
+    trainer.fit(report, !o.json);
+    const std::string weights = run.file("exported/model.safetensors");
+    save_weights(weights, *task.model, weights_metadata(o));
+    out.line("saved  " + weights);
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const std::string line = summary(task, trainer, run, all, seconds).dump();
+    log.finish(line);
+    out.json(line);
+  } catch (const std::exception& e) {
+    run.log(concat("error: ", e.what()));
+    throw;
+  }
+}
+
+}  // namespace
+
+Command train_command() {
+  Command command;
+  command.name = "train";
+  command.summary = "Trains a network, with a validation after each epoch and a test at the end.";
+  command.usage = "[FLAGS]";
+  command.examples = {"train                                # shapes: generated images, no files needed",
+                      "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
+                      "train --config runs/digits/config.toml --lr 3e-4 --run digits-2"};
+  command.flags = option_flags(false);
+  command.flags.push_back(
+      {"Run", "config", "FILE",
+       "TOML file of the settings above, a line each: batch-size = 64; flags go before it", ""});
+  command.run = [](const Invocation& invocation) {
+    TrainOptions options;
+    apply_flags(options, invocation);
+    check_run_path(run_path(options.run, options.model, options.data), options.overwrite);
+    Task task(options);
+    train(task, invocation);
+    return 0;
+  };
+  return command;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,102 @@
+// Options as TOML, and as the metadata of a file of weights.
+#include <toml++/toml.h>
+
+#include <algorithm>
+
+#include "train/io/file.h"
+#include "train/options.h"
+#include "train/suggest.h"
+
+namespace ringtape {
+
+static const Option& find_key(const std::string& key, const std::string& where) {
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  std::vector<std::string> known;
+  for (const Option& option : train_options()) {
+    if (option.recorded && name == option.name) return option;
+    RT_CHECK_AS(UsageError, name != option.name, where, ": '", key, "' belongs on the command line, as --",
+                name);
+    if (option.recorded) known.emplace_back(option.name);
+  }
+  const std::string meant = nearest(name, known);
+  detail::fail<UsageError>(
+      where, ": unknown key '", key, "'",
+      meant.empty() ? "; `ringtape train --help` lists all" : "; did you mean " + meant + "?");
+}
+
+static std::string value_text(const toml::node& value, const std::string& where) {
+  if (const auto* s = value.as_string()) return s->get();
+  if (const auto* b = value.as_boolean()) return b->get() ? "true" : "false";
+  if (const auto* i = value.as_integer()) return std::to_string(i->get());
+  if (const auto* f = value.as_floating_point()) return shortest(f->get());
+  detail::fail<UsageError>(where, ": expected a string, a number, true or false");
+}
+
+void read_config(TrainOptions& options, const std::string& path) {
+  const std::string content = read_file(path);
+  toml::table table;
+  try {
+    table = toml::parse(content);
+  } catch (const toml::parse_error& e) {
+    detail::fail<FormatError>(path, ":", e.source().begin.line,
+                              ": not valid TOML: ", std::string(e.description()));
+  }
+  for (const auto& [key, value] : table) {
+    const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
+    const Option& option = find_key(name, where);
+    set_option(options, option, value_text(value, where + ": " + name), where + ": " + name);
+  }
+}
+
+static std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    constexpr const char* hex = "0123456789abcdef";
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (u < 0x20 || u == 0x7f)
+      out += std::string("\\u00") + hex[u >> 4] + hex[u & 15];
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string config_text(const TrainOptions& options) {
+  std::string out = "# Train again like this: ringtape train --config THIS_FILE\n";
+  std::string group;
+  for (const Option& option : train_options()) {
+    if (!option.recorded) continue;
+    if (group != option.group) out += "\n# " + (group = option.group) + "\n";
+    const bool is_string = std::holds_alternative<std::string TrainOptions::*>(option.member);
+    const std::string value = option_text(options, option);
+    out += std::string(option.name) + " = " + (is_string ? quoted(value) : value) + "\n";
+  }
+  return out;
+}
+
+// What decides the network and its test images, other than where they lie.
+static bool describes_weights(const Option& option) {
+  const std::string group = option.group, name = option.name;
+  return option.evaluate && (group == "Model" || (group == "Data" && name != "data-dir") || name == "seed");
+}
+
+std::map<std::string, std::string> weights_metadata(const TrainOptions& options) {
+  std::map<std::string, std::string> out{{"format", "pt"}};
+  for (const Option& option : train_options())
+    if (describes_weights(option)) out[std::string("ringtape.") + option.name] = option_text(options, option);
+  return out;
+}
+
+void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
+                    const std::string& path) {
+  for (const Option& option : train_options()) {
+    const auto found = metadata.find(std::string("ringtape.") + option.name);
+    if (found != metadata.end() && describes_weights(option))
+      set_option(options, option, found->second, concat(path, ": metadata ", option.name));
+  }
+}
+
+}  // namespace ringtape

@@ -1,0 +1,54 @@
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace ringtape {
+
+// Labelled images, held in memory as the bytes they are stored as.
+struct Dataset {
+  std::string name;    // "mnist"
+  std::string source;  // where it came from: a folder, or "generated, seed 1"
+  Tensor images;       // u8 (N, H, W, C)
+  Tensor labels;       // i64 (N), each in [0, classes)
+  int classes = 0;
+  std::vector<float> mean, deviation;  // per channel, of pixels scaled to [0, 1]
+  std::vector<std::string> class_names;
+
+  int64_t size() const { return images.dim(0); }
+};
+
+struct Splits {
+  Dataset train, test;
+};
+
+struct DataRequest {
+  std::string dir = {};    // where files lie; empty: RINGTAPE_DATA_DIR, else ./data
+  int64_t train_size = 0;  // images to generate, for generated sets
+  int64_t test_size = 0;
+  uint64_t seed = 0;
+};
+
+// A data set the command line knows by name.
+struct DatasetEntry {
+  const char* name;
+  const char* summary;  // one line
+  bool generated;       // needs no files
+  int64_t val_size;     // training images held out by default, where there are twice as many; else a tenth
+  Splits (*load)(const DataRequest& request);
+};
+std::span<const DatasetEntry> datasets();
+const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError with the nearest name
+
+// How many training images are held out where nothing else is said.
+int64_t default_val_size(const DatasetEntry& entry, int64_t n);
+
+// Training images cut in two: which ones train and which ones validate. Depends on the arguments alone.
+struct Holdout {
+  std::vector<int64_t> train, val;
+};
+Holdout holdout(int64_t n, int64_t val_size, uint64_t seed);  // throws UsageError unless 0 <= val_size < n
+
+}  // namespace ringtape

@@ -1,0 +1,76 @@
+#pragma once
+#include <functional>
+#include <iterator>
+#include <memory>
+
+#include "train/data/dataset.h"
+
+namespace ringtape {
+
+struct Batch {
+  Tensor x;           // f32 (B, H, W, C), normalised per channel
+  Tensor y;           // i64 (B)
+  int64_t index = 0;  // within the epoch
+};
+
+// Changes one normalised image in place: f32 (H, W, C). Called from worker threads, so it must draw its
+// randomness from (epoch, sample) alone. What it throws reaches the consumer at the batch it belongs to.
+using Augment = std::function<void(float* image, int64_t epoch, int64_t sample)>;
+
+struct LoaderConfig {
+  int64_t batch_size = 1;
+  bool shuffle = false;
+  bool drop_last = false;  // leave out a last batch that is not full
+  uint64_t seed = 0;
+  int workers = 1;     // background threads; 0: batches are made when they are asked for
+  Device device = {};  // where batches are to lie
+  Augment augment = {};
+};
+
+// Hands out the chosen samples of a data set in batches. What comes in which order depends only on (seed,
+// epoch) and the sample list: not on workers or timing.
+class Loader {
+ public:
+  // One pass over the samples; workers fill a bounded queue ahead of the consumer. May be abandoned at any
+  // point.
+  class Epoch {
+   public:
+    explicit Epoch(std::unique_ptr<class EpochState> state);
+    Epoch(Epoch&&) noexcept;
+    ~Epoch();
+    const Batch*
+    next();  // null at the end; valid until the next call (its tensors for as long as they are held)
+
+    struct Iterator {
+      Epoch* epoch;
+      const Batch* batch;
+      const Batch& operator*() const { return *batch; }
+      void operator++() { batch = epoch->next(); }
+      bool operator==(std::default_sentinel_t) const { return !batch; }
+    };
+    Iterator begin() { return {this, next()}; }
+    std::default_sentinel_t end() const { return {}; }
+
+   private:
+    std::unique_ptr<EpochState> state_;
+  };
+
+  // Throws UsageError for a batch size below 1 or above the number of samples, ShapeError for a sample that
+  // is not in the set.
+  Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
+
+  int64_t samples() const;
+  int64_t batches() const;  // in an epoch
+  const LoaderConfig& config() const;
+  Epoch epoch(int64_t number,
+              int64_t first_batch = 0) const;  // from batch `first_batch` on, to resume within an epoch
+
+ private:
+  struct Source;
+  friend class EpochState;
+  std::shared_ptr<const Source> source_;
+};
+
+std::vector<int64_t> all_samples(const Dataset& data);  // 0 .. N-1
+
+}  // namespace ringtape

@@ -1,0 +1,139 @@
+#include "train/data/mnist.h"
+
+#include <filesystem>
+
+#include "core/env.h"
+#include "train/data/idx.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Source {
+  const char* name;
+  const char* torchvision;  // torchvision's folder
+  const char* url;
+  float mean, deviation;
+  std::vector<std::string> class_names;
+};
+
+struct Files {
+  std::string images, labels;
+};
+
+// The name as it lies in `folder`, in one of its spellings; empty if in none.
+std::string find_file(const fs::path& folder, std::string name) {
+  const size_t dash = name.rfind("-idx");
+  std::string dotted = name;
+  dotted[dash] = '.';
+  for (const std::string& spelling : {name, dotted})
+    for (const char* suffix : {"", ".gz"}) {
+      const fs::path path = folder / (spelling + suffix);
+      std::error_code ignored;
+      if (fs::exists(path, ignored)) return path.string();
+    }
+  return {};
+}
+
+std::vector<fs::path> places(const Source& source, const DataRequest& request) {
+  const std::string& given = request.dir.empty() ? env::data_dir() : request.dir;
+  const fs::path root = given.empty() ? fs::path("./data") : fs::path(given);
+  return {root / source.torchvision / "raw", root / source.name, root};
+}
+
+std::string how_to_get(const Source& source) {
+  return concat("download the four .gz files from ", source.url,
+                " and name their folder with --data-dir, or use --data ", "shapes, which needs no files");
+}
+
+fs::path find_folder(const Source& source, const DataRequest& request) {
+  const std::vector<fs::path> looked = places(source, request);
+  for (const fs::path& folder : looked)
+    if (!find_file(folder, "train-images-idx3-ubyte").empty()) return folder;
+  std::error_code ignored;
+  const fs::path& root = looked.back();
+  RT_CHECK_AS(IoError, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ",
+              how_to_get(source));
+  detail::fail<IoError>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
+                        looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source));
+}
+
+Files find_pair(const Source& source, const fs::path& folder, const std::string& split) {
+  const auto find = [&](const std::string& name) {
+    const std::string path = find_file(folder, name);
+    RT_CHECK_AS(IoError, !path.empty(), source.name, ": no ", name, "(.gz) in ", folder.string(), "; ",
+                how_to_get(source));
+    return path;
+  };
+  return {find(split + "-images-idx3-ubyte"), find(split + "-labels-idx1-ubyte")};
+}
+
+Tensor read_labels(const std::string& path, int classes) {
+  const Tensor bytes = read_idx(path, 1);
+  Tensor out(bytes.shape(), DType::i64);
+  const auto from = bytes.span<uint8_t>();
+  int64_t* to = out.data<int64_t>();
+  for (size_t i = 0; i < from.size(); ++i) {
+    RT_CHECK_AS(FormatError, from[i] < classes, path, ": label ", int(from[i]), " at position ", i,
+                "; expected labels from 0 to ", classes - 1);
+    to[i] = from[i];
+  }
+  return out;
+}
+
+Dataset load_split(const Source& source, const Files& files, const fs::path& folder) {
+  Dataset set;
+  set.name = source.name;
+  set.source = fs::absolute(folder).lexically_normal().string();
+  set.class_names = source.class_names;
+  set.classes = int(source.class_names.size());
+  set.mean = {source.mean};
+  set.deviation = {source.deviation};
+  set.labels = read_labels(files.labels, set.classes);
+  const Tensor images = read_idx(files.images, 3);
+  RT_CHECK_AS(FormatError, images.dim(0) == set.labels.dim(0), files.images, " holds ", images.dim(0),
+              " images but ", files.labels, " ", set.labels.dim(0),
+              " labels; they are not of the same download");
+  RT_CHECK_AS(FormatError, images.size() > 0, files.images,
+              ": no images, or images without pixels: ", images.shape());
+  Shape shape = images.shape();
+  shape.append(1);
+  set.images = images.window(shape, contiguous_strides(shape));
+  return set;
+}
+
+Splits load(const Source& source, const DataRequest& request) {
+  const fs::path folder = find_folder(source, request);
+  const Files train = find_pair(source, folder, "train"), test = find_pair(source, folder, "t10k");
+  Splits out{load_split(source, train, folder), load_split(source, test, folder)};
+  const Shape &a = out.train.images.shape(), &b = out.test.images.shape();
+  RT_CHECK_AS(FormatError, a.without(0) == b.without(0), source.name, ": training images ", a,
+              " and test images ", b, " differ in size");
+  return out;
+}
+
+}  // namespace
+
+Splits load_mnist(const DataRequest& request) {
+  return load({"mnist",
+               "MNIST",
+               "https://ossci-datasets.s3.amazonaws.com/mnist/",
+               0.1307f,
+               0.3081f,
+               {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+              request);
+}
+
+Splits load_fashion_mnist(const DataRequest& request) {
+  return load({"fashion_mnist",
+               "FashionMNIST",
+               "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+               0.2860f,
+               0.3530f,
+               {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+                "ankle boot"}},
+              request);
+}
+
+}  // namespace ringtape

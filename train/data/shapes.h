@@ -1,0 +1,11 @@
+#pragma once
+#include "train/data/dataset.h"
+
+namespace ringtape {
+
+// Generated images of coloured shapes on textured grounds: 32x32 RGB, ten kinds of shape in turn. Image i of
+// a split depends on the seed, the split and i alone, not on how many are asked for or on threads. Throws
+// UsageError unless both sizes are between 1 and 10 million.
+Splits load_shapes(const DataRequest& request);
+
+}  // namespace ringtape

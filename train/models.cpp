@@ -1,0 +1,37 @@
+#include "train/models.h"
+
+#include "nn/nn.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "train/suggest.h"
+
+namespace ringtape {
+namespace {
+
+// With 128 hidden units the network of PyTorch Lightning's MNIST tutorial; named as nn.Sequential names it.
+std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
+  auto net = std::make_unique<nn::Sequential>();
+  net->add<nn::Flatten>().add<nn::Linear>(spec.image.size(), spec.hidden).add<nn::ReLU>();
+  if (spec.dropout > 0) net->add<nn::Dropout>(spec.dropout);
+  net->add<nn::Linear>(spec.hidden, spec.classes);
+  return net;
+}
+
+const ModelEntry kModels[] = {
+    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp},
+};
+
+}  // namespace
+
+std::span<const ModelEntry> models() { return kModels; }
+
+const ModelEntry& find_model(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ModelEntry& entry : kModels) {
+    if (name == entry.name) return entry;
+    names.emplace_back(entry.name);
+  }
+  throw UsageError(unknown("model", name, names));
+}
+
+}  // namespace ringtape

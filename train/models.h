@@ -1,0 +1,26 @@
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+
+#include "nn/module.h"
+
+namespace ringtape {
+
+struct ModelSpec {
+  Shape image;  // (H, W, C)
+  int64_t classes = 10;
+  int64_t hidden = 128;
+  double dropout = 0;
+};
+
+// A network the command line knows by name: images (N, H, W, C) -> logits (N, classes).
+struct ModelEntry {
+  const char* name;
+  const char* summary;  // one line
+  std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
+};
+std::span<const ModelEntry> models();
+const ModelEntry& find_model(const std::string& name);  // throws UsageError with the nearest name
+
+}  // namespace ringtape

@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+
+#include "nn/module.h"
+
+namespace ringtape {
+
+// A module's parameters, moved into one buffer (of one dtype and device), and a second one for their gradients. The
+// module's tensors become views, in the order in which it visits them: one fused loop updates all, and data-parallel
+// buckets are slices. The module must outlive this; its values do not change.
+class FlatParameters {
+ public:
+  explicit FlatParameters(nn::Module& module);
+
+  const Tensor& values() const { return values_; }        // (size)
+  const Tensor& gradients() const { return gradients_; }  // (size); a parameter without a gradient has garbage there
+  int64_t size() const { return values_.size(); }
+
+  // Runs [begin, end) of the buffers whose parameters have a gradient; one run if all of them have.
+  struct Run {
+    int64_t begin, end;
+  };
+  std::vector<Run> with_gradient() const;
+  void zero_grad();  // costs nothing: the next backward() writes instead of adding
+
+ private:
+  struct Parameter {
+    NodePtr node;
+    int64_t begin, end;
+  };
+  Tensor values_, gradients_;
+  std::vector<Parameter> parameters_;
+};
+
+}  // namespace ringtape

@@ -1,0 +1,32 @@
+#pragma once
+#include <memory>
+#include <string>
+
+#include "train/optim/flat_parameters.h"
+
+namespace ringtape {
+
+// Updates flat parameters from their gradients. A parameter that backward() did not reach stays as it is, state too.
+class Optimizer {
+ public:
+  explicit Optimizer(FlatParameters& parameters) : parameters_(parameters) {}
+  virtual ~Optimizer() = default;
+
+  void step(double lr);
+  void zero_grad() { parameters_.zero_grad(); }
+  int64_t steps() const { return steps_; }  // taken so far
+
+  // State of the size of the parameters, by name, for checkpoints; with steps() it is all that a resume needs.
+  virtual std::vector<nn::Named> state() = 0;
+
+ protected:
+  // Updates elements [begin, end) in the step numbered `number`, which is 1 for the first.
+  virtual void update(int64_t begin, int64_t end, double lr, int64_t number) = 0;
+  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const { return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat; }
+  FlatParameters& parameters_;
+
+ private:
+  int64_t steps_ = 0;
+};
+
+}  // namespace ringtape

@@ -1,0 +1,33 @@
+#include "train/optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+
+namespace ringtape {
+
+double Schedule::at(int64_t step) const {
+  const double warmup = warmup_epochs * double(steps_per_epoch);
+  if (double(step) < warmup) return lr * std::min(1.0, double(step + 1) / warmup);
+  switch (kind) {
+    case Kind::constant: return lr;
+    case Kind::step: return lr * std::pow(gamma, double(step / steps_per_epoch / step_size));
+    case Kind::cosine: {
+      const double rest = double(steps_per_epoch * epochs) - warmup;
+      const double t = rest > 0 ? std::min(1.0, (double(step) - warmup) / rest) : 1;
+      return final_lr + (lr - final_lr) * (1 + std::cos(std::numbers::pi * t)) / 2;
+    }
+  }
+  return lr;
+}
+
+Schedule::Kind parse_schedule(const std::string& name) {
+  if (name == "constant") return Schedule::Kind::constant;
+  if (name == "step") return Schedule::Kind::step;
+  if (name == "cosine") return Schedule::Kind::cosine;
+  detail::fail<UsageError>("unknown schedule '", name, "': one of constant step cosine");
+}
+
+}  // namespace ringtape

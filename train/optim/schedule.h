@@ -1,0 +1,26 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+namespace ringtape {
+
+// The learning rate as a function of the step. `step` counts from 0; a fractional epoch is step / steps_per_epoch.
+struct Schedule {
+  enum class Kind : uint8_t { constant, step, cosine };
+  Kind kind = Kind::constant;
+  double lr = 0.1;               // the peak
+  int64_t steps_per_epoch = 1;
+  int64_t epochs = 1;
+  double warmup_epochs = 0;      // linear from 0: step s has lr (s + 1) / (warm-up steps)
+  int64_t step_size = 30;        // step: epochs between drops
+  double gamma = 0.1;            // step: factor of a drop
+  double final_lr = 0;           // cosine: where it ends
+
+  // constant: lr. step: lr gamma^(whole epochs / step_size). cosine: from lr at the end of the warm-up to final_lr after
+  // the last step, by step: final + (lr - final) (1 + cos(pi t)) / 2.
+  double at(int64_t step) const;
+};
+
+Schedule::Kind parse_schedule(const std::string& name);  // throws UsageError
+
+}  // namespace ringtape

@@ -1,0 +1,36 @@
+#pragma once
+#include "kernels/optimizer.h"
+#include "train/optim/optimizer.h"
+
+namespace ringtape {
+
+// Stochastic gradient descent, with PyTorch's formulas (kernels/optimizer.h).
+class Sgd : public Optimizer {
+ public:
+  struct Options {
+    double momentum = 0;
+    double weight_decay = 0;
+    bool nesterov = false;
+  };
+  explicit Sgd(FlatParameters& parameters) : Sgd(parameters, Options{}) {}
+  Sgd(FlatParameters& parameters, Options options) : Optimizer(parameters), options_(options) {
+    RT_CHECK_AS(UsageError, !options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
+    if (options.momentum != 0) velocity_ = zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
+  }
+  std::vector<nn::Named> state() override {
+    if (!velocity_.defined()) return {};
+    return {{"velocity", &velocity_}};
+  }
+
+ private:
+  void update(int64_t begin, int64_t end, double lr, int64_t) override {
+    // The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step to tell apart.
+    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end),
+             {lr, options_.momentum, options_.weight_decay, options_.nesterov});
+  }
+
+  Options options_;
+  Tensor velocity_;
+};
+
+}  // namespace ringtape

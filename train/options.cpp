@@ -1,0 +1,142 @@
+#include "train/options.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+
+#include "core/env.h"
+#include "core/runtime.h"
+#include "train/data/dataset.h"
+#include "train/models.h"
+#include "train/suggest.h"
+
+namespace ringtape {
+namespace {
+
+using O = TrainOptions;
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> out;
+  for (const ModelEntry& entry : models()) out.emplace_back(entry.name);
+  return out;
+}
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> out;
+  for (const DatasetEntry& entry : datasets()) out.emplace_back(entry.name);
+  return out;
+}
+
+constexpr double kMost = 1e9;  // of any count
+constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1, true};
+
+// clang-format off
+const Option kOptions[] = {
+    {"Model", "model", &O::model, "NAME", "network to train", {}, model_names, nullptr, true},
+    {"Model", "hidden", &O::hidden, "N", "width of the mlp's hidden layer", kPositive, nullptr, nullptr, true},
+    {"Model", "dropout", &O::dropout, "P", "probability of zeroing a hidden unit in training", kFraction, nullptr, nullptr, true},
+
+    {"Data", "data", &O::data, "NAME", "data set", {}, dataset_names, nullptr, true},
+    {"Data", "data-dir", &O::data_dir, "DIR", "folder of its files", {}, nullptr, "RINGTAPE_DATA_DIR, else ./data", true},
+    {"Data", "train-size", &O::train_size, "N", "shapes: images to generate for training and validation", kPositive, nullptr, nullptr, true},
+    {"Data", "test-size", &O::test_size, "N", "shapes: images to generate for testing", kPositive, nullptr, nullptr, true},
+    {"Data", "val-size", &O::val_size, "N", "training images held out for validation; 0: none", kCount, nullptr, "5000 of 60,000, else a tenth"},
+
+    {"Optimizer", "epochs", &O::epochs, "N", "passes over the training images", kCount},
+    {"Optimizer", "batch-size", &O::batch_size, "N", "images of one step", kPositive},
+    {"Optimizer", "optimizer", &O::optimizer, "NAME", "update rule", {}, optimizer_names},
+    {"Optimizer", "lr", &O::lr, "X", "learning rate, at its peak", kReal},
+    {"Optimizer", "momentum", &O::momentum, "X", "sgd: momentum", kFraction},
+    {"Optimizer", "nesterov", &O::nesterov, "", "sgd: Nesterov's momentum"},
+    {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam) or decoupled decay (adamw)", kReal},
+    {"Optimizer", "label-smoothing", &O::label_smoothing, "X", "part of the target spread evenly over all classes", kFraction},
+
+    {"Schedule", "schedule", &O::schedule, "NAME", "course of the learning rate", {}, schedule_names},
+    {"Schedule", "step-size", &O::step_size, "N", "step: epochs between drops", kPositive},
+    {"Schedule", "gamma", &O::gamma, "X", "step: factor of a drop", kReal},
+    {"Schedule", "warmup-epochs", &O::warmup_epochs, "X", "epochs of linear rise from 0 (may be a fraction)", kReal},
+
+    {"Execution", "device", &O::device, "DEVICE", "auto, cpu, cpu:N, cuda or cuda:N", {}, nullptr, nullptr, true},
+    {"Execution", "threads", &O::threads, "N", "threads of the CPU kernels", {1, 1024}, nullptr, "RINGTAPE_THREADS, else all cores", true},
+    {"Execution", "workers", &O::workers, "N", "background threads that prepare batches; 0: none", {0, 256}, nullptr, nullptr, true},
+    {"Execution", "seed", &O::seed, "N", "of initial weights, order, dropout and generated images", {0, 9e15}, nullptr, nullptr, true},
+    {"Execution", "deterministic", &O::deterministic, "", "the same bytes each time; CPU kernels are so anyway, for any --threads"},
+    {"Execution", "limit-train-batches", &O::limit_train_batches, "N", "steps an epoch at most; 0: all", kCount},
+    {"Execution", "limit-eval-batches", &O::limit_eval_batches, "N", "batches of 500 images a validation or test at most; 0: all", kCount, nullptr, nullptr, true},
+
+    {"Run", "run", &O::run, "NAME", "run directory: a name below runs/, or a path with a /", {}, nullptr, "MODEL-DATA-TIME", false, false},
+    {"Run", "overwrite", &O::overwrite, "", "replace an earlier run of that name", {}, nullptr, nullptr, false, false},
+    {"Run", "json", &O::json, "", "print metrics as JSON lines instead of text", {}, nullptr, nullptr, true, false},
+};
+// clang-format on
+
+template <class T>
+T parse_number(const Option& option, const std::string& text, const std::string& origin) {
+  constexpr bool whole = std::is_integral_v<T>;
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const Range& r = option.range;
+  const double x = double(value);
+  const bool valid = error == std::errc{} && end == text.data() + text.size() && std::isfinite(x) &&
+                     x >= r.low && (r.below_high ? x < r.high : x <= r.high);
+  if (valid) return value;
+  std::string expected = whole ? "a whole number" : "a number";
+  const auto bound = [](double b) { return std::abs(b) < 1e15 ? std::to_string(int64_t(b)) : shortest(b); };
+  if (std::isfinite(r.low)) expected += " of at least " + bound(r.low);
+  if (std::isfinite(r.high)) expected += (r.below_high ? " and below " : " and at most ") + bound(r.high);
+  detail::fail<UsageError>(origin, ": expected ", expected, ", got '", text, "'");
+}
+
+}  // namespace
+
+std::span<const Option> train_options() { return kOptions; }
+std::vector<std::string> optimizer_names() { return {"sgd", "adam", "adamw"}; }
+std::vector<std::string> schedule_names() { return {"constant", "step", "cosine"}; }
+bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }
+
+void set_option(TrainOptions& options, const Option& option, const std::string& text,
+                const std::string& origin) {
+  if (option.choices) {
+    const std::vector<std::string> known = option.choices();
+    if (std::find(known.begin(), known.end(), text) == known.end())
+      throw UsageError(origin + ": " + unknown("value", text, known));
+  }
+  std::visit(
+      [&](auto member) {
+        using T = std::remove_reference_t<decltype(options.*member)>;
+        if constexpr (std::is_same_v<T, std::string>) {
+          options.*member = text;
+        } else if constexpr (std::is_same_v<T, bool>) {
+          RT_CHECK_AS(UsageError, text == "true" || text == "false", origin,
+                      ": expected true or false, got '", text, "'");
+          options.*member = text == "true";
+        } else {
+          options.*member = parse_number<T>(option, text, origin);
+        }
+      },
+      option.member);
+}
+
+std::string option_text(const TrainOptions& options, const Option& option) {
+  return std::visit([&](auto member) { return text(options.*member); }, option.member);
+}
+
+TrainOptions resolve(TrainOptions options) {
+  if (options.device == "auto") options.device = available({DeviceType::cuda, 0}) ? "cuda:0" : "cpu:0";
+  const Device device = parse_device(options.device);
+  runtime(device);
+  options.device = device.str();
+  if (options.threads == 0) options.threads = threads();
+  const DatasetEntry& data = find_dataset(options.data);
+  if (options.data_dir.empty()) options.data_dir = env::data_dir();
+  if (data.generated) options.data_dir.clear();
+  if (!options.data_dir.empty())
+    options.data_dir = std::filesystem::absolute(options.data_dir).lexically_normal().string();
+  RT_CHECK_AS(UsageError, !options.nesterov || (options.optimizer == "sgd" && options.momentum > 0),
+              "--nesterov: needs --optimizer sgd and a --momentum above 0");
+  RT_CHECK_AS(UsageError, options.warmup_epochs <= double(options.epochs), "--warmup-epochs ",
+              options.warmup_epochs, ": longer than the ", options.epochs, " epochs of the training");
+  return options;
+}
+
+}  // namespace ringtape

@@ -1,0 +1,100 @@
+#pragma once
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/check.h"
+
+namespace ringtape {
+
+// Everything that can be said about a training run. Each field is listed once in options.cpp, with its range
+// and its help; flags, configuration files, the run's config.toml and --help all walk that list.
+struct TrainOptions {
+  std::string model = "mlp";
+  int64_t hidden = 128;
+  double dropout = 0;
+
+  std::string data = "shapes";
+  std::string data_dir;
+  int64_t train_size = 20'000;
+  int64_t test_size = 4'000;
+  int64_t val_size = -1;  // -1: as the data set has it
+
+  int64_t epochs = 5;
+  int64_t batch_size = 64;
+  std::string optimizer = "adam";
+  double lr = 1e-3;
+  double momentum = 0.9;
+  bool nesterov = false;
+  double weight_decay = 0;
+  double label_smoothing = 0;
+
+  std::string schedule = "constant";
+  int64_t step_size = 30;
+  double gamma = 0.1;
+  double warmup_epochs = 0;
+
+  std::string device = "auto";
+  int64_t threads = 0;  // 0: RINGTAPE_THREADS, else all cores
+  int64_t workers = 1;
+  int64_t seed = 1;
+  bool deterministic = false;
+  int64_t limit_train_batches = 0;  // 0: no limit
+  int64_t limit_eval_batches = 0;
+
+  std::string run;  // empty: runs/MODEL-DATA-TIME
+  bool overwrite = false;
+  bool json = false;
+};
+
+struct Range {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool below_high = false;  // high itself is not allowed
+};
+
+// One row of the list.
+struct Option {
+  using Member = std::variant<std::string TrainOptions::*, int64_t TrainOptions::*, double TrainOptions::*,
+                              bool TrainOptions::*>;
+
+  const char* group;
+  const char* name;  // "batch-size": the flag without its dashes, and the key in a configuration file
+  Member member;
+  const char* placeholder;  // of the value in --help: "N"; empty for a switch
+  const char* help;
+  Range range = {};
+  std::vector<std::string> (*choices)() = nullptr;
+  const char* automatic = nullptr;  // what --help shows in place of the default
+  bool evaluate = false;            // `evaluate` takes it too
+  bool recorded = true;             // a setting of the training, not of this one invocation
+};
+std::span<const Option> train_options();
+
+// Throws UsageError, beginning with `origin`, for text that is not such a value, is out of range or not a
+// choice.
+void set_option(TrainOptions& options, const Option& option, const std::string& text,
+                const std::string& origin);
+std::string option_text(const TrainOptions& options, const Option& option);
+bool is_switch(const Option& option);
+
+// Configuration files: flat TOML, a line an option. Throws IoError, FormatError for text that is not TOML,
+// UsageError for unknown keys (with the nearest one) and values out of range.
+void read_config(TrainOptions& options, const std::string& path);
+std::string config_text(const TrainOptions& options);
+
+// What a file of weights says of itself, so that it can be evaluated without its run: strings to strings.
+std::map<std::string, std::string> weights_metadata(const TrainOptions& options);
+void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
+                    const std::string& path);
+
+// "auto" fields replaced by what they mean on this machine. Throws UsageError where options contradict each
+// other and DeviceError for a device that is not there.
+TrainOptions resolve(TrainOptions options);
+
+std::vector<std::string> optimizer_names();
+std::vector<std::string> schedule_names();
+
+}  // namespace ringtape

@@ -1,0 +1,77 @@
+#include "train/run/environment.h"
+
+#include <fmt/core.h>
+#include <sys/utsname.h>
+#include <toml++/impl/version.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "core/device.h"
+#include "core/env.h"
+#include "core/runtime.h"
+#include "kernels/kernel.h"
+#include "train/run/version.h"
+
+namespace ringtape {
+namespace {
+
+// The value of the first line "key : value" of a /proc file; empty where there is none.
+std::string proc_value(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key)) {
+      const size_t begin = line.find_first_not_of(" \t:", key.size());
+      return begin == std::string::npos ? "" : line.substr(begin);
+    }
+  return {};
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char out[32];
+  std::strftime(out, sizeof out, "%FT%TZ", &utc);
+  return out;
+}
+
+nlohmann::ordered_json libraries() {
+  return {{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
+          {"nlohmann-json", concat(NLOHMANN_JSON_VERSION_MAJOR, '.', NLOHMANN_JSON_VERSION_MINOR, '.',
+                                   NLOHMANN_JSON_VERSION_PATCH)},
+          {"toml++", concat(TOML_LIB_MAJOR, '.', TOML_LIB_MINOR, '.', TOML_LIB_PATCH)},
+          {"zlib", zlibVersion()}};
+}
+
+}  // namespace
+
+nlohmann::ordered_json environment(const std::vector<std::string>& command_line) {
+  utsname system{};
+  ::uname(&system);
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  for (const env::Variable& v : env::variables())
+    if (const char* value = std::getenv(v.name)) variables[v.name] = value;
+  return {{"ringtape", kVersion},
+          {"revision", kRevision},
+          {"time", utc_now()},
+          {"command_line", command_line},
+          {"host", system.nodename},
+          {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},
+          {"cpu", proc_value("/proc/cpuinfo", "model name")},
+          {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
+          {"memory", proc_value("/proc/meminfo", "MemTotal")},
+          {"isa", std::string(name_of(cpu_isa()))},
+          {"threads", threads()},
+          {"cuda", available({DeviceType::cuda, 0})},
+          {"compiler", concat("GCC ", __VERSION__)},
+          {"libraries", libraries()},
+          {"variables", variables}};
+}
+
+}  // namespace ringtape

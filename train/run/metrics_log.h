@@ -1,0 +1,37 @@
+#pragma once
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "train/run/run_dir.h"
+
+namespace ringtape {
+
+// What is known after a pass over a split; a field that does not apply stays empty. Accuracies in [0, 1],
+// times in seconds; images_per_s over the whole pass.
+struct Metrics {
+  std::string split;  // "train", "val" or "test"
+  int64_t epoch = 0;  // 1 for the first
+  int64_t step = 0;   // optimizer steps so far
+  std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
+  std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
+  std::optional<double> peak_bytes;                                  // of tensors on the device
+};
+
+// {"split":"train","epoch":1,...} without the empty fields. JSON has no NaN or infinity: they become the
+// strings "nan", "inf" and "-inf".
+std::string json_line(const Metrics& metrics);
+nlohmann::ordered_json json_number(double x);
+
+// metrics.jsonl, and metrics.csv with a fixed header.
+class MetricsLog {
+ public:
+  explicit MetricsLog(const RunDir& run);
+  void write(const Metrics& metrics);
+  void finish(const std::string& summary_line);  // the last line of metrics.jsonl
+
+ private:
+  LineFile jsonl_, csv_;
+};
+
+}  // namespace ringtape

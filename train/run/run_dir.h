@@ -1,0 +1,46 @@
+#pragma once
+#include <cstdio>
+#include <memory>
+#include <string>
+
+namespace ringtape {
+
+// "NAME" is runs/NAME; what has a '/' is a path; empty gives runs/MODEL-DATA-TIME, not yet there.
+std::string run_path(const std::string& run, const std::string& model, const std::string& data);
+
+// Throws UsageError if `path` has anything in it, unless it is a finished or broken-off run and `overwrite`
+// allows to replace that; a run that is still going is never replaced. Changes nothing.
+void check_run_path(const std::string& path, bool overwrite);
+
+// A text file that grows by whole lines, each visible to readers at once.
+class LineFile {
+ public:
+  explicit LineFile(const std::string& path);
+  void write(const std::string& line);  // throws IoError
+  int descriptor() const;
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+// The folder of one training run. Creating it clears an earlier run away (only files that a run writes) and
+// takes a lock that other processes see. Throws UsageError as check_run_path does, IoError if it cannot be
+// written.
+class RunDir {
+ public:
+  RunDir(std::string path, bool overwrite);
+
+  const std::string& path() const { return path_; }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  void log(const std::string& line);  // a line of train.log, with the time
+
+ private:
+  std::string path_;
+  std::unique_ptr<LineFile> log_;
+};
+
+}  // namespace ringtape

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace ringtape {
+
+extern const char* const kVersion;   // "0.1.0"
+extern const char* const kRevision;  // git describe when it was configured, or "unknown"
+
+}  // namespace ringtape
