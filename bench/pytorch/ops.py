@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""The workloads of ops_bench in PyTorch, printed beside ringtape's figures of the same run.
+
+    bench/pytorch/ops.py [--binary build/cpu/bench/ops_bench] [--filter REGEX] [--threads 1]
+
+Forward passes in f32. An op whose workload has no counterpart here is listed as such.
+"""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import time
+
+import torch
+import torch.nn.functional as F
+
+N = 4096
+
+
+def workloads():
+    """name of the benchmark -> a call without arguments"""
+    x, z, row = torch.rand(N, N) + 0.1, torch.rand(N, N) + 0.5, torch.rand(N)
+    mask = torch.rand(N, N) < 0.5
+    wide, labels = torch.randn(8192, 1000), torch.randint(0, 1000, (8192,))
+    table, index = torch.randn(65536, 256), torch.randint(0, 65536, (8192,))
+    calls = {}
+    unary = dict(neg=torch.neg, abs=torch.abs, exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt, square=torch.square,
+                 relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh, gelu=F.gelu)
+    for name, f in unary.items():
+        calls[f"{name}/4096x4096"] = lambda f=f: f(x)
+    binary = dict(add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, maximum=torch.maximum, minimum=torch.minimum, pow=torch.pow)
+    for name, f in binary.items():
+        calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
+        calls[f"{name}/4096x4096+4096"] = lambda f=f: f(x, row)
+    compare = dict(equal=torch.eq, not_equal=torch.ne, less=torch.lt, less_equal=torch.le, greater=torch.gt, greater_equal=torch.ge)
+    for name, f in compare.items():
+        calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
+    reduce = dict(sum=torch.sum, mean=torch.mean, max=torch.amax, var=torch.var, logsumexp=torch.logsumexp)
+    for name, f in reduce.items():
+        calls[f"{name}/all_4096x4096"] = lambda f=f: f(x, dim=(0, 1))
+        calls[f"{name}/rows_4096x4096"] = lambda f=f: f(x, dim=1)
+        calls[f"{name}/columns_4096x4096"] = lambda f=f: f(x, dim=0)
+    for n in (512, 1024, 2048):
+        a, b = torch.randn(n, n), torch.randn(n, n)
+        calls[f"matmul/{n}"] = lambda a=a, b=b: a @ b
+    batch_a, batch_b = torch.randn(32, 256, 256), torch.randn(32, 256, 256)
+    calls["matmul/32x256x256"] = lambda: batch_a @ batch_b
+    for m, k, n in ((16, 784, 128), (1024, 1024, 1024)):
+        a, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
+        calls[f"linear/{m}x{k}x{n}"] = lambda a=a, w=w, b=b: F.linear(a, w, b)
+    half_a, half_b, rows = torch.rand(2048, N), torch.rand(2048, N), torch.randn(8192, 512)
+    calls |= {
+        "where/4096x4096": lambda: torch.where(mask, x, z),
+        "clamp/4096x4096": lambda: torch.clamp(x, -0.5, 0.75),
+        "softmax/8192x1000": lambda: F.softmax(wide, 1),
+        "log_softmax/8192x1000": lambda: F.log_softmax(wide, 1),
+        "cross_entropy/8192x1000": lambda: F.cross_entropy(wide, labels),
+        "l2_normalize/8192x512": lambda: F.normalize(rows),
+        "dropout/4096x4096": lambda: F.dropout(x, 0.3),
+        "permute/copy_4096x4096": lambda: x.t().contiguous(),
+        "slice/copy_half_4096x4096": lambda: x[:, :2048].contiguous(),
+        "expand/copy_4096x4096": lambda: row.expand(N, N).contiguous(),
+        "concat/2x2048x4096": lambda: torch.cat([half_a, half_b]),
+        "index_select/8192_of_65536x256": lambda: torch.index_select(table, 0, index),
+        "cast/f32_to_bf16_4096x4096": lambda: x.to(torch.bfloat16),
+    }
+    return calls
+
+
+def torch_us(call, seconds=0.4):
+    call()
+    times = []
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds or len(times) < 5:
+        t = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - t)
+    return 1e6 * statistics.median(times)
+
+
+def ringtape_us(binary, name, threads):
+    environment = dict(os.environ, RINGTAPE_THREADS=str(threads))
+    command = [binary, f"--benchmark_filter=^{re.escape(name)}/forward/real_time$", "--benchmark_format=json", "--benchmark_repetitions=5",
+               "--benchmark_min_time=0.1", "--benchmark_report_aggregates_only=true"]
+    result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
+    rows = [b for b in result["benchmarks"] if b.get("aggregate_name") == "median"]
+    return (rows[0]["real_time"], rows[0].get("%peak", float("nan"))) if rows else (None, None)
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", default=os.path.join(here, "../../build/cpu/bench/ops_bench"))
+    parser.add_argument("--filter", default=".")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    print(f"forward, f32, {args.threads} threads, torch {torch.__version__}; microseconds, medians")
+    print(f"{'workload':36} {'ringtape':>11} {'%peak':>6} {'PyTorch':>11} {'ratio':>7}")
+    for name, call in workloads().items():
+        if not re.search(args.filter, name):
+            continue
+        ours, peak = ringtape_us(args.binary, name, args.threads)
+        theirs = torch_us(call)
+        if ours is None:
+            print(f"{name:36} {'-':>11} {'':6} {theirs:11,.0f}   not in ops_bench")
+        else:
+            print(f"{name:36} {ours:11,.0f} {peak:6.0f} {theirs:11,.0f} {theirs / ours:6.2f}x", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+# Decides whether the CUDA backend is built: RINGTAPE_USE_CUDA, and why not in RINGTAPE_CUDA_REASON.
+set(RINGTAPE_USE_CUDA OFF)
+file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/cuda/*.cu core/cuda/*.cpp)
+if(RINGTAPE_CUDA STREQUAL OFF)
+  set(RINGTAPE_CUDA_REASON "switched off")
+elseif(NOT cuda_sources)
+  set(RINGTAPE_CUDA_REASON "this version has no CUDA kernels yet")
+  if(RINGTAPE_CUDA STREQUAL ON)
+    message(FATAL_ERROR "RINGTAPE_CUDA=ON, but ${RINGTAPE_CUDA_REASON}; configure with -DRINGTAPE_CUDA=AUTO or OFF")
+  endif()
+endif()
