@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# From a fresh checkout to a trained network: installs what is missing, builds `ringtape`, trains.
+set -euo pipefail
+
+usage() {
+  cat <<'USAGE'
+Usage: ./quickstart.sh [--data-dir DIR] [--no-setup] [-- FLAGS]
+
+Installs the missing Debian packages, builds build/release/ringtape and trains a small network: on MNIST where its files
+are given, else on generated images. Takes a few minutes the first time, seconds after that; the run of an earlier quick
+start is replaced.
+  --data-dir DIR  folder with MNIST's four idx files, .gz or not [RINGTAPE_DATA_DIR]
+  --no-setup      install nothing
+  -- FLAGS        for `ringtape train`, such as: -- --epochs 10 --hidden 256
+USAGE
+}
+
+die() {
+  printf 'quickstart.sh: error: %s\n' "$1" >&2
+  exit "${2:-1}"
+}
+
+setup=true data_dir=${RINGTAPE_DATA_DIR:-} why=RINGTAPE_DATA_DIR
+while (($#)); do
+  case "$1" in
+    -h | --help) usage && exit ;;
+    --data-dir)
+      [[ ${2:-} ]] || die "--data-dir: needs a folder" 2
+      data_dir=$2 why=--data-dir && shift
+      ;;
+    --data-dir=?*) data_dir=${1#*=} why=--data-dir ;;
+    --no-setup) setup=false ;;
+    --) shift && break ;;
+    *) die "unknown argument '$1'; ./quickstart.sh --help lists all, flags for the training go after --" 2 ;;
+  esac
+  shift
+done
+
+# Looked for now, not after the build.
+if [[ $data_dir ]]; then
+  [[ -d $data_dir ]] || die "$why: there is no folder $data_dir"
+  compgen -G "$data_dir/train-images*" >/dev/null || compgen -G "$data_dir/*/train-images*" >/dev/null ||
+    compgen -G "$data_dir/MNIST/raw/train-images*" >/dev/null || die "$why: $data_dir has no train-images-idx3-ubyte or train-images-idx3-ubyte.gz"
+fi
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$root/ # before what is printed and can be copied
+[[ $PWD == "$root" ]] && here=
+
+# quietly WHAT COMMAND...: the output to a log; of that its last line on a terminal, and what went wrong if it fails.
+quietly() {
+  local what=$1 log=$root/build/quickstart.log began=$SECONDS status=0
+  shift
+  echo "quickstart.sh: $what"
+  if [[ -t 1 ]]; then
+    "$@" 2>&1 </dev/null | tee "$log" | while IFS= read -r line; do printf '\r\033[K%.78s' "$line"; done || status=1
+    printf '\r\033[K'
+  else
+    "$@" >"$log" 2>&1 </dev/null || status=1
+  fi
+  if ((status)); then
+    grep -m1 -A30 '^FAILED: ' "$log" >&2 || tail -n 30 "$log" >&2
+    die "$what failed; the whole output is in $log"
+  fi
+  echo "quickstart.sh: done in $((SECONDS - began)) s"
+}
+
+build() {
+  (cd "$root" && cmake --preset release) && cmake --build "$root/build/release" --target ringtape_binary --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+}
+
+if $setup; then "$root/setup.sh" build; fi
+mkdir -p "$root/build"
+quietly "building ${here}build/release/ringtape" build
+
+if [[ $data_dir ]]; then
+  echo "quickstart.sh: training on MNIST from $data_dir ($why)"
+  data=(--data mnist --data-dir "$data_dir")
+else
+  echo "quickstart.sh: training on shapes, generated images, as neither --data-dir nor RINGTAPE_DATA_DIR names a folder with MNIST"
+  data=(--data shapes)
+fi
+run=${here}runs/quickstart named=(--overwrite)
+for ((i = 1; i <= $#; ++i)); do
+  case "${!i}" in
+    --run) next=$((i + 1)) && run=${!next:-} named=() ;;
+    --run=*) run=${!i#*=} named=() ;;
+  esac
+done
+shown=$run
+[[ $run == */* ]] || shown=runs/$run
+echo
+"$root/build/release/ringtape" train --model mlp "${data[@]}" --optimizer adam --lr 1e-3 --batch-size 64 --epochs 5 --seed 1 \
+  --run "$run" "${named[@]}" "$@"
+
+cat <<NEXT
+
+The run is in $shown: config.toml, train.log, metrics.csv and exported/model.safetensors.
+  test it again     ${here}build/release/ringtape evaluate $shown
+  change something  ${here}build/release/ringtape train ${data[*]} --hidden 256 --schedule cosine --run wider
+  all there is      ${here}build/release/ringtape --help$([[ $data_dir ]] || printf '; with MNIST: %squickstart.sh --data-dir DIR' "${here:-./}")
+NEXT

@@ -1,0 +1,274 @@
+// The ringtape binary, as its users meet it: what it writes, and what it says and leaves behind when
+// something is wrong.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "train/io/file.h"
+#include "train/io/safetensors.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct Result {
+  int code;
+  std::string out, err;
+};
+
+#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
+
+class CliTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("ringtape_cli_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_ / "work");
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Runs the binary in an empty folder, without variables that would change what it does.
+  Result run(const std::string& arguments, const std::string& before = "") {
+    const std::string out = (folder_ / "out").string(), err = (folder_ / "err").string();
+    const std::string command = "cd " + (folder_ / "work").string() +
+                                " && env -u RINGTAPE_DATA_DIR -u RINGTAPE_THREADS -u RINGTAPE_LOG " + before +
+                                " " + RINGTAPE_BINARY + " " + arguments + " >" + out + " 2>" + err +
+                                " </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+  }
+
+  // It must fail with this code and one line on standard error that mentions `part`, and must not have
+  // written anything.
+  void expect_error(const std::string& arguments, int code, const std::string& part) {
+    const Result r = run(arguments);
+    EXPECT_EQ(r.code, code) << arguments << "\n" << r.err;
+    EXPECT_TRUE(r.err.starts_with("ringtape: error: ")) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+    EXPECT_MENTIONS(r.err, part) << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+    EXPECT_TRUE(fs::is_empty(folder_ / "work")) << arguments << " has written something";
+  }
+
+  std::string write_idx_set(bool broken) {
+    const auto idx = [](std::vector<unsigned char> head, size_t n, char value) {
+      return std::string(head.begin(), head.end()) + std::string(n, value);
+    };
+    const fs::path data = folder_ / "idx";
+    fs::create_directories(data);
+    for (const std::string split : {"train", "t10k"}) {
+      write_file((data / (split + "-images-idx3-ubyte")).string(),
+                 idx({0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2}, 80, 100));
+      write_file((data / (split + "-labels-idx1-ubyte")).string(),
+                 idx({0, 0, 8, 1, 0, 0, 0, 20}, 20, broken ? 11 : 3));
+    }
+    return data.string();
+  }
+
+  fs::path folder_;
+};
+
+constexpr const char* kTiny = "train --train-size 300 --test-size 60 --epochs 2 --batch-size 32 --hidden 16 ";
+
+TEST_F(CliTest, HelpAndVersion) {
+  const Result overview = run("--help");
+  EXPECT_EQ(overview.code, 0);
+  for (const char* command : {"train", "evaluate", "bench step", "doctor", "list"}) {
+    EXPECT_MENTIONS(overview.out, command);
+    const Result help = run(std::string(command) + " --help");
+    EXPECT_EQ(help.code, 0) << help.err;
+    EXPECT_MENTIONS(help.out, "Usage: ringtape " + std::string(command));
+    EXPECT_EQ(help.err, "");
+    size_t longest = 0, begin = 0;
+    for (size_t end; (end = help.out.find('\n', begin)) != std::string::npos; begin = end + 1)
+      longest = std::max(longest, end - begin);
+    EXPECT_LE(longest, 100u) << command;
+  }
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_MENTIONS(run("--version").out, "ringtape 0.");
+  EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+TEST_F(CliTest, WrongUsage) {
+  expect_error("trian", 2, "unknown command 'trian'; did you mean train?");
+  expect_error("--modle x", 2, "unknown flag");
+  expect_error("bench", 2, "step");
+  expect_error("bench stpe", 2, "did you mean step?");
+  expect_error("train --epoch 3", 2, "unknown flag --epoch; did you mean --epochs?");
+  expect_error("train --batchsize=3", 2, "did you mean --batch-size?");
+  expect_error("train -lr 3", 2, "did you mean --lr?");
+  expect_error("train --frobnicate", 2, "`ringtape train --help` lists all");
+  expect_error("train stray", 2, "unexpected argument 'stray'");
+  expect_error("train --epochs", 2, "--epochs: needs a value");
+  expect_error("train --epochs --lr 1", 2, "--epochs: needs a value");
+  expect_error("train --epochs three", 2, "--epochs: expected a whole number");
+  expect_error("train --lr -1", 2, "--lr: expected a number of at least 0");
+  expect_error("train --lr nan", 2, "--lr: expected a number");
+  expect_error("train --batch-size 0", 2, "of at least 1");
+  expect_error("train --batch_size 99999999999999999999", 2, "--batch-size");
+  expect_error("train --dropout 1", 2, "below 1");
+  expect_error("train --nesterov=maybe", 2, "--nesterov");
+  expect_error("train --model mpl", 2, "did you mean mlp?");
+  expect_error("train --data minst", 2, "did you mean mnist?");
+  expect_error("train --optimizer adm", 2, "did you mean adam?");
+  expect_error("train --schedule cos", 2, "did you mean cosine?");
+  expect_error("train --device gpu", 2, "unknown device 'gpu'");
+  expect_error("train --nesterov", 2, "--optimizer sgd");
+  expect_error("train --batch-size 301 --train-size 300 --val-size 0", 2, "larger than the 300 samples");
+  expect_error("train --val-size 20000", 2, "at least one must be left");
+  expect_error("evaluate", 2, "RUN|FILE");
+  expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
+  expect_error("list modles", 2, "did you mean models?");
+  expect_error("bench step --precision f8", 2, "expected f32");
+}
+
+TEST_F(CliTest, MissingAndBrokenFiles) {
+  expect_error("train --data mnist --data-dir /nowhere", 1, "no folder /nowhere");
+  expect_error("train --data mnist", 1, "--data shapes");
+  expect_error("train --data mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
+  expect_error("train --config /nowhere.toml", 1, "/nowhere.toml: cannot open");
+  write_file((folder_ / "c.toml").string(), "epoch = 3\n");
+  expect_error("train --config " + (folder_ / "c.toml").string(), 2, "did you mean epochs?");
+  expect_error("evaluate nowhere", 1, "no run and no file 'nowhere'");
+  expect_error("evaluate " + (folder_ / "c.toml").string(), 1, "not a safetensors file");
+  expect_error("train --device cuda:63", 1, "cuda");
+  expect_error("train --run /proc/nowhere/x --train-size 200 --test-size 10", 1, "cannot write");
+}
+
+TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
+  const Result r = run(std::string(kTiny) + "--run one --schedule cosine --warmup-epochs 0.5");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  EXPECT_MENTIONS(r.out, "epoch 2/2");
+  const fs::path dir = folder_ / "work/runs/one";
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(dir)) files.insert(entry.path().filename().string());
+  EXPECT_EQ(files, (std::set<std::string>{"config.toml", "env.json", "exported", "metrics.csv",
+                                          "metrics.jsonl", "train.log"}));
+
+  std::vector<json> lines;
+  std::ifstream metrics(dir / "metrics.jsonl");
+  for (std::string line; std::getline(metrics, line);) lines.push_back(json::parse(line));
+  ASSERT_EQ(lines.size(), 6u);
+  const std::array splits = {"train", "val", "train", "val", "test", "summary"};
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["split"], splits[i]);
+  EXPECT_EQ(lines[0]["step"], 9);  // 270 images in batches of 32
+  EXPECT_EQ(lines[5]["step"], 18);
+  EXPECT_EQ(lines[5]["top1"], lines[4]["top1"]);
+  EXPECT_EQ(lines[5]["parameters"], 3072 * 16 + 16 + 160 + 10);
+  for (const char* key : {"loss", "top1", "top5", "lr", "images_per_s", "seconds", "data_s", "forward_s",
+                          "backward_s", "optimizer_s", "peak_bytes"})
+    EXPECT_TRUE(lines[0].contains(key)) << key;
+
+  const json env = json::parse(read_file((dir / "env.json").string()));
+  for (const char* key : {"ringtape", "revision", "time", "command_line", "host", "cpu", "isa", "threads",
+                          "compiler", "libraries"})
+    EXPECT_TRUE(env.contains(key)) << key;
+  EXPECT_EQ(env["command_line"][1], "train");
+  EXPECT_MENTIONS(read_file((dir / "train.log").string()), "top-1");
+
+  const Safetensors weights = read_safetensors((dir / "exported/model.safetensors").string());
+  EXPECT_EQ(weights["1.weight"].shape(), (Shape{16, 3072}));
+  EXPECT_EQ(weights["3.bias"].shape(), (Shape{10}));
+  EXPECT_EQ(weights.metadata.at("format"), "pt");
+
+  for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors"}) {
+    const Result test = run("evaluate " + target + " --json");
+    ASSERT_EQ(test.code, 0) << test.err;
+    EXPECT_EQ(json::parse(test.out)["top1"], lines[5]["top1"]);
+    EXPECT_EQ(json::parse(test.out)["images"], 60);
+  }
+  const Result again = run(std::string(kTiny) + "--run one");
+  EXPECT_EQ(again.code, 2);
+  EXPECT_MENTIONS(again.err, "--overwrite");
+  EXPECT_EQ(run(std::string(kTiny) + "--run one --overwrite").code, 0);
+  EXPECT_EQ(run("evaluate one --hidden 8").code, 1);  // other shapes than the file's
+}
+
+TEST_F(CliTest, TheSameRunTwiceGivesTheSameBytes) {
+  const std::array variants = {"--run a",
+                               "--run b",
+                               "--run c --threads 1 --deterministic",
+                               "--run d --threads 2 --deterministic",
+                               "--run e --workers 0",
+                               "--run f --workers 3"};
+  std::string first;
+  for (const char* variant : variants) {
+    const Result r =
+        run(std::string(kTiny) + "--dropout 0.2 --optimizer adamw --weight-decay 0.01 " + variant);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::string name(1, variant[6]);
+    const std::string bytes =
+        read_file((folder_ / "work/runs" / name / "exported/model.safetensors").string());
+    if (first.empty()) first = bytes;
+    EXPECT_TRUE(bytes == first) << variant;
+  }
+  ASSERT_EQ(run(std::string(kTiny) + "--run g --seed 2").code, 0);
+  EXPECT_FALSE(read_file((folder_ / "work/runs/g/exported/model.safetensors").string()) == first);
+}
+
+TEST_F(CliTest, PrecedenceOfFlagsConfigurationAndEnvironment) {
+  const std::string config = (folder_ / "c.toml").string();
+  write_file(config, "epochs = 1\nhidden = 8\ntrain_size = 100\ntest-size = 20\nlr = 0.5\n");
+  const Result r =
+      run("train --config " + config + " --lr 0.25 --hidden=4 --batch_size 10 --run p", "RINGTAPE_THREADS=1");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const std::string written = read_file((folder_ / "work/runs/p/config.toml").string());
+  for (const char* line : {"epochs = 1\n", "hidden = 4\n", "lr = 0.25\n", "batch-size = 10\n",
+                           "threads = 1\n", "val-size = 10\n"})
+    EXPECT_MENTIONS(written, line);
+  ASSERT_EQ(run("train --config runs/p/config.toml --run q").code, 0);
+  EXPECT_EQ(read_file((folder_ / "work/runs/q/config.toml").string()), written);
+}
+
+TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
+  const Result r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
+}
+
+TEST_F(CliTest, ReadsIdxFilesFromTheEnvironmentsFolder) {
+  const std::string data = write_idx_set(false);
+  const Result r =
+      run("train --data mnist --epochs 1 --batch-size 4 --run i --json", "RINGTAPE_DATA_DIR=" + data);
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_MENTIONS(read_file((folder_ / "work/runs/i/config.toml").string()), "data-dir = \"" + data);
+}
+
+TEST_F(CliTest, ALossThatIsNoNumberStopsTheTraining) {
+  const Result r = run(std::string(kTiny) + "--optimizer sgd --lr 1e30 --run n");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_MENTIONS(r.err, "lower --lr");
+  EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
+  const std::string metrics = read_file((folder_ / "work/runs/n/metrics.jsonl").string());
+  EXPECT_EQ(metrics.find("summary"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "work/runs/n/exported/model.safetensors"));
+  EXPECT_MENTIONS(run("evaluate n").err, "has not finished");
+}
+
+TEST_F(CliTest, DoctorListAndBench) {
+  const Result doctor = run("doctor --json");
+  EXPECT_EQ(doctor.code, 0) << doctor.err << doctor.out;
+  EXPECT_TRUE(json::parse(doctor.out)["checks"]["autograd"]["passed"].get<bool>());
+  const Result list = run("list --json");
+  EXPECT_EQ(json::parse(list.out)["models"][0], "mlp");
+  EXPECT_MENTIONS(run("list data").out, "shapes");
+  const Result bench = run("bench step --json --threads 1 --hidden 16");
+  ASSERT_EQ(bench.code, 0) << bench.err;
+  EXPECT_GT(json::parse(bench.out)["steps_per_s"].get<double>(), 0);
+  EXPECT_TRUE(json::parse(bench.out)["phases"].contains("backward_s"));
+  EXPECT_TRUE(fs::is_empty(folder_ / "work"));
+}
+
+}  // namespace
+}  // namespace ringtape

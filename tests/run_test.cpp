@@ -1,0 +1,222 @@
+// Run directories, configuration files, metrics files, suggestions and the progress bar.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+
+#include "tests/support.h"
+#include "train/io/file.h"
+#include "train/metrics.h"
+#include "train/options.h"
+#include "train/run/metrics_log.h"
+#include "train/run/progress.h"
+#include "train/run/run_dir.h"
+#include "train/suggest.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using test::message_of;
+
+#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
+
+class RunTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (fs::temp_directory_path() / ("ringtape_run_" + std::to_string(::getpid()))).string();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string folder_;
+};
+
+TEST_F(RunTest, NamesAreBelowRunsAndPathsAreTakenAsTheyAre) {
+  EXPECT_EQ(run_path("digits", "mlp", "mnist"), "runs/digits");
+  EXPECT_EQ(run_path("/tmp/digits/", "mlp", "mnist"), "/tmp/digits");
+  EXPECT_EQ(run_path("./digits", "mlp", "mnist"), "./digits");
+  EXPECT_TRUE(run_path("", "mlp", "mnist").starts_with("runs/mlp-mnist-20"));
+}
+
+TEST_F(RunTest, RefusesAFolderInUse) {
+  const std::string path = folder_ + "/r";
+  EXPECT_NO_THROW(check_run_path(path, false));
+  fs::create_directories(path);
+  EXPECT_NO_THROW(check_run_path(path, false));  // empty
+  write_file(path + "/notes.txt", "mine");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }), "other things than a run");
+  write_file(path + "/config.toml", "");
+  const std::string used = message_of<UsageError>([&] { check_run_path(path, false); });
+  EXPECT_MENTIONS(used, "--overwrite");
+  EXPECT_MENTIONS(used, "another --run");
+  write_file(path + "/metrics.csv", "old");
+  {
+    RunDir run(path, true);
+    EXPECT_TRUE(fs::exists(path + "/notes.txt"));
+    EXPECT_FALSE(fs::exists(path + "/metrics.csv"));
+    EXPECT_TRUE(fs::is_directory(path + "/exported"));
+    write_file(run.file("config.toml"), "");
+    const int probe = ::open(run.file("train.log").c_str(), O_RDONLY);  // as another process sees it
+    EXPECT_NE(::flock(probe, LOCK_SH | LOCK_NB), 0);
+    ::close(probe);
+    EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }),
+                    "another process is training");
+  }
+  EXPECT_NO_THROW(check_run_path(path, true));
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", true); }),
+                  "a file of that name");
+}
+
+TEST_F(RunTest, AFolderThatCannotBeMadeIsAnIoError) {
+  write_file(folder_ + "/file", "x");
+  EXPECT_MENTIONS(message_of<IoError>([&] { RunDir(folder_ + "/file/run", false); }), "cannot write");
+}
+
+TEST_F(RunTest, MetricsFiles) {
+  RunDir run(folder_ + "/r", false);
+  {
+    MetricsLog log(run);
+    Metrics m;
+    m.split = "train", m.epoch = 2, m.step = 30, m.loss = std::numeric_limits<double>::quiet_NaN(),
+    m.top1 = 0.5;
+    m.images_per_s = std::numeric_limits<double>::infinity(), m.lr = 1e-4;
+    log.write(m);
+    m = {};
+    m.split = "val", m.epoch = 2, m.step = 30, m.loss = 0.25;
+    log.write(m);
+    log.finish(R"({"split":"summary"})");
+  }
+  EXPECT_EQ(read_file(run.file("metrics.jsonl")),
+            "{\"split\":\"train\",\"epoch\":2,\"step\":30,\"loss\":\"nan\",\"top1\":0.5,\"lr\":0.0001,"
+            "\"images_per_s\":\"inf\"}\n"
+            "{\"split\":\"val\",\"epoch\":2,\"step\":30,\"loss\":0.25}\n"
+            "{\"split\":\"summary\"}\n");
+  EXPECT_EQ(read_file(run.file("metrics.csv")),
+            "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
+            "peak_bytes\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,\n");
+}
+
+TEST_F(RunTest, ConfigurationRoundTrip) {
+  TrainOptions options;
+  options.val_size = 9, options.threads = 3, options.lr = 3e-4, options.nesterov = true,
+  options.data_dir = "/a \"quoted\"\\path\t", options.epochs = 7, options.run = "x";
+  const std::string path = folder_ + "/c.toml";
+  write_file(path, config_text(options));
+  TrainOptions back;
+  read_config(back, path);
+  for (const Option& option : train_options()) {
+    if (option.recorded) {
+      EXPECT_EQ(option_text(back, option), option_text(options, option)) << option.name;
+    }
+  }
+  EXPECT_TRUE(back.run.empty());  // not a setting of the training
+}
+
+TEST_F(RunTest, ConfigurationErrors) {
+  const std::string path = folder_ + "/c.toml";
+  const auto error = [&](const std::string& content) {
+    write_file(path, content);
+    TrainOptions options;
+    std::string message;
+    try {
+      read_config(options, path);
+    } catch (const Error& e) {
+      message = e.what();
+    }
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    return message;
+  };
+  EXPECT_EQ(error("batch_size = 32\nlr = 1"), "");  // underscores, and a whole number for a real one
+  EXPECT_MENTIONS(error("# one\nepoch = 3"), "c.toml:2: unknown key 'epoch'; did you mean epochs?");
+  EXPECT_MENTIONS(error("zzzzzz = 3"), "train --help");
+  EXPECT_MENTIONS(error("overwrite = true"), "belongs on the command line");
+  EXPECT_MENTIONS(error("optimizer = 'adma'"), "did you mean adam?");
+  EXPECT_MENTIONS(error("epochs = 'many'"), "expected a whole number of at least 0");
+  EXPECT_MENTIONS(error("batch-size = 0"), "of at least 1");
+  EXPECT_MENTIONS(error("dropout = 1.0"), "and below 1");
+  EXPECT_MENTIONS(error("lr = nan"), "expected a number");
+  EXPECT_MENTIONS(error("lr = [1]"), "expected a string, a number");
+  EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "expected a string, a number");
+  EXPECT_MENTIONS(error("lr = = 1"), "not valid TOML");
+  TrainOptions options;
+  EXPECT_THROW(read_config(options, folder_ + "/absent.toml"), IoError);
+}
+
+TEST(Options, EveryCommittedConfigurationIsValid) {
+  for (const auto& entry : fs::directory_iterator(fs::path(RINGTAPE_SOURCE_DIR) / "configs")) {
+    TrainOptions options;
+    EXPECT_NO_THROW(read_config(options, entry.path().string())) << entry.path();
+  }
+}
+
+TEST(Options, EachNameOnceAndEveryDefaultInRange) {
+  std::set<std::string> names;
+  TrainOptions options;
+  for (const Option& option : train_options()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    if (!option.automatic) {
+      EXPECT_NO_THROW(set_option(options, option, option_text(options, option), option.name));
+    }
+  }
+}
+
+TEST(Options, ContradictionsAreRefused) {
+  TrainOptions options;
+  options.nesterov = true;
+  EXPECT_THROW(resolve(options), UsageError);
+  options.optimizer = "sgd";
+  EXPECT_NO_THROW(resolve(options));
+  options.warmup_epochs = 6;
+  EXPECT_THROW(resolve(options), UsageError);
+  options = {};
+  options.device = "gpu";
+  EXPECT_THROW(resolve(options), UsageError);
+}
+
+TEST(Suggest, EditDistance) {
+  EXPECT_EQ(edit_distance("", "abc"), 3);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("adma", "adam"), 1);  // a swap of neighbours
+  EXPECT_EQ(edit_distance("Batch_Size", "batch-size"), 0);
+  const std::vector<std::string> names = {"epochs", "batch-size", "lr"};
+  EXPECT_EQ(nearest("epoch", names), "epochs");
+  EXPECT_EQ(nearest("batchsize", names), "batch-size");
+  EXPECT_EQ(nearest("zebra", names), "");
+  EXPECT_EQ(nearest(std::string(100000, 'a'), names), "");
+}
+
+TEST(Tally, CountsHitsAndWeighsLosses) {
+  Tally tally;
+  const Tensor a = from_host(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 0, 0, 0, 9}, {2, 7});
+  tally.add(from_host(std::vector<float>{1}, {}), a,
+            from_host(std::vector<int64_t>{6, 6}, {2}));  // both top-1
+  tally.add(from_host(std::vector<float>{4}, {}), a.window({1, 7}, {7, 1}),
+            from_host(std::vector<int64_t>{2}, {1}));  // fifth
+  tally.finish();
+  EXPECT_EQ(tally.samples(), 3);
+  EXPECT_DOUBLE_EQ(tally.top1(), 2.0 / 3);
+  EXPECT_DOUBLE_EQ(tally.top5(), 1);
+  EXPECT_DOUBLE_EQ(tally.loss(), 2);
+  EXPECT_TRUE(std::isnan(Tally().loss()));
+}
+
+TEST(Progress, TextFitsTheWidth) {
+  EXPECT_EQ(
+      progress_text("epoch 1/5", 164, 391, 12.3, "loss 1.23", 100, false),
+      "epoch 1/5:  41%|############                  | 164/391 [00:12<00:17, 13.33 batches/s, loss 1.23]");
+  EXPECT_NE(progress_text("test", 0, 10, 0, "", 60, false).find("| 0/10 [00:00<?, "), std::string::npos);
+  for (int width : {10, 40, 60, 80, 200})
+    EXPECT_LT(int(progress_text("epoch 1/5", 3, 7, 4000, "loss 1.2", width, false).size()), width);
+  EXPECT_NE(progress_text("x", 7, 7, 1, "", 80, true).find("█"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtape

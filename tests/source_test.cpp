@@ -1,0 +1,132 @@
+// The rules of the tree that the compiler cannot see.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "autograd/op.h"
+#include "tests/support.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = RINGTAPE_SOURCE_DIR;
+
+// Who may include whom (docs/design.md, section 2).
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"core", {}},
+    {"kernels", {"core"}},
+    {"autograd", {"core", "kernels"}},
+    {"comm", {"core", "kernels", "autograd"}},
+    {"nn", {"core", "autograd", "comm"}},
+    {"train", {"core", "kernels", "autograd", "comm", "nn"}},
+};
+
+template <class F>
+void for_each_source(const fs::path& folder, F&& f) {
+  if (!fs::exists(folder)) return;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh"};
+    if (entry.is_regular_file() && kinds.count(entry.path().extension())) f(entry.path());
+  }
+}
+
+template <class F>
+void for_each_match(const fs::path& file, const std::regex& pattern, F&& f) {
+  std::ifstream in(file);
+  std::smatch m;
+  for (std::string line; std::getline(in, line);)
+    if (std::regex_search(line, m, pattern)) f(m[1].str());
+}
+
+TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {
+  const std::regex include(R"(^#include \"(\w+)/)");
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&, &folder = folder, &below = below](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) {
+        EXPECT_TRUE(target == folder || below.count(target)) << file << " includes " << target << '/';
+      });
+    });
+}
+
+TEST(Source, IncludesAreRooted) {
+  const std::regex include(R"(^#include \"([^\"]+)\")");
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) { EXPECT_TRUE(fs::exists(kRoot / target)) << file << " includes " << target; });
+    });
+}
+
+TEST(Source, LibrariesOfADeviceStayInItsFolder) {
+  const std::vector<std::pair<std::regex, std::string>> rules = {
+      {std::regex(R"(^#include <((cuda|cublas|cudnn|nvtx)[^>]*)>)"), "/cuda/"},
+      {std::regex(R"(^#include <(nccl[^>]*)>)"), "nccl"},
+      {std::regex(R"(^#include <(mpi\.h)>)"), "mpi"},
+      {std::regex(R"(^#include <((Eigen|dnnl)[^>]*)>)"), "/kernels/cpu/"},
+  };
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for (const auto& [pattern, place] : rules)
+        if (file.string().find(place) == std::string::npos)
+          for_each_match(file, pattern, [&](const std::string& header) { ADD_FAILURE() << file << " includes <" << header << '>'; });
+    });
+}
+
+TEST(Source, OnlyFourFilesAskForCuda) {
+  std::set<std::string> files;
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) { for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA))"), [&](const std::string&) { files.insert(file); }); });
+  EXPECT_LE(files.size(), 4u);
+}
+
+// kernels/x.h has kernels/cpu/x.cpp; each CPU kernel is between RT_ISA_BEGIN and RT_ISA_END.
+TEST(Source, KernelsAreFoundByTheirName) {
+  for (const auto& entry : fs::directory_iterator(kRoot / "kernels")) {
+    const fs::path file = entry.path();
+    if (file.extension() != ".h" || file.stem() == "kernel") continue;
+    EXPECT_TRUE(fs::exists(kRoot / "kernels/cpu" / (file.stem().string() + ".cpp"))) << file;
+  }
+  for_each_source(kRoot / "kernels/cpu", [](const fs::path& file) {
+    if (file.stem() == "isa") return;
+    int begins = 0, ends = 0;
+    for_each_match(file, std::regex("^(RT_ISA_BEGIN)$"), [&](const std::string&) { ++begins; });
+    for_each_match(file, std::regex("^(RT_ISA_END)$"), [&](const std::string&) { ++ends; });
+    EXPECT_EQ(begins, 1) << file;
+    EXPECT_EQ(ends, 1) << file;
+  });
+}
+
+TEST(Source, EveryPublicOpHasARecord) {
+  std::set<std::string> recorded;
+  for (const Op& op : ops()) recorded.insert(op.name);
+  std::set<std::string> tables;  // the ops of the tables in kernels/
+  for_each_match(kRoot / "kernels/unary.h", std::regex(R"(^  X\((\w+),)"), [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "kernels/binary.h", std::regex(R"(^  X\((\w+),)"), [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "kernels/compare.h", std::regex(R"(^  X\((\w+),)"), [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "autograd/ops.h", std::regex(R"(^Tensor (\w+)\()"), [&](const std::string& name) { tables.insert(name); });
+  EXPECT_GE(tables.size(), 46u);
+  for (const std::string& name : tables) EXPECT_TRUE(recorded.count(name)) << name << " has no record";
+}
+
+TEST(Source, FilesStaySmall) {
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [](const fs::path& file) {
+      std::ifstream in(file);
+      const auto lines = std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+      EXPECT_LE(lines, 400) << file;
+    });
+}
+
+// The only places that read the environment are env.cpp and what a terminal program must look at.
+TEST(Source, EnvironmentVariablesAreReadInOnePlace) {
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [](const fs::path& file) {
+      if (file.filename() == "env.cpp") return;
+      for_each_match(file, std::regex("(getenv *\\( *\"RINGTAPE)"), [&](const std::string&) { ADD_FAILURE() << file << " reads the environment"; });
+    });
+}
+
+}  // namespace
+}  // namespace ringtape
