@@ -9,30 +9,44 @@
 namespace ringtape {
 
 // What the operations of one section saved, in the order in which they did. Empty until the first is asked for.
-class SavedValues {
+class SavedValues : public std::enable_shared_from_this<SavedValues> {
  public:
   SavedValues(Section section, Tensors inputs, const RandomState& random)
       : section_(std::move(section)), inputs_(std::move(inputs)), random_(random) {}
 
-  size_t next_index() { return count_++; }
   bool computing() const { return computing_; }
-  void put(const Tensor& x) { values_.push_back(x.detach()); }
+
+  // First call of the section: keeps nothing but the version; returns the number to ask for.
+  size_t note(const Tensor& x) {
+    versions_.push_back(version_of(x));
+    return versions_.size() - 1;
+  }
+
+  // Second call. A parameter or input that was written to in between shows by its version.
+  void put(const Tensor& x) {
+    const size_t index = values_.size();
+    RT_CHECK_AS(AutogradError, index >= versions_.size() || versions_[index] == version_of(x), "checkpoint: ", x.storage()->last_writer(),
+                " has written to a tensor of shape ", x.shape(), " between the section's call and its repetition; write to a copy instead");
+    values_.push_back(x.detach());
+  }
+
   const Tensor& get(size_t index) {
     if (values_.empty()) compute();
-    RT_CHECK_AS(AutogradError, index < values_.size(), "checkpoint: the section saved ", count_, " tensors at first and ",
+    RT_CHECK_AS(AutogradError, index < values_.size(), "checkpoint: the section saved ", versions_.size(), " tensors at first and ",
                 values_.size(), " when called again; it must do the same each time");
     return values_[index];
   }
   void drop() { values_.clear(); }
 
  private:
+  static uint32_t version_of(const Tensor& x) { return x.defined() ? x.storage()->version() : 0; }
   void compute();
 
   Section section_;
   Tensors inputs_;
   RandomState random_;
   Tensors values_;
-  size_t count_ = 0;
+  std::vector<uint32_t> versions_;
   bool computing_ = false;
 };
 
@@ -69,15 +83,22 @@ Tensor section_input(const Tensor& x, const std::shared_ptr<SavedValues>& values
 }  // namespace
 
 void SavedValues::compute() {
+  struct Computing {
+    explicit Computing(SavedValues& values) : values(values) { values.computing_ = true; }
+    ~Computing() {
+      values.computing_ = false;
+      if (!done) values.drop();
+    }
+    SavedValues& values;
+    bool done = false;
+  } computing(*this);
   const RestoreRandom random(random_);
   const EnableGrad recorded;
-  computing_ = true;
-  {
-    // A shared_ptr that owns nothing: this object outlives the call.
-    const Current scope(std::shared_ptr<SavedValues>(std::shared_ptr<void>(), this));
-    section_(inputs_);
-  }
-  computing_ = false;
+  const Current scope(shared_from_this());
+  section_(inputs_);
+  computing.done = true;
+  // Where no input needs a gradient backward does not come past the section's beginning.
+  at_end_of_backward([values = weak_from_this()] { if (const auto alive = values.lock()) alive->drop(); });
 }
 
 SavedTensor::SavedTensor(const Tensor& x) {
@@ -85,7 +106,7 @@ SavedTensor::SavedTensor(const Tensor& x) {
     current->put(x);
   } else if (current) {
     values_ = current;
-    index_ = current->next_index();
+    index_ = current->note(x);
     return;
   }
   x_ = x.detach();

@@ -9,9 +9,24 @@
 namespace ringtape {
 
 static void begin_write(const Tensor& x, const char* op) {
+  RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
   RT_CHECK_AS(AutogradError, !x.node() || !grad_enabled(), op, " on a tensor in a recorded graph; write to x.detach(), or inside NoGrad");
   RT_CHECK_AS(AutogradError, !x.node() || !x.node()->backward, op, " on the result of ", x.node()->name, "; write to x.detach() if that is meant");
+  for (int i = 0; i < x.rank(); ++i)
+    RT_CHECK_AS(ShapeError, x.strides()[i] != 0 || x.shape()[i] <= 1, op, " into an expanded tensor, whose elements share memory");
   x.storage()->written_by(op);
+}
+
+// What is to be written into x, safe to read while x is: a copy if the two overlap and are laid out differently.
+static Tensor source(const Tensor& x, const Tensor& from, const char* op) {
+  RT_CHECK_AS(ShapeError, from.defined(), op, ": an undefined tensor");
+  RT_CHECK_AS(ShapeError, broadcast(x.shape(), from.shape(), op) == x.shape(), op, ": ", from.shape(), " into ", x.shape());
+  const Tensor value = from.detach();
+  const bool same = View(value).data == View(x).data && value.shape() == x.shape() && value.strides() == x.strides();
+  if (same || value.storage() != x.storage()) return value;
+  Tensor apart = empty_like(value);
+  copy(apart, value);
+  return apart;
 }
 
 const Tensor& fill_(const Tensor& x, double value) {
@@ -21,23 +36,22 @@ const Tensor& fill_(const Tensor& x, double value) {
 }
 
 const Tensor& copy_(const Tensor& x, const Tensor& from) {
-  const NoGrad no_grad;
   begin_write(x, "copy_");
-  copy(x, expand(from, x.shape()));
+  copy(x, expand(source(x, from, "copy_"), x.shape()));
   return x;
 }
 
 const Tensor& add_(const Tensor& x, const Tensor& y, double scale) {
-  const Tensor value = y.detach();
-  RT_CHECK_AS(ShapeError, broadcast(x.shape(), y.shape(), "add_") == x.shape(), "add_: ", y.shape(), " into ", x.shape());
-  RT_CHECK_AS(DTypeError, x.dtype() == y.dtype(), "add_: ", y.dtype(), " into ", x.dtype());
   begin_write(x, "add_");
+  RT_CHECK_AS(DTypeError, is_float(x.dtype()) && x.dtype() == y.dtype(), "add_: ", y.dtype(), " into ", x.dtype());
+  const Tensor value = source(x, y, "add_");
   add_forward(x, x, scale == 1 ? value : value * scale);
   return x;
 }
 
 const Tensor& mul_(const Tensor& x, double factor) {
   begin_write(x, "mul_");
+  RT_CHECK_AS(DTypeError, is_float(x.dtype()), "mul_ on ", x.dtype());
   mul_forward(x, x, full({}, factor, x.dtype(), x.device()));
   return x;
 }

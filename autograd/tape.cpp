@@ -4,6 +4,7 @@
 #include <atomic>
 #include <iterator>
 #include <queue>
+#include <utility>
 
 #include "autograd/nan.h"
 #include "core/env.h"
@@ -19,9 +20,10 @@ std::atomic<uint64_t> next_visit{0};
 thread_local bool recording = true;
 thread_local Node* running = nullptr;  // the node whose backward function is being called
 
-NodePtr make_node(const char* name) {
+NodePtr make_node(const char* name, const Shape& shape) {
   auto node = std::make_shared<Node>();
   node->name = name;
+  node->shape = shape;
   node->seq = ++next_seq;
   return node;
 }
@@ -98,8 +100,17 @@ class Running {
   Node* before_;
 };
 
+thread_local std::vector<std::function<void()>> at_end;
+
+struct AtEnd {
+  ~AtEnd() {
+    for (const auto& f : std::exchange(at_end, {})) f();
+  }
+};
+
 void check_gradient(const Node& node, const Tensor& dx, size_t input) {
-  if (env::find_nan() && dx.defined()) find_nan(dx, concat("the gradient of input ", input, " of ", node.name));
+  RT_CHECK_EQ(dx.shape(), node.inputs[input]->shape, "the gradient of input ", input, " of ", node.name);
+  if (env::find_nan()) find_nan(dx, concat("the gradient of input ", input, " of ", node.name));
 }
 
 }  // namespace
@@ -116,9 +127,10 @@ Node::~Node() {
 }
 
 Tensor leaf(const Tensor& x) {
-  RT_CHECK_AS(DTypeError, is_float(x.dtype()), "leaf: a ", x.dtype(), " tensor has no gradient");
+  RT_CHECK_AS(DTypeError, x.defined() && is_float(x.dtype()), "leaf: ", x.defined() ? concat("a ", x.dtype()) : "an undefined",
+              " tensor has no gradient");
   Tensor out = x.detach();
-  out.set_node(make_node("leaf"));
+  out.set_node(make_node("leaf", x.shape()));
   return out;
 }
 
@@ -137,7 +149,7 @@ Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, Backwa
   if (env::find_nan()) find_nan(y, concat("the result of ", name));
   const bool wanted = recording && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.node(); });
   if (!wanted) return y;
-  NodePtr node = make_node(name);
+  NodePtr node = make_node(name, y.shape());
   node->inputs.reserve(inputs.size());
   for (const Tensor& x : inputs) node->inputs.push_back(x.node());
   node->backward = std::move(backward);
@@ -152,9 +164,13 @@ void backward(const Tensor& loss, const Tensor& dloss) {
   RT_CHECK_AS(AutogradError, loss.node(), "backward from a tensor that depends on no leaf");
   RT_CHECK_AS(ShapeError, dloss.defined() || loss.size() == 1, "backward from a tensor of shape ", loss.shape(),
               " needs dloss, its gradient, of that shape");
-  RT_CHECK_AS(ShapeError, !dloss.defined() || dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(),
-              ", the loss ", loss.shape());
+  if (dloss.defined()) {
+    RT_CHECK_AS(ShapeError, dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(), ", the loss ", loss.shape());
+    RT_CHECK_AS(DTypeError, dloss.dtype() == loss.dtype(), "backward: dloss is ", dloss.dtype(), ", the loss ", loss.dtype());
+    RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(), ", the loss on ", loss.device());
+  }
   const NoGrad no_grad;
+  const AtEnd finally;
   Node* root = loss.node().get();
   for_each_node(root, [](Node* node) {
     node->pending_uses = 0;
@@ -215,9 +231,9 @@ std::vector<NodePtr> used_leaves(const Tensor& loss) {
 
 Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) {
   RT_CHECK(running, "empty_grad outside a backward function");
-  const Node* node = running->inputs[input].get();
-  if (node && node->grad_slot.defined() && !node->grad.defined() && !node->pending_grad.defined() && shape == node->grad_slot.shape())
-    return node->grad_slot;
+  const NodePtr& node = running->inputs[input];
+  const bool empty = node && node->grad_slot.defined() && !node->grad.defined() && !node->pending_grad.defined();
+  if (empty && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1) return node->grad_slot;
   return Tensor(shape, dtype, device);
 }
 
@@ -225,6 +241,8 @@ bool needs_grad(size_t input) {
   RT_CHECK(running, "needs_grad outside a backward function");
   return running->inputs[input] != nullptr;
 }
+
+void at_end_of_backward(std::function<void()> f) { at_end.push_back(std::move(f)); }
 
 const char* current_op() { return running ? running->name : ""; }
 

@@ -18,6 +18,7 @@ using BackwardFn = std::function<Tensors(const Tensor& dy)>;
 struct Node {
   const char* name = "leaf";
   uint64_t seq = 0;
+  Shape shape;                  // of the result
   std::vector<NodePtr> inputs;  // null where an input needs no gradient
   BackwardFn backward;          // empty for a leaf
 
@@ -52,7 +53,8 @@ Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, Backwa
 
 // Adds dL/dx to grad(x) of every leaf x that `loss` depends on. `dloss` is dL/dloss, 1 for a one-element loss if not
 // given. The graph stays: a second call adds the same gradients again. Each contribution is added in an order that
-// the graph alone decides, so the result is bitwise repeatable.
+// the graph alone decides, so the result is bitwise repeatable. Two passes over shared nodes must not overlap, neither in
+// two threads nor inside a hook.
 void backward(const Tensor& loss, const Tensor& dloss = {});
 
 // The leaves that `loss` depends on; a parameter not among them gets no gradient from backward(loss).
@@ -87,6 +89,8 @@ bool grad_enabled();
 Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device);
 // Inside a backward function: whether dL/dinput number `input` is wanted at all.
 bool needs_grad(size_t input);
+// Inside a backward function: calls f once the backward pass has ended, by an exception too.
+void at_end_of_backward(std::function<void()> f);
 // Inside a backward function: the operation's name.
 const char* current_op();
 

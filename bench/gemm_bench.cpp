@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "autograd/create.h"
@@ -81,6 +82,8 @@ int main(int argc, char** argv) {
     std::vector<std::vector<double>> rates(others.size() + 1);
     for (int round = -1; round < rounds; ++round)
       for (size_t who = 0; who <= others.size(); ++who) {
+        // The peers' threads spin for a while after a call, on cores that the next one needs.
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
         const double s = seconds([&] {
           for (int i = 0; i < inner; ++i)
             who == 0 ? ours() : others[who - 1].multiply(m, n, k, a.data<float>(), b.data<float>(), c.data<float>());

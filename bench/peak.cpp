@@ -32,7 +32,8 @@ typedef float V16 __attribute__((vector_size(64)));
 // 12 accumulators: enough to fill two pipelines of latency 4 to 6.
 template <class V>
 [[gnu::always_inline]] inline float multiply_add(int64_t repeats) {
-  V acc[12] = {}, x = V{} + 1.0000001f, y = V{} + 1e-9f;
+  V acc[12], x = V{} + 1.0000001f, y = V{} + 1e-9f;
+  for (int i = 0; i < 12; ++i) acc[i] = V{} + float(i);  // unlike each other, or they would be computed once
   for (int64_t i = 0; i < repeats; ++i) {
     for (V& a : acc) a = a * x + y;
     asm volatile("" : "+x"(x));

@@ -73,8 +73,13 @@ class Arena {
     const int c = size_class(bytes);
     const std::lock_guard lock(mutex_);
     stats_.current -= int64_t(block_bytes(c));
-    RT_POISON(data, block_bytes(c));
-    free_[size_t(c)].push_back(data);
+    try {
+      free_[size_t(c)].push_back(data);
+      RT_POISON(data, block_bytes(c));
+    } catch (const std::bad_alloc&) {  // no memory to remember it by
+      std::free(data);
+      stats_.reserved -= int64_t(block_bytes(c));
+    }
   }
 
   MemoryStats stats() {

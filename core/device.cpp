@@ -66,7 +66,7 @@ int threads() {
 }
 
 void set_threads(int count) {
-  RT_CHECK_AS(UsageError, count >= 1, "the number of threads must be at least 1, got ", count);
+  RT_CHECK_AS(UsageError, count >= 1 && count <= 1024, "the number of threads must be at least 1 and at most 1024, got ", count);
   thread_count = count;
 }
 

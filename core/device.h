@@ -23,6 +23,6 @@ Device parse_device(const std::string& text);
 
 // Threads that the calling thread's kernels use. The default is RINGTAPE_THREADS, else all cores this process may use.
 int threads();
-void set_threads(int count);
+void set_threads(int count);  // 1 to 1024; throws UsageError
 
 }  // namespace ringtape

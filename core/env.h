@@ -2,7 +2,7 @@
 #include <span>
 #include <string>
 
-// Every environment variable that ringtape reads, each read once, at its first use. README's table is made from
+// Every RINGTAPE_ variable, each read once, at its first use. README's table is made from
 // env::variables() and a test holds the two together.
 namespace ringtape::env {
 

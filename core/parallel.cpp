@@ -1,12 +1,14 @@
-// A team of threads for each thread that calls parallel_for. Parts are claimed one by one, by the caller too: where the
-// system gives a worker no time, the caller does all of them and waits for none. With OpenMP's fixed shares and
+// A team of threads for each thread that calls parallel_for. Parts are claimed, by the caller too: where the system
+// gives a worker no time, the caller does its part and waits for none. With OpenMP's fixed shares and
 // spinning barriers, a training step of 50 us took 18,000 us while another process used the cores.
 #include "core/parallel.h"
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,71 +22,110 @@ namespace {
 
 thread_local bool inside = false;
 
-void relax() {
+// Waking a sleeping worker costs the caller about 10 us, as much as a small loop. So a worker that has just finished
+// stays awake for longer than the pause between two parallel loops of a training step.
+constexpr auto kAwake = std::chrono::microseconds(200);
+
+// Spins until done() holds or `longest` has passed; returns whether it holds.
+template <class F>
+bool spin(std::chrono::microseconds longest, const F& done) {
+  const auto end = std::chrono::steady_clock::now() + longest;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (done()) return true;
 #if defined(__x86_64__)
-  _mm_pause();  // about 45 ns on recent processors
-#else
-  std::this_thread::yield();
+      _mm_pause();
 #endif
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 class Team {
  public:
   ~Team() {
     stop_.store(true);
-    state_.fetch_add(kGeneration);
+    state_.fetch_add(kCall);
     state_.notify_all();
     for (std::thread& t : workers_) t.join();
   }
 
   void run(int64_t parts, detail::Part f, void* context) {
-    while (int64_t(workers_.size()) < parts - 1) workers_.emplace_back([this] { work(); });
-    // No part of the last call is running any more: these are nobody's but ours until state_ is published.
+    // No part of the last call is running any more: all this is nobody's but ours until state_ is published.
+    if (int64_t(claimed_.size()) < parts) grow(parts);
     f_ = f;
     context_ = context;
     unfinished_.store(parts, std::memory_order_relaxed);
-    const uint64_t next = (state_.load(std::memory_order_relaxed) / kGeneration + 1) * kGeneration;
-    state_.store(next + uint64_t(parts), std::memory_order_release);
+    const uint64_t state = (state_.load(std::memory_order_relaxed) / kCall + 1) * kCall + uint64_t(parts);
+    state_.store(state, std::memory_order_release);
     state_.notify_all();
-    while (claim_and_run()) {}
-    for (int spins = 0; unfinished_.load(std::memory_order_acquire) > 0; ++spins) spins < kSpins ? relax() : std::this_thread::yield();
+    run_parts(state, 0);
+    const auto finished = [this] { return unfinished_.load(std::memory_order_acquire) == 0; };
+    if (!spin(kAwake, finished))
+      while (!finished()) std::this_thread::yield();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
  private:
-  static constexpr uint64_t kGeneration = uint64_t{1} << 32;
-  static constexpr int kSpins = 1000;  // about 45 us: the parallel loops of one training step find the workers awake
+  static constexpr uint64_t kCall = uint64_t{1} << 16;  // state_ = number of the call * kCall + number of its parts
 
-  void work() {
-    inside = true;
-    for (;;) {
-      if (claim_and_run()) continue;
-      const uint64_t seen = state_.load(std::memory_order_acquire);
-      if (stop_.load(std::memory_order_relaxed)) return;
-      if (seen % kGeneration) continue;
-      int spins = 0;
-      while (spins < kSpins && state_.load(std::memory_order_relaxed) == seen) ++spins, relax();
-      if (spins == kSpins) state_.wait(seen, std::memory_order_relaxed);
+  // The workers hold references to claimed_: they are stopped before it moves.
+  void grow(int64_t parts) {
+    stop_.store(true);
+    state_.store((state_.load() / kCall + 1) * kCall);
+    state_.notify_all();
+    for (std::thread& t : workers_) t.join();
+    workers_.clear();
+    stop_.store(false);
+    claimed_ = std::vector<std::atomic<uint64_t>>(static_cast<size_t>(parts));
+    try {
+      for (int64_t i = 1; i < parts; ++i) workers_.emplace_back([this, i, seen = state_.load()] { work(i, seen); });
+    } catch (const std::system_error&) {
+      // The system has no more threads to give: those that there are, or the caller alone, do all parts.
     }
   }
 
-  bool claim_and_run() {
-    uint64_t state = state_.load(std::memory_order_acquire);
-    do {
-      if (state % kGeneration == 0) return false;
-    } while (!state_.compare_exchange_weak(state, state - 1, std::memory_order_acquire));
+  void work(int64_t own, uint64_t seen) {
+    inside = true;
+    for (;;) {
+      const auto changed = [&] { return state_.load(std::memory_order_relaxed) != seen; };
+      if (!spin(kAwake, changed)) state_.wait(seen, std::memory_order_relaxed);
+      seen = state_.load(std::memory_order_acquire);
+      if (stop_.load(std::memory_order_relaxed)) return;
+      run_parts(seen, own);
+    }
+  }
+
+  // Each thread begins with the part of its own number, so that its core finds in its cache what it wrote in the last
+  // loop, and then takes what nobody has claimed.
+  void run_parts(uint64_t state, int64_t own) {
+    const auto parts = int64_t(state % kCall);
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t part = (own + i) % parts;
+      if (claim(part, state / kCall)) run_part(part);
+    }
+  }
+
+  // claimed_[part] is the last call in which the part was claimed. A worker that comes too late finds its call there, or
+  // a later one.
+  bool claim(int64_t part, uint64_t call) {
+    uint64_t last = claimed_[size_t(part)].load(std::memory_order_relaxed);
+    return last < call && claimed_[size_t(part)].compare_exchange_strong(last, call, std::memory_order_acq_rel);
+  }
+
+  void run_part(int64_t part) {
     try {
-      f_(context_, int64_t(state % kGeneration) - 1);
+      f_(context_, part);
     } catch (...) {
       const std::lock_guard lock(failure_mutex_);
       if (!failure_) failure_ = std::current_exception();
     }
     unfinished_.fetch_sub(1, std::memory_order_release);
-    return true;
   }
 
-  alignas(64) std::atomic<uint64_t> state_{0};  // number of the call, and how many of its parts nobody has claimed yet
+  alignas(64) std::atomic<uint64_t> state_{0};
   alignas(64) std::atomic<int64_t> unfinished_{0};
+  std::vector<std::atomic<uint64_t>> claimed_;
   detail::Part f_ = nullptr;
   void* context_ = nullptr;
   std::atomic<bool> stop_{false};

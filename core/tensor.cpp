@@ -1,10 +1,18 @@
 #include "core/tensor.h"
 
+#include <algorithm>
+
 namespace ringtape {
 
 Tensor::Tensor(const Shape& shape, DType dtype, Device device)
-    : shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
-  for (int64_t d : shape) RT_CHECK_AS(ShapeError, d >= 0, "a tensor of shape ", shape, ": negative size");
+    : shape_(shape), dtype_(dtype) {
+  int64_t elements = 1;
+  for (int64_t d : shape) {
+    RT_CHECK_AS(ShapeError, d >= 0, "a tensor of shape ", shape, ": negative size");
+    RT_CHECK_AS(ShapeError, !__builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements) && elements <= INT64_MAX / 8,
+                "a tensor of shape ", shape, ": too many elements");
+  }
+  strides_ = contiguous_strides(shape);
   storage_ = std::make_shared<Storage>(size_t(shape.size()) * size_of(dtype), device);
 }
 
@@ -24,6 +32,7 @@ Tensor::operator View() const {
 void* Tensor::raw() const { return storage_ ? static_cast<char*>(storage_->data()) + offset_ : nullptr; }
 
 void Tensor::check_host(DType wanted) const {
+  RT_CHECK_AS(ShapeError, defined(), "asked for the elements of an undefined tensor");
   RT_CHECK_AS(DTypeError, dtype_ == wanted, "asked for the elements of a ", dtype_, " tensor as ", wanted);
   RT_CHECK_AS(DeviceError, device().type == DeviceType::cpu, "asked for the elements of a tensor on ", device(),
               "; copy it with to(x, cpu) first");

@@ -17,7 +17,7 @@ void set_cpu_isa(CpuIsa isa);         // for tests and benchmarks; throws Device
 template <class Sig> class Kernel;
 
 // One name, one signature, one slot per device type (per instruction set on the CPU). Calling it checks that every
-// View is on the device of the first and runs that device's slot. Outputs come first.
+// View that has data is on the device of the first and runs that device's slot. Outputs come first.
 template <class... Args>
 class Kernel<void(Args...)> {
  public:
@@ -41,7 +41,7 @@ class Kernel<void(Args...)> {
   template <class T>
   void same_device(const View& first, const T& arg) const {
     if constexpr (std::is_same_v<T, View>)
-      RT_CHECK_AS(DeviceError, arg.device == first.device, name_, ": operands on ", first.device, " and ", arg.device,
+      RT_CHECK_AS(DeviceError, arg.device == first.device || !arg.data, name_, ": operands on ", first.device, " and ", arg.device,
                   "; move one with to(x, device)");
   }
 

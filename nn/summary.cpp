@@ -42,15 +42,18 @@ Tensor describe(const std::string& path, Module& module, const Tensor& x, std::v
 }  // namespace
 
 std::string summary(Module& module, const Shape& input) {
-  const bool was_training = module.training();
-  module.train(false);
+  struct Evaluating {
+    explicit Evaluating(Module& m) : module(m), was_training(m.training()) { module.train(false); }
+    ~Evaluating() { module.train(was_training); }
+    Module& module;
+    bool was_training;
+  } evaluating(module);
   const NoGrad no_grad;
   const std::vector<Named> parameters = named_parameters(module);
   const DType dtype = parameters.empty() ? DType::f32 : parameters[0].tensor->dtype();
   const Device device = parameters.empty() ? Device{} : parameters[0].tensor->device();
   std::vector<Line> lines{{"name", "module", "output", "parameters"}};
   describe("", module, zeros(input, dtype, device), lines);
-  module.train(was_training);
 
   size_t width[3] = {};
   for (const Line& l : lines) {

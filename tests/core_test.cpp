@@ -190,6 +190,10 @@ TEST(Random, PermutationsCoverAndDependOnEpochAndSeed) {
   EXPECT_TRUE(permutation(0, 1, Stream::shuffle, 0).empty());
 }
 
+TEST(Tensor, TooManyElementsAreRefused) {
+  EXPECT_NE(message_of<ShapeError>([] { Tensor({int64_t{1} << 32, (int64_t{1} << 32) + 1}); }).find("too many"), std::string::npos);
+}
+
 TEST(Threads, AreCountedPerThread) {
   const int before = threads();
   std::thread([] { set_threads(7); }).join();

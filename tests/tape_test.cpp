@@ -1,4 +1,5 @@
 // The tape: dependency counts, accumulation, hooks, in-place checks, checkpointing.
+#include <functional>
 #include <sstream>
 
 #include "autograd/checkpoint.h"
@@ -158,6 +159,49 @@ TEST(Tape, BackwardNamesWhatIsMissing) {
   EXPECT_NE(message_of<AutogradError>([&] { grad(exp(x)); }).find("no leaf"), std::string::npos);
 }
 
+TEST(Tape, ALeafThatIsTwoInputsOfOneNodeGetsBothContributions) {
+  const Tensor values_of = from_host(Doubles{1, 2, 3, 4}, {2, 2}), flat = zeros({4}, DType::f64);
+  const Tensor plain = leaf(values_of), packed = leaf(values_of);
+  packed.node()->grad_slot = flat.window({2, 2}, {2, 1});
+  backward(sum(linear(plain, plain)));
+  backward(sum(linear(packed, packed)));
+  EXPECT_EQ(values(grad(plain)), values(grad(packed)));
+}
+
+TEST(Tape, ChecksWhatABackwardFunctionReturns) {
+  const Tensor x = leaf_of({1, 2});
+  const Tensor y = record("odd", {x}, x.detach(), [](const Tensor& dy) -> Tensors { return {sum(dy)}; });
+  EXPECT_NE(message_of<Error>([&] { backward(sum(y)); }).find("the gradient of input 0 of odd"), std::string::npos);
+  EXPECT_NE(message_of<DTypeError>([&] { backward(exp(x), ones({2})); }).find("dloss is f32"), std::string::npos);
+}
+
+TEST(Tape, UndefinedTensorsAreNamed) {
+  const Tensor x = leaf_of({1, 2}), none;
+  for (const auto& call : std::vector<std::function<void()>>{[&] { x + none; }, [&] { none + 1.0; }, [&] { less(none, 1.0); }, [&] { cast(none, DType::f32); },
+                                                             [&] { leaf(none); }, [&] { fill_(none, 1); }, [&] { matmul(x, none); }, [&] { relu(none); }})
+    EXPECT_NE(message_of<Error>(call).find("undefined"), std::string::npos);
+  EXPECT_NE(message_of<Error>([&] { none.span<float>(); }).find("undefined"), std::string::npos);
+}
+
+TEST(InPlace, OverlapAndMisuse) {
+  const Tensor x = reshape(arange(64 * 64, DType::f64), {64, 64});
+  const Tensor want = contiguous(x + transpose(x));
+  add_(x, transpose(x));
+  EXPECT_TRUE(same_bytes(x, want));
+  EXPECT_NE(message_of<ShapeError>([] { fill_(expand(ones({1}), {3}), 2); }).find("share memory"), std::string::npos);
+  EXPECT_NE(message_of<DTypeError>([] { add_(arange(3), arange(3)); }).find("i64"), std::string::npos);
+  const Tensor w = leaf_of({1});
+  EXPECT_NE(message_of<AutogradError>([&] { copy_(w, full({1}, 2, DType::f64)); }).find("copy_"), std::string::npos);
+}
+
+TEST(Numbers, AreNotRoundedToTheTensor) {
+  EXPECT_TRUE(less(zeros({1}, DType::i64), 0.5).item());
+  EXPECT_FALSE(equal(full({1}, 44, DType::u8), 300).item());
+  const Tensor x = leaf(zeros({300, 300}, DType::f16));  // 90,000 is beyond f16
+  backward(mean(x), full({}, 1024, DType::f16));
+  EXPECT_NEAR(grad(x).data<f16>() ? float(grad(x).data<f16>()[0]) : 0, 1024.0 / 90000, 1e-4);
+}
+
 TEST(Tape, PrintsItsGraph) {
   const Tensor x = leaf_of({1});
   std::ostringstream out;
@@ -222,6 +266,26 @@ TEST(Checkpoint, CallsTheSectionOnceMoreAndKeepsLessMemory) {
   const int64_t checkpointed = held(true);
   EXPECT_EQ(calls, 1);
   EXPECT_LT(checkpointed * 4, plain);
+}
+
+TEST(Checkpoint, WritesBetweenTheCallsAreNamed) {
+  const Tensor x = leaf_of({3});
+  const Tensor y = checkpoint([](const Tensors& in) { return square(in[0]); }, {x});
+  {
+    const NoGrad no_grad;
+    mul_(x, 10);
+  }
+  EXPECT_NE(message_of<AutogradError>([&] { backward(sum(y)); }).find("mul_ has written"), std::string::npos);
+}
+
+TEST(Checkpoint, KeepsNothingAfterBackwardWhereNoInputNeedsAGradient) {
+  const Tensor x = rand({1000, 100}), w = leaf(rand({100, 100}));
+  const Tensor y = sum(checkpoint([&](const Tensors& in) { return exp(linear(in[0], w) * 0.01); }, {x}));
+  backward(y);
+  const int64_t held = memory_stats(Device{}).current;
+  backward(y);
+  EXPECT_EQ(memory_stats(Device{}).current, held);
+  EXPECT_LT(held, 2 * 1000 * 100 * 4 + 500'000);
 }
 
 TEST(Checkpoint, ASectionThatChangesIsNamed) {

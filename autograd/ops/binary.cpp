@@ -5,14 +5,14 @@
 
 namespace ringtape {
 
-// A number as a tensor that broadcasts against `like`.
-static Tensor scalar(double value, const Tensor& like) { return full({}, value, like.dtype(), like.device()); }
+// A number as a tensor that broadcasts against `like`, not rounded to 16 bits: kernels convert each operand by itself.
+static Tensor scalar(double value, const Tensor& like) {
+  return full({}, value, like.dtype() == DType::f64 ? DType::f64 : DType::f32, like.device());
+}
 
 #define X(op, y_expr, da_expr, db_expr, needs_, a_low, a_high, b_low, b_high)                                       \
-  Tensor op(const Tensor& a, const Tensor& b) {                                                                    \
-    check_float(a, #op);                                                                                           \
-    check_same(a, b, #op);                                                                                         \
-    Tensor y(broadcast(a.shape(), b.shape(), #op), a.dtype(), a.device());                                         \
+  static Tensor op##_unchecked(const Tensor& a, const Tensor& b, DType dtype) {                                    \
+    Tensor y(broadcast(a.shape(), b.shape(), #op), dtype, a.device());                                              \
     op##_forward(y, a, b);                                                                                         \
     static constexpr bool keep = binary::op::needs == binary::Needs::inputs;                                              \
     return record(#op, {a, b}, y,                                                                                  \
@@ -34,8 +34,19 @@ static Tensor scalar(double value, const Tensor& like) { return full({}, value, 
       return {da, db};                                                                                             \
     });                                                                                                            \
   }                                                                                                                \
-  Tensor op(const Tensor& a, double b) { return op(a, scalar(b, a)); }                                             \
-  Tensor op(double a, const Tensor& b) { return op(scalar(a, b), b); }                                             \
+  Tensor op(const Tensor& a, const Tensor& b) {                                                                    \
+    check_same(a, b, #op);                                                                                         \
+    check_float(a, #op);                                                                                           \
+    return op##_unchecked(a, b, a.dtype());                                                                        \
+  }                                                                                                                \
+  Tensor op(const Tensor& a, double b) {                                                                           \
+    check_float(a, #op);                                                                                           \
+    return op##_unchecked(a, scalar(b, a), a.dtype());                                                             \
+  }                                                                                                                \
+  Tensor op(double a, const Tensor& b) {                                                                           \
+    check_float(b, #op);                                                                                           \
+    return op##_unchecked(scalar(a, b), b, b.dtype());                                                             \
+  }                                                                                                                \
   static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                             \
   static const RegisterOp register_##op{{                                                                          \
       .name = #op,                                                                                                 \

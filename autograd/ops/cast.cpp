@@ -4,6 +4,7 @@
 namespace ringtape {
 
 Tensor cast(const Tensor& x, DType dtype) {
+  RT_CHECK_AS(ShapeError, x.defined(), "cast: an undefined tensor");
   if (x.dtype() == dtype) return x;
   Tensor y(x.shape(), dtype, x.device());
   copy(y, x);

@@ -16,6 +16,7 @@ inline void check_float(const Tensor& x, const char* op) {
 }
 
 inline void check_same(const Tensor& a, const Tensor& b, const char* op) {
+  RT_CHECK_AS(ShapeError, a.defined() && b.defined(), op, ": an undefined tensor");
   RT_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op, ": operands of ", a.dtype(), " and ", b.dtype(),
               "; convert one with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, a.device() == b.device(), op, ": operands on ", a.device(), " and ", b.device(),

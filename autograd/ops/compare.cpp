@@ -6,13 +6,19 @@
 namespace ringtape {
 
 #define X(op, ...)                                                                                        \
-  Tensor op(const Tensor& a, const Tensor& b) {                                                           \
-    check_same(a, b, #op);                                                                                \
+  static Tensor op##_unchecked(const Tensor& a, const Tensor& b) {                                        \
     Tensor y(broadcast(a.shape(), b.shape(), #op), DType::b8, a.device());                                \
     op##_forward(y, a, b);                                                                                \
     return y;                                                                                             \
   }                                                                                                       \
-  Tensor op(const Tensor& a, double b) { return op(a, full({}, b, a.dtype(), a.device())); }              \
+  Tensor op(const Tensor& a, const Tensor& b) {                                                           \
+    check_same(a, b, #op);                                                                                \
+    return op##_unchecked(a, b);                                                                          \
+  }                                                                                                       \
+  Tensor op(const Tensor& a, double b) {                                                                  \
+    RT_CHECK_AS(ShapeError, a.defined(), #op, ": an undefined tensor");                                   \
+    return op##_unchecked(a, full({}, b, DType::f64, a.device()));                                        \
+  }                                                                                                       \
   static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                    \
   static const RegisterOp register_##op{{                                                                 \
       .name = #op,                                                                                        \

@@ -11,7 +11,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   RT_CHECK_AS(ShapeError, w.rank() == 2 && x.rank() >= 1 && x.shape()[x.rank() - 1] == w.shape()[1] && (!b.defined() || b.shape() == Shape{w.shape()[0]}),
               "linear: expected x (..., I), w (O, I), b (O), got ", x.shape(), ", ", w.shape(), ", ", b.defined() ? b.shape().str() : "no b");
   const int64_t in = w.shape()[1], out = w.shape()[0];
-  const Tensor rows = x.rank() == 2 ? x : reshape(x, {in ? x.size() / in : 0, in});
+  const Tensor rows = x.rank() == 2 ? x : reshape(x, {x.shape().with(x.rank() - 1, 1).size(), in});
   Tensor y({rows.shape()[0], out}, x.dtype(), x.device());
   const Tensor bias = b.defined() ? contiguous(b) : b;
   linear_forward(y, rows, w, bias);

@@ -6,9 +6,17 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A matrix whose rows lie side by side in y but whose columns do in x is copied by tiles, so that each cache line that
-// is fetched is used whole.
+// A matrix whose rows lie side by side in y but whose columns do in x is copied by tiles, through a buffer: each cache
+// line is read, and written, whole and once. (Lines a power of two apart would push each other out of the cache.)
 constexpr int64_t kTile = 32;
+
+template <class T>
+void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t rows, int64_t columns) {
+  T tile[kTile][kTile];
+  for (int64_t j = 0; j < columns; ++j)
+    for (int64_t i = 0; i < rows; ++i) tile[i][j] = from[i + j * from_step];
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(tile[i], columns, to + i * to_step);
+}
 
 template <class T>
 bool transpose(const Operand& y, const Operand& x) {
@@ -19,8 +27,7 @@ bool transpose(const Operand& y, const Operand& x) {
   parallel_for((rows + kTile - 1) / kTile, std::max<int64_t>(1, kGrain / (kTile * columns)), [&](int64_t begin, int64_t end) {
     for (int64_t i0 = begin * kTile; i0 < std::min(end * kTile, rows); i0 += kTile)
       for (int64_t j0 = 0; j0 < columns; j0 += kTile)
-        for (int64_t i = i0; i < std::min(i0 + kTile, rows); ++i)
-          for (int64_t j = j0; j < std::min(j0 + kTile, columns); ++j) to[i * columns + j] = from[i + j * step];
+        transpose_tile(to + i0 * columns + j0, columns, from + i0 + j0 * step, step, std::min(kTile, rows - i0), std::min(kTile, columns - j0));
   });
   return true;
 }

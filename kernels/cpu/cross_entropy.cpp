@@ -13,7 +13,7 @@ void cross_entropy_forward(View loss, View lse, View logits, View labels, double
                 " with ", classes, " classes");
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / classes), [&](int64_t begin, int64_t end) {
+    parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, classes)), [&](int64_t begin, int64_t end) {
       std::vector<C> buffer(std::is_same_v<T, C> ? 0 : size_t(classes));
       for (int64_t r = begin; r < end; ++r) {
         const C* x = Row<T>::read(logits.as<T>() + r * classes, classes, buffer.data());

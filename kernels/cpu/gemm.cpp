@@ -30,9 +30,14 @@ void* scratch_memory(size_t bytes) {
   return memory.get();
 }
 
+// With so small a k, time goes into writing c.
+constexpr int64_t kShallow = 64;
+
 // Parts of the rows: of the ways to divide (m, n) into `parts` rectangles, the one with the smallest, which
-// pack least.
-int64_t row_parts_of(int64_t m, int64_t n, int64_t parts) {
+// pack least. A shallow product is divided into bands of rows: each core then writes, and finds in its cache when the
+// optimizer comes to it, a part of memory of its own (weight gradients of small batches: 15 us instead of 25).
+int64_t row_parts_of(int64_t m, int64_t n, int64_t k, int64_t parts) {
+  if (k <= kShallow && m >= parts * kTileRows) return parts;
   int64_t best = 1;
   for (int64_t r = 2; r <= parts; ++r)
     if (parts % r == 0 && m / r + n / (parts / r) < m / best + n / (parts / best)) best = r;
@@ -47,7 +52,7 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b,
   using C = compute_t<T>;
   const Gemm<T> whole(m, n, k, a, b, bias, c);
   const int64_t parts = std::clamp<int64_t>(m * n * k / kParallelWork, 1, threads());
-  const int64_t row_parts = row_parts_of(m, n, parts), col_parts = parts / row_parts;
+  const int64_t row_parts = row_parts_of(m, n, k, parts), col_parts = parts / row_parts;
   const int64_t panels = ceil_div(n, kTileCols<C>), each = round_up(whole.scratch_size(), 64);
   C* scratch = each ? static_cast<C*>(scratch_memory(size_t(each * parts) * sizeof(C))) : nullptr;
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {

@@ -22,6 +22,9 @@ FlatParameters::FlatParameters(nn::Module& module) {
   int64_t begin = 0;
   for (const nn::Named& p : named) {
     Tensor& x = *p.tensor;
+    for (const nn::Named& other : named)
+      RT_CHECK_AS(UsageError, &other == &p || other.tensor->node() != x.node(), "parameters ", p.name, " and ", other.name,
+                  " are one tensor; tied parameters cannot be flattened");
     const Shape shape = x.shape(), strides = contiguous_strides(shape);
     const Tensor view = values_.window(shape, strides, begin);
     copy(view, x);

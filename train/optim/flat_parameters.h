@@ -7,7 +7,8 @@ namespace ringtape {
 
 // A module's parameters, moved into one buffer (of one dtype and device), and a second one for their gradients. The
 // module's tensors become views, in the order in which it visits them: one fused loop updates all, and data-parallel
-// buckets are slices. The module must outlive this; its values do not change.
+// buckets are slices. The module must outlive this; its values do not change. Throws UsageError for a module without
+// parameters or with one under two names, DTypeError for parameters of two dtypes or devices.
 class FlatParameters {
  public:
   explicit FlatParameters(nn::Module& module);
