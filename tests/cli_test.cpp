@@ -129,6 +129,7 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("evaluate", 2, "RUN|FILE");
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
   expect_error("list modles", 2, "did you mean models?");
+  expect_error("train --run /", 2, "--run /: the folder holds other things");
   expect_error("bench step --precision f8", 2, "expected f32");
 }
 
@@ -237,6 +238,25 @@ TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
   EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
 }
 
+TEST_F(CliTest, EvaluateTestsAllImagesUnlessToldOtherwise) {
+  const std::string tiny = "train --train-size 100 --test-size 600 --epochs 1 --hidden 4 ";
+  const Result r = run(tiny + "--run l --limit-eval-batches 1");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(json::parse(run("evaluate l --json").out)["images"], 600);
+  EXPECT_MENTIONS(run("evaluate l").out, "on the 600 test images");
+  EXPECT_EQ(json::parse(run("evaluate l --json --limit-eval-batches 1").out)["images"], 500);
+  EXPECT_MENTIONS(run("evaluate l --limit-eval-batches 1").out, "on 500 of the 600 test images");
+}
+
+TEST_F(CliTest, ARunPathNeedNotBeUtf8) {
+  const Result r = run(std::string(kTiny) + "--json --run ./caf\xe9");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_MENTIONS(r.out, "\"run\":\"./caf\xef\xbf\xbd\"");
+  const Result test = run("evaluate ./caf\xe9 --json");
+  ASSERT_EQ(test.code, 0) << test.err;
+  EXPECT_EQ(json::parse(test.out)["images"], 60);
+}
+
 TEST_F(CliTest, ReadsIdxFilesFromTheEnvironmentsFolder) {
   const std::string data = write_idx_set(false);
   const Result r =
@@ -260,6 +280,9 @@ TEST_F(CliTest, DoctorListAndBench) {
   const Result doctor = run("doctor --json");
   EXPECT_EQ(doctor.code, 0) << doctor.err << doctor.out;
   EXPECT_TRUE(json::parse(doctor.out)["checks"]["autograd"]["passed"].get<bool>());
+  const Result broken = run("doctor", "RINGTAPE_DATA_DIR=" + write_idx_set(true));
+  EXPECT_EQ(broken.code, 1);
+  EXPECT_MENTIONS(broken.out, "label 11");
   const Result list = run("list --json");
   EXPECT_EQ(json::parse(list.out)["models"][0], "mlp");
   EXPECT_MENTIONS(run("list data").out, "shapes");

@@ -122,6 +122,22 @@ TEST_F(DataTest, MissingFilesAreNamedWithTheWayToGetThem) {
   error_of<IoError>([&] { read_idx(folder_.string(), 1); });
 }
 
+TEST_F(DataTest, OnlyFilesThatAreAbsentCountAsMissing) {
+  error_of<MissingData>([&] { load(folder_); });
+  write_set(folder_, false);
+  const fs::path labels = folder_ / "train-labels-idx1-ubyte";
+  fs::remove(labels);
+  fs::create_directories(labels);  // what cannot be read, for any user
+  try {
+    load(folder_);
+    ADD_FAILURE() << "no error";
+  } catch (const MissingData&) {
+    ADD_FAILURE() << "counts as missing";
+  } catch (const IoError& e) {
+    EXPECT_MENTIONS(std::string(e.what()), "not a regular file");
+  }
+}
+
 TEST_F(DataTest, AMisspeltNameGetsASuggestion) {
   EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("minst"); }), "did you mean mnist?");
   EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("fashion-mnist"); }), "did you mean fashion_mnist?");
@@ -148,6 +164,8 @@ TEST_F(DataTest, DeclaredSizesAreCheckedBeforeMemoryIsTaken) {
   EXPECT_MENTIONS(format_error(idx({0xffffffffu}, "abc")), "more than a file of 11 bytes can hold");
   EXPECT_MENTIONS(format_error(idx({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc"), 3), "can hold");
   EXPECT_MENTIONS(format_error(idx({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc"), 3, true), "can hold");
+  EXPECT_MENTIONS(format_error(idx({0, 0xffffffffu, 0xffffffffu}, ""), 3), "can hold");
+  EXPECT_MENTIONS(format_error(idx({0xffffffffu, 0, 0xffffffffu}, ""), 3, true), "can hold");
 }
 
 TEST_F(DataTest, RefusesDamagedGzip) {

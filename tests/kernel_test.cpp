@@ -16,10 +16,15 @@ void nothing(View, View) {}
 
 TEST(Kernel, ChecksDevicesAndNamesAnEmptySlot) {
   constexpr Kernel<void(View, View)> k{"two_views", nothing, nothing, nothing, nullptr};
+  float value = 0;
   View a, b;
+  a.data = b.data = &value;
   EXPECT_NO_THROW(k(a, b));
   b.device.index = 1;
   EXPECT_NE(message_of<DeviceError>([&] { k(a, b); }).find("two_views: operands on cpu:0 and cpu:1"), std::string::npos);
+  b.data = nullptr;
+  EXPECT_NO_THROW(k(a, b));  // an optional operand that is not there is on no device
+  b.data = &value;
   a.device = b.device = {DeviceType::cuda, 0};
   const std::string message = message_of<DeviceError>([&] { k(a, b); });
   EXPECT_EQ(message, "two_views has no kernel for cuda:0 (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");

@@ -139,6 +139,23 @@ TEST(Loader, ExceptionsReachTheConsumerAtTheirBatch) {
     Loader::Epoch epoch = loader.epoch(0);
     for (int i = 0; i < 4; ++i) ASSERT_NE(epoch.next(), nullptr);
     EXPECT_THROW(epoch.next(), FormatError);
+    EXPECT_EQ(epoch.next(), nullptr);
+  }
+}
+
+TEST(Loader, AnErrorEndsTheEpochEvenWithChunksLeft) {
+  const Dataset set = numbered(5000);
+  for (int64_t bad : {0, 3, 400, 4999}) {
+    const auto fails = [&](float*, int64_t, int64_t sample) {
+      RT_CHECK_AS(FormatError, sample != bad, sample);
+    };
+    for (int workers : {0, 1, 3}) {
+      const Loader loader(set, all_samples(set), {.batch_size = 2, .workers = workers, .augment = fails});
+      Loader::Epoch epoch = loader.epoch(0);
+      for (int64_t i = 0; i < bad / 2; ++i) ASSERT_EQ(epoch.next()->index, i);
+      EXPECT_THROW(epoch.next(), FormatError);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(epoch.next(), nullptr);
+    }
   }
 }
 

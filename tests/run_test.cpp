@@ -41,6 +41,8 @@ TEST_F(RunTest, NamesAreBelowRunsAndPathsAreTakenAsTheyAre) {
   EXPECT_EQ(run_path("digits", "mlp", "mnist"), "runs/digits");
   EXPECT_EQ(run_path("/tmp/digits/", "mlp", "mnist"), "/tmp/digits");
   EXPECT_EQ(run_path("./digits", "mlp", "mnist"), "./digits");
+  EXPECT_EQ(run_path("/", "mlp", "mnist"), "/");
+  EXPECT_EQ(run_path("x//", "mlp", "mnist"), "x");
   EXPECT_TRUE(run_path("", "mlp", "mnist").starts_with("runs/mlp-mnist-20"));
 }
 
@@ -71,6 +73,22 @@ TEST_F(RunTest, RefusesAFolderInUse) {
   EXPECT_NO_THROW(check_run_path(path, true));
   EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", true); }),
                   "a file of that name");
+}
+
+TEST_F(RunTest, ALogThatAnotherHoldsStaysAsItIs) {
+  const std::string path = folder_ + "/r", log = path + "/train.log";
+  fs::create_directories(path);
+  write_file(path + "/config.toml", "");
+  write_file(log, "theirs");
+  const int other = ::open(log.c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(other, LOCK_SH | LOCK_NB), 0);  // which only taking the lock itself can tell
+  EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, true); }), "another process is training");
+  EXPECT_EQ(read_file(log), "theirs");
+  EXPECT_TRUE(fs::exists(path + "/config.toml"));
+  ::close(other);
+  RunDir run(path, true);
+  EXPECT_EQ(read_file(log), "");
+  EXPECT_FALSE(fs::exists(path + "/config.toml"));
 }
 
 TEST_F(RunTest, AFolderThatCannotBeMadeIsAnIoError) {
@@ -206,6 +224,13 @@ TEST(Tally, CountsHitsAndWeighsLosses) {
   EXPECT_DOUBLE_EQ(tally.top5(), 1);
   EXPECT_DOUBLE_EQ(tally.loss(), 2);
   EXPECT_TRUE(std::isnan(Tally().loss()));
+  Tally strided;
+  strided.add(
+      from_host(std::vector<float>{1}, {}),
+      from_host(std::vector<float>{1, 9, 5, 2}, {2, 2}).window({2, 2}, {1, 2}),  // rows (1, 5), (9, 2)
+      from_host(std::vector<int64_t>{1, 7, 0, 7}, {4}).window({2}, {2}));
+  strided.finish();
+  EXPECT_DOUBLE_EQ(strided.top1(), 1);
 }
 
 TEST(Progress, TextFitsTheWidth) {

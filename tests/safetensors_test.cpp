@@ -152,6 +152,8 @@ TEST_F(SafetensorsTest, RefusesMalformedFiles) {
       {"product overflows", one(entry("F32", "[4294967296,4294967296]", "[0,8]")), 8, "not what its shape"},
       {"negative after a cast", one(entry("U8", "[0,18446744073709551615]", "[0,0]")), 0,
        "not what its shape"},
+      {"overflow beside a zero", one(entry("F32", "[0,4611686018427387904,4]", "[0,0]")), 0,
+       "not what its shape"},
       {"one offset", one(entry("F32", "[2]", "[0]")), 8, "two numbers"},
       {"offsets reversed", one(entry("F32", "[2]", "[8,0]")), 8, "expected it to begin at 0"},
       {"offsets not from 0", one(entry("F32", "[2]", "[4,12]")), 12, "expected it to begin at 0"},
@@ -174,6 +176,23 @@ TEST_F(SafetensorsTest, RefusesMalformedFiles) {
       EXPECT_LT(message.size(), 500u) << c.what;
     }
   }
+}
+
+TEST_F(SafetensorsTest, RefusesBoolsThatAreNeither) {
+  const std::string header = R"({"a":{"dtype":"BOOL","shape":[3],"data_offsets":[0,3]}})";
+  EXPECT_EQ(read(header, 3)["a"].size(), 3);
+  std::string bytes = read_file(path_);
+  bytes.back() = 1;
+  write_file(path_, bytes);
+  EXPECT_NO_THROW(read_safetensors(path_));
+  bytes.back() = 2;
+  write_file(path_, bytes);
+  EXPECT_THROW(read_safetensors(path_), FormatError);
+}
+
+TEST_F(SafetensorsTest, MetadataThatIsNotUtf8IsReplaced) {
+  write_safetensors(path_, {}, {{"path", "caf\xe9"}});
+  EXPECT_EQ(read_safetensors(path_).metadata.at("path"), "caf\xef\xbf\xbd");
 }
 
 TEST_F(SafetensorsTest, RefusesWrongHeaderSizes) {

@@ -1,12 +1,13 @@
 #include "train/metrics.h"
 
+#include "autograd/ops.h"
 #include "kernels/topk.h"
 
 namespace ringtape {
 
 void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
   Tensor rank(labels.shape(), DType::i64, labels.device());
-  label_rank(rank, logits, labels);
+  label_rank(rank, contiguous(logits.detach()), contiguous(labels));
   finish();
   pending_loss_ = loss.detach();
   pending_rank_ = rank;

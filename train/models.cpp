@@ -1,8 +1,6 @@
 #include "train/models.h"
 
 #include "nn/nn.h"
-#include "nn/linear.h"
-#include "nn/sequential.h"
 #include "train/suggest.h"
 
 namespace ringtape {

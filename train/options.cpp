@@ -9,6 +9,8 @@
 #include "core/runtime.h"
 #include "train/data/dataset.h"
 #include "train/models.h"
+#include "train/optim/schedule.h"
+#include "train/optimizers.h"
 #include "train/suggest.h"
 
 namespace ringtape {
@@ -16,16 +18,14 @@ namespace {
 
 using O = TrainOptions;
 
-std::vector<std::string> model_names() {
+template <class Registry>
+std::vector<std::string> names(const Registry& registry) {
   std::vector<std::string> out;
-  for (const ModelEntry& entry : models()) out.emplace_back(entry.name);
+  for (const auto& entry : registry) out.emplace_back(entry.name);
   return out;
 }
-std::vector<std::string> dataset_names() {
-  std::vector<std::string> out;
-  for (const DatasetEntry& entry : datasets()) out.emplace_back(entry.name);
-  return out;
-}
+std::vector<std::string> model_names() { return names(models()); }
+std::vector<std::string> dataset_names() { return names(datasets()); }
 
 constexpr double kMost = 1e9;  // of any count
 constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1, true};
@@ -90,8 +90,8 @@ T parse_number(const Option& option, const std::string& text, const std::string&
 }  // namespace
 
 std::span<const Option> train_options() { return kOptions; }
-std::vector<std::string> optimizer_names() { return {"sgd", "adam", "adamw"}; }
-std::vector<std::string> schedule_names() { return {"constant", "step", "cosine"}; }
+std::vector<std::string> optimizer_names() { return names(optimizers()); }
+std::vector<std::string> schedule_names() { return names(schedules()); }
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }
 
 void set_option(TrainOptions& options, const Option& option, const std::string& text,

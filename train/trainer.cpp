@@ -7,8 +7,6 @@
 #include "autograd/create.h"
 #include "train/metrics.h"
 #include "train/models.h"
-#include "train/optim/adam.h"
-#include "train/optim/sgd.h"
 #include "train/run/progress.h"
 
 namespace ringtape {
@@ -29,12 +27,28 @@ class Stopwatch {
   Clock::time_point at_ = Clock::now();
 };
 
+// A mode for as long as it lives; then the one there was.
+class ModeGuard {
+ public:
+  ModeGuard(nn::Module& model, bool training) : model_(model), was_(model.training()) {
+    model.train(training);
+  }
+  ~ModeGuard() { model_.train(was_); }
+  ModeGuard(const ModeGuard&) = delete;
+  ModeGuard& operator=(const ModeGuard&) = delete;
+
+ private:
+  nn::Module& model_;
+  bool was_;
+};
+
 int64_t limited(int64_t n, int64_t limit) { return limit > 0 ? std::min(n, limit) : n; }
 
 Metrics figures(const Tally& tally, const std::string& split, double seconds, Device device) {
   Metrics m;
   m.split = split;
   m.loss = tally.loss(), m.top1 = tally.top1(), m.top5 = tally.top5();
+  m.images = tally.samples();
   m.seconds = seconds;
   m.images_per_s = seconds > 0 ? double(tally.samples()) / seconds : 0;
   m.peak_bytes = double(memory_stats(device).peak);
@@ -58,8 +72,7 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
 Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
                  const std::string& split, bool progress) {
   const NoGrad no_grad;
-  const bool was_training = task.model->training();
-  task.model->train(false);
+  const ModeGuard mode(*task.model, false);
   const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
   const Loader loader(
       data, samples, {.batch_size = batch_size, .workers = int(task.options.workers), .device = task.device});
@@ -75,17 +88,7 @@ Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_
     bar.update(i + 1);
   }
   tally.finish();
-  task.model->train(was_training);
   return figures(tally, split, watch.lap(), task.device);
-}
-
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& o, FlatParameters& parameters) {
-  if (o.optimizer == "sgd")
-    return std::make_unique<Sgd>(parameters, Sgd::Options{o.momentum, o.weight_decay, o.nesterov});
-  Adam::Options adam;
-  adam.weight_decay = o.weight_decay;
-  adam.decoupled = o.optimizer == "adamw";
-  return std::make_unique<Adam>(parameters, adam);
 }
 
 Trainer::Trainer(Task& task) : task_(task) {
@@ -111,7 +114,7 @@ Trainer::Trainer(Task& task) : task_(task) {
 Metrics Trainer::train_epoch(int64_t epoch, bool progress) {
   nn::Module& model = *task_.model;
   const double smoothing = task_.options.label_smoothing;
-  model.train(true);
+  const ModeGuard mode(model, true);
   Stopwatch whole, watch;
   double data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0, lr = 0;
   Tally tally;

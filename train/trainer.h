@@ -4,8 +4,8 @@
 
 #include "nn/module.h"
 #include "train/data/loader.h"
-#include "train/optim/optimizer.h"
 #include "train/optim/schedule.h"
+#include "train/optimizers.h"
 #include "train/options.h"
 #include "train/run/metrics_log.h"
 
@@ -50,8 +50,5 @@ class Trainer {
   std::unique_ptr<Optimizer> optimizer_;
   Schedule schedule_;
 };
-
-// The update rule that the options name.
-std::unique_ptr<Optimizer> make_optimizer(const TrainOptions& options, FlatParameters& parameters);
 
 }  // namespace ringtape

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "kernels/copy.h"
 #include "train/io/safetensors.h"
 
 namespace ringtape {
@@ -40,8 +41,7 @@ void load_weights(const std::string& path, nn::Module& module) {
   for (const nn::Named& p : wanted) {
     const Tensor& from = found.at(p.name);
     const Device device = p.tensor->device();
-    runtime(device).copy(View(*p.tensor).data, device, View(from).data, Device{},
-                         size_t(from.size()) * size_of(from.dtype()));
+    copy(*p.tensor, device.type == DeviceType::cpu ? from : from.copy_to(device));
     p.tensor->storage()->written_by("load_weights");
   }
 }

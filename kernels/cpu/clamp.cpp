@@ -6,13 +6,13 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Bounds in the compute type, and one choice after the other: a conversion or a nested choice in the loop keeps it from
-// vectorising.
+// Bounds in the compute type, and choices that no jump comes from: else the loop does not vectorise.
 template <class T>
 auto clamp_to(double low, double high) {
   return [low = T(low), high = T(high)](T v) {
-    const T raised = v < low ? low : v;
-    return raised > high ? high : raised;
+    const bool outside = (v < low) | (v > high);  // false for a NaN
+    const T bound = v < low ? low : high;
+    return outside ? bound : v;
   };
 }
 

@@ -80,6 +80,7 @@ int run(const Invocation& invocation) {
   constexpr int kRounds = 5;
   TrainOptions options;
   options.batch_size = 16;
+  options.momentum = 0;
   apply_flags(options, invocation);
   const std::string* precision = invocation.flag("precision");
   RT_CHECK_AS(UsageError, !precision || *precision == "f32", "--precision: expected f32, got '", *precision,

@@ -1,8 +1,11 @@
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -11,6 +14,7 @@
 #include "kernels/kernel.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
+#include "train/io/json.h"
 #include "train/run/environment.h"
 
 namespace ringtape::cli {
@@ -68,22 +72,21 @@ std::string check_gradient() {
 std::string check_runs_folder() {
   namespace fs = std::filesystem;
   const fs::path folder = fs::exists("runs") ? fs::path("runs") : fs::path(".");
-  const auto permissions = fs::status(folder).permissions();
-  RT_CHECK_AS(IoError, (permissions & fs::perms::owner_write) != fs::perms::none,
-              fs::absolute(folder).string(), " is read-only; use --run /elsewhere/NAME");
+  RT_CHECK_AS(IoError, ::access(folder.c_str(), W_OK | X_OK) == 0, fs::absolute(folder).string(),
+              ": cannot write: ", std::strerror(errno), "; use train --run /elsewhere/NAME");
   return concat(fs::absolute(folder).lexically_normal().string(), ", ", fs::space(folder).available >> 30,
                 " GiB free");
 }
 
-// Files that are not there are no fault; files that are broken are.
+// Files that are not there are no fault; files that cannot be read are.
 Check check_data(const DatasetEntry& entry) {
   const std::string name = concat("data ", entry.name);
   try {
     const Splits splits = entry.load({});
     return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source),
             true};
-  } catch (const IoError&) {
-    return {name, "not found (--data-dir, RINGTAPE_DATA_DIR)", true};
+  } catch (const MissingData&) {
+    return {name, "not found (RINGTAPE_DATA_DIR names their folder)", true};
   } catch (const std::exception& e) {
     return {name, e.what(), false};
   }
@@ -106,7 +109,7 @@ int run(const Invocation& invocation) {
     report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
   }
   if (invocation.has("json")) {
-    std::printf("%s\n", report.dump(2).c_str());
+    std::printf("%s\n", json_text(report, 2).c_str());
     return healthy ? 0 : 1;
   }
   for (const auto& [key, value] : report.items())

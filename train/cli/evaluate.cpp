@@ -1,8 +1,8 @@
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "train/cli/common.h"
+#include "train/io/json.h"
 #include "train/io/safetensors.h"
 #include "train/suggest.h"
 #include "train/trainer.h"
@@ -48,8 +48,10 @@ int run(const Invocation& invocation) {
     throw UsageError("--protocol: " + unknown("value", *protocol, protocols));
   TrainOptions options;
   const std::string weights = find_weights(invocation.positionals[0], options);
-  options.device = TrainOptions{}.device;  // those of this machine, not of the one it was trained on
-  options.threads = TrainOptions{}.threads;
+  const TrainOptions defaults;
+  options.device = defaults.device;  // those of this machine, not of the one it was trained on
+  options.threads = defaults.threads;
+  options.limit_eval_batches = defaults.limit_eval_batches;  // a short training still gets a whole test
   apply_flags(options, invocation);
   options.train_size = std::min<int64_t>(options.train_size, 1);  // not needed here, so not generated
   options.val_size = 0;
@@ -59,12 +61,14 @@ int run(const Invocation& invocation) {
   if (options.json) {
     nlohmann::ordered_json line = nlohmann::ordered_json::parse(json_line(m));
     line.erase("epoch"), line.erase("step");
-    line["images"] = task.data.test.size(), line["data"] = options.data, line["weights"] = weights;
-    std::printf("%s\n", line.dump().c_str());
+    line["images"] = m.images, line["data"] = options.data, line["weights"] = weights;
+    std::printf("%s\n", json_text(line).c_str());
   } else {
-    std::printf("%s on the %s test images of %s\n%s\n", weights.c_str(),
-                with_commas(task.data.test.size()).c_str(), task.data.test.name.c_str(),
-                metrics_text(m, 0).c_str());
+    const std::string all = with_commas(task.data.test.size());
+    const std::string tested =
+        m.images < task.data.test.size() ? concat(with_commas(m.images), " of the ", all) : "the " + all;
+    std::printf("%s on %s test images of %s\n%s\n", weights.c_str(), tested.c_str(),
+                task.data.test.name.c_str(), metrics_text(m, 0).c_str());
   }
   return 0;
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "core/log.h"
 #include "kernels/kernel.h"
 #include "train/cli/common.h"
 #include "train/io/file.h"
+#include "train/io/json.h"
 #include "train/run/environment.h"
 #include "train/run/version.h"
 #include "train/trainer.h"
@@ -102,7 +102,7 @@ void train(Task& task, const Invocation& invocation) {
   Output out(run, o.json);
   try {
     write_file(run.file("config.toml"), config_text(o));
-    write_file(run.file("env.json"), environment(invocation.command_line).dump(2) + "\n");
+    write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
     introduce(out, task, trainer, run);
     MetricsLog log(run);
     std::vector<Metrics> all;
@@ -117,7 +117,7 @@ void train(Task& task, const Invocation& invocation) {
     save_weights(weights, *task.model, weights_metadata(o));
     out.line("saved  " + weights);
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const std::string line = summary(task, trainer, run, all, seconds).dump();
+    const std::string line = json_text(summary(task, trainer, run, all, seconds));
     log.finish(line);
     out.json(line);
   } catch (const std::exception& e) {
@@ -137,9 +137,9 @@ Command train_command() {
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
                       "train --config runs/digits/config.toml --lr 3e-4 --run digits-2"};
   command.flags = option_flags(false);
-  command.flags.push_back(
-      {"Run", "config", "FILE",
-       "TOML file of the settings above, a line each: batch-size = 64; flags go before it", ""});
+  command.flags.push_back({"Run", "config", "FILE",
+                           "TOML file of the settings above, a line each: batch-size = 64; flags override it",
+                           ""});
   command.run = [](const Invocation& invocation) {
     TrainOptions options;
     apply_flags(options, invocation);

@@ -31,6 +31,11 @@ struct DataRequest {
   uint64_t seed = 0;
 };
 
+// None of a data set's files is where it was looked for.
+struct MissingData : IoError {
+  using IoError::IoError;
+};
+
 // A data set the command line knows by name.
 struct DatasetEntry {
   const char* name;

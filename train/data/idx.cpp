@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "train/io/sizes.h"
+
 namespace ringtape {
 namespace {
 
@@ -107,16 +109,17 @@ Tensor read_idx(const std::string& path, int rank) {
               " bytes, got ", got, "; download it again");
 
   Shape shape;
-  uint64_t bytes = 1;
-  bool fits = true;
+  std::vector<uint64_t> sizes;
   for (int i = 0; i < rank; ++i) {
-    shape.append(big_endian(header + 4 + 4 * i));
-    fits = fits && !__builtin_mul_overflow(bytes, uint64_t(shape[i]), &bytes);
+    sizes.push_back(big_endian(header + 4 + 4 * i));
+    shape.append(int64_t(sizes.back()));
   }
+  const std::optional<uint64_t> declared = declared_elements(sizes);
   const uint64_t most = file.plain() ? file.bytes() - header_bytes : file.bytes() * kDeflateRatio;
-  RT_CHECK_AS(FormatError, fits && bytes <= most, path, ": truncated: declares ", shape,
+  RT_CHECK_AS(FormatError, declared && *declared <= most, path, ": truncated: declares ", shape,
               " unsigned bytes, more than a file of ", file.bytes(), " bytes can hold; download it again");
 
+  const uint64_t bytes = *declared;
   Tensor out(shape, DType::u8);
   const uint64_t elements = file.read(out.data<uint8_t>(), bytes);
   RT_CHECK_AS(FormatError, elements == bytes, path, ": truncated: expected ", bytes, " bytes for ", shape,

@@ -84,18 +84,7 @@ class EpochState {
   }
 
   const Batch* next() {
-    if (at_ == current_.count) {
-      if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
-      if (served_ == chunks_) return nullptr;
-      current_ = {};
-      current_ = workers_.empty() ? fill(served_++, {}) : take();
-      move_to_device(current_);
-      at_ = 0;
-      if (current_.count == 0) {
-        served_ = chunks_;
-        std::rethrow_exception(std::exchange(current_.error, nullptr));
-      }
-    }
+    if (failed_ || (at_ == current_.count && !next_chunk())) return nullptr;
     const int64_t size = source_->config.batch_size, begin = at_ * size;
     batch_.x = rows(current_.x, begin, size);
     batch_.y = rows(current_.y, begin, size);
@@ -104,6 +93,21 @@ class EpochState {
   }
 
  private:
+  // False at the end. What it throws ends the epoch.
+  bool next_chunk() {
+    failed_ = true;
+    if (current_.error) std::rethrow_exception(std::exchange(current_.error, nullptr));
+    if (served_ < chunks_) {
+      current_ = {};
+      at_ = 0;
+      current_ = workers_.empty() ? fill(served_++, {}) : take();
+      move_to_device(current_);
+      if (current_.count == 0) std::rethrow_exception(std::exchange(current_.error, nullptr));
+    }
+    failed_ = false;
+    return at_ < current_.count;
+  }
+
   static Tensor rows(const Tensor& x, int64_t begin, int64_t count) {
     const Shape shape = x.shape().with(0, std::min(count, x.dim(0) - begin));
     return x.window(shape, x.strides(), begin * x.strides()[0]);
@@ -174,11 +178,12 @@ class EpochState {
 
   Chunk current_;
   int64_t at_ = 0;  // the next batch of current_
+  bool failed_ = false;
   Batch batch_;
 
   std::mutex mutex_;
   std::condition_variable_any room_, filled_;
-  int64_t taken_ = 0, served_ = 0;     // chunks given to workers, and to the consumer
+  int64_t taken_ = 0, served_ = 0;     // chunks given to workers, and to the consumer, who alone writes that
   std::vector<Chunk> slots_;           // chunk i in slot i % size
   std::vector<std::jthread> workers_;  // last: joined before what they use goes
 };
@@ -208,8 +213,6 @@ int64_t Loader::batches() const {
   const int64_t size = source_->config.batch_size;
   return (samples() + (source_->config.drop_last ? 0 : size - 1)) / size;
 }
-
-const LoaderConfig& Loader::config() const { return source_->config; }
 
 Loader::Epoch Loader::epoch(int64_t number, int64_t first_batch) const {
   return Epoch(std::make_unique<EpochState>(source_, number, first_batch, batches()));

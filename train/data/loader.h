@@ -38,8 +38,9 @@ class Loader {
     explicit Epoch(std::unique_ptr<class EpochState> state);
     Epoch(Epoch&&) noexcept;
     ~Epoch();
-    const Batch*
-    next();  // null at the end; valid until the next call (its tensors for as long as they are held)
+    // Null at the end, and after an error; valid until the next call (its tensors for as long as they are
+    // held).
+    const Batch* next();
 
     struct Iterator {
       Epoch* epoch;
@@ -61,7 +62,6 @@ class Loader {
 
   int64_t samples() const;
   int64_t batches() const;  // in an epoch
-  const LoaderConfig& config() const;
   Epoch epoch(int64_t number,
               int64_t first_batch = 0) const;  // from batch `first_batch` on, to resume within an epoch
 

@@ -30,8 +30,10 @@ std::string find_file(const fs::path& folder, std::string name) {
   for (const std::string& spelling : {name, dotted})
     for (const char* suffix : {"", ".gz"}) {
       const fs::path path = folder / (spelling + suffix);
-      std::error_code ignored;
-      if (fs::exists(path, ignored)) return path.string();
+      std::error_code error;
+      const bool there = fs::exists(path, error);
+      if (there || error == std::errc::permission_denied)
+        return path.string();  // opening it gives the reason
     }
   return {};
 }
@@ -53,10 +55,10 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
     if (!find_file(folder, "train-images-idx3-ubyte").empty()) return folder;
   std::error_code ignored;
   const fs::path& root = looked.back();
-  RT_CHECK_AS(IoError, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ",
+  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ",
               how_to_get(source));
-  detail::fail<IoError>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
-                        looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source));
+  detail::fail<MissingData>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
+                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source));
 }
 
 Files find_pair(const Source& source, const fs::path& folder, const std::string& split) {

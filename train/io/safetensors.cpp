@@ -6,11 +6,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "kernels/copy.h"
 #include "train/io/file.h"
+#include "train/io/json.h"
+#include "train/io/sizes.h"
 
 namespace ringtape {
 namespace {
@@ -111,21 +112,27 @@ void check_layout(const std::string& path, std::vector<Entry>& entries, uint64_t
   for (const Entry& entry : entries) {
     RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", entry.name,
                 "' lies at bytes ", entry.begin, " to ", entry.end, "; expected it to begin at ", at);
-    uint64_t bytes = size_of(entry.dtype);
-    bool fits = true;
-    for (uint64_t d : entry.shape) fits = fits && d <= INT64_MAX && !__builtin_mul_overflow(bytes, d, &bytes);
-    RT_CHECK_AS(FormatError, fits && bytes == entry.end - entry.begin, path, ": tensor '", entry.name,
-                "' takes ", entry.end - entry.begin, " bytes, which is not what its shape and dtype need");
+    const std::optional<uint64_t> elements = declared_elements(entry.shape);
+    RT_CHECK_AS(FormatError, elements && *elements * size_of(entry.dtype) == entry.end - entry.begin, path,
+                ": tensor '", entry.name, "' takes ", entry.end - entry.begin,
+                " bytes, which is not what its shape and dtype need");
     at = entry.end;
   }
   RT_CHECK_AS(FormatError, at == data_bytes, path, ": the header describes ", at,
               " bytes of tensors, the file holds ", data_bytes);
 }
 
+void check_bools(const std::string& path, const std::string& name, const Tensor& x) {
+  const auto* bytes = static_cast<const uint8_t*>(View(x).data);
+  for (int64_t i = 0; i < x.size(); ++i)
+    RT_CHECK_AS(FormatError, bytes[i] <= 1, path, ": tensor '", name, "' of BOOL has the byte ",
+                int(bytes[i]), "; expected 0 or 1");
+}
+
 std::string header_text(const std::vector<NamedTensor>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
-  if (!metadata.empty()) out += "\"__metadata__\":" + json(metadata).dump() + ",";
+  if (!metadata.empty()) out += "\"__metadata__\":" + json_text(json(metadata)) + ",";
   uint64_t at = 0;
   for (const auto& [name, x] : tensors) {
     const uint64_t bytes = uint64_t(x.size()) * size_of(x.dtype());
@@ -202,6 +209,7 @@ Safetensors read_safetensors(const std::string& path) {
     const std::vector<int64_t> dims(entry.shape.begin(), entry.shape.end());
     Tensor x(Shape(std::span<const int64_t>(dims)), entry.dtype);
     read(View(x).data, entry.end - entry.begin);
+    if (entry.dtype == DType::b8) check_bools(path, entry.name, x);
     out.tensors.push_back({entry.name, x});
   }
   std::sort(out.tensors.begin(), out.tensors.end(),

@@ -23,11 +23,21 @@ double Schedule::at(int64_t step) const {
   return lr;
 }
 
+static constexpr ScheduleEntry kSchedules[] = {
+    {"constant", Schedule::Kind::constant},
+    {"step", Schedule::Kind::step},
+    {"cosine", Schedule::Kind::cosine},
+};
+
+std::span<const ScheduleEntry> schedules() { return kSchedules; }
+
 Schedule::Kind parse_schedule(const std::string& name) {
-  if (name == "constant") return Schedule::Kind::constant;
-  if (name == "step") return Schedule::Kind::step;
-  if (name == "cosine") return Schedule::Kind::cosine;
-  detail::fail<UsageError>("unknown schedule '", name, "': one of constant step cosine");
+  std::string known;
+  for (const ScheduleEntry& entry : kSchedules) {
+    if (name == entry.name) return entry.kind;
+    (known += ' ') += entry.name;
+  }
+  detail::fail<UsageError>("unknown schedule '", name, "': one of", known);
 }
 
 }  // namespace ringtape

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace ringtape {
@@ -21,6 +22,12 @@ struct Schedule {
   double at(int64_t step) const;
 };
 
+// A schedule the command line knows by name.
+struct ScheduleEntry {
+  const char* name;
+  Schedule::Kind kind;
+};
+std::span<const ScheduleEntry> schedules();
 Schedule::Kind parse_schedule(const std::string& name);  // throws UsageError
 
 }  // namespace ringtape

@@ -6,9 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +14,7 @@
 #include "core/env.h"
 #include "core/runtime.h"
 #include "kernels/kernel.h"
+#include "train/run/time_text.h"
 #include "train/run/version.h"
 
 namespace ringtape {
@@ -30,15 +29,6 @@ std::string proc_value(const char* path, const std::string& key) {
       return begin == std::string::npos ? "" : line.substr(begin);
     }
   return {};
-}
-
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char out[32];
-  std::strftime(out, sizeof out, "%FT%TZ", &utc);
-  return out;
 }
 
 nlohmann::ordered_json libraries() {
@@ -59,7 +49,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
     if (const char* value = std::getenv(v.name)) variables[v.name] = value;
   return {{"ringtape", kVersion},
           {"revision", kRevision},
-          {"time", utc_now()},
+          {"time", utc_time_text("%FT%TZ")},
           {"command_line", command_line},
           {"host", system.nodename},
           {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},

@@ -1,9 +1,9 @@
 #include "train/run/metrics_log.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {
@@ -51,7 +51,7 @@ std::string json_line(const Metrics& m) {
   nlohmann::ordered_json out{{"split", m.split}, {"epoch", m.epoch}, {"step", m.step}};
   for (const Column& c : kColumns)
     if (const auto& value = m.*c.value) out[c.name] = json_number(*value);
-  return out.dump();
+  return json_text(out);
 }
 
 MetricsLog::MetricsLog(const RunDir& run) : jsonl_(run.file("metrics.jsonl")), csv_(run.file("metrics.csv")) {

@@ -10,9 +10,10 @@ namespace ringtape {
 // What is known after a pass over a split; a field that does not apply stays empty. Accuracies in [0, 1],
 // times in seconds; images_per_s over the whole pass.
 struct Metrics {
-  std::string split;  // "train", "val" or "test"
-  int64_t epoch = 0;  // 1 for the first
-  int64_t step = 0;   // optimizer steps so far
+  std::string split;   // "train", "val" or "test"
+  int64_t epoch = 0;   // 1 for the first
+  int64_t step = 0;    // optimizer steps so far
+  int64_t images = 0;  // of the pass; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
   std::optional<double> peak_bytes;                                  // of tensors on the device

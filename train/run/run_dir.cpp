@@ -8,28 +8,22 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <filesystem>
 
 #include "core/check.h"
+#include "train/run/time_text.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What a run writes; nothing else is ever removed.
-constexpr std::array<const char*, 8> kOwned = {"config.toml", "env.json",    "train.log", "metrics.jsonl",
-                                               "metrics.csv", "checkpoints", "exported",  "report.html"};
-
-std::string time_text(const char* format) {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char out[32];
-  std::strftime(out, sizeof out, format, &local);
-  return out;
-}
+// What a run writes, besides train.log, which holds its lock; nothing else is ever removed.
+constexpr std::array<const char*, 7> kOwned = {"env.json", "metrics.jsonl", "metrics.csv", "checkpoints",
+                                               "exported", "report.html",   "config.toml"};
+constexpr const char *kTraining = ": another process is training there; choose another --run",
+                     *kHoldsARun =
+                         ": holds an earlier run; replace it with --overwrite or choose another --run";
 
 bool taken(const fs::path& path) {
   std::error_code error;
@@ -45,17 +39,29 @@ bool locked(const fs::path& log) {
 }
 
 void remove_run(const fs::path& path) {
-  for (const char* name : kOwned) fs::remove_all(path / name);
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path());
+  for (const char* name : kOwned) fs::remove_all(path / name);
+}
+
+// Opened as it is: until the lock is ours, what it holds is another's.
+File locked_file(const std::string& run, const std::string& path) {
+  File out(std::fopen(path.c_str(), "ae"));
+  RT_CHECK_AS(IoError, out, path, ": cannot write: ", std::strerror(errno));
+  const bool held = ::flock(::fileno(out.get()), LOCK_EX | LOCK_NB) == 0;
+  RT_CHECK_AS(UsageError, held || errno != EWOULDBLOCK, "--run ", run, kTraining);
+  RT_CHECK_AS(UsageError, held, "--run ", run, ": cannot lock ", path, ": ", std::strerror(errno),
+              "; choose another --run");
+  return out;
 }
 
 }  // namespace
 
 std::string run_path(const std::string& run, const std::string& model, const std::string& data) {
-  if (run.find('/') != std::string::npos) return run.back() == '/' ? run.substr(0, run.size() - 1) : run;
+  if (run.find('/') != std::string::npos)
+    return run.substr(0, std::max<size_t>(run.find_last_not_of('/') + 1, 1));
   if (!run.empty()) return "runs/" + run;
-  const std::string base = "runs/" + model + "-" + data + "-" + time_text("%Y%m%d-%H%M%S");
+  const std::string base = "runs/" + model + "-" + data + "-" + local_time_text("%Y%m%d-%H%M%S");
   std::string path = base;
   for (int i = 2; taken(path); ++i) path = base + "-" + std::to_string(i);
   return path;
@@ -68,10 +74,8 @@ void check_run_path(const std::string& path, bool overwrite) {
   const bool is_run = fs::exists(fs::path(path) / "config.toml");
   RT_CHECK_AS(UsageError, is_run, "--run ", path,
               ": the folder holds other things than a run; choose another --run");
-  RT_CHECK_AS(UsageError, !locked(fs::path(path) / "train.log"), "--run ", path,
-              ": another process is training there; choose another --run");
-  RT_CHECK_AS(UsageError, overwrite, "--run ", path,
-              ": holds an earlier run; replace it with --overwrite or choose another --run");
+  RT_CHECK_AS(UsageError, !locked(fs::path(path) / "train.log"), "--run ", path, kTraining);
+  RT_CHECK_AS(UsageError, overwrite, "--run ", path, kHoldsARun);
 }
 
 LineFile::LineFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "we")) {
@@ -84,21 +88,20 @@ void LineFile::write(const std::string& line) {
   RT_CHECK_AS(IoError, written, path_, ": cannot write: ", std::strerror(errno));
 }
 
-int LineFile::descriptor() const { return ::fileno(file_.get()); }
-
 RunDir::RunDir(std::string path, bool overwrite) : path_(std::move(path)) {
   check_run_path(path_, overwrite);
   try {
     fs::create_directories(path_);
+    lock_ = locked_file(path_, file("train.log"));
+    RT_CHECK_AS(UsageError, overwrite || !fs::exists(file("config.toml")), "--run ", path_, kHoldsARun);
     remove_run(path_);
     fs::create_directories(file("exported"));
   } catch (const fs::filesystem_error& e) {
     detail::fail<IoError>("--run ", path_, ": cannot write: ", e.code().message());
   }
   log_ = std::make_unique<LineFile>(file("train.log"));
-  ::flock(log_->descriptor(), LOCK_EX | LOCK_NB);  // held until the process ends or the object goes
 }
 
-void RunDir::log(const std::string& line) { log_->write(time_text("%F %T ") + line); }
+void RunDir::log(const std::string& line) { log_->write(local_time_text("%F %T ") + line); }
 
 }  // namespace ringtape

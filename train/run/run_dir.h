@@ -12,24 +12,25 @@ std::string run_path(const std::string& run, const std::string& model, const std
 // allows to replace that; a run that is still going is never replaced. Changes nothing.
 void check_run_path(const std::string& path, bool overwrite);
 
+struct CloseFile {
+  void operator()(std::FILE* file) const { std::fclose(file); }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+
 // A text file that grows by whole lines, each visible to readers at once.
 class LineFile {
  public:
   explicit LineFile(const std::string& path);
   void write(const std::string& line);  // throws IoError
-  int descriptor() const;
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  File file_;
 };
 
-// The folder of one training run. Creating it clears an earlier run away (only files that a run writes) and
-// takes a lock that other processes see. Throws UsageError as check_run_path does, IoError if it cannot be
-// written.
+// The folder of one training run. Creating it takes a lock that other processes see and clears an earlier run
+// away (only files that a run writes; its config.toml last, so that what is left still counts as a run).
+// Throws UsageError as check_run_path does, IoError if it cannot be written.
 class RunDir {
  public:
   RunDir(std::string path, bool overwrite);
@@ -40,6 +41,7 @@ class RunDir {
 
  private:
   std::string path_;
+  File lock_;  // train.log, until the process ends or the object goes
   std::unique_ptr<LineFile> log_;
 };
 

@@ -1,0 +1,20 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+namespace ringtape {
+
+// How many elements a file declares with these sizes; nothing if no tensor can have them. Overflow counts
+// even beside a size of 0, since strides are products of the others.
+inline std::optional<uint64_t> declared_elements(std::span<const uint64_t> sizes) {
+  uint64_t most = 1, elements = 1;
+  for (uint64_t size : sizes) {
+    if (__builtin_mul_overflow(most, std::max<uint64_t>(size, 1), &most) || most > INT64_MAX / 8) return {};
+    elements *= size;
+  }
+  return elements;
+}
+
+}  // namespace ringtape
