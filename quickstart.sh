@@ -15,10 +15,9 @@ start is replaced.
 USAGE
 }
 
-die() {
-  printf 'quickstart.sh: error: %s\n' "$1" >&2
-  exit "${2:-1}"
-}
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=.ci/quietly.sh
+source "$root/.ci/quietly.sh"
 
 setup=true data_dir=${RINGTAPE_DATA_DIR:-} why=RINGTAPE_DATA_DIR
 while (($#)); do
@@ -43,27 +42,8 @@ if [[ $data_dir ]]; then
     compgen -G "$data_dir/MNIST/raw/train-images*" >/dev/null || die "$why: $data_dir has no train-images-idx3-ubyte or train-images-idx3-ubyte.gz"
 fi
 
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 here=$root/ # before what is printed and can be copied
 [[ $PWD == "$root" ]] && here=
-
-# quietly WHAT COMMAND...: the output to a log; of that its last line on a terminal, and what went wrong if it fails.
-quietly() {
-  local what=$1 log=$root/build/quickstart.log began=$SECONDS status=0
-  shift
-  echo "quickstart.sh: $what"
-  if [[ -t 1 ]]; then
-    "$@" 2>&1 </dev/null | tee "$log" | while IFS= read -r line; do printf '\r\033[K%.78s' "$line"; done || status=1
-    printf '\r\033[K'
-  else
-    "$@" >"$log" 2>&1 </dev/null || status=1
-  fi
-  if ((status)); then
-    grep -m1 -A30 '^FAILED: ' "$log" >&2 || tail -n 30 "$log" >&2
-    die "$what failed; the whole output is in $log"
-  fi
-  echo "quickstart.sh: done in $((SECONDS - began)) s"
-}
 
 build() {
   (cd "$root" && cmake --preset release) && cmake --build "$root/build/release" --target ringtape_binary --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
@@ -71,7 +51,7 @@ build() {
 
 if $setup; then "$root/setup.sh" build; fi
 mkdir -p "$root/build"
-quietly "building ${here}build/release/ringtape" build
+quietly "building ${here}build/release/ringtape" "$root/build/quickstart.log" build
 
 if [[ $data_dir ]]; then
   echo "quickstart.sh: training on MNIST from $data_dir ($why)"

@@ -13,10 +13,9 @@ Installs the missing Debian packages, builds everything in build/cpu and runs al
 USAGE
 }
 
-die() {
-  printf 'test.sh: error: %s\n' "$1" >&2
-  exit "${2:-1}"
-}
+cd "$(dirname "${BASH_SOURCE[0]}")"
+# shellcheck source=.ci/quietly.sh
+source .ci/quietly.sh
 
 setup=true presets=(cpu) definitions=()
 for argument; do
@@ -28,26 +27,6 @@ for argument; do
     *) die "unknown argument '$argument'; ./test.sh --help lists all" 2 ;;
   esac
 done
-
-cd "$(dirname "${BASH_SOURCE[0]}")"
-
-# quietly WHAT LOG COMMAND...: the output to a log; of that its last line on a terminal, and what went wrong if it fails.
-quietly() {
-  local what=$1 log=$2 began=$SECONDS status=0
-  shift 2
-  echo "test.sh: $what"
-  if [[ -t 1 ]]; then
-    "$@" 2>&1 </dev/null | tee "$log" | while IFS= read -r line; do printf '\r\033[K%.78s' "$line"; done || status=1
-    printf '\r\033[K'
-  else
-    "$@" >"$log" 2>&1 </dev/null || status=1
-  fi
-  if ((status)); then
-    grep -m1 -A30 '^FAILED: ' "$log" >&2 || tail -n 30 "$log" >&2
-    die "$what failed; the whole output is in $PWD/$log"
-  fi
-  echo "test.sh: done in $((SECONDS - began)) s"
-}
 
 build() {
   cmake --preset "$@" && cmake --build --preset "$1" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
@@ -65,7 +44,6 @@ run_tests() {
 
 if $setup; then ./setup.sh test; fi
 mkdir -p build
-export UBSAN_OPTIONS=print_stacktrace=1
 for preset in "${presets[@]}"; do
   case "$preset" in
     cpu) quietly "building build/cpu: all tests and benchmarks" build/cpu.log build cpu -DRINGTAPE_WERROR=OFF "${definitions[@]}" ;;
