@@ -6,7 +6,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Bounds in the compute type, and choices that no jump comes from: else the loop does not vectorise.
+// The bounds are converted to the compute type once, outside the loop.
 template <class T>
 auto clamp_to(double low, double high) {
   return [low = T(low), high = T(high)](T v) {

@@ -14,7 +14,7 @@
 RT_ISA_BEGIN
 
 inline constexpr int64_t kBlock = 512;          // elements; five operands in double stay within the L1 cache
-inline constexpr int64_t kGrain = 32 * 1024;    // elements a thread; starting a second thread costs about 2 us
+inline constexpr int64_t kGrain = 32 * 1024;    // elements a thread; a second thread costs about 1 us
 
 // One operand as seen from the coalesced output shape.
 struct Operand {

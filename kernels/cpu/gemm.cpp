@@ -35,7 +35,7 @@ constexpr int64_t kShallow = 64;
 
 // Parts of the rows: of the ways to divide (m, n) into `parts` rectangles, the one with the smallest, which
 // pack least. A shallow product is divided into bands of rows: each core then writes, and finds in its cache when the
-// optimizer comes to it, a part of memory of its own (weight gradients of small batches: 15 us instead of 25).
+// optimizer comes to it, a part of memory of its own (backward of the MLP at batch 16, 2 threads: 20 us instead of 24).
 int64_t row_parts_of(int64_t m, int64_t n, int64_t k, int64_t parts) {
   if (k <= kShallow && m >= parts * kTileRows) return parts;
   int64_t best = 1;

@@ -14,8 +14,7 @@ RT_ISA_BEGIN
 namespace {
 
 // While one lives, results too small for a normal number become 0 and such operands count as 0, on this thread. The moments
-// of weights whose gradient stays 0 decay through that range for hundreds of steps, where each operation takes about 150
-// cycles: Adam on MNIST took three times as long.
+// of weights whose gradient stays 0 decay through that range: Adam's step on MNIST took three times as long there.
 class FlushDenormals {
 #if defined(__x86_64__)
  public:
