@@ -130,10 +130,14 @@ Arena& arena(int index) {
 namespace cpu {
 const Runtime runtime{
     .device_count = [] { return kMaxDevices; },
+    .unavailable_reason = [] { return std::string(); },
+    .describe = [](int) { return std::string(); },
     .allocate = [](size_t bytes, int index) { return arena(index).allocate(bytes); },
     .deallocate = [](void* data, size_t bytes, int index) noexcept { arena(index).deallocate(data, bytes); },
     .copy = [](void* to, Device, const void* from, Device, size_t bytes) { if (bytes) std::memcpy(to, from, bytes); },
+    .read = nullptr,
     .zero = [](void* data, size_t bytes, int) { if (bytes) std::memset(data, 0, bytes); },
+    .synchronize = [](int) {},
     .stats = [](int index) { return arena(index).stats(); },
     .reset_peak = [](int index) { arena(index).reset_peak(); },
     .release_cached = [](int index) { arena(index).release_cached(); },

@@ -29,25 +29,28 @@ Device parse_device(const std::string& text) {
   return {type == "cpu" ? DeviceType::cpu : DeviceType::cuda, index};
 }
 
-const Runtime& runtime(Device device) {
+// Null where the type is not built in.
+static const Runtime* table_of(DeviceType type) {
 #if RINGTAPE_CUDA
-  const Runtime& table = device.type == DeviceType::cuda ? cuda::runtime : cpu::runtime;
+  return type == DeviceType::cuda ? &cuda::runtime : &cpu::runtime;
 #else
-  RT_CHECK_AS(DeviceError, device.type == DeviceType::cpu, "no device ", device,
-              ": built without CUDA (reconfigure with -DRINGTAPE_CUDA=ON)");
-  const Runtime& table = cpu::runtime;
+  return type == DeviceType::cuda ? nullptr : &cpu::runtime;
 #endif
-  RT_CHECK_AS(DeviceError, device.index >= 0 && device.index < table.device_count(), "no device ", device,
-              ": this machine has ", table.device_count(), " of type ", name_of_type(device.type));
-  return table;
+}
+
+const Runtime& runtime(Device device) {
+  const Runtime* table = table_of(device.type);
+  RT_CHECK_AS(DeviceError, table, "no device ", device, ": built without CUDA (reconfigure with -DRINGTAPE_CUDA=ON)");
+  const int count = table->device_count();
+  RT_CHECK_AS(DeviceError, count > 0, "no device ", device, ": ", table->unavailable_reason());
+  RT_CHECK_AS(DeviceError, device.index >= 0 && device.index < count, "no device ", device, ": this machine has ", count, " of type ",
+              name_of_type(device.type));
+  return *table;
 }
 
 bool available(Device device) {
-#if !RINGTAPE_CUDA
-  if (device.type == DeviceType::cuda) return false;
-#endif
-  const Runtime& table = runtime({device.type, 0});
-  return device.index >= 0 && device.index < table.device_count();
+  const Runtime* table = table_of(device.type);
+  return table && device.index >= 0 && device.index < table->device_count();
 }
 
 static int usable_cores() {

@@ -31,6 +31,9 @@ struct f16 {
   uint16_t bits = 0;
   f16() = default;
   RT_HD explicit f16(float x) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const float scale_to_inf = std::bit_cast<float>(0x77800000u), scale_to_zero = std::bit_cast<float>(0x08800000u);
     const uint32_t w = std::bit_cast<uint32_t>(x), sign = w & 0x80000000u, shl1 = w + w;
     float base = std::bit_cast<float>(w & 0x7fffffffu) * scale_to_inf * scale_to_zero;
@@ -39,13 +42,20 @@ struct f16 {
     base = std::bit_cast<float>((bias >> 1) + 0x07800000u) + base;
     const uint32_t b = std::bit_cast<uint32_t>(base), exponent = (b >> 13) & 0x7c00u, mantissa = b & 0x0fffu;
     bits = uint16_t((sign >> 16) | (shl1 > 0xff000000u ? 0x7e00u : exponent + mantissa));
+#endif
   }
   RT_HD explicit operator float() const {
+#ifdef __CUDA_ARCH__
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+#else
     const uint32_t w = uint32_t(bits) << 16, sign = w & 0x80000000u, two_w = w + w;
     const float normal = std::bit_cast<float>((two_w >> 4) + (0xe0u << 23)) * std::bit_cast<float>(0x07800000u);
     const float subnormal = std::bit_cast<float>((two_w >> 17) | (126u << 23)) - 0.5f;
     const uint32_t magnitude = std::bit_cast<uint32_t>(two_w < (1u << 27) ? subnormal : normal);
     return std::bit_cast<float>(sign | magnitude);
+#endif
   }
 };
 
@@ -54,8 +64,12 @@ struct bf16 {
   uint16_t bits = 0;
   bf16() = default;
   RT_HD explicit bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
     const uint32_t w = std::bit_cast<uint32_t>(x), rounded = w + 0x7fffu + ((w >> 16) & 1u);
     bits = uint16_t(((w & 0x7fffffffu) > 0x7f800000u ? (w | 0x400000u) : rounded) >> 16);
+#endif
   }
   RT_HD explicit operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };

@@ -11,6 +11,8 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may run on"},
     {"RINGTAPE_CPU_ISA", "portable, avx2, avx512", "instruction set of the CPU kernels; default: the best there is"},
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
+    {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
+    {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
 };
@@ -22,9 +24,9 @@ static std::string read(const char* name) {
   return value ? value : "";
 }
 
-static int read_int(const char* name, int low, int high) {
+static int read_int(const char* name, int low, int high, int fallback = 0) {
   const std::string value = read(name);
-  if (value.empty()) return 0;
+  if (value.empty()) return fallback;
   int out = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
   RT_CHECK_AS(UsageError, error == std::errc{} && end == value.data() + value.size() && out >= low && out <= high, name,
@@ -42,6 +44,14 @@ const std::string& cpu_isa() {
 }
 bool find_nan() {
   static const bool value = read_int("RINGTAPE_NAN", 0, 1);
+  return value;
+}
+bool sync() {
+  static const bool value = read_int("RINGTAPE_SYNC", 0, 1);
+  return value;
+}
+bool cublas() {
+  static const bool value = read_int("RINGTAPE_CUBLAS", 0, 1, 1);
   return value;
 }
 const std::string& log() {

@@ -16,6 +16,8 @@ std::span<const Variable> variables();
 int threads();                 // RINGTAPE_THREADS; 0: not set
 const std::string& cpu_isa();  // RINGTAPE_CPU_ISA; empty: not set
 bool find_nan();               // RINGTAPE_NAN
+bool sync();                   // RINGTAPE_SYNC
+bool cublas();                 // RINGTAPE_CUBLAS
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
 

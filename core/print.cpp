@@ -40,16 +40,23 @@ void print_axis(std::string& out, const Tensor& x, int axis, int64_t offset, boo
   out += ']';
 }
 
+// x itself, or one of the same strides in host memory.
+Tensor on_host(const Tensor& x) {
+  if (x.device().type == DeviceType::cpu) return x;
+  const Storage& storage = *x.storage();
+  const int64_t size = int64_t(size_of(x.dtype()));
+  Tensor whole({int64_t(storage.bytes()) / size}, x.dtype());
+  runtime(x.device()).copy(View(whole).data, Device{}, storage.data(), x.device(), size_t(whole.size() * size));
+  return whole.window(x.shape(), x.strides(), (View(x).as<char>() - static_cast<char*>(storage.data())) / size);
+}
+
 }  // namespace
 
 std::string Tensor::str() const {
   if (!defined()) return "tensor(undefined)";
   std::string out = "tensor(";
-  if (device().type == DeviceType::cpu) {
-    print_axis(out, *this, 0, 0, size() > kSummarizeAbove);
-    out += ", ";
-  }
-  return out + concat("shape=", shape_, ", ", dtype_, ", ", device(), ")");
+  print_axis(out, on_host(*this), 0, 0, size() > kSummarizeAbove);
+  return out + concat(", shape=", shape_, ", ", dtype_, ", ", device(), ")");
 }
 
 }  // namespace ringtape

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/device.h"
@@ -16,13 +17,23 @@ struct MemoryStats {
   int64_t system_allocations = 0;  // those that had to ask the system: flat once a training loop is warm
 };
 
+// A copy to the host that has been started.
+struct PendingRead {
+  virtual ~PendingRead() = default;
+  virtual void finish(void* to) = 0;  // waits for it; writes all of it to `to`
+};
+
 // What a device type must be able to do; one table each, and a null table where it is not built in.
 struct Runtime {
   int (*device_count)();
+  std::string (*unavailable_reason)();                   // why there is none, and what to do; empty if there is one
+  std::string (*describe)(int index);                    // "NVIDIA H200, sm_90, 141 GB"; empty where the device has no name
   void* (*allocate)(size_t bytes, int index);            // 64-byte aligned; throws OutOfMemory
   void (*deallocate)(void* data, size_t bytes, int index) noexcept;
   void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
+  std::shared_ptr<PendingRead> (*read)(const void* from, size_t bytes, int index);  // null where copy() never waits: the CPU
   void (*zero)(void* data, size_t bytes, int index);
+  void (*synchronize)(int index);                        // waits for all that was asked of the device
   MemoryStats (*stats)(int index);
   void (*reset_peak)(int index);
   void (*release_cached)(int index);                     // gives unused blocks back to the system
@@ -31,6 +42,7 @@ struct Runtime {
 const Runtime& runtime(Device device);                   // throws DeviceError if there is no such device
 bool available(Device device);
 inline MemoryStats memory_stats(Device device) { return runtime(device).stats(device.index); }
+inline void synchronize(Device device) { runtime(device).synchronize(device.index); }
 inline void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
 
 namespace cpu { extern const Runtime runtime; }

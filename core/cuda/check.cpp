@@ -1,0 +1,38 @@
+#include "core/cuda/check.h"
+
+#include <cstring>
+
+#include "core/env.h"
+
+namespace ringtape::cuda {
+namespace {
+
+// Failures inside a kernel, which CUDA reports with some later call.
+bool asynchronous(cudaError_t status) {
+  constexpr int kHardwareStackError = 714;  // to cudaErrorLaunchFailure (719): ways in which a kernel can fail
+  return status == cudaErrorIllegalAddress || (int(status) >= kHardwareStackError && status <= cudaErrorLaunchFailure);
+}
+
+bool of_capture(cudaError_t status) { return int(status) >= 900 && int(status) <= 908; }
+
+const char* advice(cudaError_t status) {
+  if (of_capture(status)) return "; while a graph is recorded, nothing may wait for the device or copy from it";
+  if (!asynchronous(status)) return "";
+  return env::sync() ? "; the device is lost to this process"
+                     : "; an earlier kernel may have failed, and the device is lost to this process: RINGTAPE_SYNC=1 names the kernel";
+}
+
+}  // namespace
+
+std::string text_of(cudaError_t status) { return concat(cudaGetErrorName(status), ": ", cudaGetErrorString(status)); }
+
+void fail(cudaError_t status, const char* what, const char* file, int line) {
+  cudaGetLastError();
+  const bool call = std::strncmp(what, "cu", 2) == 0 && std::strchr(what, '(');
+  const std::string place = call ? concat(" (", file, ":", line, ")") : "";
+  const std::string message = concat(call ? "" : "kernel ", what, " failed: ", text_of(status), advice(status), place);
+  if (status == cudaErrorMemoryAllocation) throw OutOfMemory(message);
+  throw DeviceError(message);
+}
+
+}  // namespace ringtape::cuda
