@@ -5,6 +5,7 @@
 #include "core/tensor.h"
 #include "kernels/binary.h"
 #include "kernels/compare.h"
+#include "kernels/matmul.h"
 #include "kernels/unary.h"
 
 // Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end; operands of two
@@ -45,8 +46,8 @@ Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
 // (..., m, k) x (..., k, n) -> (..., m, n); leading axes broadcast. Transposed operands cost nothing.
 Tensor matmul(const Tensor& a, const Tensor& b);
-// x (..., I), w (O, I), b (O) or undefined -> (..., O): x w^T + b.
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {});
+// x (..., I), w (O, I), b (O) or undefined -> (..., O): x w^T + b, through f.
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation f = Activation::none);
 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);

@@ -8,8 +8,10 @@ namespace ringtape {
 // contiguous. All of one floating dtype; 16-bit types accumulate in f32. k = 0 gives zeros.
 RT_KERNEL(matmul_forward, void(View y, View a, View w));
 
-// y[i, j] = b[j] + sum over p of x[i, p] * w[j, p]: a fully connected layer with PyTorch's weight layout.
+enum class Activation : uint8_t { none, relu };
+
+// y[i, j] = f(b[j] + sum over p of x[i, p] * w[j, p]): a fully connected layer with PyTorch's weight layout.
 // Shapes x (N, I), w (O, I), b (O) or with no data for none -> y (N, O), contiguous. Strides of x and w are free.
-RT_KERNEL(linear_forward, void(View y, View x, View w, View b));
+RT_KERNEL(linear_forward, void(View y, View x, View w, View b, Activation f));
 
 }  // namespace ringtape

@@ -1,10 +1,9 @@
 #include "autograd/ops/common.h"
-#include "kernels/matmul.h"
 #include "kernels/reduce.h"
 
 namespace ringtape {
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
   check_float(x, "linear");
   check_same(x, w, "linear");
   if (b.defined()) check_same(x, b, "linear");
@@ -14,8 +13,14 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   const Tensor rows = x.rank() == 2 ? x : reshape(x, {x.shape().with(x.rank() - 1, 1).size(), in});
   Tensor y({rows.shape()[0], out}, x.dtype(), x.device());
   const Tensor bias = b.defined() ? contiguous(b) : b;
-  linear_forward(y, rows, w, bias);
-  y = record("linear", {rows, w, bias}, y, [x = save(rows), w = save(w), has_bias = b.defined()](const Tensor& dy) -> Tensors {
+  linear_forward(y, rows, w, bias, f);
+  const bool relu = f == Activation::relu;
+  y = record("linear", {rows, w, bias}, y, [x = save(rows), w = save(w), y = save(relu ? y : Tensor{}), has_bias = b.defined()](const Tensor& dz) -> Tensors {
+    Tensor dy = dz;  // before the activation
+    if ((*y).defined()) {
+      dy = Tensor((*y).shape(), dz.dtype(), dz.device());
+      relu_backward(dy, *y, *y, dz);
+    }
     const auto matrix = [](const Tensor& t) { return t.window({1, t.shape()[0], t.shape()[1]}, {0, t.strides()[0], t.strides()[1]}); };
     Tensor dx, dw, db;
     if (needs_grad(0)) {
@@ -43,6 +48,7 @@ static const RegisterOp register_linear{{
                 {"no_bias", {{{7, 3}}, {{2, 3}}}, [](const Tensors& t) { return linear(t[0], t[1]); }},
                 {"batch_axes", {{{2, 3, 5}}, {{4, 5}}, {{4}}}, call},
                 {"vector", {{{5}}, {{4, 5}}, {{4}}}, call},
+                {"relu", {{{3, 5}}, {{4, 5}}, {{4}}}, [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
                 {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call},
                 {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call}},
     .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call}, {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call}},

@@ -62,7 +62,7 @@ void copy_same(const Operand& y, const Operand& x, int64_t n) {
 void copy(View y, View x) {
   if (y.size() == 0) return;
   if (y.dtype == x.dtype) {
-    const auto operands = coalesce(std::array<View, 2>{y, x});
+    const auto operands = operands_of(std::array<View, 2>{y, x});
     dispatch(y.dtype, [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); });
   } else if (y.dtype == DType::f64 || x.dtype == DType::f64 || x.dtype == DType::i64 || x.dtype == DType::i32) {
     map_as<double>([](double v) { return v; }, y, x);

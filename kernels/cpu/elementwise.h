@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "core/view.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/layout.h"
 
 // y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are brought block by block
 // into the compute type C (float or double, the type that f works in), unless they lie in memory like that already;
@@ -80,45 +81,20 @@ struct Operand {
   }
 };
 
-// Operand 0 is the output; the others broadcast to its shape. Axes that no operand can tell apart become one.
+// Operand 0 is the output; the others broadcast to its shape.
 template <size_t N>
-std::array<Operand, N> coalesce(const std::array<View, N>& views) {
-  const View& y = views[0];
+std::array<Operand, N> operands_of(const std::array<View, N>& views) {
+  const Layout<N> layout = coalesce(views);
   std::array<Operand, N> out;
-  int rank = 0;
-  int64_t dims[kMaxRank], strides[N][kMaxRank];
-  for (int axis = 0; axis < y.rank; ++axis) {
-    if (y.dims[axis] == 1) continue;
-    int64_t step[N];
-    for (size_t k = 0; k < N; ++k) {
-      const int own = axis - (y.rank - views[k].rank);
-      step[k] = own < 0 || views[k].dims[own] == 1 ? 0 : views[k].strides[own];
-    }
-    bool merge = rank > 0;
-    for (size_t k = 0; k < N; ++k) merge = merge && strides[k][rank - 1] == step[k] * y.dims[axis];
-    if (!merge) dims[rank++] = 1;
-    dims[rank - 1] *= y.dims[axis];
-    for (size_t k = 0; k < N; ++k) strides[k][rank - 1] = step[k];
-  }
-  if (rank == 0) {
-    rank = 1;
-    dims[0] = y.size();  // 1
-    for (size_t k = 0; k < N; ++k) strides[k][0] = 0;
-  }
   for (size_t k = 0; k < N; ++k) {
     Operand& o = out[k];
     o.data = static_cast<char*>(views[k].data);
     o.dtype = views[k].dtype;
-    o.rank = rank;
-    o.dense = o.constant = true;
-    int64_t step = 1;
-    for (int d = rank - 1; d >= 0; --d) {
-      o.dims[d] = dims[d];
-      o.strides[d] = strides[k][d];
-      o.dense = o.dense && (strides[k][d] == step || dims[d] == 1);
-      o.constant = o.constant && strides[k][d] == 0;
-      step *= dims[d];
-    }
+    o.dense = layout.dense(k);
+    o.constant = layout.constant(k);
+    o.rank = layout.rank;
+    std::copy_n(layout.dims, o.rank, o.dims);
+    std::copy_n(layout.strides[k], o.rank, o.strides);
   }
   return out;
 }
@@ -136,7 +112,7 @@ void map_as(const F& f, const View& y, const Inputs&... inputs) {
   constexpr size_t n_in = sizeof...(inputs);
   const int64_t n = y.size();
   if (n == 0) return;
-  const auto operands = coalesce(std::array<View, n_in + 1>{y, inputs...});
+  const auto operands = operands_of(std::array<View, n_in + 1>{y, inputs...});
   const bool direct_y = operands[0].dense && y.dtype == dtype_of<C>::value;
   bool direct = direct_y;  // nothing to convert or gather: one block
   for (const Operand& o : operands) direct = direct && o.dense && o.dtype == dtype_of<C>::value;

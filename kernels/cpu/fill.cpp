@@ -9,7 +9,7 @@ RT_ISA_BEGIN
 void fill(View y, double value) {
   dispatch(y.dtype, [&]<class T>() {
     const T v = static_cast<T>(static_cast<compute_t<T>>(value));
-    const Operand out = coalesce(std::array<View, 1>{y})[0];
+    const Operand out = operands_of(std::array<View, 1>{y})[0];
     parallel_for(y.size(), kGrain, [&](int64_t begin, int64_t end) {
       out.for_each_run(begin, end - begin, [&](int64_t offset, int64_t step, int64_t count, int64_t) {
         T* to = reinterpret_cast<T*>(out.data) + offset;

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/unary.h"
 
 RT_ISA_BEGIN
 
@@ -37,11 +38,12 @@ void matmul_forward(View y, View a, View w) {
   dispatch_float(y.dtype, [&]<class T>() { batched<T>(y, a, w); });
 }
 
-void linear_forward(View y, View x, View w, View b) {
+void linear_forward(View y, View x, View w, View b, Activation f) {
   dispatch_float(y.dtype, [&]<class T>() {
     gemm<T>(y.dims[0], y.dims[1], x.dims[1], {x.as<const T>(), x.strides[0], x.strides[1]},
             {w.as<const T>(), w.strides[1], w.strides[0]}, b.as<const T>(), {y.as<T>(), y.dims[1], 1});
   });
+  if (f == Activation::relu) relu_forward(y, y);
 }
 
 RT_ISA_END

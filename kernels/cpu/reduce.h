@@ -23,8 +23,8 @@ struct ReducePlan {
     n_out = kept.size();
     n_reduced = gone.size();
     if (n_out > 0 && n_reduced > 0) {
-      outputs = coalesce(std::array<View, 1>{kept})[0];
-      reduced = coalesce(std::array<View, 1>{gone})[0];
+      outputs = operands_of(std::array<View, 1>{kept})[0];
+      reduced = operands_of(std::array<View, 1>{gone})[0];
     }
   }
   // Neighbouring outputs lie side by side in memory: reduce many of them at once, row by row.

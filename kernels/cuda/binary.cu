@@ -1,0 +1,30 @@
+#include "kernels/binary.h"
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/math.cuh"
+
+namespace ringtape::cuda {
+
+#define RT_GRADIENT(name, expr)                                                                              \
+  struct name {                                                                                              \
+    using M = Math;                                                                                          \
+    template <class T>                                                                                       \
+    __device__ T operator()([[maybe_unused]] T a, [[maybe_unused]] T b, T g) const { return expr; }          \
+  };
+#define X(name, y_expr, da_expr, db_expr, ...)                                                               \
+  namespace {                                                                                                \
+  struct name##_value {                                                                                      \
+    using M = Math;                                                                                          \
+    template <class T>                                                                                       \
+    __device__ T operator()(T a, T b) const { return y_expr; }                                               \
+  };                                                                                                         \
+  RT_GRADIENT(name##_gradient_a, da_expr)                                                                    \
+  RT_GRADIENT(name##_gradient_b, db_expr)                                                                    \
+  }                                                                                                          \
+  void name##_forward(View y, View a, View b) { map(name##_value{}, y, a, b); }                              \
+  void name##_backward_a(View da, View a, View b, View dy) { map(name##_gradient_a{}, da, a, b, dy); }       \
+  void name##_backward_b(View db, View a, View b, View dy) { map(name##_gradient_b{}, db, a, b, dy); }
+RT_BINARY_OPS(X)
+#undef X
+
+}  // namespace ringtape::cuda

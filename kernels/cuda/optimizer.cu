@@ -1,0 +1,94 @@
+#include "kernels/optimizer.h"
+
+#include <cmath>
+
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/vector.cuh"
+
+namespace ringtape::cuda {
+namespace {
+
+template <class T>
+struct Sgd {
+  T lr, decay, momentum, ahead, direct;  // w -= lr (direct g + ahead v)
+
+  __device__ void operator()(T& w, T& v, T g) const {
+    const T grad = g + decay * w;
+    v = momentum * v + grad;
+    w -= lr * (direct * grad + ahead * v);
+  }
+};
+
+template <class T>
+struct Adam {
+  T size, beta1, rest1, beta2, rest2, root, eps, decay, shrink;  // w = shrink w - size m / (root sqrt(v) + eps)
+
+  __device__ void operator()(T& w, T& m, T& v, T g) const {
+    const T grad = g + decay * w;
+    m = beta1 * m + rest1 * grad;
+    v = beta2 * v + rest2 * grad * grad;
+    w = shrink * w - size * m / (Math::sqrt(v) * root + eps);
+  }
+};
+
+// step(w, states ..., g) on every element of flat buffers, N at a time.
+template <int N, class T, class Step, class... State>
+__global__ void step_kernel(Step step, int64_t n, const T* g, T* w, State*... state) {
+  const auto apply = [&]<int M>(int64_t i, Vec<T, M> weight, Vec<State, M>... s) {
+    const Vec<T, M> grad = load<M>(g + i);
+#pragma unroll
+    for (int j = 0; j < M; ++j) step(weight.x[j], s.x[j]..., grad.x[j]);
+    store(w + i, weight);
+    (store(state + i, s), ...);
+  };
+  int64_t i = thread_in_grid() * N;
+  for (; i + N <= n; i += threads_in_grid() * N) apply(i, load<N>(w + i), load<N>(state + i)...);
+  for (; i < n; ++i) apply(i, load<1>(w + i), load<1>(state + i)...);
+}
+
+template <class T, class Step, class... State>
+void run(Step step, const View& w, const View& g, State*... state) {
+  constexpr int wide = 16 / sizeof(T);
+  const int64_t n = w.size();
+  const Grid grid = covering(w.device, (n + wide - 1) / wide);
+  if (aligned_width(wide, g.as<const T>(), w.as<const T>(), static_cast<const T*>(state)...) == wide)
+    launch<step_kernel<wide, T, Step, State...>>(w.device, grid, step, n, g.as<T>(), w.as<T>(), state...);
+  else
+    launch<step_kernel<1, T, Step, State...>>(w.device, grid, step, n, g.as<T>(), w.as<T>(), state...);
+}
+
+template <class F>
+void for_dtype(const View& w, const char* name, const F& f) {
+  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+  if (w.dtype == DType::f32) f.template operator()<float>();
+  else f.template operator()<double>();
+}
+
+// Without momentum there is no v.
+template <class T>
+struct PlainSgd {
+  T lr, decay;
+  __device__ void operator()(T& w, T g) const { w -= lr * (g + decay * w); }
+};
+
+}  // namespace
+
+void sgd_step(View w, View v, View g, SgdStep step) {
+  for_dtype(w, "sgd_step", [&]<class T>() {
+    const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
+    if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g);
+    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, v.as<T>());
+  });
+}
+
+void adam_step(View w, View m, View v, View g, AdamStep step) {
+  const double correction1 = 1 - std::pow(step.beta1, double(step.number));
+  const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
+  for_dtype(w, "adam_step", [&]<class T>() {
+    const Adam<T> adam{T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
+                       step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
+    run<T>(adam, w, g, m.as<T>(), v.as<T>());
+  });
+}
+
+}  // namespace ringtape::cuda

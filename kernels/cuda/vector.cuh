@@ -1,0 +1,35 @@
+#pragma once
+#include "kernels/cuda/launch.cuh"
+
+// Several elements that one instruction loads or stores: 16 bytes is the widest there is.
+namespace ringtape::cuda {
+namespace {
+
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vec {
+  T x[N];
+};
+
+template <int N, class T>
+__device__ Vec<T, N> load(const T* from) { return *reinterpret_cast<const Vec<T, N>*>(from); }
+template <class T, int N>
+__device__ void store(T* to, const Vec<T, N>& v) { *reinterpret_cast<Vec<T, N>*>(to) = v; }
+
+// How many elements of every operand an access may take: `wide` where all begin at a multiple of that many, else 1.
+template <class... T>
+int aligned_width(int wide, const T*... operands) {
+  return ((reinterpret_cast<uintptr_t>(operands) % (sizeof(T) * size_t(wide)) == 0) && ...) ? wide : 1;
+}
+
+// For loops over `items` that go on by the size of the grid: enough threads to hide latency, no more than the device holds twice over.
+inline Grid covering(Device device, int64_t items, int threads = 256) {
+  const int64_t most = int64_t(properties(device.index).multiprocessors) * 2 * (2048 / threads);
+  const int64_t blocks = (items + threads - 1) / threads;
+  return {dim3(unsigned(blocks < most ? blocks : most)), dim3(unsigned(threads))};
+}
+
+__device__ inline int64_t thread_in_grid() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t threads_in_grid() { return int64_t(gridDim.x) * blockDim.x; }
+
+}  // namespace
+}  // namespace ringtape::cuda

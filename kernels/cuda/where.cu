@@ -1,0 +1,19 @@
+#include "kernels/where.h"
+
+#include "kernels/cuda/elementwise.cuh"
+
+namespace ringtape::cuda {
+namespace {
+
+struct Choose {
+  template <class T>
+  __device__ T operator()(T condition, T a, T b) const { return condition != 0 ? a : b; }
+};
+
+}  // namespace
+
+void where_forward(View y, View cond, View a, View b) {
+  dispatch_float(y.dtype, [&]<class T>() { map_as<T, bool, T, T>(Choose{}, y, cond, a, b); });
+}
+
+}  // namespace ringtape::cuda
