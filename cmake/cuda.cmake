@@ -1,11 +1,112 @@
-# Decides whether the CUDA backend is built: RINGTAPE_USE_CUDA, and why not in RINGTAPE_CUDA_REASON.
-set(RINGTAPE_USE_CUDA OFF)
-file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS kernels/cuda/*.cu core/cuda/*.cpp)
-if(RINGTAPE_CUDA STREQUAL OFF)
-  set(RINGTAPE_CUDA_REASON "switched off")
-elseif(NOT cuda_sources)
-  set(RINGTAPE_CUDA_REASON "this version has no CUDA kernels yet")
-  if(RINGTAPE_CUDA STREQUAL ON)
-    message(FATAL_ERROR "RINGTAPE_CUDA=ON, but ${RINGTAPE_CUDA_REASON}; configure with -DRINGTAPE_CUDA=AUTO or OFF")
+# The CUDA backend, by RINGTAPE_CUDA:
+#   OFF       none
+#   ON        compiled by nvcc; needs no GPU here
+#   AUTO      ON where there are nvcc and a GPU, else OFF
+#   EMULATED  the same sources compiled by the C++ compiler and executed on the CPU (tests/emulation/); needs no CUDA at all
+# Sets RINGTAPE_USE_CUDA (whether there is a backend) and RINGTAPE_CUDA_LINE (what the summary says).
+set(RINGTAPE_USE_CUDA ON)
+set(RINGTAPE_EMULATED OFF)
+
+function(ringtape_find_gpu architectures)  # compute capabilities of the GPUs of this machine: 90;80
+  find_program(NVIDIA_SMI nvidia-smi)
+  set(found "")
+  if(NVIDIA_SMI)
+    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE lines ERROR_QUIET RESULT_VARIABLE failed)
+    if(NOT failed)
+      string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${lines}")
+      list(REMOVE_DUPLICATES capabilities)
+      string(REPLACE "." "" found "${capabilities}")
+    endif()
   endif()
+  set(${architectures} ${found} PARENT_SCOPE)
+endfunction()
+
+if(RINGTAPE_CUDA STREQUAL "EMULATED")
+  set(RINGTAPE_EMULATED ON)
+  set(RINGTAPE_CUDA_LINE "emulated on the CPU, for tests")
+elseif(RINGTAPE_CUDA STREQUAL "OFF")
+  set(RINGTAPE_USE_CUDA OFF)
+  set(RINGTAPE_CUDA_LINE "off (switched off)")
+elseif(RINGTAPE_CUDA MATCHES "^(ON|AUTO)$")
+  find_program(CMAKE_CUDA_COMPILER nvcc HINTS $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin /usr/local/cuda/bin)
+  ringtape_find_gpu(gpus)
+  if(RINGTAPE_CUDA STREQUAL "AUTO" AND NOT (CMAKE_CUDA_COMPILER AND gpus))
+    set(RINGTAPE_USE_CUDA OFF)
+    set(RINGTAPE_CUDA_LINE "off (no nvcc found)")
+    if(CMAKE_CUDA_COMPILER)
+      set(RINGTAPE_CUDA_LINE "off (${CMAKE_CUDA_COMPILER}, but no GPU here; -DRINGTAPE_CUDA=ON builds it all the same)")
+    endif()
+  elseif(NOT CMAKE_CUDA_COMPILER)
+    message(FATAL_ERROR "RINGTAPE_CUDA=ON, but there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda; install the CUDA toolkit, "
+                        "name it with -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or configure with -DRINGTAPE_CUDA=OFF")
+  else()
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80 90 100)  # with PTX for what comes after; `native` fails where there is no GPU
+      if(gpus)
+        set(CMAKE_CUDA_ARCHITECTURES ${gpus})
+      endif()
+    endif()
+    set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+    enable_language(CUDA)
+    find_package(CUDAToolkit 13.0 REQUIRED)
+    if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
+    set(RINGTAPE_CUDA_LINE "${CUDAToolkit_VERSION}, for sm ${architectures}")
+  endif()
+else()
+  message(FATAL_ERROR "RINGTAPE_CUDA=${RINGTAPE_CUDA}: one of AUTO ON OFF EMULATED")
 endif()
+
+# Adds the CUDA sources to the interface library `base` and its kernels to `kernels`. The emulation has them twice: in
+# `checked` every memory access is checked.
+function(ringtape_add_cuda base kernels checked)
+  if(NOT RINGTAPE_USE_CUDA)
+    return()
+  endif()
+  file(GLOB host_sources CONFIGURE_DEPENDS core/cuda/*.cpp kernels/cuda/*.cpp)
+  file(GLOB kernel_sources CONFIGURE_DEPENDS kernels/cuda/*.cu)
+  set(architectures 90)
+  if(CMAKE_CUDA_ARCHITECTURES)
+    set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+  endif()
+  ringtape_objects(ringtape_cuda_host ${base} ${host_sources})
+  target_compile_definitions(ringtape_cuda_host PRIVATE "RINGTAPE_CUDA_ARCHITECTURES=\"${architectures}\"")
+  ringtape_objects(ringtape_cuda_kernels ${kernels} ${kernel_sources})
+  if(NOT RINGTAPE_EMULATED)
+    # CMake 3.25 knows no C++20 for CUDA: it would refuse, or pass nothing.
+    set_target_properties(ringtape_cuda_kernels PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+    target_compile_options(ringtape_cuda_kernels PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
+                           $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
+    target_link_libraries(${base} INTERFACE CUDA::cudart CUDA::cublasLt)
+    return()
+  endif()
+  file(GLOB emulation_sources CONFIGURE_DEPENDS tests/emulation/*.cpp)
+  list(FILTER emulation_sources EXCLUDE REGEX "(_test|/check|/listener|/report_kernels)\\.cpp$")
+  ringtape_objects(ringtape_emulation ${base} ${emulation_sources})
+  set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
+  ringtape_emulate(ringtape_cuda_kernels)
+  if(NOT RINGTAPE_SANITIZE)  # one instrumentation at a time
+    ringtape_objects(ringtape_checked_kernels ${checked} ${kernel_sources})
+    ringtape_emulate(ringtape_checked_kernels CHECKED)
+    ringtape_objects(ringtape_checker ${checked} tests/emulation/check.cpp)
+  endif()
+endfunction()
+
+# An OBJECT library whose objects become part of the interface library `whole`.
+function(ringtape_objects name whole)
+  add_library(${name} OBJECT ${ARGN})
+  target_link_libraries(${name} PUBLIC ringtape_flags)
+  target_sources(${whole} INTERFACE $<TARGET_OBJECTS:${name}>)
+endfunction()
+
+# Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access, those of ThreadSanitizer,
+# which tests/emulation/check.cpp answers; its library is not linked.
+function(ringtape_emulate target)
+  target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)
+  target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
+  if(CHECKED IN_LIST ARGN)
+    target_compile_options(${target} PRIVATE -O1 -g1 -fno-omit-frame-pointer -fsanitize=thread,alignment,bounds)
+  endif()
+endfunction()

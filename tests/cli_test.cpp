@@ -50,8 +50,8 @@ class CliTest : public testing::Test {
 
   // It must fail with this code and one line on standard error that mentions `part`, and must not have
   // written anything.
-  void expect_error(const std::string& arguments, int code, const std::string& part) {
-    const Result r = run(arguments);
+  void expect_error(const std::string& arguments, int code, const std::string& part, const std::string& before = "") {
+    const Result r = run(arguments, before);
     EXPECT_EQ(r.code, code) << arguments << "\n" << r.err;
     EXPECT_TRUE(r.err.starts_with("ringtape: error: ")) << arguments << "\n" << r.err;
     EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
@@ -145,6 +145,36 @@ TEST_F(CliTest, MissingAndBrokenFiles) {
   expect_error("train --device cuda:63", 1, "cuda");
   expect_error("train --run /proc/nowhere/x --train-size 200 --test-size 10", 1, "cannot write");
 }
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+// What a user of a CUDA build meets on machines that it does not fit; and on one that it does.
+TEST_F(CliTest, MachinesWithoutAUsableGpu) {
+  const std::string train = std::string(kTiny) + "--device cuda";
+  expect_error(train, 1, "the CUDA driver is missing or older than CUDA", "RINGTAPE_EMULATED_GPU=");
+  expect_error(train, 1, "the CUDA driver finds no GPU", "RINGTAPE_EMULATED_GPU=devices=0");
+  expect_error(train, 1, "(sm_75), but this build has kernels for sm_90 only; reconfigure with -DCMAKE_CUDA_ARCHITECTURES=75",
+               "RINGTAPE_EMULATED_GPU=sm=75");
+  expect_error(train, 3, "out of memory on cuda:0: asked for", "RINGTAPE_EMULATED_GPU=memory=64K");
+  expect_error(train + ":1", 1, "this machine has 1 of type cuda", "RINGTAPE_EMULATED_GPU=devices=1");
+  expect_error(train, 2, "expected some of devices=N", "RINGTAPE_EMULATED_GPU=devices=many");
+}
+
+TEST_F(CliTest, TrainsOnAnEmulatedGpuAsOnTheCpu) {
+  for (const std::string device : {"cuda", "cpu"}) {
+    const Result r = run(std::string(kTiny) + "--threads 1 --optimizer sgd --lr 0.05 --run " + device + " --device " + device, "RINGTAPE_EMULATED_GPU=devices=1");
+    ASSERT_EQ(r.code, 0) << r.err;
+  }
+  const auto weights = [&](const std::string& run) { return read_safetensors((folder_ / "work/runs" / run / "exported/model.safetensors").string()); };
+  const Safetensors on_cuda = weights("cuda"), on_cpu = weights("cpu");
+  ASSERT_EQ(on_cuda.tensors.size(), on_cpu.tensors.size());
+  for (size_t i = 0; i < on_cpu.tensors.size(); ++i) {
+    const std::span<const float> a = on_cuda.tensors[i].tensor.span<float>(), b = on_cpu.tensors[i].tensor.span<float>();
+    for (size_t j = 0; j < b.size(); ++j) ASSERT_NEAR(a[j], b[j], 1e-5) << on_cpu.tensors[i].name << " element " << j;
+  }
+  const json env = json::parse(read_file((folder_ / "work/runs/cuda/env.json").string()));
+  EXPECT_MENTIONS(env["gpus"][0].get<std::string>(), "sm_90");
+}
+#endif
 
 TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   const Result r = run(std::string(kTiny) + "--run one --schedule cosine --warmup-epochs 0.5");

@@ -3,80 +3,19 @@
 #include <set>
 
 #include "autograd/gradcheck.h"
-#include "autograd/op.h"
 #include "autograd/ops.h"
-#include "autograd/tape.h"
-#include "kernels/copy.h"
-#include "tests/support.h"
+#include "tests/op_samples.h"
 
 namespace ringtape {
-
-std::ostream& operator<<(std::ostream& out, const Op& op) { return out << op.name; }
 
 namespace {
 
 using test::expect_close;
+using test::identical;
+using test::Result;
+using test::run;
 using test::same_bytes;
-using test::values;
 using test::with_threads;
-
-struct Result {
-  Tensor y;
-  Tensors gradients;  // of the floating-point inputs; undefined where there is none
-};
-
-// Calls the sample and, where it is differentiable, backward() with a fixed dL/dy.
-Result run(const Op& op, const Sample& sample, const Tensors& inputs) {
-  Tensors leaves;
-  for (const Tensor& x : inputs) leaves.push_back(op.differentiable && is_float(x.dtype()) ? leaf(x) : x);
-  Result r{sample.call(leaves), {}};
-  if (requires_grad(r.y)) backward(r.y, cast(draw({"", {{r.y.shape()}}, {}}, DType::f64, 99)[0], r.y.dtype()));
-  for (const Tensor& x : leaves)
-    if (requires_grad(x)) r.gradients.push_back(grad(x));
-  return r;
-}
-
-void expect_close(const Result& a, const Result& b, double rtol, double atol, const std::string& what) {
-  expect_close(a.y, b.y, rtol, atol, what + ": value");
-  ASSERT_EQ(a.gradients.size(), b.gradients.size()) << what;
-  for (size_t i = 0; i < a.gradients.size(); ++i) {
-    ASSERT_EQ(a.gradients[i].defined(), b.gradients[i].defined()) << what << ": gradient " << i;
-    if (a.gradients[i].defined()) expect_close(a.gradients[i], b.gradients[i], rtol, atol, what + ": gradient " + std::to_string(i));
-  }
-}
-
-bool identical(const Result& a, const Result& b) {
-  bool same = same_bytes(contiguous(a.y.detach()), contiguous(b.y.detach()));
-  for (size_t i = 0; i < a.gradients.size(); ++i)
-    if (a.gradients[i].defined()) same = same && same_bytes(contiguous(a.gradients[i]), contiguous(b.gradients[i]));
-  return same;
-}
-
-// The same values in memory laid out another way.
-Tensor permuted(const Tensor& x) {
-  std::vector<int> order;
-  for (int i = x.rank() - 1; i >= 0; --i) order.push_back(i);
-  return permute(contiguous(permute(x, order)), order);
-}
-Tensor sliced(const Tensor& x) {
-  Shape larger = x.shape(), strides;
-  for (int i = 0; i < x.rank(); ++i) larger[i] = 2 * x.shape()[i] + 1;
-  const Tensor storage = zeros(larger, x.dtype());
-  strides = storage.strides();
-  int64_t offset = 0;
-  for (int i = 0; i < x.rank(); ++i) {
-    offset += strides[i];
-    strides[i] *= 2;
-  }
-  const Tensor out = storage.window(x.shape(), strides, x.rank() ? offset : 0);
-  copy(out, x);
-  return out;
-}
-// Repeats the first element of the first axis without memory; the values change, so that the reference does too.
-Tensor repeated(const Tensor& x) {
-  if (x.rank() == 0 || x.shape()[0] == 0) return x;
-  return expand(slice(x, 0, 0, 1), x.shape());
-}
 
 class EveryOp : public testing::TestWithParam<Op> {
  protected:
@@ -102,8 +41,7 @@ TEST_P(EveryOp, GradientsMatchFiniteDifferences) {
 
 TEST_P(EveryOp, TakesAnyLayout) {
   for_each_sample(DType::f64, [&](const Sample& sample, const Tensors& inputs) {
-    const std::pair<const char*, Tensor (*)(const Tensor&)> layouts[] = {{"permuted", permuted}, {"sliced", sliced}, {"repeated", repeated}};
-    for (const auto& [name, layout] : layouts) {
+    for (const auto& [name, layout] : test::kLayouts) {
       Tensors strided, dense;
       for (const Tensor& x : inputs) {
         strided.push_back(layout(x));

@@ -81,12 +81,18 @@ TEST(Source, OnlyFourFilesAskForCuda) {
   EXPECT_LE(files.size(), 4u);
 }
 
-// kernels/x.h has kernels/cpu/x.cpp; each CPU kernel is between RT_ISA_BEGIN and RT_ISA_END.
+// A contract kernels/x.h has kernels/cpu/x.cpp and kernels/cuda/x.cu; each CPU kernel is between RT_ISA_BEGIN and RT_ISA_END.
 TEST(Source, KernelsAreFoundByTheirName) {
+  int contracts = 0;
   for (const auto& entry : fs::directory_iterator(kRoot / "kernels")) {
     const fs::path file = entry.path();
-    if (file.extension() != ".h" || file.stem() == "kernel") continue;
+    bool contract = false;
+    for_each_match(file, std::regex(R"(^ *(RT_KERNEL)\()"), [&](const std::string&) { contract = true; });
+    for_each_match(file, std::regex(R"(X\(name, \.\.\.\) (RT_KERNEL)\()"), [&](const std::string&) { contract = true; });
+    if (file.extension() != ".h" || !contract) continue;
+    ++contracts;
     EXPECT_TRUE(fs::exists(kRoot / "kernels/cpu" / (file.stem().string() + ".cpp"))) << file;
+    EXPECT_TRUE(fs::exists(kRoot / "kernels/cuda" / (file.stem().string() + ".cu"))) << file;
   }
   for_each_source(kRoot / "kernels/cpu", [](const fs::path& file) {
     if (file.stem() == "isa") return;
@@ -96,6 +102,31 @@ TEST(Source, KernelsAreFoundByTheirName) {
     EXPECT_EQ(begins, 1) << file;
     EXPECT_EQ(ends, 1) << file;
   });
+  EXPECT_GE(contracts, 16);
+}
+
+// What lets the emulation execute a CUDA kernel (kernels/cuda/launch.cuh): launch<>() is the only way to start one and knows
+// them all, and shared memory is declared by the macros.
+TEST(Source, CudaKernelsKeepTheirRules) {
+  int kernels = 0;
+  for_each_source(kRoot / "kernels/cuda", [&](const fs::path& file) {
+    std::ifstream in(file);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(text.find("<<<"), std::string::npos) << file << ": start kernels with launch<kernel>()";
+    if (file.filename() != "launch.cuh") {
+      EXPECT_EQ(text.find("__shared__"), std::string::npos) << file << ": use SHARED_ARRAY or SHARED_DYN";
+    }
+    const std::regex declaration(R"(__global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\()");
+    for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
+      ++kernels;
+      bool started = false;
+      for_each_source(kRoot / "kernels/cuda", [&](const fs::path& other) {
+        for_each_match(other, std::regex("(launch\\w*<" + (*it)[1].str() + "\\b)"), [&](const std::string&) { started = true; });
+      });
+      EXPECT_TRUE(started) << file << ": nobody starts " << (*it)[1];
+    }
+  });
+  EXPECT_GE(kernels, 15);
 }
 
 TEST(Source, EveryPublicOpHasARecord) {

@@ -1,0 +1,318 @@
+// What the samples of the ops' records are too small to reach in the kernels that work element by element, in the optimizers
+// and in our own matrix product: wide and misaligned buffers, tails, transposed copies, every dtype.
+#include <cmath>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "kernels/binary.h"
+#include "kernels/clamp.h"
+#include "kernels/copy.h"
+#include "kernels/dropout.h"
+#include "kernels/fill.h"
+#include "kernels/matmul.h"
+#include "kernels/optimizer.h"
+#include "kernels/unary.h"
+#include "tests/cuda_support.h"
+#include "tests/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::expect_close;
+using test::kCuda;
+using test::values;
+
+const std::vector<DType> kFloats = {DType::f32, DType::f64, DType::bf16, DType::f16};
+const std::vector<DType> kAll = {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64};
+const std::vector<int64_t> kSizes = {0, 1, 3, 31, 33, 255, 257, 1000, 4099};
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+using CudaElementwise = Cuda;
+using CudaCopy = Cuda;
+using CudaFill = Cuda;
+using CudaOptimizer = Cuda;
+using CudaMatmul = Cuda;
+
+Tensor noise(const Shape& shape, DType dtype, uint64_t seed, double low = -2, double high = 2) {
+  Tensor x(shape, dtype);
+  fill_uniform(x, RandomState{seed, Stream::test, 0}, low, high);
+  return x;
+}
+// A contiguous tensor that begins `offset` elements into its buffer, between guards that hold 77.
+struct Guarded {
+  Tensor whole, x;
+  Guarded(const Tensor& host, int64_t offset) : whole(full({host.size() + offset + 8}, 77, host.dtype(), kCuda)) {
+    x = whole.window(host.shape(), contiguous_strides(host.shape()), offset);
+    copy(x, to(host, kCuda));
+  }
+  void expect_guards(int64_t offset) const {
+    const std::vector<double> all = values(whole);
+    for (int64_t i = 0; i < int64_t(all.size()); ++i) {
+      const bool inside = i >= offset && i < offset + x.size();
+      ASSERT_TRUE(inside || all[size_t(i)] == 77) << "written outside, at " << i - offset << " of " << x.size();
+    }
+  }
+};
+
+TEST_F(CudaElementwise, EverySizeAndAlignment) {
+  for (DType dtype : kFloats)
+    for (int64_t n : kSizes)
+      for (int64_t offset : {0, 1, 2}) {
+        SCOPED_TRACE(concat(dtype, " n ", n, " offset ", offset));
+        const Tensor a = noise({n}, dtype, 1), b = noise({n}, dtype, 2);
+        const Guarded x(a, offset), y(b, offset), out(b, offset);
+        add_forward(out.x, x.x, y.x);
+        expect_close(out.x, a + b, 0, 0, "add");
+        out.expect_guards(offset);
+        relu_forward(x.x, x.x);  // in place
+        expect_close(x.x, relu(a), 0, 0, "relu in place");
+        x.expect_guards(offset);
+      }
+}
+
+// Every row of the tables as a kernel of its own, also those gradients that autograd never asks for; dense and not.
+struct Operands {
+  Tensor a, b, y, dy;
+  Operands on_cuda() const { return {to(a, kCuda), to(b, kCuda), to(y, kCuda), to(dy, kCuda)}; }
+};
+template <class F>
+void expect_same_kernel(const Operands& o, const std::string& what, const F& call) {
+  const double tolerance = o.a.dtype() == DType::f64 ? 1e-13 : o.a.dtype() == DType::f32 ? 4e-6 : o.a.dtype() == DType::f16 ? 4e-3 : 3e-2;
+  for (bool dense : {true, false}) {
+    Tensor host = empty_like(o.a), device({o.a.dim(0), o.a.dim(1)}, o.a.dtype(), kCuda);
+    const Operands cuda = o.on_cuda();
+    const auto seen = [dense](const Tensor& t) -> View { return dense ? t : transpose(t); };
+    call(seen(host), [&](const Tensor& t) { return seen(t); }, o);
+    call(seen(device), [&](const Tensor& t) { return seen(t); }, cuda);
+    expect_close(device, host, tolerance, tolerance, what + (dense ? ", dense" : ", strided"));
+  }
+}
+
+TEST_F(CudaElementwise, EveryRowOfTheTables) {
+  for (DType dtype : kFloats) {
+    const Tensor a = noise({19, 23}, dtype, 1, 0.2, 2), b = noise({19, 23}, dtype, 2, 0.5, 2), g = noise({19, 23}, dtype, 3);
+    const auto misplaced = [](const Tensor& t) { return slice(t, 1, 1, 22); };  // not dense, whichever way it is read
+    for (bool whole : {true, false}) {
+      const auto part = [&](const Tensor& t) { return whole ? t : misplaced(t); };
+      const Operands o{part(a), part(b), part(b), part(g)};
+#define X(name, ...)                                                                                                                                \
+  expect_same_kernel(o, #name, [](View y, const auto& seen, const Operands& in) { name##_forward(y, seen(in.a)); });                                \
+  expect_same_kernel(o, #name "_backward", [](View dx, const auto& seen, const Operands& in) { name##_backward(dx, seen(in.a), seen(in.y), seen(in.dy)); });
+      RT_UNARY_OPS(X)
+#undef X
+#define X(name, ...)                                                                                                                                \
+  expect_same_kernel(o, #name, [](View y, const auto& seen, const Operands& in) { name##_forward(y, seen(in.a), seen(in.b)); });                    \
+  expect_same_kernel(o, #name "_backward_a", [](View d, const auto& seen, const Operands& in) { name##_backward_a(d, seen(in.a), seen(in.b), seen(in.dy)); }); \
+  expect_same_kernel(o, #name "_backward_b", [](View d, const auto& seen, const Operands& in) { name##_backward_b(d, seen(in.a), seen(in.b), seen(in.dy)); });
+      RT_BINARY_OPS(X)
+#undef X
+      expect_same_kernel(o, "clamp", [](View y, const auto& seen, const Operands& in) { clamp_forward(y, seen(in.dy), -0.5, 0.7); });
+      expect_same_kernel(o, "clamp_backward", [](View d, const auto& seen, const Operands& in) { clamp_backward(d, seen(in.dy), seen(in.b), -0.5, 0.7); });
+    }
+  }
+}
+
+TEST_F(CudaElementwise, ANumberAndABroadcastRow) {
+  for (DType dtype : kFloats) {
+    const Tensor x = noise({37, 65}, dtype, 1), row = noise({65}, dtype, 2), column = noise({37, 1}, dtype, 3);
+    const Tensor gx = to(x, kCuda);
+    expect_close(gx * 3, x * 3, 0, 0, "number");
+    expect_close(gx + to(row, kCuda), x + row, 0, 0, "row");
+    expect_close(to(column, kCuda) - gx, column - x, 0, 0, "column");
+  }
+}
+
+TEST_F(CudaElementwise, ManyMoreElementsThanThreads) {
+  const Tensor x = noise({600011}, DType::f32, 5), y = noise({600011}, DType::f32, 6);
+  expect_close(to(x, kCuda) * to(y, kCuda), x * y, 0, 0, "dense");
+  expect_close(slice(to(x, kCuda), 0, 0, 600011, 2) + 1, slice(x, 0, 0, 600011, 2) + 1, 0, 0, "strided");
+}
+
+TEST_F(CudaElementwise, ComparesEveryDType) {
+  for (DType dtype : kAll) {
+    const Tensor a = cast(noise({300}, DType::f32, 1, 0, 3), dtype), b = cast(noise({300}, DType::f32, 2, 0, 3), dtype);
+    EXPECT_EQ(values(less(to(a, kCuda), to(b, kCuda))), values(less(a, b))) << name_of(dtype);
+    EXPECT_EQ(values(equal(to(a, kCuda), to(b, kCuda))), values(equal(a, b))) << name_of(dtype);
+  }
+}
+
+TEST_F(CudaElementwise, NanAndInfinityGoThrough) {
+  const float nan = NAN, inf = INFINITY;
+  const Tensor x = from_host(std::vector<float>{nan, inf, -inf, 0, -0.f, 1, 2, 3}, {8}), y = from_host(std::vector<float>{1, nan, 2, nan, 0, inf, -inf, 3}, {8});
+  const Tensor gx = to(x, kCuda), gy = to(y, kCuda);
+  expect_close(maximum(gx, gy), maximum(x, y), 0, 0, "maximum");
+  expect_close(clamp(gx, -1, 1), clamp(x, -1, 1), 0, 0, "clamp");
+  expect_close(relu(gx), relu(x), 0, 0, "relu");
+  expect_close(exp(gx), exp(x), 1e-6, 0, "exp");
+  EXPECT_EQ(values(less(gx, gy)), values(less(x, y)));
+}
+
+TEST_F(CudaCopy, EveryDTypeToEveryOther) {
+  for (DType from : kAll)
+    for (DType wanted : kAll) {
+      const Tensor x = cast(from_host(std::vector<double>{0, 1, 3, 100, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17}, {17}), from);
+      EXPECT_EQ(values(cast(to(x, kCuda), wanted)), values(cast(x, wanted))) << name_of(from) << " to " << name_of(wanted);
+      const Tensor odd = slice(to(x, kCuda), 0, 1, 17);  // misaligned
+      EXPECT_EQ(values(cast(odd, wanted)), values(cast(slice(x, 0, 1, 17), wanted))) << name_of(from) << " to " << name_of(wanted);
+    }
+  const Tensor big = from_host(std::vector<int64_t>{(int64_t{1} << 53) - 1, -5}, {2});
+  EXPECT_EQ(values(to(big, kCuda)), values(big));
+}
+
+TEST_F(CudaCopy, RoundsToSixteenBitsAsTheCpuDoes) {
+  std::vector<float> all;
+  for (uint32_t i = 0; i < 60000; ++i) all.push_back(std::bit_cast<float>(i * 71583u));  // through all exponents, both signs
+  const Tensor x = from_host(all, {int64_t(all.size())});
+  for (DType dtype : {DType::f16, DType::bf16}) EXPECT_EQ(values(equal(to(cast(to(x, kCuda), dtype), Device{}), cast(x, dtype))), values(equal(x, x))) << name_of(dtype);
+}
+
+TEST_F(CudaCopy, Transposes) {
+  for (DType dtype : {DType::u8, DType::bf16, DType::f32, DType::f64})
+    for (const Shape& shape : {Shape{33, 65}, Shape{8, 8}, Shape{64, 32}, Shape{3, 40, 50}, Shape{2, 3, 17, 33}, Shape{70, 9, 5}, Shape{1, 100, 31}}) {
+      const Tensor x = cast(noise(shape, DType::f32, 9, 0, 200), dtype), gx = to(x, kCuda);
+      for (int a = 0; a < shape.rank(); ++a)
+        for (int b = 0; b < a; ++b) EXPECT_EQ(values(contiguous(transpose(gx, a, b))), values(contiguous(transpose(x, a, b)))) << shape.str() << ' ' << a << ' ' << b;
+    }
+  const Tensor x = noise({1000, 700}, DType::f32, 3);  // more tiles than blocks
+  EXPECT_EQ(values(contiguous(transpose(to(x, kCuda)))), values(contiguous(transpose(x))));
+}
+
+TEST_F(CudaCopy, WritesOnlyItsPart) {
+  for (DType dtype : {DType::u8, DType::f16, DType::f32, DType::f64}) {
+    const Tensor x = cast(noise({40, 50}, DType::f32, 4, 0, 100), dtype), host = full({50, 120}, 77, dtype), device = full({50, 120}, 77, dtype, kCuda);
+    const auto place = [](const Tensor& whole) { return slice(slice(whole, 0, 5, 45), 1, 10, 110, 2); };
+    copy(place(host), x);
+    copy(place(device), to(x, kCuda));
+    EXPECT_EQ(values(device), values(host)) << name_of(dtype);
+    const auto columns = [](const Tensor& whole) { return slice(slice(whole, 0, 0, 50), 1, 3, 43); };
+    copy(columns(host), transpose(x));
+    copy(columns(device), transpose(to(x, kCuda)));  // tiles into rows that are longer than the tile
+    EXPECT_EQ(values(device), values(host)) << name_of(dtype);
+  }
+}
+
+TEST_F(CudaFill, EveryDTypeSizeAndLayout) {
+  for (DType dtype : kAll)
+    for (int64_t n : {0, 1, 15, 16, 17, 100, 5000}) {
+      const Tensor whole = full({n + 9}, 77, dtype, kCuda), expected = full({n + 9}, 77, dtype);
+      for (int64_t offset : {0, 1, 4})
+        for (const Tensor& x : {whole, expected}) fill(x.window({n}, {1}, offset), double(offset + 2));
+      EXPECT_EQ(values(whole), values(expected)) << name_of(dtype) << ' ' << n;
+    }
+  const Tensor device = full({20, 30}, 0, DType::f32, kCuda), host = full({20, 30}, 0);
+  for (const Tensor& x : {device, host}) fill(slice(transpose(x), 0, 1, 30, 3), 5);
+  EXPECT_EQ(values(device), values(host));
+}
+
+TEST_F(CudaFill, RangesAndRandomNumbers) {
+  for (DType dtype : kAll) EXPECT_EQ(values(arange(100, dtype, kCuda)), values(arange(100, dtype))) << name_of(dtype);
+  for (DType dtype : kFloats)
+    for (int64_t n : kSizes) {
+      const RandomState state{11, Stream::test, 5};
+      Tensor device({n}, dtype, kCuda), host({n}, dtype);
+      fill_uniform(device, state, -3, 4), fill_uniform(host, state, -3, 4);
+      EXPECT_EQ(values(device), values(host)) << name_of(dtype) << ' ' << n;
+      fill_normal(device, state, 1, 2), fill_normal(host, state, 1, 2);
+      const double tolerance = dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-6 : 1e-2;
+      expect_close(device, host, tolerance, tolerance, "normal");
+      if (n > 0) {
+        dropout_forward(device, to(full({n}, 3, dtype), kCuda), 0.4, state), dropout_forward(host, full({n}, 3, dtype), 0.4, state);
+        EXPECT_EQ(values(device), values(host)) << "dropout";
+      }
+    }
+}
+
+TEST_F(CudaFill, DropoutAtAnyAlignment) {
+  for (DType dtype : kFloats)
+    for (int64_t offset : {0, 1, 4}) {
+      const Tensor host = noise({1003}, dtype, 8);
+      const Guarded x(host, offset);
+      Tensor y = empty_like(host), gy({1003}, dtype, kCuda);
+      dropout_forward(y, host, 0.3, {3, Stream::test, 0}), dropout_forward(gy, x.x, 0.3, {3, Stream::test, 0});
+      EXPECT_EQ(values(gy), values(y));
+    }
+}
+
+TEST_F(CudaOptimizer, EveryStepAtEverySizeAndAlignment) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (int64_t n : {1, 5, 257, 4099})
+      for (int64_t offset : {0, 1}) {
+        SCOPED_TRACE(concat(dtype, " n ", n, " offset ", offset));
+        const Tensor w = noise({n}, dtype, 1), g = noise({n}, dtype, 2), v = noise({n}, dtype, 3), s = noise({n}, dtype, 4, 0, 1);
+        const double tolerance = dtype == DType::f32 ? 1e-6 : 1e-14;
+        const auto check = [&](const char* what, const auto& step) {
+          const Guarded gw(w, offset), gg(g, offset), gv(v, offset), gs(s, offset);
+          const Tensor hw = to(to(w, kCuda), Device{}), hv = to(to(v, kCuda), Device{}), hs = to(to(s, kCuda), Device{});  // copies
+          step(gw.x, gg.x, gv.x, gs.x), step(hw, g, hv, hs);
+          expect_close(gw.x, hw, tolerance, tolerance, concat(what, ": w"));
+          expect_close(gv.x, hv, tolerance, tolerance, concat(what, ": v"));
+          expect_close(gs.x, hs, tolerance, tolerance, concat(what, ": s"));
+          for (const Guarded* t : {&gw, &gg, &gv, &gs}) t->expect_guards(offset);
+        };
+        check("sgd", [](View p, View d, View, View) { sgd_step(p, View{}, d, {0.1, 0, 0.01, false}); });
+        check("momentum", [](View p, View d, View m, View) { sgd_step(p, m, d, {0.1, 0.9, 0.01, false}); });
+        check("nesterov", [](View p, View d, View m, View) { sgd_step(p, m, d, {0.1, 0.9, 0.01, true}); });
+        check("adam", [](View p, View d, View m, View q) { adam_step(p, m, q, d, {1e-3, 0.9, 0.999, 1e-8, 0.1, false, 3}); });
+        check("adamw", [](View p, View d, View m, View q) { adam_step(p, m, q, d, {1e-3, 0.9, 0.999, 1e-8, 0.1, true, 3}); });
+      }
+  const Tensor half = full({4}, 1, DType::bf16, kCuda);
+  EXPECT_NE(test::message_of<DTypeError>([&] { sgd_step(half, View{}, half, {0.1, 0, 0, false}); }).find("f32 or f64"), std::string::npos);
+}
+
+double epsilon(DType dtype) { return dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? 1e-6 : dtype == DType::f16 ? 2e-3 : 1e-2; }
+
+// cuBLASLt takes operands with a unit stride; with none, our own kernel does the work. Both against the CPU.
+TEST_F(CudaMatmul, ShapesStridesAndDTypes) {
+  struct Case { int64_t batch, m, n, k; };
+  const std::vector<Case> cases = {{1, 1, 1, 1}, {1, 3, 5, 7}, {2, 65, 63, 17}, {3, 16, 130, 33}, {1, 64, 64, 16}, {1, 70, 1, 40}, {1, 1, 70, 40}, {2, 5, 4, 0}, {1, 0, 4, 3}, {40, 2, 3, 4}};
+  for (DType dtype : kFloats)
+    for (const Case& c : cases)
+      for (int step : {1, 2})
+        for (bool transposed : {false, true}) {
+          SCOPED_TRACE(concat(dtype, ' ', c.batch, ' ', c.m, ' ', c.n, ' ', c.k, " step ", step, transposed ? " transposed" : ""));
+          const auto operand = [&](int64_t rows, int64_t columns, uint64_t seed) {
+            const Tensor x = noise(transposed ? Shape{c.batch, columns * step, rows} : Shape{c.batch, rows, columns * step}, dtype, seed, -1, 1);
+            return x;
+          };
+          const auto seen = [&](const Tensor& x) { return transposed ? transpose(slice(x, 1, 0, x.dim(1), step)) : slice(x, 2, 0, x.dim(2), step); };
+          const Tensor a = operand(c.m, c.k, 1), w = operand(c.k, c.n, 2);
+          const double tolerance = epsilon(dtype) * std::sqrt(double(c.k) + 1);
+          expect_close(matmul(seen(to(a, kCuda)), seen(to(w, kCuda))), matmul(seen(a), seen(w)), tolerance, tolerance, "matmul");
+        }
+}
+
+TEST_F(CudaMatmul, SharedOperandsAndEpilogues) {
+  for (DType dtype : kFloats) {
+    const double tolerance = 8 * epsilon(dtype);
+    const Tensor a = noise({3, 9, 20}, dtype, 1, -1, 1), w = noise({20, 70}, dtype, 2, -1, 1), b = noise({70}, dtype, 3, -1, 1);
+    expect_close(matmul(to(a, kCuda), to(w, kCuda)), matmul(a, w), tolerance, tolerance, "one w for all");
+    const Tensor shared = expand(reshape(w, {1, 20, 70}), {3, 20, 70}), on_device = expand(reshape(to(w, kCuda), {1, 20, 70}), {3, 20, 70});
+    expect_close(matmul(permute(to(permute(a, {1, 0, 2}), kCuda), {1, 0, 2}), on_device), matmul(a, shared), tolerance, tolerance, "a in another order");
+    for (Activation f : {Activation::none, Activation::relu})
+      for (bool bias : {false, true})
+        for (int step : {1, 2}) {
+          const Tensor x = slice(noise({33, 20 * step}, dtype, 5, -1, 1), 1, 0, 20 * step, step), gx = slice(to(noise({33, 20 * step}, dtype, 5, -1, 1), kCuda), 1, 0, 20 * step, step);
+          const Tensor v = transpose(w), gv = transpose(to(w, kCuda)), none;
+          expect_close(linear(gx, gv, bias ? to(b, kCuda) : none, f), linear(x, v, bias ? b : none, f), tolerance, tolerance, concat("linear, step ", step));
+        }
+  }
+}
+
+TEST_F(CudaMatmul, MisalignedOperandsAndManyTiles) {
+  const Tensor a = noise({300, 129}, DType::f32, 1, -1, 1), w = noise({129, 200}, DType::f32, 2, -1, 1);
+  const Guarded ga(a, 1), gw(w, 3);
+  expect_close(matmul(ga.x, gw.x), matmul(a, w), 1e-5, 1e-5, "misaligned");
+  const Tensor wide = noise({600, 34}, DType::f32, 3, -1, 1), tall = noise({34, 500}, DType::f32, 4, -1, 1);
+  expect_close(matmul(slice(to(wide, kCuda), 1, 0, 34, 2), slice(to(tall, kCuda), 0, 0, 34, 2)), matmul(slice(wide, 1, 0, 34, 2), slice(tall, 0, 0, 34, 2)), 1e-5, 1e-5, "own, more tiles than blocks");
+}
+
+TEST(Tensor, OnADevicePrintsItsValues) {
+  RT_NEEDS_CUDA();
+  EXPECT_EQ(to(transpose(from_host(std::vector<float>{1, 2, 3, 4}, {2, 2})), kCuda).str(), "tensor([[1, 3],\n        [2, 4]], shape=(2, 2), f32, cuda:0)");
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,159 @@
+// Whole training steps on CUDA: the same weights as on the CPU.
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "core/cuda/graph.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+#include "nn/nn.h"
+#include "tests/cuda_support.h"
+#include "tests/support.h"
+#include "train/metrics.h"
+#include "train/optim/sgd.h"
+#include "train/trainer.h"
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+#include "tests/emulation/emulation.h"
+#endif
+
+namespace ringtape {
+namespace {
+
+using test::kCuda;
+using test::values;
+
+struct Trained {
+  std::vector<std::pair<std::string, std::vector<double>>> weights;
+  Metrics train, test;
+};
+
+Trained train(const std::string& device, const std::string& optimizer, double dropout = 0) {
+  TrainOptions options;
+  options.device = device;
+  options.optimizer = optimizer;
+  options.lr = optimizer == "sgd" ? 0.1 : 1e-4;
+  options.dropout = dropout;
+  options.train_size = 400, options.test_size = 100, options.val_size = 0;
+  options.batch_size = 16, options.epochs = 1, options.limit_train_batches = 20, options.threads = 1;
+  Task task(options);
+  Trainer trainer(task);
+  Trained out;
+  trainer.fit([&](const Metrics& m) { (m.split == "train" ? out.train : out.test) = m; });
+  EXPECT_EQ(trainer.steps(), 20);
+  for (const nn::Named& p : nn::named_parameters(*task.model)) {
+    EXPECT_EQ(p.tensor->device(), parse_device(device));
+    out.weights.emplace_back(p.name, values(*p.tensor));
+  }
+  return out;
+}
+
+void expect_same(const Trained& cuda, const Trained& cpu, double tolerance) {
+  EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, tolerance);
+  EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, tolerance);
+  EXPECT_EQ(*cuda.test.top1, *cpu.test.top1);
+  ASSERT_EQ(cuda.weights.size(), cpu.weights.size());
+  for (size_t i = 0; i < cpu.weights.size(); ++i)
+    for (size_t j = 0; j < cpu.weights[i].second.size(); ++j)
+      ASSERT_NEAR(cuda.weights[i].second[j], cpu.weights[i].second[j], tolerance) << cpu.weights[i].first << " element " << j;
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithSgd) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "sgd"), train("cpu:0", "sgd"), 1e-5);
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithAdam) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "adam"), train("cpu:0", "adam"), 1e-5);
+}
+
+TEST(CudaTraining, DropoutDrawsTheSameNumbers) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "adam", 0.3), train("cpu:0", "adam", 0.3), 1e-5);
+}
+
+// An MLP with its optimizer on the device, and a batch in a fixed place.
+struct Workshop {
+  nn::Sequential model;
+  Tensor x{Shape{16, 48}, DType::f32, kCuda}, y{Shape{16}, DType::i64, kCuda};
+  std::unique_ptr<FlatParameters> parameters;
+  std::unique_ptr<Sgd> optimizer;
+
+  Workshop() {
+    manual_seed(3);
+    model.add<nn::Linear>(48, 32).add<nn::ReLU>().add<nn::Linear>(32, 10);
+    nn::move_to(model, kCuda);
+    parameters = std::make_unique<FlatParameters>(model);
+    optimizer = std::make_unique<Sgd>(*parameters, Sgd::Options{.momentum = 0.9});
+  }
+  void load(uint64_t seed) {
+    Tensor images({16, 48}), labels({16}, DType::i64);
+    fill_uniform(images, RandomState{seed, Stream::test, 0}, -1, 1);
+    for (int64_t i = 0; i < 16; ++i) labels.data<int64_t>()[i] = int64_t(seed + uint64_t(i)) % 10;
+    copy(x, to(images, kCuda));
+    copy(y, to(labels, kCuda));
+  }
+  Tensor logits, loss;
+  void step() {
+    logits = model(x);
+    loss = cross_entropy(logits, y);
+    optimizer->zero_grad();
+    backward(loss);
+    optimizer->step(0.1);
+  }
+};
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+TEST(CudaTraining, NoStepWaitsForItsOwnWork) {
+  RT_NEEDS_CUDA();
+  Workshop shop;
+  Tally tally;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const size_t before = emulation::queued();
+    shop.load(i);
+    shop.step();
+    const size_t all = emulation::queued() - before;  // of this step
+    EXPECT_GE(all, 20u);
+    tally.add(shop.loss, shop.logits, shop.y);
+    EXPECT_GE(emulation::queued(), all) << "the step before may have been waited for, this one not";
+  }
+  tally.finish();
+  EXPECT_EQ(tally.samples(), 96);
+}
+#endif
+
+TEST(CudaTraining, ARecordedStepTrainsAsAnUnrecordedOne) {
+  RT_NEEDS_CUDA();
+  Workshop plain, recorded;
+  for (Workshop* shop : {&plain, &recorded}) {
+    shop->load(0);
+    shop->step();  // what is made on first use
+  }
+  cuda::Graph graph(0, [&] { recorded.step(); });
+  for (uint64_t i = 1; i < 8; ++i) {
+    plain.load(i), recorded.load(i);
+    plain.step();
+    graph.launch();
+    EXPECT_EQ(plain.loss.item(), recorded.loss.item()) << "step " << i;
+  }
+  EXPECT_EQ(values(plain.parameters->values()), values(recorded.parameters->values()));
+}
+
+TEST(CudaTraining, MemoryIsKeptAndReused) {
+  RT_NEEDS_CUDA();
+  train("cuda:0", "adam");
+  const MemoryStats once = memory_stats(kCuda);
+  train("cuda:0", "adam");
+  const MemoryStats twice = memory_stats(kCuda);
+  EXPECT_EQ(twice.current, once.current);
+  EXPECT_EQ(twice.system_allocations, once.system_allocations);
+}
+
+TEST(CudaTraining, SeveralDevicesAreApart) {
+  if (!available({DeviceType::cuda, 1})) GTEST_SKIP() << "no second CUDA device";
+  const Trained first = train("cuda:0", "adam"), second = train("cuda:1", "adam");
+  expect_same(second, first, 0);
+}
+
+}  // namespace
+}  // namespace ringtape

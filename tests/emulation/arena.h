@@ -1,0 +1,35 @@
+#pragma once
+#include <cstddef>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+#include "tests/emulation/shared.h"
+
+namespace ringtape::emulation {
+
+// The one range of addresses that kernels may use: the GPUs' memory, then the shared memory of the block that runs.
+inline constexpr size_t kDeviceBytes = size_t{4} << 30;  // of address space, not of memory
+inline constexpr size_t kSharedBytes = kSharedDistance * (kMaxSharedArrays + 1);
+
+struct Arena {
+  char* base;
+  char* device;
+  char* shared;
+};
+Arena& arena();
+
+// What is hidden makes an AddressSanitizer build stop at an access.
+inline void hide([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(p, bytes);
+#endif
+}
+inline void show([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(p, bytes);
+#endif
+}
+
+}  // namespace ringtape::emulation

@@ -1,0 +1,40 @@
+#include <cstring>
+
+#include "tests/emulation/block.h"
+#include "tests/emulation/checker.h"
+
+// One OS thread executes a grid, and changes fibers at barriers and warp operations alone: what lies between a load and a
+// store is atomic without further ado. What is left is to tell the checker.
+namespace ringtape::emulation {
+
+uint64_t atomic_load(const void* p, size_t bytes) {
+  if (checker) {
+    const HostCode host;
+    checker->atomic(p, bytes, __builtin_return_address(0));
+  }
+  uint64_t bits = 0;
+  if (bytes == 4) std::memcpy(&bits, p, 4);
+  else if (bytes == 8) std::memcpy(&bits, p, 8);
+  else std::memcpy(&bits, p, bytes);
+  return bits;
+}
+
+void atomic_store(void* p, size_t bytes, uint64_t bits) {
+  if (bytes == 4) std::memcpy(p, &bits, 4);
+  else if (bytes == 8) std::memcpy(p, &bits, 8);
+  else std::memcpy(p, &bits, bytes);
+}
+
+void thread_fence() {
+  if (!checker) return;
+  const HostCode host;
+  checker->thread_fence();
+}
+
+void cached_read(const void* p, size_t bytes) {
+  if (!checker) return;
+  const HostCode host;
+  checker->cached_read(p, bytes, __builtin_return_address(0));
+}
+
+}  // namespace ringtape::emulation

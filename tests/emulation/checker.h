@@ -1,0 +1,31 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace ringtape::emulation {
+
+// What checks every access one by one. check.cpp sets `checker` where it is linked in; it is null otherwise.
+class Checker {
+ public:
+  enum class Memory : uint8_t { nobodys, reserved, live, freed };
+
+  virtual void begin_grid() = 0;
+  virtual void begin_block(uint64_t block, int threads) = 0;   // `block` counts x first, then y and z
+  virtual void block_barrier() = 0;
+  virtual void warp_barrier(int first_thread, uint32_t lanes) = 0;
+  virtual void thread_fence() = 0;
+  virtual void atomic(const void* p, size_t bytes, const void* pc) = 0;
+  virtual void cached_read(const void* p, size_t bytes, const void* pc) = 0;
+
+  virtual void set(const void* p, size_t bytes, Memory state) = 0;
+  virtual void mark_initialised(const void* p, size_t bytes) = 0;
+  virtual void mark_copied(void* to, const void* from, size_t bytes) = 0;
+  virtual bool initialised(const void* p, size_t bytes) = 0;
+  virtual void forget(const void* p, size_t bytes) = 0;        // gives back what is kept of memory that nobody has
+
+ protected:
+  ~Checker() = default;
+};
+extern Checker* checker;
+
+}  // namespace ringtape::emulation

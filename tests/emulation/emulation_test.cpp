@@ -1,0 +1,319 @@
+// The emulation itself: what it finds in wrong kernels, under which of its modes, and that it finds nothing in right ones.
+#include "tests/emulation/emulation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <thread>
+
+#include "tests/emulation/bugs.h"
+#include "tests/emulation/memory.h"
+
+namespace ringtape::emulation_bugs {
+static void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+}  // namespace ringtape::emulation_bugs
+
+namespace ringtape::emulation {
+namespace {
+
+using emulation_bugs::Case;
+using emulation_bugs::kSize;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAsan = true;
+#else
+constexpr bool kAsan = false;
+#endif
+
+// For each planted bug: what a checked executable reports and what any executable does ("": nothing, "?": whatever happens);
+// whether results come out wrong under at least one schedule; whether a build under AddressSanitizer and
+// UndefinedBehaviorSanitizer stops at it.
+struct Expected {
+  const char* checked;
+  const char* plain = "";
+  bool wrong_values = false;
+  bool stops_asan = false;
+};
+const std::map<std::string, Expected> kExpected = {
+    {"missing_barrier", {"race", "", true}},
+    {"tile_reuse", {"race", "", true}},
+    {"missing_syncwarp", {"race", "", true}},
+    {"lockstep_tree", {"race", "", true}},
+    {"shuffle_as_fence", {"race"}},
+    {"plain_sum_of_block", {"race"}},
+    {"plain_sum_of_blocks", {"race"}},
+    {"same_value", {"race"}},
+    {"neighbour_in_place", {"race"}},
+    {"atomic_without_barrier", {"race", "", true}},
+    {"missing_threadfence", {"race"}},
+    {"early_return", {"exited-at-barrier", "exited-at-barrier"}},
+    {"two_barriers", {"divergent-barrier", "divergent-barrier"}},
+    {"barrier_in_loop", {"divergent-barrier", "divergent-barrier"}},
+    {"half_a_warp_at_barrier", {"deadlock", "deadlock"}},
+    {"divergent_shuffle", {"warp-mismatch", "warp-mismatch"}},
+    {"absent_lane", {"shuffle", "shuffle"}},
+    {"not_in_mask", {"warp-mask", "warp-mask"}},
+    {"write_past_end", {"out-of-bounds", "out-of-bounds", false, true}},
+    {"write_before_begin", {"out-of-bounds", "out-of-bounds", false, true}},
+    {"read_past_end", {"out-of-bounds", "", false, true}},
+    {"shared_overrun", {"out-of-bounds", "out-of-bounds", false, true}},
+    {"far_shared_overrun", {"out-of-bounds", "", false, true}},
+    {"row_overrun", {"out-of-bounds", "", false, true}},
+    {"dynamic_overrun", {"out-of-bounds", "out-of-bounds", false, true}},
+    {"use_after_free", {"use-after-free", "", false, true}},
+    {"use_before_allocation", {"use-before-allocation", "", false, true}},
+    {"host_pointer", {"host-pointer"}},
+    {"wild_pointer", {"host-pointer", "illegal-address"}},
+    {"other_local", {"foreign-local"}},
+    {"uninitialised_shared", {"uninitialised", "", true}},
+    {"uninitialised_sum", {"uninitialised", "", true}},
+    {"misaligned", {"misaligned", "?", false, true}},
+    {"ldg_of_written", {"cached-read"}},
+    {"unwritten_tail", {"", "", true}},
+    {"stack_overflow", {"stack-overflow", "stack-overflow"}},
+    {"trap", {"trap", "trap"}},
+    {"assertion", {"trap", "trap"}},
+    {"division_by_zero", {"division-by-zero", "division-by-zero"}},
+    {"large_shared", {"trap", "trap"}},
+};
+
+constexpr Schedule kSchedules[] = {Schedule::forward, Schedule::reverse, Schedule::random};
+
+struct Outcome {
+  std::vector<Report> reports;
+  bool right = true;  // y is as expected
+};
+
+Outcome execute(const Case& c, Schedule schedule, uint64_t seed = 1) {
+  const Schedule before = emulation::schedule();
+  set_schedule(schedule, seed);
+  clear_reports();
+  constexpr size_t bytes = kSize * sizeof(float);
+  auto* const x = static_cast<float*>(reserve(bytes));
+  auto* const y = static_cast<float*>(reserve(bytes));
+  make_live(x);
+  make_live(y);
+  for (int i = 0; i < kSize; ++i) x[i] = float(i % 7 + 1);
+  mark_initialised(x, bytes);
+  c.run(x, y);
+  Outcome out{reports(), true};
+  for (int i = 0; c.expected && i < kSize; ++i) {
+    const float expected = c.expected(i);
+    if (!std::isnan(expected) && y[i] != expected) out.right = false;
+  }
+  release(x);
+  release(y);
+  clear_reports();
+  set_schedule(before);
+  return out;
+}
+
+// Where the comment that names the bug is: "tests/emulation/bugs.cu:41".
+std::map<std::string, std::string> marked_places() {
+  std::map<std::string, std::string> places;
+  for (const std::string file : {"tests/emulation/bugs.cu", "tests/emulation/cases.cuh"}) {
+    std::ifstream in(RINGTAPE_SOURCE_DIR "/" + file);
+    int number = 0;
+    for (std::string line; std::getline(in, line);) {
+      ++number;
+      const size_t at = line.find("// BUG: ");
+      if (at != std::string::npos) places[line.substr(at + 8)] = file + ":" + std::to_string(number);
+    }
+  }
+  return places;
+}
+
+std::string listed(const std::vector<Report>& reports) {
+  std::string text;
+  for (const Report& r : reports) text += "\n  " + r.text;
+  return text.empty() ? " nothing" : text;
+}
+
+// The lines of barriers and warp operations always are; those of accesses where there is debugging information, and what reads it.
+bool line_is_known(const std::string& kind) {
+  static const bool have_addr2line = std::system("addr2line --version > /dev/null 2>&1") == 0;
+  const std::set<std::string> of_instructions = {"illegal-address", "division-by-zero", "out-of-bounds"};
+  return kind != "stack-overflow" && (!of_instructions.count(kind) || (checked() && have_addr2line));
+}
+
+void expect_report(const Outcome& out, const std::string& kind, const std::string& name, bool with_line) {
+  static const std::map<std::string, std::string> places = marked_places();
+  const auto known = places.find(name);
+  ASSERT_TRUE(known != places.end() || !with_line) << "no line is marked";
+  const std::string place = with_line ? known->second : "";
+  const auto is_it = [&](const Report& r) {
+    return r.kind == kind && r.text.starts_with(kind + ": kernel emulation_bugs::") &&
+           std::regex_search(r.text, std::regex(place + "($|[^0-9])"));
+  };
+  EXPECT_TRUE(std::any_of(out.reports.begin(), out.reports.end(), is_it))
+      << "expected: " << kind << " at " << place << "; reported:" << listed(out.reports);
+}
+
+class Bugs : public testing::TestWithParam<Case> {};
+
+TEST_P(Bugs, AreFound) {
+  const Case& c = GetParam();
+  ASSERT_TRUE(kExpected.count(c.name));
+  const Expected expected = kExpected.at(c.name);
+  if (kAsan && expected.stops_asan) {
+    EXPECT_DEATH(execute(c, Schedule::forward), "AddressSanitizer: use-after-poison|runtime error: (index|.*misaligned)");
+    return;
+  }
+  int wrong = 0;
+  for (Schedule schedule : kSchedules) {
+    SCOPED_TRACE(name_of(schedule));
+    const Outcome out = execute(c, schedule);
+    const std::string kind = checked() ? expected.checked : expected.plain;
+    wrong += !out.right;
+    if (kind == "?") continue;
+    if (kind.empty()) {
+      EXPECT_TRUE(out.reports.empty()) << listed(out.reports);
+    } else {
+      expect_report(out, kind, c.name, line_is_known(kind));
+    }
+  }
+  if (expected.wrong_values) {
+    EXPECT_GT(wrong, 0);
+  }
+}
+
+class Correct : public testing::TestWithParam<Case> {};
+
+TEST_P(Correct, AreLeftInPeace) {
+  for (Schedule schedule : kSchedules)
+    for (uint64_t seed = 1; seed <= (schedule == Schedule::random ? 10 : 1); ++seed) {
+      const Outcome out = execute(GetParam(), schedule, seed);
+      EXPECT_TRUE(out.right) << name_of(schedule);
+      EXPECT_TRUE(out.reports.empty()) << name_of(schedule) << listed(out.reports);
+    }
+}
+
+std::vector<Case> all(std::span<const Case> cases) { return {cases.begin(), cases.end()}; }
+std::string case_name(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Emulation, Bugs, testing::ValuesIn(all(emulation_bugs::bugs())), case_name);
+INSTANTIATE_TEST_SUITE_P(Emulation, Correct, testing::ValuesIn(all(emulation_bugs::correct())), case_name);
+
+TEST(Emulation, EveryExpectedBugIsPlanted) {
+  std::set<std::string> planted;
+  for (const Case& c : emulation_bugs::bugs()) planted.insert(c.name);
+  for (const auto& [name, expected] : kExpected) EXPECT_TRUE(planted.count(name)) << name;
+  EXPECT_EQ(planted.size(), kExpected.size());
+}
+
+const Case& named(std::span<const Case> cases, const std::string& name) {
+  return *std::find_if(cases.begin(), cases.end(), [&](const Case& c) { return c.name == name; });
+}
+const Case& bug(const std::string& name) { return named(emulation_bugs::bugs(), name); }
+
+TEST(Emulation, KernelsAreListedWhetherExecutedOrNot) {
+  const auto launches = [](const std::string& name, Schedule schedule) {
+    const std::vector<KernelRun> all = kernels();
+    const auto it = std::find_if(all.begin(), all.end(), [&](const KernelRun& k) { return k.name == name; });
+    return it == all.end() ? int64_t{-1} : int64_t(it->launches[size_t(schedule)]);
+  };
+  const int64_t forward = launches("emulation_bugs::last_block<true>", Schedule::forward);
+  ASSERT_GE(forward, 0);
+  const int64_t other = launches("emulation_bugs::last_block<false>", Schedule::random);
+  execute(named(emulation_bugs::correct(), "last_block"), Schedule::forward);
+  EXPECT_EQ(launches("emulation_bugs::last_block<true>", Schedule::forward), forward + 1);
+  EXPECT_EQ(launches("emulation_bugs::last_block<false>", Schedule::random), other);
+}
+
+TEST(Emulation, ARandomScheduleIsThatOfItsSeed) {
+  const auto first = [](uint64_t seed) {
+    const Outcome out = execute(bug("trap"), Schedule::random, seed);
+    return out.reports.size() == 1 ? out.reports[0].text : "";
+  };
+  std::set<std::string> different;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    different.insert(first(seed));
+    EXPECT_EQ(first(seed), first(seed));
+  }
+  EXPECT_GT(different.size(), 10u);  // the thread of 48 that is the first to get there
+}
+
+TEST(Emulation, AnyThreadMayExecuteGrids) {
+  for (int i = 0; i < 3; ++i)
+    std::thread([] {
+      EXPECT_TRUE(execute(emulation_bugs::correct()[0], Schedule::random).right);
+      EXPECT_EQ(execute(bug("stack_overflow"), Schedule::random).reports.size(), 1u);
+    }).join();
+  EXPECT_TRUE(execute(emulation_bugs::correct()[0], Schedule::random).right);
+}
+
+TEST(Memory, AddressesAreNotUsedAgainSoon) {
+  std::set<void*> seen;
+  for (int i = 0; i < 100; ++i) {
+    void* const p = reserve(1000);
+    EXPECT_TRUE(seen.insert(p).second);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % kRedzone, 0u);
+    release(p);
+  }
+}
+
+TEST(Memory, LivesFromAPointToAPoint) {
+  auto* const p = static_cast<char*>(reserve(1000));
+  EXPECT_TRUE(is_device(p));
+  EXPECT_FALSE(inside_live(p, 1));
+  make_live(p);
+  EXPECT_EQ(p[999], char(kPoison));
+  EXPECT_TRUE(inside_live(p, 1000));
+  EXPECT_TRUE(inside_live(p + 1000, 0));
+  EXPECT_FALSE(inside_live(p + 1, 1000));
+  EXPECT_FALSE(inside_live(p + 1001, 0));
+  kill(p);
+  EXPECT_FALSE(inside_live(p, 1));
+  EXPECT_EQ(size_of_buffer(p), 1000u);
+  make_live(p);
+  EXPECT_TRUE(inside_live(p, 1000));
+  release(p);
+  EXPECT_FALSE(inside_live(p, 1));
+  int local = 0;
+  EXPECT_FALSE(is_device(&local));
+}
+
+TEST(Memory, KnowsWhatIsInitialised) {
+  if (!checked()) GTEST_SKIP() << "checked executables know it";
+  auto* const a = static_cast<char*>(reserve(100));
+  auto* const b = static_cast<char*>(reserve(100));
+  make_live(a);
+  make_live(b);
+  EXPECT_FALSE(initialised(a, 1));
+  mark_initialised(a + 3, 10);
+  EXPECT_TRUE(initialised(a + 3, 10));
+  EXPECT_FALSE(initialised(a + 2, 1));
+  EXPECT_FALSE(initialised(a + 13, 1));
+  mark_copied(b + 1, a, 20);
+  EXPECT_TRUE(initialised(b + 4, 10));
+  EXPECT_FALSE(initialised(b + 3, 1));
+  EXPECT_FALSE(initialised(b + 14, 1));
+  mark_initialised(b, 100);
+  mark_copied(b, a, 100);
+  EXPECT_TRUE(initialised(b + 3, 10));
+  EXPECT_FALSE(initialised(b + 2, 1));
+  EXPECT_FALSE(initialised(b + 99, 1));
+  release(a);
+  release(b);
+}
+
+TEST(Memory, IsFoundAgainWhenAllAddressesHaveBeenUsed) {
+  const size_t large = size_t{700} << 20;
+  void* const kept = reserve(1000);
+  for (int i = 0; i < 20; ++i) {
+    void* const p = reserve(large);
+    ASSERT_NE(p, nullptr);
+    EXPECT_TRUE(p > kept || static_cast<char*>(p) + large <= kept);
+    release(p);
+  }
+  EXPECT_EQ(reserve(size_t{5} << 30), nullptr);
+  release(kept);
+}
+
+}  // namespace
+}  // namespace ringtape::emulation

@@ -1,0 +1,135 @@
+#include "tests/emulation/fiber.h"
+
+#include <sys/mman.h>
+
+#include <new>
+#include <utility>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+#if defined(RT_FIBERS_ASSEMBLY)
+// Saves the registers that a function must keep on the old stack, and takes those of the new one off it.
+extern "C" void ringtape_fiber_switch(void** save, void* to);
+asm(R"(
+.text
+.p2align 4
+.globl ringtape_fiber_switch
+.type ringtape_fiber_switch,@function
+ringtape_fiber_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp,(%rdi)
+  movq %rsi,%rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size ringtape_fiber_switch,.-ringtape_fiber_switch
+)");
+#endif
+
+namespace ringtape::emulation {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kStackBytes = 256 << 10;
+#else
+constexpr size_t kStackBytes = 64 << 10;
+#endif
+constexpr size_t kGuardBytes = 16 << 10;
+constexpr size_t kCacheLine = 64;
+
+Fiber* left = nullptr;  // the fiber of the last switch; one OS thread at a time uses fibers
+
+}  // namespace
+
+size_t Fiber::size() { return kStackBytes; }
+
+Fiber::Fiber(void (*entry)()) : entry_(entry) {
+  void* p = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) throw std::bad_alloc();
+  mprotect(p, kGuardBytes, PROT_NONE);
+  stack_ = static_cast<char*>(p) + kGuardBytes;
+  bottom_ = stack_;
+  bytes_ = kStackBytes;
+  static size_t count = 0;
+  color_ = count++ * 9 % 128 * kCacheLine;
+  restart();
+}
+
+Fiber::~Fiber() {
+  if (!stack_) return;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
+  munmap(stack_ - kGuardBytes, kStackBytes + kGuardBytes);
+}
+
+void Fiber::restart() {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
+  fake_stack_ = nullptr;
+#if defined(RT_FIBERS_ASSEMBLY)
+  void** top = reinterpret_cast<void**>(stack_ + kStackBytes - color_);
+  *--top = nullptr;                           // where entry() would return to
+  *--top = reinterpret_cast<void*>(entry_);
+  for (int i = 0; i < 6; ++i) *--top = nullptr;  // the registers
+  stack_pointer_ = top;
+#else
+  getcontext(&context_);
+  context_.uc_stack.ss_sp = stack_;
+  context_.uc_stack.ss_size = kStackBytes - color_;
+  context_.uc_link = nullptr;
+  makecontext(&context_, entry_, 0);
+#endif
+}
+
+bool Fiber::owns(const void* p) const { return stack_ && p >= stack_ && p < stack_ + kStackBytes; }
+bool Fiber::overflowed_at(const void* p) const { return stack_ && p >= stack_ - kGuardBytes && p < stack_; }
+
+void Fiber::arrived() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &left->bottom_, &left->bytes_);
+#endif
+}
+
+void Fiber::switch_to(Fiber& from, Fiber& to) {
+  left = &from;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&from.fake_stack_, to.bottom_, to.bytes_);
+#endif
+#if defined(RT_FIBERS_ASSEMBLY)
+  ringtape_fiber_switch(&from.stack_pointer_, to.stack_pointer_);
+#else
+  swapcontext(&from.context_, &to.context_);
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(from.fake_stack_, &left->bottom_, &left->bytes_);
+#endif
+}
+
+void Fiber::leave(Fiber& from, Fiber& to) {
+  left = &from;
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(nullptr, to.bottom_, to.bytes_);
+#endif
+#if defined(RT_FIBERS_ASSEMBLY)
+  ringtape_fiber_switch(&from.stack_pointer_, to.stack_pointer_);
+#else
+  setcontext(&to.context_);
+#endif
+  __builtin_unreachable();
+}
+
+}  // namespace ringtape::emulation

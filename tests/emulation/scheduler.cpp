@@ -1,0 +1,343 @@
+#include "tests/emulation/scheduler.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <string_view>
+#include <vector>
+
+#include "core/check.h"
+#include "core/text.h"
+#include "tests/emulation/block.h"
+#include "tests/emulation/checker.h"
+#include "tests/emulation/faults.h"
+#include "tests/emulation/memory.h"
+#include "tests/emulation/shared.h"
+
+// Kernels know them as threadIdx and so on.
+extern "C" {
+uint3 ringtape_thread_index, ringtape_block_index, ringtape_block_size, ringtape_grid_size;
+}
+
+namespace ringtape::emulation {
+
+Block block;
+constinit thread_local bool in_kernel = false;
+constinit Checker* checker = nullptr;
+
+namespace {
+
+struct Settings {
+  Schedule schedule = Schedule::forward;
+  uint64_t seed = 1;
+  uint64_t grids = 0;  // since then: each has another order
+};
+
+Settings settings_of(std::string_view text) {
+  Settings found;
+  const std::string_view name = text.substr(0, text.find(':'));
+  for (Schedule schedule : {Schedule::forward, Schedule::reverse, Schedule::random})
+    if (name == name_of(schedule)) {
+      found.schedule = schedule;
+      if (name.size() < text.size()) found.seed = std::strtoull(text.data() + name.size() + 1, nullptr, 10);
+      return found;
+    }
+  detail::fail<UsageError>("RINGTAPE_EMULATION_SCHEDULE is forward, reverse, random or random:SEED, not ", text);
+}
+
+Settings& settings() {
+  static Settings s = [] {
+    const char* const text = std::getenv("RINGTAPE_EMULATION_SCHEDULE");
+    return text && *text ? settings_of(text) : Settings{};
+  }();
+  return s;
+}
+
+// xorshift64*: every run of the same seed is the same.
+struct Random {
+  uint64_t state = 1;
+  uint32_t below(uint32_t n) {
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return uint32_t(((state * 2685821657736338717ull) >> 32) * n >> 32);
+  }
+};
+
+struct Scheduler {
+  Fiber host;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Fiber*> free;
+  std::vector<uint32_t> order;                 // of the threads
+  std::array<uint64_t, kMaxThreads / 64> ready;  // a bit for each position in it whose thread can run
+  uint32_t cursor = 0;
+  Schedule schedule;
+  Random random;
+};
+Scheduler& s = *new Scheduler;
+
+void arrange(std::vector<uint32_t>& order, size_t n) {
+  order.resize(n);
+  std::iota(order.begin(), order.end(), 0u);
+  if (s.schedule == Schedule::reverse) std::reverse(order.begin(), order.end());
+  if (s.schedule == Schedule::random)
+    for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[s.random.below(uint32_t(i))]);
+}
+
+// The next thread that can run, in the order of the schedule from where the last one was found; -1 if there is none.
+int next_ready() {
+  if (s.schedule == Schedule::random) s.cursor = s.random.below(uint32_t(block.size));
+  const uint32_t words = uint32_t(block.size + 63) / 64;
+  uint32_t word = s.cursor / 64;
+  uint64_t bits = s.ready[word] & (~uint64_t{0} << (s.cursor % 64));
+  for (uint32_t i = 0; i <= words; ++i) {
+    if (bits) {
+      const uint32_t position = word * 64 + uint32_t(std::countr_zero(bits));
+      s.ready[word] &= ~(uint64_t{1} << (position % 64));
+      s.cursor = position + 1 == uint32_t(block.size) ? 0 : position + 1;
+      return int(s.order[position]);
+    }
+    word = word + 1 == words ? 0 : word + 1;
+    bits = s.ready[word];
+  }
+  return -1;
+}
+
+void run_threads();
+
+Fiber* take_fiber() {
+  if (s.free.empty()) {
+    s.fibers.push_back(std::make_unique<Fiber>(run_threads));
+    return s.fibers.back().get();
+  }
+  Fiber* const f = s.free.back();
+  s.free.pop_back();
+  f->restart();
+  return f;
+}
+
+void set_current(int thread) {
+  Thread& t = block.threads[size_t(thread)];
+  block.current = thread;
+  t.state = ThreadState::running;
+  ringtape_thread_index = t.index;
+}
+
+[[noreturn]] void to_host(Fiber* from) {
+  block.current = -1;
+  Fiber::leave(*from, s.host);
+}
+
+void report_deadlock() {
+  int at_barrier = 0, in_warp = 0;
+  const Thread* there[2] = {};
+  for (int i = 0; i < block.size; ++i) {
+    const Thread& t = block.threads[size_t(i)];
+    if (t.state == ThreadState::at_barrier && ++at_barrier) there[0] = &t;
+    if (t.state == ThreadState::in_warp_operation && ++in_warp) there[1] = &t;
+  }
+  const int gone = block.size - block.live;
+  const std::string barrier = concat(at_barrier, " threads wait at the barrier"), warp = concat(in_warp, " in the warp operation");
+  const std::string rest = concat("; ", gone, " of ", block.size, " have returned");
+  if (there[0] && there[1]) report("deadlock", there[0]->place, "no thread can go on" + rest + ": " + barrier, there[1]->place, warp);
+  else report("deadlock", (there[0] ? there[0] : there[1])->place, "no thread can go on" + rest + ": " + (there[0] ? barrier : warp));
+}
+
+[[noreturn]] void deadlock() {
+  report_deadlock();  // by itself: abandon() destroys nothing
+  abandon();
+}
+
+// All live threads have come: lets them go on.
+void release_barrier() {
+  const Thread* first = nullptr;
+  for (int i = 0; i < block.size; ++i) {
+    Thread& t = block.threads[size_t(i)];
+    if (t.state != ThreadState::at_barrier) continue;
+    if (!first) first = &t;
+    if (t.place == first->place) continue;
+    report("divergent-barrier", first->place, "threads of one block meet at different barriers: some", t.place, "others");
+    abandon();
+  }
+  if (block.live < block.size)
+    report("exited-at-barrier", first->place,
+           concat(block.size - block.live, " of ", block.size, " threads have returned before the barrier"));
+  for (int i = 0; i < block.size; ++i)
+    if (block.threads[size_t(i)].state == ThreadState::at_barrier) make_ready(i);
+  block.barrier_result = block.predicates;
+  block.at_barrier = block.predicates = 0;
+  if (checker) checker->block_barrier();
+}
+
+void finish_current() {
+  const int me = block.current;
+  block.threads[size_t(me)].state = ThreadState::done;
+  const size_t warp = size_t(me) / 32;
+  block.present[warp] &= ~(1u << (me % 32));
+  --block.live;
+  while (block.waiting[warp]) {  // somebody may have waited for this one alone
+    const uint32_t before = block.waiting[warp];
+    for (uint32_t rest = before; rest; rest &= rest - 1) {
+      const int lane = std::countr_zero(rest);
+      if (block.waiting[warp] >> lane & 1) complete_warp_operation(int(warp) * 32 + lane);
+    }
+    if (block.waiting[warp] == before) break;
+  }
+  if (block.live && block.at_barrier == block.live) release_barrier();
+}
+
+// What every fiber does: threads one after the other, until one of them waits elsewhere and has the turn.
+void run_threads() {
+  Fiber::arrived();
+  for (;;) {
+    (*block.body)();
+    Fiber* const mine = block.threads[size_t(block.current)].fiber;
+    finish_current();
+    const int next = next_ready();
+    if (next < 0 && block.live) deadlock();
+    if (next >= 0 && block.threads[size_t(next)].state == ThreadState::unstarted) {
+      block.threads[size_t(next)].fiber = mine;
+      set_current(next);
+      continue;
+    }
+    s.free.push_back(mine);
+    if (next < 0) to_host(mine);
+    set_current(next);
+    Fiber::leave(*mine, *block.threads[size_t(next)].fiber);
+  }
+}
+
+void begin_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes) {
+  block.number = number;
+  block.live = block.size;
+  block.at_barrier = block.predicates = 0;
+  block.waiting.fill(0);
+  block.present.fill(0);
+  ringtape_block_index = {unsigned(number % blocks.x), unsigned(number / blocks.x % blocks.y), unsigned(number / blocks.x / blocks.y)};
+  if (s.order.size() != size_t(block.size) || s.schedule == Schedule::random) arrange(s.order, size_t(block.size));
+  uint3 index = {0, 0, 0};
+  for (int i = 0; i < block.size; ++i) {
+    Thread& t = block.threads[size_t(i)];
+    t.state = ThreadState::unstarted;
+    t.index = index;
+    block.present[size_t(i) / 32] |= 1u << (i % 32);
+    if (++index.x == threads.x) index.x = 0, ++index.y;
+    if (index.y == threads.y) index.y = 0, ++index.z;
+  }
+  for (uint32_t i = 0; i < uint32_t(block.size); ++i) block.threads[s.order[i]].position = uint16_t(i);
+  s.ready.fill(0);
+  for (int i = 0; i < block.size; ++i) s.ready[size_t(i) / 64] |= uint64_t{1} << (i % 64);
+  s.cursor = 0;
+  begin_shared(shared_bytes);
+  if (checker) checker->begin_block(number, block.size);
+}
+
+void run_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes) {
+  begin_block(number, blocks, threads, shared_bytes);
+  const int first = next_ready();
+  Fiber* const f = take_fiber();
+  block.threads[size_t(first)].fiber = f;
+  set_current(first);
+  Fiber::switch_to(s.host, *f);
+  block.current = -1;
+  if (block.abandoned) {
+    s.free.clear();
+    for (const auto& each : s.fibers) s.free.push_back(each.get());
+  }
+  end_shared();
+}
+
+}  // namespace
+
+const char* name_of(Schedule schedule) {
+  constexpr const char* names[] = {"forward", "reverse", "random"};
+  return names[size_t(schedule)];
+}
+void set_schedule(Schedule schedule, uint64_t seed) { settings() = {schedule, seed, 0}; }
+Schedule schedule() { return settings().schedule; }
+bool checked() { return checker != nullptr; }
+
+void run_grid(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
+  s.order.clear();
+  s.schedule = settings().schedule;
+  s.random.state = (settings().seed + 1) * 0x9E3779B97F4A7C15ull + ++settings().grids;
+  ++kernel.launches[size_t(s.schedule)];
+  block.kernel = &kernel;
+  block.body = &body;
+  block.size = int(threads.x * threads.y * threads.z);
+  block.abandoned = false;
+  ringtape_block_size = {threads.x, threads.y, threads.z};
+  ringtape_grid_size = {blocks.x, blocks.y, blocks.z};
+  const FaultHandler handler;
+  if (checker) checker->begin_grid();
+  const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
+  std::vector<uint32_t> order;
+  if (s.schedule != Schedule::forward) arrange(order, count);
+  for (size_t i = 0; i < count && !block.abandoned; ++i) run_block(order.empty() ? i : order[i], blocks, threads, shared_bytes);
+  verify_redzones();
+  block.kernel = nullptr;
+}
+
+void make_ready(int thread) {
+  Thread& t = block.threads[size_t(thread)];
+  t.state = ThreadState::ready;
+  s.ready[t.position / 64] |= uint64_t{1} << (t.position % 64);
+}
+
+void suspend() {
+  const int me = block.current, next = next_ready();
+  if (next < 0) deadlock();
+  Thread& t = block.threads[size_t(next)];
+  if (t.state == ThreadState::unstarted) t.fiber = take_fiber();
+  set_current(next);
+  if (next != me) Fiber::switch_to(*block.threads[size_t(me)].fiber, *t.fiber);
+}
+
+void abandon() {
+  in_kernel = false;
+  block.abandoned = true;
+  to_host(block.threads[size_t(block.current)].fiber);
+}
+
+void enter_kernel() { in_kernel = true; }
+void leave_kernel() { in_kernel = false; }
+
+int barrier(bool predicate, Place place) {
+  const HostCode host;
+  Thread& t = block.threads[size_t(block.current)];
+  t.place = place;
+  t.state = ThreadState::at_barrier;
+  block.predicates += predicate;
+  if (++block.at_barrier == block.live) release_barrier();
+  suspend();
+  return block.barrier_result;
+}
+
+void trap(const char* what, Place place) {
+  in_kernel = false;
+  report("trap", place, what);
+  abandon();
+}
+
+std::string thread_text(int thread) {
+  const uint3 i = block.threads[size_t(thread)].index;
+  return concat("thread (", i.x, ",", i.y, ",", i.z, ")");
+}
+
+std::string block_text(uint64_t number) {
+  const uint3 n = ringtape_grid_size;
+  return concat("block (", number % n.x, ",", number / n.x % n.y, ",", number / n.x / n.y, ")");
+}
+
+std::string running_thread() {
+  if (!block.kernel) return "";
+  const std::string kernel = concat("kernel ", block.kernel->name());
+  if (block.current < 0) return kernel;
+  return concat(kernel, ", ", block_text(block.number), ", ", thread_text(block.current));
+}
+
+}  // namespace ringtape::emulation
