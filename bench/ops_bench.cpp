@@ -1,83 +1,219 @@
-// Every op's workloads, from its record: time, GB/s or GFLOP/s, and how much that is of the machine's peak, which is
-// measured at the start of the same run. Google Benchmark's flags apply; RINGTAPE_THREADS sets the threads.
+// Every op's workloads, from its record: time, GB/s or GFLOP/s, and how much that is of the device's peak, which is measured
+// at the start of the same run. Google Benchmark's flags apply; RINGTAPE_THREADS sets the threads of the CPU.
+//
+// On the CPU each call is timed. A GPU works behind the host: there, batches of calls of about 5 ms are timed from idle to
+// idle, so that a call's time is what the host takes to issue it (issue_us) or what the device takes, whichever is longer.
+// Each call of a batch has operands of its own, until they are more than the GPU's caches hold.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 
+#include "autograd/create.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "bench/peak.h"
+#include "bench/timing.h"
 #include "kernels/kernel.h"
 
 namespace ringtape {
 namespace {
 
+struct Settings {
+  Device device;
+  DType dtype = DType::f32;
+} settings;
+
 struct Peak {
   double bandwidth, flops;
 } peak;
 
+bool any_failed = false;
+
+bool on_gpu() { return settings.device.type == DeviceType::cuda; }
+
+double bytes_of(const Tensor& x) { return double(x.size()) * double(size_of(x.dtype())); }
 double bytes_of(const Tensors& tensors) {
   double bytes = 0;
-  for (const Tensor& t : tensors) bytes += double(t.size()) * double(size_of(t.dtype()));
+  for (const Tensor& x : tensors) bytes += bytes_of(x);
   return bytes;
 }
 
-// Runs the loop, then reports its rate. `bytes` is the least traffic: each operand read, or written, once.
+// What a call must read at least: slice and index_select read of their operand only what they write.
+double bytes_read(const Op& op, const Tensors& inputs, const Tensor& y) {
+  const bool reads_part = !std::strcmp(op.name, "slice") || !std::strcmp(op.name, "index_select");
+  return reads_part ? bytes_of(inputs) - bytes_of(inputs[0]) + bytes_of(y) : bytes_of(inputs);
+}
+
+Tensors inputs_of(const Sample& sample) {
+  Tensors out;
+  for (const Input& in : sample.inputs)
+    if (in.fill == Fill::real) out.push_back(rand(in.shape, in.low, in.high, settings.dtype, settings.device));
+    else out.push_back(to(draw({"", {in}, {}}, settings.dtype, 1)[0], settings.device));
+  return out;
+}
+
+// How many sets of operands the calls take turns with.
+int sets_for(double bytes) {
+  constexpr double kBeyondTheCaches = 256 << 20, kMost = 16;
+  return on_gpu() ? int(std::clamp(kBeyondTheCaches / bytes + 1, 2.0, kMost)) : 1;
+}
+
+// Runs the loop of f(i), i counting the calls, then reports its rate. `bytes` is the least traffic: each operand read, or
+// written, once.
 template <class F>
 void measure(benchmark::State& state, const Op& op, double bytes, double flops, const F& f) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (auto _ : state) f();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / double(state.iterations());
+  size_t i = 0;
+  bench::Batch all;
+  if (on_gpu()) {
+    const auto call = [&] { f(i++); };
+    const int64_t calls = bench::calls_lasting(5e-3, settings.device, call);
+    while (state.KeepRunningBatch(calls)) {
+      const bench::Batch batch = bench::run_batch(settings.device, calls, call);
+      state.SetIterationTime(batch.seconds);
+      all.seconds += batch.seconds;
+      all.issue_seconds += batch.issue_seconds;
+    }
+    state.counters["issue_us"] = 1e6 * all.issue_seconds / double(state.iterations());
+  } else {
+    const auto begin = std::chrono::steady_clock::now();
+    for (auto _ : state) f(i++);
+    all.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+  const double seconds = all.seconds / double(state.iterations());
   state.counters[op.flops ? "GFLOP/s" : "GB/s"] = (op.flops ? flops : bytes) / seconds / 1e9;
   state.counters["%peak"] = 100 * (op.flops ? flops / peak.flops : bytes / peak.bandwidth) / seconds;
 }
 
 void forward(benchmark::State& state, const Op& op, const Sample& sample) {
-  const Tensors inputs = draw(sample, DType::f32, 1);
-  Tensor y = sample.call(inputs);
-  y = sample.call(inputs);  // from now on the arena has both blocks that the loop takes turns with
-  measure(state, op, bytes_of(inputs) + bytes_of({y}), op.flops ? op.flops(inputs, y) : 0, [&] { y = sample.call(inputs); });
+  std::vector<Tensors> inputs = {inputs_of(sample)};
+  Tensors y = {sample.call(inputs[0])};
+  const double bytes = bytes_read(op, inputs[0], y[0]) + bytes_of(y[0]), flops = op.flops ? op.flops(inputs[0], y[0]) : 0;
+  for (int set = sets_for(bytes); set > 1; --set) {
+    inputs.push_back(inputs_of(sample));
+    y.push_back(sample.call(inputs.back()));
+  }
+  y[0] = sample.call(inputs[0]);  // from now on the arena has all blocks that the loop takes turns with
+  measure(state, op, bytes, flops, [&](size_t i) { y[i % y.size()] = sample.call(inputs[i % y.size()]); });
+}
+
+// A recorded call, and the leaves that its gradients go to.
+struct Recorded {
+  Tensors inputs, leaves;
+  Tensor y, dy;
+};
+
+Recorded record_call(const Sample& sample) {
+  Recorded r;
+  r.inputs = inputs_of(sample);
+  for (Tensor& x : r.inputs)
+    if (is_float(x.dtype())) r.leaves.push_back(x = leaf(x));
+  r.y = sample.call(r.inputs);
+  r.dy = rand(r.y.shape(), -1, 1, r.y.dtype(), settings.device);
+  return r;
 }
 
 void backward_only(benchmark::State& state, const Op& op, const Sample& sample) {
-  Tensors inputs = draw(sample, DType::f32, 1);
-  for (Tensor& x : inputs)
-    if (is_float(x.dtype())) x = leaf(x);
-  const Tensor y = sample.call(inputs);
-  const Tensor dy = draw({"", {{y.shape()}}, {}}, DType::f32, 2)[0];
-  const auto pass = [&] {
-    for (const Tensor& x : inputs)
-      if (requires_grad(x)) zero_grad(x);
-    backward(y, dy);
-  };
-  pass();  // the arena has its memory now
-  Tensors gradients;
-  for (const Tensor& x : inputs)
-    if (requires_grad(x)) gradients.push_back(x);
+  std::vector<Recorded> calls = {record_call(sample)};
   // dy read and the gradients written, whatever else the op needs; a product costs one of its size for each gradient.
-  measure(state, op, bytes_of({dy}) + bytes_of(gradients), op.flops ? double(gradients.size()) * op.flops(inputs, y) : 0, pass);
+  const double bytes = bytes_of(calls[0].dy) + bytes_of(calls[0].leaves);
+  const double flops = op.flops ? double(calls[0].leaves.size()) * op.flops(calls[0].inputs, calls[0].y) : 0;
+  for (int set = sets_for(bytes); set > 1; --set) calls.push_back(record_call(sample));
+  const auto pass = [&](size_t i) {
+    const Recorded& r = calls[i % calls.size()];
+    for (const Tensor& x : r.leaves) zero_grad(x);
+    backward(r.y, r.dy);
+  };
+  pass(0);  // the arena has its memory now
+  measure(state, op, bytes, flops, pass);
+}
+
+// An op that throws is one failed benchmark.
+template <class F>
+void add_benchmark(const std::string& name, const F& run) {
+  auto* b = benchmark::RegisterBenchmark(name.c_str(), [run](benchmark::State& state) {
+    try {
+      run(state);
+    } catch (const std::exception& e) {
+      any_failed = true;
+      state.SkipWithError(e.what());
+    }
+  });
+  b->Unit(benchmark::kMicrosecond);
+  if (on_gpu()) b->UseManualTime();
+  else b->UseRealTime();
+}
+
+void add_benchmarks() {
+  for (const Op& op : ops())
+    for (const Sample& w : op.workloads) {
+      if (on_gpu() && !std::strcmp(op.name, "to")) continue;                                    // the bus, not a kernel
+      if (settings.dtype != DType::f32 && w.tag.find("f32_") != std::string::npos) continue;  // made for f32
+      const std::string name = std::string(op.name) + "/" + w.tag;
+      add_benchmark(name + "/forward", [&](benchmark::State& state) { forward(state, op, w); });
+      if (op.differentiable) add_benchmark(name + "/backward", [&](benchmark::State& state) { backward_only(state, op, w); });
+    }
+}
+
+// Takes --device and --dtype out of the arguments.
+Settings parse(int& argc, char** argv) {
+  Settings s;
+  int kept = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i], name = argument.substr(0, argument.find('='));
+    if (name != "--device" && name != "--dtype") {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    const bool attached = name != argument;
+    RT_CHECK_AS(UsageError, attached || i + 1 < argc, name, ": needs a value");
+    const std::string value = attached ? argument.substr(name.size() + 1) : argv[++i];
+    if (name == "--device") s.device = parse_device(value);
+    else s.dtype = parse_dtype(value);
+    RT_CHECK_AS(UsageError, is_float(s.dtype), name, ": expected f16, bf16, f32 or f64, got '", value, "'");
+  }
+  argv[argc = kept] = nullptr;
+  return s;
+}
+
+void help() {
+  std::printf("ops_bench [--device cpu|cuda[:N]] [--dtype f32|bf16|f16|f64] and Google Benchmark's flags:\n");
+  benchmark::PrintDefaultHelp();
+}
+
+int run(int argc, char** argv) {
+  settings = parse(argc, argv);
+  benchmark::Initialize(&argc, argv, help);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  runtime(settings.device);  // throws where there is none
+  if (on_gpu()) peak = {bench::copy_bandwidth(settings.device), bench::matmul_flops(settings.device, settings.dtype)};
+  else peak = {bench::peak_bandwidth(), bench::peak_flops()};
+  const std::string dtype(name_of(settings.dtype)), peak_dtype = on_gpu() ? dtype : "f32";
+  benchmark::AddCustomContext("device", settings.device.str());
+  benchmark::AddCustomContext("dtype", dtype);
+  benchmark::AddCustomContext("isa", std::string(name_of(cpu_isa())));
+  benchmark::AddCustomContext("threads", std::to_string(threads()));
+  benchmark::AddCustomContext("peak copy GB/s", std::to_string(peak.bandwidth / 1e9));
+  benchmark::AddCustomContext("peak " + peak_dtype + " GFLOP/s", std::to_string(peak.flops / 1e9));
+  add_benchmarks();
+  const bool any = benchmark::RunSpecifiedBenchmarks() > 0;
+  benchmark::Shutdown();
+  return any && !any_failed ? 0 : 1;
 }
 
 }  // namespace
 }  // namespace ringtape
 
 int main(int argc, char** argv) {
-  using namespace ringtape;
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  peak = {bench::peak_bandwidth(), bench::peak_flops()};
-  benchmark::AddCustomContext("isa", std::string(name_of(cpu_isa())));
-  benchmark::AddCustomContext("threads", std::to_string(threads()));
-  benchmark::AddCustomContext("peak copy GB/s", std::to_string(peak.bandwidth / 1e9));
-  benchmark::AddCustomContext("peak f32 GFLOP/s", std::to_string(peak.flops / 1e9));
-  for (const Op& op : ops())
-    for (const Sample& w : op.workloads) {
-      const std::string name = std::string(op.name) + "/" + w.tag;
-      benchmark::RegisterBenchmark((name + "/forward").c_str(), [&](benchmark::State& s) { forward(s, op, w); })->UseRealTime()->Unit(benchmark::kMicrosecond);
-      if (op.differentiable)
-        benchmark::RegisterBenchmark((name + "/backward").c_str(), [&](benchmark::State& s) { backward_only(s, op, w); })->UseRealTime()->Unit(benchmark::kMicrosecond);
-    }
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  try {
+    return ringtape::run(argc, argv);
+  } catch (const ringtape::UsageError& e) {
+    std::fprintf(stderr, "ops_bench: error: %s\n", e.what());
+    return 2;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "ops_bench: error: %s\n", e.what());
+    return 1;
+  }
 }

@@ -5,6 +5,9 @@
 #include <cstring>
 #include <vector>
 
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "bench/timing.h"
 #include "core/parallel.h"
 #include "core/tensor.h"
 #include "kernels/kernel.h"
@@ -76,6 +79,25 @@ double peak_flops() {
     });
   });
   return 2.0 * 12 * lanes * double(repeats) * threads() / seconds;
+}
+
+double copy_bandwidth(Device device) {
+  constexpr int64_t bytes = int64_t{512} << 20;
+  const Tensor from = zeros({bytes}, DType::u8, device), to = zeros({bytes}, DType::u8, device);
+  const double seconds = best_seconds_of_a_call(device, [&] { runtime(device).copy(View(to).data, device, View(from).data, device, size_t(bytes)); });
+  return 2.0 * double(bytes) / seconds;
+}
+
+double matmul_flops(Device device, DType dtype) {
+  constexpr double kLong = 20e-3;  // larger products would be no faster
+  double best = 0, seconds = 0;
+  for (int64_t n = 512; n <= 8192 && seconds < kLong; n *= 2) {
+    const Tensor a = randn({n, n}, 0, 1, dtype, device), b = randn({n, n}, 0, 1, dtype, device);
+    Tensor c;
+    seconds = best_seconds_of_a_call(device, [&] { c = matmul(a, b); });
+    best = std::max(best, 2.0 * double(n) * double(n) * double(n) / seconds);
+  }
+  return best;
 }
 
 }  // namespace ringtape::bench

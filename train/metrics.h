@@ -1,5 +1,5 @@
 #pragma once
-#include "core/tensor.h"
+#include "core/readback.h"
 
 namespace ringtape {
 
@@ -18,7 +18,7 @@ class Tally {
   double last_loss() const { return last_loss_; }
 
  private:
-  Tensor pending_loss_, pending_rank_;
+  Readback pending_loss_, pending_rank_;
   int64_t samples_ = 0, top1_ = 0, top5_ = 0;
   double loss_ = 0, last_loss_ = 0;
 };

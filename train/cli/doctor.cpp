@@ -11,6 +11,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/env.h"
+#include "core/runtime.h"
 #include "kernels/kernel.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
@@ -26,6 +27,15 @@ struct Check {
   std::string name, result;
   bool passed;
 };
+
+std::string why_no_cuda() {
+  try {
+    runtime({DeviceType::cuda, 0});
+  } catch (const DeviceError& e) {
+    return e.what();
+  }
+  return {};
+}
 
 // A check that throws has failed, with the error as its result.
 template <class F>
@@ -116,8 +126,8 @@ int run(const Invocation& invocation) {
     if (!value.is_structured())
       std::printf("%-12s %s\n", key.c_str(),
                   value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
-  if (!report["cuda"].get<bool>())
-    std::printf("%-12s %s\n", "", "no CUDA: built without it, or no GPU in this machine");
+  for (const auto& gpu : report["gpus"]) std::printf("%-12s %s\n", "gpu", gpu.get<std::string>().c_str());
+  if (!report["cuda"].get<bool>()) std::printf("%-12s %s\n", "", why_no_cuda().c_str());
   for (const auto& [key, value] : report["libraries"].items())
     std::printf("%-12s %s\n", key.c_str(), value.get<std::string>().c_str());
   for (const auto& [key, value] : report["variables"].items())

@@ -52,7 +52,8 @@ std::string image_text(const Dataset& data) {
 void introduce(Output& out, const Task& task, const Trainer& trainer, const RunDir& run) {
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
-  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", name_of(cpu_isa()), ", ", o.threads,
+  const std::string gpu = runtime(task.device).describe(task.device.index);
+  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", gpu.empty() ? std::string(name_of(cpu_isa())) : gpu, ", ", o.threads,
                   o.threads == 1 ? " thread" : " threads"));
   out.line(concat("data   ", d.train.name, " (", d.train.source,
                   "): ", with_commas(int64_t(trainer.train_samples())), " training, ",

@@ -39,6 +39,19 @@ nlohmann::ordered_json libraries() {
           {"zlib", zlibVersion()}};
 }
 
+// What each can be called; one that this build has no kernels for is described by why.
+nlohmann::ordered_json gpus() {
+  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+  for (Device gpu{DeviceType::cuda, 0}; available(gpu); ++gpu.index) {
+    try {
+      out.push_back(runtime(gpu).describe(gpu.index));
+    } catch (const DeviceError& e) {
+      out.push_back(e.what());
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 nlohmann::ordered_json environment(const std::vector<std::string>& command_line) {
@@ -59,6 +72,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
           {"isa", std::string(name_of(cpu_isa()))},
           {"threads", threads()},
           {"cuda", available({DeviceType::cuda, 0})},
+          {"gpus", gpus()},
           {"compiler", concat("GCC ", __VERSION__)},
           {"libraries", libraries()},
           {"variables", variables}};
