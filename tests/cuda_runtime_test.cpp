@@ -347,8 +347,8 @@ TEST(CudaMessages, ADriverOrDeviceThatIsNotThere) {
   emulation::set_gpu({.driver = false});
   EXPECT_FALSE(available(kCuda));
   EXPECT_EQ(message_of<DeviceError>([] { Tensor({2}, DType::f32, kCuda); }),
-            "no device cuda:0: the CUDA driver is missing or older than CUDA 13.0 needs (cudaErrorInsufficientDriver: CUDA driver "
-            "version is insufficient for CUDA runtime version); install NVIDIA driver 580 or newer, or use --device cpu");
+            "no device cuda:0: the CUDA driver is missing or older than CUDA 13.0 needs (cudaErrorInsufficientDriver: this build "
+            "emulates CUDA for tests, without a driver; -DRINGTAPE_CUDA=ON is for GPUs); install NVIDIA driver 580 or newer, or use --device cpu");
   emulation::set_gpu({.devices = 0});
   EXPECT_EQ(message_of<DeviceError>([] { Tensor({2}, DType::f32, kCuda); }),
             "no device cuda:0: the CUDA driver finds no GPU (cudaErrorNoDevice: no CUDA-capable device is detected); see what "

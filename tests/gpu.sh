@@ -59,6 +59,7 @@ IFS=, read -r gpu_name driver capability memory <<<"${gpu//, /,}"
 [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] || no_device "nvidia-smi: $gpu"
 
 cd "$root" || exit
+export LC_ALL=C.UTF-8 # decimal points
 deadline=$((SECONDS + time_limit - 10)) # the report needs some of it
 work=$build/gpu-stages
 cores=$(nproc)

@@ -46,7 +46,9 @@ std::unique_ptr<StagingBuffer> take(int index, size_t bytes) {
 }  // namespace
 
 Staging::Staging(int index, size_t bytes) : index_(index), buffer_(take(index, bytes)) {
-  if (!buffer_) buffer_ = std::make_unique<StagingBuffer>(StagingBuffer{PinnedBuffer(std::bit_ceil(bytes < 256 ? size_t{256} : bytes)), Event(index)});
+  if (buffer_) return;
+  const size_t size = std::bit_ceil(bytes < 256 ? size_t{256} : bytes);
+  buffer_ = std::make_unique<StagingBuffer>(StagingBuffer{PinnedBuffer(size), Event(index)});
 }
 
 Staging::~Staging() {

@@ -16,6 +16,7 @@
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
+#include "core/cuda/memory.h"
 #include "core/env.h"
 #include "core/view.h"
 
@@ -72,7 +73,7 @@ void launch(Device device, Grid grid, Args&&... args) {
   use(device.index);
   nvtxRangePushA(kernel_name<kernel>());
   cudaError_t status = start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index), std::forward<Args>(args)...);
-  if (status == cudaSuccess && env::sync()) status = cudaStreamSynchronize(compute_stream(device.index));
+  if (status == cudaSuccess && env::sync() && !recording(device.index)) status = cudaStreamSynchronize(compute_stream(device.index));
   nvtxRangePop();
   check(status, kernel_name<kernel>(), __FILE__, __LINE__);
 }

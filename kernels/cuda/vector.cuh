@@ -1,4 +1,6 @@
 #pragma once
+#include <bit>
+
 #include "kernels/cuda/launch.cuh"
 
 // Several elements that one instruction loads or stores: 16 bytes is the widest there is.
@@ -13,7 +15,12 @@ struct alignas(sizeof(T) * N) Vec {
 template <int N, class T>
 __device__ Vec<T, N> load(const T* from) { return *reinterpret_cast<const Vec<T, N>*>(from); }
 template <class T, int N>
-__device__ void store(T* to, const Vec<T, N>& v) { *reinterpret_cast<Vec<T, N>*>(to) = v; }
+__device__ void store(T* to, const Vec<T, N>& v) {
+#ifdef __CUDA_ARCH__  // nvcc 13 splits some stores of a struct into small ones
+  if constexpr (sizeof(v) == 16) return __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(v));
+#endif
+  *reinterpret_cast<Vec<T, N>*>(to) = v;
+}
 
 // How many elements of every operand an access may take: `wide` where all begin at a multiple of that many, else 1.
 template <class... T>

@@ -17,7 +17,7 @@ constexpr ErrorText kErrors[] = {
     RT_ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     RT_ERROR(cudaErrorInvalidDevicePointer, "invalid device pointer"),
     RT_ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    RT_ERROR(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version"),
+    RT_ERROR(cudaErrorInsufficientDriver, "this build emulates CUDA for tests, without a driver; -DRINGTAPE_CUDA=ON is for GPUs"),
     RT_ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
     RT_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     RT_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
