@@ -84,7 +84,8 @@ double peak_flops() {
 double copy_bandwidth(Device device) {
   constexpr int64_t bytes = int64_t{512} << 20;
   const Tensor from = zeros({bytes}, DType::u8, device), to = zeros({bytes}, DType::u8, device);
-  const double seconds = best_seconds_of_a_call(device, [&] { runtime(device).copy(View(to).data, device, View(from).data, device, size_t(bytes)); });
+  const double seconds = best_seconds_of_a_call(
+      device, [&] { runtime(device).copy(View(to).data, device, View(from).data, device, size_t(bytes)); });
   return 2.0 * double(bytes) / seconds;
 }
 

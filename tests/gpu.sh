@@ -54,7 +54,8 @@ no_device() {
   exit 0
 }
 command -v nvidia-smi >/dev/null || no_device "there is no nvidia-smi"
-gpu=$(nvidia-smi --id=0 --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader 2>&1) || no_device "nvidia-smi: ${gpu%%$'\n'*}"
+gpu=$(nvidia-smi --id=0 --query-gpu=name,driver_version,compute_cap,memory.total --format=csv,noheader 2>&1) ||
+  no_device "nvidia-smi: ${gpu%%$'\n'*}"
 IFS=, read -r gpu_name driver capability memory <<<"${gpu//, /,}"
 [[ $capability =~ ^[0-9]+\.[0-9]+$ ]] || no_device "nvidia-smi: $gpu"
 
@@ -92,7 +93,9 @@ stage() {
   esac
   if [[ $1 == compute-sanitizer ]]; then
     if grep -q 'Device not supported' "$log"; then result=skipped note="compute-sanitizer does not support this machine's device"; fi
-    if [[ $note == stopped* ]] && ! grep -q '^========= [A-Z]' <(grep -v 'COMPUTE-SANITIZER' "$log"); then result=incomplete note+=", no error until then"; fi
+    if [[ $note == stopped* ]] && ! grep -v COMPUTE-SANITIZER "$log" | grep '^========= [A-Z]' >/dev/null; then
+      result=incomplete note+=", no error until then"
+    fi
   fi
   record "$name" "$result" "$(awk "BEGIN { print $EPOCHREALTIME - $began }")" "$note" "$*"
   [[ $result == passed ]]
@@ -126,15 +129,22 @@ first_with() { # HEADER: the first such folder that has it
   return 1
 }
 
+describe_library() { # NAME HEADER MACRO...
+  local name=$1 header=$2 folder found='not found'
+  shift 2
+  if folder=$(first_with "$header"); then found="$(version "$folder/$header" "$@"), $folder"; fi
+  printf '%s (not used yet)\t%s\n' "$name" "$found"
+}
+
 describe_machine() {
-  local folder
   printf '%s\t%s\n' GPU "$gpu_name, $memory, compute capability $capability" driver "$driver" \
     CUDA "$(nvcc --version 2>/dev/null | sed -nE 's/.*release .*, V([0-9.]+).*/\1/p' || true)" \
     "C++ compiler" "$(c++ --version | head -n 1)" CMake "$(cmake --version | head -n 1)" \
     CPU "$(sed -nE 's/^model name\s*: //p' /proc/cpuinfo | head -n 1), $cores cores" system "$(uname -sr)" \
-    date "$(date -u +'%Y-%m-%d %H:%M UTC')" revision "${revision:-$(git describe --always --dirty 2>/dev/null || echo unknown)}" command "$command"
-  if folder=$(first_with cudnn_version.h); then printf '%s\t%s\n' "cuDNN (not used yet)" "$(version "$folder/cudnn_version.h" CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL), $folder"; else printf 'cuDNN (not used yet)\tnot found\n'; fi
-  if folder=$(first_with nccl.h); then printf '%s\t%s\n' "NCCL (not used yet)" "$(version "$folder/nccl.h" NCCL_MAJOR NCCL_MINOR NCCL_PATCH), $folder"; else printf 'NCCL (not used yet)\tnot found\n'; fi
+    date "$(date -u +'%Y-%m-%d %H:%M UTC')" command "$command" \
+    revision "${revision:-$(git describe --always --dirty 2>/dev/null || echo unknown)}"
+  describe_library cuDNN cudnn_version.h CUDNN_MAJOR CUDNN_MINOR CUDNN_PATCHLEVEL
+  describe_library NCCL nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH
 }
 
 # A toolkit without cuBLAS: Python's wheel has it.

@@ -25,7 +25,8 @@ folder=$1
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libeigen3-dev)
+packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
+  libeigen3-dev)
 
 # Of some, only shared libraries are packaged: the package that holds them, whose name has a version, depends on nothing here.
 add_shared_libraries() {
@@ -79,8 +80,8 @@ while IFS= read -r file; do
   sed -i "s|=/usr|=\${pcfiledir}/$up|" "$file"
 done < <(find "$usr" -name '*.pc')
 
-for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp,toml++/toml.h,zlib.h,zconf.h,eigen3/Eigen/Core} \
-  lib/*/{libgtest.a,libgmock.a,libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
+for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
+  include/{toml++/toml.h,zlib.h,zconf.h,eigen3/Eigen/Core} lib/*/{libgtest.a,libgmock.a,libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
   compgen -G "$usr/$wanted" >/dev/null || die "the packages hold no $wanted"
 done
 

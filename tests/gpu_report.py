@@ -140,19 +140,24 @@ def number(x, digits=1):
     return "" if x is None else f"{x:,.{digits}f}"
 
 
+def waits_for_host(row):
+    return " (waits for the host)" if row["issue_us"] and row["issue_us"] > 0.9 * row["us"] else ""
+
+
 def ops_section(ops):
     peaks = ", ".join(f"{name} {value:,.0f}" for name, value in ops["peaks"].items())
-    out = [f"## Kernels, {ops['dtype']}", "", f"Measured in the same run: {peaks}. A call's time is the host's to issue it or the GPU's "
-           "to do it, whichever is longer. GB/s count each operand once; of a backward pass only dy and the gradients.", ""]
+    out = [f"## Kernels, {ops['dtype']}", "", f"Measured in the same run: {peaks}. A call's time is the host's to issue it or the "
+           "GPU's to do it, whichever is longer. GB/s count each operand once; of a backward pass only dy and the gradients.", ""]
     fine = [r for r in ops["rows"] if "error" not in r]
-    rows = [[r["name"], number(r["us"]), number(r["issue_us"]), number(r["gb_per_s"], 0), number(r["gflop_per_s"], 0), number(r["percent"], 0)] for r in fine]
+    rows = [[r["name"], number(r["us"]), number(r["issue_us"])] +
+            [number(r[key], 0) for key in ("gb_per_s", "gflop_per_s", "percent")] for r in fine]
     out += table(["workload", "us", "issue us", "GB/s", "GFLOP/s", "% of peak"], rows)
     for direction in ("forward", "backward"):
         slow = [r for r in fine if r["gb_per_s"] and r["percent"] < WANTED and r["name"].endswith(direction)]
         total = sum(1 for r in fine if r["gb_per_s"] and r["name"].endswith(direction))
         slow.sort(key=lambda r: r["percent"])
-        listed = ", ".join(f"{r['name']} {r['percent']:.0f}" + (" (waits for the host)" if r["issue_us"] and r["issue_us"] > 0.9 * r["us"] else "") for r in slow)
-        out += [f"{direction.capitalize()} below {WANTED} % of the copy bandwidth: {len(slow)} of {total}" + (f": {listed}." if slow else "."), ""]
+        listed = ", ".join(f"{r['name']} {r['percent']:.0f}" + waits_for_host(r) for r in slow) or "none"
+        out += [f"{direction.capitalize()} below {WANTED} % of the copy bandwidth, {len(slow)} of {total}: {listed}.", ""]
     failed = [[r["name"], r["error"]] for r in ops["rows"] if "error" in r]
     return out + (table(["failed", "error"], failed) if failed else [])
 
@@ -187,7 +192,8 @@ def training_section(results):
     if results["trainings"]:
         out += ["## Trainings", "", "The same command on each device, the loader included.", ""]
         out += table(["data", "device", "steps", "seconds", "images/s", "test loss", "test top-1"], [
-            [t["data"], t["stage"].split()[-1], t["step"], number(t["seconds"]), number(t["images_per_s"], 0), number(t["loss"], 4), number(t["top1"], 4)]
+            [t["data"], t["stage"].split()[-1], t["step"], number(t["seconds"]), number(t["images_per_s"], 0)] +
+            [number(t["loss"], 4), number(t["top1"], 4)]
             for t in results["trainings"]])
     return out
 
