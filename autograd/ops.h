@@ -7,6 +7,7 @@
 #include "kernels/compare.h"
 #include "kernels/matmul.h"
 #include "kernels/unary.h"
+#include "kernels/window.h"
 
 // Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end; operands of two
 // dtypes are an error (cast one), never converted silently. Errors: ShapeError, DTypeError, DeviceError naming the op.
@@ -48,6 +49,9 @@ Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor matmul(const Tensor& a, const Tensor& b);
 // x (..., I), w (O, I), b (O) or undefined -> (..., O): x w^T + b, through f.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation f = Activation::none);
+
+// Images are NHWC. x (N, H, W, C), w (K, R, S, C / groups), b (K) or undefined -> (N, Ho, Wo, K); the shapes decide the groups.
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, const Window& window = {});
 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
