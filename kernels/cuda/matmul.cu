@@ -6,27 +6,52 @@
 namespace ringtape::cuda {
 namespace {
 
-void multiply(View y, const Operand& a, const Operand& w, const View& bias, Product p) {
+// A batch of matrices in memory, as an operand of gemm().
+template <class T>
+struct Matrix {
+  const T* data;
+  int64_t batch_stride, outer_stride, depth_stride;
+  __device__ bool outer_first() const { return outer_stride == 1; }
+  __device__ T at(int64_t b, int64_t i, int64_t p) const { return data[b * batch_stride + i * outer_stride + p * depth_stride]; }
+};
+
+// Contiguous (batch, m, n), with a bias (n) or none, through ReLU where asked.
+template <class T>
+struct MatrixResult {
+  T* data;
+  const T* bias;
+  int64_t m, n;
+  bool relu;
+  __device__ void put(int64_t b, int64_t, int64_t i, int64_t j, compute_t<T> y) const {
+    if (bias) y += compute_t<T>(bias[j]);
+    if (relu && y < 0) y = 0;
+    data[(b * m + i) * n + j] = T(y);
+  }
+};
+
+void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool relu, Product p) {
   if (p.batch * p.m * p.n == 0) return;
   // One matrix for all of a batch that lies like one tall matrix: one product.
   if (p.batch > 1 && w.batch_stride == 0 && a.batch_stride == p.m * a.row_stride) p.m *= p.batch, p.batch = 1;
   const bool by_blas = env::cublas() && p.k > 0;
-  if (by_blas && blas_gemm(y.device, {y.dtype, p.batch, p.m, p.n, p.k, y.data, a, w, bias.data, p.relu})) return;
+  if (by_blas && blas_gemm(y.device, {y.dtype, p.batch, p.m, p.n, p.k, y.data, a, w, bias.data, relu})) return;
   dispatch_float(y.dtype, [&]<class T>() {
-    const auto matrix = [](const Operand& x) { return Matrix<const T>{static_cast<const T*>(x.data), x.row_stride, x.column_stride, x.batch_stride}; };
-    gemm<T>(y.device, y.as<T>(), matrix(a), matrix(w), bias.as<T>(), p);
+    const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
+    const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};
+    gemm<compute_t<T>>(y.device, left, right, MatrixResult<T>{y.as<T>(), bias.as<T>(), p.m, p.n, relu}, p);
   });
 }
 
 }  // namespace
 
 void matmul_forward(View y, View a, View w) {
-  multiply(y, {a.data, a.strides[1], a.strides[2], a.strides[0]}, {w.data, w.strides[1], w.strides[2], w.strides[0]}, View{},
-           {y.dims[0], y.dims[1], y.dims[2], a.dims[2], false});
+  multiply(y, {a.data, a.strides[1], a.strides[2], a.strides[0]}, {w.data, w.strides[1], w.strides[2], w.strides[0]}, View{}, false,
+           {y.dims[0], y.dims[1], y.dims[2], a.dims[2]});
 }
 
 void linear_forward(View y, View x, View w, View b, Activation f) {
-  multiply(y, {x.data, x.strides[0], x.strides[1], 0}, {w.data, w.strides[1], w.strides[0], 0}, b, {1, y.dims[0], y.dims[1], x.dims[1], f == Activation::relu});
+  multiply(y, {x.data, x.strides[0], x.strides[1], 0}, {w.data, w.strides[1], w.strides[0], 0}, b, f == Activation::relu,
+           {1, y.dims[0], y.dims[1], x.dims[1]});
 }
 
 }  // namespace ringtape::cuda

@@ -1,0 +1,163 @@
+#include "kernels/conv2d.h"
+
+#include <algorithm>
+
+#include "core/tensor.h"
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/vector.cuh"
+
+// Convolution as one matrix product a group, whose operands are read where they lie: no patch is ever written out.
+namespace ringtape::cuda {
+namespace {
+
+struct ConvSizes {
+  int n, h, w, c, rows, columns, k, r, s, c_group, k_group;  // y is (n, rows, columns, k); *_group: channels of one group
+  int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+
+  ConvSizes(const View& y, const View& x, const View& weights, const Window& p)
+      : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])), columns(int(y.dims[2])), k(int(y.dims[3])),
+        r(int(weights.dims[1])), s(int(weights.dims[2])), c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))), stride_h(int(p.stride_h)),
+        stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)), dilation_w(int(p.dilation_w)) {
+    RT_CHECK_AS(ShapeError, x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX && taps() * std::max(c, k) < INT32_MAX,
+                "convolution of ", x.shape(), " by ", weights.shape(), ": too large for one call on a GPU; divide the batch");
+  }
+  int64_t groups() const { return c / c_group; }
+  int64_t taps() const { return int64_t(r) * s; }
+  int64_t places() const { return int64_t(n) * rows * columns; }
+};
+
+// Outer: a place of y; depth: (r, s, c) of the kernel that stands there, over x; or, `swapped`, the other way round.
+template <class T>
+struct Patches {
+  const T* x;
+  ConvSizes z;
+  bool swapped;
+  __device__ bool outer_first() const { return swapped; }
+  __device__ T at(int64_t group, int64_t i, int64_t p) const {
+    const int64_t place = swapped ? p : i;
+    const int tap = int(swapped ? i : p), row = int(place / z.columns);
+    const int c = tap % z.c_group, s = tap / z.c_group % z.s, r = tap / z.c_group / z.s;
+    const int h = row % z.rows * z.stride_h + r * z.dilation_h - z.pad_h, v = int(place % z.columns) * z.stride_w + s * z.dilation_w - z.pad_w;
+    const bool inside = h >= 0 && h < z.h && v >= 0 && v < z.w;
+    return inside ? x[((int64_t(row / z.rows) * z.h + h) * z.w + v) * z.c + group * z.c_group + c] : T(0);
+  }
+};
+
+// Outer: a place of x; depth: (r, s, k), over the places of y that it contributed to.
+template <class T>
+struct BackwardPatches {
+  const T* dy;
+  ConvSizes z;
+  __device__ bool outer_first() const { return false; }
+  __device__ T at(int64_t group, int64_t place, int64_t tap) const {
+    const int row = int(place / z.w), t = int(tap), k = t % z.k_group, s = t / z.k_group % z.s, r = t / z.k_group / z.s;
+    const int i = row % z.h + z.pad_h - r * z.dilation_h, j = int(place % z.w) + z.pad_w - s * z.dilation_w;
+    const bool inside = i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows && j / z.stride_w < z.columns;
+    return inside ? dy[((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k + group * z.k_group + k] : T(0);
+  }
+};
+
+// Outer: an output channel; depth: (r, s, c).
+template <class T>
+struct Weights {
+  const T* w;
+  ConvSizes z;
+  __device__ bool outer_first() const { return false; }
+  __device__ T at(int64_t group, int64_t k, int64_t tap) const { return w[(group * z.k_group + k) * z.r * z.s * z.c_group + tap]; }
+};
+
+// Outer: an input channel; depth: (r, s, k).
+template <class T>
+struct TransposedWeights {
+  const T* w;
+  ConvSizes z;
+  __device__ bool outer_first() const { return true; }
+  __device__ T at(int64_t group, int64_t c, int64_t tap) const {
+    const int64_t k = tap % z.k_group, rs = tap / z.k_group;
+    return w[((group * z.k_group + k) * z.r * z.s + rs) * z.c_group + c];
+  }
+};
+
+// Outer: an output channel; depth: a place of y.
+template <class T>
+struct OutputGradient {
+  const T* dy;
+  ConvSizes z;
+  __device__ bool outer_first() const { return true; }
+  __device__ T at(int64_t group, int64_t k, int64_t place) const { return dy[place * z.k + group * z.k_group + k]; }
+};
+
+// (places, channels) with the channels of one group side by side.
+template <class T>
+struct ImageResult {
+  T* y;
+  const T* bias;  // (channels), or null
+  int64_t channels, group_channels;
+  __device__ void put(int64_t group, int64_t, int64_t place, int64_t k, compute_t<T> sum) const {
+    const int64_t channel = group * group_channels + k;
+    y[place * channels + channel] = T(bias ? sum + compute_t<T>(bias[channel]) : sum);
+  }
+};
+
+// (chunks, K, R S C): the parts of dw.
+template <class C>
+struct WeightParts {
+  C* part;
+  int64_t size, k_group, taps;
+  __device__ void put(int64_t group, int64_t chunk, int64_t k, int64_t tap, C sum) const {
+    part[chunk * size + (group * k_group + k) * taps + tap] = sum;
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(256) add_parts_kernel(T* dw, const compute_t<T>* part, int64_t chunks, int64_t size) {
+  for (int64_t i = thread_in_grid(); i < size; i += threads_in_grid()) {
+    compute_t<T> sum = 0;
+    for (int64_t q = 0; q < chunks; ++q) sum += part[q * size + i];
+    dw[i] = T(sum);
+  }
+}
+
+// Chunks of the depth such that a small dw keeps a large GPU busy; the shape alone decides, so that sums are the same on all.
+int64_t chunk_of(const Product& p) {
+  constexpr int64_t kTilesWanted = 1024, kLeast = 256;
+  const int64_t tiles = p.batch * ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
+  const int64_t chunks = std::max<int64_t>(kTilesWanted / tiles, 1), chunk = std::max((p.k + chunks - 1) / chunks, kLeast);
+  return (chunk + kGemmDepth - 1) / kGemmDepth * kGemmDepth;
+}
+
+}  // namespace
+
+void conv2d_forward(View y, View x, View w, View b, Window window) {
+  if (y.size() == 0) return;
+  const ConvSizes z(y, x, w, window);
+  dispatch_float(y.dtype, [&]<class T>() {
+    gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z}, ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group},
+                       {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
+  });
+}
+
+void conv2d_backward_data(View dx, View dy, View w, Window window) {
+  if (dx.size() == 0) return;
+  const ConvSizes z(dy, dx, w, window);
+  dispatch_float(dx.dtype, [&]<class T>() {
+    gemm<compute_t<T>>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
+                       ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group}, {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
+  });
+}
+
+void conv2d_backward_weights(View dw, View dy, View x, Window window) {
+  if (dw.size() == 0) return;
+  const ConvSizes z(dy, x, dw, window);
+  dispatch_float(dw.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    Product p{z.groups(), z.k_group, z.taps() * z.c_group, z.places()};
+    p.chunk = chunk_of(p);
+    const Tensor parts({p.chunks(), dw.size()}, dtype_of<C>::value, dw.device);
+    C* const part = View(parts).as<C>();
+    gemm<C>(dw.device, OutputGradient<T>{dy.as<T>(), z}, Patches<T>{x.as<T>(), z, true}, WeightParts<C>{part, dw.size(), p.m, p.n}, p);
+    launch<add_parts_kernel<T>>(dw.device, covering(dw.device, dw.size()), dw.as<T>(), part, p.chunks(), dw.size());
+  });
+}
+
+}  // namespace ringtape::cuda
