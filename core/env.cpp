@@ -13,6 +13,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
     {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
+    {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
 };
@@ -52,6 +53,10 @@ bool sync() {
 }
 bool cublas() {
   static const bool value = read_int("RINGTAPE_CUBLAS", 0, 1, 1);
+  return value;
+}
+bool cudnn() {
+  static const bool value = read_int("RINGTAPE_CUDNN", 0, 1, 1);
   return value;
 }
 const std::string& log() {

@@ -133,7 +133,7 @@ describe_library() { # NAME HEADER MACRO...
   local name=$1 header=$2 folder found='not found'
   shift 2
   if folder=$(first_with "$header"); then found="$(version "$folder/$header" "$@"), $folder"; fi
-  printf '%s (not used yet)\t%s\n' "$name" "$found"
+  printf '%s\t%s\n' "$name" "$found"
 }
 
 describe_machine() {
