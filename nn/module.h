@@ -41,9 +41,12 @@ class Module {
   virtual void visit(Visitor&) {}
   virtual std::string str() const = 0;  // "Linear(784 -> 128)"
 
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x) { return seen(forward(x)); }
   bool training() const { return training_; }
   void train(bool on = true);  // this module and all in it; Dropout and BatchNorm differ between the two modes
+
+ protected:
+  Tensor seen(Tensor y) const;  // y, which came out of this module: summary() shows its shape
 
  private:
   bool training_ = true;
@@ -61,7 +64,7 @@ int64_t count_parameters(Module& module);
 void move_to(Module& module, Device device);
 void cast_to(Module& module, DType dtype);
 
-// A table: each module, the shape that comes out of it for an input of the given shape, its own parameters.
+// A table: each module that holds no others, the shape that comes out of it for an input of the given shape, its parameters.
 std::string summary(Module& module, const Shape& input);
 
 }  // namespace ringtape::nn

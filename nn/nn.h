@@ -1,8 +1,11 @@
 #pragma once
 // All modules.
 #include "nn/activation.h"
+#include "nn/conv2d.h"
 #include "nn/dropout.h"
+#include "nn/fashion_cnn.h"
 #include "nn/flatten.h"
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/resnet.h"
 #include "nn/sequential.h"

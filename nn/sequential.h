@@ -22,7 +22,7 @@ class Sequential : public Module {
 
   Tensor forward(const Tensor& x) override {
     Tensor y = x;
-    for (const auto& m : modules_) y = m->forward(y);
+    for (const auto& m : modules_) y = (*m)(y);
     return y;
   }
   void visit(Visitor& v) override {

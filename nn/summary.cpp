@@ -1,8 +1,8 @@
 #include <algorithm>
+#include <map>
 
 #include "autograd/create.h"
 #include "nn/module.h"
-#include "nn/sequential.h"
 
 namespace ringtape::nn {
 namespace {
@@ -11,35 +11,39 @@ struct Line {
   std::string name, module, shape, count;
 };
 
-// Own parameters of a module, without those of its children.
-struct OwnCount : Visitor {
-  int64_t total = 0;
-  void on_parameter(const std::string& path, Tensor& x) override {
-    if (path.find('.') == std::string::npos) total += x.size();
+// Of the modules called on this thread, the last shape that came out, while summary() asks for it.
+thread_local std::map<const Module*, Shape>* outputs = nullptr;
+
+struct Watch {
+  std::map<const Module*, Shape> seen;
+  Watch() { outputs = &seen; }
+  ~Watch() { outputs = nullptr; }
+};
+
+// A line for each module that holds no others.
+struct Describe : Visitor {
+  const std::map<const Module*, Shape>& seen;
+  std::vector<Line>& lines;
+  Describe(const std::map<const Module*, Shape>& shapes, std::vector<Line>& to) : seen(shapes), lines(to) {}
+
+  void on_module(const std::string& path, Module& module) override {
+    struct Children : Visitor {
+      int64_t count = 0;
+      void on_module(const std::string&, Module&) override { ++count; }
+    } children;
+    module.visit(children);
+    if (children.count) return;
+    const auto at = seen.find(&module);
+    lines.push_back({path, module.str(), at == seen.end() ? "" : at->second.str(), with_commas(count_parameters(module))});
   }
 };
 
-int64_t own_parameters(Module& module) {
-  OwnCount count;
-  module.visit(count);
-  return count.total;
-}
+}  // namespace
 
-// The children of a Sequential are run one after the other, so that each one's output shape is known; of any other
-// module only the result is.
-Tensor describe(const std::string& path, Module& module, const Tensor& x, std::vector<Line>& lines) {
-  if (auto* sequence = dynamic_cast<Sequential*>(&module)) {
-    Tensor y = x;
-    for (size_t i = 0; i < sequence->size(); ++i)
-      y = describe((path.empty() ? "" : path + ".") + std::to_string(i), (*sequence)[i], y, lines);
-    return y;
-  }
-  const Tensor y = module(x);
-  lines.push_back({path, module.str(), y.shape().str(), with_commas(own_parameters(module))});
+Tensor Module::seen(Tensor y) const {
+  if (outputs) (*outputs)[this] = y.shape();
   return y;
 }
-
-}  // namespace
 
 std::string summary(Module& module, const Shape& input) {
   struct Evaluating {
@@ -53,7 +57,11 @@ std::string summary(Module& module, const Shape& input) {
   const DType dtype = parameters.empty() ? DType::f32 : parameters[0].tensor->dtype();
   const Device device = parameters.empty() ? Device{} : parameters[0].tensor->device();
   std::vector<Line> lines{{"name", "module", "output", "parameters"}};
-  describe("", module, zeros(input, dtype, device), lines);
+  Watch watch;
+  module(zeros(input, dtype, device));
+  Describe describe(watch.seen, lines);
+  module.visit(describe);
+  if (lines.size() == 1) describe.on_module("", module);
 
   size_t width[3] = {};
   for (const Line& l : lines) {

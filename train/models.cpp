@@ -15,8 +15,23 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
   return net;
 }
 
+std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
+  return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
+}
+
+template <int64_t... blocks>
+std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
+  constexpr int64_t kLarge = 112;  // below that, the ImageNet stem would leave too little of an image
+  const bool large = std::min(spec.image[0], spec.image[1]) >= kLarge;
+  return std::make_unique<nn::ResNet>(nn::ResNet::Options{
+      .blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = large ? nn::Stem::imagenet : nn::Stem::cifar});
+}
+
 const ModelEntry kModels[] = {
     {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp},
+    {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn},
+    {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>},
+    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>},
 };
 
 }  // namespace

@@ -1,0 +1,58 @@
+#include "nn/resnet.h"
+
+namespace ringtape::nn {
+
+static Conv2d::Options no_bias(int64_t stride, int64_t pad) { return {.stride = stride, .pad = pad, .bias = false}; }
+
+BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
+    : conv1_(in, out, 3, no_bias(stride, 1)), bn1_(out), conv2_(out, out, 3, no_bias(1, 1)), bn2_(out) {
+  if (stride == 1 && in == out) return;
+  shortcut_ = std::make_unique<Conv2d>(in, out, 1, no_bias(stride, 0));
+  shortcut_bn_ = std::make_unique<BatchNorm>(out);
+}
+
+Tensor BasicBlock::forward(const Tensor& x) {
+  const Tensor h = bn1_(conv1_(x), Activation::relu);
+  const Tensor shortcut = shortcut_ ? (*shortcut_bn_)((*shortcut_)(x)) : x;
+  return bn2_(conv2_(h), Activation::relu, shortcut);
+}
+
+void BasicBlock::visit(Visitor& v) {
+  v.child("conv1", conv1_);
+  v.child("bn1", bn1_);
+  v.child("conv2", conv2_);
+  v.child("bn2", bn2_);
+  if (!shortcut_) return;
+  v.child("downsample.0", *shortcut_);
+  v.child("downsample.1", *shortcut_bn_);
+}
+
+ResNet::ResNet(const Options& o)
+    : stem_(o.stem), conv1_(o.in, 64, o.stem == Stem::cifar ? 3 : 7, o.stem == Stem::cifar ? no_bias(1, 1) : no_bias(2, 3)), bn1_(64),
+      fc_(512, o.classes) {
+  int64_t in = 64;
+  for (size_t stage = 0; stage < layers_.size(); ++stage)
+    for (int64_t block = 0; block < o.blocks[stage]; ++block) {
+      const int64_t out = int64_t{64} << stage;
+      layers_[stage].add<BasicBlock>(in, out, stage > 0 && block == 0 ? 2 : 1);
+      in = out;
+    }
+}
+
+Tensor ResNet::features(const Tensor& x) {
+  Tensor y = bn1_(conv1_(x), Activation::relu);
+  if (stem_ == Stem::imagenet) y = max_pool2d(y, 3, 3, square_window(2, 1));
+  for (Sequential& layer : layers_) y = layer(y);
+  return mean(y, {1, 2});
+}
+
+Tensor ResNet::forward(const Tensor& x) { return fc_(features(x)); }
+
+void ResNet::visit(Visitor& v) {
+  v.child("conv1", conv1_);
+  v.child("bn1", bn1_);
+  for (size_t i = 0; i < layers_.size(); ++i) v.child(concat("layer", i + 1), layers_[i]);
+  v.child("fc", fc_);
+}
+
+}  // namespace ringtape::nn

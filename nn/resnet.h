@@ -1,0 +1,57 @@
+#pragma once
+#include <array>
+
+#include "nn/batch_norm.h"
+#include "nn/conv2d.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+
+namespace ringtape::nn {
+
+// Two 3x3 convolutions and a shortcut around them: relu(x + bn(conv(relu(bn(conv(x)))))). Where the shape changes, the
+// shortcut is a 1x1 convolution with BatchNorm. He et al., "Deep residual learning for image recognition", 2015.
+class BasicBlock : public Module {
+ public:
+  BasicBlock(int64_t in, int64_t out, int64_t stride);
+  Tensor forward(const Tensor& x) override;
+  void visit(Visitor& v) override;
+  std::string str() const override { return "BasicBlock"; }
+
+ private:
+  Conv2d conv1_;
+  BatchNorm bn1_;
+  Conv2d conv2_;
+  BatchNorm bn2_;
+  std::unique_ptr<Conv2d> shortcut_;
+  std::unique_ptr<BatchNorm> shortcut_bn_;
+};
+
+// How a network begins. cifar: a 3x3 convolution, for images of about 32x32. imagenet: 7x7 with stride 2, then a 3x3 max-pool
+// with stride 2, for about 224x224.
+enum class Stem : uint8_t { cifar, imagenet };
+
+// ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names; PyTorch's default
+// initialisation.
+class ResNet : public Module {
+ public:
+  struct Options {
+    std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // of each stage; {3, 4, 6, 3} makes a ResNet-34
+    int64_t in = 3;
+    int64_t classes = 10;
+    Stem stem = Stem::cifar;
+  };
+  explicit ResNet(const Options& options);
+  Tensor forward(const Tensor& x) override;  // logits
+  Tensor features(const Tensor& x);          // (N, 512): what the last layer gets
+  void visit(Visitor& v) override;
+  std::string str() const override { return "ResNet"; }
+
+ private:
+  Stem stem_;
+  Conv2d conv1_;
+  BatchNorm bn1_;
+  std::array<Sequential, 4> layers_;
+  Linear fc_;
+};
+
+}  // namespace ringtape::nn
