@@ -7,6 +7,7 @@
 #include "kernels/compare.h"
 #include "kernels/matmul.h"
 #include "kernels/unary.h"
+#include "kernels/window.h"
 
 // Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end; operands of two
 // dtypes are an error (cast one), never converted silently. Errors: ShapeError, DTypeError, DeviceError naming the op.
@@ -48,6 +49,19 @@ Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor matmul(const Tensor& a, const Tensor& b);
 // x (..., I), w (O, I), b (O) or undefined -> (..., O): x w^T + b, through f.
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation f = Activation::none);
+
+// What batch_norm keeps from call to call: (C) each, and how many batches have been seen, i64 (). Updated in place, on the device.
+struct RunningStatistics {
+  Tensor mean, var, batches;
+};
+struct BatchNormOptions {
+  bool training = true;  // normalise by the batch and update what is kept; else normalise by what is kept
+  double momentum = 0.1, eps = 1e-5;
+};
+// f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), the statistics over all axes but the last; w, b (C), f32 where x is f32
+// or 16-bit, f64 with f64; residual, of x's shape, may be undefined, and in training the running statistics too.
+Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running, const BatchNormOptions& options = {},
+                  Activation f = Activation::none, const Tensor& residual = {});
 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
