@@ -63,6 +63,15 @@ struct BatchNormOptions {
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running, const BatchNormOptions& options = {},
                   Activation f = Activation::none, const Tensor& residual = {});
 
+// Images (N, H, W, C) over windows of r x s, stride and padding as Window says; padding is never the largest, and counts as zeros in
+// a mean. The mean over whole images is mean(x, {1, 2}).
+Tensor max_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
+Tensor avg_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
+// Rows above and below and columns on both sides of images (N, H, W, C), of one value.
+Tensor pad2d(const Tensor& x, int64_t top, int64_t bottom, int64_t left, int64_t right, double value = 0);
+Tensor to_nhwc(const Tensor& x);  // images of the outside world (N, C, H, W) -> (N, H, W, C)
+Tensor to_nchw(const Tensor& x);  // and back
+
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x / max(||x||, eps)
@@ -85,6 +94,7 @@ Tensor flatten(const Tensor& x, int first_axis = 1);  // (N, ...) -> (N, rest)
 
 Tensor contiguous(const Tensor& x);                 // x itself if it is, else a copy in row-major order
 Tensor concat(const Tensors& parts, int axis = 0);
+Tensor flip(const Tensor& x, int axis);             // the last one first
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (I) i64
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
