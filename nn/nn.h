@@ -1,8 +1,10 @@
 #pragma once
 // All modules.
 #include "nn/activation.h"
+#include "nn/batch_norm.h"
 #include "nn/dropout.h"
 #include "nn/flatten.h"
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/pool.h"
 #include "nn/sequential.h"
