@@ -122,6 +122,8 @@ const Tensor& SavedTensor::operator*() const {
   return x_;
 }
 
+bool recomputing() { return current && current->computing(); }
+
 Tensor checkpoint(Section section, const Tensors& inputs) {
   if (current || !grad_enabled()) return section(inputs);
   // The second call sees leaves in place of the inputs, so that it records, and saves, what the first did.

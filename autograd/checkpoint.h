@@ -13,4 +13,7 @@ using Section = std::function<Tensor(const Tensors& inputs)>;
 // it is called plainly. Chen et al., "Training deep nets with sublinear memory cost", 2016.
 Tensor checkpoint(Section section, const Tensors& inputs);
 
+// Whether this code runs in such a second call. What has effects beyond its result, such as running statistics, has had them.
+bool recomputing();
+
 }  // namespace ringtape

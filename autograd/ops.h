@@ -52,6 +52,27 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation
 
 // Images are NHWC. x (N, H, W, C), w (K, R, S, C / groups), b (K) or undefined -> (N, Ho, Wo, K); the shapes decide the groups.
 Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, const Window& window = {});
+// What batch_norm keeps from call to call: (C) each, and how many batches have been seen, i64 (). Updated in place, on the device.
+struct RunningStatistics {
+  Tensor mean, var, batches;
+};
+struct BatchNormOptions {
+  bool training = true;  // normalise by the batch and update what is kept; else normalise by what is kept
+  double momentum = 0.1, eps = 1e-5;
+};
+// f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), the statistics over all axes but the last; w, b (C), f32 where x is f32
+// or 16-bit, f64 with f64; residual, of x's shape, may be undefined, and in training the running statistics too.
+Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running, const BatchNormOptions& options = {},
+                  Activation f = Activation::none, const Tensor& residual = {});
+
+// Images (N, H, W, C) over windows of r x s, stride and padding as Window says; padding is never the largest, and counts as zeros in
+// a mean. The mean over whole images is mean(x, {1, 2}).
+Tensor max_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
+Tensor avg_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
+// Rows above and below and columns on both sides of images (N, H, W, C), of one value.
+Tensor pad2d(const Tensor& x, int64_t top, int64_t bottom, int64_t left, int64_t right, double value = 0);
+Tensor to_nhwc(const Tensor& x);  // images of the outside world (N, C, H, W) -> (N, H, W, C)
+Tensor to_nchw(const Tensor& x);  // and back
 
 Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
@@ -75,6 +96,7 @@ Tensor flatten(const Tensor& x, int first_axis = 1);  // (N, ...) -> (N, rest)
 
 Tensor contiguous(const Tensor& x);                 // x itself if it is, else a copy in row-major order
 Tensor concat(const Tensors& parts, int axis = 0);
+Tensor flip(const Tensor& x, int axis);             // the last one first
 Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (I) i64
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);

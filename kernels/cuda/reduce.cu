@@ -3,27 +3,10 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/reducers.cuh"
 
 namespace ringtape::cuda {
 namespace {
-
-// Of N > 0 numbers, pairwise.
-template <class R, int N, class C>
-__device__ C pairwise(C (&x)[N]) {
-#pragma unroll
-  for (int half = 1; half < N; half *= 2)
-#pragma unroll
-    for (int i = 0; i + half < N; i += 2 * half) x[i] = R::combine(x[i], x[i + half]);
-  return x[0];
-}
-
-template <class T, class R>
-struct OfNumbers : R {
-  using C = compute_t<T>;
-  using Acc = C;
-  template <int N>
-  static __device__ C of(C (&x)[N]) { return pairwise<R>(x); }
-};
 
 template <class T>
 struct ReduceSum : OfNumbers<T, Sum> {
@@ -87,29 +70,12 @@ struct ReduceLogSumExp {
   __device__ void finish(int64_t o, const Acc& all) const { y[o] = T(Math::log(all.sum) + shift(all.top)); }
 };
 
-// Count, mean and sum of squared distances from it; of two sets together as in Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances" (1979). As exact as two passes, in one.
 template <class T>
-struct ReduceMoments {
-  using C = compute_t<T>;
-  struct Acc { C n, mean, squares; };
+struct ReduceMoments : Moments<T> {
+  using typename Moments<T>::C, typename Moments<T>::Acc;
   T *y, *mean;
   C n, divisor;
-  template <class A>
-  static __device__ A identity() { return {0, 0, 0}; }
-  static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
-    if (b.n == 0) return a;
-    const C count = a.n + b.n, share = b.n / count, d = b.mean - a.mean;
-    return {count, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
-  }
-  template <int N>
-  static __device__ Acc of(const C (&x)[N]) {
-    C v[N];
-    for (int i = 0; i < N; ++i) v[i] = x[i];
-    const C center = pairwise<Sum>(v) / C(N);
-    for (int i = 0; i < N; ++i) v[i] = (x[i] - center) * (x[i] - center);
-    return {C(N), center, pairwise<Sum>(v)};
-  }
+  ReduceMoments(T* var, T* center, C count, C by) : y(var), mean(center), n(count), divisor(by) {}
   __device__ void finish(int64_t o, const Acc& all) const {
     y[o] = T(all.squares / divisor);
     mean[o] = T(n == 0 ? std::numeric_limits<C>::quiet_NaN() : all.mean);
@@ -166,7 +132,7 @@ void var_forward(View y, View mean, View x, double correction) {
   dispatch_float(y.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const double n = reduced_per_output(y, x);
-    reduce<T>(ReduceMoments<T>{y.as<T>(), mean.as<T>(), C(n), C(std::max(0.0, n - correction))}, y, x);
+    reduce<T>(ReduceMoments<T>(y.as<T>(), mean.as<T>(), C(n), C(std::max(0.0, n - correction))), y, x);
   });
 }
 

@@ -1,0 +1,146 @@
+#include "kernels/batch_norm.h"
+
+#include "autograd/checkpoint.h"
+#include "autograd/create.h"
+#include "autograd/ops/common.h"
+
+namespace ringtape {
+namespace {
+
+DType statistics_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+void check_channels(const Tensor& x, const Tensor& t, const char* what) {
+  const Shape wanted{x.shape()[x.rank() - 1]};
+  RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: ", what, " has shape ", t.defined() ? t.shape().str() : "of nothing",
+              ", expected ", wanted, " for x ", x.shape());
+  RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ", t.dtype(), "; ", what,
+              " is to be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ", t.device(),
+              "; move one with to(x, device)");
+}
+
+void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running, const BatchNormOptions& options,
+           const Tensor& residual) {
+  check_float(x, "batch_norm");
+  RT_CHECK_AS(ShapeError, x.rank() >= 2, "batch_norm: expected x (..., C) with at least 2 axes, got ", x.shape());
+  check_channels(x, w, "w");
+  check_channels(x, b, "b");
+  if (!options.training || running.mean.defined()) {
+    check_channels(x, running.mean, "the running mean");
+    check_channels(x, running.var, "the running variance");
+  }
+  if (residual.defined()) {
+    check_same(x, residual, "batch_norm");
+    RT_CHECK_AS(ShapeError, residual.shape() == x.shape(), "batch_norm: a residual of shape ", residual.shape(), " for x ", x.shape());
+  }
+  const int64_t channels = x.shape()[x.rank() - 1];
+  RT_CHECK_AS(ShapeError, !options.training || channels == 0 || x.size() / channels > 1,
+              "batch_norm: expected more than 1 value per channel when training, got x ", x.shape());
+}
+
+// The mean and variance to normalise by.
+struct Statistics {
+  Tensor mean, var;
+  int64_t count;  // rows they are of; 0 if they do not depend on x
+};
+
+Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
+  const Shape channels{x.shape()[x.rank() - 1]};
+  if (!options.training) return {running.mean.detach(), running.var.detach(), 0};
+  Statistics s{Tensor(channels, statistics_dtype(x), x.device()), Tensor(channels, statistics_dtype(x), x.device()), x.size() / std::max<int64_t>(channels[0], 1)};
+  if (x.size() == 0) return s;
+  batch_norm_statistics(s.mean, s.var, x);
+  if (!running.mean.defined() || recomputing()) return s;
+  batch_norm_running(running.mean, running.var, running.batches, s.mean, s.var, options.momentum, s.count);
+  for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
+  return s;
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running, const BatchNormOptions& options,
+                  Activation f, const Tensor& residual0) {
+  check(x0, w0, b0, running, options, residual0);
+  const Tensor x = contiguous(x0), w = contiguous(w0), b = contiguous(b0), residual = residual0.defined() ? contiguous(residual0) : residual0;
+  const bool relu = f == Activation::relu;
+  const Statistics s = statistics(x, running, options);
+  Tensor y = empty_like(x), mask;
+  if (relu && grad_enabled() && (requires_grad(x) || requires_grad(w) || requires_grad(b) || (residual.defined() && requires_grad(residual))))
+    mask = Tensor({batch_norm_mask_bytes(x.size())}, DType::u8, x.device());
+  batch_norm_forward(y, mask.defined() ? View(mask) : View{}, x, residual.defined() ? View(residual) : View{}, s.mean, s.var, w, b, options.eps, f);
+  return record("batch_norm", {x, w, b, residual}, y,
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), count = s.count, relu, eps = options.eps,
+                 has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
+    const Tensor dy = contiguous(dy0);
+    const View bits = relu ? View(*mask) : View{};
+    const bool wants_residual = has_residual && needs_grad(3);
+    Tensor dx, dw, db, dresidual;
+    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && count > 0)) {
+      dw = needs_grad(1) ? empty_grad(1, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
+      db = needs_grad(2) ? empty_grad(2, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
+      batch_norm_backward_sums(db, dw, dy, bits, *x, *mean, *var, eps);
+    }
+    if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
+    if (needs_grad(0) || (wants_residual && relu)) {
+      dx = empty_like(dy);
+      const View none;
+      batch_norm_backward(dx, wants_residual && relu ? View(dresidual) : none, dy, bits, *x, *mean, *var, *w, count > 0 && db.defined() ? View(db) : none,
+                          count > 0 && dw.defined() ? View(dw) : none, count, eps);
+    }
+    return {dx, dw, db, dresidual};
+  });
+}
+
+// Parameters of a sample in the dtype that goes with x's.
+static Tensor wide(const Tensor& t) { return t.dtype() == DType::f64 ? t : cast(t, DType::f32); }
+static RunningStatistics made_up(const Tensor& x) {
+  const Tensor at = cast(arange(x.shape()[x.rank() - 1], DType::i64, x.device()), statistics_dtype(x));
+  return {at * 0.1 - 0.2, at * 0.25 + 0.5, {}};
+}
+
+template <Activation f>
+static Tensor train(const Tensors& t) {
+  const bool mixed = t[1].dtype() != t[0].dtype();  // a test of the error
+  return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), {}, {}, f, t.size() > 3 ? t[3] : Tensor{});
+}
+template <Activation f>
+static Tensor infer(const Tensors& t) {
+  const bool mixed = t[1].dtype() != t[0].dtype();
+  return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), made_up(t[0]), {.training = false}, f, t.size() > 3 ? t[3] : Tensor{});
+}
+constexpr Activation kNone = Activation::none, kRelu = Activation::relu;
+static Sample workload(const char* tag, const Shape& x, bool residual, Tensor (*call)(const Tensors&)) {
+  const Shape channels{x[x.rank() - 1]};
+  Sample s{tag, {{x}, {channels}, {channels}}, call};
+  if (residual) s.inputs.push_back({x});
+  return s;
+}
+static const RegisterOp register_batch_norm{{
+    .name = "batch_norm",
+    .samples = {{"rows", {{{8, 5}}, {{5}}, {{5}}}, train<kNone>},
+                {"images", {{{2, 3, 4, 6}}, {{6}}, {{6}}}, train<kNone>},
+                {"relu", {{{2, 3, 3, 4}}, {{4}}, {{4}}}, train<kRelu>},
+                {"add_relu", {{{2, 4, 2, 5}}, {{5}}, {{5}}, {{2, 4, 2, 5}}}, train<kRelu>},
+                {"add", {{{6, 3}}, {{3}}, {{3}}, {{6, 3}}}, train<kNone>},
+                {"two_rows", {{{2, 17}}, {{17}}, {{17}}}, train<kRelu>},
+                {"one_channel", {{{37, 1}}, {{1}}, {{1}}}, train<kRelu>},
+                {"odd", {{{3, 7, 5, 17}}, {{17}}, {{17}}}, train<kRelu>},
+                {"large", {{{1031, 3}}, {{3}}, {{3}}}, train<kRelu>},
+                {"vectors", {{{64, 32}}, {{32}}, {{32}}, {{64, 32}}}, train<kRelu>},
+                {"inference", {{{2, 3, 3, 4}}, {{4}}, {{4}}}, infer<kNone>},
+                {"inference_add_relu", {{{5, 3}}, {{3}}, {{3}}, {{5, 3}}}, infer<kRelu>},
+                {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>}},
+    .workloads = {workload("relu_128x32x32x64", {128, 32, 32, 64}, false, train<kRelu>),
+                  workload("add_relu_128x32x32x64", {128, 32, 32, 64}, true, train<kRelu>),
+                  workload("add_relu_128x16x16x128", {128, 16, 16, 128}, true, train<kRelu>),
+                  workload("add_relu_128x8x8x256", {128, 8, 8, 256}, true, train<kRelu>),
+                  workload("add_relu_128x4x4x512", {128, 4, 4, 512}, true, train<kRelu>),
+                  workload("inference_128x32x32x64", {128, 32, 32, 64}, false, infer<kRelu>)},
+    .invalid = {{"channels", {{{3, 5}}, {{4}}, {{4}}}, train<kNone>},
+                {"one_value", {{{1, 5}}, {{5}}, {{5}}}, train<kNone>},
+                {"rank", {{{5}}, {{5}}, {{5}}}, train<kNone>},
+                {"residual", {{{3, 5}}, {{5}}, {{5}}, {{3, 1}}}, train<kNone>}},
+    .tolerance = 16,
+}};
+
+}  // namespace ringtape

@@ -1,0 +1,246 @@
+#include "kernels/batch_norm.h"
+
+#include <cmath>
+
+#include "kernels/cpu/channels.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/mask.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+template <class C>
+C inverse_deviation(const View& var, int64_t c, double eps) { return C(1 / std::sqrt(double(var.as<C>()[c]) + eps)); }
+
+// Pairwise: equal numbers have their own mean, exactly.
+template <int rows, class V>
+RT_INLINE V tree_sum(const V* v) {
+  if constexpr (rows == 1) return v[0];
+  else return tree_sum<rows / 2>(v) + tree_sum<rows / 2>(v + rows / 2);
+}
+
+// Adds `rows` rows to mean and squares, the sum of squared distances from it, of `before` rows. Two sets together: Chan, Golub and
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
+template <int rows, class T, class C>
+void add_moments(C* mean, C* squares, const T* x, int64_t n, int64_t before) {
+  const C share = C(rows) / C(before + rows), weight = C(before) * share;
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    Vec<C> v[rows];
+    for (int r = 0; r < rows; ++r) v[r] = load_converted(x + r * n + i, kLanes<C>);
+    const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows), distance = center - load(mean + i);
+    for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
+    store(mean + i, load(mean + i) + distance * share);
+    store(squares + i, load(squares + i) + tree_sum<rows>(v) + distance * distance * weight);
+  }
+}
+
+template <class T, class C>
+void chunk_moments(C* mean, C* squares, const T* x, int64_t n, int64_t rows) {
+  int64_t r = 0;
+  for (; r + kTile <= rows; r += kTile) add_moments<kTile>(mean, squares, x + r * n, n, r);
+  for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);
+}
+
+// Count, mean and squares of a channel in double.
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+  void add(double n, double m, double s) {
+    const double share = n / (count + n), distance = m - mean;
+    mean += distance * share;
+    squares += s + distance * distance * count * share;
+    count += n;
+  }
+};
+
+// Column by column what the chunks found, (chunks, 2, n), as one: totals (2, n) in double.
+template <class C>
+void combine_chunks(double* mean, double* squares, const C* part, const Rows& rows) {
+  double before = 0;
+  for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
+    const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own), weight = before * share;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < rows.n; ++i) {
+      const double distance = double(part[i]) - mean[i];
+      mean[i] += distance * share;
+      squares[i] += double(part[rows.n + i]) + distance * distance * weight;
+    }
+    before += own;
+  }
+}
+
+}  // namespace
+
+void batch_norm_statistics(View mean, View var, View x) {
+  const Rows rows(x);
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    std::vector<C> part(size_t(rows.chunks * 2 * rows.n));
+    parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        C* own = part.data() + c * 2 * rows.n;
+        chunk_moments(own, own + rows.n, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
+      }
+    });
+    std::vector<double> total(size_t(2 * rows.n));
+    combine_chunks(total.data(), total.data() + rows.n, part.data(), rows);
+    for (int64_t c = 0; c < rows.channels; ++c) {
+      Moments all;
+      for (int64_t i = c; rows.count > 0 && i < rows.n; i += rows.channels) all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
+      for (int64_t i = c; i < rows.rest; i += rows.channels) all.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
+      mean.as<C>()[c] = C(all.mean);
+      var.as<C>()[c] = C(all.squares / all.count);
+    }
+  });
+}
+
+void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count) {
+  const double unbiased = double(count) / double(count - 1);
+  map([momentum]<class C>(C running, C now) { return C(1 - momentum) * running + C(momentum) * now; }, running_mean, running_mean, mean);
+  map([=]<class C>(C running, C now) { return C(1 - momentum) * running + C(momentum) * (now * C(unbiased)); }, running_var, running_var, var);
+  ++*batches.as<int64_t>();
+}
+
+namespace {
+
+// One row, of n elements. Without a residual or a mask those are null.
+template <class T, class C>
+void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b, bool relu, int64_t n) {
+  for (int64_t i = 0; i < n; i += kPack) {
+    unsigned above = 0;
+#pragma GCC unroll 8
+    for (int64_t l = 0; l < kPack; l += kLanes<C>) {
+      const int64_t at = i + l, left = n - at;
+      if (left <= 0) break;
+      Vec<C> v = (load_converted(x + at, left) - load(mean + at)) * load(scale + at) + load(b + at);
+      if (residual) v += load_converted(residual + at, left);
+      if (relu) {
+        above |= bits_above_zero<C>(v) << l;
+        v = v < 0 ? Vec<C>{} : v;
+      }
+      store_converted(y + at, v, left);
+    }
+    if (!mask) continue;
+    const auto bits = uint16_t(n - i < kPack ? above & ((1u << (n - i)) - 1) : above);
+    std::memcpy(mask + i / 8, &bits, sizeof bits);
+  }
+}
+
+}  // namespace
+
+void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps, Activation f) {
+  const Rows rows(x);
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }), shift(rows, [&](int64_t c) { return b.as<C>()[c]; });
+    const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
+    for_each_row(rows, [&](int64_t at, int64_t n) {
+      normalize_row<T, C>(y.as<T>() + at, mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at,
+                          residual.data ? residual.as<T>() + at : nullptr, center, scale, shift, f == Activation::relu, n);
+    });
+  });
+}
+
+namespace {
+
+// A vector of dz at element `at` of a row; mask is null where all elements count.
+template <class T>
+RT_INLINE auto masked(const T* dy, const uint8_t* mask, int64_t at, int64_t left) {
+  using C = compute_t<T>;
+  const Vec<C> v = load_converted(dy + at, left);
+  return mask ? where_bits<C>(bits_at<C>(mask, at), v) : v;
+}
+
+// Adds `rows` rows of dz to db, and of dz (x - mean) to dot.
+template <int rows, class T, class C>
+void add_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    const Vec<C> center = load(mean + i);
+    Vec<C> sum{}, products{};
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      const Vec<C> v = masked(dy, mask, r * n + i, kLanes<C>);
+      sum += v;
+      products += v * (load_converted(x + r * n + i, kLanes<C>) - center);
+    }
+    store(db + i, load(db + i) + sum);
+    store(dot + i, load(dot + i) + products);
+  }
+}
+
+template <class T, class C>
+void chunk_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n, int64_t rows) {
+  const auto from = [mask](int64_t at) { return mask ? mask + at / 8 : nullptr; };
+  int64_t r = 0;
+  for (; r + kTile <= rows; r += kTile) add_products<kTile>(db, dot, dy + r * n, from(r * n), x + r * n, mean, n);
+  for (; r < rows; ++r) add_products<1>(db, dot, dy + r * n, from(r * n), x + r * n, mean, n);
+}
+
+}  // namespace
+
+void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View mean, View var, double eps) {
+  const Rows rows(x);
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
+    const auto bits = [&](int64_t at) { return mask.data ? mask.as<uint8_t>() + at / 8 : nullptr; };
+    std::vector<C> part(size_t(rows.chunks * 2 * rows.n));
+    parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t at = rows.chunk_begin(c) * rows.n;
+        C* own = part.data() + c * 2 * rows.n;
+        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
+      }
+    });
+    std::vector<double> total(size_t(2 * rows.n));
+    for (int64_t c = 0; c < rows.chunks; ++c)
+      for (int64_t i = 0; i < 2 * rows.n; ++i) total[size_t(i)] += double(part[size_t(c * 2 * rows.n + i)]);
+    for (int64_t i = 0; i < rows.rest; ++i) {
+      const int64_t at = rows.rest_begin() + i;
+      if (mask.data && !(mask.as<uint8_t>()[at / 8] >> (at % 8) & 1)) continue;
+      const double g = double(C(dy.as<T>()[at]));
+      total[size_t(i)] += g;
+      total[size_t(rows.n + i)] += g * (double(C(x.as<T>()[at])) - double(center[i]));
+    }
+    for (int64_t c = 0; c < rows.channels; ++c) {
+      double sum = 0, dot = 0;
+      for (int64_t i = c; i < rows.n; i += rows.channels) sum += total[size_t(i)], dot += total[size_t(rows.n + i)];
+      db.as<C>()[c] = C(sum);
+      dw.as<C>()[c] = C(dot) * inverse_deviation<C>(var, c, eps);
+    }
+  });
+}
+
+namespace {
+
+// dx = scale (dz - shift - slope (x - mean)) for a row of n elements.
+template <class T, class C>
+void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale, const C* shift, const C* slope,
+                  int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    const int64_t left = n - i;
+    const Vec<C> dz = masked(dy, mask, i, left);
+    if (dresidual) store_converted(dresidual + i, dz, left);
+    store_converted(dx + i, load(scale + i) * (dz - load(shift + i) - load(slope + i) * (load_converted(x + i, left) - load(mean + i))), left);
+  }
+}
+
+}  // namespace
+
+void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw, int64_t count, double eps) {
+  const Rows rows(x);
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const C share = C(1 / double(count));
+    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
+    const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
+    const PerColumn<C> shift(rows, [&](int64_t c) { return db.data ? db.as<C>()[c] * share : C(0); });
+    const PerColumn<C> slope(rows, [&](int64_t c) { return dw.data ? dw.as<C>()[c] * share * inverse_deviation<C>(var, c, eps) : C(0); });
+    for_each_row(rows, [&](int64_t at, int64_t n) {
+      backward_row<T, C>(dx.as<T>() + at, dresidual.data ? dresidual.as<T>() + at : nullptr, dy.as<T>() + at,
+                         mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at, center, scale, shift, slope, n);
+    });
+  });
+}
+
+RT_ISA_END

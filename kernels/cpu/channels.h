@@ -1,0 +1,63 @@
+#pragma once
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/view.h"
+#include "kernels/cpu/isa.h"
+
+// Contiguous x (..., C) as rows of C channels, for kernels with numbers of each channel.
+RT_ISA_BEGIN
+
+namespace {
+
+// The rows of x, cut for vectors: 16 elements, two bytes of mask, go at a time, and a row is as many rows of channels as make
+// that come out even. Fewer of them may be left at the end: a shorter last row. Chunks are what threads take, of a size that the
+// shape decides.
+constexpr int64_t kPack = 16, kTile = 16;      // elements; rows that sums are formed of before they are added up
+constexpr int64_t kChunk = 64 * 1024;          // elements, about
+
+struct Rows {
+  int64_t channels, repeats, n, count, rest, chunk, chunks;
+
+  explicit Rows(const View& x) : channels(x.dims[x.rank - 1]) {
+    const int64_t m = channels ? x.size() / channels : 0;
+    repeats = kPack / std::gcd(channels, kPack);
+    n = channels * repeats;
+    count = m / repeats;
+    rest = m % repeats * channels;
+    chunk = std::max<int64_t>(1, kChunk / (kTile * std::max<int64_t>(n, 1))) * kTile;
+    chunks = (count + chunk - 1) / chunk;
+  }
+  int64_t rest_begin() const { return count * n; }
+  int64_t chunk_begin(int64_t c) const { return c * chunk; }
+  int64_t chunk_end(int64_t c) const { return std::min(count, (c + 1) * chunk); }
+};
+
+// A number a channel, repeated as in a row; beyond it some more, as whole vectors are loaded.
+template <class C>
+struct PerColumn {
+  std::vector<C> x;
+  template <class F>
+  PerColumn(const Rows& rows, const F& f) : x(size_t(rows.n + kPack)) {
+    for (int64_t c = 0; c < rows.channels; ++c) x[size_t(c)] = f(c);
+    for (int64_t i = rows.channels; i < rows.n; ++i) x[size_t(i)] = x[size_t(i - rows.channels)];
+  }
+  operator const C*() const { return x.data(); }
+};
+
+// f(first element, elements) for each row, the shorter last one too. Every thread goes backwards through the chunks that it has
+// summed forwards: its cache still has the last of them.
+template <class F>
+void for_each_row(const Rows& rows, const F& f) {
+  parallel_for(std::max<int64_t>(rows.chunks, 1), 1, [&](int64_t begin, int64_t end) {
+    if (end >= rows.chunks && rows.rest > 0) f(rows.rest_begin(), rows.rest);
+    for (int64_t c = std::min(end, rows.chunks); c-- > begin;)
+      for (int64_t r = rows.chunk_begin(c); r < rows.chunk_end(c); ++r) f(r * rows.n, rows.n);
+  });
+}
+
+}  // namespace
+
+RT_ISA_END

@@ -1,0 +1,50 @@
+#pragma once
+#include "kernels/kernel.h"
+#include "kernels/window.h"
+
+// Pooling of images x (N, H, W, C) over windows of r x s -> y (N, Ho, Wo, C), Ho and Wo as Window says. Contiguous, of one floating
+// dtype. Every window has a place inside x: padding is at most half of what it spans.
+namespace ringtape {
+
+// The largest element of x in each window, the first of equals in row-major order; a NaN beats all numbers. index (i32, of y's
+// shape): its place in the image, h W + w.
+RT_KERNEL(max_pool2d_forward, void(View y, View index, View x, int64_t r, int64_t s, Window window));
+// dx = the sum of dy over the windows whose largest element it was.
+RT_KERNEL(max_pool2d_backward, void(View dx, View dy, View index, int64_t r, int64_t s, Window window));
+
+// The mean over each window, padding counting as zeros; as PyTorch's count_include_pad.
+RT_KERNEL(avg_pool2d_forward, void(View y, View x, int64_t r, int64_t s, Window window));
+// dx = the sum of dy / (r s) over the windows that it is in.
+RT_KERNEL(avg_pool2d_backward, void(View dx, View dy, int64_t r, int64_t s, Window window));
+
+// Both sides of a pooling as a kernel walks over them.
+struct PoolShape {
+  int64_t h, w, rows, columns, channels, r, s;
+  Window window;
+
+  PoolShape(const View& y, const View& x, int64_t kernel_r, int64_t kernel_s, const Window& over)
+      : h(x.dims[1]), w(x.dims[2]), rows(y.dims[1]), columns(y.dims[2]), channels(x.dims[3]), r(kernel_r), s(kernel_s), window(over) {}
+
+  // f(h, w) for the places inside the image of window (i, j).
+  template <class F>
+  RT_HD void for_each_place(int64_t i, int64_t j, const F& f) const {
+    for (int64_t a = 0; a < r; ++a)
+      for (int64_t b = 0; b < s; ++b) {
+        const int64_t y = i * window.stride_h - window.pad_h + a * window.dilation_h, x = j * window.stride_w - window.pad_w + b * window.dilation_w;
+        if (y >= 0 && y < h && x >= 0 && x < w) f(y, x);
+      }
+  }
+  // f(i, j) for the windows that place (y, x) is in.
+  template <class F>
+  RT_HD void for_each_window(int64_t y, int64_t x, const F& f) const {
+    for (int64_t a = 0; a < r; ++a)
+      for (int64_t b = 0; b < s; ++b) {
+        const int64_t down = y + window.pad_h - a * window.dilation_h, across = x + window.pad_w - b * window.dilation_w;
+        if (down < 0 || across < 0 || down % window.stride_h != 0 || across % window.stride_w != 0) continue;
+        const int64_t i = down / window.stride_h, j = across / window.stride_w;
+        if (i < rows && j < columns) f(i, j);
+      }
+  }
+};
+
+}  // namespace ringtape

@@ -1,0 +1,63 @@
+// Pooling, padding and flipping beside PyTorch's numbers (tests/fixtures/make_images.py).
+#include <limits>
+#include <map>
+
+#include "autograd/create.h"
+#include "kernels/pool.h"
+#include "nn/nn.h"
+#include "tests/support.h"
+#include "train/io/safetensors.h"
+
+namespace ringtape {
+namespace {
+
+using test::expect_close;
+using test::values;
+
+TEST(Pool, GivesPyTorchsValuesAndGradients) {
+  const std::map<std::string, Tensor (*)(const Tensor&)> cases = {
+      {"max_2x2", [](const Tensor& x) { return nn::MaxPool2d(2)(x); }},
+      {"max_3x3", [](const Tensor& x) { return nn::MaxPool2d(3, 2, 1)(x); }},
+      {"max_dilated", [](const Tensor& x) { return max_pool2d(x, 3, 2, {2, 1, 1, 0, 1, 2}); }},
+      {"avg_2x2", [](const Tensor& x) { return nn::AvgPool2d(2)(x); }},
+      {"avg_3x3", [](const Tensor& x) { return nn::AvgPool2d(3, 2, 1)(x); }},
+      {"avg_rectangular", [](const Tensor& x) { return avg_pool2d(x, 3, 2, {1, 3, 1, 0, 1, 1}); }},
+      {"global", [](const Tensor& x) { return reshape(nn::GlobalAvgPool()(x), {2, 1, 1, 5}); }},
+      {"pad", [](const Tensor& x) { return pad2d(x, 1, 2, 3, 0, 0.25); }},
+      {"flip", [](const Tensor& x) { return flip(x, 2); }},
+  };
+  const Safetensors file = read_safetensors(std::string(RINGTAPE_SOURCE_DIR) + "/tests/fixtures/pool.safetensors");
+  for (const auto& [name, call] : cases) {
+    SCOPED_TRACE(name);
+    const Tensor x = leaf(file[name + "/x"]), y = call(x);
+    expect_close(y, file[name + "/y"], 1e-14, 1e-14, "value");
+    backward(y, file[name + "/dy"]);
+    expect_close(grad(x), file[name + "/dx"], 1e-14, 1e-14, "gradient");
+  }
+}
+
+TEST(Pool, TheFirstOfEqualsAndAnyNaNWin) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  const auto image = [](const std::vector<double>& x) { return from_host(x, {1, 2, 2, 1}); };
+  const auto index = [&](const Tensor& x) {
+    Tensor y({1, 1, 1, 1}, DType::f64), at({1, 1, 1, 1}, DType::i32);
+    max_pool2d_forward(y, at, x, 2, 2, square_window(2));
+    return std::pair{y.item(), at.item()};
+  };
+  EXPECT_EQ(index(image({1, 3, 3, 2})), (std::pair{3.0, 1.0}));
+  EXPECT_EQ(index(image({-inf, -inf, -inf, -inf})), (std::pair{-inf, 0.0}));
+  const auto [top, place] = index(image({1, nan, 7, 2}));
+  EXPECT_NE(top, top);
+  EXPECT_EQ(place, 1);
+}
+
+TEST(Pool, LayoutsOfTheOutsideWorldAndBack) {
+  const Tensor x = rand({3, 5, 4, 7});
+  const Tensor images = to_nhwc(x);
+  EXPECT_EQ(images.shape(), (Shape{3, 4, 7, 5}));
+  EXPECT_EQ(images.data<float>()[((2 * 4 + 1) * 7 + 3) * 5 + 4], x.data<float>()[((2 * 5 + 4) * 4 + 1) * 7 + 3]);
+  EXPECT_TRUE(test::same_bytes(to_nchw(images), x));
+}
+
+}  // namespace
+}  // namespace ringtape
