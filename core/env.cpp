@@ -13,6 +13,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
     {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
+    {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
 };
@@ -52,6 +53,10 @@ bool sync() {
 }
 bool cublas() {
   static const bool value = read_int("RINGTAPE_CUBLAS", 0, 1, 1);
+  return value;
+}
+bool exact_conv() {
+  static const bool value = read_int("RINGTAPE_EXACT_CONV", 0, 1);
   return value;
 }
 const std::string& log() {

@@ -18,6 +18,7 @@ const std::string& cpu_isa();  // RINGTAPE_CPU_ISA; empty: not set
 bool find_nan();               // RINGTAPE_NAN
 bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
+bool exact_conv();             // RINGTAPE_EXACT_CONV
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
 
