@@ -6,6 +6,7 @@
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_panels.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/partials.h"
 #include "kernels/cpu/scratch.h"
 
 RT_ISA_BEGIN
@@ -43,7 +44,7 @@ class WeightGradient {
         item = end;
       }
     });
-    if (partial_) add_up(scratch.data());
+    if (partial_) add_partials(scratch.data(), ranges_, k_ * depth_, dw_);
   }
 
  private:
@@ -85,20 +86,6 @@ class WeightGradient {
       t.add = first ? nullptr : t.c, t.add_stride = depth_;
       multiply_panels(t);
     }
-  }
-
-  void add_up(const C* partials) const {
-    const int64_t size = k_ * depth_;
-    parallel_for(size, 1 << 13, [&](int64_t begin, int64_t end) {
-      constexpr int64_t block = 512;
-      for (int64_t i = begin; i < end; i += block) {
-        C sum[block] = {};
-        const int64_t count = std::min(block, end - i);
-        for (int64_t q = 0; q < ranges_; ++q)
-          for (int64_t j = 0; j < count; ++j) sum[j] += partials[q * size + i + j];
-        for (int64_t j = 0; j < count; ++j) dw_[i + j] = T(sum[j]);
-      }
-    });
   }
 
   T* dw_;

@@ -1,6 +1,5 @@
 // Winograd convolution forward, and backward data as the same with turned and transposed weights.
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/gemm_panels.h"
@@ -12,7 +11,12 @@ RT_ISA_BEGIN
 
 namespace {
 
-static int64_t knob(const char* n, int64_t d) { const char* v = std::getenv(n); return v ? atoll(v) : d; }
+// Tiles of a block: V and M of 28 stay in the second-level cache with 128 channels, and with more the weights, which are read once
+// a block, weigh more. Where all tiles are few, or the weights many, the threads divide the panels instead of the blocks.
+constexpr int64_t kBlockTiles = 28, kDeepBlockTiles = 56, kManyChannels = 192;
+constexpr int64_t kFewTiles = 160, kManyWeights = 1 << 17, kSharedBlockTiles = 256;
+// Depth of a product: of weights beforehand, and of those transformed on the way, which stay in the second-level cache.
+constexpr int64_t kBlockDepth = 256, kOwnBlockDepth = 128;
 
 // out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with depth = K and columns = C if `turned`.
 template <class T>
@@ -27,57 +31,47 @@ struct Operands {
   int64_t pad_h, pad_w;
 };
 
-// For each block of tiles: V = B^T d B of all channels; then, for each panel of output channels, the 36 products M = V U and
-// the output. Where there are many blocks each thread takes some, and the weights are transformed beforehand. Where there is one,
-// as with 512 channels, each thread takes some of the panels, and transforms their weights where it needs them: U is four times
-// the weights and would have to come from memory.
+// For each block of tiles: V = B^T d B of all channels; then, for each panel of output channels, the 36 products M = V U and the
+// output. By block, each thread takes some of the blocks, and all weights are transformed beforehand. By panel, each thread takes
+// some of the panels of every block, and transforms their weights where it needs them: U is four times the weights, and with
+// 512 channels it would have to come from memory.
 template <class T>
 class Winograd {
  public:
   Winograd(const Operands<T>& o)
       : o_(o), tiles_{o.n, o.out_h, o.out_w}, depth_(round_up(o.depth, kLanes<float>)), panels_(ceil_div(o.columns, kWidth)) {
-    const int64_t few = knob("FEW", 160);
-    const int64_t most = std::clamp<int64_t>(knob("VBYTES", 1 << 20) / (kPoints * depth_ * int64_t(sizeof(float))) / 14 * 14, knob("TBMIN", 28), knob("TBMAX", 112));
-    one_block_ = tiles_.count() <= few;
-    block_ = one_block_ ? tiles_.count() : std::min(most, round_up(ceil_div(tiles_.count(), threads()), 14));
-    block_depth_ = std::min(depth_, one_block_ ? knob("DB1", 128) : knob("DB", 256));
+    by_panel_ = tiles_.count() <= kFewTiles || o.depth * o.columns >= kManyWeights;
+    block_ = o.depth < kManyChannels ? kBlockTiles : kDeepBlockTiles;
+    if (by_panel_) block_ = std::min(tiles_.count(), kSharedBlockTiles);
+    block_depth_ = std::min(depth_, by_panel_ ? kOwnBlockDepth : kBlockDepth);
   }
 
   void run(Device device) const {
     if (tiles_.count() == 0) return;
-    const int64_t blocks = ceil_div(tiles_.count(), block_), zeros = round_up(o_.depth, kLanes<float>);
-    const int64_t weights = one_block_ ? 0 : panels_ * panel_size();
-    const int64_t v_parts = parts_for(blocks), m_parts = blocks == 1 ? parts_for(panels_) : v_parts;
-    const int64_t m_each = m_stride() * kPoints + (one_block_ ? kPoints * block_depth_ * kWidth : 0);
-    const Scratch<float> scratch(zeros + weights + v_parts * kPoints * v_stride() + m_parts * m_each, device);
-    float *u = scratch.data() + zeros, *v = u + weights, *m = v + v_parts * kPoints * v_stride();
+    const int64_t blocks = ceil_div(tiles_.count(), block_), zeros = depth_, weights = by_panel_ ? 0 : panels_ * panel_size();
+    const int64_t v_each = kPoints * v_stride(), m_each = kPoints * (m_stride() + (by_panel_ ? block_depth_ * kWidth : 0));
+    const int64_t parts = parts_for(by_panel_ ? panels_ : blocks), v_parts = by_panel_ ? 1 : parts;
+    const Scratch<float> scratch(zeros + weights + v_parts * v_each + parts * m_each, device);
+    float *u = scratch.data() + zeros, *v = u + weights, *m = v + v_parts * v_each;
     std::fill_n(scratch.data(), zeros, 0.f);
     const TiledImages<T> in{o_.in, o_.h, o_.w, o_.depth, reinterpret_cast<const T*>(scratch.data())};
-    if (!one_block_) {
-      const int64_t chunks = ceil_div(o_.depth, kLanes<float>);
-      parallel_for(panels_ * chunks, 8, [&](int64_t begin, int64_t end) {
-        for (int64_t q = begin; q < end; ++q) {
-          const int64_t d = q % chunks * kLanes<float>;
-          transform_weights(q / chunks, {d, std::min(d + kLanes<float>, o_.depth)}, u + q / chunks * panel_size() + d * kWidth, o_.depth * kWidth);
+    const auto block = [&](int64_t b) { return Range{b * block_, std::min((b + 1) * block_, tiles_.count())}; };
+    if (by_panel_) {
+      for (int64_t b = 0; b < blocks; ++b) {
+        transform_input(in, block(b), v);
+        parallel_parts(panels_, [&](int64_t part, Range own) {
+          for (int64_t q = own.begin; q < own.end; ++q) run_panel(block(b), q, v, nullptr, m + part * m_each);
+        });
+      }
+    } else {
+      transform_all_weights(u);
+      parallel_parts(blocks, [&](int64_t part, Range own) {
+        for (int64_t b = own.begin; b < own.end; ++b) {
+          transform_input(in, block(b), v + part * v_each);
+          for (int64_t q = 0; q < panels_; ++q) run_panel(block(b), q, v + part * v_each, u, m + part * m_each);
         }
       });
     }
-    parallel_parts(blocks, [&](int64_t part, Range own) {
-      for (int64_t b = own.begin; b < own.end; ++b) {
-        float* v_own = v + part * kPoints * v_stride();
-        const Range block{b * block_, std::min((b + 1) * block_, tiles_.count())};
-        parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
-          for (int64_t t = begin; t < end; ++t) {
-            const TileGrid::Place at = tiles_[block.begin + t];
-            transform_tile<InputTransform>(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w, v_own + t * depth_, v_stride(), {depth_, 0});
-          }
-        });
-        parallel_parts(panels_, [&](int64_t inner, Range own_panels) {
-          for (int64_t q = own_panels.begin; q < own_panels.end; ++q)
-            run_panel(block, q, v_own, u, m + std::max(part, inner) * m_each);
-        });
-      }
-    });
   }
 
  private:
@@ -87,6 +81,27 @@ class Winograd {
   int64_t v_stride() const { return block_ * depth_ + kPad; }
   int64_t m_stride() const { return block_ * kWidth + kPad; }
   int64_t panel_size() const { return kPoints * o_.depth * kWidth; }
+
+  void transform_input(const TiledImages<T>& in, Range block, float* v) const {
+    parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const TileGrid::Place at = tiles_[block.begin + t];
+        transform_tile<InputTransform>(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w, v + t * depth_, v_stride(), {depth_, 0});
+      }
+    });
+  }
+
+  // (panel, point, d, j)
+  void transform_all_weights(float* u) const {
+    const int64_t chunks = ceil_div(o_.depth, kLanes<float>);
+    parallel_for(panels_ * chunks, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) {
+        const int64_t d = q % chunks * kLanes<float>;
+        float* to = u + q / chunks * panel_size() + d * kWidth;
+        transform_weights(q / chunks, {d, std::min<int64_t>(d + kLanes<float>, o_.depth)}, to, o_.depth * kWidth);
+      }
+    });
+  }
 
   // U of one panel and some of the depth: point i of (d, j) to to[i * point_stride + (d - depths.begin) kWidth + j].
   void transform_weights(int64_t panel, Range depths, float* to, int64_t point_stride) const {
@@ -126,12 +141,9 @@ class Winograd {
     t.add_stride = t.c_stride = kWidth;
     for (int64_t d = 0; d < o_.depth; d += block_depth_) {
       t.k = std::min(block_depth_, o_.depth - d);
-      const float* weights = u + panel * panel_size() + d * kWidth;
-      int64_t u_stride = o_.depth * kWidth;
-      if (one_block_) {
-        weights = own_u, u_stride = block_depth_ * kWidth;
-        transform_weights(panel, {d, d + t.k}, own_u, u_stride);
-      }
+      const float* weights = by_panel_ ? own_u : u + panel * panel_size() + d * kWidth;
+      const int64_t u_stride = (by_panel_ ? block_depth_ : o_.depth) * kWidth;
+      if (by_panel_) transform_weights(panel, {d, d + t.k}, own_u, u_stride);
       for (int point = 0; point < kPoints; ++point) {
         t.a = v + point * v_stride() + d;
         t.b = weights + point * u_stride;
@@ -168,7 +180,7 @@ class Winograd {
   Operands<T> o_;
   TileGrid tiles_;
   int64_t depth_, panels_, block_, block_depth_;
-  bool one_block_;
+  bool by_panel_;
 };
 
 // f64 has no use for it.

@@ -1,10 +1,10 @@
 // Winograd convolution backward to the weights: dU = sum over tiles of (A dy A^T) (B^T d B) for each of the 36 points, dw = G^T dU G.
 #include <algorithm>
-#include <cstdlib>
 
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/gemm_panels.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/partials.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/winograd_tiles.h"
 
@@ -12,7 +12,9 @@ RT_ISA_BEGIN
 
 namespace {
 
-static int64_t knob(const char* n, int64_t d) { const char* v = std::getenv(n); return v ? atoll(v) : d; }
+// dU of 64 x 64 channels for all points is 590 KB, and stays in the second-level cache beside the 48 tiles of a block. Where it is
+// larger, blocks are, too, so that dU is read and written less often.
+constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kBlockTiles = 128, kRangeTiles = 256, kMostRanges = 32;
 
 // A small dU is one thread's: ranges of tiles have one each, which ends as a dw of its own, and these are added up in order. A large
 // one is everybody's, and the threads divide the tiles to transform and then the points to multiply. Which it is, and how many
@@ -22,9 +24,9 @@ class WinogradWeights {
  public:
   WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
       : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo}, c_(round_up(z.c, kLanes<float>)) {
-    const bool small = c_ * z.k <= knob("WSMALL", 8192);
-    ranges_ = small ? std::clamp<int64_t>(tiles_.count() / knob("WT", 128), 1, 32) : 1;
-    block_ = std::min(tiles_.count(), small ? knob("WB1", 64) : knob("WB", 128));
+    const bool small = c_ * z.k <= kSmallWeights;
+    ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMostRanges) : 1;
+    block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kBlockTiles);
     partial_ = ranges_ > 1 || !std::is_same_v<T, float>;
   }
 
@@ -42,7 +44,7 @@ class WinogradWeights {
         else if constexpr (std::is_same_v<T, float>) transform_back(u, dw_);
       }
     });
-    if (partial_) add_up(sums, size);
+    if (partial_) add_partials(sums, ranges_, size, dw_);
   }
 
  private:
@@ -90,19 +92,6 @@ class WinogradWeights {
           transform_square<WeightGradientTransform>(
               [&](int i, int j) { return load(u + (i * kTileIn + j) * u_stride() + k * c_ + c); },
               [&](int i, int j, Vec<float> y) { store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c); });
-    });
-  }
-
-  void add_up(const float* sums, int64_t size) const {
-    parallel_for(size, 1 << 13, [&](int64_t begin, int64_t end) {
-      constexpr int64_t block = 512;
-      for (int64_t i = begin; i < end; i += block) {
-        float sum[block] = {};
-        const int64_t count = std::min(block, end - i);
-        for (int64_t q = 0; q < ranges_; ++q)
-          for (int64_t j = 0; j < count; ++j) sum[j] += sums[q * size + i + j];
-        for (int64_t j = 0; j < count; ++j) dw_[i + j] = T(sum[j]);
-      }
     });
   }
 
