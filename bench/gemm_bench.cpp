@@ -1,9 +1,6 @@
 // matmul beside oneDNN and OpenBLAS, alternating, each time in a process of its own: median of the rounds of the best of
 // ten calls, in GFLOP/s, and the ratio to the best peer.
 //   gemm_bench [rounds]        RINGTAPE_THREADS sets the threads of all three.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +11,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "bench/apart.h"
 #include "bench/peak.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul.h"
@@ -68,28 +66,6 @@ double rate(int64_t m, int64_t n, int64_t k, const Peer* peer) {
   return flops / best / 1e9;
 }
 
-// f() in a process of its own: the libraries' thread pools would take the cores from each other.
-double apart(const std::function<double()>& f) {
-  int ends[2];
-  double result = 0;
-  if (pipe(ends) != 0) return 0;
-  const pid_t child = fork();
-  if (child == 0) {
-    result = f();
-    _exit(write(ends[1], &result, sizeof result) == sizeof result ? 0 : 1);
-  }
-  if (read(ends[0], &result, sizeof result) != sizeof result) result = 0;
-  close(ends[0]);
-  close(ends[1]);
-  waitpid(child, nullptr, 0);
-  return result;
-}
-
-double median(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  return x[x.size() / 2];
-}
-
 }  // namespace
 }  // namespace ringtape
 
@@ -102,7 +78,7 @@ int main(int argc, char** argv) {
 #endif
   omp_set_num_threads(threads());
   std::printf("%d threads, %s, f32 peak %.0f GFLOP/s; median of %d alternating rounds, GFLOP/s\n", threads(),
-              std::string(name_of(cpu_isa())).c_str(), apart(bench::peak_flops) / 1e9, rounds);
+              std::string(name_of(cpu_isa())).c_str(), bench::apart(bench::peak_flops) / 1e9, rounds);
   std::printf("%-18s %10s", "m x n x k", "ringtape");
   for (const Peer& p : others) std::printf(" %10s", p.name.c_str());
   std::printf("   ringtape / best\n");
@@ -111,11 +87,11 @@ int main(int argc, char** argv) {
     std::vector<std::vector<double>> rates(others.size() + 1);
     for (int round = 0; round < rounds; ++round)
       for (size_t who = 0; who <= others.size(); ++who)
-        rates[who].push_back(apart([&, m = m, n = n, k = k] { return rate(m, n, k, who ? &others[who - 1] : nullptr); }));
+        rates[who].push_back(bench::apart([&, m = m, n = n, k = k] { return rate(m, n, k, who ? &others[who - 1] : nullptr); }));
     double best = 0;
-    for (size_t who = 1; who < rates.size(); ++who) best = std::max(best, median(rates[who]));
-    std::printf("%-18s %10.1f", (std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k)).c_str(), median(rates[0]));
-    for (size_t who = 1; who < rates.size(); ++who) std::printf(" %10.1f", median(rates[who]));
-    std::printf("   %.2f\n", best > 0 ? median(rates[0]) / best : 0.0);
+    for (size_t who = 1; who < rates.size(); ++who) best = std::max(best, bench::median(rates[who]));
+    std::printf("%-18s %10.1f", (std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k)).c_str(), bench::median(rates[0]));
+    for (size_t who = 1; who < rates.size(); ++who) std::printf(" %10.1f", bench::median(rates[who]));
+    std::printf("   %.2f\n", best > 0 ? bench::median(rates[0]) / best : 0.0);
   }
 }

@@ -14,6 +14,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
     {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
+    {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
 };
@@ -57,6 +58,10 @@ bool cublas() {
 }
 bool cudnn() {
   static const bool value = read_int("RINGTAPE_CUDNN", 0, 1, 1);
+  return value;
+}
+bool exact_conv() {
+  static const bool value = read_int("RINGTAPE_EXACT_CONV", 0, 1);
   return value;
 }
 const std::string& log() {

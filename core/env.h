@@ -19,6 +19,7 @@ bool find_nan();               // RINGTAPE_NAN
 bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
 bool cudnn();                  // RINGTAPE_CUDNN
+bool exact_conv();             // RINGTAPE_EXACT_CONV
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
 

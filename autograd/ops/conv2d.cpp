@@ -80,7 +80,7 @@ static const RegisterOp register_conv2d{{
                 {"kernel", {{{2, 2, 2, 3}}, {{4, 3, 3, 3}}}, call<1, 0>},
                 {"stride", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}}, call<0, 1>}},
     .flops = flops,
-    .tolerance = 16,
+    .tolerance = 64,  // Winograd's transforms
 }};
 
 }  // namespace ringtape

@@ -10,6 +10,7 @@
 #include "kernels/cpu/gemm_dot.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_tile.h"
+#include "kernels/cpu/range.h"
 
 RT_ISA_BEGIN
 
@@ -21,18 +22,6 @@ inline constexpr int64_t kBlockK = 384, kBlockN = 640, kStageRows = 40 * kTileRo
 inline constexpr int64_t kDotBlockK = 1024;  // 3 + 8 rows of it are about what the first-level cache holds
 inline constexpr int64_t kFewColumns = 128;  // too few to repay packing a
 inline constexpr int64_t kFewRows = 32;      // too few to repay packing b
-
-constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
-constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
-
-// Part q of [0, size) in `parts` parts that differ by at most one.
-struct Range {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
-constexpr Range part_of(int64_t size, int64_t parts, int64_t q) {
-  return {size * q / parts, size * (q + 1) / parts};
-}
 
 // One product, with the choices that its shape and strides decide. run() computes any rectangle of c, and
 // gives each element the same sum whatever the rectangle is.

@@ -104,10 +104,17 @@ RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
 // The first `count` lanes, at most all, back as T.
 template <class T>
 RT_INLINE void store_converted(T* p, Vec<compute_t<T>> v, int64_t count) {
-  constexpr int64_t lanes = kLanes<compute_t<T>>;
-  if constexpr (std::is_same_v<T, compute_t<T>>) count >= lanes ? store(p, v) : store_partial(p, v, count);
-  else if (count >= lanes) for (int64_t l = 0; l < lanes; ++l) p[l] = T(v[l]);
-  else for (int64_t l = 0; l < count; ++l) p[l] = T(v[l]);
+  using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, C>) {
+    count >= kLanes<C> ? store(p, v) : store_partial(p, v, count);
+  } else {
+    C lanes[kLanes<C>];
+    store(lanes, v);
+    if (count >= kLanes<C>)
+      for (int l = 0; l < kLanes<C>; ++l) p[l] = T(lanes[l]);
+    else
+      for (int l = 0; l < count; ++l) p[l] = T(lanes[l]);
+  }
 }
 
 // `a` where bit h of the lane's number is clear, `b` where it is set. As a shuffle, GCC may give it to the

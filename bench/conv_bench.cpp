@@ -1,0 +1,144 @@
+// conv2d of ResNet-18's shapes beside oneDNN, alternating, each time in a process of its own: median of the rounds of the median
+// of a few calls, in GFLOP/s of the plain algorithm, and the ratio to oneDNN's direct convolution on NHWC, which PyTorch takes.
+//   conv_bench [batch 128] [rounds 7] [part of a name]        RINGTAPE_THREADS sets the threads of all.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "autograd/create.h"
+#include "bench/apart.h"
+#include "bench/peak.h"
+#include "kernels/conv2d.h"
+#include "kernels/kernel.h"
+
+#if RINGTAPE_BENCH_ONEDNN
+#include <dnnl.hpp>
+#endif
+#include <omp.h>
+
+namespace ringtape {
+namespace {
+
+struct Layer {
+  std::string name;
+  int64_t size, c, k, kernel, stride;
+  int count;  // in ResNet-18 for 32x32 images
+};
+const Layer kLayers[] = {
+    {"64 @ 32x32", 32, 64, 64, 3, 1, 4},        {"128 @ 16x16", 16, 128, 128, 3, 1, 3},      {"256 @ 8x8", 8, 256, 256, 3, 1, 3},
+    {"512 @ 4x4", 4, 512, 512, 3, 1, 3},        {"64-128 @ 32x32 s2", 32, 64, 128, 3, 2, 1}, {"128-256 @ 16x16 s2", 16, 128, 256, 3, 2, 1},
+    {"256-512 @ 8x8 s2", 8, 256, 512, 3, 2, 1}, {"64-128 1x1 s2", 32, 64, 128, 1, 2, 1},     {"128-256 1x1 s2", 16, 128, 256, 1, 2, 1},
+    {"256-512 1x1 s2", 8, 256, 512, 1, 2, 1},   {"stem 3-64 @ 32x32", 32, 3, 64, 3, 1, 1}};
+
+enum Pass { forward, backward_data, backward_weights };
+const char* const kPasses[] = {"forward", "data", "weights"};
+enum Peer { ours, direct_nhwc, direct_any, winograd };
+const char* const kPeers[] = {"ringtape", "nhwc", "blocked", "Winograd"};
+
+// Seconds of a call: the median of as many as take a quarter of a second, after two to warm up.
+template <class F>
+double seconds_of(F&& call) {
+  std::vector<double> times;
+  double total = 0;
+  for (int i = -2; i < 3 || total < 0.25; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    call();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (i >= 0) times.push_back(seconds), total += seconds;
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+double our_seconds(const Layer& l, int64_t batch, Pass pass) {
+  const Window window = square_window(l.stride, l.kernel / 2);
+  const int64_t out = window.rows(l.size, l.kernel);
+  const Tensor x = randn({batch, l.size, l.size, l.c}), w = randn({l.k, l.kernel, l.kernel, l.c}), y = randn({batch, out, out, l.k});
+  return seconds_of([&] {
+    if (pass == forward) conv2d_forward(y, x, w, View{}, window);
+    else if (pass == backward_data) conv2d_backward_data(x, y, w, window);
+    else conv2d_backward_weights(w, y, x, window);
+  });
+}
+
+#if RINGTAPE_BENCH_ONEDNN
+// 0 where oneDNN has no such algorithm. Its reorders are not counted.
+double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
+  using namespace dnnl;
+  using memory_desc = memory::desc;
+  engine device(engine::kind::cpu, 0);
+  stream queue(device);
+  const int64_t pad = l.kernel / 2, out = (l.size + 2 * pad - l.kernel) / l.stride + 1;
+  const auto tag = peer == direct_nhwc ? memory::format_tag::nhwc : memory::format_tag::any;
+  const memory_desc x({batch, l.c, l.size, l.size}, memory::data_type::f32, tag), y({batch, l.k, out, out}, memory::data_type::f32, tag);
+  const memory_desc w({l.k, l.c, l.kernel, l.kernel}, memory::data_type::f32, memory::format_tag::any);
+  const memory::dims stride{l.stride, l.stride}, padding{pad, pad};
+  const auto algorithm = peer == winograd ? algorithm::convolution_winograd : algorithm::convolution_direct;
+  const convolution_forward::primitive_desc hint({prop_kind::forward_training, algorithm, x, w, y, stride, padding, padding}, device);
+  const auto measure = [&](const primitive& p, const memory_desc& src, const memory_desc& weights, const memory_desc& dst, int src_arg, int weights_arg, int dst_arg) {
+    memory a(src, device), b(weights, device), c(dst, device);
+    for (const memory* m : {&a, &b, &c}) std::fill_n(static_cast<float*>(m->get_data_handle()), m->get_desc().get_size() / sizeof(float), 0.01f);
+    return seconds_of([&] {
+      p.execute(queue, {{src_arg, a}, {weights_arg, b}, {dst_arg, c}});
+      queue.wait();
+    });
+  };
+  if (pass == forward)
+    return measure(convolution_forward(hint), hint.src_desc(), hint.weights_desc(), hint.dst_desc(), DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST);
+  if (pass == backward_data) {
+    const convolution_backward_data::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
+    return measure(convolution_backward_data(d), d.diff_src_desc(), d.weights_desc(), d.diff_dst_desc(), DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST);
+  }
+  const convolution_backward_weights::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
+  return measure(convolution_backward_weights(d), d.src_desc(), d.diff_weights_desc(), d.diff_dst_desc(), DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST);
+} catch (const dnnl::error&) {
+  return 0;
+}
+constexpr int kPeerCount = 4;
+#else
+double onednn_seconds(const Layer&, int64_t, Pass, Peer) { return 0; }
+constexpr int kPeerCount = 1;
+#endif
+
+}  // namespace
+}  // namespace ringtape
+
+int main(int argc, char** argv) {
+  using namespace ringtape;
+  const int64_t batch = argc > 1 ? std::atoi(argv[1]) : 128;
+  const int rounds = argc > 2 ? std::atoi(argv[2]) : 7;
+  const std::string filter = argc > 3 ? argv[3] : "";
+  omp_set_num_threads(threads());
+  std::printf("batch %d, %d threads, %s, f32 peak %.0f GFLOP/s; median of %d alternating rounds, GFLOP/s\n", int(batch), threads(),
+              std::string(name_of(cpu_isa())).c_str(), bench::apart(bench::peak_flops) / 1e9, rounds);
+  std::printf("%-20s %-8s", "layer", "pass");
+  for (int peer = 0; peer < kPeerCount; ++peer) std::printf(" %9s", kPeers[peer]);
+  std::printf("   / nhwc\n");
+  double total[4] = {};
+  for (const Layer& l : kLayers)
+    for (const Pass pass : {forward, backward_data, backward_weights}) {
+      if (l.name.find(filter) == std::string::npos || (l.c == 3 && pass == backward_data)) continue;
+      std::vector<double> seconds[4];
+      for (int round = 0; round < rounds; ++round)
+        for (int peer = 0; peer < kPeerCount; ++peer)
+          seconds[peer].push_back(bench::apart([&] { return peer ? onednn_seconds(l, batch, pass, Peer(peer)) : our_seconds(l, batch, pass); }));
+      const int64_t out = (l.size + 2 * (l.kernel / 2) - l.kernel) / l.stride + 1;
+      const double flops = 2.0 * double(batch * out * out * l.k * l.c * l.kernel * l.kernel);
+      std::printf("%-20s %-8s", l.name.c_str(), kPasses[pass]);
+      for (int peer = 0; peer < kPeerCount; ++peer) {
+        const double median = bench::median(seconds[peer]);
+        std::printf(" %9.1f", median > 0 ? flops / median / 1e9 : 0.0);
+        total[peer] += l.count * (median > 0 ? median : bench::median(seconds[direct_any]));
+      }
+      if (kPeerCount > 1) std::printf("   %.2f", bench::median(seconds[direct_nhwc]) / bench::median(seconds[ours]));
+      std::printf("\n");
+      std::fflush(stdout);
+    }
+  std::printf("all layers of ResNet-18, ms:  ");
+  for (int peer = 0; peer < kPeerCount; ++peer) std::printf(" %9.0f", 1e3 * total[peer]);
+  std::printf("   %.2f\n", total[direct_nhwc] / total[ours]);
+}

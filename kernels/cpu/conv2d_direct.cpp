@@ -1,0 +1,145 @@
+// Convolution as products of blocks of patches with packed weights: forward, and backward data as one convolution for each
+// phase of the strides.
+#include <algorithm>
+
+#include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/conv2d_taps.h"
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm_panels.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/scratch.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// A block of patches, 224 x 384 floats, and a block of the weights for it stay in the second-level cache.
+constexpr int64_t kBlockPixels = 16 * kTileRows, kBlockDepth = 384;
+
+// One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s) tap + d depth_stride + j column_stride].
+template <class T>
+struct Operands {
+  const T* in;
+  int64_t n, h, w, c, depth;
+  T* out;
+  int64_t out_h, out_w, out_c, columns;
+  const T* weights;
+  int64_t kernel_w, tap, depth_stride, column_stride;
+  const T* bias;
+};
+
+template <class T>
+class TapConvolution {
+ public:
+  using C = compute_t<T>;
+  static constexpr int64_t kWidth = kTileCols<C>;
+
+  TapConvolution(const Operands<T>& o, const Axis& rows, const Axis& cols)
+      : o_(o), rows_(rows), cols_(cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols), depth_(patches_.depth()),
+        pixels_(o.n * rows.places * cols.places), panels_(ceil_div(o.columns, kWidth)),
+        staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1), in_place_(std::is_same_v<T, C> && patches_.in_place()),
+        block_depth_(std::max<int64_t>(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kBlockDepth), 1)), kLanes<C>), kLanes<C>)),
+        block_pixels_(std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kBlockPixels)) {}
+
+  void run(Device device) const {
+    if (pixels_ == 0) return;
+    const int64_t packed = panels_ * kWidth * depth_, bias_size = o_.bias ? panels_ * kWidth : 0;
+    const int64_t blocks = ceil_div(pixels_, block_pixels_), each = round_up(patch_size() + stage_size(), kLanes<C>);
+    const Scratch<C> scratch(packed + bias_size + each * parts_for(blocks), device);
+    C *weights = scratch.data(), *bias = weights + packed;
+    parallel_for(panels_, std::max<int64_t>(1, (1 << 14) / (kWidth * depth_ + 1)), [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) pack(q, weights + q * kWidth * depth_);
+    });
+    if (o_.bias) copy_converted(o_.bias, o_.columns, bias);
+    parallel_parts(blocks, [&](int64_t part, Range own) {
+      for (int64_t b = own.begin; b < own.end; ++b)
+        run_block({b * block_pixels_, std::min((b + 1) * block_pixels_, pixels_)}, weights, o_.bias ? bias : nullptr,
+                  bias + bias_size + part * each);
+    });
+  }
+
+ private:
+  // Not a multiple of 1 KiB, at which rows would meet in a few sets of the first-level cache.
+  int64_t patch_stride() const { return block_depth_ * int64_t(sizeof(C)) % 1024 ? block_depth_ : block_depth_ + kLanes<C>; }
+  int64_t patch_size() const { return in_place_ ? 0 : block_pixels_ * patch_stride(); }
+  int64_t stage_size() const { return staged_ ? block_pixels_ * panels_ * kWidth : 0; }
+
+  void pack(int64_t panel, C* to) const {
+    const int64_t j = panel * kWidth;
+    for (int64_t t = 0; t < rows_.taps; ++t)
+      for (int64_t u = 0; u < cols_.taps; ++u, to += o_.depth * kWidth) {
+        const int64_t r = rows_.kernel_first + t * rows_.kernel_step, s = cols_.kernel_first + u * cols_.kernel_step;
+        pack_panel(o_.weights + (r * o_.kernel_w + s) * o_.tap + j * o_.column_stride, o_.column_stride, o_.depth_stride,
+                   std::min(o_.columns - j, kWidth), kWidth, o_.depth, to);
+      }
+  }
+
+  void run_block(Range pixels, const C* weights, const C* bias, C* scratch) const {
+    C* stage = scratch + patch_size();
+    PanelProduct<C> t{};
+    t.m = pixels.size(), t.n = o_.columns;
+    t.along_k = true;
+    t.panel_stride = depth_ * kWidth;
+    t.c_stride = staged_ ? panels_ * kWidth : o_.out_c;
+    if constexpr (std::is_same_v<T, C>) t.c = o_.out + pixels.begin * o_.out_c;
+    if (staged_) t.c = stage;
+    for (int64_t d = 0; d == 0 || d < depth_; d += block_depth_) {  // once if no tap meets these places
+      const Range depths{d, std::min(d + block_depth_, depth_)};
+      t.k = depths.size();
+      t.a = scratch, t.a_stride = patch_stride();
+      if constexpr (std::is_same_v<T, C>)
+        if (in_place_) t.a = o_.in + pixels.begin * o_.c + d, t.a_stride = o_.c;
+      if (!in_place_ && depth_) patches_.write(pixels, depths, scratch, t.a_stride);
+      t.b = weights + d * kWidth;
+      t.add = d ? t.c : bias, t.add_stride = d ? t.c_stride : 0;
+      multiply_panels(t);
+    }
+    if (staged_) write_out(pixels, stage, t.c_stride);
+  }
+
+  void write_out(Range pixels, const C* stage, int64_t stride) const {
+    const int64_t area = rows_.places * cols_.places;
+    for (int64_t p = pixels.begin; p < pixels.end; ++p, stage += stride) {
+      const int64_t n = p / area, i = p % area / cols_.places, j = p % cols_.places;
+      T* to = o_.out + ((n * o_.out_h + rows_.out_first + i * rows_.out_step) * o_.out_w + cols_.out_first + j * cols_.out_step) * o_.out_c;
+      for (int64_t k = 0; k < o_.columns; ++k) to[k] = T(stage[k]);
+    }
+  }
+
+  Operands<T> o_;
+  Axis rows_, cols_;
+  Patches<T> patches_;
+  int64_t depth_, pixels_, panels_;
+  bool staged_, in_place_;
+  int64_t block_depth_, block_pixels_;
+};
+
+}  // namespace
+
+void direct_forward(View y, View x, View w, View b, Window p) {
+  const ConvSizes z(y, x, w);
+  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  dispatch_float(y.dtype, [&]<class T>() {
+    for (int64_t g = 0; g < z.groups; ++g) {
+      const Operands<T> o{x.as<T>() + g * z.cg, z.n, z.h, z.w, z.c, z.cg, y.as<T>() + g * z.kg, z.ho, z.wo, z.k, z.kg,
+                          w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, 1, z.taps() * z.cg, b.data ? b.as<T>() + g * z.kg : nullptr};
+      TapConvolution<T>(o, rows, cols).run(y.device);
+    }
+  });
+}
+
+void direct_backward_data(View dx, View dy, View w, Window p) {
+  const ConvSizes z(dy, dx, w);
+  dispatch_float(dx.dtype, [&]<class T>() {
+    for (int64_t g = 0; g < z.groups; ++g) {
+      const Operands<T> o{dy.as<T>() + g * z.kg, z.n, z.ho, z.wo, z.k, z.kg, dx.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg,
+                          w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, z.taps() * z.cg, 1, nullptr};
+      for (int64_t i = 0; i < std::min(p.stride_h, z.h); ++i)
+        for (int64_t j = 0; j < std::min(p.stride_w, z.w); ++j)
+          TapConvolution<T>(o, backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, i),
+                            backward_axis(z.w, z.s, p.stride_w, p.pad_w, p.dilation_w, j)).run(dx.device);
+    }
+  });
+}
+
+RT_ISA_END

@@ -1,0 +1,112 @@
+// dw (K, R S C) = dy^T (K, pixels) times the patches of x (pixels, R S C), block of pixels after block of pixels.
+#include <algorithm>
+
+#include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/conv2d_taps.h"
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm_panels.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/partials.h"
+#include "kernels/cpu/scratch.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// Patches of a block, 128 x 256 floats, and dy of it stay in the second-level cache.
+constexpr int64_t kBlockPixels = 128, kStripPanels = 8;
+// A small dw is not enough for all threads: then ranges of pixels have a dw each, which are added up in order. Sixteen threads
+// have four items each; the number of ranges never depends on that of threads.
+constexpr int64_t kItems = 64;
+
+template <class T>
+class WeightGradient {
+ public:
+  using C = compute_t<T>;
+  static constexpr int64_t kWidth = kTileCols<C>;
+
+  WeightGradient(T* dw, const T* dy, const Patches<T>& patches, int64_t pixels, int64_t k, int64_t dy_stride)
+      : dw_(dw), dy_(dy), patches_(patches), pixels_(pixels), k_(k), dy_stride_(dy_stride), depth_(patches.depth()),
+        panels_(ceil_div(depth_, kWidth)), ranges_(std::clamp<int64_t>(kItems / panels_, 1, ceil_div(pixels, 2 * kBlockPixels))),
+        partial_(!std::is_same_v<T, C> || ranges_ > 1) {}
+
+  void run(Device device) const {
+    const int64_t items = ranges_ * panels_, partials = partial_ ? ranges_ * k_ * depth_ : 0;
+    const int64_t each = round_up(kBlockPixels * (patch_stride() + kWidth * kStripPanels + k_), kLanes<C>);
+    const Scratch<C> scratch(round_up(partials, kLanes<C>) + each * parts_for(items), device);
+    C* buffers = scratch.data() + round_up(partials, kLanes<C>);
+    parallel_parts(items, [&](int64_t part, Range own) {
+      for (int64_t item = own.begin; item < own.end;) {
+        const int64_t range = item / panels_, end = std::min(own.end, (range + 1) * panels_);
+        C* to = scratch.data() + range * k_ * depth_;
+        if constexpr (std::is_same_v<T, C>) to = partial_ ? to : dw_;
+        accumulate(part_of(pixels_, ranges_, range), {item - range * panels_, end - range * panels_}, to, buffers + part * each);
+        item = end;
+      }
+    });
+    if (partial_) add_partials(scratch.data(), ranges_, k_ * depth_, dw_);
+  }
+
+ private:
+  static constexpr int64_t patch_stride() { return kStripPanels * kWidth + kLanes<C>; }
+
+  // Panels [panels) of dw, over the pixels of one range.
+  void accumulate(Range pixels, Range panels, C* to, C* scratch) const {
+    C *rows = scratch, *strip = rows + kBlockPixels * patch_stride(), *packed = strip + kBlockPixels * kWidth * kStripPanels;
+    for (int64_t p = pixels.begin; p < pixels.end; p += kBlockPixels) {
+      const Range block{p, std::min(p + kBlockPixels, pixels.end)};
+      pack_dy(block, packed);
+      for (int64_t q = panels.begin; q < panels.end; q += kStripPanels) {
+        const Range depths{q * kWidth, std::min(std::min(q + kStripPanels, panels.end) * kWidth, depth_)};
+        patches_.write(block, depths, rows, patch_stride());
+        for (int64_t j = 0; j < depths.size(); j += kWidth)
+          pack_rows(rows + j, patch_stride(), std::min(depths.size() - j, kWidth), kWidth, block.size(), strip + j * block.size());
+        multiply(block.size(), packed, strip, depths, p == pixels.begin, to);
+      }
+    }
+  }
+
+  void pack_dy(Range block, C* to) const {
+    const int64_t tiles = ceil_div(k_, kTileRows);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const Range ks = part_of(k_, tiles, i);
+      pack_panel(dy_ + block.begin * dy_stride_ + ks.begin, 1, dy_stride_, ks.size(), ks.size(), block.size(), to + ks.begin * block.size());
+    }
+  }
+
+  void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to) const {
+    const int64_t tiles = ceil_div(k_, kTileRows);
+    for (int64_t i = 0; i < tiles; ++i) {
+      const Range ks = part_of(k_, tiles, i);
+      PanelProduct<C> t{};
+      t.m = ks.size(), t.n = depths.size(), t.k = count;
+      t.a = dy + ks.begin * count, t.a_stride = ks.size();
+      t.b = patches, t.panel_stride = count * kWidth;
+      t.c = to + ks.begin * depth_ + depths.begin, t.c_stride = depth_;
+      t.add = first ? nullptr : t.c, t.add_stride = depth_;
+      multiply_panels(t);
+    }
+  }
+
+  T* dw_;
+  const T* dy_;
+  Patches<T> patches_;
+  int64_t pixels_, k_, dy_stride_, depth_, panels_, ranges_;
+  bool partial_;
+};
+
+}  // namespace
+
+void direct_backward_weights(View dw, View dy, View x, Window p) {
+  const ConvSizes z(dy, x, dw);
+  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  dispatch_float(dw.dtype, [&]<class T>() {
+    for (int64_t g = 0; g < z.groups; ++g) {
+      T* to = dw.as<T>() + g * z.kg * z.taps() * z.cg;
+      if (z.pixels() == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
+      else WeightGradient<T>(to, dy.as<T>() + g * z.kg, {x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols}, z.pixels(), z.kg, z.k).run(dw.device);
+    }
+  });
+}
+
+RT_ISA_END

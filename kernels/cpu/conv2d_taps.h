@@ -1,0 +1,105 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "kernels/cpu/range.h"
+#include "kernels/cpu/vector.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// One axis of a convolution as sums over taps. Place i is element out_first + i out_step of the output; tap t of it meets
+// element in_first + i in_step + t tap_step of the input, and element kernel_first + t kernel_step of the kernel.
+struct Axis {
+  int64_t places, out_first, out_step;
+  int64_t in_first, in_step, taps, tap_step;
+  int64_t kernel_first, kernel_step;
+};
+
+inline Axis forward_axis(int64_t places, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+  return {places, 0, 1, -pad, stride, kernel, dilation, 0, 1};
+}
+
+// Elements phase, phase + stride, ... of dx: the elements r of the kernel that meet them are those for which stride divides
+// phase + pad - r dilation, and the quotient leads to dy. Taps count downwards in r, which is upwards in dy.
+inline Axis backward_axis(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t phase) {
+  const int64_t common = std::gcd(stride, dilation), period = stride / common;
+  const auto distance = [&](int64_t r) { return phase + pad - r * dilation; };
+  int64_t first = 0;
+  while (first < std::min(period, kernel) && distance(first) % stride) ++first;
+  const int64_t taps = first < std::min(period, kernel) ? (kernel - 1 - first) / period + 1 : 0, last = first + (taps - 1) * period;
+  return {ceil_div(size - phase, stride), phase, stride, taps ? distance(last) / stride : 0, 1, taps, dilation / common, last, -period};
+}
+
+// to[0, count) = from, converted.
+template <class T>
+RT_INLINE void copy_converted(const T* from, int64_t count, compute_t<T>* to) {
+  constexpr int lanes = kLanes<compute_t<T>>;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) store(to + i, load_converted(from + i, lanes));
+  if (i < count) store_partial(to + i, load_converted(from + i, count - i), count - i);
+}
+template <class C>
+RT_INLINE void fill_zero(C* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] = 0;
+}
+
+// The input under each place of the output as the rows of a matrix: (n rows.places cols.places, taps x channels). Blocks of it
+// are written out where they are needed; the whole never is.
+template <class T>
+class Patches {
+ public:
+  using C = compute_t<T>;
+  // x: the first of the group's `channels`, of `c` in all.
+  Patches(const T* x, int64_t h, int64_t w, int64_t c, int64_t channels, const Axis& rows, const Axis& cols)
+      : x_(x), h_(h), w_(w), c_(c), rows_(rows), cols_(cols), joined_(channels == c && cols.tap_step == 1),
+        run_taps_(joined_ ? cols.taps : 1), run_size_(run_taps_ * channels), row_runs_(joined_ ? 1 : cols.taps) {}
+
+  int64_t depth() const { return rows_.taps * row_runs_ * run_size_; }
+  // Whether the matrix is x as it lies in memory.
+  bool in_place() const {
+    const auto same = [](const Axis& a, int64_t size) { return a.taps == 1 && a.in_first == 0 && a.in_step == 1 && a.places == size; };
+    return joined_ && same(rows_, h_) && same(cols_, w_);
+  }
+
+  // Rows `pixels` and columns `depths` to (pixels, stride).
+  void write(Range pixels, Range depths, C* to, int64_t stride) const {
+    const int64_t area = rows_.places * cols_.places;
+    int64_t n = pixels.begin / area, i = pixels.begin % area / cols_.places, j = pixels.begin % cols_.places;
+    for (int64_t p = pixels.begin; p < pixels.end; ++p, to += stride) {
+      write_row(x_ + n * h_ * w_ * c_, rows_.in_first + i * rows_.in_step, cols_.in_first + j * cols_.in_step, depths, to);
+      if (++j < cols_.places) continue;
+      j = 0;
+      if (++i == rows_.places) i = 0, ++n;
+    }
+  }
+
+ private:
+  // A row consists of runs that are contiguous in x where they are inside of it: all taps of a row of the kernel, or one.
+  RT_INLINE void write_row(const T* image, int64_t top, int64_t left, Range depths, C* to) const {
+    for (int64_t q = depths.begin / run_size_, at = q * run_size_; at < depths.end; ++q, at += run_size_) {
+      const int64_t row = top + q / row_runs_ * rows_.tap_step, col = left + q % row_runs_ * cols_.tap_step;
+      const int64_t begin = std::max<int64_t>(depths.begin - at, 0), end = std::min(depths.end - at, run_size_);
+      const bool outside = row < 0 || row >= h_;
+      const int64_t per_tap = run_size_ / run_taps_;
+      const int64_t low = std::clamp(outside ? end : -col * per_tap, begin, end);
+      const int64_t high = std::clamp(outside ? end : (w_ - col) * per_tap, low, end);
+      C* out = to + (at - depths.begin);
+      fill_zero(out + begin, low - begin);
+      if (high > low) copy_converted(image + (row * w_ + col) * c_ + low, high - low, out + low);
+      fill_zero(out + high, end - high);
+    }
+  }
+
+  const T* x_;
+  int64_t h_, w_, c_;
+  Axis rows_, cols_;
+  bool joined_;
+  int64_t run_taps_, run_size_, row_runs_;
+};
+
+}  // namespace
+
+RT_ISA_END

@@ -1,0 +1,27 @@
+#pragma once
+#include "kernels/cpu/gemm_tile.h"
+
+RT_ISA_BEGIN
+
+// c = a b + add, (m, k) times (k, n), of operands that lie as the register tiles read them; on the calling thread.
+// Element (i, p) of a is a[i * a_stride + p] along k, else a[p * a_stride + i]. b is in panels of kTileCols columns: element
+// (p, j) is b[j / kTileCols * panel_stride + p * kTileCols + j % kTileCols], and the last panel has whole vectors.
+// A null add is zeros; add_stride 0 adds one row to all; it may be c itself. The sum of an element is taken in the order of p.
+template <class T>
+struct PanelProduct {
+  int64_t m, n, k;
+  const T* a;
+  int64_t a_stride;
+  bool along_k;
+  const T* b;
+  int64_t panel_stride;
+  const T* add;
+  int64_t add_stride;
+  T* c;
+  int64_t c_stride;
+};
+
+template <class T>
+void multiply_panels(const PanelProduct<T>& product);
+
+RT_ISA_END

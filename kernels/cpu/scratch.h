@@ -1,0 +1,39 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "core/parallel.h"
+#include "core/storage.h"
+#include "kernels/cpu/range.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// Memory for the time of one call, from the arena of the device: once warm, nothing is asked of the system.
+template <class C>
+class Scratch {
+ public:
+  Scratch(int64_t elements, Device device) : storage_(size_t(std::max<int64_t>(elements, 1)) * sizeof(C), device) {}
+  C* data() const { return static_cast<C*>(storage_.data()); }
+
+ private:
+  Storage storage_;
+};
+
+// In how many parts parallel_parts divides n: one a thread, at most.
+inline int64_t parts_for(int64_t n) { return detail::in_parallel() ? 1 : std::clamp<int64_t>(n, 1, threads()); }
+
+// f(part, range) for each of parts_for(n) parts of [0, n); the number of the part tells its scratch from that of others.
+template <class F>
+void parallel_parts(int64_t n, F&& f) {
+  if (n <= 0) return;
+  const int64_t parts = parts_for(n);
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) f(q, part_of(n, parts, q));
+  });
+}
+
+}  // namespace
+
+RT_ISA_END
