@@ -58,7 +58,8 @@ void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t co
       transpose_whole_tiles(reinterpret_cast<F*>(to + j), columns, reinterpret_cast<const F*>(from + j * step), step, whole);
       i = whole;
     }
-    for (; i < rows; i += kTile) transpose_tile(to + i * columns + j, columns, from + i + j * step, step, std::min(kTile, rows - i), across);
+    for (; i < rows; i += kTile)
+      transpose_tile(to + i * columns + j, columns, from + i + j * step, step, std::min(kTile, rows - i), across);
   }
 }
 
@@ -67,17 +68,18 @@ template <class T>
 bool transpose_all(const Operand& y, const Operand& x) {
   const int last = y.rank - 1;
   if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8) return false;
-  const int64_t rows = y.dims[last - 1], columns = y.dims[last], bands = (rows + kTile * kTiles - 1) / (kTile * kTiles), size = rows * columns;
+  const int64_t rows = y.dims[last - 1], columns = y.dims[last], size = rows * columns;
+  const int64_t band = kTile * kTiles, bands = (rows + band - 1) / band;
   Operand matrices = x;  // their first elements
   matrices.rank = std::max(last - 1, 1);
   if (last == 1) matrices.dims[0] = 1;
   const int64_t count = last == 1 ? 1 : std::accumulate(y.dims, y.dims + last - 1, int64_t{1}, std::multiplies<>());
-  parallel_for(count * bands, std::max<int64_t>(1, kGrain / (kTile * kTiles * columns)), [&](int64_t begin, int64_t end) {
+  parallel_for(count * bands, std::max<int64_t>(1, kGrain / (band * columns)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t matrix = t / bands, row = t % bands * kTile * kTiles;
+      const int64_t matrix = t / bands, row = t % bands * band;
       matrices.for_each_run(matrix, 1, [&](int64_t offset, int64_t, int64_t, int64_t) {
         transpose_rows(reinterpret_cast<T*>(y.data) + matrix * size + row * columns, reinterpret_cast<const T*>(x.data) + offset + row,
-                       x.strides[last], std::min(kTile * kTiles, rows - row), columns);
+                       x.strides[last], std::min(band, rows - row), columns);
       });
     }
   });

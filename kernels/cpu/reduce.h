@@ -140,7 +140,8 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
             return line.load(0, n, own_buffer);
           };
           int64_t i = 0;
-          for (; i + 4 <= count; i += 4) add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]), row(i + 2, buffer[2]), row(i + 3, buffer[3]));
+          for (; i + 4 <= count; i += 4)
+            add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]), row(i + 2, buffer[2]), row(i + 3, buffer[3]));
           for (; i < count; ++i) add_rows<R>(acc, n, param, row(i, buffer[0]));
         });
         for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], double(acc[j]));
