@@ -30,7 +30,8 @@ struct PoolShape {
   RT_HD void for_each_place(int64_t i, int64_t j, const F& f) const {
     for (int64_t a = 0; a < r; ++a)
       for (int64_t b = 0; b < s; ++b) {
-        const int64_t y = i * window.stride_h - window.pad_h + a * window.dilation_h, x = j * window.stride_w - window.pad_w + b * window.dilation_w;
+        const int64_t y = i * window.stride_h - window.pad_h + a * window.dilation_h;
+        const int64_t x = j * window.stride_w - window.pad_w + b * window.dilation_w;
         if (y >= 0 && y < h && x >= 0 && x < w) f(y, x);
       }
   }

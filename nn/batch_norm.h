@@ -16,7 +16,7 @@ class BatchNorm : public Module {
   Tensor forward(const Tensor& x) override { return forward(x, Activation::none); }
   // f(normalised + residual), in one pass over memory.
   Tensor forward(const Tensor& x, Activation f, const Tensor& residual = {}) {
-    // Parameters and statistics of 16-bit modules are computed with in f32, and statistics are kept in it: updates of a tenth would be lost.
+    // A 16-bit module computes with its parameters in f32, and keeps statistics in it: 16 bits would lose small updates.
     const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
     for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
     return batch_norm(x, cast(weight, dtype), cast(bias, dtype), running_, {training(), momentum_, eps_}, f, residual);

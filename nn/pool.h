@@ -6,7 +6,8 @@ namespace ringtape::nn {
 // Over square windows of images (N, H, W, C); a stride of 0 stands for the window's size.
 class MaxPool2d : public Module {
  public:
-  explicit MaxPool2d(int64_t size, int64_t stride = 0, int64_t pad = 0) : size_(size), window_(square_window(stride ? stride : size, pad)) {}
+  explicit MaxPool2d(int64_t size, int64_t stride = 0, int64_t pad = 0)
+      : size_(size), window_(square_window(stride ? stride : size, pad)) {}
   Tensor forward(const Tensor& x) override { return max_pool2d(x, size_, size_, window_); }
   std::string str() const override { return concat("MaxPool2d(", size_, ", stride ", window_.stride_h, ")"); }
 
@@ -17,7 +18,8 @@ class MaxPool2d : public Module {
 
 class AvgPool2d : public Module {
  public:
-  explicit AvgPool2d(int64_t size, int64_t stride = 0, int64_t pad = 0) : size_(size), window_(square_window(stride ? stride : size, pad)) {}
+  explicit AvgPool2d(int64_t size, int64_t stride = 0, int64_t pad = 0)
+      : size_(size), window_(square_window(stride ? stride : size, pad)) {}
   Tensor forward(const Tensor& x) override { return avg_pool2d(x, size_, size_, window_); }
   std::string str() const override { return concat("AvgPool2d(", size_, ", stride ", window_.stride_h, ")"); }
 

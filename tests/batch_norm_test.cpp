@@ -54,7 +54,8 @@ void follow(const Case& c, DType dtype, double tolerance) {
   EXPECT_EQ(layer.running().batches.item(), 5);
 }
 
-const Case kCases[] = {{"rows", 5}, {"images", 4}, {"relu", 3, Activation::relu, false, 0.3, 1e-3}, {"add_relu", 17, Activation::relu, true}};
+const Case kCases[] = {
+    {"rows", 5}, {"images", 4}, {"relu", 3, Activation::relu, false, 0.3, 1e-3}, {"add_relu", 17, Activation::relu, true}};
 
 TEST(BatchNorm, FollowsPyTorchInDouble) {
   for (const Case& c : kCases) follow(c, DType::f64, 1e-12);
@@ -68,13 +69,15 @@ TEST(BatchNorm, EqualsItsFormulasAtEverySize) {
   const CpuIsa before = cpu_isa();
   for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
     set_cpu_isa(CpuIsa(isa));
-    for (const auto& [m, c] : {std::pair<int64_t, int64_t>{5000, 16}, {4099, 17}, {130001, 1}, {33, 2050}, {1000, 64}, {257, 24}, {40000, 3}}) {
+    for (const Shape& shape : {Shape{5000, 16}, {4099, 17}, {130001, 1}, {33, 2050}, {1000, 64}, {257, 24}, {40000, 3}}) {
+      const int64_t m = shape[0], c = shape[1];
       SCOPED_TRACE(concat(m, " x ", c, ' ', CpuIsa(isa)));
       const Tensor x64 = noise({m, c}, 1, 3, 2), w64 = noise({c}, 2), b64 = noise({c}, 3), z64 = noise({m, c}, 4), dy = noise({m, c}, 5);
-      const Tensor x = leaf(cast(x64, DType::f32)), w = leaf(cast(w64, DType::f32)), b = leaf(cast(b64, DType::f32)), z = leaf(cast(z64, DType::f32));
+      const auto in_float = [](const Tensor& t) { return leaf(cast(t, DType::f32)); };
+      const Tensor x = in_float(x64), w = in_float(w64), b = in_float(b64), z = in_float(z64);
       backward(batch_norm(x, w, b, {}, {}, Activation::relu, z), cast(dy, DType::f32));
-      const Tensor xd = leaf(cast(x.detach(), DType::f64)), wd = leaf(cast(w.detach(), DType::f64)), bd = leaf(cast(b.detach(), DType::f64)),
-                   zd = leaf(cast(z.detach(), DType::f64));
+      const auto exact = [](const Tensor& t) { return leaf(cast(t.detach(), DType::f64)); };
+      const Tensor xd = exact(x), wd = exact(w), bd = exact(b), zd = exact(z);
       const Tensor center = xd - mean(xd, {0}, true);
       const Tensor y = relu(center / sqrt(mean(square(center), {0}, true) + 1e-5) * wd + bd + zd);
       backward(y, cast(cast(dy, DType::f32), DType::f64));
@@ -131,9 +134,11 @@ TEST(BatchNorm, KeepsStatisticsInFloatForSixteenBits) {
 
 TEST(BatchNorm, SaysWhatItNeeds) {
   nn::BatchNorm layer(3);
-  EXPECT_EQ(test::message_of<ShapeError>([&] { layer(ones({1, 3})); }), "batch_norm: expected more than 1 value per channel when training, got x (1, 3)");
+  EXPECT_EQ(test::message_of<ShapeError>([&] { layer(ones({1, 3})); }),
+            "batch_norm: expected more than 1 value per channel when training, got x (1, 3)");
   EXPECT_NE(test::message_of<ShapeError>([&] { layer(ones({4, 2})); }).find("(3,)"), std::string::npos);
-  EXPECT_NE(test::message_of<ShapeError>([&] { batch_norm(ones({4, 3}), layer.weight, layer.bias, {}, {.training = false}); }).find("running mean"), std::string::npos);
+  const auto without_statistics = [&] { batch_norm(ones({4, 3}), layer.weight, layer.bias, {}, {.training = false}); };
+  EXPECT_NE(test::message_of<ShapeError>(without_statistics).find("running mean"), std::string::npos);
   layer.train(false);
   expect_close(layer(ones({1, 3})), full({1, 3}, 1 / std::sqrt(1 + 1e-5)), 1e-6, 0, "one row in evaluation");
 }

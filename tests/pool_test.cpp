@@ -59,5 +59,24 @@ TEST(Pool, LayoutsOfTheOutsideWorldAndBack) {
   EXPECT_TRUE(test::same_bytes(to_nchw(images), x));
 }
 
+// Few channels, whole tiles and what is left of them, each element where it belongs.
+TEST(Pool, LayoutsMoveEveryElement) {
+  for (DType dtype : {DType::u8, DType::f16, DType::f32, DType::f64})
+    for (int64_t c : {1, 2, 3, 4, 5, 32, 64, 71})
+      for (int64_t w : {1, 7, 40}) {
+        SCOPED_TRACE(concat(dtype, ", ", c, " channels, width ", w));
+        const int64_t n = 2, h = 13;
+        const Tensor x = cast(rand({n, c, h, w}, 0, 250), dtype);
+        const std::vector<double> from = values(x), to = values(to_nhwc(x));
+        size_t i = 0, wrong = 0;
+        for (int64_t a = 0; a < n; ++a)
+          for (int64_t y = 0; y < h; ++y)
+            for (int64_t z = 0; z < w; ++z)
+              for (int64_t k = 0; k < c; ++k) wrong += to[i++] != from[size_t(((a * c + k) * h + y) * w + z)];
+        EXPECT_EQ(wrong, 0u);
+        EXPECT_TRUE(test::same_bytes(to_nchw(to_nhwc(x)), x));
+      }
+}
+
 }  // namespace
 }  // namespace ringtape

@@ -11,8 +11,8 @@ DType statistics_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType
 
 void check_channels(const Tensor& x, const Tensor& t, const char* what) {
   const Shape wanted{x.shape()[x.rank() - 1]};
-  RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: ", what, " has shape ", t.defined() ? t.shape().str() : "of nothing",
-              ", expected ", wanted, " for x ", x.shape());
+  RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted, " for x ", x.shape(),
+              ", got ", t.defined() ? t.shape().str() : "none");
   RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ", t.dtype(), "; ", what,
               " is to be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ", t.device(),
@@ -47,7 +47,8 @@ struct Statistics {
 Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
   const Shape channels{x.shape()[x.rank() - 1]};
   if (!options.training) return {running.mean.detach(), running.var.detach(), 0};
-  Statistics s{Tensor(channels, statistics_dtype(x), x.device()), Tensor(channels, statistics_dtype(x), x.device()), x.size() / std::max<int64_t>(channels[0], 1)};
+  const Tensor mean(channels, statistics_dtype(x), x.device());
+  const Statistics s{mean, empty_like(mean), x.size() / std::max<int64_t>(channels[0], 1)};
   if (x.size() == 0) return s;
   batch_norm_statistics(s.mean, s.var, x);
   if (!running.mean.defined() || recomputing()) return s;
@@ -61,31 +62,32 @@ Statistics statistics(const Tensor& x, const RunningStatistics& running, const B
 Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running, const BatchNormOptions& options,
                   Activation f, const Tensor& residual0) {
   check(x0, w0, b0, running, options, residual0);
-  const Tensor x = contiguous(x0), w = contiguous(w0), b = contiguous(b0), residual = residual0.defined() ? contiguous(residual0) : residual0;
+  const Tensor x = contiguous(x0), w = contiguous(w0), b = contiguous(b0);
+  const Tensor residual = residual0.defined() ? contiguous(residual0) : residual0;
   const bool relu = f == Activation::relu;
   const Statistics s = statistics(x, running, options);
   Tensor y = empty_like(x), mask;
-  if (relu && grad_enabled() && (requires_grad(x) || requires_grad(w) || requires_grad(b) || (residual.defined() && requires_grad(residual))))
+  const auto wanted = [](const Tensor& t) { return t.defined() && requires_grad(t); };
+  if (relu && grad_enabled() && (wanted(x) || wanted(w) || wanted(b) || wanted(residual)))
     mask = Tensor({batch_norm_mask_bytes(x.size())}, DType::u8, x.device());
-  batch_norm_forward(y, mask.defined() ? View(mask) : View{}, x, residual.defined() ? View(residual) : View{}, s.mean, s.var, w, b, options.eps, f);
+  batch_norm_forward(y, mask, x, residual, s.mean, s.var, w, b, options.eps, f);
   return record("batch_norm", {x, w, b, residual}, y,
-                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), count = s.count, relu, eps = options.eps,
-                 has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), count = s.count, relu,
+                 eps = options.eps, has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
-    const View bits = relu ? View(*mask) : View{};
     const bool wants_residual = has_residual && needs_grad(3);
     Tensor dx, dw, db, dresidual;
     if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && count > 0)) {
       dw = needs_grad(1) ? empty_grad(1, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
       db = needs_grad(2) ? empty_grad(2, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
-      batch_norm_backward_sums(db, dw, dy, bits, *x, *mean, *var, eps);
+      batch_norm_backward_sums(db, dw, dy, *mask, *x, *mean, *var, eps);
     }
     if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
     if (needs_grad(0) || (wants_residual && relu)) {
       dx = empty_like(dy);
-      const View none;
-      batch_norm_backward(dx, wants_residual && relu ? View(dresidual) : none, dy, bits, *x, *mean, *var, *w, count > 0 && db.defined() ? View(db) : none,
-                          count > 0 && dw.defined() ? View(dw) : none, count, eps);
+      const Tensor none;
+      batch_norm_backward(dx, relu ? dresidual : none, dy, *mask, *x, *mean, *var, *w, count > 0 ? db : none, count > 0 ? dw : none, count,
+                          eps);
     }
     return {dx, dw, db, dresidual};
   });

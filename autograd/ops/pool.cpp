@@ -8,8 +8,8 @@ static Shape output_shape(const Tensor& x, int64_t r, int64_t s, const Window& p
   check_float(x, op);
   RT_CHECK_AS(ShapeError, x.rank() == 4, op, ": expected images (N, H, W, C), got ", x.shape());
   RT_CHECK_AS(UsageError, r >= 1 && s >= 1 && p.stride_h >= 1 && p.stride_w >= 1 && p.dilation_h >= 1 && p.dilation_w >= 1,
-              op, ": sizes, strides and dilations must be at least 1; got a window of ", r, "x", s, ", stride ", p.stride_h, "x", p.stride_w,
-              ", dilation ", p.dilation_h, "x", p.dilation_w);
+              op, ": sizes, strides and dilations must be at least 1; got a window of ", r, "x", s, ", stride ", p.stride_h, "x",
+              p.stride_w, ", dilation ", p.dilation_h, "x", p.dilation_w);
   const auto half = [](int64_t kernel, int64_t dilation) { return (dilation * (kernel - 1) + 1) / 2; };
   RT_CHECK_AS(UsageError, p.pad_h >= 0 && p.pad_w >= 0 && p.pad_h <= half(r, p.dilation_h) && p.pad_w <= half(s, p.dilation_w),
               op, ": padding must be between 0 and half of the window; got ", p.pad_h, "x", p.pad_w, " for ", r, "x", s);

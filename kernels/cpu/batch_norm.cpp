@@ -86,7 +86,8 @@ void batch_norm_statistics(View mean, View var, View x) {
     combine_chunks(total.data(), total.data() + rows.n, part.data(), rows);
     for (int64_t c = 0; c < rows.channels; ++c) {
       Moments all;
-      for (int64_t i = c; rows.count > 0 && i < rows.n; i += rows.channels) all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
+      for (int64_t i = c; rows.count > 0 && i < rows.n; i += rows.channels)
+        all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
       for (int64_t i = c; i < rows.rest; i += rows.channels) all.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
       mean.as<C>()[c] = C(all.mean);
       var.as<C>()[c] = C(all.squares / all.count);
@@ -95,9 +96,11 @@ void batch_norm_statistics(View mean, View var, View x) {
 }
 
 void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count) {
-  const double unbiased = double(count) / double(count - 1);
-  map([momentum]<class C>(C running, C now) { return C(1 - momentum) * running + C(momentum) * now; }, running_mean, running_mean, mean);
-  map([=]<class C>(C running, C now) { return C(1 - momentum) * running + C(momentum) * (now * C(unbiased)); }, running_var, running_var, var);
+  const auto update = [momentum](const View& running, const View& now, double factor) {
+    map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, running, running, now);
+  };
+  update(running_mean, mean, 1);
+  update(running_var, var, double(count) / double(count - 1));
   ++*batches.as<int64_t>();
 }
 
@@ -189,7 +192,8 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
       for (int64_t c = begin; c < end; ++c) {
         const int64_t at = rows.chunk_begin(c) * rows.n;
         C* own = part.data() + c * 2 * rows.n;
-        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
+        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n,
+                             rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
     std::vector<double> total(size_t(2 * rows.n));
@@ -215,19 +219,21 @@ namespace {
 
 // dx = scale (dz - shift - slope (x - mean)) for a row of n elements.
 template <class T, class C>
-void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale, const C* shift, const C* slope,
-                  int64_t n) {
+void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale, const C* shift,
+                  const C* slope, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes<C>) {
     const int64_t left = n - i;
     const Vec<C> dz = masked(dy, mask, i, left);
     if (dresidual) store_converted(dresidual + i, dz, left);
-    store_converted(dx + i, load(scale + i) * (dz - load(shift + i) - load(slope + i) * (load_converted(x + i, left) - load(mean + i))), left);
+    const Vec<C> centered = load_converted(x + i, left) - load(mean + i);
+    store_converted(dx + i, load(scale + i) * (dz - load(shift + i) - load(slope + i) * centered), left);
   }
 }
 
 }  // namespace
 
-void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw, int64_t count, double eps) {
+void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw,
+                         int64_t count, double eps) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;

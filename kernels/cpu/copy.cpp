@@ -1,14 +1,18 @@
 #include "kernels/copy.h"
 
+#include <functional>
+#include <numeric>
+
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/vector.h"
 
 RT_ISA_BEGIN
 
 namespace {
 
-// A matrix whose rows lie side by side in y but whose columns do in x is copied by tiles, through a buffer: each cache
-// line is read, and written, whole and once. (Lines a power of two apart would push each other out of the cache.)
-constexpr int64_t kTile = 32;
+// A matrix whose rows lie side by side in y but whose columns do in x is copied by tiles, through a buffer or registers: each
+// cache line is read, and written, whole and once. (Lines a power of two apart would push each other out of the cache.)
+constexpr int64_t kTile = 32, kTiles = 8;  // elements of a side; tiles that are copied one after the other along x's memory
 
 template <class T>
 void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t rows, int64_t columns) {
@@ -18,16 +22,66 @@ void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, in
   for (int64_t i = 0; i < rows; ++i) std::copy_n(tile[i], columns, to + i * to_step);
 }
 
+// A whole number of tiles one below the other. F is float or double, for any type of its size: bits are only moved. Along a column
+// first: that is how x lies in memory.
+template <class F>
+void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_step, int64_t rows) {
+  constexpr int64_t lanes = kLanes<F>;
+  for (int64_t j = 0; j < kTile; j += lanes)
+    for (int64_t i = 0; i < rows; i += lanes) {
+      Vec<F> square[lanes];
+      for (int64_t l = 0; l < lanes; ++l) square[l] = load(from + i + (j + l) * from_step);
+      transpose<F>(square);
+      for (int64_t l = 0; l < lanes; ++l) store(to + (i + l) * to_step + j, square[l]);
+    }
+}
+
+// Few columns: their elements in turn, as channels of an image. The number is known, so that the loop vectorises.
+template <int columns, class T>
+void interleave(T* to, const T* from, int64_t step, int64_t rows) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < rows; ++i)
+    for (int j = 0; j < columns; ++j) to[i * columns + j] = from[i + j * step];
+}
+
 template <class T>
-bool transpose(const Operand& y, const Operand& x) {
-  if (y.rank != 2 || !y.dense || x.strides[0] != 1 || x.strides[1] < y.dims[0]) return false;
-  const int64_t rows = y.dims[0], columns = y.dims[1], step = x.strides[1];
-  const T* from = reinterpret_cast<const T*>(x.data);
-  T* to = reinterpret_cast<T*>(y.data);
-  parallel_for((rows + kTile - 1) / kTile, std::max<int64_t>(1, kGrain / (kTile * columns)), [&](int64_t begin, int64_t end) {
-    for (int64_t i0 = begin * kTile; i0 < std::min(end * kTile, rows); i0 += kTile)
-      for (int64_t j0 = 0; j0 < columns; j0 += kTile)
-        transpose_tile(to + i0 * columns + j0, columns, from + i0 + j0 * step, step, std::min(kTile, rows - i0), std::min(kTile, columns - j0));
+void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t columns) {
+  using F = std::conditional_t<sizeof(T) == 8, double, float>;
+  if (columns == 2) return interleave<2>(to, from, step, rows);
+  if (columns == 3) return interleave<3>(to, from, step, rows);
+  if (columns == 4) return interleave<4>(to, from, step, rows);
+  const int64_t whole = sizeof(T) == sizeof(F) ? rows / kTile * kTile : 0;
+  for (int64_t j = 0; j < columns; j += kTile) {
+    const int64_t across = std::min(kTile, columns - j);
+    int64_t i = 0;
+    if (across == kTile && whole > 0) {
+      transpose_whole_tiles(reinterpret_cast<F*>(to + j), columns, reinterpret_cast<const F*>(from + j * step), step, whole);
+      i = whole;
+    }
+    for (; i < rows; i += kTile)
+      transpose_tile(to + i * columns + j, columns, from + i + j * step, step, std::min(kTile, rows - i), across);
+  }
+}
+
+// The last two axes of y, dense, as such matrices: one for each place along the axes before.
+template <class T>
+bool transpose_all(const Operand& y, const Operand& x) {
+  const int last = y.rank - 1;
+  if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8) return false;
+  const int64_t rows = y.dims[last - 1], columns = y.dims[last], size = rows * columns;
+  const int64_t band = kTile * kTiles, bands = (rows + band - 1) / band;
+  Operand matrices = x;  // their first elements
+  matrices.rank = std::max(last - 1, 1);
+  if (last == 1) matrices.dims[0] = 1;
+  const int64_t count = last == 1 ? 1 : std::accumulate(y.dims, y.dims + last - 1, int64_t{1}, std::multiplies<>());
+  parallel_for(count * bands, std::max<int64_t>(1, kGrain / (band * columns)), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t matrix = t / bands, row = t % bands * band;
+      matrices.for_each_run(matrix, 1, [&](int64_t offset, int64_t, int64_t, int64_t) {
+        transpose_rows(reinterpret_cast<T*>(y.data) + matrix * size + row * columns, reinterpret_cast<const T*>(x.data) + offset + row,
+                       x.strides[last], std::min(band, rows - row), columns);
+      });
+    }
   });
   return true;
 }
@@ -35,7 +89,7 @@ bool transpose(const Operand& y, const Operand& x) {
 // Same dtype: no conversion, and no rounding of integers through floating point.
 template <class T>
 void copy_same(const Operand& y, const Operand& x, int64_t n) {
-  if (transpose<T>(y, x)) return;
+  if (transpose_all<T>(y, x)) return;
   parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
     T buffer[kBlock];
     const T* from = reinterpret_cast<const T*>(x.data);

@@ -105,6 +105,17 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
   });
 }
 
+// Rows one after the other into acc; several at a time, as it is read and written for each call.
+template <class R, class C, class... Rows>
+void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
+#pragma GCC ivdep
+  for (int64_t j = 0; j < n; ++j) {
+    C total = acc[j];
+    ((total = R::combine(total, R::map(x[j], param[j]))), ...);
+    acc[j] = total;
+  }
+}
+
 // The outputs of a block advance together through the reduced elements, a run of 16 in C and the totals in double.
 template <class R, class C, class Finish>
 void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
@@ -112,23 +123,26 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
   const int64_t inner = plan.outputs.dims[plan.outputs.rank - 1], per_row = (inner + width - 1) / width;
   const int64_t rows = plan.n_out / inner;
   parallel_for(rows * per_row, std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced)), [&](int64_t begin, int64_t end) {
-    C acc[width], buffer[width], param[width];
+    C acc[width], buffer[4][width], param[width];
     double total[width];
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b / per_row * inner + b % per_row * width, n = std::min(width, inner - b % per_row * width);
       Operand line = plan.outputs;  // `n` neighbouring outputs; moved along the reduced axes below
       plan.outputs.for_each_run(first, 1, [&](int64_t offset, int64_t, int64_t, int64_t) { line.data += offset * int64_t(size_of(line.dtype)); });
       line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
+      char* const first_line = line.data;
       for (int64_t j = 0; j < n; ++j) total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);
       for (int64_t at = 0; at < plan.n_reduced; at += run) {
         for (int64_t j = 0; j < n; ++j) acc[j] = R::template identity<C>();
         plan.reduced.for_each_run(at, std::min(run, plan.n_reduced - at), [&](int64_t offset, int64_t step, int64_t count, int64_t) {
-          for (int64_t i = 0; i < count; ++i) {
-            Operand row = line;
-            row.data += (offset + i * step) * int64_t(size_of(row.dtype));
-            const C* x = row.load(0, n, buffer);
-            for (int64_t j = 0; j < n; ++j) acc[j] = R::combine(acc[j], R::map(x[j], param[j]));
-          }
+          const auto row = [&](int64_t i, C* own_buffer) {
+            line.data = first_line + (offset + i * step) * int64_t(size_of(line.dtype));
+            return line.load(0, n, own_buffer);
+          };
+          int64_t i = 0;
+          for (; i + 4 <= count; i += 4)
+            add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]), row(i + 2, buffer[2]), row(i + 3, buffer[3]));
+          for (; i < count; ++i) add_rows<R>(acc, n, param, row(i, buffer[0]));
         });
         for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], double(acc[j]));
       }

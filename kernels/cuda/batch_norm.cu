@@ -29,7 +29,8 @@ View matrix(const View& x, int64_t rows) {
 }
 
 template <class C>
-__global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var, int64_t channels, C momentum, C unbiased) {
+__global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var, int64_t channels,
+                               C momentum, C unbiased) {
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
     running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
     running_var[c] = (1 - momentum) * running_var[c] + momentum * (var[c] * unbiased);
@@ -43,14 +44,18 @@ void batch_norm_statistics(View mean, View var, View x) {
   const int64_t channels = x.dims[x.rank - 1];
   if (channels == 0) return;
   const View rows = matrix(x, x.size() / channels);
-  dispatch_float(x.dtype, [&]<class T>() { reduce<T>(Statistics<T>(mean.as<compute_t<T>>(), var.as<compute_t<T>>()), matrix(x, 1), rows); });
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    reduce<T>(Statistics<T>(mean.as<C>(), var.as<C>()), matrix(x, 1), rows);
+  });
 }
 
 void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count) {
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(), running_var.as<C>(), batches.as<int64_t>(),
-                              mean.as<C>(), var.as<C>(), mean.dims[0], C(momentum), C(double(count) / double(count - 1)));
+    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(), running_var.as<C>(),
+                              batches.as<int64_t>(), mean.as<C>(), var.as<C>(), mean.dims[0], C(momentum),
+                              C(double(count) / double(count - 1)));
   });
 }
 
@@ -79,8 +84,8 @@ struct Rows {
   template <class F>
   __device__ void for_each_pack(const F& f) const {
     if (column() >= n) return;
-    const int64_t step = int64_t(gridDim.y) * blockDim.y * n;
-    for (int64_t at = (int64_t(blockIdx.y) * blockDim.y + threadIdx.y) * n + column(); at < size; at += step) f(at, int(min(int64_t(kPack), size - at)));
+    const int64_t first = int64_t(blockIdx.y) * blockDim.y + threadIdx.y, step = int64_t(gridDim.y) * blockDim.y * n;
+    for (int64_t at = first * n + column(); at < size; at += step) f(at, int(min(int64_t(kPack), size - at)));
   }
 };
 
@@ -133,7 +138,8 @@ struct Channels {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<compute_t<T>> channels, const compute_t<T>* b, bool relu, Rows rows) {
+batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<compute_t<T>> channels, const compute_t<T>* b, bool relu,
+                 Rows rows) {
   using C = compute_t<T>;
   C mean[kPack], scale[kPack], shift[kPack];
 #pragma unroll
@@ -175,8 +181,8 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_apply<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), y.as<T>(), mask.as<uint8_t>(), x.as<T>(), residual.as<T>(),
-                                          Channels<C>(mean, var, w, eps), b.as<C>(), f == Activation::relu, rows);
+      launch<batch_norm_apply<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), y.as<T>(), mask.as<uint8_t>(), x.as<T>(),
+                                          residual.as<T>(), Channels<C>(mean, var, w, eps), b.as<C>(), f == Activation::relu, rows);
     }, y.as<T>(), x.as<T>(), residual.as<T>());
   });
 }
@@ -219,7 +225,8 @@ batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, con
       for (int j = 0; j < 2 * kPack; ++j) own[j * kThreads] += own[j * kThreads + half * int(blockDim.x)];
   }
   if (threadIdx.y > 0 || rows.column() >= rows.n) return;
-  for (int j = 0; j < 2 * kPack; ++j) partial[(int64_t(j / kPack) * gridDim.y + blockIdx.y) * rows.n + rows.column() + j % kPack] = own[j * kThreads];
+  for (int j = 0; j < 2 * kPack; ++j)
+    partial[(int64_t(j / kPack) * gridDim.y + blockIdx.y) * rows.n + rows.column() + j % kPack] = own[j * kThreads];
 }
 
 // Of partial sums (2, splits, C): the first C outputs are db, the others dw.
@@ -245,9 +252,11 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
     using C = compute_t<T>;
     const Grid grid = rows.grid(kReduceBlocks, kReduceUnroll);
     const int64_t splits = grid.blocks.y * (rows.n / rows.channels);
-    const Tensor partial({2, splits, rows.channels}, dtype_of<C>::value, x.device), totals({2, 1, rows.channels}, dtype_of<C>::value, x.device);
+    const Tensor partial({2, splits, rows.channels}, dtype_of<C>::value, x.device);
+    const Tensor totals = partial.window({2, 1, rows.channels}, partial.strides());  // a shape alone
     by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(), x.as<T>(), mean.as<C>(), rows);
+      launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(), x.as<T>(),
+                                             mean.as<C>(), rows);
     }, dy.as<T>(), x.as<T>());
     reduce<C>(ReduceProducts<C>(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels), totals, partial);
   });
@@ -257,8 +266,8 @@ namespace {
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, Channels<compute_t<T>> channels, const compute_t<T>* db,
-                    const compute_t<T>* dw, compute_t<T> share, Rows rows) {
+batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, Channels<compute_t<T>> channels,
+                    const compute_t<T>* db, const compute_t<T>* dw, compute_t<T> share, Rows rows) {
   using C = compute_t<T>;
   C mean[kPack], scale[kPack], shift[kPack], slope[kPack];
 #pragma unroll
@@ -283,14 +292,16 @@ batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const
 
 }  // namespace
 
-void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw, int64_t count, double eps) {
+void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw,
+                         int64_t count, double eps) {
   if (x.size() == 0) return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_gradient<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), dx.as<T>(), dresidual.as<T>(), dy.as<T>(), mask.as<uint8_t>(),
-                                             x.as<T>(), Channels<C>(mean, var, w, eps), db.as<C>(), dw.as<C>(), C(1 / double(count)), rows);
+      launch<batch_norm_gradient<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), dx.as<T>(), dresidual.as<T>(), dy.as<T>(),
+                                             mask.as<uint8_t>(), x.as<T>(), Channels<C>(mean, var, w, eps), db.as<C>(), dw.as<C>(),
+                                             C(1 / double(count)), rows);
     }, dx.as<T>(), dresidual.as<T>(), dy.as<T>(), x.as<T>());
   });
 }

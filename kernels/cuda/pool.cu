@@ -26,7 +26,9 @@ __device__ Place place_of(const Pool& p, uint32_t number) {
 
 // Elements of x, or of y, at a place.
 __device__ inline int64_t in_image(const PoolShape& s, int64_t n, int64_t h, int64_t w) { return ((n * s.h + h) * s.w + w) * s.channels; }
-__device__ inline int64_t in_result(const PoolShape& s, int64_t n, int64_t i, int64_t j) { return ((n * s.rows + i) * s.columns + j) * s.channels; }
+__device__ inline int64_t in_result(const PoolShape& s, int64_t n, int64_t i, int64_t j) {
+  return ((n * s.rows + i) * s.columns + j) * s.channels;
+}
 
 template <class T, int kWidth>
 __global__ void max_pool(T* y, int32_t* index, const T* x, Pool p, uint32_t packs) {
@@ -91,8 +93,11 @@ __global__ void avg_pool(T* to, const T* from, Pool p, uint32_t packs) {
   for (int64_t number = thread_in_grid(); number < packs; number += threads_in_grid()) {
     const Place at = place_of<kWidth>(p, uint32_t(number));
     C sum[kWidth] = {};
-    if constexpr (forward) s.for_each_place(at.i, at.j, [&](int64_t h, int64_t w) { add_scaled<T>(sum, from + in_image(s, at.n, h, w) + at.c, scale); });
-    else s.for_each_window(at.i, at.j, [&](int64_t i, int64_t j) { add_scaled<T>(sum, from + in_result(s, at.n, i, j) + at.c, scale); });
+    const auto add = [&](int64_t i, int64_t j) {
+      add_scaled<T>(sum, from + (forward ? in_image(s, at.n, i, j) : in_result(s, at.n, i, j)) + at.c, scale);
+    };
+    if constexpr (forward) s.for_each_place(at.i, at.j, add);
+    else s.for_each_window(at.i, at.j, add);
     Vec<T, kWidth> out;
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) out.x[k] = T(sum[k]);
@@ -115,10 +120,12 @@ void by_width(const View& to, const View& from, const View& index, const F& f) {
       };
       for (int64_t n = 0; n < to.dims[0]; n += images) {
         const int64_t packs = part(to, n).size() / kWidth;
-        f.template operator()<T, kWidth>(part(to, n), part(from, n), index.data ? part(index, n) : index, uint32_t(packs), covering(to.device, packs));
+        f.template operator()<T, kWidth>(part(to, n), part(from, n), index.data ? part(index, n) : index, uint32_t(packs),
+                                         covering(to.device, packs));
       }
     };
-    const bool fits = to.dims[3] % wide == 0 && aligned_width(wide, to.as<T>(), from.as<T>()) == wide && aligned_width(wide, index.as<int32_t>()) == wide;
+    const bool fits = to.dims[3] % wide == 0 && aligned_width(wide, to.as<T>(), from.as<T>()) == wide &&
+                      aligned_width(wide, index.as<int32_t>()) == wide;
     fits ? run.template operator()<wide>() : run.template operator()<1>();
   });
 }
