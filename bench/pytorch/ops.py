@@ -50,8 +50,21 @@ def workloads():
     for m, k, n in ((16, 784, 128), (1024, 1024, 1024)):
         a, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
         calls[f"linear/{m}x{k}x{n}"] = lambda a=a, w=w, b=b: F.linear(a, w, b)
+    for size, channels in ((32, 64), (16, 128), (8, 256), (4, 512)):
+        image, residual = (torch.rand(128, channels, size, size).to(memory_format=torch.channels_last) for _ in range(2))
+        scale, shift = torch.rand(channels), torch.rand(channels)
+        norm = lambda i=image, w=scale, b=shift: F.batch_norm(i, None, None, w, b, training=True)
+        calls[f"batch_norm/relu_128x{size}x{size}x{channels}"] = lambda f=norm: F.relu(f())
+        calls[f"batch_norm/add_relu_128x{size}x{size}x{channels}"] = lambda f=norm, r=residual: F.relu(f() + r)
+    image = torch.rand(128, 64, 32, 32).to(memory_format=torch.channels_last)
+    large = torch.rand(64, 64, 56, 56).to(memory_format=torch.channels_last)
+    for name, f in dict(max_pool2d=F.max_pool2d, avg_pool2d=F.avg_pool2d).items():
+        calls[f"{name}/2x2_128x32x32x64"] = lambda f=f: f(image, 2)
+        calls[f"{name}/3x3_s2_64x56x56x64"] = lambda f=f: f(large, 3, 2, 1)
     half_a, half_b, rows = torch.rand(2048, N), torch.rand(2048, N), torch.randn(8192, 512)
     calls |= {
+        "to_nhwc/128x3x32x32": lambda x=torch.rand(128, 3, 32, 32): x.contiguous(memory_format=torch.channels_last),
+        "to_nhwc/128x64x32x32": lambda x=torch.rand(128, 64, 32, 32): x.contiguous(memory_format=torch.channels_last),
         "where/4096x4096": lambda: torch.where(mask, x, z),
         "clamp/4096x4096": lambda: torch.clamp(x, -0.5, 0.75),
         "softmax/8192x1000": lambda: F.softmax(wide, 1),
