@@ -115,6 +115,10 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("train --lr -1", 2, "--lr: expected a number of at least 0");
   expect_error("train --lr nan", 2, "--lr: expected a number");
   expect_error("train --batch-size 0", 2, "of at least 1");
+  expect_error("train --epochs 0", 2, "--epochs: expected a whole number of at least 1");
+  expect_error("train --accumulate 65", 2, "more parts than the 64 images");
+  expect_error("train --data mnist --data-dir /caf\xe9", 2, "--data-dir: is not UTF-8");
+  expect_error("train --resume --run x --overwrite", 2, "--resume and --overwrite");
   expect_error("train --batch_size 99999999999999999999", 2, "--batch-size");
   expect_error("train --dropout 1", 2, "below 1");
   expect_error("train --nesterov=maybe", 2, "--nesterov");
@@ -184,7 +188,7 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   const fs::path dir = folder_ / "work/runs/one";
   std::set<std::string> files;
   for (const auto& entry : fs::directory_iterator(dir)) files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"config.toml", "env.json", "exported", "metrics.csv",
+  EXPECT_EQ(files, (std::set<std::string>{"checkpoints", "config.toml", "env.json", "exported", "metrics.csv",
                                           "metrics.jsonl", "train.log"}));
 
   std::vector<json> lines;

@@ -48,18 +48,18 @@ TEST_F(RunTest, NamesAreBelowRunsAndPathsAreTakenAsTheyAre) {
 
 TEST_F(RunTest, RefusesAFolderInUse) {
   const std::string path = folder_ + "/r";
-  EXPECT_NO_THROW(check_run_path(path, false));
+  EXPECT_NO_THROW(check_run_path(path, Earlier::refuse));
   fs::create_directories(path);
-  EXPECT_NO_THROW(check_run_path(path, false));  // empty
+  EXPECT_NO_THROW(check_run_path(path, Earlier::refuse));  // empty
   write_file(path + "/notes.txt", "mine");
-  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }), "other things than a run");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }), "other things than a run");
   write_file(path + "/config.toml", "");
-  const std::string used = message_of<UsageError>([&] { check_run_path(path, false); });
+  const std::string used = message_of<UsageError>([&] { check_run_path(path, Earlier::refuse); });
   EXPECT_MENTIONS(used, "--overwrite");
   EXPECT_MENTIONS(used, "another --run");
   write_file(path + "/metrics.csv", "old");
   {
-    RunDir run(path, true);
+    RunDir run(path, Earlier::replace);
     EXPECT_TRUE(fs::exists(path + "/notes.txt"));
     EXPECT_FALSE(fs::exists(path + "/metrics.csv"));
     EXPECT_TRUE(fs::is_directory(path + "/exported"));
@@ -67,11 +67,11 @@ TEST_F(RunTest, RefusesAFolderInUse) {
     const int probe = ::open(run.file("train.log").c_str(), O_RDONLY);  // as another process sees it
     EXPECT_NE(::flock(probe, LOCK_SH | LOCK_NB), 0);
     ::close(probe);
-    EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }),
+    EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }),
                     "another process is training");
   }
-  EXPECT_NO_THROW(check_run_path(path, true));
-  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", true); }),
+  EXPECT_NO_THROW(check_run_path(path, Earlier::replace));
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", Earlier::replace); }),
                   "a file of that name");
 }
 
@@ -82,22 +82,22 @@ TEST_F(RunTest, ALogThatAnotherHoldsStaysAsItIs) {
   write_file(log, "theirs");
   const int other = ::open(log.c_str(), O_RDONLY);
   ASSERT_EQ(::flock(other, LOCK_SH | LOCK_NB), 0);  // which only taking the lock itself can tell
-  EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, true); }), "another process is training");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, Earlier::replace); }), "another process is training");
   EXPECT_EQ(read_file(log), "theirs");
   EXPECT_TRUE(fs::exists(path + "/config.toml"));
   ::close(other);
-  RunDir run(path, true);
+  RunDir run(path, Earlier::replace);
   EXPECT_EQ(read_file(log), "");
   EXPECT_FALSE(fs::exists(path + "/config.toml"));
 }
 
 TEST_F(RunTest, AFolderThatCannotBeMadeIsAnIoError) {
   write_file(folder_ + "/file", "x");
-  EXPECT_MENTIONS(message_of<IoError>([&] { RunDir(folder_ + "/file/run", false); }), "cannot write");
+  EXPECT_MENTIONS(message_of<IoError>([&] { RunDir(folder_ + "/file/run", Earlier::refuse); }), "cannot write");
 }
 
 TEST_F(RunTest, MetricsFiles) {
-  RunDir run(folder_ + "/r", false);
+  RunDir run(folder_ + "/r", Earlier::refuse);
   {
     MetricsLog log(run);
     Metrics m;
@@ -157,7 +157,7 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("zzzzzz = 3"), "train --help");
   EXPECT_MENTIONS(error("overwrite = true"), "belongs on the command line");
   EXPECT_MENTIONS(error("optimizer = 'adma'"), "did you mean adam?");
-  EXPECT_MENTIONS(error("epochs = 'many'"), "expected a whole number of at least 0");
+  EXPECT_MENTIONS(error("epochs = 'many'"), "expected a whole number of at least 1");
   EXPECT_MENTIONS(error("batch-size = 0"), "of at least 1");
   EXPECT_MENTIONS(error("dropout = 1.0"), "and below 1");
   EXPECT_MENTIONS(error("lr = nan"), "expected a number");
@@ -183,6 +183,19 @@ TEST(Options, EachNameOnceAndEveryDefaultInRange) {
     if (!option.automatic) {
       EXPECT_NO_THROW(set_option(options, option, option_text(options, option), option.name));
     }
+  }
+}
+
+TEST(Options, TextThatIsNotUtf8IsRefused) {
+  TrainOptions options;
+  options.data = "mnist";
+  for (const char* good : {"/a", "/caf\xc3\xa9", "/\xe2\x82\xac", "/\xf0\x9f\x8e\x88"}) {
+    options.data_dir = good;
+    EXPECT_NO_THROW(resolve(options)) << good;
+  }
+  for (const char* bad : {"/caf\xe9", "/\xc0\xaf", "/\xed\xa0\x80", "/\xf5\x80\x80\x80", "/\xe2\x82", "/\x80"}) {
+    options.data_dir = bad;
+    EXPECT_MENTIONS(message_of<UsageError>([&] { resolve(options); }), "--data-dir: is not UTF-8");
   }
 }
 

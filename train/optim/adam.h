@@ -17,7 +17,7 @@ class Adam : public Optimizer {
       : Optimizer(parameters), options_(options),
         m_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
         v_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())) {}
-  std::vector<nn::Named> state() override { return {{"m", &m_}, {"v", &v_}}; }
+  std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
 
  private:
   void update(int64_t begin, int64_t end, double lr, int64_t number) override {

@@ -17,7 +17,8 @@ class Optimizer {
   int64_t steps() const { return steps_; }  // taken so far
 
   // State of the size of the parameters, by name, for checkpoints; with steps() it is all that a resume needs.
-  virtual std::vector<nn::Named> state() = 0;
+  virtual std::vector<NamedTensor> state() const = 0;
+  void set_steps(int64_t steps) { steps_ = steps; }
 
  protected:
   // Updates elements [begin, end) in the step numbered `number`, which is 1 for the first.

@@ -17,9 +17,9 @@ class Sgd : public Optimizer {
     RT_CHECK_AS(UsageError, !options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
     if (options.momentum != 0) velocity_ = zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
   }
-  std::vector<nn::Named> state() override {
+  std::vector<NamedTensor> state() const override {
     if (!velocity_.defined()) return {};
-    return {{"velocity", &velocity_}};
+    return {{"velocity", velocity_}};
   }
 
  private:

@@ -1,7 +1,9 @@
 #pragma once
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "train/run/run_dir.h"
 
@@ -24,12 +26,17 @@ struct Metrics {
 std::string json_line(const Metrics& metrics);
 nlohmann::ordered_json json_number(double x);
 
+// The lines of a metrics.jsonl that are Metrics, as json_line wrote them. Throws IoError, FormatError.
+std::vector<Metrics> read_metrics(const std::string& path);
+
 // metrics.jsonl, and metrics.csv with a fixed header.
 class MetricsLog {
  public:
-  explicit MetricsLog(const RunDir& run);
+  using Lengths = std::map<std::string, int64_t>;  // bytes, by file name
+  explicit MetricsLog(const RunDir& run, const Lengths& keep = {});  // goes on behind these
   void write(const Metrics& metrics);
   void finish(const std::string& summary_line);  // the last line of metrics.jsonl
+  Lengths sync();                                // puts both files on the disk
 
  private:
   LineFile jsonl_, csv_;
