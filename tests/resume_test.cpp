@@ -127,6 +127,7 @@ TEST_F(ResumeTest, KilledAtAnyMomentItEndsWithTheSameWeights) {
     fs::remove_all(run_folder(name));
   }
   std::printf("%d kills, 0 unusable\n", killed);
+  std::fflush(stdout);
 }
 
 TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {

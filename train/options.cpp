@@ -25,6 +25,7 @@ std::vector<std::string> names(const Registry& registry) {
   return out;
 }
 std::vector<std::string> model_names() { return names(models()); }
+std::vector<std::string> precision_names() { return {"f32", "bf16", "f16"}; }
 std::vector<std::string> dataset_names() { return names(datasets()); }
 
 constexpr double kMost = 1e9;  // of any count
@@ -50,6 +51,8 @@ const Option kOptions[] = {
     {"Optimizer", "momentum", &O::momentum, "X", "sgd: momentum", kFraction},
     {"Optimizer", "nesterov", &O::nesterov, "", "sgd: Nesterov's momentum"},
     {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam) or decoupled decay (adamw)", kReal},
+    {"Optimizer", "clip-grad-norm", &O::clip_grad_norm, "X", "longest that all gradients together may be; 0: any length", kReal},
+    {"Optimizer", "ema", &O::ema, "DECAY", "average the weights, keeping this part a step, and test those; 0: do not", kFraction},
     {"Optimizer", "label-smoothing", &O::label_smoothing, "X", "part of the target spread evenly over all classes", kFraction},
 
     {"Schedule", "schedule", &O::schedule, "NAME", "course of the learning rate", {}, schedule_names},
@@ -61,6 +64,7 @@ const Option kOptions[] = {
     {"Execution", "threads", &O::threads, "N", "threads of the CPU kernels", {1, 1024}, nullptr, "RINGTAPE_THREADS, else all cores", true},
     {"Execution", "workers", &O::workers, "N", "background threads that prepare batches; 0: none", {0, 256}, nullptr, nullptr, true},
     {"Execution", "seed", &O::seed, "N", "of initial weights, order, dropout and generated images", {0, 9e15}, nullptr, nullptr, true},
+    {"Execution", "precision", &O::precision, "TYPE", "of matrix products and activations; weights and sums stay f32", {}, precision_names, nullptr, true},
     {"Execution", "deterministic", &O::deterministic, "", "the same bytes each time; CPU kernels are so anyway, for any --threads"},
     {"Execution", "limit-train-batches", &O::limit_train_batches, "N", "steps an epoch at most; 0: all", kCount},
     {"Execution", "limit-eval-batches", &O::limit_eval_batches, "N", "batches of 500 images a validation or test at most; 0: all", kCount, nullptr, nullptr, true},

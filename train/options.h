@@ -32,6 +32,8 @@ struct TrainOptions {
   double weight_decay = 0;
   double label_smoothing = 0;
   int64_t accumulate = 1;
+  double clip_grad_norm = 0;  // 0: not
+  double ema = 0;             // 0: none
 
   std::string schedule = "constant";
   int64_t step_size = 30;
@@ -43,6 +45,7 @@ struct TrainOptions {
   int64_t workers = 1;
   int64_t seed = 1;
   bool deterministic = false;
+  std::string precision = "f32";
   int64_t limit_train_batches = 0;  // 0: no limit
   int64_t limit_eval_batches = 0;
 

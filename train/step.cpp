@@ -1,19 +1,23 @@
 #include "train/step.h"
 
-#include "autograd/create.h"
+#include "autograd/autocast.h"
+#include "train/weights.h"
 
 namespace ringtape {
 
 Step::Step(nn::Module& model, const TrainOptions& options)
-    : model_(model), label_smoothing_(options.label_smoothing), accumulate_(options.accumulate), parameters_(model),
-      optimizer_(make_optimizer(options, parameters_)) {}
+    : model_(model), label_smoothing_(options.label_smoothing), accumulate_(options.accumulate), precision_(parse_dtype(options.precision)),
+      parameters_(model), optimizer_(make_optimizer(options, parameters_)),
+      scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
+  if (options.ema > 0) ema_.emplace(parameters_, options.ema);
+}
 
 // `share`: of the batch that these samples are.
 Step::Result Step::forward_backward(const Tensor& x, const Tensor& y, double share, const std::function<void(Phase)>& ended) {
   const Tensor logits = model_(x);
   const Tensor loss = cross_entropy(logits, y, label_smoothing_);
   if (ended) ended(Phase::forward);
-  backward(loss, share == 1 ? Tensor{} : full({}, share, loss.dtype(), loss.device()));
+  backward(loss, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share));
   if (ended) ended(Phase::backward);
   return {loss.detach(), logits.detach()};
 }
@@ -22,30 +26,37 @@ Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::f
   optimizer_->zero_grad();
   const int64_t samples = y.size(), parts = std::min(accumulate_, samples);
   Result out;
-  if (parts == 1) {
-    out = forward_backward(x, y, 1, ended);
-  } else {
+  {
+    const Autocast autocast(precision_);
     Tensors logits;
     for (int64_t i = 0; i < parts; ++i) {
       const int64_t begin = samples * i / parts, end = samples * (i + 1) / parts;
       const double share = double(end - begin) / double(samples);
-      const Result part = forward_backward(slice(x, 0, begin, end), slice(y, 0, begin, end), share, ended);
-      logits.push_back(part.logits);
-      out.loss = i == 0 ? part.loss * share : out.loss + part.loss * share;
+      const Result part = parts == 1 ? forward_backward(x, y, 1, ended) : forward_backward(slice(x, 0, begin, end), slice(y, 0, begin, end), share, ended);
+      if (parts == 1) out = part;
+      else out = {i == 0 ? part.loss * share : out.loss + part.loss * share, {}}, logits.push_back(part.logits);
     }
-    out.logits = concat(logits);
+    if (parts > 1) out.logits = concat(logits);
   }
-  optimizer_->step(lr);
+  optimizer_->step(lr, scale_.active() ? scale_.factor() : Tensor{});
+  if (ema_) ema_->update();
   if (ended) ended(Phase::optimizer);
   return out;
 }
 
 std::vector<NamedTensor> Step::state() const {
   std::vector<NamedTensor> out;
-  const auto add = [&](const std::string& what, const Tensor& flat) {
-    for (const NamedTensor& p : parameters_.named(flat)) out.push_back({what + "." + p.name, p.tensor});
-  };
-  for (const NamedTensor& flat : optimizer_->state()) add(flat.name, flat.tensor);
+  for (const NamedTensor& flat : optimizer_->state())
+    for (const NamedTensor& p : parameters_.named(flat.tensor)) out.push_back({flat.name + "." + p.name, in_file_order(p.tensor)});
+  if (scale_.dynamic()) out.push_back({"loss_scale", scale_.state()});
+  return out;
+}
+
+std::vector<NamedTensor> Step::average() const {
+  std::vector<NamedTensor> out;
+  if (!ema_) return out;
+  for (const NamedTensor& p : parameters_.named(ema_->average())) out.push_back({p.name, in_file_order(p.tensor)});
+  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back({b.name, b.tensor->detach()});
   return out;
 }
 

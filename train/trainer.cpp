@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "train/metrics.h"
 #include "train/models.h"
@@ -74,6 +75,7 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
 Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
                  const std::string& split, bool progress) {
   const NoGrad no_grad;
+  const Autocast autocast(parse_dtype(task.options.precision));
   const ModeGuard mode(*task.model, false);
   const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
   const Loader loader(
@@ -158,6 +160,12 @@ void Trainer::checkpoint(const Save& save) {
   save();
 }
 
+Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
+  std::optional<Ema::Use> average;
+  if (step_->ema()) average.emplace(*step_->ema());
+  return evaluate(task_, data, samples, split, progress);
+}
+
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   reset_peak_memory(task_.device);
   const auto emit = [&](Metrics m, int64_t epoch) {
@@ -176,7 +184,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     emit(train_metrics(), epoch);
     bool best = false;
     if (!split_.val.empty()) {
-      const Metrics m = emit(evaluate(task_, task_.data.train, split_.val, "val", progress), epoch);
+      const Metrics m = emit(evaluate_average(task_.data.train, split_.val, "val", progress), epoch);
       best = !at_.best || *m.top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *m.top1};
     }
@@ -187,12 +195,19 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);
     if (stop) return false;
   }
-  emit(evaluate(task_, task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
+  emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
   return true;
 }
 
 std::vector<TensorFile> Trainer::files() const {
-  return {{"model.safetensors", weights_of(*task_.model), weights_metadata(task_.options)}, {"optimizer.safetensors", step_->state()}};
+  const auto metadata = weights_metadata(task_.options);
+  std::vector<TensorFile> out = {{"model.safetensors", weights_of(*task_.model), metadata}, {"optimizer.safetensors", step_->state()}};
+  if (step_->ema()) out.push_back({"ema.safetensors", step_->average(), metadata});
+  return out;
+}
+
+void Trainer::export_weights(const std::string& path) const {
+  write_safetensors(path, step_->ema() ? step_->average() : weights_of(*task_.model), weights_metadata(task_.options));
 }
 
 void Trainer::restore(const TrainState& state) {

@@ -48,9 +48,13 @@ class Trainer {
   std::vector<TensorFile> files() const;
   void restore(const TrainState& state);  // once what files() lists has been read
 
+  // The weights that are validated and tested, averaged ones with --ema, as a safetensors file.
+  void export_weights(const std::string& path) const;
+
  private:
   bool train_epoch(const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
+  Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
 
   Task& task_;

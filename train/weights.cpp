@@ -1,5 +1,7 @@
 #include "train/weights.h"
 
+#include <map>
+
 #include "kernels/copy.h"
 
 namespace ringtape {
@@ -38,11 +40,6 @@ void load_tensors(const std::string& path, const std::vector<NamedTensor>& into)
     copy(want.tensor, device.type == DeviceType::cpu ? from : from.copy_to(device));
     want.tensor.storage()->written_by("load_tensors");
   }
-}
-
-void save_weights(const std::string& path, nn::Module& module,
-                  const std::map<std::string, std::string>& metadata) {
-  write_safetensors(path, weights_of(module), metadata);
 }
 
 void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, weights_of(module)); }

@@ -1,5 +1,4 @@
 #pragma once
-#include <map>
 #include <string>
 
 #include "nn/module.h"
@@ -18,9 +17,6 @@ std::vector<NamedTensor> weights_of(nn::Module& module);
 // exactly theirs.
 void load_tensors(const std::string& path, const std::vector<NamedTensor>& into);
 
-// The weights as a safetensors file, and back.
-void save_weights(const std::string& path, nn::Module& module,
-                  const std::map<std::string, std::string>& metadata);
 void load_weights(const std::string& path, nn::Module& module);
 
 }  // namespace ringtape

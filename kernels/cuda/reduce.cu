@@ -7,16 +7,6 @@
 namespace ringtape::cuda {
 namespace {
 
-// Of N > 0 numbers, pairwise.
-template <class R, int N, class C>
-__device__ C pairwise(C (&x)[N]) {
-#pragma unroll
-  for (int half = 1; half < N; half *= 2)
-#pragma unroll
-    for (int i = 0; i + half < N; i += 2 * half) x[i] = R::combine(x[i], x[i + half]);
-  return x[0];
-}
-
 template <class T, class R>
 struct OfNumbers : R {
   using C = compute_t<T>;

@@ -22,6 +22,16 @@ constexpr int kReduceUnroll = 4;            // packs that a thread reads before 
 constexpr int64_t kReduceBlocks = 2048;     // that keep any GPU busy
 constexpr int64_t kReduceWarpPacks = 512;   // of one output, at most, that are left to a warp
 
+// Of N > 0 numbers, pairwise.
+template <class R, int N, class C>
+__device__ C pairwise(C (&x)[N]) {
+#pragma unroll
+  for (int half = 1; half < N; half *= 2)
+#pragma unroll
+    for (int i = 0; i + half < N; i += 2 * half) x[i] = R::combine(x[i], x[i + half]);
+  return x[0];
+}
+
 // Axes as one: where the elements lie from the first, in order.
 struct Axes {
   int rank;

@@ -143,8 +143,8 @@ bool train(Task& task, const Invocation& invocation) {
       return false;
     }
     const std::string weights = run.file("exported/model.safetensors");
-    save_weights(weights, *task.model, weights_metadata(o));
-    out.line("saved  " + weights);
+    trainer.export_weights(weights);
+    out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::string line = json_text(summary(task, trainer, run, all, seconds));
     log.finish(line);

@@ -23,9 +23,9 @@ class Sgd : public Optimizer {
   }
 
  private:
-  void update(int64_t begin, int64_t end, double lr, int64_t) override {
+  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) override {
     // The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step to tell apart.
-    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end),
+    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
 
