@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "train/io/file.h"
 #include "train/io/safetensors.h"
@@ -187,8 +188,11 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_MENTIONS(r.out, "epoch 2/2");
   const fs::path dir = folder_ / "work/runs/one";
   std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator(dir)) files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"checkpoints", "config.toml", "env.json", "exported", "metrics.csv",
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    files.insert(name.starts_with("events.out.tfevents.") ? "events" : name);
+  }
+  EXPECT_EQ(files, (std::set<std::string>{"checkpoints", "config.toml", "env.json", "events", "exported", "metrics.csv",
                                           "metrics.jsonl", "train.log"}));
 
   std::vector<json> lines;
@@ -216,6 +220,10 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_EQ(weights["1.weight"].shape(), (Shape{16, 3072}));
   EXPECT_EQ(weights["3.bias"].shape(), (Shape{10}));
   EXPECT_EQ(weights.metadata.at("format"), "pt");
+
+  const std::string readme = read_file((dir / "exported/README.md").string());
+  EXPECT_MENTIONS(readme, "nn.Linear(3072, 16), nn.ReLU(), nn.Linear(16, 10))");
+  EXPECT_MENTIONS(readme, "strict=True");
 
   for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors"}) {
     const Result test = run("evaluate " + target + " --json");
@@ -270,6 +278,22 @@ TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
   const Result r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
+}
+
+TEST_F(CliTest, LinesOfSingleSteps) {
+  const Result r = run(std::string(kTiny) + "--run s --log-every 4 --precision f16 --clip-grad-norm 1 --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::vector<json> steps;
+  std::istringstream lines(r.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const json m = json::parse(line); m["split"] == "train_step") steps.push_back(m);
+  ASSERT_EQ(steps.size(), 4u);  // 18 steps
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(steps[i]["step"], 4 * (i + 1));
+    EXPECT_EQ(steps[i]["epoch"], i < 2 ? 1 : 2);
+    for (const char* key : {"loss", "lr", "images_per_s", "grad_norm", "loss_scale"}) EXPECT_GT(steps[i][key].get<double>(), 0) << key;
+  }
+  EXPECT_MENTIONS(run(std::string(kTiny) + "--run t --log-every 4 --clip-grad-norm 1").out, "step 4       loss 2.");
 }
 
 TEST_F(CliTest, EvaluateTestsAllImagesUnlessToldOtherwise) {

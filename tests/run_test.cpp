@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -117,9 +118,43 @@ TEST_F(RunTest, MetricsFiles) {
             "{\"split\":\"summary\"}\n");
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
-            "peak_bytes\n"
-            "train,2,30,nan,0.5,,1e-04,inf,,,,,,\n"
-            "val,2,30,0.25,,,,,,,,,,\n");
+            "peak_bytes,grad_norm,loss_scale\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,,,\n");
+}
+
+// The records of an events file, read back as TensorBoard does.
+TEST_F(RunTest, EventsAreWhatTensorBoardReads) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  RunDir run(folder_ + "/r", Earlier::refuse);
+  {
+    EventFile events(run);
+    events.write("train/loss", 300, 0.5);
+  }
+  std::string bytes;
+  for (const auto& entry : fs::directory_iterator(run.path()))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) bytes = read_file(entry.path().string());
+  const auto number = [&]<class T>(size_t at, T) {
+    T x{};
+    std::memcpy(&x, bytes.data() + at, sizeof x);
+    return x;
+  };
+  const auto checksum = [](std::string_view s) {
+    const uint32_t c = crc32c(s);
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+  };
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = size_t(number(at, uint64_t{}));
+    ASSERT_LE(at + 16 + length, bytes.size());
+    EXPECT_EQ(number(at + 8, uint32_t{}), checksum(std::string_view(bytes).substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, length));
+    EXPECT_EQ(number(at + 12 + length, uint32_t{}), checksum(records.back()));
+    at += 16 + length;
+  }
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].substr(9), "\x1a\x0d" "brain.Event:2");
+  EXPECT_EQ(records[1].substr(9), std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\0\0\0\x3f", 5));
 }
 
 TEST_F(RunTest, ConfigurationRoundTrip) {

@@ -15,8 +15,14 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
   return net;
 }
 
+std::string mlp_in_pytorch(const ModelSpec& spec) {
+  const std::string dropout = spec.dropout > 0 ? concat("nn.Dropout(", spec.dropout, "), ") : "";
+  return concat("model = nn.Sequential(nn.Flatten(), nn.Linear(", spec.image.size(), ", ", spec.hidden, "), nn.ReLU(), ", dropout, "nn.Linear(",
+                spec.hidden, ", ", spec.classes, "))\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
+}
+
 const ModelEntry kModels[] = {
-    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp},
+    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, mlp_in_pytorch},
 };
 
 }  // namespace

@@ -75,6 +75,7 @@ const Option kOptions[] = {
     {"Run", "checkpoint-every", &O::checkpoint_every, "N", "epochs between checkpoints; 0: one when stopped by SIGTERM or SIGINT alone", kCount},
     {"Run", "checkpoint-steps", &O::checkpoint_steps, "N", "steps between further checkpoints within an epoch; 0: none", kCount},
     {"Run", "keep", &O::keep, "N", "newest checkpoints that stay, besides that of the best validation", kPositive},
+    {"Run", "log-every", &O::log_every, "N", "steps between lines of metrics within an epoch; 0: none", kCount},
     {"Run", "json", &O::json, "", "print metrics as JSON lines instead of text", {}, nullptr, nullptr, true, false},
 };
 // clang-format on
@@ -118,7 +119,7 @@ std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool may_change(const Option& option) {
   static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
-                                                    "checkpoint-every", "checkpoint-steps", "keep"};
+                                                    "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
 }
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }

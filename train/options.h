@@ -55,6 +55,7 @@ struct TrainOptions {
   int64_t checkpoint_every = 1;
   int64_t checkpoint_steps = 0;
   int64_t keep = 2;
+  int64_t log_every = 0;
   bool json = false;
 };
 

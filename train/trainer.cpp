@@ -66,9 +66,8 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
   data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed)});
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
-  model =
-      find_model(options.model)
-          .make({data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout});
+  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
+  model = find_model(options.model).make(spec);
   if (device != Device{}) nn::move_to(*model, device);
 }
 
@@ -114,7 +113,7 @@ Trainer::Trainer(Task& task) : task_(task) {
   schedule_.gamma = o.gamma;
 }
 
-bool Trainer::train_epoch(const Save& save, bool progress) {
+bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const ModeGuard mode(*task_.model, true);
   const int64_t every = task_.options.checkpoint_steps;
   Stopwatch whole, watch;
@@ -126,7 +125,9 @@ bool Trainer::train_epoch(const Save& save, bool progress) {
     watch.lap();
     const Batch* batch = batches.next();
     at_.seconds.data += watch.lap();
-    const Step::Result result = step_->run(batch->x, batch->y, schedule_.at(steps()), ended);
+    const double lr = schedule_.at(steps());
+    const Step::Result result = step_->run(batch->x, batch->y, lr, ended);
+    log.add(*step_, result, at_.epoch + 1, lr);
     tally_.add(result.loss, result.logits, batch->y);
     ++at_.batch;
     if (!tally_.finite()) break;
@@ -135,11 +136,13 @@ bool Trainer::train_epoch(const Save& save, bool progress) {
     if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
     tally_.finish();
     if (!tally_.finite()) break;
+    log.flush();
     at_.seconds.whole += whole.lap();
     checkpoint(save);
     if (stop) return false;
   }
   tally_.finish();
+  log.flush();
   at_.seconds.whole += whole.lap();
   return true;
 }
@@ -178,8 +181,9 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     return m;
   };
   const TrainOptions& o = task_.options;
+  StepLog log(o.log_every, report);
   while (at_.epoch < o.epochs) {
-    if (!train_epoch(save, progress)) return false;
+    if (!train_epoch(log, save, progress)) return false;
     const int64_t epoch = at_.epoch + 1;
     emit(train_metrics(), epoch);
     bool best = false;
@@ -207,7 +211,8 @@ std::vector<TensorFile> Trainer::files() const {
 }
 
 void Trainer::export_weights(const std::string& path) const {
-  write_safetensors(path, step_->ema() ? step_->average() : weights_of(*task_.model), weights_metadata(task_.options));
+  const bool averaged = step_->ema();
+  write_safetensors(path, averaged ? step_->average() : weights_of(*task_.model), weights_metadata(task_.options));
 }
 
 void Trainer::restore(const TrainState& state) {

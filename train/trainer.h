@@ -6,9 +6,10 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/loader.h"
 #include "train/optim/schedule.h"
+#include "train/models.h"
 #include "train/options.h"
 #include "train/run/metrics_log.h"
-#include "train/step.h"
+#include "train/step_log.h"
 
 namespace ringtape {
 
@@ -20,6 +21,7 @@ struct Task {
   TrainOptions options;  // resolved
   Device device;
   Splits data;
+  ModelSpec spec;
   std::unique_ptr<nn::Module> model;
 };
 
@@ -52,7 +54,7 @@ class Trainer {
   void export_weights(const std::string& path) const;
 
  private:
-  bool train_epoch(const Save& save, bool progress);  // false: stopped within it
+  bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);

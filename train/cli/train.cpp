@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "kernels/kernel.h"
 #include "train/cli/common.h"
+#include "train/exported.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/run/environment.h"
@@ -131,7 +132,7 @@ bool train(Task& task, const Invocation& invocation) {
       log.write(m);
       out.json(json_line(m));
       out.line(metrics_text(m, o.epochs));
-      all.push_back(m);
+      if (m.split != "train_step") all.push_back(m);
     };
     const auto save = [&] {
       TrainState state = trainer.state();
@@ -144,6 +145,7 @@ bool train(Task& task, const Invocation& invocation) {
     }
     const std::string weights = run.file("exported/model.safetensors");
     trainer.export_weights(weights);
+    write_file(run.file("exported/README.md"), exported_readme(task));
     out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::string line = json_text(summary(task, trainer, run, all, seconds));

@@ -23,7 +23,8 @@ constexpr Column kColumns[] = {
     {"images_per_s", &Metrics::images_per_s}, {"seconds", &Metrics::seconds},
     {"data_s", &Metrics::data_s},       {"forward_s", &Metrics::forward_s},
     {"backward_s", &Metrics::backward_s}, {"optimizer_s", &Metrics::optimizer_s},
-    {"peak_bytes", &Metrics::peak_bytes},
+    {"peak_bytes", &Metrics::peak_bytes}, {"grad_norm", &Metrics::grad_norm},
+    {"loss_scale", &Metrics::loss_scale},
 };
 // clang-format on
 
@@ -79,7 +80,7 @@ static int64_t length(const MetricsLog::Lengths& lengths, const char* name) {
 }
 
 MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep)
-    : jsonl_(run.file(kJsonl), length(keep, kJsonl)), csv_(run.file(kCsv), length(keep, kCsv)) {
+    : jsonl_(run.file(kJsonl), length(keep, kJsonl)), csv_(run.file(kCsv), length(keep, kCsv)), events_(run) {
   if (csv_.sync() == 0) csv_.write(csv_header());
 }
 
@@ -88,6 +89,8 @@ MetricsLog::Lengths MetricsLog::sync() { return {{kJsonl, jsonl_.sync()}, {kCsv,
 void MetricsLog::write(const Metrics& metrics) {
   jsonl_.write(json_line(metrics));
   csv_.write(csv_line(metrics));
+  for (const Column& c : kColumns)
+    if (const auto& value = metrics.*c.value) events_.write(metrics.split + "/" + c.name, metrics.step, *value);
 }
 
 void MetricsLog::finish(const std::string& summary_line) { jsonl_.write(summary_line); }
