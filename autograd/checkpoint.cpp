@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/saved.h"
 #include "autograd/tape.h"
@@ -45,6 +46,7 @@ class SavedValues : public std::enable_shared_from_this<SavedValues> {
   Section section_;
   Tensors inputs_;
   RandomState random_;
+  DType autocast_ = autocast_dtype();
   Tensors values_;
   std::vector<uint32_t> versions_;
   bool computing_ = false;
@@ -93,6 +95,7 @@ void SavedValues::compute() {
     bool done = false;
   } computing(*this);
   const RestoreRandom random(random_);
+  const Autocast cast(autocast_);
   const EnableGrad recorded;
   const Current scope(shared_from_this());
   section_(inputs_);

@@ -6,6 +6,7 @@
 #include <queue>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/nan.h"
 #include "core/env.h"
 #include "kernels/binary.h"
@@ -170,6 +171,7 @@ void backward(const Tensor& loss, const Tensor& dloss) {
     RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(), ", the loss on ", loss.device());
   }
   const NoGrad no_grad;
+  const Autocast as_they_are(DType::f32);
   const AtEnd finally;
   Node* root = loss.node().get();
   for_each_node(root, [](Node* node) {

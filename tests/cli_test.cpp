@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "train/io/file.h"
 #include "train/io/safetensors.h"
@@ -115,6 +116,10 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("train --lr -1", 2, "--lr: expected a number of at least 0");
   expect_error("train --lr nan", 2, "--lr: expected a number");
   expect_error("train --batch-size 0", 2, "of at least 1");
+  expect_error("train --epochs 0", 2, "--epochs: expected a whole number of at least 1");
+  expect_error("train --accumulate 65", 2, "more parts than the 64 images");
+  expect_error("train --data mnist --data-dir /caf\xe9", 2, "--data-dir: is not UTF-8");
+  expect_error("train --resume --run x --overwrite", 2, "--resume and --overwrite");
   expect_error("train --batch_size 99999999999999999999", 2, "--batch-size");
   expect_error("train --dropout 1", 2, "below 1");
   expect_error("train --nesterov=maybe", 2, "--nesterov");
@@ -130,7 +135,7 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
   expect_error("list modles", 2, "did you mean models?");
   expect_error("train --run /", 2, "--run /: the folder holds other things");
-  expect_error("bench step --precision f8", 2, "expected f32");
+  expect_error("bench step --precision f8", 2, "there are f32 bf16 f16");
 }
 
 TEST_F(CliTest, MissingAndBrokenFiles) {
@@ -183,8 +188,11 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_MENTIONS(r.out, "epoch 2/2");
   const fs::path dir = folder_ / "work/runs/one";
   std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator(dir)) files.insert(entry.path().filename().string());
-  EXPECT_EQ(files, (std::set<std::string>{"config.toml", "env.json", "exported", "metrics.csv",
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename().string();
+    files.insert(name.starts_with("events.out.tfevents.") ? "events" : name);
+  }
+  EXPECT_EQ(files, (std::set<std::string>{"checkpoints", "config.toml", "env.json", "events", "exported", "metrics.csv",
                                           "metrics.jsonl", "train.log"}));
 
   std::vector<json> lines;
@@ -212,6 +220,10 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_EQ(weights["1.weight"].shape(), (Shape{16, 3072}));
   EXPECT_EQ(weights["3.bias"].shape(), (Shape{10}));
   EXPECT_EQ(weights.metadata.at("format"), "pt");
+
+  const std::string readme = read_file((dir / "exported/README.md").string());
+  EXPECT_MENTIONS(readme, "nn.Linear(3072, 16), nn.ReLU(), nn.Linear(16, 10))");
+  EXPECT_MENTIONS(readme, "strict=True");
 
   for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors"}) {
     const Result test = run("evaluate " + target + " --json");
@@ -266,6 +278,22 @@ TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
   const Result r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
+}
+
+TEST_F(CliTest, LinesOfSingleSteps) {
+  const Result r = run(std::string(kTiny) + "--run s --log-every 4 --precision f16 --clip-grad-norm 1 --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  std::vector<json> steps;
+  std::istringstream lines(r.out);
+  for (std::string line; std::getline(lines, line);)
+    if (const json m = json::parse(line); m["split"] == "train_step") steps.push_back(m);
+  ASSERT_EQ(steps.size(), 4u);  // 18 steps
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(steps[i]["step"], 4 * (i + 1));
+    EXPECT_EQ(steps[i]["epoch"], i < 2 ? 1 : 2);
+    for (const char* key : {"loss", "lr", "images_per_s", "grad_norm", "loss_scale"}) EXPECT_GT(steps[i][key].get<double>(), 0) << key;
+  }
+  EXPECT_MENTIONS(run(std::string(kTiny) + "--run t --log-every 4 --clip-grad-norm 1").out, "step 4       loss 2.");
 }
 
 TEST_F(CliTest, EvaluateTestsAllImagesUnlessToldOtherwise) {

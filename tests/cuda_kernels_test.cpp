@@ -10,6 +10,7 @@
 #include "kernels/dropout.h"
 #include "kernels/fill.h"
 #include "kernels/matmul.h"
+#include "kernels/gradient.h"
 #include "kernels/optimizer.h"
 #include "kernels/unary.h"
 #include "tests/cuda_support.h"
@@ -252,14 +253,54 @@ TEST_F(CudaOptimizer, EveryStepAtEverySizeAndAlignment) {
           expect_close(gs.x, hs, tolerance, tolerance, concat(what, ": s"));
           for (const Guarded* t : {&gw, &gg, &gv, &gs}) t->expect_guards(offset);
         };
-        check("sgd", [](View p, View d, View, View) { sgd_step(p, View{}, d, {0.1, 0, 0.01, false}); });
-        check("momentum", [](View p, View d, View m, View) { sgd_step(p, m, d, {0.1, 0.9, 0.01, false}); });
-        check("nesterov", [](View p, View d, View m, View) { sgd_step(p, m, d, {0.1, 0.9, 0.01, true}); });
-        check("adam", [](View p, View d, View m, View q) { adam_step(p, m, q, d, {1e-3, 0.9, 0.999, 1e-8, 0.1, false, 3}); });
-        check("adamw", [](View p, View d, View m, View q) { adam_step(p, m, q, d, {1e-3, 0.9, 0.999, 1e-8, 0.1, true, 3}); });
+        check("sgd", [](View p, View d, View, View) { sgd_step(p, View{}, d, View{}, {0.1, 0, 0.01, false}); });
+        check("momentum", [](View p, View d, View m, View) { sgd_step(p, m, d, View{}, {0.1, 0.9, 0.01, false}); });
+        check("nesterov", [](View p, View d, View m, View) { sgd_step(p, m, d, View{}, {0.1, 0.9, 0.01, true}); });
+        check("adam", [](View p, View d, View m, View q) { adam_step(p, m, q, d, View{}, {1e-3, 0.9, 0.999, 1e-8, 0.1, false, 3}); });
+        check("ema", [](View p, View d, View, View) { ema_step(p, d, 0.9); });
+        check("adamw", [](View p, View d, View m, View q) { adam_step(p, m, q, d, View{}, {1e-3, 0.9, 0.999, 1e-8, 0.1, true, 3}); });
       }
   const Tensor half = full({4}, 1, DType::bf16, kCuda);
-  EXPECT_NE(test::message_of<DTypeError>([&] { sgd_step(half, View{}, half, {0.1, 0, 0, false}); }).find("f32 or f64"), std::string::npos);
+  EXPECT_NE(test::message_of<DTypeError>([&] { sgd_step(half, View{}, half, View{}, {0.1, 0, 0, false}); }).find("f32 or f64"), std::string::npos);
+}
+
+TEST_F(CudaOptimizer, AFactorScalesGradientsAndZeroLeavesTheStepOut) {
+  const Tensor w = noise({1003}, DType::f32, 1), g = noise({1003}, DType::f32, 2), m = noise({1003}, DType::f32, 3), v = noise({1003}, DType::f32, 4, 0, 1);
+  for (float factor : {0.25f, 0.0f}) {
+    const Tensor f = full({1}, factor, DType::f32, kCuda), half_g = g * double(factor);
+    const Tensor sw = to(w, kCuda), aw = to(w, kCuda), am = to(m, kCuda), av = to(v, kCuda), dg = to(g, kCuda);
+    sgd_step(sw, View{}, dg, f, {0.1, 0, 0, false}), adam_step(aw, am, av, dg, f, {1e-3, 0.9, 0.999, 1e-8, 0, false, 3});
+    const Tensor hw = to(to(w, kCuda), Device{}), hm = to(to(m, kCuda), Device{}), hv = to(to(v, kCuda), Device{});
+    if (factor != 0) adam_step(hw, hm, hv, half_g, View{}, {1e-3, 0.9, 0.999, 1e-8, 0, false, 3});
+    expect_close(sw, factor == 0 ? w : w - half_g * 0.1, 1e-6, 1e-6, "sgd");
+    expect_close(aw, hw, 1e-6, 1e-6, "adam"), expect_close(am, hm, 1e-6, 1e-6, "m"), expect_close(av, hv, 1e-6, 1e-6, "v");
+  }
+}
+
+TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (int64_t n : {1, 7, 1024, 100'003})
+      for (int64_t offset : {0, 1}) {
+        const Tensor x = noise({n}, dtype, 5);
+        const Guarded gx(x, offset);
+        Tensor y({1}), gy({1}, DType::f32, kCuda);
+        square_sum(y, x), square_sum(gy, gx.x);
+        expect_close(gy, y, 1e-5, 0, concat(dtype, " n ", n));
+      }
+  const float inf = std::numeric_limits<float>::infinity();
+  for (float squares : {4.0f, 1e12f, inf, -inf})  // the last: NaN
+    for (double most : {0.0, 0.5})
+      for (bool scaled : {false, true}) {
+        Tensor all[2][4];
+        for (int on = 0; on < 2; ++on) {
+          const Device device = on ? kCuda : Device{};
+          auto& [factor, norm, scale, sum] = all[on];
+          factor = zeros({1}, DType::f32, device), norm = zeros({1}, DType::f32, device), sum = full({1}, squares, DType::f32, device);
+          scale = to(from_host(std::vector<float>{1024, 1}, {2}), device);
+          gradient_factor(factor, norm, scaled ? View(scale) : View{}, sum, {most, 2, 0.5, 2});
+        }
+        for (int i = 0; i < 3; ++i) expect_close(all[1][i], all[0][i], 1e-6, 0, concat("squares ", squares, " most ", most, " number ", i));
+      }
 }
 
 double epsilon(DType dtype) { return dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? 1e-6 : dtype == DType::f16 ? 2e-3 : 1e-2; }

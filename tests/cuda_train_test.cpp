@@ -27,8 +27,7 @@ struct Trained {
   Metrics train, test;
 };
 
-Trained train(const std::string& device, const std::string& optimizer, double dropout = 0) {
-  TrainOptions options;
+Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {}) {
   options.device = device;
   options.optimizer = optimizer;
   options.lr = optimizer == "sgd" ? 0.1 : 1e-4;
@@ -70,6 +69,24 @@ TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithAdam) {
 TEST(CudaTraining, DropoutDrawsTheSameNumbers) {
   RT_NEEDS_CUDA();
   expect_same(train("cuda:0", "adam", 0.3), train("cpu:0", "adam", 0.3), 1e-5);
+}
+
+TEST(CudaTraining, ClippedAccumulatedAveragedStepsEqualTheCpu) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.clip_grad_norm = 0.5, options.accumulate = 3, options.ema = 0.9;
+  expect_same(train("cuda:0", "sgd", 0, options), train("cpu:0", "sgd", 0, options), 1e-5);
+}
+
+TEST(CudaTraining, SixteenBitsTrainNearlyAsOnTheCpu) {
+  RT_NEEDS_CUDA();
+  for (const char* precision : {"bf16", "f16"}) {
+    TrainOptions options;
+    options.precision = precision;
+    const Trained cuda = train("cuda:0", "sgd", 0, options), cpu = train("cpu:0", "sgd", 0, options);
+    EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, 0.02) << precision;
+    EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, 0.02) << precision;
+  }
 }
 
 // An MLP with its optimizer on the device, and a batch in a fixed place.
@@ -119,6 +136,26 @@ TEST(CudaTraining, NoStepWaitsForItsOwnWork) {
   }
   tally.finish();
   EXPECT_EQ(tally.samples(), 96);
+}
+
+TEST(CudaTraining, NoStepWaitsWithALossScaleClippingAndAveraging) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.precision = "f16", options.clip_grad_norm = 1, options.ema = 0.9, options.accumulate = 2;
+  Workshop shop;
+  Step step(shop.model, options);
+  Tally tally;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const size_t before = emulation::queued();
+    shop.load(i);
+    const Step::Result result = step.run(shop.x, shop.y, 1e-3);
+    const size_t all = emulation::queued() - before;
+    EXPECT_GE(all, 40u);
+    tally.add(result.loss, result.logits, shop.y);
+    EXPECT_GE(emulation::queued(), all);
+  }
+  tally.finish();
+  EXPECT_TRUE(tally.finite());
 }
 #endif
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -48,18 +49,18 @@ TEST_F(RunTest, NamesAreBelowRunsAndPathsAreTakenAsTheyAre) {
 
 TEST_F(RunTest, RefusesAFolderInUse) {
   const std::string path = folder_ + "/r";
-  EXPECT_NO_THROW(check_run_path(path, false));
+  EXPECT_NO_THROW(check_run_path(path, Earlier::refuse));
   fs::create_directories(path);
-  EXPECT_NO_THROW(check_run_path(path, false));  // empty
+  EXPECT_NO_THROW(check_run_path(path, Earlier::refuse));  // empty
   write_file(path + "/notes.txt", "mine");
-  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }), "other things than a run");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }), "other things than a run");
   write_file(path + "/config.toml", "");
-  const std::string used = message_of<UsageError>([&] { check_run_path(path, false); });
+  const std::string used = message_of<UsageError>([&] { check_run_path(path, Earlier::refuse); });
   EXPECT_MENTIONS(used, "--overwrite");
   EXPECT_MENTIONS(used, "another --run");
   write_file(path + "/metrics.csv", "old");
   {
-    RunDir run(path, true);
+    RunDir run(path, Earlier::replace);
     EXPECT_TRUE(fs::exists(path + "/notes.txt"));
     EXPECT_FALSE(fs::exists(path + "/metrics.csv"));
     EXPECT_TRUE(fs::is_directory(path + "/exported"));
@@ -67,11 +68,11 @@ TEST_F(RunTest, RefusesAFolderInUse) {
     const int probe = ::open(run.file("train.log").c_str(), O_RDONLY);  // as another process sees it
     EXPECT_NE(::flock(probe, LOCK_SH | LOCK_NB), 0);
     ::close(probe);
-    EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, true); }),
+    EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }),
                     "another process is training");
   }
-  EXPECT_NO_THROW(check_run_path(path, true));
-  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", true); }),
+  EXPECT_NO_THROW(check_run_path(path, Earlier::replace));
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", Earlier::replace); }),
                   "a file of that name");
 }
 
@@ -82,22 +83,22 @@ TEST_F(RunTest, ALogThatAnotherHoldsStaysAsItIs) {
   write_file(log, "theirs");
   const int other = ::open(log.c_str(), O_RDONLY);
   ASSERT_EQ(::flock(other, LOCK_SH | LOCK_NB), 0);  // which only taking the lock itself can tell
-  EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, true); }), "another process is training");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, Earlier::replace); }), "another process is training");
   EXPECT_EQ(read_file(log), "theirs");
   EXPECT_TRUE(fs::exists(path + "/config.toml"));
   ::close(other);
-  RunDir run(path, true);
+  RunDir run(path, Earlier::replace);
   EXPECT_EQ(read_file(log), "");
   EXPECT_FALSE(fs::exists(path + "/config.toml"));
 }
 
 TEST_F(RunTest, AFolderThatCannotBeMadeIsAnIoError) {
   write_file(folder_ + "/file", "x");
-  EXPECT_MENTIONS(message_of<IoError>([&] { RunDir(folder_ + "/file/run", false); }), "cannot write");
+  EXPECT_MENTIONS(message_of<IoError>([&] { RunDir(folder_ + "/file/run", Earlier::refuse); }), "cannot write");
 }
 
 TEST_F(RunTest, MetricsFiles) {
-  RunDir run(folder_ + "/r", false);
+  RunDir run(folder_ + "/r", Earlier::refuse);
   {
     MetricsLog log(run);
     Metrics m;
@@ -117,9 +118,43 @@ TEST_F(RunTest, MetricsFiles) {
             "{\"split\":\"summary\"}\n");
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
-            "peak_bytes\n"
-            "train,2,30,nan,0.5,,1e-04,inf,,,,,,\n"
-            "val,2,30,0.25,,,,,,,,,,\n");
+            "peak_bytes,grad_norm,loss_scale\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,,,\n");
+}
+
+// The records of an events file, read back as TensorBoard does.
+TEST_F(RunTest, EventsAreWhatTensorBoardReads) {
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283u);
+  RunDir run(folder_ + "/r", Earlier::refuse);
+  {
+    EventFile events(run);
+    events.write("train/loss", 300, 0.5);
+  }
+  std::string bytes;
+  for (const auto& entry : fs::directory_iterator(run.path()))
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) bytes = read_file(entry.path().string());
+  const auto number = [&]<class T>(size_t at, T) {
+    T x{};
+    std::memcpy(&x, bytes.data() + at, sizeof x);
+    return x;
+  };
+  const auto checksum = [](std::string_view s) {
+    const uint32_t c = crc32c(s);
+    return (c >> 15 | c << 17) + 0xa282ead8u;
+  };
+  std::vector<std::string> records;
+  for (size_t at = 0; at < bytes.size();) {
+    const auto length = size_t(number(at, uint64_t{}));
+    ASSERT_LE(at + 16 + length, bytes.size());
+    EXPECT_EQ(number(at + 8, uint32_t{}), checksum(std::string_view(bytes).substr(at, 8)));
+    records.push_back(bytes.substr(at + 12, length));
+    EXPECT_EQ(number(at + 12 + length, uint32_t{}), checksum(records.back()));
+    at += 16 + length;
+  }
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].substr(9), "\x1a\x0d" "brain.Event:2");
+  EXPECT_EQ(records[1].substr(9), std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\0\0\0\x3f", 5));
 }
 
 TEST_F(RunTest, ConfigurationRoundTrip) {
@@ -157,7 +192,7 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("zzzzzz = 3"), "train --help");
   EXPECT_MENTIONS(error("overwrite = true"), "belongs on the command line");
   EXPECT_MENTIONS(error("optimizer = 'adma'"), "did you mean adam?");
-  EXPECT_MENTIONS(error("epochs = 'many'"), "expected a whole number of at least 0");
+  EXPECT_MENTIONS(error("epochs = 'many'"), "expected a whole number of at least 1");
   EXPECT_MENTIONS(error("batch-size = 0"), "of at least 1");
   EXPECT_MENTIONS(error("dropout = 1.0"), "and below 1");
   EXPECT_MENTIONS(error("lr = nan"), "expected a number");
@@ -183,6 +218,19 @@ TEST(Options, EachNameOnceAndEveryDefaultInRange) {
     if (!option.automatic) {
       EXPECT_NO_THROW(set_option(options, option, option_text(options, option), option.name));
     }
+  }
+}
+
+TEST(Options, TextThatIsNotUtf8IsRefused) {
+  TrainOptions options;
+  options.data = "mnist";
+  for (const char* good : {"/a", "/caf\xc3\xa9", "/\xe2\x82\xac", "/\xf0\x9f\x8e\x88"}) {
+    options.data_dir = good;
+    EXPECT_NO_THROW(resolve(options)) << good;
+  }
+  for (const char* bad : {"/caf\xe9", "/\xc0\xaf", "/\xed\xa0\x80", "/\xf5\x80\x80\x80", "/\xe2\x82", "/\x80"}) {
+    options.data_dir = bad;
+    EXPECT_MENTIONS(message_of<UsageError>([&] { resolve(options); }), "--data-dir: is not UTF-8");
   }
 }
 

@@ -64,17 +64,36 @@ static std::string quoted(const std::string& s) {
   return out + '"';
 }
 
+static std::string setting_line(const TrainOptions& options, const Option& option) {
+  const std::string value = option_text(options, option);
+  const bool is_string = std::holds_alternative<std::string TrainOptions::*>(option.member);
+  return std::string(option.name) + " = " + (is_string ? quoted(value) : value) + "\n";
+}
+
 std::string config_text(const TrainOptions& options) {
   std::string out = "# Train again like this: ringtape train --config THIS_FILE\n";
   std::string group;
   for (const Option& option : train_options()) {
     if (!option.recorded) continue;
     if (group != option.group) out += "\n# " + (group = option.group) + "\n";
-    const bool is_string = std::holds_alternative<std::string TrainOptions::*>(option.member);
-    const std::string value = option_text(options, option);
-    out += std::string(option.name) + " = " + (is_string ? quoted(value) : value) + "\n";
+    out += setting_line(options, option);
   }
   return out;
+}
+
+std::string settings_text(const TrainOptions& options) {
+  std::string out;
+  for (const Option& option : train_options())
+    if (option.recorded && !may_change(option)) out += setting_line(options, option);
+  return out;
+}
+
+void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path) {
+  for (const Option& option : train_options()) {
+    const std::string now = option_text(options, option), then = option_text(before, option);
+    RT_CHECK_AS(UsageError, !option.recorded || may_change(option) || now == then, "--", option.name, " ", now, ": ", path,
+                " was trained with ", then, " so far; leave it so, or choose another --run");
+  }
 }
 
 // What decides the network and its test images, other than where they lie.

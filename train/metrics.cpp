@@ -1,5 +1,7 @@
 #include "train/metrics.h"
 
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "kernels/topk.h"
 
@@ -17,11 +19,12 @@ void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) 
 void Tally::finish() {
   if (!pending_loss_.defined()) return;
   const Tensor rank = pending_rank_.get();
-  for (int64_t r : rank.span<int64_t>()) top1_ += r < 1, top5_ += r < 5;
-  last_loss_ = pending_loss_.get().item();
-  loss_ += last_loss_ * double(rank.size());
-  samples_ += rank.size();
+  for (int64_t r : rank.span<int64_t>()) totals_.top1 += r < 1, totals_.top5 += r < 5;
+  totals_.loss += pending_loss_.get().item() * double(rank.size());
+  totals_.samples += rank.size();
   pending_loss_ = {}, pending_rank_ = {};
 }
+
+bool Tally::finite() const { return std::isfinite(totals_.loss); }
 
 }  // namespace ringtape

@@ -11,16 +11,24 @@ class Tally {
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels);
   void finish();  // reads the last one
 
-  int64_t samples() const { return samples_; }
-  double loss() const { return loss_ / double(samples_); }          // NaN before the first
-  double top1() const { return double(top1_) / double(samples_); }  // in [0, 1]
-  double top5() const { return double(top5_) / double(samples_); }
-  double last_loss() const { return last_loss_; }
+  int64_t samples() const { return totals_.samples; }
+  double loss() const { return totals_.loss / double(samples()); }          // NaN before the first
+  double top1() const { return double(totals_.top1) / double(samples()); }  // in [0, 1]
+  double top5() const { return double(totals_.top5) / double(samples()); }
+  bool finite() const;  // every loss so far was
+
+  // What has been read; one that starts from these goes on as this one does.
+  struct Totals {
+    int64_t samples = 0, top1 = 0, top5 = 0;
+    double loss = 0;  // summed over samples
+  };
+  const Totals& totals() const { return totals_; }
+  Tally() = default;
+  explicit Tally(const Totals& totals) : totals_(totals) {}
 
  private:
   Readback pending_loss_, pending_rank_;
-  int64_t samples_ = 0, top1_ = 0, top5_ = 0;
-  double loss_ = 0, last_loss_ = 0;
+  Totals totals_;
 };
 
 }  // namespace ringtape

@@ -1,5 +1,7 @@
 #include "train/models.h"
 
+#include <algorithm>
+
 #include "nn/nn.h"
 #include "train/suggest.h"
 
@@ -15,23 +17,41 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
   return net;
 }
 
+std::string mlp_in_pytorch(const ModelSpec& spec) {
+  const std::string dropout = spec.dropout > 0 ? concat("nn.Dropout(", spec.dropout, "), ") : "";
+  return concat("model = nn.Sequential(nn.Flatten(), nn.Linear(", spec.image.size(), ", ", spec.hidden, "), nn.ReLU(), ", dropout, "nn.Linear(",
+                spec.hidden, ", ", spec.classes, "))\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
+}
+
 std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
   return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
 }
 
+// Below 112 pixels the ImageNet stem would leave too little of an image.
+nn::Stem stem_for(const ModelSpec& spec) { return std::min(spec.image[0], spec.image[1]) < 112 ? nn::Stem::cifar : nn::Stem::imagenet; }
+
 template <int64_t... blocks>
 std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
-  constexpr int64_t kLarge = 112;  // below that, the ImageNet stem would leave too little of an image
-  const bool large = std::min(spec.image[0], spec.image[1]) >= kLarge;
-  return std::make_unique<nn::ResNet>(nn::ResNet::Options{
-      .blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = large ? nn::Stem::imagenet : nn::Stem::cifar});
+  return std::make_unique<nn::ResNet>(
+      nn::ResNet::Options{.blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = stem_for(spec)});
+}
+
+template <int depth>
+std::string resnet_in_pytorch(const ModelSpec& spec) {
+  std::string out = concat("from torchvision.models import resnet", depth, "\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
+  const int64_t in = spec.image[2];
+  if (stem_for(spec) == nn::Stem::cifar)
+    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 3, 1, 1, bias=False)\nmodel.maxpool = nn.Identity()\n");
+  else if (in != 3)
+    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 7, 2, 3, bias=False)\n");
+  return out;
 }
 
 const ModelEntry kModels[] = {
-    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp},
+    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, mlp_in_pytorch},
     {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn},
-    {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>},
-    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>},
+    {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, resnet_in_pytorch<18>},
+    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, resnet_in_pytorch<34>},
 };
 
 }  // namespace

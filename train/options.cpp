@@ -25,6 +25,7 @@ std::vector<std::string> names(const Registry& registry) {
   return out;
 }
 std::vector<std::string> model_names() { return names(models()); }
+std::vector<std::string> precision_names() { return {"f32", "bf16", "f16"}; }
 std::vector<std::string> dataset_names() { return names(datasets()); }
 
 constexpr double kMost = 1e9;  // of any count
@@ -42,13 +43,16 @@ const Option kOptions[] = {
     {"Data", "test-size", &O::test_size, "N", "shapes: images to generate for testing", kPositive, nullptr, nullptr, true},
     {"Data", "val-size", &O::val_size, "N", "training images held out for validation; 0: none", kCount, nullptr, "5000 of 60,000, else a tenth"},
 
-    {"Optimizer", "epochs", &O::epochs, "N", "passes over the training images", kCount},
+    {"Optimizer", "epochs", &O::epochs, "N", "passes over the training images", kPositive},
     {"Optimizer", "batch-size", &O::batch_size, "N", "images of one step", kPositive},
+    {"Optimizer", "accumulate", &O::accumulate, "N", "parts that a batch is taken in, one after the other: less memory, the same step", kPositive},
     {"Optimizer", "optimizer", &O::optimizer, "NAME", "update rule", {}, optimizer_names},
     {"Optimizer", "lr", &O::lr, "X", "learning rate, at its peak", kReal},
     {"Optimizer", "momentum", &O::momentum, "X", "sgd: momentum", kFraction},
     {"Optimizer", "nesterov", &O::nesterov, "", "sgd: Nesterov's momentum"},
     {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam) or decoupled decay (adamw)", kReal},
+    {"Optimizer", "clip-grad-norm", &O::clip_grad_norm, "X", "longest that all gradients together may be; 0: any length", kReal},
+    {"Optimizer", "ema", &O::ema, "DECAY", "average the weights, keeping this part a step, and test those; 0: do not", kFraction},
     {"Optimizer", "label-smoothing", &O::label_smoothing, "X", "part of the target spread evenly over all classes", kFraction},
 
     {"Schedule", "schedule", &O::schedule, "NAME", "course of the learning rate", {}, schedule_names},
@@ -60,15 +64,36 @@ const Option kOptions[] = {
     {"Execution", "threads", &O::threads, "N", "threads of the CPU kernels", {1, 1024}, nullptr, "RINGTAPE_THREADS, else all cores", true},
     {"Execution", "workers", &O::workers, "N", "background threads that prepare batches; 0: none", {0, 256}, nullptr, nullptr, true},
     {"Execution", "seed", &O::seed, "N", "of initial weights, order, dropout and generated images", {0, 9e15}, nullptr, nullptr, true},
+    {"Execution", "precision", &O::precision, "TYPE", "of matrix products and activations; weights and sums stay f32", {}, precision_names, nullptr, true},
     {"Execution", "deterministic", &O::deterministic, "", "the same bytes each time; CPU kernels are so anyway, for any --threads"},
     {"Execution", "limit-train-batches", &O::limit_train_batches, "N", "steps an epoch at most; 0: all", kCount},
     {"Execution", "limit-eval-batches", &O::limit_eval_batches, "N", "batches of 500 images a validation or test at most; 0: all", kCount, nullptr, nullptr, true},
 
     {"Run", "run", &O::run, "NAME", "run directory: a name below runs/, or a path with a /", {}, nullptr, "MODEL-DATA-TIME", false, false},
     {"Run", "overwrite", &O::overwrite, "", "replace an earlier run of that name", {}, nullptr, nullptr, false, false},
+    {"Run", "resume", &O::resume, "", "continue the run of that name from its newest checkpoint; start it if there is none", {}, nullptr, nullptr, false, false},
+    {"Run", "checkpoint-every", &O::checkpoint_every, "N", "epochs between checkpoints; 0: one when stopped by SIGTERM or SIGINT alone", kCount},
+    {"Run", "checkpoint-steps", &O::checkpoint_steps, "N", "steps between further checkpoints within an epoch; 0: none", kCount},
+    {"Run", "keep", &O::keep, "N", "newest checkpoints that stay, besides that of the best validation", kPositive},
+    {"Run", "log-every", &O::log_every, "N", "steps between lines of metrics within an epoch; 0: none", kCount},
     {"Run", "json", &O::json, "", "print metrics as JSON lines instead of text", {}, nullptr, nullptr, true, false},
 };
 // clang-format on
+
+// By the ranges of RFC 3629.
+bool is_utf8(const std::string& s) {
+  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0; };
+  for (size_t i = 0; i < s.size();) {
+    const int first = byte(i), second = byte(i + 1);
+    const size_t length = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+    const int low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80, high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (length == 0 || (length > 1 && (second < low || second > high))) return false;
+    for (size_t k = 2; k < length; ++k)
+      if (byte(i + k) >> 6 != 2) return false;
+    i += length;
+  }
+  return true;
+}
 
 template <class T>
 T parse_number(const Option& option, const std::string& text, const std::string& origin) {
@@ -92,6 +117,11 @@ T parse_number(const Option& option, const std::string& text, const std::string&
 std::span<const Option> train_options() { return kOptions; }
 std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
+bool may_change(const Option& option) {
+  static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
+                                                    "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
+  return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
+}
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }
 
 void set_option(TrainOptions& options, const Option& option, const std::string& text,
@@ -136,6 +166,13 @@ TrainOptions resolve(TrainOptions options) {
               "--nesterov: needs --optimizer sgd and a --momentum above 0");
   RT_CHECK_AS(UsageError, options.warmup_epochs <= double(options.epochs), "--warmup-epochs ",
               options.warmup_epochs, ": longer than the ", options.epochs, " epochs of the training");
+  RT_CHECK_AS(UsageError, !options.resume || !options.run.empty(), "--resume: needs --run, the run to continue");
+  RT_CHECK_AS(UsageError, !options.resume || !options.overwrite, "--resume and --overwrite: one continues the run, the other replaces it");
+  RT_CHECK_AS(UsageError, options.accumulate <= options.batch_size, "--accumulate ", options.accumulate, ": more parts than the ",
+              options.batch_size, " images of --batch-size");
+  for (const Option& option : kOptions)
+    RT_CHECK_AS(UsageError, !option.recorded || is_utf8(option_text(options, option)), "--", option.name,
+                ": is not UTF-8, which config.toml could not hold; give the folder a link of another name");
   return options;
 }
 

@@ -31,6 +31,9 @@ struct TrainOptions {
   bool nesterov = false;
   double weight_decay = 0;
   double label_smoothing = 0;
+  int64_t accumulate = 1;
+  double clip_grad_norm = 0;  // 0: not
+  double ema = 0;             // 0: none
 
   std::string schedule = "constant";
   int64_t step_size = 30;
@@ -42,11 +45,17 @@ struct TrainOptions {
   int64_t workers = 1;
   int64_t seed = 1;
   bool deterministic = false;
+  std::string precision = "f32";
   int64_t limit_train_batches = 0;  // 0: no limit
   int64_t limit_eval_batches = 0;
 
   std::string run;  // empty: runs/MODEL-DATA-TIME
   bool overwrite = false;
+  bool resume = false;
+  int64_t checkpoint_every = 1;
+  int64_t checkpoint_steps = 0;
+  int64_t keep = 2;
+  int64_t log_every = 0;
   bool json = false;
 };
 
@@ -72,6 +81,7 @@ struct Option {
   bool recorded = true;             // a setting of the training, not of this one invocation
 };
 std::span<const Option> train_options();
+bool may_change(const Option& option);  // when a training is continued
 
 // Throws UsageError, beginning with `origin`, for text that is not such a value, is out of range or not a
 // choice.
@@ -84,6 +94,11 @@ bool is_switch(const Option& option);
 // UsageError for unknown keys (with the nearest one) and values out of range.
 void read_config(TrainOptions& options, const std::string& path);
 std::string config_text(const TrainOptions& options);
+
+// The settings that stay what they were when a training is continued, a line each.
+std::string settings_text(const TrainOptions& options);
+// Throws UsageError, naming the first one, unless `options` has the same as `before`, the run at `path`.
+void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path);
 
 // What a file of weights says of itself, so that it can be evaluated without its run: strings to strings.
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options);

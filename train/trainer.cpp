@@ -4,10 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "train/metrics.h"
 #include "train/models.h"
 #include "train/run/progress.h"
+#include "train/run/stop.h"
+#include "train/weights.h"
 
 namespace ringtape {
 namespace {
@@ -63,15 +66,15 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
   data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed)});
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
-  model =
-      find_model(options.model)
-          .make({data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout});
+  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
+  model = find_model(options.model).make(spec);
   if (device != Device{}) nn::move_to(*model, device);
 }
 
 Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
                  const std::string& split, bool progress) {
   const NoGrad no_grad;
+  const Autocast autocast(parse_dtype(task.options.precision));
   const ModeGuard mode(*task.model, false);
   const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
   const Loader loader(
@@ -100,8 +103,7 @@ Trainer::Trainer(Task& task) : task_(task) {
                                                   .seed = uint64_t(o.seed),
                                                   .workers = int(o.workers),
                                                   .device = task.device});
-  parameters_ = std::make_unique<FlatParameters>(*task.model);
-  optimizer_ = make_optimizer(o, *parameters_);
+  step_ = std::make_unique<Step>(*task.model, o);
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = o.lr;
   schedule_.steps_per_epoch = limited(loader_->batches(), o.limit_train_batches);
@@ -111,40 +113,63 @@ Trainer::Trainer(Task& task) : task_(task) {
   schedule_.gamma = o.gamma;
 }
 
-Metrics Trainer::train_epoch(int64_t epoch, bool progress) {
-  nn::Module& model = *task_.model;
-  const double smoothing = task_.options.label_smoothing;
-  const ModeGuard mode(model, true);
+bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
+  const ModeGuard mode(*task_.model, true);
+  const int64_t every = task_.options.checkpoint_steps;
   Stopwatch whole, watch;
-  double data_s = 0, forward_s = 0, backward_s = 0, optimizer_s = 0, lr = 0;
-  Tally tally;
-  Progress bar(concat("epoch ", epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress);
-  Loader::Epoch batches = loader_->epoch(epoch);
-  for (int64_t i = 0; i < steps_per_epoch(); ++i) {
+  double* const parts[] = {&at_.seconds.forward, &at_.seconds.backward, &at_.seconds.optimizer};
+  const auto ended = [&](Phase phase) { *parts[int(phase)] += watch.lap(); };
+  Progress bar(concat("epoch ", at_.epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress);
+  Loader::Epoch batches = loader_->epoch(at_.epoch, at_.batch);
+  while (at_.batch < steps_per_epoch()) {
     watch.lap();
     const Batch* batch = batches.next();
-    data_s += watch.lap();
-    const Tensor logits = model(batch->x);
-    const Tensor loss = cross_entropy(logits, batch->y, smoothing);
-    forward_s += watch.lap();
-    optimizer_->zero_grad();
-    backward(loss);
-    backward_s += watch.lap();
-    lr = schedule_.at(optimizer_->steps());
-    optimizer_->step(lr);
-    optimizer_s += watch.lap();
-    tally.add(loss, logits, batch->y);
-    if (!std::isfinite(tally.last_loss())) break;
-    if (bar.due()) bar.update(i + 1, concat("loss ", std::round(1e4 * tally.loss()) / 1e4));
+    at_.seconds.data += watch.lap();
+    const double lr = schedule_.at(steps());
+    const Step::Result result = step_->run(batch->x, batch->y, lr, ended);
+    log.add(*step_, result, at_.epoch + 1, lr);
+    tally_.add(result.loss, result.logits, batch->y);
+    ++at_.batch;
+    if (!tally_.finite()) break;
+    if (bar.due()) bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4));
+    const bool stop = stop_requested();
+    if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
+    tally_.finish();
+    if (!tally_.finite()) break;
+    log.flush();
+    at_.seconds.whole += whole.lap();
+    checkpoint(save);
+    if (stop) return false;
   }
-  tally.finish();
-  Metrics m = figures(tally, "train", whole.lap(), task_.device);
-  m.lr = lr;
-  m.data_s = data_s, m.forward_s = forward_s, m.backward_s = backward_s, m.optimizer_s = optimizer_s;
+  tally_.finish();
+  log.flush();
+  at_.seconds.whole += whole.lap();
+  return true;
+}
+
+Metrics Trainer::train_metrics() {
+  Metrics m = figures(tally_, "train", at_.seconds.whole, task_.device);
+  m.lr = schedule_.at(steps() - 1);
+  m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
+  m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   return m;
 }
 
-void Trainer::fit(const std::function<void(const Metrics&)>& report, bool progress) {
+void Trainer::checkpoint(const Save& save) {
+  if (!save || saved_step_ == steps()) return;
+  at_.step = saved_step_ = steps();
+  at_.tally = tally_.totals();
+  at_.random = default_generator().state();
+  save();
+}
+
+Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
+  std::optional<Ema::Use> average;
+  if (step_->ema()) average.emplace(*step_->ema());
+  return evaluate(task_, data, samples, split, progress);
+}
+
+bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   reset_peak_memory(task_.device);
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
@@ -153,13 +178,49 @@ void Trainer::fit(const std::function<void(const Metrics&)>& report, bool progre
     RT_CHECK_AS(Error, std::isfinite(*m.loss), "the ", m.split, " loss became ", *m.loss, " by step ", m.step,
                 " (epoch ", epoch, ", learning rate ", schedule_.at(m.step),
                 "); lower --lr, or find the operation with RINGTAPE_NAN=1");
+    return m;
   };
-  const int64_t epochs = task_.options.epochs;
-  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
-    emit(train_epoch(epoch, progress), epoch + 1);
-    if (!split_.val.empty()) emit(evaluate(task_, task_.data.train, split_.val, "val", progress), epoch + 1);
+  const TrainOptions& o = task_.options;
+  StepLog log(o.log_every, report);
+  while (at_.epoch < o.epochs) {
+    if (!train_epoch(log, save, progress)) return false;
+    const int64_t epoch = at_.epoch + 1;
+    emit(train_metrics(), epoch);
+    bool best = false;
+    if (!split_.val.empty()) {
+      const Metrics m = emit(evaluate_average(task_.data.train, split_.val, "val", progress), epoch);
+      best = !at_.best || *m.top1 > at_.best->top1;
+      if (best) at_.best = TrainState::Best{steps(), *m.top1};
+    }
+    at_.epoch = epoch, at_.batch = 0, at_.seconds = {};
+    tally_ = {};
+    const bool stop = stop_requested() && epoch < o.epochs;
+    const int64_t every = o.checkpoint_every;
+    if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);
+    if (stop) return false;
   }
-  emit(evaluate(task_, task_.data.test, all_samples(task_.data.test), "test", progress), epochs);
+  emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
+  return true;
+}
+
+std::vector<TensorFile> Trainer::files() const {
+  const auto metadata = weights_metadata(task_.options);
+  std::vector<TensorFile> out = {{"model.safetensors", weights_of(*task_.model), metadata}, {"optimizer.safetensors", step_->state()}};
+  if (step_->ema()) out.push_back({"ema.safetensors", step_->average(), metadata});
+  return out;
+}
+
+void Trainer::export_weights(const std::string& path) const {
+  const bool averaged = step_->ema();
+  write_safetensors(path, averaged ? step_->average() : weights_of(*task_.model), weights_metadata(task_.options));
+}
+
+void Trainer::restore(const TrainState& state) {
+  at_ = state;
+  tally_ = Tally(state.tally);
+  step_->set_count(state.step);
+  saved_step_ = state.step;
+  default_generator().set_state(state.random);
 }
 
 }  // namespace ringtape

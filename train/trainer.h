@@ -3,11 +3,13 @@
 #include <memory>
 
 #include "nn/module.h"
+#include "train/checkpoint/checkpoint.h"
 #include "train/data/loader.h"
 #include "train/optim/schedule.h"
-#include "train/optimizers.h"
+#include "train/models.h"
 #include "train/options.h"
 #include "train/run/metrics_log.h"
+#include "train/step_log.h"
 
 namespace ringtape {
 
@@ -19,6 +21,7 @@ struct Task {
   TrainOptions options;  // resolved
   Device device;
   Splits data;
+  ModelSpec spec;
   std::unique_ptr<nn::Module> model;
 };
 
@@ -32,23 +35,38 @@ class Trainer {
   explicit Trainer(Task& task);  // throws UsageError for a batch larger than the set
 
   int64_t steps_per_epoch() const { return schedule_.steps_per_epoch; }
-  int64_t steps() const { return optimizer_->steps(); }
+  int64_t steps() const { return step_->count(); }
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
 
-  // All epochs, each followed by a validation, then the test; `report` gets the figures of each as they come.
-  // Throws Error when the loss is no longer finite.
-  void fit(const std::function<void(const Metrics&)>& report, bool progress = false);
+  // From where it is: the epochs, each followed by a validation, then the test; `report` gets the figures of each as they come.
+  // `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has stopped it
+  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error when the loss is no longer finite.
+  using Report = std::function<void(const Metrics&)>;
+  using Save = std::function<void()>;
+  bool fit(const Report& report, const Save& save = {}, bool progress = false);
+
+  const TrainState& state() const { return at_; }
+  std::vector<TensorFile> files() const;
+  void restore(const TrainState& state);  // once what files() lists has been read
+
+  // The weights that are validated and tested, averaged ones with --ema, as a safetensors file.
+  void export_weights(const std::string& path) const;
 
  private:
-  Metrics train_epoch(int64_t epoch, bool progress);
+  bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
+  Metrics train_metrics();
+  Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
+  void checkpoint(const Save& save);
 
   Task& task_;
   Holdout split_;
   std::unique_ptr<Loader> loader_;
-  std::unique_ptr<FlatParameters> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Step> step_;
   Schedule schedule_;
+  TrainState at_;
+  Tally tally_;             // of the epoch at_.epoch
+  int64_t saved_step_ = -1;  // of the newest checkpoint
 };
 
 }  // namespace ringtape

@@ -1,49 +1,47 @@
 #include "train/weights.h"
 
-#include <set>
+#include <map>
 
 #include "kernels/copy.h"
-#include "train/io/safetensors.h"
 
 namespace ringtape {
 
-static std::vector<nn::Named> everything(nn::Module& module) {
-  std::vector<nn::Named> out = nn::named_parameters(module);
-  for (const nn::Named& buffer : nn::named_buffers(module)) out.push_back(buffer);
+Tensor in_file_order(const Tensor& x) {
+  const NoGrad no_grad;
+  return x.rank() == 4 ? permute(x.detach(), {0, 3, 1, 2}) : x.detach();
+}
+
+std::vector<NamedTensor> weights_of(nn::Module& module) {
+  std::vector<NamedTensor> out;
+  for (const nn::Named& p : nn::named_parameters(module)) out.push_back({p.name, in_file_order(*p.tensor)});
+  for (const nn::Named& b : nn::named_buffers(module)) out.push_back({b.name, b.tensor->detach()});
   return out;
 }
 
-void save_weights(const std::string& path, nn::Module& module,
-                  const std::map<std::string, std::string>& metadata) {
-  std::vector<NamedTensor> tensors;
-  for (const nn::Named& p : everything(module)) tensors.push_back({p.name, p.tensor->detach()});
-  write_safetensors(path, tensors, metadata);
-}
-
-void load_weights(const std::string& path, nn::Module& module) {
+void load_tensors(const std::string& path, const std::vector<NamedTensor>& into) {
   const Safetensors file = read_safetensors(path);
   std::map<std::string, Tensor> found;
   for (const NamedTensor& t : file.tensors) found.emplace(t.name, t.tensor);
-  const std::vector<nn::Named> wanted = everything(module);
-  for (const nn::Named& p : wanted) {  // all of them first: a refused file changes nothing
-    const auto at = found.find(p.name);
-    RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", p.name,
+  for (const NamedTensor& want : into) {
+    const auto at = found.find(want.name);
+    RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", want.name,
                 "'; was it made by another --model?");
-    const Tensor &have = at->second, &want = *p.tensor;
-    RT_CHECK_AS(FormatError, have.shape() == want.shape() && have.dtype() == want.dtype(), path, ": tensor '",
-                p.name, "' is ", have.dtype(), " ", have.shape(), ", the model's is ", want.dtype(), " ",
-                want.shape());
+    const Tensor& have = at->second;
+    RT_CHECK_AS(FormatError, have.shape() == want.tensor.shape() && have.dtype() == want.tensor.dtype(), path, ": tensor '",
+                want.name, "' is ", have.dtype(), " ", have.shape(), ", the model's is ", want.tensor.dtype(), " ",
+                want.tensor.shape());
   }
-  std::set<std::string> names;
-  for (const nn::Named& p : wanted) names.insert(p.name);
-  for (const auto& [name, tensor] : found)
-    RT_CHECK_AS(FormatError, names.contains(name), path, ": the model has no tensor '", name, "'");
-  for (const nn::Named& p : wanted) {
-    const Tensor& from = found.at(p.name);
-    const Device device = p.tensor->device();
-    copy(*p.tensor, device.type == DeviceType::cpu ? from : from.copy_to(device));
-    p.tensor->storage()->written_by("load_weights");
+  std::map<std::string, Tensor> extra = found;
+  for (const NamedTensor& want : into) extra.erase(want.name);
+  RT_CHECK_AS(FormatError, extra.empty(), path, ": the model has no tensor '", extra.begin()->first, "'");
+  for (const NamedTensor& want : into) {
+    const Tensor& from = found.at(want.name);
+    const Device device = want.tensor.device();
+    copy(want.tensor, device.type == DeviceType::cpu ? from : from.copy_to(device));
+    want.tensor.storage()->written_by("load_tensors");
   }
 }
+
+void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, weights_of(module)); }
 
 }  // namespace ringtape

@@ -1,16 +1,22 @@
 #pragma once
-#include <map>
 #include <string>
 
 #include "nn/module.h"
+#include "train/io/safetensors.h"
 
 namespace ringtape {
 
-// A module's parameters and buffers as a safetensors file, by their dotted names.
-void save_weights(const std::string& path, nn::Module& module,
-                  const std::map<std::string, std::string>& metadata);
+// A tensor as files hold it: convolution weights K,R,S,C are seen as K,C,R,S (PyTorch's OIHW), all else is x. Shares x's memory,
+// so that copying into it brings a file's order into ours.
+Tensor in_file_order(const Tensor& x);
 
-// Copies them into the module. Throws FormatError unless names, shapes and dtypes are exactly the module's.
+// A module's parameters and buffers, by their dotted names, in the order of files.
+std::vector<NamedTensor> weights_of(nn::Module& module);
+
+// Copies a file's tensors into these. Throws FormatError, before anything is changed, unless names, shapes and dtypes are
+// exactly theirs.
+void load_tensors(const std::string& path, const std::vector<NamedTensor>& into);
+
 void load_weights(const std::string& path, nn::Module& module);
 
 }  // namespace ringtape

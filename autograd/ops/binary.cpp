@@ -35,15 +35,18 @@ static Tensor scalar(double value, const Tensor& like) {
     });                                                                                                            \
   }                                                                                                                \
   Tensor op(const Tensor& a, const Tensor& b) {                                                                    \
+    if (const CastTo to = autocast(#op, a, b)) return op(to(a), to(b));                                            \
     check_same(a, b, #op);                                                                                         \
     check_float(a, #op);                                                                                           \
     return op##_unchecked(a, b, a.dtype());                                                                        \
   }                                                                                                                \
   Tensor op(const Tensor& a, double b) {                                                                           \
+    if (const CastTo to = autocast(#op, a)) return op(to(a), b);                                                   \
     check_float(a, #op);                                                                                           \
     return op##_unchecked(a, scalar(b, a), a.dtype());                                                             \
   }                                                                                                                \
   Tensor op(double a, const Tensor& b) {                                                                           \
+    if (const CastTo to = autocast(#op, b)) return op(a, to(b));                                                   \
     check_float(b, #op);                                                                                           \
     return op##_unchecked(scalar(a, b), b, b.dtype());                                                             \
   }                                                                                                                \

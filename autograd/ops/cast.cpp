@@ -9,7 +9,11 @@ Tensor cast(const Tensor& x, DType dtype) {
   Tensor y(x.shape(), dtype, x.device());
   copy(y, x);
   if (!is_float(dtype)) return y;
-  return record("cast", {x}, y, [own = x.dtype()](const Tensor& dy) -> Tensors { return {cast(dy, own)}; });
+  return record("cast", {x}, y, [own = x.dtype()](const Tensor& dy) -> Tensors {
+    Tensor dx = empty_grad(0, dy.shape(), own, dy.device());
+    copy(dx, dy);
+    return {dx};
+  });
 }
 
 static const RegisterOp register_cast{{

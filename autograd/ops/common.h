@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 
+#include "autograd/autocast.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/saved.h"

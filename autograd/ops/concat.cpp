@@ -4,6 +4,11 @@
 namespace ringtape {
 
 Tensor concat(const Tensors& parts, int axis) {
+  if (const CastTo to = autocast("concat", parts)) {
+    Tensors converted;
+    for (const Tensor& p : parts) converted.push_back(to(p));
+    return concat(converted, axis);
+  }
   RT_CHECK_AS(ShapeError, !parts.empty(), "concat: no tensors given");
   const Tensor& first = parts[0];
   const int at = normalize_axis(axis, first.rank(), "concat");

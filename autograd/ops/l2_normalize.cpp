@@ -5,6 +5,7 @@
 namespace ringtape {
 
 Tensor l2_normalize(const Tensor& x, int axis, double eps) {
+  if (const CastTo to = autocast("l2_normalize", x)) return l2_normalize(to(x), axis, eps);
   check_float(x, "l2_normalize");
   RT_CHECK_AS(ShapeError, x.rank() > 0, "l2_normalize: needs at least one axis, got shape ", x.shape());
   const int at = normalize_axis(axis, x.rank(), "l2_normalize");

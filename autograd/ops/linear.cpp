@@ -4,6 +4,7 @@
 namespace ringtape {
 
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
+  if (const CastTo to = autocast("linear", x, w, b)) return linear(to(x), to(w), to(b), f);
   check_float(x, "linear");
   check_same(x, w, "linear");
   if (b.defined()) check_same(x, b, "linear");

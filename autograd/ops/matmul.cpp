@@ -25,6 +25,7 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (const CastTo to = autocast("matmul", a, b)) return matmul(to(a), to(b));
   check_float(a, "matmul");
   check_same(a, b, "matmul");
   RT_CHECK_AS(ShapeError, a.rank() >= 2 && b.rank() >= 2 && a.shape()[a.rank() - 1] == b.shape()[b.rank() - 2],

@@ -32,6 +32,7 @@ struct Reduced {
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
+  if (const CastTo to = autocast("sum", x)) return sum(to(x), axes, keepdim);
   const Reduced r(x, axes, keepdim, "sum");
   const Tensor y = r.empty(x);
   sum_forward(y, x);
@@ -61,6 +62,7 @@ Tensor max(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  if (const CastTo to = autocast("var", x)) return var(to(x), axes, keepdim, correction);
   const Reduced r(x, axes, keepdim, "var");
   const Tensor y = r.empty(x), mean = r.empty(x);
   var_forward(y, mean, x, correction);
@@ -73,6 +75,7 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
 }
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
+  if (const CastTo to = autocast("logsumexp", x)) return logsumexp(to(x), axes, keepdim);
   const Reduced r(x, axes, keepdim, "logsumexp");
   const Tensor y = r.empty(x);
   logsumexp_forward(y, x);

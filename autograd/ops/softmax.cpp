@@ -18,6 +18,7 @@ Tensor along_last_axis(const Tensor& x, int axis, const char* op, const F& f) {
 }  // namespace
 
 Tensor softmax(const Tensor& x, int axis) {
+  if (const CastTo to = autocast("softmax", x)) return softmax(to(x), axis);
   return along_last_axis(x, axis, "softmax", [](const Tensor& rows) {
     Tensor y = empty_like(rows);
     softmax_forward(y, rows);
@@ -30,6 +31,7 @@ Tensor softmax(const Tensor& x, int axis) {
 }
 
 Tensor log_softmax(const Tensor& x, int axis) {
+  if (const CastTo to = autocast("log_softmax", x)) return log_softmax(to(x), axis);
   return along_last_axis(x, axis, "log_softmax", [](const Tensor& rows) {
     Tensor y = empty_like(rows);
     log_softmax_forward(y, rows);

@@ -6,6 +6,7 @@
 namespace ringtape {
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
+  if (const CastTo to = autocast("where", a, b)) return where(cond, to(a), to(b));
   check_float(a, "where");
   check_same(a, b, "where");
   RT_CHECK_AS(DTypeError, cond.dtype() == DType::b8, "where: the condition is ", cond.dtype(), ", not b8; compare first");

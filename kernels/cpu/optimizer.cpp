@@ -26,6 +26,9 @@ class FlushDenormals {
 #endif
 };
 
+// What gradients are multiplied by.
+double value_of(const View& factor) { return factor.data ? double(factor.as<float>()[0]) : 1; }
+
 // Calls f(begin, end) with the C++ type of the parameters, over parts of the buffers.
 template <class F>
 void for_each_part(const View& w, const char* name, const F& f) {
@@ -41,26 +44,26 @@ void for_each_part(const View& w, const char* name, const F& f) {
 // compiler knows, and the loop would not vectorise.
 
 template <class T>
-void sgd(T* w, const T* g, int64_t n, T lr, T decay) {
+void sgd(T* w, const T* g, int64_t n, T factor, T lr, T decay) {
 #pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) w[i] -= lr * (g[i] + decay * w[i]);
+  for (int64_t i = 0; i < n; ++i) w[i] -= lr * (factor * g[i] + decay * w[i]);
 }
 
 template <class T>
-void sgd_momentum(T* w, T* v, const T* g, int64_t n, T lr, T decay, T momentum, T ahead, T direct) {
+void sgd_momentum(T* w, T* v, const T* g, int64_t n, T factor, T lr, T decay, T momentum, T ahead, T direct) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T grad = g[i] + decay * w[i], velocity = momentum * v[i] + grad;
+    const T grad = factor * g[i] + decay * w[i], velocity = momentum * v[i] + grad;
     v[i] = velocity;
     w[i] -= lr * (direct * grad + ahead * velocity);
   }
 }
 
 template <class T>
-void adam(T* w, T* m, T* v, const T* g, int64_t n, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
+void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const T grad = g[i] + decay * w[i];
+    const T grad = factor * g[i] + decay * w[i];
     const T first = beta1 * m[i] + rest1 * grad, second = beta2 * v[i] + rest2 * grad * grad;
     m[i] = first;
     v[i] = second;
@@ -68,25 +71,42 @@ void adam(T* w, T* m, T* v, const T* g, int64_t n, T size, T beta1, T rest1, T b
   }
 }
 
+template <class T>
+void ema(T* average, const T* w, int64_t n, T decay, T rest) {
+#pragma GCC ivdep
+  for (int64_t i = 0; i < n; ++i) average[i] = decay * average[i] + rest * w[i];
+}
+
 }  // namespace
 
-void sgd_step(View w, View v, View g, SgdStep step) {
+void sgd_step(View w, View v, View g, View factor, SgdStep step) {
+  const double multiplier = value_of(factor);
+  if (multiplier == 0) return;
   for_each_part(w, "sgd_step", [&]<class T>(int64_t begin, int64_t end) {
     T* at = w.as<T>() + begin;
     const T* grad = g.as<T>() + begin;
-    const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    if (momentum == 0) sgd(at, grad, end - begin, lr, decay);
-    else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0));
+    const T scale = T(multiplier), lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
+    if (momentum == 0) sgd(at, grad, end - begin, scale, lr, decay);
+    else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, scale, lr, decay, momentum, step.nesterov ? momentum : T(1),
+                      step.nesterov ? T(1) : T(0));
   });
 }
 
-void adam_step(View w, View m, View v, View g, AdamStep step) {
+void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
+  const double multiplier = value_of(factor);
+  if (multiplier == 0) return;
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_each_part(w, "adam_step", [&]<class T>(int64_t begin, int64_t end) {
-    adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(step.lr / correction1),
+    adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(multiplier), T(step.lr / correction1),
             T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
             step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1));
+  });
+}
+
+void ema_step(View average, View w, double decay) {
+  for_each_part(w, "ema_step", [&]<class T>(int64_t begin, int64_t end) {
+    ema(average.as<T>() + begin, w.as<T>() + begin, end - begin, T(decay), T(1 - decay));
   });
 }
 

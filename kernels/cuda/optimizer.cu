@@ -31,13 +31,15 @@ struct Adam {
   }
 };
 
-// step(w, states ..., g) on every element of flat buffers, N at a time.
+// step(w, states ..., factor g) on every element of flat buffers, N at a time.
 template <int N, class T, class Step, class... State>
-__global__ void step_kernel(Step step, int64_t n, const T* g, T* w, State*... state) {
+__global__ void step_kernel(Step step, int64_t n, const float* factor, const T* g, T* w, State*... state) {
+  const T multiplier = factor ? T(*factor) : T(1);
+  if (multiplier == 0) return;
   const auto apply = [&]<int M>(int64_t i, Vec<T, M> weight, Vec<State, M>... s) {
     const Vec<T, M> grad = load<M>(g + i);
 #pragma unroll
-    for (int j = 0; j < M; ++j) step(weight.x[j], s.x[j]..., grad.x[j]);
+    for (int j = 0; j < M; ++j) step(weight.x[j], s.x[j]..., multiplier * grad.x[j]);
     store(w + i, weight);
     (store(state + i, s), ...);
   };
@@ -47,14 +49,14 @@ __global__ void step_kernel(Step step, int64_t n, const T* g, T* w, State*... st
 }
 
 template <class T, class Step, class... State>
-void run(Step step, const View& w, const View& g, State*... state) {
+void run(Step step, const View& w, const View& g, const View& factor, State*... state) {
   constexpr int wide = 16 / sizeof(T);
   const int64_t n = w.size();
   const Grid grid = covering(w.device, (n + wide - 1) / wide);
   if (aligned_width(wide, g.as<const T>(), w.as<const T>(), static_cast<const T*>(state)...) == wide)
-    launch<step_kernel<wide, T, Step, State...>>(w.device, grid, step, n, g.as<T>(), w.as<T>(), state...);
+    launch<step_kernel<wide, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(), state...);
   else
-    launch<step_kernel<1, T, Step, State...>>(w.device, grid, step, n, g.as<T>(), w.as<T>(), state...);
+    launch<step_kernel<1, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(), state...);
 }
 
 template <class F>
@@ -71,24 +73,34 @@ struct PlainSgd {
   __device__ void operator()(T& w, T g) const { w -= lr * (g + decay * w); }
 };
 
+template <class T>
+struct Ema {
+  T decay, rest;
+  __device__ void operator()(T& average, T w) const { average = decay * average + rest * w; }
+};
+
 }  // namespace
 
-void sgd_step(View w, View v, View g, SgdStep step) {
+void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   for_dtype(w, "sgd_step", [&]<class T>() {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g);
-    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, v.as<T>());
+    if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g, factor);
+    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, factor, v.as<T>());
   });
 }
 
-void adam_step(View w, View m, View v, View g, AdamStep step) {
+void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_dtype(w, "adam_step", [&]<class T>() {
     const Adam<T> adam{T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
                        step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
-    run<T>(adam, w, g, m.as<T>(), v.as<T>());
+    run<T>(adam, w, g, factor, m.as<T>(), v.as<T>());
   });
+}
+
+void ema_step(View average, View w, double decay) {
+  for_dtype(w, "ema_step", [&]<class T>() { run<T>(Ema<T>{T(decay), T(1 - decay)}, average, w, View{}); });
 }
 
 }  // namespace ringtape::cuda

@@ -31,8 +31,7 @@ class StepBench {
     manual_seed(uint64_t(o.seed));
     model_ = find_model(o.model).make({{28, 28, 1}, 10, o.hidden, o.dropout});
     nn::move_to(*model_, device_);
-    parameters_ = std::make_unique<FlatParameters>(*model_);
-    optimizer_ = make_optimizer(o, *parameters_);
+    step_ = std::make_unique<Step>(*model_, o);
     x_ = randn({o.batch_size, 28, 28, 1}, 0, 1, DType::f32, device_);
     std::vector<int64_t> labels(size_t(o.batch_size));
     for (size_t i = 0; i < labels.size(); ++i) labels[i] = int64_t(i * 7 % 10);
@@ -43,7 +42,7 @@ class StepBench {
   double run(int64_t steps) {
     synchronize(device_);
     auto at = Clock::now();
-    for (int64_t i = 0; i < steps; ++i) step([] {});
+    for (int64_t i = 0; i < steps; ++i) step_->run(x_, y_, options_.lr);
     synchronize(device_);
     return since(at);
   }
@@ -55,38 +54,26 @@ class StepBench {
     double* const parts[] = {&phases.forward, &phases.backward, &phases.optimizer};
     synchronize(device_);
     auto at = Clock::now();
-    for (int64_t i = 0; i < steps; ++i)
-      step([&, part = parts]() mutable {
-        synchronize(device_);
-        **part++ += since(at) / double(steps);
-      });
+    const auto ended = [&](Phase phase) {
+      synchronize(device_);
+      *parts[int(phase)] += since(at) / double(steps);
+    };
+    for (int64_t i = 0; i < steps; ++i) step_->run(x_, y_, options_.lr, ended);
     return phases;
   }
   Device device() const { return device_; }
 
  private:
-  template <class F>
-  void step(F&& end_of_part) {
-    const Tensor loss = cross_entropy((*model_)(x_), y_, options_.label_smoothing);
-    end_of_part();
-    optimizer_->zero_grad();
-    backward(loss);
-    end_of_part();
-    optimizer_->step(options_.lr);
-    end_of_part();
-  }
-
   TrainOptions options_;
   Device device_;
   std::unique_ptr<nn::Module> model_;
-  std::unique_ptr<FlatParameters> parameters_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Step> step_;
   Tensor x_, y_;
 };
 
 bool takes(const std::string& name) {
   for (const char* flag :
-       {"model", "hidden", "dropout", "batch-size", "optimizer", "device", "threads", "json"})
+       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "json"})
     if (name == flag) return true;
   return false;
 }
@@ -97,9 +84,6 @@ int run(const Invocation& invocation) {
   options.batch_size = 16;
   options.momentum = 0;
   apply_flags(options, invocation);
-  const std::string* precision = invocation.flag("precision");
-  RT_CHECK_AS(UsageError, !precision || *precision == "f32", "--precision: expected f32, got '", *precision,
-              "'");
   options = resolve(options);
   set_threads(int(options.threads));
   StepBench bench(options);
@@ -116,7 +100,7 @@ int run(const Invocation& invocation) {
                                    {"batch_size", options.batch_size},
                                    {"threads", options.threads},
                                    {"device", options.device},
-                                   {"precision", "f32"},
+                                   {"precision", options.precision},
                                    {"optimizer", options.optimizer},
                                    {"images_per_s", median * double(options.batch_size)},
                                    {"steps_per_s", median},
@@ -132,9 +116,9 @@ int run(const Invocation& invocation) {
     std::printf("%s\n", out.dump().c_str());
     return 0;
   }
-  std::printf("%s, batch %s, %s, %s threads, f32, %s\n", options.model.c_str(),
+  std::printf("%s, batch %s, %s, %s threads, %s, %s\n", options.model.c_str(),
               with_commas(options.batch_size).c_str(), options.device.c_str(),
-              with_commas(options.threads).c_str(), options.optimizer.c_str());
+              with_commas(options.threads).c_str(), options.precision.c_str(), options.optimizer.c_str());
   std::printf("%s steps/s (median of %d rounds; %s to %s), %s images/s\n",
               with_commas(int64_t(median)).c_str(), kRounds, with_commas(int64_t(rates.front())).c_str(),
               with_commas(int64_t(rates.back())).c_str(),
@@ -161,7 +145,6 @@ Command bench_step_command() {
       flag.group = "Benchmark";
       command.flags.push_back(std::move(flag));
     }
-  command.flags.push_back({"Benchmark", "precision", "TYPE", "element type: f32", "f32"});
   command.run = run;
   return command;
 }

@@ -9,7 +9,8 @@
 #include "core/check.h"
 #include "train/cli/command.h"
 
-// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory. An error is one line on standard error.
+// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal with a
+// checkpoint to go on from. An error is one line on standard error.
 static int failed(int code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fflush(stdout);

@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 
 #include "core/log.h"
 #include "kernels/kernel.h"
 #include "train/cli/common.h"
+#include "train/exported.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/run/environment.h"
+#include "train/run/stop.h"
 #include "train/run/version.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -94,37 +97,78 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   return out;
 }
 
-void train(Task& task, const Invocation& invocation) {
+Earlier earlier(const TrainOptions& o) { return o.resume ? Earlier::resume : o.overwrite ? Earlier::replace : Earlier::refuse; }
+
+// Puts the trainer where the newest checkpoint that is whole was made.
+void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const std::string& settings, Output& out) {
+  const auto found = checkpoints.newest(settings, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
+  if (!found) return out.line("resume no checkpoint yet: from the beginning");
+  RT_CHECK_AS(UsageError, found->state.epoch <= task.options.epochs, "--epochs ", task.options.epochs, ": the run has trained ", found->state.epoch,
+              " already");
+  Checkpoints::load(found->path, trainer.files());
+  trainer.restore(found->state);
+  out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));
+}
+
+// False when it was stopped by a signal.
+bool train(Task& task, const Invocation& invocation) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
   Trainer trainer(task);
-  RunDir run(run_path(o.run, o.model, o.data), o.overwrite);
+  RunDir run(run_path(o.run, o.model, o.data), earlier(o));
   Output out(run, o.json);
+  const StopSignals signals;
   try {
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
     introduce(out, task, trainer, run);
-    MetricsLog log(run);
-    std::vector<Metrics> all;
+    const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
+    const std::string settings = settings_text(o);
+    if (o.resume) resume(task, trainer, checkpoints, settings, out);
+    MetricsLog log(run, trainer.state().lengths);
+    std::vector<Metrics> all = read_metrics(run.file("metrics.jsonl"));
     const auto report = [&](const Metrics& m) {
       log.write(m);
       out.json(json_line(m));
       out.line(metrics_text(m, o.epochs));
-      all.push_back(m);
+      if (m.split != "train_step") all.push_back(m);
     };
-    trainer.fit(report, !o.json);
+    const auto save = [&] {
+      TrainState state = trainer.state();
+      state.lengths = log.sync();
+      checkpoints.save(state, trainer.files(), settings);
+    };
+    if (!trainer.fit(report, save, !o.json)) {
+      out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
+      return false;
+    }
     const std::string weights = run.file("exported/model.safetensors");
-    save_weights(weights, *task.model, weights_metadata(o));
-    out.line("saved  " + weights);
+    trainer.export_weights(weights);
+    write_file(run.file("exported/README.md"), exported_readme(task));
+    out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::string line = json_text(summary(task, trainer, run, all, seconds));
     log.finish(line);
     out.json(line);
+    return true;
   } catch (const std::exception& e) {
     run.log(concat("error: ", e.what()));
     throw;
   }
+}
+
+// What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
+TrainOptions wanted(const Invocation& invocation) {
+  TrainOptions options;
+  const std::string* run = invocation.flag("run");
+  const std::string path = run ? run_path(*run, "", "") : "";
+  const bool there = run && invocation.has("resume") && std::filesystem::exists(path + "/config.toml");
+  if (there) read_config(options, path + "/config.toml");
+  const TrainOptions before = options;
+  apply_flags(options, invocation);
+  if (there) check_same_settings(options, before, path);
+  return options;
 }
 
 }  // namespace
@@ -136,18 +180,18 @@ Command train_command() {
   command.usage = "[FLAGS]";
   command.examples = {"train                                # shapes: generated images, no files needed",
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
-                      "train --config runs/digits/config.toml --lr 3e-4 --run digits-2"};
+                      "train --config runs/digits/config.toml --lr 3e-4 --run digits-2",
+                      "train --run digits --resume          # from its newest checkpoint"};
   command.flags = option_flags(false);
   command.flags.push_back({"Run", "config", "FILE",
                            "TOML file of the settings above, a line each: batch-size = 64; flags override it",
                            ""});
   command.run = [](const Invocation& invocation) {
-    TrainOptions options;
-    apply_flags(options, invocation);
-    check_run_path(run_path(options.run, options.model, options.data), options.overwrite);
+    constexpr int kPreempted = 75;
+    const TrainOptions options = wanted(invocation);
+    check_run_path(run_path(options.run, options.model, options.data), earlier(options));
     Task task(options);
-    train(task, invocation);
-    return 0;
+    return train(task, invocation) ? 0 : kPreempted;
   };
   return command;
 }

@@ -14,6 +14,14 @@
 
 namespace ringtape {
 
+// Makes the names in a folder last.
+static void sync_folder(const std::string& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;  // it may be written but not read; what was renamed in it is
+  ::fsync(folder);
+  ::close(folder);
+}
+
 static std::string folder_of(const std::string& path) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
@@ -50,10 +58,26 @@ void AtomicFile::commit() {
               ": cannot write: ", std::strerror(errno));
   ::close(fd_);
   fd_ = -1;
-  const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;  // a folder that may be written but not read; the rename itself has happened
-  ::fsync(folder);
-  ::close(folder);
+  sync_folder(folder_of(path_));
+}
+
+AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)), temporary_(path_ + kTemporaryFolder) {
+  std::error_code error;
+  std::filesystem::remove_all(temporary_, error);  // left by a process that was killed
+  std::filesystem::create_directories(temporary_, error);
+  RT_CHECK_AS(IoError, !error, path_, ": cannot write: ", error.message());
+}
+
+AtomicFolder::~AtomicFolder() {
+  std::error_code ignored;
+  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+}
+
+void AtomicFolder::commit() {
+  sync_folder(temporary_);
+  RT_CHECK_AS(IoError, ::rename(temporary_.c_str(), path_.c_str()) == 0, path_, ": cannot write: ", std::strerror(errno));
+  committed_ = true;
+  sync_folder(folder_of(path_));
 }
 
 void write_file(const std::string& path, std::string_view content) {

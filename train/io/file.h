@@ -22,6 +22,24 @@ class AtomicFile {
   int fd_ = -1;
 };
 
+// The same for a folder: its files are written below a temporary name beside it, which commit() makes its own; each of them
+// must be on the disk by then, as AtomicFile and write_safetensors see to. A folder of that name is an error.
+class AtomicFolder {
+ public:
+  explicit AtomicFolder(std::string path);
+  ~AtomicFolder();
+  AtomicFolder(const AtomicFolder&) = delete;
+  AtomicFolder& operator=(const AtomicFolder&) = delete;
+
+  std::string file(const std::string& name) const { return temporary_ + "/" + name; }
+  void commit();
+
+ private:
+  std::string path_, temporary_;
+  bool committed_ = false;
+};
+inline constexpr const char* kTemporaryFolder = ".tmp";  // how the temporary names of folders end
+
 void write_file(const std::string& path, std::string_view content);  // atomically
 std::string read_file(const std::string& path);                      // throws IoError
 

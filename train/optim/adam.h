@@ -17,12 +17,12 @@ class Adam : public Optimizer {
       : Optimizer(parameters), options_(options),
         m_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
         v_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())) {}
-  std::vector<nn::Named> state() override { return {{"m", &m_}, {"v", &v_}}; }
+  std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
 
  private:
-  void update(int64_t begin, int64_t end, double lr, int64_t number) override {
+  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t number) override {
     adam_step(part(parameters_.values(), begin, end), part(m_, begin, end), part(v_, begin, end), part(parameters_.gradients(), begin, end),
-              {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
+              factor, {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
   }
 
   Options options_;

@@ -30,7 +30,7 @@ FlatParameters::FlatParameters(nn::Module& module) {
     copy(view, x);
     x = leaf(view);
     x.node()->grad_slot = gradients_.window(shape, strides, begin);
-    parameters_.push_back({x.node(), begin, begin + aligned(shape.size())});
+    parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size())});
     begin = parameters_.back().end;
   }
 }
@@ -43,6 +43,15 @@ std::vector<FlatParameters::Run> FlatParameters::with_gradient() const {
     else runs.push_back({p.begin, p.end});
   }
   return runs;
+}
+
+std::vector<NamedTensor> FlatParameters::named(const Tensor& flat) const {
+  std::vector<NamedTensor> out;
+  for (const Parameter& p : parameters_) {
+    const Shape& shape = p.node->shape;
+    out.push_back({p.name, flat.window(shape, contiguous_strides(shape), p.begin)});
+  }
+  return out;
 }
 
 void FlatParameters::zero_grad() {

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "nn/module.h"
+#include "train/io/safetensors.h"
 
 namespace ringtape {
 
@@ -22,10 +23,13 @@ class FlatParameters {
     int64_t begin, end;
   };
   std::vector<Run> with_gradient() const;
+  // Windows on `flat`, a buffer of this size, with the names and shapes of the parameters.
+  std::vector<NamedTensor> named(const Tensor& flat) const;
   void zero_grad();  // costs nothing: the next backward() writes instead of adding
 
  private:
   struct Parameter {
+    std::string name;
     NodePtr node;
     int64_t begin, end;
   };

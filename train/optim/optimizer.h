@@ -12,16 +12,18 @@ class Optimizer {
   explicit Optimizer(FlatParameters& parameters) : parameters_(parameters) {}
   virtual ~Optimizer() = default;
 
-  void step(double lr);
+  // `factor` (1), f32: what gradients are multiplied by first; 0 leaves everything as it is. Undefined: 1.
+  void step(double lr, const Tensor& factor = {});
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
 
   // State of the size of the parameters, by name, for checkpoints; with steps() it is all that a resume needs.
-  virtual std::vector<nn::Named> state() = 0;
+  virtual std::vector<NamedTensor> state() const = 0;
+  void set_steps(int64_t steps) { steps_ = steps; }
 
  protected:
   // Updates elements [begin, end) in the step numbered `number`, which is 1 for the first.
-  virtual void update(int64_t begin, int64_t end, double lr, int64_t number) = 0;
+  virtual void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t number) = 0;
   Tensor part(const Tensor& flat, int64_t begin, int64_t end) const { return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat; }
   FlatParameters& parameters_;
 

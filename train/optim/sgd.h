@@ -17,15 +17,15 @@ class Sgd : public Optimizer {
     RT_CHECK_AS(UsageError, !options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
     if (options.momentum != 0) velocity_ = zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
   }
-  std::vector<nn::Named> state() override {
+  std::vector<NamedTensor> state() const override {
     if (!velocity_.defined()) return {};
-    return {{"velocity", &velocity_}};
+    return {{"velocity", velocity_}};
   }
 
  private:
-  void update(int64_t begin, int64_t end, double lr, int64_t) override {
+  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) override {
     // The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step to tell apart.
-    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end),
+    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
 

@@ -1,8 +1,11 @@
 #pragma once
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "train/run/events.h"
 #include "train/run/run_dir.h"
 
 namespace ringtape {
@@ -10,13 +13,14 @@ namespace ringtape {
 // What is known after a pass over a split; a field that does not apply stays empty. Accuracies in [0, 1],
 // times in seconds; images_per_s over the whole pass.
 struct Metrics {
-  std::string split;   // "train", "val" or "test"
+  std::string split;   // "train", "val" or "test"; "train_step" for one step
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
   int64_t images = 0;  // of the pass; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
   std::optional<double> peak_bytes;                                  // of tensors on the device
+  std::optional<double> grad_norm, loss_scale;                       // of a step
 };
 
 // {"split":"train","epoch":1,...} without the empty fields. JSON has no NaN or infinity: they become the
@@ -24,15 +28,21 @@ struct Metrics {
 std::string json_line(const Metrics& metrics);
 nlohmann::ordered_json json_number(double x);
 
-// metrics.jsonl, and metrics.csv with a fixed header.
+// The lines of a metrics.jsonl that are Metrics, as json_line wrote them. Throws IoError, FormatError.
+std::vector<Metrics> read_metrics(const std::string& path);
+
+// metrics.jsonl, metrics.csv with a fixed header, and the scalars of an events file.
 class MetricsLog {
  public:
-  explicit MetricsLog(const RunDir& run);
+  using Lengths = std::map<std::string, int64_t>;  // bytes, by file name
+  explicit MetricsLog(const RunDir& run, const Lengths& keep = {});  // goes on behind these
   void write(const Metrics& metrics);
   void finish(const std::string& summary_line);  // the last line of metrics.jsonl
+  Lengths sync();                                // puts both files on the disk
 
  private:
   LineFile jsonl_, csv_;
+  EventFile events_;
 };
 
 }  // namespace ringtape

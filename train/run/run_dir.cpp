@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "train/io/file.h"
 #include "train/run/time_text.h"
 
 namespace ringtape {
@@ -19,11 +21,12 @@ namespace {
 namespace fs = std::filesystem;
 
 // What a run writes, besides train.log, which holds its lock; nothing else is ever removed.
+constexpr const char *kLog = "train.log", *kConfig = "config.toml";
 constexpr std::array<const char*, 7> kOwned = {"env.json", "metrics.jsonl", "metrics.csv", "checkpoints",
-                                               "exported", "report.html",   "config.toml"};
+                                               "exported", "report.html",   kConfig};
 constexpr const char *kTraining = ": another process is training there; choose another --run",
                      *kHoldsARun =
-                         ": holds an earlier run; replace it with --overwrite or choose another --run";
+                         ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
 
 bool taken(const fs::path& path) {
   std::error_code error;
@@ -38,10 +41,35 @@ bool locked(const fs::path& log) {
   return held;
 }
 
+// A run that was broken off before its config.toml was there: nothing of it is lost.
+bool just_begun(const fs::path& path) {
+  std::error_code error;
+  bool has_log = false, has_more = false;
+  for (const auto& entry : fs::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool empty_folder = name == "exported" && fs::is_empty(entry.path(), error);
+    has_log = has_log || name == kLog;
+    has_more = has_more || !(name == kLog || name.starts_with(concat(kConfig, '.')) || empty_folder);
+  }
+  return has_log && !has_more;
+}
+
 void remove_run(const fs::path& path) {
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path());
   for (const char* name : kOwned) fs::remove_all(path / name);
+}
+
+// What a killed process was writing: AtomicFile's and AtomicFolder's temporary names.
+void remove_leftovers(const fs::path& run) {
+  std::error_code error;
+  for (const fs::path& folder : {run, run / "exported", run / "checkpoints"})
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      const fs::path name = entry.path().filename();
+      const std::string kind = name.stem().extension().string();
+      const bool file = name.extension().string().size() == 7 && (kind == ".toml" || kind == ".json" || kind == ".safetensors" || kind == ".md");
+      if (file || name.extension() == kTemporaryFolder) fs::remove_all(entry.path(), error);
+    }
 }
 
 // Opened as it is: until the lock is ours, what it holds is another's.
@@ -67,19 +95,22 @@ std::string run_path(const std::string& run, const std::string& model, const std
   return path;
 }
 
-void check_run_path(const std::string& path, bool overwrite) {
+void check_run_path(const std::string& path, Earlier earlier) {
   if (!taken(path)) return;
   RT_CHECK_AS(UsageError, fs::is_directory(path), "--run ", path,
               ": there is a file of that name; choose another --run");
-  const bool is_run = fs::exists(fs::path(path) / "config.toml");
-  RT_CHECK_AS(UsageError, is_run, "--run ", path,
+  const bool is_run = fs::exists(fs::path(path) / kConfig), begun = just_begun(path);
+  RT_CHECK_AS(UsageError, is_run || begun, "--run ", path,
               ": the folder holds other things than a run; choose another --run");
-  RT_CHECK_AS(UsageError, !locked(fs::path(path) / "train.log"), "--run ", path, kTraining);
-  RT_CHECK_AS(UsageError, overwrite, "--run ", path, kHoldsARun);
+  RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLog), "--run ", path, kTraining);
+  RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
-LineFile::LineFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "we")) {
-  RT_CHECK_AS(IoError, file_, path, ": cannot write: ", std::strerror(errno));
+LineFile::LineFile(const std::string& path, int64_t keep) : path_(path), file_(std::fopen(path.c_str(), "ae")) {
+  struct stat now {};
+  const bool ready = file_ && ::fstat(::fileno(file_.get()), &now) == 0 &&
+                     (now.st_size <= keep || ::ftruncate(::fileno(file_.get()), keep) == 0);
+  RT_CHECK_AS(IoError, ready, path, ": cannot write: ", std::strerror(errno));
 }
 
 void LineFile::write(const std::string& line) {
@@ -88,18 +119,26 @@ void LineFile::write(const std::string& line) {
   RT_CHECK_AS(IoError, written, path_, ": cannot write: ", std::strerror(errno));
 }
 
-RunDir::RunDir(std::string path, bool overwrite) : path_(std::move(path)) {
-  check_run_path(path_, overwrite);
+int64_t LineFile::sync() {
+  struct stat now {};
+  const bool done = ::fdatasync(::fileno(file_.get())) == 0 && ::fstat(::fileno(file_.get()), &now) == 0;
+  RT_CHECK_AS(IoError, done, path_, ": cannot write: ", std::strerror(errno));
+  return now.st_size;
+}
+
+RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
+  check_run_path(path_, earlier);
   try {
     fs::create_directories(path_);
-    lock_ = locked_file(path_, file("train.log"));
-    RT_CHECK_AS(UsageError, overwrite || !fs::exists(file("config.toml")), "--run ", path_, kHoldsARun);
-    remove_run(path_);
+    lock_ = locked_file(path_, file(kLog));
+    RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !fs::exists(file(kConfig)), "--run ", path_, kHoldsARun);
+    if (earlier != Earlier::resume) remove_run(path_);
+    remove_leftovers(path_);
     fs::create_directories(file("exported"));
   } catch (const fs::filesystem_error& e) {
     detail::fail<IoError>("--run ", path_, ": cannot write: ", e.code().message());
   }
-  log_ = std::make_unique<LineFile>(file("train.log"));
+  log_ = std::make_unique<LineFile>(file(kLog), earlier == Earlier::resume ? INT64_MAX : 0);
 }
 
 void RunDir::log(const std::string& line) { log_->write(local_time_text("%F %T ") + line); }

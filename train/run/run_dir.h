@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -8,32 +9,36 @@ namespace ringtape {
 // "NAME" is runs/NAME; what has a '/' is a path; empty gives runs/MODEL-DATA-TIME, not yet there.
 std::string run_path(const std::string& run, const std::string& model, const std::string& data);
 
-// Throws UsageError if `path` has anything in it, unless it is a finished or broken-off run and `overwrite`
-// allows to replace that; a run that is still going is never replaced. Changes nothing.
-void check_run_path(const std::string& path, bool overwrite);
+// What becomes of a run that is there already.
+enum class Earlier : uint8_t { refuse, replace, resume };
+
+// Throws UsageError if `path` has anything in it, unless it is a finished or broken-off run which `earlier`
+// allows to replace or to continue; a run that is still going is never touched. Changes nothing.
+void check_run_path(const std::string& path, Earlier earlier);
 
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
-// A text file that grows by whole lines, each visible to readers at once.
+// A text file that grows by whole lines, each visible to readers at once. Throws IoError.
 class LineFile {
  public:
-  explicit LineFile(const std::string& path);
-  void write(const std::string& line);  // throws IoError
+  explicit LineFile(const std::string& path, int64_t keep = 0);  // of what it holds, the first `keep` bytes stay
+  void write(const std::string& line);
+  int64_t sync();  // puts it on the disk; its length in bytes
 
  private:
   std::string path_;
   File file_;
 };
 
-// The folder of one training run. Creating it takes a lock that other processes see and clears an earlier run
-// away (only files that a run writes; its config.toml last, so that what is left still counts as a run).
+// The folder of one training run. Creating it takes a lock that other processes see and, unless that is to be continued, clears
+// an earlier run away (only files that a run writes; its config.toml last, so that what is left still counts as a run).
 // Throws UsageError as check_run_path does, IoError if it cannot be written.
 class RunDir {
  public:
-  RunDir(std::string path, bool overwrite);
+  RunDir(std::string path, Earlier earlier);
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }

@@ -1,0 +1,83 @@
+#pragma once
+#include <memory>
+
+#include "core/tensor.h"
+
+// Mixed precision: parameters stay f32, and while an Autocast lives the ops that gain by it compute in 16 bits. An op converts
+// its operands by the table below, through cast(), so that gradients arrive in the dtype of what was converted. Operands
+// of f64 are left alone, and the ops around them. Ops that are not in the table take what they are given; matrix products,
+// reductions, softmax and losses accumulate in f32 whatever their operands are, cross_entropy returns f32.
+namespace ringtape {
+
+enum class CastPolicy : uint8_t {
+  lower,   // to the 16-bit dtype: what matrix units do
+  full,    // to f32: where the result of 16 bits would overflow or lose too much
+  widest,  // to the widest dtype among the operands
+};
+struct AutocastRule {
+  std::string_view op;
+  CastPolicy policy;
+};
+inline constexpr AutocastRule kAutocastRules[] = {
+    {"linear", CastPolicy::lower},     {"matmul", CastPolicy::lower},       {"conv2d", CastPolicy::lower},
+
+    {"exp", CastPolicy::full},         {"log", CastPolicy::full},           {"rsqrt", CastPolicy::full},
+    {"pow", CastPolicy::full},         {"sum", CastPolicy::full},           {"var", CastPolicy::full},
+    {"logsumexp", CastPolicy::full},   {"softmax", CastPolicy::full},       {"log_softmax", CastPolicy::full},
+    {"l2_normalize", CastPolicy::full},
+
+    {"add", CastPolicy::widest},       {"sub", CastPolicy::widest},         {"mul", CastPolicy::widest},
+    {"div", CastPolicy::widest},       {"maximum", CastPolicy::widest},     {"minimum", CastPolicy::widest},
+    {"where", CastPolicy::widest},     {"concat", CastPolicy::widest},
+};
+
+// While one lives, on this thread and except in backward(), ops convert their operands. A leaf is converted to 16 bits once, unless it is
+// written to in between. f32 means no conversion; inside another one it suspends that. Throws DTypeError for other dtypes than f32,
+// bf16 and f16.
+class Autocast {
+ public:
+  explicit Autocast(DType dtype);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  friend class CastTo;
+  friend DType autocast_dtype();
+  struct Cache;
+  DType dtype_;
+  std::unique_ptr<Cache> cache_;  // null for f32
+  Autocast* before_;
+};
+DType autocast_dtype();  // f32 where none lives
+
+// What an op does with its operands: true if any is to be converted, and then a function that converts one.
+class CastTo {
+ public:
+  CastTo() = default;
+  CastTo(const char* op, std::span<const Tensor* const> operands);
+  explicit operator bool() const { return convert_; }
+  Tensor operator()(const Tensor& x) const;
+
+ private:
+  bool convert_ = false;
+  DType dtype_ = DType::f32;
+};
+
+extern constinit thread_local Autocast* current_autocast;  // null where no dtype is to be converted to
+
+// The first line of an op in the table: if (const CastTo to = autocast("linear", x, w)) return linear(to(x), to(w));
+template <class... T>
+CastTo autocast(const char* op, const T&... operands) {
+  if (!current_autocast) [[likely]] return {};
+  const Tensor* const all[] = {&operands...};
+  return CastTo(op, all);
+}
+inline CastTo autocast(const char* op, const Tensors& operands) {
+  if (!current_autocast) [[likely]] return {};
+  std::vector<const Tensor*> all;
+  for (const Tensor& x : operands) all.push_back(&x);
+  return CastTo(op, all);
+}
+
+}  // namespace ringtape

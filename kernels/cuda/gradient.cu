@@ -1,0 +1,51 @@
+#include "kernels/gradient.h"
+
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/reducers.cuh"
+
+namespace ringtape::cuda {
+namespace {
+
+template <class T>
+struct ReduceSquares : Sum {
+  using C = T;
+  using Acc = T;
+  float* y;
+  explicit ReduceSquares(float* to) : y(to) {}
+  template <int N>
+  static __device__ T of(T (&x)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) x[i] *= x[i];
+    return pairwise<Sum>(x);
+  }
+  __device__ void finish(int64_t, T sum) const { *y = float(sum); }
+};
+
+struct Rule {
+  float max_norm, growth, backoff, interval;
+};
+
+__global__ void decide_kernel(float* factor, float* norm, float* scale, const float* squares, Rule r) {
+  const GradientDecision d = decide_gradient(Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0, r.max_norm, r.growth, r.backoff, r.interval);
+  *factor = d.factor;
+  *norm = d.norm;
+  if (scale) scale[0] = d.scale, scale[1] = d.steps;
+}
+
+}  // namespace
+
+void square_sum(View y, View x) {
+  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ", x.dtype);
+  View one = x;
+  for (int d = 0; d < one.rank; ++d) one.dims[d] = 1;
+  if (x.dtype == DType::f32) reduce<float>(ReduceSquares<float>(y.as<float>()), one, x);
+  else reduce<double>(ReduceSquares<double>(y.as<float>()), one, x);
+}
+
+void gradient_factor(View factor, View norm, View scale, View squares, GradientRule rule) {
+  const Rule r{float(rule.max_norm), float(rule.growth), float(rule.backoff), float(rule.interval)};
+  launch<decide_kernel>(factor.device, Grid{dim3(1), dim3(1)}, factor.as<float>(), norm.as<float>(), scale.as<float>(), squares.as<float>(), r);
+}
+
+}  // namespace ringtape::cuda

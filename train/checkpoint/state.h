@@ -1,0 +1,37 @@
+#pragma once
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "core/random.h"
+#include "train/metrics.h"
+
+namespace ringtape {
+
+// Seconds that a pass has taken, in all and by part.
+struct PassSeconds {
+  double whole = 0, data = 0, forward = 0, backward = 0, optimizer = 0;
+};
+
+// How far a training is. With the weights and the optimizer's state it decides all that comes after.
+struct TrainState {
+  int64_t step = 0;     // optimizer steps taken
+  int64_t epoch = 0;    // whole epochs, each with its validation
+  int64_t batch = 0;    // batches of the epoch after those
+  Tally::Totals tally;  // of that epoch, as its seconds are
+  PassSeconds seconds;
+  RandomState random;  // of default_generator()
+  struct Best {
+    int64_t step = 0;
+    double top1 = 0;
+  };
+  std::optional<Best> best;                // the validation with the highest accuracy
+  std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
+};
+
+// Throws FormatError for an object that is not one.
+nlohmann::ordered_json to_json(const TrainState& state);
+TrainState parse_train_state(const nlohmann::ordered_json& json);
+
+}  // namespace ringtape
