@@ -55,6 +55,12 @@ std::string how_to_get(const std::string& name);  // what a message about missin
 // How many training images are held out where nothing else is said.
 int64_t default_val_size(const DatasetEntry& entry, int64_t n);
 
+// Per channel, of pixels scaled to [0, 1]: over all images, u8 (N, H, W, C) on the host.
+struct PixelStatistics {
+  std::vector<float> mean, deviation;
+};
+PixelStatistics pixel_statistics(const Tensor& images);
+
 // Training images cut in two: which ones train and which ones validate. Depends on the arguments alone.
 struct Holdout {
   std::vector<int64_t> train, val;
