@@ -58,7 +58,8 @@ RT_HD inline void fixed_cosine_sine(int64_t x, int64_t& cosine, int64_t& sine) {
 RT_HD inline int64_t below(uint32_t bits, int64_t n) { return int64_t((uint64_t(bits) * uint64_t(n)) >> 32); }
 
 // `free_rows` = H + 2 pad - OH, `free_columns` likewise.
-RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns, int64_t out_height, int64_t out_width) {
+RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns, int64_t out_height,
+                              int64_t out_width) {
   Placement at;
   const uint64_t stream = uint64_t(Stream::augment) | p.epoch << 8, counter = uint64_t(sample) << 4;
   const Philox4 r = philox(p.seed, stream, counter);

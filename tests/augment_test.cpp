@@ -136,7 +136,8 @@ TEST(Augment, RotationIsBilinearAboutTheCentre) {
         const double from_y = 4 + sine * u + cosine * v, from_x = 5.5 + cosine * u - sine * v;
         const double r = std::floor(from_y), k = std::floor(from_x), fy = from_y - r, fx = from_x - k;
         const auto p = [&](double a, double d) { return double(in.at(39 - b, int64_t(a), int64_t(d), c) - float(1000 * c)); };
-        const double want = (p(r, k) * (1 - fx) + p(r, k + 1) * fx) * (1 - fy) + (p(r + 1, k) * (1 - fx) + p(r + 1, k + 1) * fx) * fy;
+        const double above = p(r, k) * (1 - fx) + p(r, k + 1) * fx, under = p(r + 1, k) * (1 - fx) + p(r + 1, k + 1) * fx;
+        const double want = above * (1 - fy) + under * fy;
         // positions in steps of 1/256 pixel: half a step times the largest difference, on both axes
         ASSERT_NEAR(y.data<float>()[b * 216 + i] - float(1000 * c), want, 1.6) << "image " << b << " element " << i;
       }
@@ -162,7 +163,10 @@ TEST(Augment, EveryInstructionSetThreadCountAndDtypeAgrees) {
       Tensor table(in.table.shape(), dtype), y(reference.shape(), dtype);
       for (int64_t i = 0; i < table.size(); ++i) table.data<T>()[i] = T(compute_t<T>(in.table.data<float>()[i]));
       augment(y, in.images, in.index, table, AugmentParams(all, 7, 11, false));
-      for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(compute_t<T>(y.data<T>()[i]), compute_t<T>(T(compute_t<T>(reference.data<float>()[i]))));
+      for (int64_t i = 0; i < y.size(); ++i) {
+        const T want(compute_t<T>(reference.data<float>()[i]));
+        ASSERT_EQ(compute_t<T>(y.data<T>()[i]), compute_t<T>(want));
+      }
     });
   EXPECT_FALSE(test::same_bytes(in.run(all, 7, 12), reference));
   EXPECT_FALSE(test::same_bytes(in.run(all, 8, 11), reference));

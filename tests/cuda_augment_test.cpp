@@ -46,8 +46,9 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
             Tensor host(out, dtype), device(out, dtype, kCuda);
             augment(host, images, index, table, params);
             augment(device, images.copy_to(kCuda), index.copy_to(kCuda), table.copy_to(kCuda), params);
-            ASSERT_TRUE(same_bytes(device.copy_to({}), host)) << concat(shape, ' ', dtype, " pad ", what.pad, " flip ", what.flip, " rotation ",
-                                                                        what.rotation, " cutout ", what.cutout, " gathered ", gathered);
+            ASSERT_TRUE(same_bytes(device.copy_to({}), host))
+                << concat(shape, ' ', dtype, " pad ", what.pad, " flip ", what.flip, " rotation ", what.rotation, " cutout ", what.cutout,
+                          " gathered ", gathered);
           }
         }
 }

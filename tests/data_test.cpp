@@ -256,7 +256,8 @@ TEST_F(DataTest, ReadsCifarsBinaryVersions) {
       const size_t last = file * 10000 + 9999;
       EXPECT_EQ(set.train.labels.span<int64_t>()[last], 9);
       EXPECT_EQ(set.train.labels.span<int64_t>()[last - 1], 0);
-      EXPECT_EQ((std::vector<int>{images.begin() + long(last * 3072), images.begin() + long(last * 3072 + 6)}), (std::vector<int>{9, 8, 7, 1, 2, 3}));
+      const auto image = images.subspan(last * 3072, 6);
+      EXPECT_EQ((std::vector<int>{image.begin(), image.end()}), (std::vector<int>{9, 8, 7, 1, 2, 3}));
     }
   }
   const fs::path folder = folder_ / "h/cifar-100-binary";
@@ -316,7 +317,10 @@ TEST(Cifar10, ReadsTheRealSet) {
   const auto pixels = set.train.images.span<uint8_t>();
   for (size_t c = 0; c < 3; ++c) {
     double sum = 0, squares = 0;
-    for (size_t i = c; i < pixels.size(); i += 3) sum += pixels[i] / 255.0, squares += pixels[i] / 255.0 * (pixels[i] / 255.0);
+    for (size_t i = c; i < pixels.size(); i += 3) {
+      const double x = pixels[i] / 255.0;
+      sum += x, squares += x * x;
+    }
     const double n = double(pixels.size() / 3), mean = sum / n;
     EXPECT_NEAR(mean, set.train.mean[c], 0.002);
     EXPECT_NEAR(std::sqrt(squares / n - mean * mean), set.train.deviation[c], 0.005);

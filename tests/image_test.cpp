@@ -108,7 +108,9 @@ class ImageTest : public testing::Test {
     EXPECT_EQ(message.find('\n'), std::string::npos);
     return message;
   }
-  Splits load(const fs::path& folder, int64_t side = 0) { return find_dataset("imagefolder").load({.dir = folder.string(), .image_size = side}); }
+  Splits load(const fs::path& folder, int64_t side = 0) {
+    return find_dataset("imagefolder").load({.dir = folder.string(), .image_size = side});
+  }
 
   fs::path folder_;
 };

@@ -135,7 +135,11 @@ TEST(Loader, AugmentationDependsOnSeedEpochAndSampleAlone) {
   const auto images = [&](int workers, bool shuffle, uint64_t seed, int64_t epoch, int64_t batch_size) {
     std::vector<std::vector<float>> out(60);
     const Loader loader(set, all_samples(set),
-                        {.batch_size = batch_size, .shuffle = shuffle, .seed = seed, .workers = workers, .augmentation = {.pad = 1, .flip = true}});
+                        {.batch_size = batch_size,
+                         .shuffle = shuffle,
+                         .seed = seed,
+                         .workers = workers,
+                         .augmentation = {.pad = 1, .flip = true}});
     for (const Batch& batch : loader.epoch(epoch))
       for (int64_t i = 0; i < batch.y.dim(0); ++i) {
         const auto x = batch.x.span<float>().subspan(size_t(4 * i), 4);

@@ -43,7 +43,7 @@ const Option kOptions[] = {
     {"Data", "val-size", &O::val_size, "N", "training images held out for validation; 0: none", kCount, nullptr, "5000 of 60,000, else a tenth"},
     {"Data", "image-size", &O::image_size, "N", "imagefolder: resize and crop images to N x N", {0, 4096}, nullptr, "that of all images, else 32", true},
 
-    {"Augmentation", "crop-padding", &O::crop_padding, "N", "zeros around training images, of which a random part is cut out", {0, 4096}},
+    {"Augmentation", "crop-padding", &O::crop_padding, "N", "zeros on each side of training images, then cropped at random", {0, 4096}},
     {"Augmentation", "flip", &O::flip, "", "flip half of the training images left to right"},
     {"Augmentation", "rotation", &O::rotation, "DEG", "turn training images by up to so many degrees to either side", {0, 180}},
     {"Augmentation", "cutout", &O::cutout, "N", "set a square of side N in each training image to the mean", {0, 4096}},

@@ -35,7 +35,8 @@ augment_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table
   for (int64_t b = blockIdx.x; b < batch; b += gridDim.x) {
     const int64_t sample = index[b];
     const uint8_t* const image = images + (p.gathered ? b : sample) * f.height * f.width * f.channels;
-    const Placement at = place(p, sample, f.height + 2 * p.pad - f.out_height, f.width + 2 * p.pad - f.out_width, f.out_height, f.out_width);
+    const int64_t free_rows = f.height + 2 * p.pad - f.out_height, free_columns = f.width + 2 * p.pad - f.out_width;
+    const Placement at = place(p, sample, free_rows, free_columns, f.out_height, f.out_width);
     for (int64_t i = int64_t(threadIdx.x) * wide; i < elements; i += int64_t(kThreads) * wide) {
       int64_t row = i / row_elements, column = i % row_elements / f.channels, c = i % f.channels;
       Vec<T, wide> v;

@@ -61,9 +61,9 @@ std::string four_digits(const Json& numbers) {
 void print_split(const char* split, const Json& d) {
   const auto count = [&](size_t i) { return with_commas(d["per_class"][i].get<int64_t>()); };
   const auto side = [&](size_t i) { return d["shape"][i].get<int64_t>(); };
-  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, with_commas(d["images"].get<int64_t>()).c_str(),
-              fmt::format("{}x{}x{}", side(0), side(1), side(2)).c_str(), count(0).c_str(), count(1).c_str(), four_digits(d["mean"]).c_str(),
-              four_digits(d["deviation"]).c_str());
+  const std::string images = with_commas(d["images"].get<int64_t>()), shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
+  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, images.c_str(), shape.c_str(), count(0).c_str(),
+              count(1).c_str(), four_digits(d["mean"]).c_str(), four_digits(d["deviation"]).c_str());
 }
 
 int run_info(const Invocation& invocation) {

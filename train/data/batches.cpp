@@ -32,7 +32,8 @@ static View view_of(void* data, DType dtype, const Shape& shape, Device device) 
 }
 
 struct BatchMaker::Layout {
-  Layout(int64_t samples, const Shape& image) : labels_at(8 * samples), images_at(16 * samples), bytes(images_at + samples * image.size()) {}
+  Layout(int64_t samples, const Shape& image)
+      : labels_at(8 * samples), images_at(16 * samples), bytes(images_at + samples * image.size()) {}
   int64_t labels_at, images_at, bytes;
 };
 
@@ -91,7 +92,8 @@ void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbo
   const Layout at(n, image());
   auto* const bytes = static_cast<uint8_t*>(inbox->receive(*chunk.bytes, size_t(at.bytes)));
   chunk.bytes.reset();
-  make(chunk, view_of(bytes + at.images_at, DType::u8, images_.shape().with(0, n), device_), view_of(bytes, DType::i64, {n}, device_), true, epoch);
+  const View images = view_of(bytes + at.images_at, DType::u8, images_.shape().with(0, n), device_);
+  make(chunk, images, view_of(bytes, DType::i64, {n}, device_), true, epoch);
   runtime(device_).copy(View(chunk.y).data, device_, bytes + at.labels_at, device_, size_t(8 * n));
 }
 

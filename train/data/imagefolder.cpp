@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFallbackSide = 32;
+constexpr int64_t kDetail = 2;     // times the size that is wanted is what JPEGs are decoded to at least (Pillow's reducing_gap)
 constexpr size_t kEachTest = 10;  // every so manyth image, where there is no folder of test images
 
 struct Files {
@@ -124,7 +125,7 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
   const int64_t bytes = size.height * size.width * 3;
   parallel_for(int64_t(files.paths.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      Image image = read_image(files.paths[size_t(i)], std::max(size.height, size.width));
+      Image image = read_image(files.paths[size_t(i)], kDetail * std::max(size.height, size.width));
       if (image.size != size) image = resized_and_cropped(image, size.height);
       std::memcpy(set.images.data<uint8_t>() + i * bytes, image.rgb.data(), size_t(bytes));
     }
