@@ -293,7 +293,8 @@ TEST_F(DataTest, RefusesCifarFilesThatAreNotWhole) {
 }
 
 TEST_F(DataTest, TheCifarOfPythonIsRecognised) {
-  for (const auto& [name, below, file] : {std::tuple{"cifar10", "cifar-10-batches-py", "data_batch_1"}, {"cifar100", "cifar-100-python", "meta"}}) {
+  for (const auto& [name, below, file] :
+       {std::tuple{"cifar10", "cifar-10-batches-py", "data_batch_1"}, {"cifar100", "cifar-100-python", "meta"}}) {
     fs::create_directories(folder_ / below);
     write(folder_ / below / file, "\x80\x02}q");
     const std::string e = error_of<MissingData>([&, name = name] { load(folder_, name); });

@@ -120,7 +120,7 @@ TEST(Loader, MayBeLeftEarly) {
 TEST(Loader, AnErrorReachesTheConsumerAndEndsTheEpoch) {
   Dataset set = numbered(1);
   set.images = Tensor({1, 4096, 4096, 1}, DType::u8);
-  const std::vector<int64_t> samples(size_t{1} << 23, 0);  // 512 TiB of them
+  const std::vector<int64_t> samples(size_t{1} << 22, 0);  // 256 TiB of them
   for (int workers : {0, 1, 3}) {
     const Loader loader(set, samples, {.batch_size = int64_t(samples.size()), .workers = workers});
     Loader::Epoch epoch = loader.epoch(0);
