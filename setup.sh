@@ -2,8 +2,8 @@
 # Installs the Debian packages that ringtape is built, tested and benchmarked with.
 set -euo pipefail
 
-readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev)
-readonly test=(libgtest-dev libgmock-dev libbenchmark-dev git)
+readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
+readonly test=(libgtest-dev libgmock-dev libbenchmark-dev curl git)
 readonly peers=(libdnnl-dev libopenblas-dev)
 
 usage() {

@@ -1,5 +1,5 @@
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
-set(RINGTAPE_APT_LINE "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libgtest-dev libgmock-dev libbenchmark-dev")
+set(RINGTAPE_APT_LINE "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev libgtest-dev libgmock-dev libbenchmark-dev")
 set(ringtape_missing "")
 
 # ringtape_find(<package> <what it is for> [arguments of find_package])
@@ -16,6 +16,9 @@ ringtape_find(fmt "formatting")
 ringtape_find(nlohmann_json "metrics and safetensors headers")
 ringtape_find(tomlplusplus "configuration files")
 ringtape_find(ZLIB "gz data sets")
+ringtape_find(JPEG "JPEG files")
+ringtape_find(PNG "PNG files")
+ringtape_find(OpenSSL "hashes of downloaded data sets" COMPONENTS Crypto)
 if(RINGTAPE_TESTS)
   ringtape_find(GTest "the tests; or set -DRINGTAPE_TESTS=OFF")
 endif()

@@ -1,5 +1,6 @@
 // Memory of the devices cpu:0, cpu:1 ...: one arena each, that keeps what it got from the system.
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <bit>
@@ -136,9 +137,12 @@ const Runtime runtime{
     .deallocate = [](void* data, size_t bytes, int index) noexcept { arena(index).deallocate(data, bytes); },
     .copy = [](void* to, Device, const void* from, Device, size_t bytes) { if (bytes) std::memcpy(to, from, bytes); },
     .read = nullptr,
+    .host_buffer = nullptr,
+    .inbox = nullptr,
     .zero = [](void* data, size_t bytes, int) { if (bytes) std::memset(data, 0, bytes); },
     .synchronize = [](int) {},
     .stats = [](int index) { return arena(index).stats(); },
+    .free_bytes = [](int) { return int64_t(::sysconf(_SC_AVPHYS_PAGES)) * ::sysconf(_SC_PAGESIZE); },
     .reset_peak = [](int index) { arena(index).reset_peak(); },
     .release_cached = [](int index) { arena(index).release_cached(); },
 };

@@ -36,6 +36,7 @@ enum class Stream : uint64_t {
   split = 3,      // which samples are held out
   synthetic = 4,  // generated data sets
   test = 5,
+  augment = 6,    // what happens to training images
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -23,6 +23,19 @@ struct PendingRead {
   virtual void finish(void* to) = 0;  // waits for it; writes all of it to `to`
 };
 
+// Bytes on the host that can go to a device while both work on. Filled by any thread.
+struct HostBuffer {
+  virtual ~HostBuffer() = default;
+  virtual void* data() = 0;
+};
+
+// Two places on a device where such bytes arrive in turn, so that some travel while others are worked on.
+struct Inbox {
+  virtual ~Inbox() = default;
+  // Starts the copy; the buffer may be let go. Where the bytes are for the work asked for from now until the next call.
+  virtual void* receive(HostBuffer& from, size_t bytes) = 0;
+};
+
 // What a device type must be able to do; one table each, and a null table where it is not built in.
 struct Runtime {
   int (*device_count)();
@@ -32,9 +45,12 @@ struct Runtime {
   void (*deallocate)(void* data, size_t bytes, int index) noexcept;
   void (*copy)(void* to, Device to_device, const void* from, Device from_device, size_t bytes);
   std::shared_ptr<PendingRead> (*read)(const void* from, size_t bytes, int index);  // null where copy() never waits: the CPU
+  std::shared_ptr<HostBuffer> (*host_buffer)(size_t bytes, int index);              // null on the CPU
+  std::shared_ptr<Inbox> (*inbox)(size_t bytes, int index);                         // of places so large; null on the CPU
   void (*zero)(void* data, size_t bytes, int index);
   void (*synchronize)(int index);                        // waits for all that was asked of the device
   MemoryStats (*stats)(int index);
+  int64_t (*free_bytes)(int index);                      // that tensors could still get
   void (*reset_peak)(int index);
   void (*release_cached)(int index);                     // gives unused blocks back to the system
 };

@@ -84,7 +84,7 @@ constexpr const char* kTiny = "train --train-size 300 --test-size 60 --epochs 2 
 TEST_F(CliTest, HelpAndVersion) {
   const Result overview = run("--help");
   EXPECT_EQ(overview.code, 0);
-  for (const char* command : {"train", "evaluate", "bench step", "doctor", "list"}) {
+  for (const char* command : {"train", "evaluate", "data info", "data verify", "data download", "bench step", "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
     const Result help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;
@@ -332,6 +332,57 @@ TEST_F(CliTest, ALossThatIsNoNumberStopsTheTraining) {
   EXPECT_EQ(metrics.find("summary"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder_ / "work/runs/n/exported/model.safetensors"));
   EXPECT_MENTIONS(run("evaluate n").err, "has not finished");
+}
+
+TEST_F(CliTest, DataInfoVerifyAndDownload) {
+  const std::string data = write_idx_set(false), dir = " --data-dir " + data;
+  const Result info = run("data info mnist --json" + dir);
+  ASSERT_EQ(info.code, 0) << info.err;
+  const json seen = json::parse(info.out);
+  EXPECT_EQ(seen["train"]["images"], 20);
+  EXPECT_EQ(seen["test"]["shape"], json({2, 2, 1}));
+  EXPECT_NEAR(seen["train"]["mean"][0].get<double>(), 100 / 255.0, 1e-6);
+  EXPECT_EQ(seen["classes"].size(), 10u);
+  EXPECT_MENTIONS(run("data info mnist" + dir).out, "20 images of 2x2x1, 0 to 20 a class, mean 0.3922, deviation 0.0000");
+  EXPECT_MENTIONS(run("data info shapes --train-size 50 --test-size 10").out, "50 images of 32x32x3, 5 to 5 a class");
+
+  const Result good = run("data verify mnist" + dir);
+  EXPECT_EQ(good.code, 0) << good.err;
+  EXPECT_MENTIONS(good.out, "ok      20 training images in " + data);
+  write_file(data + "/train-images-idx3-ubyte.gz", "other");
+  const Result other = run("data verify mnist" + dir);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_MENTIONS(other.out, "FAILED  " + data + "/train-images-idx3-ubyte.gz: md5 795f3202b17cb6bc3d4b771d8c6c9eaf; published is f68b3c2d");
+  expect_error("data verify mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
+
+  const std::string there = " --data-dir " + (folder_ / "new").string() + " --from file://";
+  expect_error("data download mnist" + there + "/nowhere", 1, "cannot fetch file:///nowhere/train-images-idx3-ubyte.gz (curl: (37)");
+  expect_error("data download mnist" + there + data, 1, "expected md5 f68b3c2dcbeaaa9fbdd348bbdeb94873, got 795f3202b17cb6bc3d4b771d8c6c9eaf");
+  EXPECT_TRUE(fs::is_empty(folder_ / "new/mnist"));
+  expect_error("data download shapes", 2, "it is generated");
+  expect_error("data download imagefolder", 2, "nothing to download");
+  expect_error("data info", 2, "name a data set");
+  expect_error("data info minst", 2, "did you mean mnist?");
+  expect_error("data", 2, "info, verify or download");
+}
+
+TEST_F(CliTest, AugmentationIsRecordedAndRepeatable) {
+  const std::string flags = "--crop-padding 4 --flip --rotation 10 --cutout 8 ";
+  std::string first;
+  for (const char* variant : {"--run a", "--run b --workers 0 --threads 1", "--run c --workers 3"}) {
+    const Result r = run(std::string(kTiny) + flags + variant);
+    ASSERT_EQ(r.code, 0) << r.err;
+    const std::string bytes = read_file((folder_ / "work/runs" / std::string(1, variant[6]) / "exported/model.safetensors").string());
+    if (first.empty()) first = bytes;
+    EXPECT_TRUE(bytes == first) << variant;
+  }
+  const std::string config = read_file((folder_ / "work/runs/a/config.toml").string());
+  for (const char* line : {"crop-padding = 4\n", "flip = true\n", "rotation = 10\n", "cutout = 8\n"}) EXPECT_MENTIONS(config, line);
+  ASSERT_EQ(run(std::string(kTiny) + "--run d").code, 0);
+  EXPECT_FALSE(read_file((folder_ / "work/runs/d/exported/model.safetensors").string()) == first);
+  fs::remove_all(folder_ / "work/runs");
+  expect_error("train --rotation 181", 2, "at most 180");
+  expect_error("train --crop-padding -1", 2, "at least 0");
 }
 
 TEST_F(CliTest, DoctorListAndBench) {

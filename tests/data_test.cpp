@@ -141,7 +141,7 @@ TEST_F(DataTest, OnlyFilesThatAreAbsentCountAsMissing) {
 TEST_F(DataTest, AMisspeltNameGetsASuggestion) {
   EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("minst"); }), "did you mean mnist?");
   EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("fashion-mnist"); }), "did you mean fashion_mnist?");
-  EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("imagenet22k"); }), "mnist fashion_mnist shapes");
+  EXPECT_MENTIONS(error_of<UsageError>([] { find_dataset("imagenet22k"); }), "mnist fashion_mnist cifar10");
 }
 
 TEST_F(DataTest, RefusesWhatIsNotExactlyAnIdxFile) {
@@ -218,6 +218,114 @@ TEST(Mnist, ReadsTheRealSet) {
   double sum = 0;
   for (uint8_t pixel : set.train.images.span<uint8_t>()) sum += pixel;
   EXPECT_NEAR(sum / (60000.0 * 784 * 255), set.train.mean[0], 1e-4);
+}
+
+// A set in CIFAR's binary form, zeros but for the last record of each file: label `label`, red 1, green 2, blue 3, and the first
+// pixel 9, 8, 7.
+void write_cifar_file(const fs::path& path, int64_t labels, int64_t records, int label) {
+  const int64_t record = labels + 3072;
+  write(path, "");
+  fs::resize_file(path, uintmax_t(records * record));
+  Bytes last = Bytes(size_t(labels - 1), '\0') + char(label);
+  for (char c : {1, 2, 3}) last += char(10 - c) + Bytes(1023, c);
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp((records - 1) * record);
+  file << last;
+}
+
+void write_cifar10(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const char* file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"})
+    write_cifar_file(folder / (std::string(file) + ".bin"), 1, 10'000, 9);
+  Bytes names;
+  for (int i = 0; i < 10; ++i) names += "name" + std::to_string(i) + "\n";
+  write(folder / "batches.meta.txt", names + "\n");
+}
+
+TEST_F(DataTest, ReadsCifarsBinaryVersions) {
+  for (const char* below : {"", "cifar-10-batches-bin"}) {
+    fs::remove_all(folder_ / "c");
+    write_cifar10(folder_ / "c" / below);
+    const Splits set = load(folder_ / "c", "cifar10");
+    EXPECT_EQ(set.train.images.shape(), (Shape{50000, 32, 32, 3}));
+    EXPECT_EQ(set.test.images.shape(), (Shape{10000, 32, 32, 3}));
+    EXPECT_EQ(set.train.class_names[9], "name9");
+    EXPECT_EQ(set.test.mean, set.train.mean);
+    const auto images = set.train.images.span<uint8_t>();
+    for (size_t file = 0; file < 5; ++file) {
+      const size_t last = file * 10000 + 9999;
+      EXPECT_EQ(set.train.labels.span<int64_t>()[last], 9);
+      EXPECT_EQ(set.train.labels.span<int64_t>()[last - 1], 0);
+      const auto image = images.subspan(last * 3072, 6);
+      EXPECT_EQ((std::vector<int>{image.begin(), image.end()}), (std::vector<int>{9, 8, 7, 1, 2, 3}));
+    }
+  }
+  const fs::path folder = folder_ / "h/cifar-100-binary";
+  fs::create_directories(folder);
+  write_cifar_file(folder / "train.bin", 2, 50'000, 99);
+  write_cifar_file(folder / "test.bin", 2, 10'000, 7);
+  Bytes names;
+  for (int i = 0; i < 100; ++i) names += "n" + std::to_string(i) + "\r\n";
+  write(folder / "fine_label_names.txt", names);
+  const Splits set = load(folder_ / "h", "cifar100");
+  EXPECT_EQ(set.train.classes, 100);
+  EXPECT_EQ(set.train.class_names[99], "n99");
+  EXPECT_EQ(set.train.labels.span<int64_t>()[49'999], 99);
+  EXPECT_EQ(set.test.labels.span<int64_t>()[9'999], 7);
+}
+
+TEST_F(DataTest, RefusesCifarFilesThatAreNotWhole) {
+  write_cifar10(folder_);
+  const auto error = [&] { return error_of<FormatError>([&] { load(folder_, "cifar10"); }); };
+  fs::resize_file(folder_ / "data_batch_3.bin", 30'729'999);
+  EXPECT_MENTIONS(error(), "data_batch_3.bin: expected 30730000 bytes (10000 records of 3073), got 30729999; it is truncated");
+  write_cifar_file(folder_ / "data_batch_3.bin", 1, 10'000, 10);
+  EXPECT_MENTIONS(error(), "data_batch_3.bin: label 10 in record 9999; expected labels from 0 to 9");
+  write_cifar_file(folder_ / "data_batch_3.bin", 2, 10'000, 1);
+  EXPECT_MENTIONS(error(), "got 30740000; is this the right file?");
+  write_cifar_file(folder_ / "data_batch_3.bin", 1, 10'000, 1);
+  write(folder_ / "batches.meta.txt", "one\ntwo\n");
+  EXPECT_MENTIONS(error(), "expected 10 class names, a line each, got 2");
+  fs::remove(folder_ / "test_batch.bin");
+  write_cifar10(folder_ / "again");
+  fs::remove(folder_ / "again/data_batch_5.bin");
+  EXPECT_MENTIONS(error_of<IoError>([&] { load(folder_ / "again", "cifar10"); }), "data_batch_5.bin: cannot read");
+}
+
+TEST_F(DataTest, TheCifarOfPythonIsRecognised) {
+  for (const auto& [name, below, file] :
+       {std::tuple{"cifar10", "cifar-10-batches-py", "data_batch_1"}, {"cifar100", "cifar-100-python", "meta"}}) {
+    fs::create_directories(folder_ / below);
+    write(folder_ / below / file, "\x80\x02}q");
+    const std::string e = error_of<MissingData>([&, name = name] { load(folder_, name); });
+    EXPECT_MENTIONS(e, (folder_ / below).string() + " holds the version for Python");
+    EXPECT_MENTIONS(e, concat("ringtape data download ", name));
+  }
+  EXPECT_MENTIONS(error_of<MissingData>([&] { load(folder_ / "absent", "cifar10"); }), "no folder");
+  fs::create_directories(folder_ / "empty");
+  EXPECT_MENTIONS(error_of<MissingData>([&] { load(folder_ / "empty", "cifar10"); }), "no data_batch_1.bin in");
+}
+
+TEST(Cifar10, ReadsTheRealSet) {
+  const char* given = std::getenv("RINGTAPE_TEST_CIFAR_DIR");
+  const fs::path folder = given ? fs::path(given) : fs::path(RINGTAPE_SOURCE_DIR) / "../shared/data";
+  if (!fs::exists(folder / "cifar-10-batches-bin"))
+    GTEST_SKIP() << "no cifar-10-batches-bin in " << folder << "; set RINGTAPE_TEST_CIFAR_DIR to its folder";
+  const Splits set = find_dataset("cifar10").load({.dir = folder.string()});
+  const auto labels = set.train.labels.span<int64_t>();
+  EXPECT_EQ(std::vector<int64_t>(labels.begin(), labels.begin() + 5), (std::vector<int64_t>{6, 9, 9, 4, 1}));
+  EXPECT_EQ(set.train.class_names[6], "frog");
+  const auto pixels = set.train.images.span<uint8_t>();
+  for (size_t c = 0; c < 3; ++c) {
+    double sum = 0, squares = 0;
+    for (size_t i = c; i < pixels.size(); i += 3) {
+      const double x = pixels[i] / 255.0;
+      sum += x, squares += x * x;
+    }
+    const double n = double(pixels.size() / 3), mean = sum / n;
+    EXPECT_NEAR(mean, set.train.mean[c], 0.002);
+    EXPECT_NEAR(std::sqrt(squares / n - mean * mean), set.train.deviation[c], 0.005);
+  }
 }
 
 TEST(Shapes, ImageDependsOnItsNumberAlone) {

@@ -26,13 +26,14 @@ folder=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
-  libeigen3-dev)
+  libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev)
 
 # Of some, only shared libraries are packaged: the package that holds them, whose name has a version, depends on nothing here.
 add_shared_libraries() {
   local package
-  for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev zlib1g-dev |
-    sed -nE 's/^ *Depends: ((libbenchmark|libfmt|libtomlplusplus|zlib)[0-9].*)/\1/p'); do
+  for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev zlib1g-dev \
+    libjpeg62-turbo-dev libpng-dev libssl-dev |
+    sed -nE 's/^ *Depends: ((libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libssl)[0-9].*)/\1/p'); do
     packages+=("$package")
   done
 }
@@ -81,7 +82,8 @@ while IFS= read -r file; do
 done < <(find "$usr" -name '*.pc')
 
 for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
-  include/{toml++/toml.h,zlib.h,zconf.h,eigen3/Eigen/Core} lib/*/{libgtest.a,libgmock.a,libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
+  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core} \
+  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libgtest.a,libgmock.a,libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
   compgen -G "$usr/$wanted" >/dev/null || die "the packages hold no $wanted"
 done
 

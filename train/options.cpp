@@ -42,6 +42,12 @@ const Option kOptions[] = {
     {"Data", "train-size", &O::train_size, "N", "shapes: images to generate for training and validation", kPositive, nullptr, nullptr, true},
     {"Data", "test-size", &O::test_size, "N", "shapes: images to generate for testing", kPositive, nullptr, nullptr, true},
     {"Data", "val-size", &O::val_size, "N", "training images held out for validation; 0: none", kCount, nullptr, "5000 of 60,000, else a tenth"},
+    {"Data", "image-size", &O::image_size, "N", "imagefolder: resize and crop images to N x N", {0, 4096}, nullptr, "that of all images, else 32", true},
+
+    {"Augmentation", "crop-padding", &O::crop_padding, "N", "zeros on each side of training images, then cropped at random", {0, 4096}},
+    {"Augmentation", "flip", &O::flip, "", "flip half of the training images left to right"},
+    {"Augmentation", "rotation", &O::rotation, "DEG", "turn training images by up to so many degrees to either side", {0, 180}},
+    {"Augmentation", "cutout", &O::cutout, "N", "set a square of side N in each training image to the mean", {0, 4096}},
 
     {"Optimizer", "epochs", &O::epochs, "N", "passes over the training images", kPositive},
     {"Optimizer", "batch-size", &O::batch_size, "N", "images of one step", kPositive},

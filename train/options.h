@@ -22,6 +22,12 @@ struct TrainOptions {
   int64_t train_size = 20'000;
   int64_t test_size = 4'000;
   int64_t val_size = -1;  // -1: as the data set has it
+  int64_t image_size = 0;  // 0: as the images have it
+
+  int64_t crop_padding = 0;  // these four: of training images alone
+  bool flip = false;
+  double rotation = 0;
+  int64_t cutout = 0;
 
   int64_t epochs = 5;
   int64_t batch_size = 64;

@@ -63,7 +63,8 @@ Metrics figures(const Tally& tally, const std::string& split, double seconds, De
 Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_device(options.device)) {
   set_threads(int(options.threads));
   const DatasetEntry& entry = find_dataset(options.data);
-  data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed)});
+  data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size});
+  keep_on_device(data, device);
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
   spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
@@ -102,7 +103,8 @@ Trainer::Trainer(Task& task) : task_(task) {
                                                   .shuffle = true,
                                                   .seed = uint64_t(o.seed),
                                                   .workers = int(o.workers),
-                                                  .device = task.device});
+                                                  .device = task.device,
+                                                  .augmentation = {o.crop_padding, o.flip, o.rotation, o.cutout}});
   step_ = std::make_unique<Step>(*task.model, o);
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = o.lr;

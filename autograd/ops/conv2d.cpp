@@ -24,7 +24,7 @@ static Shape output_shape(const Tensor& x, const Tensor& w, const Tensor& b, con
 }
 
 Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window& window) {
-  if (const CastTo to = autocast("conv2d", x0, w0)) return conv2d(to(x0), to(w0), b.defined() ? to(b) : b, window);
+  if (const CastTo to = autocast("conv2d", x0, w0, b)) return conv2d(to(x0), to(w0), to(b), window);
   const Shape shape = output_shape(x0, w0, b, window);
   const Tensor x = contiguous(x0), w = contiguous(w0), bias = b.defined() ? contiguous(b) : b;
   Tensor y(shape, x.dtype(), x.device());

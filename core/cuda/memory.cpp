@@ -215,6 +215,14 @@ MemoryStats stats(int index) {
   return device.stats;
 }
 
+int64_t free_bytes(int index) {
+  memory(index).prepare(index);
+  size_t free = 0, total = 0;
+  RT_GPU_CHECK(cudaMemGetInfo(&free, &total));
+  const MemoryStats held = stats(index);
+  return int64_t(free) + held.reserved - held.current;
+}
+
 void reset_peak(int index) {
   DeviceMemory& device = memory(index);
   const std::lock_guard lock(device.mutex);

@@ -6,6 +6,7 @@
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/cuda/event.h"
+#include "core/cuda/inbox.h"
 #include "core/cuda/memory.h"
 #include "core/cuda/pool.h"
 #include "core/cuda/staging.h"
@@ -115,9 +116,12 @@ const Runtime runtime{
     .deallocate = deallocate,
     .copy = copy,
     .read = read,
+    .host_buffer = host_buffer,
+    .inbox = inbox,
     .zero = zero,
     .synchronize = synchronize,
     .stats = stats,
+    .free_bytes = free_bytes,
     .reset_peak = reset_peak,
     .release_cached = release_cached,
 };

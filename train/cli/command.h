@@ -35,6 +35,9 @@ struct Command {
 Command train_command();
 Command evaluate_command();
 Command bench_step_command();
+Command data_info_command();
+Command data_verify_command();
+Command data_download_command();
 Command doctor_command();
 Command list_command();
 

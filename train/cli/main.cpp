@@ -23,8 +23,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of that write, not the end of the training
   try {
     const std::vector<cli::Command> commands = {cli::train_command(), cli::evaluate_command(),
-                                                cli::bench_step_command(), cli::doctor_command(),
-                                                cli::list_command()};
+                                                cli::data_info_command(), cli::data_verify_command(),
+                                                cli::data_download_command(), cli::bench_step_command(),
+                                                cli::doctor_command(), cli::list_command()};
     return cli::dispatch_command(commands, argc, argv);
   } catch (const UsageError& e) {
     return failed(2, e.what());

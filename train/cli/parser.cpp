@@ -102,7 +102,11 @@ const Command* find_command(const std::vector<Command>& commands, const std::vec
       below.push_back(command.name.substr(space + 1));
   }
   if (below.empty()) throw UsageError(unknown(args[0].starts_with('-') ? "flag" : "command", args[0], known));
-  if (args.size() < 2) throw UsageError("ringtape " + args[0] + ": needs a word after it: " + below[0]);
+  if (args.size() < 2) {
+    std::string all = below[0];
+    for (size_t i = 1; i < below.size(); ++i) all += (i + 1 < below.size() ? ", " : " or ") + below[i];
+    throw UsageError("ringtape " + args[0] + ": needs a word after it: " + all);
+  }
   throw UsageError(unknown(args[0] + " command", args[1], below));
 }
 

@@ -1,6 +1,14 @@
 #include "train/data/dataset.h"
 
+#include <array>
+#include <cmath>
+#include <mutex>
+
+#include "core/env.h"
+#include "core/parallel.h"
 #include "core/random.h"
+#include "train/data/cifar.h"
+#include "train/data/imagefolder.h"
 #include "train/data/mnist.h"
 #include "train/data/shapes.h"
 #include "train/suggest.h"
@@ -11,6 +19,9 @@ static const DatasetEntry kDatasets[] = {
     {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, load_mnist},
     {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000,
      load_fashion_mnist},
+    {"cifar10", "photographs of ten kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, load_cifar10},
+    {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, load_cifar100},
+    {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, load_imagefolder},
     {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, load_shapes},
 };
 
@@ -25,8 +36,48 @@ const DatasetEntry& find_dataset(const std::string& name) {
   throw UsageError(unknown("data set", name, names));
 }
 
+std::string data_root(const DataRequest& request) {
+  const std::string& given = request.dir.empty() ? env::data_dir() : request.dir;
+  return given.empty() ? "./data" : given;
+}
+
+std::string how_to_get(const std::string& name) {
+  return concat("`ringtape data download ", name, " --data-dir DIR` gets it, --data-dir or RINGTAPE_DATA_DIR names its folder, and --data "
+                "shapes needs no files");
+}
+
 int64_t default_val_size(const DatasetEntry& entry, int64_t n) {
   return entry.val_size > 0 && 2 * entry.val_size <= n ? entry.val_size : n / 10;
+}
+
+// By counting bytes, so that threads cannot change the sums.
+PixelStatistics pixel_statistics(const Tensor& images) {
+  const auto channels = size_t(images.dim(3));
+  const int64_t pixels = images.size() / images.dim(3);
+  using Counts = std::vector<std::array<int64_t, 256>>;
+  Counts counts(channels);
+  std::mutex mutex;
+  parallel_for(pixels, 1 << 16, [&](int64_t begin, int64_t end) {
+    Counts part(channels);
+    const uint8_t* byte = images.data<uint8_t>() + begin * int64_t(channels);
+    for (int64_t i = begin; i < end; ++i)
+      for (size_t c = 0; c < channels; ++c) ++part[c][*byte++];
+    const std::lock_guard lock(mutex);
+    for (size_t c = 0; c < channels; ++c)
+      for (size_t b = 0; b < 256; ++b) counts[c][b] += part[c][b];
+  });
+  PixelStatistics out;
+  for (const auto& count : counts) {
+    double sum = 0, squares = 0;
+    for (size_t b = 0; b < 256; ++b) {
+      const double x = double(b) / 255;
+      sum += double(count[b]) * x, squares += double(count[b]) * x * x;
+    }
+    const double mean = sum / double(pixels);
+    out.mean.push_back(float(mean));
+    out.deviation.push_back(float(std::sqrt(std::max(squares / double(pixels) - mean * mean, 0.0))));
+  }
+  return out;
 }
 
 Holdout holdout(int64_t n, int64_t val_size, uint64_t seed) {

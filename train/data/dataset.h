@@ -7,7 +7,7 @@
 
 namespace ringtape {
 
-// Labelled images, held in memory as the bytes they are stored as.
+// Labelled images, held in memory as the bytes they are stored as: the host's, or that of the device that trains (keep_on_device).
 struct Dataset {
   std::string name;    // "mnist"
   std::string source;  // where it came from: a folder, or "generated, seed 1"
@@ -29,7 +29,10 @@ struct DataRequest {
   int64_t train_size = 0;  // images to generate, for generated sets
   int64_t test_size = 0;
   uint64_t seed = 0;
+  int64_t image_size = 0;  // side that images from a folder are brought to; 0: that of all of them, else 32
 };
+
+std::string data_root(const DataRequest& request);  // the folder that the request means
 
 // None of a data set's files is where it was looked for.
 struct MissingData : IoError {
@@ -47,8 +50,16 @@ struct DatasetEntry {
 std::span<const DatasetEntry> datasets();
 const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError with the nearest name
 
+std::string how_to_get(const std::string& name);  // what a message about missing files of that set ends with
+
 // How many training images are held out where nothing else is said.
 int64_t default_val_size(const DatasetEntry& entry, int64_t n);
+
+// Per channel, of pixels scaled to [0, 1]: over all images, u8 (N, H, W, C) on the host.
+struct PixelStatistics {
+  std::vector<float> mean, deviation;
+};
+PixelStatistics pixel_statistics(const Tensor& images);
 
 // Training images cut in two: which ones train and which ones validate. Depends on the arguments alone.
 struct Holdout {

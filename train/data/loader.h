@@ -1,8 +1,8 @@
 #pragma once
-#include <functional>
 #include <iterator>
 #include <memory>
 
+#include "kernels/augment.h"
 #include "train/data/dataset.h"
 
 namespace ringtape {
@@ -13,10 +13,6 @@ struct Batch {
   int64_t index = 0;  // within the epoch
 };
 
-// Changes one normalised image in place: f32 (H, W, C). Called from worker threads, so it must draw its
-// randomness from (epoch, sample) alone. What it throws reaches the consumer at the batch it belongs to.
-using Augment = std::function<void(float* image, int64_t epoch, int64_t sample)>;
-
 struct LoaderConfig {
   int64_t batch_size = 1;
   bool shuffle = false;
@@ -24,11 +20,11 @@ struct LoaderConfig {
   uint64_t seed = 0;
   int workers = 1;     // background threads; 0: batches are made when they are asked for
   Device device = {};  // where batches are to lie
-  Augment augment = {};
+  Augmentation augmentation = {};
 };
 
-// Hands out the chosen samples of a data set in batches. What comes in which order depends only on (seed,
-// epoch) and the sample list: not on workers or timing.
+// Hands out the chosen samples of a data set in batches. What comes in which order, and how it is augmented, depends only on
+// (seed, epoch) and the sample list: not on workers, device or timing.
 class Loader {
  public:
   // One pass over the samples; workers fill a bounded queue ahead of the consumer. May be abandoned at any
@@ -57,7 +53,7 @@ class Loader {
   };
 
   // Throws UsageError for a batch size below 1 or above the number of samples, ShapeError for a sample that
-  // is not in the set.
+  // is not in the set, DeviceError for a set that lies on another device than the batches'.
   Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
 
   int64_t samples() const;
@@ -72,5 +68,9 @@ class Loader {
 };
 
 std::vector<int64_t> all_samples(const Dataset& data);  // 0 .. N-1
+
+// Moves the images of both splits to a device other than a CPU if they take a quarter of its free memory at most. Loaders then make
+// batches there, and nothing but their order travels.
+void keep_on_device(Splits& data, Device device);
 
 }  // namespace ringtape

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 
-#include "core/env.h"
 #include "train/data/idx.h"
 
 namespace ringtape {
@@ -13,7 +12,6 @@ namespace fs = std::filesystem;
 struct Source {
   const char* name;
   const char* torchvision;  // torchvision's folder
-  const char* url;
   float mean, deviation;
   std::vector<std::string> class_names;
 };
@@ -39,14 +37,8 @@ std::string find_file(const fs::path& folder, std::string name) {
 }
 
 std::vector<fs::path> places(const Source& source, const DataRequest& request) {
-  const std::string& given = request.dir.empty() ? env::data_dir() : request.dir;
-  const fs::path root = given.empty() ? fs::path("./data") : fs::path(given);
+  const fs::path root = data_root(request);
   return {root / source.torchvision / "raw", root / source.name, root};
-}
-
-std::string how_to_get(const Source& source) {
-  return concat("download the four .gz files from ", source.url,
-                " and name their folder with --data-dir, or use --data ", "shapes, which needs no files");
 }
 
 fs::path find_folder(const Source& source, const DataRequest& request) {
@@ -56,16 +48,16 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
   std::error_code ignored;
   const fs::path& root = looked.back();
   RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ",
-              how_to_get(source));
+              how_to_get(source.name));
   detail::fail<MissingData>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
-                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source));
+                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name));
 }
 
 Files find_pair(const Source& source, const fs::path& folder, const std::string& split) {
   const auto find = [&](const std::string& name) {
     const std::string path = find_file(folder, name);
     RT_CHECK_AS(IoError, !path.empty(), source.name, ": no ", name, "(.gz) in ", folder.string(), "; ",
-                how_to_get(source));
+                how_to_get(source.name));
     return path;
   };
   return {find(split + "-images-idx3-ubyte"), find(split + "-labels-idx1-ubyte")};
@@ -120,7 +112,6 @@ Splits load(const Source& source, const DataRequest& request) {
 Splits load_mnist(const DataRequest& request) {
   return load({"mnist",
                "MNIST",
-               "https://ossci-datasets.s3.amazonaws.com/mnist/",
                0.1307f,
                0.3081f,
                {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
@@ -130,7 +121,6 @@ Splits load_mnist(const DataRequest& request) {
 Splits load_fashion_mnist(const DataRequest& request) {
   return load({"fashion_mnist",
                "FashionMNIST",
-               "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
                0.2860f,
                0.3530f,
                {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",

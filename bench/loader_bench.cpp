@@ -1,0 +1,35 @@
+// Images a second that the loader hands out, with crop (4 pixels of zeros around), flip and normalisation: JSON on standard output.
+//   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds]
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "core/device.h"
+#include "train/data/loader.h"
+
+int main(int argc, char** argv) {
+  using namespace ringtape;
+  using Clock = std::chrono::steady_clock;
+  const std::string dir = argc > 1 ? argv[1] : "";
+  const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 128;
+  const int workers = argc > 3 ? std::atoi(argv[3]) : 1;
+  const double wanted = argc > 4 ? std::atof(argv[4]) : 1;
+  const Splits data = find_dataset(dir.empty() ? "shapes" : "cifar10").load({.dir = dir, .train_size = 50'000, .test_size = 1, .seed = 1});
+  const Loader loader(data.train, all_samples(data.train),
+                      {.batch_size = batch_size, .shuffle = true, .seed = 1, .workers = workers, .augmentation = {.pad = 4, .flip = true}});
+  int64_t images = 0, epoch = 0;
+  const auto pass = [&] {
+    for (const Batch& batch : loader.epoch(epoch++)) images += batch.y.dim(0);
+  };
+  pass();  // the first one also gets memory
+  images = 0;
+  const auto begin = Clock::now();
+  double seconds = 0;
+  while (seconds < wanted) {
+    pass();
+    seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+  std::printf("{\"data\":\"%s\",\"batch_size\":%lld,\"workers\":%d,\"threads\":%d,\"images_per_s\":%.0f}\n", data.train.name.c_str(),
+              static_cast<long long>(batch_size), workers, threads(), double(images) / seconds);
+}

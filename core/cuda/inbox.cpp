@@ -1,0 +1,67 @@
+#include "core/cuda/inbox.h"
+
+#include <cstdint>
+
+#include "core/cuda/check.h"
+#include "core/cuda/device.h"
+#include "core/cuda/event.h"
+#include "core/cuda/memory.h"
+#include "core/cuda/pool.h"
+#include "core/cuda/staging.h"
+
+namespace ringtape::cuda {
+namespace {
+
+class Pinned : public HostBuffer {
+ public:
+  Pinned(size_t bytes, int index) : staging_(index, bytes) {}
+  void* data() override { return staging_.data(); }
+  Staging& staging() { return staging_; }
+
+ private:
+  Staging staging_;
+};
+
+class TwoPlaces : public Inbox {
+ public:
+  TwoPlaces(size_t bytes, int index) : index_(index), bytes_((bytes + 255) / 256 * 256), data_(allocate(2 * bytes_, index)) {
+    for (Place& place : places_) place.used.record(compute_stream(index));  // by what had the memory before
+  }
+  ~TwoPlaces() override { deallocate(data_, 2 * bytes_, index_); }  // in the order of the compute stream, which waits for every copy
+
+  void* receive(HostBuffer& from, size_t bytes) override {
+    RT_CHECK_AS(DeviceError, !recording(index_), "a copy from the host to cuda:", index_, " cannot be part of a recorded graph");
+    RT_CHECK(bytes <= bytes_, bytes, " bytes for a place of ", bytes_);
+    use(index_);
+    const cudaStream_t copies = copy_stream(index_), compute = compute_stream(index_);
+    places_[at_].used.record(compute);  // the work on the bytes received last has been asked for by now
+    at_ = 1 - at_;
+    Place& place = places_[at_];
+    Staging& staging = static_cast<Pinned&>(from).staging();
+    void* const to = static_cast<char*>(data_) + size_t(at_) * bytes_;
+    place.used.wait_on(copies);
+    RT_GPU_CHECK(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, copies));
+    staging.used_until_now(copies);
+    place.arrived.record(copies);
+    place.arrived.wait_on(compute);
+    return to;
+  }
+
+ private:
+  struct Place {
+    explicit Place(int index) : used(index), arrived(index) {}
+    Event used, arrived;
+  };
+  int index_;
+  size_t bytes_;
+  void* data_;
+  Place places_[2] = {Place(index_), Place(index_)};
+  int at_ = 0;
+};
+
+}  // namespace
+
+std::shared_ptr<HostBuffer> host_buffer(size_t bytes, int index) { return std::make_shared<Pinned>(bytes, index); }
+std::shared_ptr<Inbox> inbox(size_t bytes, int index) { return std::make_shared<TwoPlaces>(bytes, index); }
+
+}  // namespace ringtape::cuda

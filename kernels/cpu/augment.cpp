@@ -1,0 +1,102 @@
+#include "kernels/augment.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/parallel.h"
+#include "kernels/cpu/isa.h"
+
+RT_ISA_BEGIN
+namespace {
+
+constexpr int64_t kElementsAThread = 32 * 1024;
+
+struct Frame {
+  int64_t height, width, channels, out_height, out_width;
+  int64_t out_row() const { return out_width * channels; }
+  int64_t image() const { return height * width * channels; }
+  int64_t out_image() const { return out_height * out_row(); }
+};
+
+// Pixel i of y, from the right where mirrored, is pixel i of x through the table. Not vectorised: gathers took 1.4 to 2 times as
+// long as scalar loads on an Intel Sapphire Rapids.
+template <bool mirrored, int64_t known_channels, class T>
+[[gnu::optimize("no-tree-vectorize")]] void look_up_row(T* __restrict y, const uint8_t* __restrict x, int64_t pixels,
+                                                        const T* __restrict table, int64_t channels) {
+  if constexpr (known_channels > 0) channels = known_channels;
+  if constexpr (mirrored) y += (pixels - 1) * channels;
+  for (int64_t i = 0; i < pixels; ++i, x += channels, y += mirrored ? -channels : channels)
+    for (int64_t c = 0; c < channels; ++c) y[c] = table[c * 256 + x[c]];
+}
+
+template <bool mirrored, class T>
+void look_up(T* y, const uint8_t* x, int64_t pixels, const T* table, int64_t channels) {
+  if (channels == 1) look_up_row<mirrored, 1>(y, x, pixels, table, channels);
+  else if (channels == 3) look_up_row<mirrored, 3>(y, x, pixels, table, channels);
+  else look_up_row<mirrored, 0>(y, x, pixels, table, channels);
+}
+
+// Row `row` of y, as bytes and before the flip: a place in the image, or `buffer`.
+const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f, const Placement& at, int64_t row, bool rotated) {
+  const int64_t from_row = at.top + row, c = f.channels;
+  if (rotated) {
+    Turned place = turned(at, from_row, at.left, f.height, f.width);
+    for (int64_t i = 0; i < f.out_width; ++i) {
+      for (int64_t k = 0; k < c; ++k) buffer[i * c + k] = between_pixels(image, f.height, f.width, c, k, place);
+      place.y += at.sine << 1;
+      place.x += at.cosine << 1;
+    }
+    return buffer;
+  }
+  const int64_t begin = std::max<int64_t>(-at.left, 0), end = std::min(f.out_width, f.width - at.left);  // the columns inside
+  const bool inside = from_row >= 0 && from_row < f.height && begin < end;
+  const uint8_t* from = image + (from_row * f.width + at.left) * c;
+  if (inside && begin == 0 && end == f.out_width) return from;
+  std::memset(buffer, 0, size_t(f.out_row()));
+  if (inside) std::memcpy(buffer + begin * c, from + begin * c, size_t((end - begin) * c));
+  return buffer;
+}
+
+template <class T>
+void augment_image(T* y, const uint8_t* image, const Frame& f, const Placement& at, const T* table, const AugmentParams& p,
+                   uint8_t* buffer) {
+  for (int64_t row = 0; row < f.out_height; ++row, y += f.out_row()) {
+    const uint8_t* bytes = upright_row(buffer, image, f, at, row, p.most_angle > 0);
+    if (at.flip) look_up<true>(y, bytes, f.out_width, table, f.channels);
+    else look_up<false>(y, bytes, f.out_width, table, f.channels);
+    if (row >= at.cut_top && row < at.cut_top + p.cutout) {
+      const int64_t begin = std::max<int64_t>(at.cut_left, 0), end = std::min(at.cut_left + p.cutout, f.out_width);
+      std::fill(y + begin * f.channels, y + end * f.channels, T(0));
+    }
+  }
+}
+
+template <class T>
+void augment_as(const View& y, const View& images, const View& index, const T* table, const AugmentParams& p) {
+  const Frame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
+  const int64_t free_rows = f.height + 2 * p.pad - f.out_height, free_columns = f.width + 2 * p.pad - f.out_width;
+  const bool whole = free_rows == 0 && free_columns == 0 && p.pad == 0 && !p.flip && p.most_angle == 0 && p.cutout == 0;
+  parallel_for(y.dims[0], kElementsAThread / std::max<int64_t>(f.out_image(), 1), [&](int64_t begin, int64_t end) {
+    std::vector<uint8_t> buffer(size_t(f.out_row()));
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t sample = index.as<int64_t>()[b];
+      const uint8_t* image = images.as<uint8_t>() + (p.gathered ? b : sample) * f.image();
+      T* to = static_cast<T*>(y.data) + b * f.out_image();
+      if (whole) look_up<false>(to, image, f.height * f.width, table, f.channels);
+      else augment_image(to, image, f, place(p, sample, free_rows, free_columns, f.out_height, f.out_width), table, p, buffer.data());
+    }
+  });
+}
+
+}  // namespace
+
+// Elements of y are copied from the table, never computed: what counts is how wide they are.
+void augment(View y, View images, View index, View table, AugmentParams params) {
+  dispatch_float(y.dtype, [&]<class E>() {
+    using T = std::conditional_t<sizeof(E) == 2, uint16_t, std::conditional_t<sizeof(E) == 4, uint32_t, uint64_t>>;
+    augment_as(y, images, index, static_cast<const T*>(table.data), params);
+  });
+}
+
+RT_ISA_END

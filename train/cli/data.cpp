@@ -1,0 +1,181 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "train/cli/common.h"
+#include "train/data/dataset.h"
+#include "train/data/download.h"
+#include "train/io/hash.h"
+#include "train/io/json.h"
+
+namespace ringtape::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const DatasetEntry& wanted_set(const Invocation& invocation, const char* command) {
+  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, "data ", command, ": name a data set: ringtape data ", command, " NAME");
+  return find_dataset(invocation.positionals[0]);
+}
+
+Splits load(const DatasetEntry& entry, const Invocation& invocation) {
+  TrainOptions o;
+  apply_flags(o, invocation);
+  return entry.load({o.data_dir, o.train_size, o.test_size, uint64_t(o.seed), o.image_size});
+}
+
+// The flags that say which data set.
+std::vector<Flag> data_flags() {
+  std::vector<Flag> out;
+  for (Flag& flag : option_flags(true))
+    for (const char* name : {"data-dir", "train-size", "test-size", "image-size", "seed"})
+      if (flag.name == name) {
+        flag.group = "Data";
+        out.push_back(std::move(flag));
+        break;
+      }
+  return out;
+}
+
+Json described(const Dataset& set) {
+  std::vector<int64_t> count(size_t(set.classes));
+  for (int64_t label : set.labels.span<int64_t>()) ++count[size_t(label)];
+  const Shape& s = set.images.shape();
+  const PixelStatistics pixels = pixel_statistics(set.images);
+  return {{"images", set.size()},
+          {"shape", {s[1], s[2], s[3]}},
+          {"per_class", {*std::min_element(count.begin(), count.end()), *std::max_element(count.begin(), count.end())}},
+          {"mean", pixels.mean},
+          {"deviation", pixels.deviation}};
+}
+
+std::string four_digits(const Json& numbers) {
+  std::string out;
+  for (const auto& x : numbers) out += fmt::format("{}{:.4f}", out.empty() ? "" : " ", x.get<double>());
+  return out;
+}
+
+void print_split(const char* split, const Json& d) {
+  const auto count = [&](size_t i) { return with_commas(d["per_class"][i].get<int64_t>()); };
+  const auto side = [&](size_t i) { return d["shape"][i].get<int64_t>(); };
+  const std::string images = with_commas(d["images"].get<int64_t>()), shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
+  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, images.c_str(), shape.c_str(), count(0).c_str(),
+              count(1).c_str(), four_digits(d["mean"]).c_str(), four_digits(d["deviation"]).c_str());
+}
+
+int run_info(const Invocation& invocation) {
+  const DatasetEntry& entry = wanted_set(invocation, "info");
+  const Splits data = load(entry, invocation);
+  Json out{{"name", entry.name}, {"source", data.train.source}, {"train", described(data.train)}, {"test", described(data.test)}};
+  out["normalisation"] = {{"mean", data.train.mean}, {"deviation", data.train.deviation}};
+  out["classes"] = data.train.class_names;
+  if (invocation.has("json")) {
+    std::printf("%s\n", json_text(out).c_str());
+    return 0;
+  }
+  std::printf("%-10s %s\n%-10s %s\n", entry.name, entry.summary, "from", data.train.source.c_str());
+  for (const char* split : {"train", "test"}) print_split(split, out[split]);
+  std::printf("%-10s mean %s, deviation %s\n", "normalised", four_digits(out["normalisation"]["mean"]).c_str(),
+              four_digits(out["normalisation"]["deviation"]).c_str());
+  std::string names;
+  for (const std::string& name : data.train.class_names) names += ' ' + name;
+  std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
+  return 0;
+}
+
+// Where a published file may lie: where `data download` puts it, and in the folder itself.
+std::string found_at(const PublishedFile& file, const std::string& dir) {
+  namespace fs = std::filesystem;
+  for (const std::string& path : {place_of(file, dir), (fs::path(dir) / file.name).string()}) {
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return path;
+  }
+  return {};
+}
+
+int run_verify(const Invocation& invocation) {
+  const DatasetEntry& entry = wanted_set(invocation, "verify");
+  const Splits data = load(entry, invocation);  // sizes, magic numbers and labels
+  TrainOptions o;
+  apply_flags(o, invocation);
+  bool all = true;
+  for (const PublishedFile& file : published_files()) {
+    if (file.set != std::string(entry.name)) continue;
+    const std::string path = found_at(file, data_root({.dir = o.data_dir}));
+    if (path.empty()) continue;
+    const std::string md5 = md5_of(path);
+    const bool same = md5 == file.md5;
+    all = all && same;
+    std::printf("%s  %s: md5 %s%s\n", same ? "ok    " : "FAILED", path.c_str(), md5.c_str(),
+                same ? ", as published" : concat("; published is ", file.md5).c_str());
+  }
+  for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}})
+    std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split, set->source.c_str(),
+                set->classes - 1);
+  return all ? 0 : 1;
+}
+
+int run_download(const Invocation& invocation) {
+  const DatasetEntry& entry = wanted_set(invocation, "download");
+  RT_CHECK_AS(UsageError, is_published(entry.name), "data download ", entry.name, ": there is nothing to download; ",
+              entry.generated ? "it is generated" : "name a folder of your own with --data-dir");
+  TrainOptions o;
+  apply_flags(o, invocation);
+  const std::string dir = data_root({.dir = o.data_dir}), *from = invocation.flag("from");
+  for (const PublishedFile& file : published_files()) {
+    if (file.set != std::string(entry.name)) continue;
+    const bool fetched = download(file, dir, from ? *from : "", ::isatty(STDERR_FILENO));
+    std::printf("%s  %s\n", fetched ? "fetched      " : "already there", place_of(file, dir).c_str());
+    std::fflush(stdout);
+  }
+  const Splits data = entry.load({.dir = dir});
+  std::printf("%s: %s + %s images in %s\n", entry.name, with_commas(data.train.size()).c_str(), with_commas(data.test.size()).c_str(),
+              data.train.source.c_str());
+  return 0;
+}
+
+}  // namespace
+
+Command data_info_command() {
+  Command command;
+  command.name = "data info";
+  command.summary = "Shows what is in a data set: images, classes, and the mean and deviation of its pixels.";
+  command.usage = "NAME [FLAGS]";
+  command.examples = {"data info cifar10 --data-dir ~/data", "data info imagefolder --data-dir ~/photos --image-size 64"};
+  command.positionals = 1;
+  command.flags = data_flags();
+  command.flags.push_back({"Output", "json", "", "print one JSON object", ""});
+  command.run = run_info;
+  return command;
+}
+
+Command data_verify_command() {
+  Command command;
+  command.name = "data verify";
+  command.summary = "Checks the files of a data set: sizes, formats, labels, and the hashes that are published.";
+  command.usage = "NAME [FLAGS]";
+  command.examples = {"data verify mnist --data-dir ~/data"};
+  command.positionals = 1;
+  command.flags = data_flags();
+  command.run = run_verify;
+  return command;
+}
+
+Command data_download_command() {
+  Command command;
+  command.name = "data download";
+  command.summary = "Fetches a published data set with curl, checks its hashes and unpacks it.";
+  command.usage = "NAME [FLAGS]";
+  command.examples = {"data download cifar10 --data-dir ~/data", "data download mnist --data-dir ~/data --from file:///mnt/mirror/mnist"};
+  command.positionals = 1;
+  for (Flag& flag : data_flags())
+    if (flag.name == "data-dir") command.flags.push_back(std::move(flag));
+  command.flags.push_back({"Data", "from", "URL", "folder that has the files, in place of where they are published", ""});
+  command.run = run_download;
+  return command;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,156 @@
+#include "train/data/image_file.h"
+
+#include <csetjmp>
+#include <cstdio>
+
+// after <cstdio>, which it needs
+#include <jpeglib.h>
+#include <png.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "train/io/file.h"
+
+namespace ringtape {
+namespace {
+
+constexpr int64_t kMostPixels = 100'000'000;
+
+void check_size(const std::string& path, ImageSize size) {
+  RT_CHECK_AS(FormatError, size.width * size.height <= kMostPixels, path, ": ", size.width, " x ", size.height,
+              " pixels; images of at most ", kMostPixels, " are read");
+}
+
+struct JpegErrors : jpeg_error_mgr {
+  std::jmp_buf escape;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void leave(j_common_ptr info) {
+  auto* errors = static_cast<JpegErrors*>(info->err);
+  errors->format_message(info, errors->message);
+  std::longjmp(errors->escape, 1);
+}
+void on_message(j_common_ptr info, int level) {
+  if (level < 0) leave(info);  // a warning; others are traces
+}
+
+class Jpeg {
+ public:
+  explicit Jpeg(const std::string& path) : path_(path) {
+    info_.err = jpeg_std_error(&errors_);
+    errors_.error_exit = leave;
+    errors_.emit_message = on_message;
+  }
+  void open(const std::string& content) {
+    guarded([&] {
+      jpeg_create_decompress(&info_);
+      jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(content.data()), content.size());
+      jpeg_read_header(&info_, TRUE);
+    });
+    check_size(path_, size());
+  }
+  ~Jpeg() { jpeg_destroy_decompress(&info_); }
+  Jpeg(const Jpeg&) = delete;
+  Jpeg& operator=(const Jpeg&) = delete;
+
+  ImageSize size() const { return {int64_t(info_.image_height), int64_t(info_.image_width)}; }
+
+  Image decode(int64_t least) {
+    const int64_t shorter = std::min(size().height, size().width);
+    info_.scale_denom = 1;
+    while (info_.scale_denom < 8 && shorter / (2 * int64_t(info_.scale_denom)) >= least) info_.scale_denom *= 2;
+    const bool cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
+    info_.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+    guarded([&] { jpeg_start_decompress(&info_); });
+    Image out{{int64_t(info_.output_height), int64_t(info_.output_width)}, {}};
+    const auto row_bytes = size_t(3 * out.size.width);
+    out.rgb.resize(row_bytes * size_t(out.size.height));
+    std::vector<uint8_t> inks(size_t(cmyk ? 4 * out.size.width : 0));
+    guarded([&] {
+      while (info_.output_scanline < info_.output_height) {
+        uint8_t* const row = out.rgb.data() + info_.output_scanline * row_bytes;
+        uint8_t* to = cmyk ? inks.data() : row;
+        jpeg_read_scanlines(&info_, &to, 1);
+        if (cmyk) mix(row, inks.data(), out.size.width);
+      }
+      jpeg_finish_decompress(&info_);
+    });
+    return out;
+  }
+
+ private:
+  // Runs f, which libjpeg may leave by a jump: f makes no object that would have to be destroyed.
+  template <class F>
+  void guarded(F&& f) {
+    if (setjmp(errors_.escape)) detail::fail<FormatError>(path_, ": damaged JPEG data (", errors_.message, ")");
+    f();
+  }
+  // Adobe's files hold what is left of the light, others how much ink there is.
+  void mix(uint8_t* rgb, const uint8_t* inks, int64_t pixels) const {
+    const int flip = info_.saw_Adobe_marker ? 0 : 255;
+    for (int64_t i = 0; i < pixels; ++i)
+      for (int c = 0; c < 3; ++c) rgb[3 * i + c] = uint8_t(((inks[4 * i + c] ^ flip) * (inks[4 * i + 3] ^ flip) + 127) / 255);
+  }
+
+  const std::string& path_;
+  JpegErrors errors_;
+  jpeg_decompress_struct info_{};
+};
+
+class Png {
+ public:
+  explicit Png(const std::string& path) : path_(path) { image_.version = PNG_IMAGE_VERSION; }
+  void open(const std::string& content) {
+    check(png_image_begin_read_from_memory(&image_, content.data(), content.size()));
+    check_size(path_, size());
+  }
+  ~Png() { png_image_free(&image_); }
+  Png(const Png&) = delete;
+  Png& operator=(const Png&) = delete;
+
+  ImageSize size() const { return {int64_t(image_.height), int64_t(image_.width)}; }
+
+  Image decode(int64_t) {
+    image_.format = PNG_FORMAT_RGBA;
+    image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
+    std::vector<uint8_t> rgba(PNG_IMAGE_SIZE(image_));
+    check(png_image_finish_read(&image_, nullptr, rgba.data(), 0, nullptr));
+    Image out{size(), std::vector<uint8_t>(rgba.size() / 4 * 3)};
+    for (size_t i = 0; i < rgba.size() / 4; ++i)
+      for (size_t c = 0; c < 3; ++c) out.rgb[3 * i + c] = rgba[4 * i + c];
+    return out;
+  }
+
+ private:
+  void check(int success) const {
+    RT_CHECK_AS(FormatError, success && !PNG_IMAGE_FAILED(image_), path_, ": damaged PNG data (", image_.message, ")");
+  }
+  const std::string& path_;
+  png_image image_{};
+};
+
+// f(reader) with what reads such content.
+template <class F>
+auto with_reader(const std::string& path, const std::string& content, F&& f) {
+  const auto with = [&](auto&& reader) {
+    reader.open(content);
+    return f(reader);
+  };
+  if (content.starts_with("\xff\xd8")) return with(Jpeg(path));
+  RT_CHECK_AS(FormatError, content.starts_with("\x89PNG"), path, ": neither JPEG nor PNG data");
+  return with(Png(path));
+}
+
+}  // namespace
+
+ImageSize read_image_size(const std::string& path) {
+  return with_reader(path, read_file(path), [](auto& reader) { return reader.size(); });
+}
+
+Image read_image(const std::string& path, int64_t least) {
+  return with_reader(path, read_file(path), [least](auto& reader) { return reader.decode(least); });
+}
+
+}  // namespace ringtape

@@ -1,0 +1,34 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ringtape {
+
+struct ImageSize {
+  int64_t height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+// (height, width, 3) bytes.
+struct Image {
+  ImageSize size;
+  std::vector<uint8_t> rgb;
+};
+
+// Reads a JPEG (through libjpeg) or PNG file (through libpng), told apart by their first bytes; grey, CMYK and transparent ones
+// become RGB, as Pillow's convert("RGB") has it: transparency is dropped. Throws IoError for a file that cannot be read; FormatError
+// with the library's reason for a damaged one (libjpeg's warnings count: they mean that pixels are missing), and for one of more
+// than 100 million pixels, before memory is taken for them.
+ImageSize read_image_size(const std::string& path);  // from the header alone
+// `least`: how long the shorter side must at least stay. Where libjpeg can decode to a half, quarter or eighth, it does.
+Image read_image(const std::string& path, int64_t least = INT64_MAX);
+
+// Bilinear, over the pixels that an output pixel covers where the image becomes smaller: what Pillow and torchvision's Resize do, to
+// one level of 255.
+Image resized(const Image& image, ImageSize size);
+
+// The shorter side brought to `side`, then side x side from the middle: torchvision's Resize(side), CenterCrop(side).
+Image resized_and_cropped(const Image& image, int64_t side);
+
+}  // namespace ringtape

@@ -1,0 +1,153 @@
+#include "train/data/imagefolder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+
+#include "core/parallel.h"
+#include "train/data/image_file.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kFallbackSide = 32;
+constexpr int64_t kDetail = 2;     // times the size that is wanted is what JPEGs are decoded to at least (Pillow's reducing_gap)
+constexpr size_t kEachTest = 10;  // every so manyth image, where there is no folder of test images
+
+struct Files {
+  std::vector<std::string> classes;
+  std::vector<std::string> paths;
+  std::vector<int64_t> labels;
+
+  void add(const std::string& path, int64_t label) { paths.push_back(path), labels.push_back(label); }
+};
+
+bool is_image(const fs::path& path) {
+  std::string end = path.extension().string();
+  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+// What is in a folder and wanted, by the bytes of its name. Throws IoError.
+template <class F>
+std::vector<fs::path> sorted(const fs::path& folder, F&& wanted) {
+  std::vector<fs::path> out;
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+      if (!entry.path().filename().string().starts_with('.') && wanted(entry)) out.push_back(entry.path());
+  } catch (const fs::filesystem_error& e) {
+    detail::fail<IoError>(folder.string(), ": cannot read: ", e.code().message());
+  }
+  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
+  return out;
+}
+
+std::vector<fs::path> class_folders(const fs::path& root) {
+  return sorted(root, [](const fs::directory_entry& e) { return e.is_directory(); });
+}
+std::vector<fs::path> images_in(const fs::path& folder) {
+  return sorted(folder, [](const fs::directory_entry& e) { return e.is_regular_file() && is_image(e.path()); });
+}
+
+Files list(const fs::path& root) {
+  Files out;
+  bool any = false;
+  std::string empty;
+  for (const fs::path& folder : class_folders(root)) {
+    const std::vector<fs::path> images = images_in(folder);
+    if (images.empty()) empty = folder.string();
+    any = any || !images.empty();
+    for (const fs::path& image : images) out.add(image.string(), int64_t(out.classes.size()));
+    out.classes.push_back(folder.filename().string());
+  }
+  RT_CHECK_AS(MissingData, any, "imagefolder: no folder in ", root.string(),
+              " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ beside train, or CLASS/IMAGE");
+  RT_CHECK_AS(FormatError, empty.empty(), empty, ": no .jpg, .jpeg or .png files in this class; remove the folder or fill it");
+  return out;
+}
+
+std::pair<Files, Files> list_both(const fs::path& root) {
+  std::error_code ignored;
+  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(), "; --data-dir names it");
+  if (fs::is_directory(root / "train", ignored)) {
+    const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
+    RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(), ": has train/ but neither test/ nor val/ beside it");
+    Files train = list(root / "train"), test = list(held);
+    for (int64_t& label : test.labels) {  // as train has them
+      const std::string& name = test.classes[size_t(label)];
+      const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
+      RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (held / name).string(), ": no class of that name in ",
+                  (root / "train").string());
+      label = at - train.classes.begin();
+    }
+    test.classes = train.classes;
+    return {std::move(train), std::move(test)};
+  }
+  const Files all = list(root);
+  Files train{all.classes, {}, {}}, test = train;
+  size_t number = 0;  // within the class
+  for (size_t i = 0; i < all.paths.size(); ++i) {
+    number = i > 0 && all.labels[i] == all.labels[i - 1] ? number + 1 : 1;
+    (number % kEachTest == 0 ? test : train).add(all.paths[i], all.labels[i]);
+  }
+  RT_CHECK_AS(FormatError, !test.paths.empty(), root.string(), ": no class has ", kEachTest,
+              " images, of which the last would be a test image; use train/CLASS and test/CLASS");
+  return {std::move(train), std::move(test)};
+}
+
+// The size of all images, or 32 x 32 where they differ.
+ImageSize common_size(const Files& train, const Files& test) {
+  const ImageSize first = read_image_size(train.paths[0]);
+  bool alike = true;
+  std::mutex mutex;
+  for (const Files* files : {&train, &test})
+    parallel_for(int64_t(files->paths.size()), 16, [&](int64_t begin, int64_t end) {
+      bool all = true;
+      for (int64_t i = begin; i < end && all; ++i) all = read_image_size(files->paths[size_t(i)]) == first;
+      const std::lock_guard lock(mutex);
+      alike = alike && all;
+    });
+  return alike ? first : ImageSize{kFallbackSide, kFallbackSide};
+}
+
+Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
+  Dataset set;
+  set.name = "imagefolder";
+  set.source = fs::absolute(root).lexically_normal().string();
+  set.classes = int(files.classes.size());
+  set.class_names = files.classes;
+  set.labels = from_host(files.labels, {int64_t(files.labels.size())});
+  set.images = Tensor({int64_t(files.paths.size()), size.height, size.width, 3}, DType::u8);
+  const int64_t bytes = size.height * size.width * 3;
+  parallel_for(int64_t(files.paths.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Image image = read_image(files.paths[size_t(i)], kDetail * std::max(size.height, size.width));
+      if (image.size != size) image = resized_and_cropped(image, size.height);
+      std::memcpy(set.images.data<uint8_t>() + i * bytes, image.rgb.data(), size_t(bytes));
+    }
+  });
+  return set;
+}
+
+}  // namespace
+
+Splits load_imagefolder(const DataRequest& request) {
+  const fs::path root = data_root(request);
+  const auto [train, test] = list_both(root);
+  const int64_t side = request.image_size;
+  const ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
+  Splits out{load_files(train, root, size), load_files(test, root, size)};
+  const PixelStatistics pixels = pixel_statistics(out.train.images);
+  for (Dataset* set : {&out.train, &out.test}) {
+    set->mean = pixels.mean;
+    set->deviation = pixels.deviation;
+    for (float& deviation : set->deviation) deviation = deviation > 0 ? deviation : 1;
+  }
+  return out;
+}
+
+}  // namespace ringtape
