@@ -19,6 +19,7 @@ struct ModelEntry {
   const char* name;
   const char* summary;  // one line
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
+  Shape image;  // (H, W, C) that it is benchmarked on
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;  // Python that makes the same network, `model`, in PyTorch
 };
 std::span<const ModelEntry> models();

@@ -1,10 +1,14 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "autograd/create.h"
+#include "core/random.h"
 #include "core/runtime.h"
 #include "train/cli/common.h"
 #include "train/models.h"
@@ -21,21 +25,43 @@ double since(Clock::time_point& at) {
 }
 
 struct Phases {
-  double forward = 0, backward = 0, optimizer = 0;
+  double data = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
-// Training steps on one batch that stays: what the network costs, without the loader.
+// Random images, enough for a few batches.
+Dataset noise(const Shape& image, int64_t batch_size) {
+  Dataset set;
+  const int64_t n = 4 * batch_size;
+  set.name = "noise";
+  set.images = Tensor({n, image[0], image[1], image[2]}, DType::u8);
+  set.labels = Tensor({n}, DType::i64);
+  for (int64_t i = 0; i < set.images.size(); i += 4) {
+    const Philox4 bits = philox(1, uint64_t(Stream::synthetic), uint64_t(i));
+    for (int64_t j = i; j < std::min(i + 4, set.images.size()); ++j) set.images.data<uint8_t>()[j] = uint8_t(bits.x[j - i]);
+  }
+  for (int64_t i = 0; i < n; ++i) set.labels.data<int64_t>()[i] = i * 7 % 10;
+  set.classes = 10;
+  set.mean.assign(size_t(image[2]), 0.5f), set.deviation.assign(size_t(image[2]), 0.25f);
+  return set;
+}
+
+// Training steps: what the network costs is measured on one batch that stays, what the loader adds with batches of its own.
 class StepBench {
  public:
   explicit StepBench(const TrainOptions& o) : options_(o), device_(parse_device(o.device)) {
+    const ModelEntry& entry = find_model(o.model);
     manual_seed(uint64_t(o.seed));
-    model_ = find_model(o.model).make({{28, 28, 1}, 10, o.hidden, o.dropout});
+    model_ = entry.make({entry.image, 10, o.hidden, o.dropout});
     nn::move_to(*model_, device_);
     step_ = std::make_unique<Step>(*model_, o);
-    x_ = randn({o.batch_size, 28, 28, 1}, 0, 1, DType::f32, device_);
-    std::vector<int64_t> labels(size_t(o.batch_size));
-    for (size_t i = 0; i < labels.size(); ++i) labels[i] = int64_t(i * 7 % 10);
-    y_ = from_host(labels, {o.batch_size}, device_);
+    const Dataset images = noise(entry.image, o.batch_size);
+    const bool colour = entry.image[2] == 3;
+    loader_ = std::make_unique<Loader>(images, all_samples(images),
+                                       LoaderConfig{.batch_size = o.batch_size, .shuffle = true, .workers = int(o.workers), .device = device_,
+                                                    .augmentation = {.pad = colour ? 4 : 0, .flip = colour}});
+    Loader::Epoch epoch = loader_->epoch(0);
+    const Batch* batch = epoch.next();
+    x_ = batch->x, y_ = batch->y;
   }
 
   // Seconds that `steps` steps took, from a moment when the device was idle until it is idle again.
@@ -47,8 +73,8 @@ class StepBench {
     return since(at);
   }
 
-  // Seconds of the parts of a step. Each is waited for: on a GPU, where the host is otherwise ahead, they add up to more than
-  // a step.
+  // Seconds of the parts of a step, batches coming from the loader. Each is waited for: on a GPU, where the host is otherwise
+  // ahead, they add up to more than a step.
   Phases run_apart(int64_t steps) {
     Phases phases;
     double* const parts[] = {&phases.forward, &phases.backward, &phases.optimizer};
@@ -58,7 +84,14 @@ class StepBench {
       synchronize(device_);
       *parts[int(phase)] += since(at) / double(steps);
     };
-    for (int64_t i = 0; i < steps; ++i) step_->run(x_, y_, options_.lr, ended);
+    std::optional<Loader::Epoch> epoch;
+    for (int64_t i = 0; i < steps; ++i) {
+      if (i % loader_->batches() == 0) epoch.emplace(loader_->epoch(i / loader_->batches()));
+      const Batch* batch = epoch->next();
+      synchronize(device_);
+      phases.data += since(at) / double(steps);
+      step_->run(batch->x, batch->y, options_.lr, ended);
+    }
     return phases;
   }
   Device device() const { return device_; }
@@ -68,18 +101,22 @@ class StepBench {
   Device device_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<Step> step_;
+  std::unique_ptr<Loader> loader_;
   Tensor x_, y_;
 };
 
+std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
+
 bool takes(const std::string& name) {
   for (const char* flag :
-       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "json"})
+       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json"})
     if (name == flag) return true;
   return false;
 }
 
 int run(const Invocation& invocation) {
   constexpr int kRounds = 5;
+  constexpr double kRoundSeconds = 0.4;
   TrainOptions options;
   options.batch_size = 16;
   options.momentum = 0;
@@ -87,9 +124,11 @@ int run(const Invocation& invocation) {
   options = resolve(options);
   set_threads(int(options.threads));
   StepBench bench(options);
-  bench.run(3);  // the first steps also get memory and load kernels
-  const double trial = bench.run(20);
-  const auto steps = std::clamp<int64_t>(int64_t(0.4 / (trial / 20)), 1, 1'000'000);
+  bench.run(2);  // the first steps also get memory and load kernels
+  int64_t trials = 1;
+  double seconds = bench.run(trials);
+  while (seconds < 0.02) seconds = bench.run(trials *= 4);
+  const auto steps = std::max(int64_t(kRoundSeconds * double(trials) / seconds), int64_t{1});
   reset_peak_memory(bench.device());
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) rates.push_back(double(steps) / bench.run(steps));
@@ -109,7 +148,8 @@ int run(const Invocation& invocation) {
                                    {"steps", steps * kRounds},
                                    {"peak_bytes", memory_stats(bench.device()).peak},
                                    {"phases",
-                                    {{"forward_s", phases.forward},
+                                    {{"data_s", phases.data},
+                                     {"forward_s", phases.forward},
                                      {"backward_s", phases.backward},
                                      {"optimizer_s", phases.optimizer}}}};
   if (options.json) {
@@ -119,12 +159,11 @@ int run(const Invocation& invocation) {
   std::printf("%s, batch %s, %s, %s threads, %s, %s\n", options.model.c_str(),
               with_commas(options.batch_size).c_str(), options.device.c_str(),
               with_commas(options.threads).c_str(), options.precision.c_str(), options.optimizer.c_str());
-  std::printf("%s steps/s (median of %d rounds; %s to %s), %s images/s\n",
-              with_commas(int64_t(median)).c_str(), kRounds, with_commas(int64_t(rates.front())).c_str(),
-              with_commas(int64_t(rates.back())).c_str(),
+  std::printf("%s steps/s (median of %d rounds; %s to %s), %s images/s\n", rate_text(median).c_str(), kRounds,
+              rate_text(rates.front()).c_str(), rate_text(rates.back()).c_str(),
               with_commas(int64_t(median * double(options.batch_size))).c_str());
-  std::printf("a step: forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
-              1e6 * phases.forward, 1e6 * phases.backward, 1e6 * phases.optimizer,
+  std::printf("a step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
+              1e6 * phases.data, 1e6 * phases.forward, 1e6 * phases.backward, 1e6 * phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
   return 0;
 }
@@ -135,10 +174,10 @@ Command bench_step_command() {
   Command command;
   command.name = "bench step";
   command.summary =
-      "Measures training steps a second: forward, backward and update on one batch of 28x28 images.";
+      "Measures training steps a second: forward, backward and update on a batch of random images.";
   command.usage = "[FLAGS]";
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
-                      "bench step --batch-size 128 --json"};
+                      "bench step --model resnet18 --batch-size 128 --json"};
   for (Flag& flag : option_flags(false))
     if (takes(flag.name)) {
       if (flag.name == "batch-size") flag.fallback = "16";

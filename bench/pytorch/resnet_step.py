@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Training steps of ResNet-18 on 32x32 images, ringtape beside PyTorch eager, alternating in one run.
+
+    bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--batch-size 32 128] [--threads 1 2] [--rounds 3]
+
+Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory, f32. PyTorch runs in both of
+its layouts, each in a process of its own; the ratio is to the faster. Medians over the rounds. Memory: ringtape's is what its tensors
+held at most, PyTorch's the growth of the process since before the model was made.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+SECONDS = 6
+
+
+def resident_bytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
+
+
+def run_torch(batch_size, threads, channels_last):
+    import torch
+
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/fixtures"))
+    from make_resnet import ResNet18
+
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(torch.float32)
+    before = resident_bytes()
+    model = ResNet18()
+    x, y = torch.randn(batch_size, 3, 32, 32), torch.arange(batch_size) * 7 % 10
+    if channels_last:
+        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+
+    def step():
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    step(), step()
+    begin, times = time.perf_counter(), []
+    while time.perf_counter() - begin < SECONDS or len(times) < 3:
+        at = time.perf_counter()
+        step()
+        times.append(time.perf_counter() - at)
+    print(json.dumps({"images_per_s": batch_size / statistics.median(times), "peak_bytes": resident_bytes() - before, "torch": torch.__version__}))
+
+
+def output_of(command):
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/ringtape"))
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 128])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "LAYOUT"), help="one measurement of PyTorch alone")
+    args = parser.parse_args()
+    if args.torch:
+        return run_torch(int(args.torch[0]), int(args.torch[1]), args.torch[2] == "nhwc")
+
+    print(f"ResNet-18, 32x32, f32, SGD; images/s, median of {args.rounds} alternating rounds")
+    print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} {'torch nchw':>10} {'torch nhwc':>10} {'ratio':>7}   {'peak MB':>8} {'torch':>6}")
+    for batch in args.batch_size:
+        for threads in args.threads:
+            runs = {"ringtape": [], "nchw": [], "nhwc": []}
+            for _ in range(args.rounds):
+                runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", "resnet18", "--batch-size", str(batch), "--threads", str(threads),
+                                                   "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4", "--json"]))
+                for layout in ("nchw", "nhwc"):
+                    runs[layout].append(output_of([sys.executable, os.path.abspath(__file__), "--torch", str(batch), str(threads), layout]))
+            rate = {name: statistics.median(r["images_per_s"] for r in each) for name, each in runs.items()}
+            best = max(("nchw", "nhwc"), key=rate.get)
+            ours, theirs = runs["ringtape"][0]["peak_bytes"] / 1e6, min(r["peak_bytes"] for r in runs[best]) / 1e6
+            print(f"{batch:5} {threads:7} {rate['ringtape']:9.1f} {rate['nchw']:10.1f} {rate['nhwc']:10.1f} {rate['ringtape'] / rate[best]:6.2f}x   "
+                  f"{ours:8.0f} {theirs:6.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
