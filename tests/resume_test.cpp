@@ -48,6 +48,7 @@ class ResumeTest : public testing::Test {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
+    std::fflush(nullptr);  // what is buffered would be written by both
     const pid_t child = ::fork();
     if (child != 0) return child;
     if (::chdir(folder_.c_str()) != 0 || !std::freopen("log", "w", stdout) || ::dup2(1, 2) < 0) ::_exit(99);
