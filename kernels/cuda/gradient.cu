@@ -33,12 +33,8 @@ void sum_squares(const View& y, const View& x) {
   else reduce_by_rows<1>(x.device, r, x.as<T>(), s);
 }
 
-struct Rule {
-  float max_norm, growth, backoff, interval;
-};
-
-__global__ void decide_kernel(float* factor, float* norm, float* scale, const float* squares, Rule r) {
-  const GradientDecision d = decide_gradient(Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0, r.max_norm, r.growth, r.backoff, r.interval);
+__global__ void decide_kernel(float* factor, float* norm, float* scale, const float* squares, GradientRule rule) {
+  const GradientDecision d = decide_gradient(rule, Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0);
   *factor = d.factor;
   *norm = d.norm;
   if (scale) scale[0] = d.scale, scale[1] = d.steps;
@@ -53,8 +49,8 @@ void square_sum(View y, View x) {
 }
 
 void gradient_factor(View factor, View norm, View scale, View squares, GradientRule rule) {
-  const Rule r{float(rule.max_norm), float(rule.growth), float(rule.backoff), float(rule.interval)};
-  launch<decide_kernel>(factor.device, Grid{dim3(1), dim3(1)}, factor.as<float>(), norm.as<float>(), scale.as<float>(), squares.as<float>(), r);
+  launch<decide_kernel>(factor.device, Grid{dim3(1), dim3(1)}, factor.as<float>(), norm.as<float>(), scale.as<float>(),
+                        squares.as<float>(), rule);
 }
 
 }  // namespace ringtape::cuda

@@ -39,7 +39,8 @@ std::string find_weights(const std::string& target, TrainOptions& options) {
   const std::string config = run + "/config.toml", weights = run + "/exported/model.safetensors";
   RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
   RT_CHECK_AS(IoError, fs::exists(weights), run,
-              ": has no exported/model.safetensors; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)");
+              ": has no exported/model.safetensors; the training has not finished (its checkpoints can be tested: ", run,
+              "/checkpoints/last)");
   read_config(options, config);
   return weights;
 }
