@@ -40,7 +40,11 @@ CastTo::CastTo(const char* op, std::span<const Tensor* const> operands) {
     if (x->dtype() == DType::f64) return;
     widest = widest.value_or(x->dtype()) == x->dtype() ? x->dtype() : DType::f32;  // of bf16 and f16 too
   }
-  dtype_ = rule->policy == CastPolicy::lower ? autocast_dtype() : rule->policy == CastPolicy::full ? DType::f32 : widest.value_or(DType::f32);
+  switch (rule->policy) {
+    case CastPolicy::lower: dtype_ = autocast_dtype(); break;
+    case CastPolicy::full: dtype_ = DType::f32; break;
+    case CastPolicy::widest: dtype_ = widest.value_or(DType::f32); break;
+  }
   convert_ = std::any_of(operands.begin(), operands.end(),
                          [&](const Tensor* x) { return x->defined() && is_float(x->dtype()) && x->dtype() != dtype_; });
 }

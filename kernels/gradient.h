@@ -23,13 +23,13 @@ RT_KERNEL(gradient_factor, void(View factor, View norm, View scale, View squares
 struct GradientDecision {
   float norm, factor, scale, steps;
 };
-RT_HD inline GradientDecision decide_gradient(float root, bool scaled, float scale, float steps, float max_norm, float growth, float backoff,
-                                              float interval) {
-  const float norm = root / scale;
-  if (!(norm - norm == 0)) return {norm, scaled ? 0 : norm - norm, scale * backoff, 0};
-  const float clip = max_norm > 0 && norm + 1e-6f > max_norm ? max_norm / (norm + 1e-6f) : 1.0f;
-  const bool grow = steps + 1 >= interval;
-  return {norm, clip / scale, grow ? scale * growth : scale, grow ? 0 : steps + 1};
+// root: of the sum of squares; scale and steps: what scale holds, 1 and 0 without one.
+RT_HD inline GradientDecision decide_gradient(const GradientRule& rule, float root, bool scaled, float scale, float steps) {
+  const float norm = root / scale, most = float(rule.max_norm);
+  if (!(norm - norm == 0)) return {norm, scaled ? 0 : norm - norm, scale * float(rule.backoff), 0};
+  const float clip = most > 0 && norm + 1e-6f > most ? most / (norm + 1e-6f) : 1.0f;
+  const bool grow = steps + 1 >= float(rule.interval);
+  return {norm, clip / scale, grow ? scale * float(rule.growth) : scale, grow ? 0 : steps + 1};
 }
 
 }  // namespace ringtape

@@ -131,7 +131,7 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("train --nesterov", 2, "--optimizer sgd");
   expect_error("train --batch-size 301 --train-size 300 --val-size 0", 2, "larger than the 300 samples");
   expect_error("train --val-size 20000", 2, "at least one must be left");
-  expect_error("evaluate", 2, "RUN|FILE");
+  expect_error("evaluate", 2, "RUN|CHECKPOINT|FILE");
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
   expect_error("list modles", 2, "did you mean models?");
   expect_error("train --run /", 2, "--run /: the folder holds other things");
@@ -225,7 +225,7 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_MENTIONS(readme, "nn.Linear(3072, 16), nn.ReLU(), nn.Linear(16, 10))");
   EXPECT_MENTIONS(readme, "strict=True");
 
-  for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors"}) {
+  for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors", "runs/one/checkpoints/last"}) {
     const Result test = run("evaluate " + target + " --json");
     ASSERT_EQ(test.code, 0) << test.err;
     EXPECT_EQ(json::parse(test.out)["top1"], lines[5]["top1"]);

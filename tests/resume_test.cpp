@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 // 20 steps an epoch; what draws random numbers, and what has state, is in it.
 const std::vector<std::string> kTraining = {"train", "--train-size", "711", "--test-size", "50", "--val-size", "71", "--epochs", "4", "--batch-size", "32",
                                             "--hidden", "24", "--dropout", "0.2", "--schedule", "cosine", "--warmup-epochs", "0.5", "--accumulate", "2",
+                                            "--precision", "f16", "--clip-grad-norm", "1", "--ema", "0.9", "--log-every", "7",
                                             "--threads", "1", "--checkpoint-steps", "3"};
 
 class ResumeTest : public testing::Test {
@@ -47,6 +48,7 @@ class ResumeTest : public testing::Test {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
+    std::fflush(nullptr);  // what is buffered would be written by both
     const pid_t child = ::fork();
     if (child != 0) return child;
     if (::chdir(folder_.c_str()) != 0 || !std::freopen("log", "w", stdout) || ::dup2(1, 2) < 0) ::_exit(99);

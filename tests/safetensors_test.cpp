@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "autograd/create.h"
+#include "nn/module.h"
 #include "train/io/file.h"
+#include "train/weights.h"
 
 namespace ringtape {
 namespace {
@@ -215,6 +219,31 @@ TEST_F(SafetensorsTest, AnUnfinishedFileLeavesNothing) {
   write_file(path_, "old");
   { AtomicFile(path_).write("new", 3); }
   EXPECT_EQ(read_file(path_), "old");
+}
+
+// A convolution as far as files are concerned: weight K,R,S,C.
+struct Filters : nn::Module {
+  Tensor weight = leaf(rand({2, 3, 3, 4})), mean = rand({2});
+  Tensor forward(const Tensor& x) override { return x; }
+  void visit(nn::Visitor& v) override {
+    v.parameter("weight", weight);
+    v.buffer("running_mean", mean);
+  }
+  std::string str() const override { return "Filters"; }
+};
+
+TEST_F(SafetensorsTest, ConvolutionWeightsLieInPyTorchsOrder) {
+  Filters from, into;
+  write_safetensors(path_, weights_of(from));
+  const Safetensors file = read_safetensors(path_);
+  ASSERT_EQ(file["weight"].shape(), (Shape{2, 4, 3, 3}));
+  for (int64_t k = 0; k < 2; ++k)
+    for (int64_t c = 0; c < 4; ++c)
+      for (int64_t i = 0; i < 9; ++i)
+        ASSERT_EQ(file["weight"].data<float>()[(k * 4 + c) * 9 + i], from.weight.data<float>()[(k * 9 + i) * 4 + c]);
+  load_tensors(path_, weights_of(into));
+  EXPECT_TRUE(std::ranges::equal(into.weight.span<float>(), from.weight.span<float>()));
+  EXPECT_TRUE(std::ranges::equal(into.mean.span<float>(), from.mean.span<float>()));
 }
 
 }  // namespace

@@ -22,21 +22,26 @@ Step::Result Step::forward_backward(const Tensor& x, const Tensor& y, double sha
   return {loss.detach(), logits.detach()};
 }
 
+Step::Result Step::run_parts(const Tensor& x, const Tensor& y, const std::function<void(Phase)>& ended) {
+  const int64_t samples = y.size(), parts = std::min(accumulate_, samples);
+  Tensor loss;
+  Tensors logits;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t begin = samples * i / parts, end = samples * (i + 1) / parts;
+    const double share = double(end - begin) / double(samples);
+    const Result part = forward_backward(slice(x, 0, begin, end), slice(y, 0, begin, end), share, ended);
+    loss = loss.defined() ? loss + part.loss * share : part.loss * share;
+    logits.push_back(part.logits);
+  }
+  return {loss, concat(logits)};
+}
+
 Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended) {
   optimizer_->zero_grad();
-  const int64_t samples = y.size(), parts = std::min(accumulate_, samples);
   Result out;
   {
     const Autocast autocast(precision_);
-    Tensors logits;
-    for (int64_t i = 0; i < parts; ++i) {
-      const int64_t begin = samples * i / parts, end = samples * (i + 1) / parts;
-      const double share = double(end - begin) / double(samples);
-      const Result part = parts == 1 ? forward_backward(x, y, 1, ended) : forward_backward(slice(x, 0, begin, end), slice(y, 0, begin, end), share, ended);
-      if (parts == 1) out = part;
-      else out = {i == 0 ? part.loss * share : out.loss + part.loss * share, {}}, logits.push_back(part.logits);
-    }
-    if (parts > 1) out.logits = concat(logits);
+    out = accumulate_ > 1 && y.size() > 1 ? run_parts(x, y, ended) : forward_backward(x, y, 1, ended);
   }
   optimizer_->step(lr, scale_.active() ? scale_.factor() : Tensor{});
   if (ema_) ema_->update();

@@ -38,6 +38,7 @@ class Step {
 
  private:
   Result forward_backward(const Tensor& x, const Tensor& y, double share, const std::function<void(Phase)>& ended);
+  Result run_parts(const Tensor& x, const Tensor& y, const std::function<void(Phase)>& ended);
 
   nn::Module& model_;
   double label_smoothing_;

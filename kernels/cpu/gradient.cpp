@@ -31,8 +31,8 @@ void square_sum(View y, View x) {
 
 void gradient_factor(View factor, View norm, View scale, View squares, GradientRule rule) {
   float* const state = scale.data ? scale.as<float>() : nullptr;
-  const GradientDecision d = decide_gradient(std::sqrt(squares.as<float>()[0]), state, state ? state[0] : 1, state ? state[1] : 0, float(rule.max_norm),
-                                             float(rule.growth), float(rule.backoff), float(rule.interval));
+  const float root = std::sqrt(squares.as<float>()[0]);
+  const GradientDecision d = decide_gradient(rule, root, state, state ? state[0] : 1, state ? state[1] : 0);
   factor.as<float>()[0] = d.factor;
   norm.as<float>()[0] = d.norm;
   if (state) state[0] = d.scale, state[1] = d.steps;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run is a folder, or a name below runs/; everything else is a file of weights.
+// A run or a checkpoint is a folder, a run also a name below runs/; everything else is a file of weights.
 std::string find_run(const std::string& target) {
   for (const std::string& folder : {target, "runs/" + target}) {
     std::error_code ignored;
@@ -31,17 +31,23 @@ std::string find_weights(const std::string& target, TrainOptions& options) {
     apply_metadata(options, read_safetensors(target).metadata, target);
     return target;
   }
+  if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // a checkpoint
+    const std::string averaged = run + "/ema.safetensors", file = fs::exists(averaged) ? averaged : own;
+    apply_metadata(options, read_safetensors(file).metadata, file);
+    return file;
+  }
   const std::string config = run + "/config.toml", weights = run + "/exported/model.safetensors";
   RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
   RT_CHECK_AS(IoError, fs::exists(weights), run,
-              ": has no exported/model.safetensors; the training has not finished");
+              ": has no exported/model.safetensors; the training has not finished (its checkpoints can be tested: ", run,
+              "/checkpoints/last)");
   read_config(options, config);
   return weights;
 }
 
 int run(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() == 1,
-              "evaluate: name a run or a file of weights: ringtape evaluate RUN|FILE");
+              "evaluate: name a run, a checkpoint or a file of weights: ringtape evaluate RUN|CHECKPOINT|FILE");
   const std::string* protocol = invocation.flag("protocol");
   const std::vector<std::string> protocols = {"test"};
   if (protocol && *protocol != "test")
@@ -78,9 +84,9 @@ int run(const Invocation& invocation) {
 Command evaluate_command() {
   Command command;
   command.name = "evaluate";
-  command.summary = "Tests the weights of a finished run, or of a safetensors file.";
-  command.usage = "RUN|FILE [FLAGS]";
-  command.examples = {"evaluate runs/digits", "evaluate digits --json",
+  command.summary = "Tests the weights of a finished run, of a checkpoint, or of a safetensors file.";
+  command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
+  command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
                       "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
   command.positionals = 1;
   command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"}};

@@ -103,8 +103,8 @@ Earlier earlier(const TrainOptions& o) { return o.resume ? Earlier::resume : o.o
 void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const std::string& settings, Output& out) {
   const auto found = checkpoints.newest(settings, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
   if (!found) return out.line("resume no checkpoint yet: from the beginning");
-  RT_CHECK_AS(UsageError, found->state.epoch <= task.options.epochs, "--epochs ", task.options.epochs, ": the run has trained ", found->state.epoch,
-              " already");
+  RT_CHECK_AS(UsageError, found->state.epoch <= task.options.epochs, "--epochs ", task.options.epochs, ": the run has trained ",
+              found->state.epoch, " already");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));

@@ -67,7 +67,8 @@ void remove_leftovers(const fs::path& run) {
     for (const auto& entry : fs::directory_iterator(folder, error)) {
       const fs::path name = entry.path().filename();
       const std::string kind = name.stem().extension().string();
-      const bool file = name.extension().string().size() == 7 && (kind == ".toml" || kind == ".json" || kind == ".safetensors" || kind == ".md");
+      const bool ours = kind == ".toml" || kind == ".json" || kind == ".safetensors" || kind == ".md";
+      const bool file = ours && name.extension().string().size() == 7;
       if (file || name.extension() == kTemporaryFolder) fs::remove_all(entry.path(), error);
     }
 }
