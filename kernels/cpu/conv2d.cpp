@@ -7,30 +7,43 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Whether Winograd's algorithm applies and pays: with few channels the transforms cost more than they save, and of a tile that
-// reaches beyond the image the part outside is wasted.
-bool use_winograd(const ConvSizes& z, const Window& p, DType dtype) {
+enum class Algorithm { direct, depthwise, winograd };
+
+// Winograd where it applies and pays: with few channels the transforms cost more than they save, and of a tile that reaches
+// beyond the image the part outside is wasted.
+Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
+  if (z.cg == 1 && z.kg == 1) return Algorithm::depthwise;
   const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && p.dilation_w == 1 &&
                        p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
-  return applies && !exact_convolutions() && z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
+  const bool pays = z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
+  return applies && pays && !exact_convolutions() ? Algorithm::winograd : Algorithm::direct;
 }
 
 }  // namespace
 
 void conv2d_forward(View y, View x, View w, View b, Window p) {
-  const auto f = use_winograd({y, x, w}, p, y.dtype) ? winograd_forward : direct_forward;
-  f(y, x, w, b, p);
+  switch (algorithm_for({y, x, w}, p, y.dtype)) {
+    case Algorithm::direct: return direct_forward(y, x, w, b, p);
+    case Algorithm::depthwise: return depthwise_forward(y, x, w, b, p);
+    case Algorithm::winograd: return winograd_forward(y, x, w, b, p);
+  }
 }
 
 void conv2d_backward_data(View dx, View dy, View w, Window p) {
-  const auto f = use_winograd({dy, dx, w}, p, dx.dtype) ? winograd_backward_data : direct_backward_data;
-  f(dx, dy, w, p);
+  switch (algorithm_for({dy, dx, w}, p, dx.dtype)) {
+    case Algorithm::direct: return direct_backward_data(dx, dy, w, p);
+    case Algorithm::depthwise: return depthwise_backward_data(dx, dy, w, p);
+    case Algorithm::winograd: return winograd_backward_data(dx, dy, w, p);
+  }
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window p) {
-  const auto f = use_winograd({dy, x, dw}, p, dw.dtype) ? winograd_backward_weights : direct_backward_weights;
-  f(dw, dy, x, p);
+  switch (algorithm_for({dy, x, dw}, p, dw.dtype)) {
+    case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
+    case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
+    case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p);
+  }
 }
 
 RT_ISA_END

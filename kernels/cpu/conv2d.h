@@ -15,10 +15,14 @@ struct ConvSizes {
   int64_t pixels() const { return n * ho * wo; }
 };
 
-// As the kernels of kernels/conv2d.h. Direct ones take everything, depthwise ones one channel a group.
+// As the kernels of kernels/conv2d.h. The direct ones take everything, the depthwise ones one input and one output channel a group.
 void direct_forward(View y, View x, View w, View b, Window window);
 void direct_backward_data(View dx, View dy, View w, Window window);
 void direct_backward_weights(View dw, View dy, View x, Window window);
+
+void depthwise_forward(View y, View x, View w, View b, Window window);
+void depthwise_backward_data(View dx, View dy, View w, Window window);
+void depthwise_backward_weights(View dw, View dy, View x, Window window);
 
 // Winograd's F(4x4, 3x3), for 3x3 windows of stride 1 and dilation 1, padding 0 to 2 and one group; not for f64.
 void winograd_forward(View y, View x, View w, View b, Window window);

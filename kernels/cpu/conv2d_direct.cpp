@@ -13,8 +13,8 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A block of patches, 224 x 384 floats, and a block of the weights for it stay in the second-level cache.
-constexpr int64_t kBlockPixels = 16 * kTileRows, kBlockDepth = 384;
+// A panel of the weights, 256 x 32 floats, stays in the first-level cache while a block of patches, 224 x 256, passes by it.
+constexpr int64_t kBlockPixels = 16 * kTileRows, kBlockDepth = 256;
 
 // One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s) tap + d depth_stride + j column_stride].
 template <class T>
@@ -38,11 +38,12 @@ class TapConvolution {
       : o_(o), rows_(rows), cols_(cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols), depth_(patches_.depth()),
         pixels_(o.n * rows.places * cols.places), panels_(ceil_div(o.columns, kWidth)),
         staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1), in_place_(std::is_same_v<T, C> && patches_.in_place()),
-        block_depth_(std::max<int64_t>(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kBlockDepth), 1)), kLanes<C>), kLanes<C>)),
+        block_depth_(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kBlockDepth), 1)), kLanes<C>)),
         block_pixels_(std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kBlockPixels)) {}
 
   void run(Device device) const {
     if (pixels_ == 0) return;
+    if (depth_ == 0) return parallel_for(pixels_, 256, [&](int64_t begin, int64_t end) { write_out({begin, end}, nullptr, 0); });
     const int64_t packed = panels_ * kWidth * depth_, bias_size = o_.bias ? panels_ * kWidth : 0;
     const int64_t blocks = ceil_div(pixels_, block_pixels_), each = round_up(patch_size() + stage_size(), kLanes<C>);
     const Scratch<C> scratch(packed + bias_size + each * parts_for(blocks), device);
@@ -79,17 +80,17 @@ class TapConvolution {
     PanelProduct<C> t{};
     t.m = pixels.size(), t.n = o_.columns;
     t.along_k = true;
-    t.panel_stride = depth_ * kWidth;
+    t.panel_stride = depth_ * kWidth, t.b_step = kWidth;
     t.c_stride = staged_ ? panels_ * kWidth : o_.out_c;
     if constexpr (std::is_same_v<T, C>) t.c = o_.out + pixels.begin * o_.out_c;
     if (staged_) t.c = stage;
-    for (int64_t d = 0; d == 0 || d < depth_; d += block_depth_) {  // once if no tap meets these places
+    for (int64_t d = 0; d < depth_; d += block_depth_) {
       const Range depths{d, std::min(d + block_depth_, depth_)};
       t.k = depths.size();
       t.a = scratch, t.a_stride = patch_stride();
       if constexpr (std::is_same_v<T, C>)
         if (in_place_) t.a = o_.in + pixels.begin * o_.c + d, t.a_stride = o_.c;
-      if (!in_place_ && depth_) patches_.write(pixels, depths, scratch, t.a_stride);
+      if (!in_place_) patches_.write(pixels, depths, scratch, t.a_stride);
       t.b = weights + d * kWidth;
       t.add = d ? t.c : bias, t.add_stride = d ? t.c_stride : 0;
       multiply_panels(t);
@@ -97,12 +98,14 @@ class TapConvolution {
     if (staged_) write_out(pixels, stage, t.c_stride);
   }
 
+  // Zeros without a stage: what no tap meets.
   void write_out(Range pixels, const C* stage, int64_t stride) const {
-    const int64_t area = rows_.places * cols_.places;
-    for (int64_t p = pixels.begin; p < pixels.end; ++p, stage += stride) {
-      const int64_t n = p / area, i = p % area / cols_.places, j = p % cols_.places;
-      T* to = o_.out + ((n * o_.out_h + rows_.out_first + i * rows_.out_step) * o_.out_w + cols_.out_first + j * cols_.out_step) * o_.out_c;
-      for (int64_t k = 0; k < o_.columns; ++k) to[k] = T(stage[k]);
+    Place at(pixels.begin, rows_.places, cols_.places);
+    for (int64_t p = pixels.begin; p < pixels.end; ++p, stage += stride, at.advance(rows_.places, cols_.places)) {
+      const int64_t row = rows_.out_first + at.i * rows_.out_step, col = cols_.out_first + at.j * cols_.out_step;
+      T* to = o_.out + ((at.n * o_.out_h + row) * o_.out_w + col) * o_.out_c;
+      for (int64_t k = 0; k < o_.columns; k += kLanes<C>)
+        store_converted(to + k, stage ? load(stage + k) : Vec<C>{}, o_.columns - k);
     }
   }
 

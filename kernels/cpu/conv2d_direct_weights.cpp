@@ -32,7 +32,7 @@ class WeightGradient {
 
   void run(Device device) const {
     const int64_t items = ranges_ * panels_, partials = partial_ ? ranges_ * k_ * depth_ : 0;
-    const int64_t each = round_up(kBlockPixels * (patch_stride() + kWidth * kStripPanels + k_), kLanes<C>);
+    const int64_t each = round_up(kBlockPixels * (patch_stride() + k_), kLanes<C>);
     const Scratch<C> scratch(round_up(partials, kLanes<C>) + each * parts_for(items), device);
     C* buffers = scratch.data() + round_up(partials, kLanes<C>);
     parallel_parts(items, [&](int64_t part, Range own) {
@@ -48,19 +48,18 @@ class WeightGradient {
   }
 
  private:
-  static constexpr int64_t patch_stride() { return kStripPanels * kWidth + kLanes<C>; }
+  // Odd in vectors, so that the rows of a panel meet in no few sets of the first-level cache.
+  int64_t patch_stride() const { return std::min(kStripPanels, panels_) * kWidth + kLanes<C>; }
 
   // Panels [panels) of dw, over the pixels of one range.
   void accumulate(Range pixels, Range panels, C* to, C* scratch) const {
-    C *rows = scratch, *strip = rows + kBlockPixels * patch_stride(), *packed = strip + kBlockPixels * kWidth * kStripPanels;
+    C *strip = scratch, *packed = strip + kBlockPixels * patch_stride();
     for (int64_t p = pixels.begin; p < pixels.end; p += kBlockPixels) {
       const Range block{p, std::min(p + kBlockPixels, pixels.end)};
       pack_dy(block, packed);
       for (int64_t q = panels.begin; q < panels.end; q += kStripPanels) {
         const Range depths{q * kWidth, std::min(std::min(q + kStripPanels, panels.end) * kWidth, depth_)};
-        patches_.write(block, depths, rows, patch_stride());
-        for (int64_t j = 0; j < depths.size(); j += kWidth)
-          pack_rows(rows + j, patch_stride(), std::min(depths.size() - j, kWidth), kWidth, block.size(), strip + j * block.size());
+        patches_.write(block, depths, strip, patch_stride());
         multiply(block.size(), packed, strip, depths, p == pixels.begin, to);
       }
     }
@@ -76,16 +75,17 @@ class WeightGradient {
 
   void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to) const {
     const int64_t tiles = ceil_div(k_, kTileRows);
-    for (int64_t i = 0; i < tiles; ++i) {
-      const Range ks = part_of(k_, tiles, i);
-      PanelProduct<C> t{};
-      t.m = ks.size(), t.n = depths.size(), t.k = count;
-      t.a = dy + ks.begin * count, t.a_stride = ks.size();
-      t.b = patches, t.panel_stride = count * kWidth;
-      t.c = to + ks.begin * depth_ + depths.begin, t.c_stride = depth_;
-      t.add = first ? nullptr : t.c, t.add_stride = depth_;
-      multiply_panels(t);
-    }
+    for (int64_t j = 0; j < depths.size(); j += kWidth)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const Range ks = part_of(k_, tiles, i);
+        PanelProduct<C> t{};
+        t.m = ks.size(), t.n = std::min(depths.size() - j, kWidth), t.k = count;
+        t.a = dy + ks.begin * count, t.a_stride = ks.size();
+        t.b = patches + j, t.b_step = patch_stride();
+        t.c = to + ks.begin * depth_ + depths.begin + j, t.c_stride = depth_;
+        t.add = first ? nullptr : t.c, t.add_stride = depth_;
+        multiply_panels(t);
+      }
   }
 
   T* dw_;

@@ -33,6 +33,18 @@ inline Axis backward_axis(int64_t size, int64_t kernel, int64_t stride, int64_t 
   return {ceil_div(size - phase, stride), phase, stride, taps ? distance(last) / stride : 0, 1, taps, dilation / common, last, -period};
 }
 
+// A place of the output: column j of row i of image n.
+struct Place {
+  int64_t n, i, j;
+  Place(int64_t pixel, int64_t rows, int64_t cols) : n(pixel / (rows * cols)), i(pixel / cols % rows), j(pixel % cols) {}
+  RT_INLINE void advance(int64_t rows, int64_t cols) {
+    if (++j < cols) return;
+    j = 0;
+    if (++i < rows) return;
+    i = 0, ++n;
+  }
+};
+
 // to[0, count) = from, converted.
 template <class T>
 RT_INLINE void copy_converted(const T* from, int64_t count, compute_t<T>* to) {
@@ -66,30 +78,32 @@ class Patches {
 
   // Rows `pixels` and columns `depths` to (pixels, stride).
   void write(Range pixels, Range depths, C* to, int64_t stride) const {
-    const int64_t area = rows_.places * cols_.places;
-    int64_t n = pixels.begin / area, i = pixels.begin % area / cols_.places, j = pixels.begin % cols_.places;
-    for (int64_t p = pixels.begin; p < pixels.end; ++p, to += stride) {
-      write_row(x_ + n * h_ * w_ * c_, rows_.in_first + i * rows_.in_step, cols_.in_first + j * cols_.in_step, depths, to);
-      if (++j < cols_.places) continue;
-      j = 0;
-      if (++i == rows_.places) i = 0, ++n;
+    const Place first(pixels.begin, rows_.places, cols_.places);
+    for (int64_t q = depths.begin / run_size_, at = q * run_size_; at < depths.end; ++q, at += run_size_) {
+      const Range part{std::max<int64_t>(depths.begin - at, 0), std::min(depths.end - at, run_size_)};
+      write_run(q / row_runs_, q % row_runs_, part, first, pixels.size(), to + (at - depths.begin), stride);
     }
   }
 
  private:
-  // A row consists of runs that are contiguous in x where they are inside of it: all taps of a row of the kernel, or one.
-  RT_INLINE void write_row(const T* image, int64_t top, int64_t left, Range depths, C* to) const {
-    for (int64_t q = depths.begin / run_size_, at = q * run_size_; at < depths.end; ++q, at += run_size_) {
-      const int64_t row = top + q / row_runs_ * rows_.tap_step, col = left + q % row_runs_ * cols_.tap_step;
-      const int64_t begin = std::max<int64_t>(depths.begin - at, 0), end = std::min(depths.end - at, run_size_);
-      const bool outside = row < 0 || row >= h_;
-      const int64_t per_tap = run_size_ / run_taps_;
-      const int64_t low = std::clamp(outside ? end : -col * per_tap, begin, end);
-      const int64_t high = std::clamp(outside ? end : (w_ - col) * per_tap, low, end);
-      C* out = to + (at - depths.begin);
-      fill_zero(out + begin, low - begin);
-      if (high > low) copy_converted(image + (row * w_ + col) * c_ + low, high - low, out + low);
-      fill_zero(out + high, end - high);
+  // A row consists of runs that are contiguous in x where they are inside of it: all taps of a row of the kernel, or one tap.
+  // Writes elements [part) of one run for `count` places.
+  void write_run(int64_t tap_row, int64_t tap_col, Range part, Place at, int64_t count, C* to, int64_t stride) const {
+    const int64_t channels = run_size_ / run_taps_;
+    for (int64_t p = 0; p < count; ++p, to += stride, at.advance(rows_.places, cols_.places)) {
+      const int64_t row = rows_.in_first + at.i * rows_.in_step + tap_row * rows_.tap_step;
+      const int64_t col = cols_.in_first + at.j * cols_.in_step + tap_col * cols_.tap_step;
+      const T* from = x_ + ((at.n * h_ + row) * w_ + col) * c_;
+      if (row < 0 || row >= h_) {
+        fill_zero(to + part.begin, part.size());
+      } else if (col >= 0 && col + run_taps_ <= w_) {
+        copy_converted(from + part.begin, part.size(), to + part.begin);
+      } else {
+        const int64_t low = std::clamp(-col * channels, part.begin, part.end), high = std::clamp((w_ - col) * channels, low, part.end);
+        fill_zero(to + part.begin, low - part.begin);
+        if (high > low) copy_converted(from + low, high - low, to + low);
+        fill_zero(to + high, part.end - high);
+      }
     }
   }
 

@@ -5,7 +5,8 @@ RT_ISA_BEGIN
 
 // c = a b + add, (m, k) times (k, n), of operands that lie as the register tiles read them; on the calling thread.
 // Element (i, p) of a is a[i * a_stride + p] along k, else a[p * a_stride + i]. b is in panels of kTileCols columns: element
-// (p, j) is b[j / kTileCols * panel_stride + p * kTileCols + j % kTileCols], and the last panel has whole vectors.
+// (p, j) is b[j / kTileCols * panel_stride + p * b_step + j % kTileCols], and whole vectors of the last panel are read. A panel
+// should fit into the first-level cache: all rows of a pass by it.
 // A null add is zeros; add_stride 0 adds one row to all; it may be c itself. The sum of an element is taken in the order of p.
 template <class T>
 struct PanelProduct {
@@ -14,7 +15,7 @@ struct PanelProduct {
   int64_t a_stride;
   bool along_k;
   const T* b;
-  int64_t panel_stride;
+  int64_t panel_stride, b_step;
   const T* add;
   int64_t add_stride;
   T* c;

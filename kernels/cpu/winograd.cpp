@@ -138,6 +138,7 @@ class Winograd {
     PanelProduct<float> t{};
     t.m = block.size(), t.n = std::min(kWidth, round_up(o_.columns - panel * kWidth, kLanes<float>));
     t.a_stride = depth_, t.along_k = true;
+    t.b_step = kWidth;
     t.add_stride = t.c_stride = kWidth;
     for (int64_t d = 0; d < o_.depth; d += block_depth_) {
       t.k = std::min(block_depth_, o_.depth - d);

@@ -77,7 +77,7 @@ class WinogradWeights {
     PanelProduct<float> t{};
     t.m = std::min(z_.k - k, kWidth), t.n = c_, t.k = count;
     t.a = g + point * g_stride() + k * block_, t.a_stride = kWidth;
-    t.b = v + point * v_stride(), t.panel_stride = block_ * kWidth;
+    t.b = v + point * v_stride(), t.panel_stride = block_ * kWidth, t.b_step = kWidth;
     t.c = u + point * u_stride() + k * c_;
     t.add = first ? nullptr : t.c;
     t.c_stride = t.add_stride = c_;
