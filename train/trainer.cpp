@@ -73,7 +73,7 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
 }
 
 Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
-                 const std::string& split, bool progress) {
+                 const std::string& split, bool progress, Tensors* outputs) {
   const NoGrad no_grad;
   const Autocast autocast(parse_dtype(task.options.precision));
   const ModeGuard mode(*task.model, false);
@@ -89,6 +89,7 @@ Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_
     const Batch* batch = epoch.next();
     const Tensor logits = (*task.model)(batch->x);
     tally.add(cross_entropy(logits, batch->y), logits, batch->y);
+    if (outputs) outputs->push_back(to(logits, Device{}));
     bar.update(i + 1);
   }
   tally.finish();

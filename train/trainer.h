@@ -25,9 +25,10 @@ struct Task {
   std::unique_ptr<nn::Module> model;
 };
 
-// Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most.
+// Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
+// logits of each, on cpu:0.
 Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
-                 const std::string& split, bool progress = false);
+                 const std::string& split, bool progress = false, Tensors* outputs = nullptr);
 
 // Supervised training with cross-entropy.
 class Trainer {

@@ -30,7 +30,6 @@ def run_torch(batch_size, threads, channels_last):
     from make_resnet import ResNet18
 
     torch.set_num_threads(threads)
-    torch.set_default_dtype(torch.float32)
     before = resident_bytes()
     model = ResNet18()
     x, y = torch.randn(batch_size, 3, 32, 32), torch.arange(batch_size) * 7 % 10

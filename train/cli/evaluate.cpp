@@ -63,7 +63,10 @@ int run(const Invocation& invocation) {
   options.val_size = 0;
   Task task(options);
   load_weights(weights, *task.model);
-  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json);
+  const std::string* file = invocation.flag("logits");
+  Tensors outputs;
+  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json, file ? &outputs : nullptr);
+  if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
   if (options.json) {
     nlohmann::ordered_json line = nlohmann::ordered_json::parse(json_line(m));
     line.erase("epoch"), line.erase("step");
@@ -89,7 +92,8 @@ Command evaluate_command() {
   command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
                       "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
   command.positionals = 1;
-  command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"}};
+  command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"},
+                   {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""}};
   for (Flag& flag : option_flags(true)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;
