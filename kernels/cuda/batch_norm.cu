@@ -197,7 +197,7 @@ __device__ void read_masked(C (&dz)[kPack], const T* dy, const uint8_t* mask, in
   for (int j = 0; j < kPack; ++j) dz[j] = bits >> j & 1 ? dz[j] : C(0);
 }
 
-// Sums of dz and of dz (x - mean) in each column, of a block's rows: partial (2, gridDim.y, n).
+// Sums of dz and of dz (x - mean) in each column, of a block's rows: partial (gridDim.y, n / C, 2, C).
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
 batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, const T* x, const compute_t<T>* means, Rows rows) {
@@ -225,11 +225,15 @@ batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, con
       for (int j = 0; j < 2 * kPack; ++j) own[j * kThreads] += own[j * kThreads + half * int(blockDim.x)];
   }
   if (threadIdx.y > 0 || rows.column() >= rows.n) return;
-  for (int j = 0; j < 2 * kPack; ++j)
-    partial[(int64_t(j / kPack) * gridDim.y + blockIdx.y) * rows.n + rows.column() + j % kPack] = own[j * kThreads];
+  for (int j = 0; j < kPack; ++j) {
+    const int64_t c = rows.channel(j);
+    C* const to = partial + (blockIdx.y * rows.n + rows.column() + j - c) * 2 + c;
+    to[0] = own[j * kThreads];
+    to[rows.channels] = own[(kPack + j) * kThreads];
+  }
 }
 
-// Of partial sums (2, splits, C): the first C outputs are db, the others dw.
+// Of rows of partial sums (2 C): the first C outputs are db, the others dw.
 template <class C>
 struct ReduceProducts : OfNumbers<C, Sum> {
   C *db, *dw;
@@ -251,14 +255,14 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const Grid grid = rows.grid(kReduceBlocks, kReduceUnroll);
-    const int64_t splits = grid.blocks.y * (rows.n / rows.channels);
-    const Tensor partial({2, splits, rows.channels}, dtype_of<C>::value, x.device);
-    const Tensor totals = partial.window({2, 1, rows.channels}, partial.strides());  // a shape alone
+    const Tensor partial({grid.blocks.y * (rows.n / rows.channels), 2 * rows.channels}, dtype_of<C>::value, x.device);
+    const Tensor totals = partial.window({1, 2 * rows.channels}, partial.strides());  // a shape alone
     by_width<T>([&]<int kWidth>() {
       launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(), x.as<T>(),
                                              mean.as<C>(), rows);
     }, dy.as<T>(), x.as<T>());
-    reduce<C>(ReduceProducts<C>(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels), totals, partial);
+    const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
+    reduce_by_columns<1>(x.device, finish, View(partial).as<const C>(), reduce_shape(totals, partial));
   });
 }
 
