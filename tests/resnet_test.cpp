@@ -3,9 +3,13 @@
 
 #include <cmath>
 
+#include "autograd/create.h"
 #include "kernels/conv2d.h"
 #include "tests/support.h"
+#include "train/data/loader.h"
+#include "train/data/shapes.h"
 #include "train/io/safetensors.h"
+#include "train/metrics.h"
 #include "train/optim/sgd.h"
 
 namespace ringtape {
@@ -112,6 +116,43 @@ void expect_ten_steps(DType dtype, const char* losses, int64_t batch, double lr,
 
 TEST(ResNet, TenStepsInDoubleHavePyTorchsLosses) { expect_ten_steps(DType::f64, "losses", 4, 0.02, 1e-8); }
 TEST(ResNet, TenStepsInFloatHavePyTorchsLosses) { expect_ten_steps(DType::f32, "losses_slow", 16, 1e-4, 1e-4); }
+
+// Images that are learned by heart show that every part of the network gets its gradient.
+TEST(ResNet, LearnsAFewImagesByHeart) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "minutes under AddressSanitizer, which the steps above have seen";
+#endif
+  constexpr int64_t kImages = 256, kBatch = 64, kMostEpochs = 30;
+  const Dataset images = load_shapes({.train_size = kImages, .test_size = 1, .seed = 1}).train;
+  const Loader loader(images, all_samples(images), {.batch_size = kBatch, .shuffle = true});
+  manual_seed(1);
+  nn::ResNet model({});
+  FlatParameters flat(model);
+  Sgd sgd(flat, {.momentum = 0.9, .weight_decay = 5e-4});
+  const auto right = [&] {
+    const NoGrad no_grad;
+    model.train(false);
+    Tally tally;
+    for (const Batch& batch : loader.epoch(0)) {
+      const Tensor logits = model(batch.x);
+      tally.add(cross_entropy(logits, batch.y), logits, batch.y);
+    }
+    tally.finish();
+    model.train(true);
+    return tally.top1();
+  };
+  int64_t epoch = 0;
+  double top1 = 0;
+  for (; epoch < kMostEpochs && top1 < 1; ++epoch) {
+    for (const Batch& batch : loader.epoch(epoch)) {
+      sgd.zero_grad();
+      backward(cross_entropy(model(batch.x), batch.y));
+      sgd.step(0.02);
+    }
+    if (epoch % 3 == 2) top1 = right();
+  }
+  EXPECT_EQ(top1, 1) << "after " << epoch << " epochs";
+}
 
 TEST(ResNet, HasThePublishedNumbersOfParameters) {
   const auto count = [](const nn::ResNet::Options& o) {
