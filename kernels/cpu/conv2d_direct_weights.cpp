@@ -65,12 +65,16 @@ class WeightGradient {
     }
   }
 
+  // Tiles of rows of dy^T, a few pixels at a time: dy is read in about the order in which it lies in memory.
   void pack_dy(Range block, C* to) const {
+    constexpr int64_t few = 16;
     const int64_t tiles = ceil_div(k_, kTileRows);
-    for (int64_t i = 0; i < tiles; ++i) {
-      const Range ks = part_of(k_, tiles, i);
-      pack_panel(dy_ + block.begin * dy_stride_ + ks.begin, 1, dy_stride_, ks.size(), ks.size(), block.size(), to + ks.begin * block.size());
-    }
+    for (int64_t p = 0; p < block.size(); p += few)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const Range ks = part_of(k_, tiles, i);
+        pack_rows(dy_ + (block.begin + p) * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(), std::min(few, block.size() - p),
+                  to + ks.begin * block.size() + p * ks.size());
+      }
   }
 
   void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to) const {
