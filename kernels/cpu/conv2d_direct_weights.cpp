@@ -103,12 +103,13 @@ class WeightGradient {
 
 void direct_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
-  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  const auto [rows, cols] = forward_axes(z, p);
   dispatch_float(dw.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
       T* to = dw.as<T>() + g * z.kg * z.taps() * z.cg;
+      const Patches<T> patches(x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols);
       if (z.pixels() == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
-      else WeightGradient<T>(to, dy.as<T>() + g * z.kg, {x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols}, z.pixels(), z.kg, z.k).run(dw.device);
+      else WeightGradient<T>(to, dy.as<T>() + g * z.kg, patches, z.pixels(), z.kg, z.k).run(dw.device);
     }
   });
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/range.h"
 #include "kernels/cpu/vector.h"
 
@@ -20,6 +21,13 @@ struct Axis {
 
 inline Axis forward_axis(int64_t places, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
   return {places, 0, 1, -pad, stride, kernel, dilation, 0, 1};
+}
+
+struct Axes {
+  Axis rows, cols;
+};
+inline Axes forward_axes(const ConvSizes& z, const Window& p) {
+  return {forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w)};
 }
 
 // Elements phase, phase + stride, ... of dx: the elements r of the kernel that meet them are those for which stride divides
