@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "autograd/create.h"
@@ -74,27 +76,35 @@ double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
   stream queue(device);
   const int64_t pad = l.kernel / 2, out = (l.size + 2 * pad - l.kernel) / l.stride + 1;
   const auto tag = peer == direct_nhwc ? memory::format_tag::nhwc : memory::format_tag::any;
-  const memory_desc x({batch, l.c, l.size, l.size}, memory::data_type::f32, tag), y({batch, l.k, out, out}, memory::data_type::f32, tag);
-  const memory_desc w({l.k, l.c, l.kernel, l.kernel}, memory::data_type::f32, memory::format_tag::any);
+  const auto f32 = memory::data_type::f32;
+  const memory_desc x({batch, l.c, l.size, l.size}, f32, tag), y({batch, l.k, out, out}, f32, tag);
+  const memory_desc w({l.k, l.c, l.kernel, l.kernel}, f32, memory::format_tag::any);
   const memory::dims stride{l.stride, l.stride}, padding{pad, pad};
   const auto algorithm = peer == winograd ? algorithm::convolution_winograd : algorithm::convolution_direct;
   const convolution_forward::primitive_desc hint({prop_kind::forward_training, algorithm, x, w, y, stride, padding, padding}, device);
-  const auto measure = [&](const primitive& p, const memory_desc& src, const memory_desc& weights, const memory_desc& dst, int src_arg, int weights_arg, int dst_arg) {
-    memory a(src, device), b(weights, device), c(dst, device);
-    for (const memory* m : {&a, &b, &c}) std::fill_n(static_cast<float*>(m->get_data_handle()), m->get_desc().get_size() / sizeof(float), 0.01f);
+  const auto measure = [&](const primitive& p, const std::vector<std::pair<int, memory_desc>>& operands) {
+    std::unordered_map<int, memory> args;
+    for (const auto& [arg, desc] : operands) {
+      memory m(desc, device);
+      std::fill_n(static_cast<float*>(m.get_data_handle()), desc.get_size() / sizeof(float), 0.01f);
+      args.emplace(arg, m);
+    }
     return seconds_of([&] {
-      p.execute(queue, {{src_arg, a}, {weights_arg, b}, {dst_arg, c}});
+      p.execute(queue, args);
       queue.wait();
     });
   };
   if (pass == forward)
-    return measure(convolution_forward(hint), hint.src_desc(), hint.weights_desc(), hint.dst_desc(), DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST);
+    return measure(convolution_forward(hint),
+                   {{DNNL_ARG_SRC, hint.src_desc()}, {DNNL_ARG_WEIGHTS, hint.weights_desc()}, {DNNL_ARG_DST, hint.dst_desc()}});
   if (pass == backward_data) {
     const convolution_backward_data::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
-    return measure(convolution_backward_data(d), d.diff_src_desc(), d.weights_desc(), d.diff_dst_desc(), DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST);
+    return measure(convolution_backward_data(d),
+                   {{DNNL_ARG_DIFF_SRC, d.diff_src_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
   }
   const convolution_backward_weights::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
-  return measure(convolution_backward_weights(d), d.src_desc(), d.diff_weights_desc(), d.diff_dst_desc(), DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST);
+  return measure(convolution_backward_weights(d),
+                 {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
 } catch (const dnnl::error&) {
   return 0;
 }
@@ -125,7 +135,9 @@ int main(int argc, char** argv) {
       std::vector<double> seconds[4];
       for (int round = 0; round < rounds; ++round)
         for (int peer = 0; peer < kPeerCount; ++peer)
-          seconds[peer].push_back(bench::apart([&] { return peer ? onednn_seconds(l, batch, pass, Peer(peer)) : our_seconds(l, batch, pass); }));
+          seconds[peer].push_back(bench::apart([&] {
+            return peer == ours ? our_seconds(l, batch, pass) : onednn_seconds(l, batch, pass, Peer(peer));
+          }));
       const int64_t out = (l.size + 2 * (l.kernel / 2) - l.kernel) / l.stride + 1;
       const double flops = 2.0 * double(batch * out * out * l.k * l.c * l.kernel * l.kernel);
       std::printf("%-20s %-8s", l.name.c_str(), kPasses[pass]);

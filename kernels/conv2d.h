@@ -15,8 +15,8 @@ RT_KERNEL(conv2d_backward_data, void(View dx, View dy, View w, Window window));
 // dw = the sum of dy x over all images and places.
 RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window));
 
-// Winograd's algorithm computes 3x3 convolutions of stride 1 with a quarter of the multiplications and a rounding error some ten
-// times as large (docs/performance.md). Where exact, no convolution of the process uses it; f64 never does.
+// Winograd's algorithm computes 3x3 convolutions of stride 1 with a quarter of the multiplications and a rounding error some
+// ten to twenty times as large (docs/performance.md). Where exact, no convolution of the process uses it; f64 never does.
 // RINGTAPE_EXACT_CONV=1 begins like that.
 void set_exact_convolutions(bool exact);
 bool exact_convolutions();

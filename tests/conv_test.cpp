@@ -30,7 +30,8 @@ struct Data {
 };
 Data draw(const Case& t, DType dtype = DType::f32) {
   manual_seed(3);
-  Data d{randn({t.n, t.h, t.w, t.c}), randn({t.k, t.r, t.s, t.c / t.groups}), t.bias ? randn({t.k}) : Tensor{}, randn({t.n, t.rows(), t.columns(), t.k})};
+  Data d{randn({t.n, t.h, t.w, t.c}), randn({t.k, t.r, t.s, t.c / t.groups}), t.bias ? randn({t.k}) : Tensor{},
+         randn({t.n, t.rows(), t.columns(), t.k})};
   for (Tensor* tensor : {&d.x, &d.w, &d.b, &d.dy})
     if (tensor->defined()) *tensor = cast(*tensor, dtype);
   return d;
@@ -51,7 +52,8 @@ struct Exact {
   std::vector<double> y, dx, dw;
 };
 Exact exact(const Case& t, const Data& d) {
-  const std::vector<double> x = values(d.x), w = values(d.w), dy = values(d.dy), b = t.bias ? values(d.b) : std::vector<double>(size_t(t.k));
+  const std::vector<double> x = values(d.x), w = values(d.w), dy = values(d.dy);
+  const std::vector<double> b = t.bias ? values(d.b) : std::vector<double>(size_t(t.k));
   Exact out{std::vector<double>(dy.size()), std::vector<double>(x.size()), std::vector<double>(w.size())};
   const int64_t cg = t.c / t.groups, kg = t.k / t.groups;
   const Window& p = t.window;
@@ -202,7 +204,8 @@ TEST(Conv, DoesNotDependOnTheNumberOfThreads) {
       const Result one = with_threads(1, [&] { return run(t, d); });
       for (int count : {2, 3, 5}) {
         const Result many = with_threads(count, [&] { return run(t, d); });
-        EXPECT_TRUE(same_bytes(one.y, many.y) && same_bytes(one.dx, many.dx) && same_bytes(one.dw, many.dw)) << t.name << ", " << count << " threads";
+        EXPECT_TRUE(same_bytes(one.y, many.y) && same_bytes(one.dx, many.dx) && same_bytes(one.dw, many.dw))
+            << t.name << ", " << count << " threads";
       }
     }
 }

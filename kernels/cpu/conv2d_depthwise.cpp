@@ -46,16 +46,17 @@ void run_row(const T* in, int64_t h, int64_t w, T* out, int64_t out_step, int64_
 
 void depthwise_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
-  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  const auto [rows, cols] = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const int64_t stride = round_up(z.c, kLanes<C>);
     const Scratch<C> weights(stride * z.taps(), y.device);
     transpose_weights(w.as<T>(), z.c, z.taps(), stride, weights.data());
     parallel_for(z.n * z.ho, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q)
-        run_row<T>(x.as<T>() + q / z.ho * z.h * z.w * z.c, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(),
-                   q % z.ho, rows, cols);
+      for (int64_t q = begin; q < end; ++q) {
+        const T* image = x.as<T>() + q / z.ho * z.h * z.w * z.c;
+        run_row<T>(image, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(), q % z.ho, rows, cols);
+      }
     });
   });
 }
@@ -70,10 +71,13 @@ void depthwise_backward_data(View dx, View dy, View w, Window p) {
     parallel_for(z.n * z.h, 1, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; ++q) {
         const int64_t row = q % z.h;
+        const T* image = dy.as<T>() + q / z.h * z.ho * z.wo * z.c;
         const Axis rows = backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, row % p.stride_h);
-        for (int64_t phase = 0; phase < std::min(p.stride_w, z.w); ++phase)
-          run_row<T>(dy.as<T>() + q / z.h * z.ho * z.wo * z.c, z.ho, z.wo, dx.as<T>() + (q * z.w + phase) * z.c, p.stride_w * z.c, z.c, weights.data(),
-                     stride, z.s, nullptr, row / p.stride_h, rows, backward_axis(z.w, z.s, p.stride_w, p.pad_w, p.dilation_w, phase));
+        for (int64_t phase = 0; phase < std::min(p.stride_w, z.w); ++phase) {
+          const Axis cols = backward_axis(z.w, z.s, p.stride_w, p.pad_w, p.dilation_w, phase);
+          run_row<T>(image, z.ho, z.wo, dx.as<T>() + (q * z.w + phase) * z.c, p.stride_w * z.c, z.c, weights.data(), stride, z.s, nullptr,
+                     row / p.stride_h, rows, cols);
+        }
       }
     });
   });
@@ -82,7 +86,7 @@ void depthwise_backward_data(View dx, View dy, View w, Window p) {
 // Each vector of channels of each tap is summed over rows, and these sums over all rows of all images.
 void depthwise_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
-  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  const auto [rows, cols] = forward_axes(z, p);
   dispatch_float(dw.dtype, [&]<class T>() {
     using C = compute_t<T>;
     parallel_for(ceil_div(z.c, kLanes<C>) * z.taps(), 1, [&](int64_t begin, int64_t end) {

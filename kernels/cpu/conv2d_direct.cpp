@@ -121,7 +121,7 @@ class TapConvolution {
 
 void direct_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
-  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  const auto [rows, cols] = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
       const Operands<T> o{x.as<T>() + g * z.cg, z.n, z.h, z.w, z.c, z.cg, y.as<T>() + g * z.kg, z.ho, z.wo, z.k, z.kg,

@@ -65,12 +65,16 @@ class WeightGradient {
     }
   }
 
+  // Tiles of rows of dy^T, a few pixels at a time: dy is read in about the order in which it lies in memory.
   void pack_dy(Range block, C* to) const {
+    constexpr int64_t few = 16;
     const int64_t tiles = ceil_div(k_, kTileRows);
-    for (int64_t i = 0; i < tiles; ++i) {
-      const Range ks = part_of(k_, tiles, i);
-      pack_panel(dy_ + block.begin * dy_stride_ + ks.begin, 1, dy_stride_, ks.size(), ks.size(), block.size(), to + ks.begin * block.size());
-    }
+    for (int64_t p = 0; p < block.size(); p += few)
+      for (int64_t i = 0; i < tiles; ++i) {
+        const Range ks = part_of(k_, tiles, i);
+        pack_rows(dy_ + (block.begin + p) * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(), std::min(few, block.size() - p),
+                  to + ks.begin * block.size() + p * ks.size());
+      }
   }
 
   void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to) const {
@@ -99,12 +103,13 @@ class WeightGradient {
 
 void direct_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
-  const Axis rows = forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), cols = forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w);
+  const auto [rows, cols] = forward_axes(z, p);
   dispatch_float(dw.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
       T* to = dw.as<T>() + g * z.kg * z.taps() * z.cg;
+      const Patches<T> patches(x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols);
       if (z.pixels() == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
-      else WeightGradient<T>(to, dy.as<T>() + g * z.kg, {x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols}, z.pixels(), z.kg, z.k).run(dw.device);
+      else WeightGradient<T>(to, dy.as<T>() + g * z.kg, patches, z.pixels(), z.kg, z.k).run(dw.device);
     }
   });
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/range.h"
 #include "kernels/cpu/vector.h"
 
@@ -20,6 +21,13 @@ struct Axis {
 
 inline Axis forward_axis(int64_t places, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
   return {places, 0, 1, -pad, stride, kernel, dilation, 0, 1};
+}
+
+struct Axes {
+  Axis rows, cols;
+};
+inline Axes forward_axes(const ConvSizes& z, const Window& p) {
+  return {forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w)};
 }
 
 // Elements phase, phase + stride, ... of dx: the elements r of the kernel that meet them are those for which stride divides
@@ -87,22 +95,36 @@ class Patches {
 
  private:
   // A row consists of runs that are contiguous in x where they are inside of it: all taps of a row of the kernel, or one tap.
-  // Writes elements [part) of one run for `count` places.
+  // Writes elements [part) of one run for `count` places, one row of the output after the other.
   void write_run(int64_t tap_row, int64_t tap_col, Range part, Place at, int64_t count, C* to, int64_t stride) const {
-    const int64_t channels = run_size_ / run_taps_;
-    for (int64_t p = 0; p < count; ++p, to += stride, at.advance(rows_.places, cols_.places)) {
+    while (count > 0) {
       const int64_t row = rows_.in_first + at.i * rows_.in_step + tap_row * rows_.tap_step;
       const int64_t col = cols_.in_first + at.j * cols_.in_step + tap_col * cols_.tap_step;
-      const T* from = x_ + ((at.n * h_ + row) * w_ + col) * c_;
-      if (row < 0 || row >= h_) {
-        fill_zero(to + part.begin, part.size());
-      } else if (col >= 0 && col + run_taps_ <= w_) {
-        copy_converted(from + part.begin, part.size(), to + part.begin);
+      const int64_t places = std::min(count, cols_.places - at.j);
+      if (row >= 0 && row < h_)
+        write_places((at.n * h_ + row) * w_, col, part, places, to, stride);
+      else
+        for (int64_t p = 0; p < places; ++p) fill_zero(to + p * stride + part.begin, part.size());
+      to += places * stride, count -= places;
+      at.j += places - 1, at.advance(rows_.places, cols_.places);
+    }
+  }
+
+  // The same for places whose run lies in the row of x that begins at pixel `first`, from column `col` on.
+  void write_places(int64_t first, int64_t col, Range part, int64_t places, C* to, int64_t stride) const {
+    const int64_t step = cols_.in_step, size = part.size();
+    const T* from = x_ + (first + col) * c_ + part.begin;
+    to += part.begin;
+    for (int64_t p = 0; p < places; ++p, col += step, from += step * c_, to += stride) {
+      if (col >= 0 && col + run_taps_ <= w_) [[likely]] {
+        copy_converted(from, size, to);
       } else {
-        const int64_t low = std::clamp(-col * channels, part.begin, part.end), high = std::clamp((w_ - col) * channels, low, part.end);
-        fill_zero(to + part.begin, low - part.begin);
+        const int64_t channels = run_size_ / run_taps_;
+        const int64_t low = std::clamp(-col * channels, part.begin, part.end) - part.begin;
+        const int64_t high = std::clamp((w_ - col) * channels - part.begin, low, size);
+        fill_zero(to, low);
         if (high > low) copy_converted(from + low, high - low, to + low);
-        fill_zero(to + high, part.end - high);
+        fill_zero(to + high, size - high);
       }
     }
   }

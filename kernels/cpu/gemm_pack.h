@@ -15,8 +15,8 @@ void pack_rows(const T* from, int64_t step, int64_t count, int64_t width, int64_
   for (int64_t p = 0; p < k; ++p, from += step, to += width) {
     int64_t i = 0;
     for (; i + lanes <= count; i += lanes) store(to + i, load_converted(from + i, lanes));
-    for (; i < count; ++i) to[i] = C(from[i]);
-    for (; i < width; ++i) to[i] = C(0);
+    if (i < count) store_partial(to + i, load_converted(from + i, count - i), count - i);
+    for (i = count; i < width; ++i) to[i] = C(0);
   }
 }
 

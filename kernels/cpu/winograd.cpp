@@ -38,7 +38,7 @@ struct Operands {
 template <class T>
 class Winograd {
  public:
-  Winograd(const Operands<T>& o)
+  explicit Winograd(const Operands<T>& o)
       : o_(o), tiles_{o.n, o.out_h, o.out_w}, depth_(round_up(o.depth, kLanes<float>)), panels_(ceil_div(o.columns, kWidth)) {
     by_panel_ = tiles_.count() <= kFewTiles || o.depth * o.columns >= kManyWeights;
     block_ = o.depth < kManyChannels ? kBlockTiles : kDeepBlockTiles;
@@ -125,7 +125,8 @@ class Winograd {
     constexpr int lanes = kLanes<float>, taps = kTaps * kTaps;
     for (int tap = 0; tap < taps; ++tap)
       if (o_.turned) {
-        for (int l = 0; l < steps; ++l) w[tap][l] = load_converted(o_.weights + ((depth + l) * taps + taps - 1 - tap) * o_.columns + column, count);
+        for (int l = 0; l < steps; ++l)
+          w[tap][l] = load_converted(o_.weights + ((depth + l) * taps + taps - 1 - tap) * o_.columns + column, count);
       } else {
         for (int l = 0; l < lanes; ++l)
           w[tap][l] = l < count ? load_converted(o_.weights + ((column + l) * taps + tap) * o_.depth + depth, steps) : Vec<float>{};
@@ -197,15 +198,17 @@ void dispatch_winograd(DType dtype, F&& f) {
 void winograd_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   dispatch_winograd(y.dtype, [&]<class T>() {
-    Winograd<T>({x.as<T>(), z.n, z.h, z.w, z.c, y.as<T>(), z.ho, z.wo, z.k, w.as<T>(), false, b.as<T>(), p.pad_h, p.pad_w}).run(y.device);
+    const Operands<T> o{x.as<T>(), z.n, z.h, z.w, z.c, y.as<T>(), z.ho, z.wo, z.k, w.as<T>(), false, b.as<T>(), p.pad_h, p.pad_w};
+    Winograd<T>(o).run(y.device);
   });
 }
 
 void winograd_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   dispatch_winograd(dx.dtype, [&]<class T>() {
-    Winograd<T>({dy.as<T>(), z.n, z.ho, z.wo, z.k, dx.as<T>(), z.h, z.w, z.c, w.as<T>(), true, nullptr, kTaps - 1 - p.pad_h, kTaps - 1 - p.pad_w})
-        .run(dx.device);
+    const Operands<T> o{dy.as<T>(), z.n, z.ho, z.wo, z.k, dx.as<T>(), z.h, z.w, z.c, w.as<T>(), true, nullptr,
+                        kTaps - 1 - p.pad_h, kTaps - 1 - p.pad_w};
+    Winograd<T>(o).run(dx.device);
   });
 }
 

@@ -39,7 +39,8 @@ struct PanelLayout {
 // The tile whose first element is (top, left), all channels: point (i, j) of it to[(6 i + j) point_stride + layout(c)].
 // Channels beyond the last, up to a whole vector, are written as zeros.
 template <class Transform, class T>
-void transform_tile(const TiledImages<T>& x, int64_t image, int64_t top, int64_t left, float* to, int64_t point_stride, PanelLayout layout) {
+void transform_tile(const TiledImages<T>& x, int64_t image, int64_t top, int64_t left, float* to, int64_t point_stride,
+                    PanelLayout layout) {
   constexpr int size = Transform::in, lanes = kLanes<float>;
   const T* at[size * size];
   for (int i = 0; i < size; ++i)

@@ -62,8 +62,9 @@ class WinogradWeights {
       parallel_for(count, 4, [&](int64_t begin, int64_t end) {
         for (int64_t t = begin; t < end; ++t) {
           const TileGrid::Place at = tiles_[b + t];
-          transform_tile<InputTransform>(x, at.image, at.top - pad_h_, at.left - pad_w_, v + t * kWidth, v_stride(), {kWidth, block_ * kWidth});
-          transform_tile<GradientTransform>(dy, at.image, at.top, at.left, g + t * kWidth, g_stride(), {kWidth, block_ * kWidth});
+          const PanelLayout layout{kWidth, block_ * kWidth};
+          transform_tile<InputTransform>(x, at.image, at.top - pad_h_, at.left - pad_w_, v + t * kWidth, v_stride(), layout);
+          transform_tile<GradientTransform>(dy, at.image, at.top, at.left, g + t * kWidth, g_stride(), layout);
         }
       });
       const int64_t panels = ceil_div(z_.k, kWidth);
