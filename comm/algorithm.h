@@ -1,0 +1,34 @@
+#pragma once
+#include <span>
+
+#include "comm/transport.h"
+
+namespace ringtape::comm {
+
+// How a collective is done over a transport. The operation is the transport's current one; n is the number of ranks, c its count.
+//   all_reduce      x, y: c          reduce_scatter  x: n c, y: c       all_gather  x: c, y: n c
+//   broadcast       y: c, in place   reduce          x: c, y: c, on the root alone (elsewhere y is null)
+//   gather          x: c, y: n c on the root         scatter  x: n c on the root, y: c         all_to_all  x, y: n c
+// y may be x; for all_gather, gather: x may be y + rank c, for reduce_scatter, scatter: y may be x + rank c. avg divides sums by n.
+using CollectiveFn = void (*)(Transport& transport, const void* x, void* y);
+
+struct Algorithm {
+  const char* name;
+  const char* about;                      // one line: steps and bytes
+  CollectiveFn all_reduce = nullptr, reduce_scatter = nullptr, all_gather = nullptr, broadcast = nullptr, reduce = nullptr, gather = nullptr,
+               scatter = nullptr, all_to_all = nullptr, barrier = nullptr;  // null: not offered
+  CollectiveFn of(Collective kind) const;
+};
+
+// All there are; each stands in its own file under algorithm/ and in the one list of algorithm.cpp.
+std::span<const Algorithm* const> algorithms();
+const Algorithm& find_algorithm(std::string_view name);  // throws UsageError with the nearest names
+
+// What part r of n of `count` elements is: [begin, end). The first parts are one longer.
+struct Part { int64_t begin, end; int64_t size() const { return end - begin; } };
+inline Part part_of(int64_t count, int n, int r) {
+  const int64_t q = count / n, rest = count % n;
+  return {q * r + std::min<int64_t>(r, rest), q * (r + 1) + std::min<int64_t>(r + 1, rest)};
+}
+
+}  // namespace ringtape::comm

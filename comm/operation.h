@@ -1,0 +1,30 @@
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "core/dtype.h"
+#include "kernels/combine.h"
+
+namespace ringtape::comm {
+
+enum class Collective : uint8_t { barrier, all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all };
+std::string_view name_of(Collective kind);
+Collective parse_collective(std::string_view name);  // throws UsageError
+
+// What the ranks of a group do together. All of them must ask for the same, in the same order: every message carries
+// sequence and fingerprint.
+struct Operation {
+  Collective kind = Collective::barrier;
+  DType dtype = DType::u8;
+  ReduceOp op = ReduceOp::sum;
+  int root = 0;            // of broadcast, reduce, gather, scatter
+  int64_t count = 0;       // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others
+  uint64_t sequence = 0;   // 1 for the first of a group
+  uint32_t algorithm = 0;  // hash of its name
+
+  size_t bytes() const { return size_t(count) * size_of(dtype); }
+  uint64_t fingerprint() const;  // of all but the sequence
+  std::string str() const;       // "all_reduce #12 (sum, f32, 1,048,576 elements)"
+};
+
+}  // namespace ringtape::comm

@@ -1,0 +1,87 @@
+#include "comm/transport.h"
+
+#include <thread>
+
+#include "core/runtime.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+View flat(void* data, DType dtype, int64_t count, Device device) {
+  View v;
+  v.data = data;
+  v.dtype = dtype;
+  v.device = device;
+  v.rank = 1;
+  v.dims[0] = count;
+  v.strides[0] = 1;
+  return v;
+}
+
+}  // namespace
+
+void Transport::combine(void* y, std::span<const void* const> sources, int64_t count, double factor) {
+  if (count == 0) return;
+  Sources all;
+  // More than one call takes: the first ones, then what they gave with the next.
+  for (size_t at = 0; at < sources.size();) {
+    all.count = 0;
+    if (at > 0) all.data[all.count++] = y;
+    while (all.count < kMaxSources && at < sources.size()) all.data[all.count++] = sources[at++];
+    ringtape::combine(flat(y, operation_.dtype, count, device()), all, operation_.op, at == sources.size() ? factor : 1.0);
+  }
+}
+
+void Transport::copy(void* y, const void* x, size_t bytes) {
+  if (bytes > 0 && y != x) runtime(device()).copy(y, device(), x, device(), bytes);
+}
+
+std::shared_ptr<void> Transport::allocate(size_t bytes) {
+  const Device device = this->device();
+  void* data = runtime(device).allocate(std::max<size_t>(bytes, 1), device.index);
+  runtime(device).zero(data, bytes, device.index);
+  return {data, [device, bytes](void* p) { runtime(device).deallocate(p, std::max<size_t>(bytes, 1), device.index); }};
+}
+
+void* Transport::scratch(size_t bytes) {
+  if (bytes > scratch_bytes_) {
+    scratch_.reset();
+    scratch_ = Transport::allocate(bytes);
+    scratch_bytes_ = bytes;
+  }
+  return scratch_.get();
+}
+
+Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.waiting_on_.store(peer, std::memory_order_relaxed); }
+Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
+
+void Wait::pause() {
+  constexpr int64_t kSpins = 200, kYields = 2000;  // about 2 us, then about 1 ms on a core that nobody else wants
+  ++rounds_;
+  if (rounds_ < kSpins) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+    return;
+  }
+  transport_.context().failure->check();
+  if (rounds_ < kYields) std::this_thread::yield();
+  else std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (!transport_.deadline().passed()) return;
+  const int peer = transport_.waiting_on();
+  const std::string cause = concat("rank ", transport_.rank(), " waited ", transport_.context().timeout.count(), " s for rank ", peer, " in ",
+                                   transport_.operation(), " over ", transport_.name());
+  transport_.context().failure->raise(cause);
+  transport_.context().failure->check();
+}
+
+void mismatch(Transport& transport, int peer, const Operation& theirs) {
+  Failure& failure = *transport.context().failure;
+  failure.raise(concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
+                       "; every rank must make the same calls, in the same order"));
+  failure.check();
+  throw CommError("unreachable");
+}
+
+}  // namespace ringtape::comm

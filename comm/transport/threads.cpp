@@ -1,0 +1,128 @@
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "comm/transport.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// One message that waits to be fetched by its receiver, straight from the sender's buffer.
+struct Post {
+  const void* data;
+  size_t bytes;
+  Operation operation;
+  std::atomic<bool> fetched{false};
+};
+
+struct Mailbox {  // of one ordered pair of ranks
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Post>> posts;
+};
+
+// What the ranks of a group share.
+struct Board {
+  explicit Board(int size) : size(size), mailboxes(size_t(size) * size_t(size)), buffers(size_t(size)), operations(size_t(size)) {}
+  Mailbox& mailbox(int from, int to) { return mailboxes[size_t(from) * size_t(size) + size_t(to)]; }
+
+  const int size;
+  std::vector<Mailbox> mailboxes;
+  std::vector<void*> buffers;         // of share(), by rank
+  std::vector<Operation> operations;  // the same
+  std::atomic<int64_t> arrivals{0};   // at fences, by all ranks since the beginning
+};
+
+// Boards by the store of their group: the first rank makes it, the last one takes it away.
+std::shared_ptr<Board> board_of(const Context& context) {
+  static std::mutex mutex;
+  static std::map<Store*, std::weak_ptr<Board>> boards;
+  const std::lock_guard lock(mutex);
+  std::erase_if(boards, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Board>& known = boards[context.store.get()];
+  std::shared_ptr<Board> board = known.lock();
+  if (!board) known = board = std::make_shared<Board>(context.size);
+  return board;
+}
+
+class Threads : public Transport {
+ public:
+  explicit Threads(Context context) : Transport(std::move(context)), board_(board_of(context_)) {}
+  std::string_view name() const override { return "threads"; }
+  std::unique_ptr<Transport> open(Context context) const override { return threads_transport(std::move(context)); }
+
+  Ticket start(std::span<const Transfer> transfers) override {
+    for (const Transfer& t : transfers) {
+      if (t.way == Transfer::Way::send) {
+        auto post = std::make_shared<Post>();
+        post->data = t.data;
+        post->bytes = t.bytes;
+        post->operation = operation_;
+        Mailbox& box = board_->mailbox(rank(), t.peer);
+        const std::lock_guard lock(box.mutex);
+        box.posts.push_back(post);
+        open_.push_back({t, ticket_, post});
+      } else {
+        open_.push_back({t, ticket_, nullptr});
+      }
+    }
+    return ticket_++;
+  }
+
+  void finish(Ticket ticket) override {
+    for (const Open& o : open_)
+      if (o.ticket <= ticket && !o.post) fetch(o.transfer);
+    for (; !open_.empty() && open_.front().ticket <= ticket; open_.pop_front())
+      if (const auto& post = open_.front().post)
+        for (Wait wait(*this, open_.front().transfer.peer); !post->fetched.load(std::memory_order_acquire);) wait.pause();
+  }
+
+  std::vector<void*> share(void* data, size_t) override {
+    board_->buffers[size_t(rank())] = data;
+    board_->operations[size_t(rank())] = operation_;
+    fence();
+    for (int r = 0; r < size(); ++r)
+      if (board_->operations[size_t(r)].fingerprint() != operation_.fingerprint()) mismatch(*this, r, board_->operations[size_t(r)]);
+    return board_->buffers;
+  }
+
+  void fence() override {
+    const int64_t before = board_->arrivals.fetch_add(1, std::memory_order_acq_rel);
+    const int64_t all = (before / size() + 1) * size();
+    for (Wait wait(*this, (rank() + 1) % size()); board_->arrivals.load(std::memory_order_acquire) < all;) wait.pause();
+  }
+
+ private:
+  struct Open {
+    Transfer transfer;
+    Ticket ticket;
+    std::shared_ptr<Post> post;  // of a send
+  };
+
+  void fetch(const Transfer& t) {
+    Mailbox& box = board_->mailbox(t.peer, rank());
+    std::shared_ptr<Post> post;
+    for (Wait wait(*this, t.peer);; wait.pause()) {
+      const std::lock_guard lock(box.mutex);
+      if (box.posts.empty()) continue;
+      post = std::move(box.posts.front());
+      box.posts.pop_front();
+      break;
+    }
+    if (post->operation.fingerprint() != operation_.fingerprint() || post->operation.sequence != operation_.sequence || post->bytes != t.bytes)
+      mismatch(*this, t.peer, post->operation);
+    if (t.bytes > 0) std::memcpy(t.data, post->data, t.bytes);
+    post->fetched.store(true, std::memory_order_release);
+  }
+
+  const std::shared_ptr<Board> board_;
+  std::deque<Open> open_;
+  Ticket ticket_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> threads_transport(Context context) { return std::make_unique<Threads>(std::move(context)); }
+
+}  // namespace ringtape::comm
