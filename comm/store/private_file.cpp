@@ -1,0 +1,59 @@
+#include "comm/store/private_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include "comm/store/socket.h"
+#include "core/check.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+bool is_private_folder(const std::string& path) {
+  struct stat s{};
+  return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
+}
+
+}  // namespace
+
+std::string private_path(const std::string& folder, const std::string& name) {
+  std::string where = folder.empty() ? concat("/run/user/", ::geteuid()) : folder;
+  if (folder.empty() && (!is_private_folder(where) || ::access(where.c_str(), W_OK) != 0)) where = concat("/tmp/ringtape-", ::geteuid());
+  if (::mkdir(where.c_str(), 0700) != 0 && errno != EEXIST) detail::fail<CommError>("cannot make the folder ", where, ": ", std::strerror(errno));
+  RT_CHECK_AS(CommError, is_private_folder(where), where, " is not a folder of this user alone (mode 0700); remove it, or set RINGTAPE_TOKEN and MASTER_PORT");
+  return concat(where, "/ringtape-job-", std::hash<std::string>()(name));
+}
+
+PrivateFile::PrivateFile(std::string path, const std::string& text) : path_(std::move(path)), text_(text) {
+  const std::string aside = concat(path_, ".", ::getpid());
+  ::unlink(aside.c_str());
+  const Socket file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  RT_CHECK_AS(CommError, file && ::write(file.fd(), text.data(), text.size()) == ssize_t(text.size()) && ::rename(aside.c_str(), path_.c_str()) == 0,
+              "cannot write ", path_, ": ", std::strerror(errno));
+}
+
+PrivateFile::~PrivateFile() {
+  try {
+    if (!path_.empty() && read(path_) == text_) ::unlink(path_.c_str());
+  } catch (const CommError&) {  // it has become somebody else's
+  }
+}
+
+std::string PrivateFile::read(const std::string& path) {
+  const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file) return "";
+  struct stat s{};
+  RT_CHECK_AS(CommError, ::fstat(file.fd(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path, " could have been written by another user; remove it");
+  char text[256];
+  const ssize_t size = ::read(file.fd(), text, sizeof text);
+  return {text, size > 0 ? size_t(size) : 0};
+}
+
+}  // namespace ringtape::comm

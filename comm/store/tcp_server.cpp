@@ -1,0 +1,205 @@
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <unordered_map>
+
+#include "comm/store/frame.h"
+#include "comm/store/socket.h"
+#include "comm/store/state.h"
+#include "comm/store/tcp_store.h"
+#include "comm/store/token.h"
+#include "core/log.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr uint64_t kListening = 0, kStop = 1, kFirstClient = 2;  // what an event is about
+constexpr int kEvents = 64;
+constexpr size_t kStrangers = 256;        // connections that have not proved themselves, at once
+constexpr size_t kBacklog = 64u << 20;    // bytes that a client may leave unread
+
+struct Connection {
+  Socket socket;
+  std::string nonce;
+  Clock::time_point heard = Clock::now();  // since when it has said nothing; of a stranger: since when it is here
+  bool proved = false;
+  std::string in{}, out{};
+};
+
+}  // namespace
+
+struct StoreServer::Impl {
+  explicit Impl(Options o) : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
+    listening = options.listening >= 0 ? adopt(options.listening) : listen_on(options.host, options.port);
+    RT_CHECK_AS(CommError, events && stop, "the system gives no epoll: ", std::strerror(errno));
+    watch(EPOLL_CTL_ADD, listening, kListening, EPOLLIN);
+    watch(EPOLL_CTL_ADD, stop, kStop, EPOLLIN);
+    thread = std::thread([this] {
+      try {
+        run();
+      } catch (const std::exception& e) {
+        log_warn("the store's server has stopped: ", e.what());
+        connections.clear();
+      }
+    });
+  }
+
+  void watch(int what, const Socket& socket, uint64_t id, uint32_t for_what) {
+    epoll_event event{};
+    event.events = for_what;
+    event.data.u64 = id;
+    ::epoll_ctl(events.fd(), what, socket.fd(), &event);
+  }
+
+  void run() {
+    const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(std::min(options.heartbeat, options.patience) / 8);
+    Clock::time_point last = Clock::now(), leave_by = Clock::time_point::max();
+    while (clients() > 0 || leave_by == Clock::time_point::max()) {
+      epoll_event ready[kEvents];
+      const int n = ::epoll_wait(events.fd(), ready, kEvents, int(std::clamp<int64_t>(tick.count(), 1, 500)));
+      for (int i = 0; i < n; ++i) {
+        const uint64_t id = ready[i].data.u64;
+        if (id == kListening) accept_all();
+        else if (id == kStop) leave_by = begin_to_stop();
+        else serve(id, ready[i].events);
+      }
+      const Clock::time_point now = Clock::now();
+      if (now - last > options.heartbeat / 2)  // it is this process that has stood still
+        for (auto& [id, c] : connections) c.heard = now;
+      last = now;
+      if (n < kEvents) drop_silent(now);
+      if (now > leave_by) break;
+    }
+    for (auto& [id, c] : connections)
+      if (c.proved) send(id, {Frame::Type::bye});
+  }
+
+  size_t clients() const {
+    return size_t(std::ranges::count_if(connections, [](const auto& c) { return c.second.proved; }));
+  }
+
+  Clock::time_point begin_to_stop() {
+    ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, stop.fd(), nullptr);
+    ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, listening.fd(), nullptr);
+    return Deadline(options.heartbeat).at();
+  }
+
+  void accept_all() {
+    for (;;) {
+      Socket s(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!s) {
+        // Without descriptors left, what waits to be accepted would be reported without end.
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        return;
+      }
+      if (connections.size() - clients() >= kStrangers) continue;
+      const uint64_t id = next_client++;
+      watch(EPOLL_CTL_ADD, s, id, EPOLLIN);
+      Connection& c = connections.emplace(id, Connection{std::move(s), random_bytes(kNonce)}).first->second;
+      send(id, {Frame::Type::challenge, 0, kProtocol, {c.nonce}});
+    }
+  }
+
+  void serve(uint64_t id, uint32_t what) {
+    const auto it = connections.find(id);
+    if (it == connections.end()) return;
+    Connection& c = it->second;
+    if (what & EPOLLOUT) flush(id, c);
+    if (!(what & ~uint32_t(EPOLLOUT))) return;
+    char bytes[64 << 10];
+    const ssize_t got = ::recv(c.socket.fd(), bytes, sizeof bytes, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) return drop(id, "died");
+    c.in.append(bytes, size_t(got));
+    if (c.proved) c.heard = Clock::now();
+    for (size_t used = 0;;) {
+      const Parsed parsed = parse_frame(std::string_view(c.in).substr(used), c.proved ? kMaxFrame : kMaxGreeting);
+      if (parsed.error) return drop(id, concat("sent what is no frame: ", parsed.error));
+      if (!parsed.frame) return void(c.in.erase(0, used));
+      used += parsed.used;
+      if (!answer(id, c, *parsed.frame)) return;
+    }
+  }
+
+  // False: the connection is no more.
+  bool answer(uint64_t id, Connection& c, const Frame& frame) {
+    if (!c.proved) return greet(id, c, frame);
+    if (frame.type == Frame::Type::bye) {
+      send(id, {Frame::Type::bye});
+      return drop(id, ""), false;
+    }
+    state.handle(id, frame);
+    return true;
+  }
+
+  bool greet(uint64_t id, Connection& c, const Frame& frame) {
+    const auto refuse = [&](const std::string& why) {
+      send(id, {Frame::Type::refuse, 0, 0, {why}});
+      return drop(id, ""), false;
+    };
+    if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) return drop(id, ""), false;
+    if (frame.number != kProtocol) return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process version ", frame.number, "; run one build everywhere"));
+    if (!same(frame.fields[1], prove(options.token, Side::client, c.nonce, frame.fields[0])))
+      return refuse("the token of this process is not the job's; give every process the same RINGTAPE_TOKEN");
+    c.proved = true;
+    send(id, {Frame::Type::welcome, 0, int64_t(options.heartbeat.count() * 1e3), {prove(options.token, Side::store, c.nonce, frame.fields[0]), options.name}});
+    return true;
+  }
+
+  void send(uint64_t id, const Frame& frame) {
+    const auto it = connections.find(id);
+    if (it == connections.end()) return;
+    Connection& c = it->second;
+    const bool idle = c.out.empty();
+    c.out += encode(frame);
+    if (idle) flush(id, c);
+    if (c.out.size() > kBacklog) ::shutdown(c.socket.fd(), SHUT_RDWR);  // epoll reports it
+  }
+
+  void flush(uint64_t id, Connection& c) {
+    const ssize_t sent = ::send(c.socket.fd(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
+    if (sent > 0) c.out.erase(0, size_t(sent));
+    watch(EPOLL_CTL_MOD, c.socket, id, c.out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
+  }
+
+  void drop_silent(Clock::time_point now) {
+    std::vector<uint64_t> silent;
+    for (const auto& [id, c] : connections)
+      if (now - c.heard > (c.proved ? options.heartbeat : options.patience)) silent.push_back(id);
+    for (const uint64_t id : silent)
+      drop(id, concat("has been silent for ", options.heartbeat.count(), " s: it is stopped, or its machine or its network is gone"));
+  }
+
+  // It reads, before the connection closes, what its own going made known.
+  void drop(uint64_t id, const std::string& what) {
+    const auto it = connections.find(id);
+    if (it == connections.end()) return;
+    if (it->second.proved) state.left(id, what);
+    connections.erase(id);
+  }
+
+  const Options options;
+  StoreState state;
+  Socket listening;
+  const Socket events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  std::unordered_map<uint64_t, Connection> connections;
+  uint64_t next_client = kFirstClient;
+  std::thread thread;  // the last: it uses the others
+};
+
+StoreServer::StoreServer(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+StoreServer::~StoreServer() {
+  ::eventfd_write(impl_->stop.fd(), 1);
+  impl_->thread.join();
+}
+
+int StoreServer::port() const { return port_of(impl_->listening); }
+
+}  // namespace ringtape::comm

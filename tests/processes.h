@@ -1,0 +1,49 @@
+#pragma once
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+namespace ringtape::test {
+
+// A forked process that runs f; its exit status is 0, or 1 after an exception. Killed and reaped with its owner. To be made while this
+// process has no other threads.
+class Child {
+ public:
+  template <class F>
+  explicit Child(F&& f) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    int status = 0;
+    try {
+      f();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "child: %s\n", e.what());
+      status = 1;
+    }
+    ::_exit(status);
+  }
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+  ~Child() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+  pid_t pid() const { return pid_; }
+  void kill(int signal) const { ::kill(pid_, signal); }
+
+  // Its exit status, or the signal that ended it.
+  int wait() {
+    int status = 0;
+    while (pid_ > 0 && ::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {}
+    pid_ = -1;
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  pid_t pid_;
+};
+
+}  // namespace ringtape::test
