@@ -5,12 +5,32 @@
 namespace ringtape::comm {
 
 void Failure::raise(const std::string& cause) {
+  const auto others = peers();  // let go of after the lock: its end may wait for another raise()
   const std::lock_guard lock(mutex_);
   if (raised_) return;
+  publish(others ? others->agree(cause) : cause);
+}
+
+void Failure::raise_agreed(const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  if (!raised_) publish(cause);
+}
+
+void Failure::publish(const std::string& cause) {
   cause_ = cause;
   raised_.store(true, std::memory_order_release);
   for (const auto& [id, f] : listeners_) f(cause_);
   listeners_.clear();
+}
+
+void Failure::set_peers(std::weak_ptr<Peers> peers) {
+  const std::lock_guard lock(mutex_);
+  peers_ = std::move(peers);
+}
+
+std::shared_ptr<Failure::Peers> Failure::peers() const {
+  const std::lock_guard lock(mutex_);
+  return peers_.lock();
 }
 
 std::string Failure::cause() const {

@@ -1,7 +1,9 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,7 @@ class Failure {
  public:
   bool raised() const noexcept { return raised_.load(std::memory_order_acquire); }
   void raise(const std::string& cause);              // later calls change nothing
+  void raise_agreed(const std::string& cause);       // the same, with what the job's processes have agreed on: asks no peers
   std::string cause() const;                         // empty: none
   void check() const { if (raised()) [[unlikely]] throw CommError(cause()); }
 
@@ -22,12 +25,26 @@ class Failure {
   int on_raise(std::function<void(const std::string&)> f);
   void remove(int listener);
 
+  // The job's other processes (comm/hub.h).
+  struct Peers {
+    virtual ~Peers() = default;
+    virtual std::string agree(const std::string& cause) = 0;   // the cause that counts for all: this one, or an earlier one of another process
+    virtual std::optional<std::string> activities() = 0;       // of all ranks, see Activity::rows; nothing: another process gathers them
+  };
+  void set_peers(std::weak_ptr<Peers> peers);  // raise() asks them first, while whoever asks for the cause waits
+  std::shared_ptr<Peers> peers() const;
+
+  // True for one caller alone: who gathers what every rank does, for the report of a deadline that has passed.
+  bool claim_report() noexcept { return !claimed_.exchange(true); }
+
  private:
+  void publish(const std::string& cause);
   mutable std::mutex mutex_;
-  std::atomic<bool> raised_{false};
+  std::atomic<bool> raised_{false}, claimed_{false};
   std::string cause_;
   std::vector<std::pair<int, std::function<void(const std::string&)>>> listeners_;
   int next_ = 1;
+  std::weak_ptr<Peers> peers_;
 };
 
 }  // namespace ringtape::comm

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "comm/report.h"
 #include "core/runtime.h"
 
 namespace ringtape::comm {
@@ -68,18 +69,21 @@ void Wait::pause() {
   transport_.context().failure->check();
   if (rounds_ < kYields) std::this_thread::yield();
   else std::this_thread::sleep_for(std::chrono::microseconds(100));
-  if (!transport_.deadline().passed()) return;
-  const int peer = transport_.waiting_on();
-  const std::string cause = concat("rank ", transport_.rank(), " waited ", transport_.context().timeout.count(), " s for rank ", peer, " in ",
-                                   transport_.operation(), " over ", transport_.name());
-  transport_.context().failure->raise(cause);
-  transport_.context().failure->check();
+  if (transport_.deadline().passed()) timed_out(transport_);
 }
 
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
   failure.raise(concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
                        "; every rank must make the same calls, in the same order"));
+  failure.check();
+  throw CommError("unreachable");
+}
+
+void lost(Transport& transport, int peer, const std::string& why) {
+  Failure& failure = *transport.context().failure;
+  for (const Deadline soon(Seconds(0.5)); !failure.raised() && !soon.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  failure.raise(concat("rank ", transport.rank(), " lost its connection to rank ", peer, " in ", transport.operation(), " over ", transport.name(), ": ", why));
   failure.check();
   throw CommError("unreachable");
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/activity.h"
 #include "comm/deadline.h"
 #include "comm/failure.h"
 #include "comm/operation.h"
@@ -55,8 +56,10 @@ class Transport {
     operation_ = operation;
     deadline_ = deadline;
     waiting_on_ = -1;
+    activity_.begin(operation, name());
     opened();
   }
+  void end() { activity_.end(); }  // what began is done: for reports
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
 
@@ -95,6 +98,7 @@ class Transport {
   std::atomic<int> waiting_on_{-1};
 
  private:
+  Activity::Line activity_{context_.rank, context_.size, context_.failure.get(), waiting_on_};
   std::shared_ptr<void> scratch_;
   size_t scratch_bytes_ = 0;
 };
@@ -114,6 +118,10 @@ class Wait {
 
 // Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
 [[noreturn]] void mismatch(Transport& transport, int peer, const Operation& theirs);
+
+// Throws what ended the connection to rank `peer`. A process that died is named by the store a moment later: that cause is waited for, and
+// this one, with `why`, raised only if there is none.
+[[noreturn]] void lost(Transport& transport, int peer, const std::string& why);
 
 // Ranks that are threads of this process; each calls it with the context of its group (one memory_store for all).
 std::unique_ptr<Transport> threads_transport(Context context);
