@@ -17,6 +17,10 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
+    {"RINGTAPE_STORE", "host:port, or a folder", "where the processes of a job find each other; set by `ringtape launch`; default: rank 0 provides it"},
+    {"RINGTAPE_TOKEN", "16 characters or more", "what the processes of a job prove to each other to hold; needed over several hosts; default: a random one", true},
+    {"RINGTAPE_HEARTBEAT", "1, 2, ...", "seconds of silence after which a process of a job counts as gone; default: 10"},
+    {"RINGTAPE_DUMP", "a file", "where a process of a job writes its last collectives when the job fails or on SIGQUIT; %r becomes the rank"},
 };
 
 std::span<const Variable> variables() { return kVariables; }
@@ -70,6 +74,26 @@ const std::string& log() {
 }
 const std::string& data_dir() {
   static const std::string value = read("RINGTAPE_DATA_DIR");
+  return value;
+}
+const std::string& store() {
+  static const std::string value = read("RINGTAPE_STORE");
+  return value;
+}
+const std::string& token() {
+  static const std::string value = [] {
+    std::string v = read("RINGTAPE_TOKEN");
+    RT_CHECK_AS(UsageError, v.empty() || v.size() >= 16, "RINGTAPE_TOKEN has ", v.size(), " characters: expected 16 or more, such as what `openssl rand -hex 16` prints");
+    return v;
+  }();
+  return value;
+}
+int heartbeat() {
+  static const int value = read_int("RINGTAPE_HEARTBEAT", 1, 86400, 10);
+  return value;
+}
+const std::string& dump() {
+  static const std::string value = read("RINGTAPE_DUMP");
   return value;
 }
 

@@ -10,6 +10,7 @@ struct Variable {
   const char* name;
   const char* values;   // what it may be
   const char* meaning;  // one sentence, with the default
+  bool secret = false;  // not to be written anywhere
 };
 std::span<const Variable> variables();
 
@@ -22,5 +23,9 @@ bool cudnn();                  // RINGTAPE_CUDNN
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
+const std::string& store();    // RINGTAPE_STORE; empty: not set
+const std::string& token();    // RINGTAPE_TOKEN; empty: not set
+int heartbeat();               // RINGTAPE_HEARTBEAT, seconds
+const std::string& dump();     // RINGTAPE_DUMP; empty: not set
 
 }  // namespace ringtape::env

@@ -1,0 +1,147 @@
+#include "comm/rendezvous.h"
+
+#include <unistd.h>
+
+#include <vector>
+
+#include "comm/report.h"
+#include "comm/store/private_file.h"
+#include "comm/store/tcp_store.h"
+#include "comm/store/token.h"
+#include "core/env.h"
+#include "core/log.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// A store with the server that this process hosts for it, which ends after it.
+struct Hosted {
+  std::optional<PrivateFile> file;
+  std::unique_ptr<StoreServer> server;
+  std::shared_ptr<Store> store;
+};
+std::shared_ptr<Store> whole(Hosted hosted) {
+  const auto all = std::make_shared<Hosted>(std::move(hosted));
+  return {all, all->store.get()};
+}
+
+std::string self_of(const Place& place) { return concat("rank ", place.rank, " (pid ", ::getpid(), " on ", host_name(), ")"); }
+
+std::shared_ptr<Store> store_at(const std::string& where, const std::string& token, Deadline deadline) {
+  if (where.find('/') != std::string::npos) return file_store(where);
+  const size_t colon = where.rfind(':');
+  const int port = colon == std::string::npos ? 0 : std::atoi(where.c_str() + colon + 1);
+  RT_CHECK_AS(UsageError, port > 0 && port < 65536, "RINGTAPE_STORE=", where, ": expected host:port or the path of a folder");
+  RT_CHECK_AS(UsageError, !token.empty(), "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN: its host knows it");
+  return tcp_store({where.substr(0, colon), port, token}, deadline);
+}
+
+// The host's name may be a public address that this machine does not have itself.
+std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options options) {
+  options.port = place.port;
+  options.host = place.host;
+  try {
+    return std::make_unique<StoreServer>(options);
+  } catch (const CommError& e) {
+    log_info("store: ", e.what(), "; trying every interface");
+  }
+  options.host = "";
+  try {
+    return std::make_unique<StoreServer>(options);
+  } catch (const CommError& e) {
+    detail::fail<CommError>("the job's store cannot be hosted: ", e.what(), "; give all ranks another MASTER_PORT");
+  }
+}
+
+std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeting, Deadline deadline) {
+  RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
+  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not tell where rank 0 is: set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
+  Hosted hosted;
+  if (place.rank == 0) {
+    hosted.server = serve_at(place, {.token = meeting.token, .name = self_of(place), .heartbeat = meeting.heartbeat});
+    log_info("store: hosted by rank 0 at ", place.host, ":", place.port);
+  }
+  hosted.store = tcp_store({place.host, place.port, meeting.token}, deadline);
+  return whole(std::move(hosted));
+}
+
+// Rank 0 leaves port and token in a file that only this user can read. One that an earlier job left behind leads nowhere, or to a
+// store with another token: then it is read again.
+std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline) {
+  const std::string path = private_path(meeting.folder, place.job);
+  Hosted hosted;
+  if (place.rank == 0) {
+    const std::string token = random_token();
+    hosted.server = std::make_unique<StoreServer>(StoreServer::Options{.token = token, .name = self_of(place), .heartbeat = meeting.heartbeat});
+    hosted.file.emplace(path, concat(hosted.server->port(), ' ', token));
+    hosted.store = tcp_store({"127.0.0.1", hosted.server->port(), token}, deadline);
+    return whole(std::move(hosted));
+  }
+  for (std::string why = concat("rank 0 has not written ", path);; ::usleep(20'000)) {
+    try {
+      const std::string text = PrivateFile::read(path);
+      if (const size_t space = text.find(' '); space != std::string::npos)
+        return tcp_store({"127.0.0.1", std::atoi(text.c_str()), text.substr(space + 1)}, Deadline(std::min(deadline.left(), Seconds(1))));
+    } catch (const CommError& e) {
+      why = e.what();
+    }
+    RT_CHECK_AS(CommError, !deadline.passed(), self_of(place), " has not found rank 0: ", why);
+  }
+}
+
+std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, Deadline deadline) {
+  if (!meeting.store.empty()) return store_at(meeting.store, meeting.token, deadline);
+  if (place.size == 1) return memory_store();
+  if (!place.one_host || (!meeting.token.empty() && place.port > 0 && !place.host.empty())) return store_over_hosts(place, meeting, deadline);
+  return store_on_host(place, meeting, deadline);
+}
+
+std::string rank_key(int rank) { return concat("job/rank/", rank); }
+
+std::string missing_ranks(Store& store, int size) {
+  std::string out;
+  int missing = 0;
+  for (int r = 0; r < size; ++r)
+    if (!store.get(rank_key(r)) && ++missing <= 16) out += concat(missing > 1 ? ", " : "", r);
+  return concat(missing == 1 ? "rank " : "ranks ", out, missing > 16 ? concat(" and ", missing - 16, " more") : "");
+}
+
+}  // namespace
+
+void meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {
+  const Seconds patience = deadline.left();
+  const auto fail = [&](const std::string& why) { throw CommError(store.set_once(kFailureKey, why)); };
+  const std::string size = store.set_once("job/size", std::to_string(place.size));
+  if (size != std::to_string(place.size)) fail(concat(self, " expects ", place.size, " ranks, those who came before it ", size, "; start all with the same number"));
+  const std::string mine = concat(self, '\t', random_token()), first = store.set_once(rank_key(place.rank), mine);
+  if (first != mine) fail(concat("rank ", place.rank, " is there twice: ", first.substr(0, first.find('\t')), " and ", self, "; each process needs a RANK of its own, and each job a store"));
+  if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
+  const std::string keys[] = {"job/complete", kFailureKey};  // what fails after the meeting is the hub's to tell
+  const auto entry = store.wait_any(keys, deadline);
+  if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", int64_t(patience.count() + 0.5), " s"));
+  RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
+}
+
+Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
+  const Deadline deadline(timeout);
+  Job job{.rank = place.rank, .size = place.size, .local_rank = place.local_rank, .local_size = place.local_size, .host = host_name()};
+  job.failure = std::make_shared<Failure>();
+  job.store = open_store(place, meeting, deadline);
+  job.hub = Hub::open(job.store, job.failure, place.rank, place.size, self_of(place));
+  meet(*job.store, place, self_of(place), deadline);
+  return job;
+}
+
+std::optional<Job> job_from_environment(Seconds timeout) {
+  const auto place = place_of_process();
+  if (!place) return std::nullopt;
+  Job job = join(*place, {.store = env::store(), .token = env::token(), .heartbeat = Seconds(env::heartbeat())}, timeout);
+  std::string path = env::dump();
+  if (const size_t at = path.find("%r"); at != std::string::npos) path.replace(at, 2, std::to_string(place->rank));
+  dump_activity_on_sigquit(path);
+  if (!path.empty()) job.failure->on_raise([path](const std::string&) { dump_activity(path); });
+  return job;
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,45 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/hub.h"
+#include "comm/place.h"
+#include "comm/transport.h"
+
+namespace ringtape::comm {
+
+// A process of a job that has found the others. Destroying it is its goodbye.
+struct Job {
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  // on this host
+  std::string host{};                  // this one's name
+  std::shared_ptr<Store> store{};
+  std::shared_ptr<Failure> failure{};  // raised when any process of the job fails, dies or falls silent
+  std::shared_ptr<Hub> hub{};
+
+  // For a transport of all ranks.
+  Context context(Seconds timeout = Seconds(600)) const { return {rank, size, prefix_store(store, "world"), failure, timeout}; }
+};
+
+// The job that a launcher started this process for, once all its ranks are there; nothing if none did. Where they meet:
+//   RINGTAPE_STORE=host:port   a StoreServer that somebody else hosts (ringtape launch), with RINGTAPE_TOKEN
+//   RINGTAPE_STORE=/a/folder   a folder that all see
+//   otherwise                  rank 0 hosts it: at MASTER_ADDR:MASTER_PORT if RINGTAPE_TOKEN is set, else, on one host, on a free port of
+//                              the loopback interface, which with a random token is left in a private file
+// Throws CommError, on every rank, naming ranks that have not come by the deadline, that came twice, or that expect another size.
+std::optional<Job> job_from_environment(Seconds timeout = Seconds(300));
+
+// The same, for a place and settings that are known.
+struct Meeting {
+  std::string store{};   // as RINGTAPE_STORE
+  std::string token{};
+  std::string folder{};  // of the private files; empty: /run/user/<uid> or /tmp/ringtape-<uid>
+  Seconds heartbeat{10};
+};
+Job join(const Place& place, const Meeting& meeting, Seconds timeout);
+
+// The check alone, over a store that is there. `self` describes this process.
+void meet(Store& store, const Place& place, const std::string& self, Deadline deadline);
+
+}  // namespace ringtape::comm

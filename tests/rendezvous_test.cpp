@@ -1,0 +1,368 @@
+// How processes become a job, and how all of them learn why it ends.
+#include "comm/rendezvous.h"
+
+#include <poll.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "comm/report.h"
+#include "comm/store/socket.h"
+#include "comm/store/tcp_store.h"
+#include "tests/processes.h"
+#include "tests/support.h"
+
+namespace ringtape::comm {
+namespace {
+
+using test::Child;
+using test::message_of;
+using testing::Test;
+namespace fs = std::filesystem;
+
+constexpr int kLong = 20;  // seconds, for what is expected to happen
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string temporary_folder() {
+  std::string path = fs::temp_directory_path() / "ringtape-job-XXXXXX";
+  return ::mkdtemp(path.data());
+}
+
+// n processes; each runs f(rank), and the text that this gives comes back.
+class Ranks {
+ public:
+  template <class F>
+  Ranks(int n, F&& f) {
+    for (int r = 0; r < n; ++r) {
+      int ends[2];
+      EXPECT_EQ(::pipe(ends), 0);
+      results_.emplace_back(ends[0]);
+      const Socket in(ends[1]);
+      children_.emplace_back([&, r] {
+        std::string text;
+        try {
+          text = f(r);
+        } catch (const std::exception& e) {
+          text = concat("threw ", e.what());
+        }
+        (void)!::write(in.fd(), text.data(), text.size());
+      });
+    }
+  }
+  const Child& operator[](int rank) const { return children_[size_t(rank)]; }
+
+  // What rank gave, "nothing" if it was killed, "hangs" if it gives nothing for too long.
+  std::string result(int rank) {
+    std::string out;
+    const Deadline deadline{Seconds(kLong)};
+    for (pollfd p{results_[size_t(rank)].fd(), POLLIN, 0}; ::poll(&p, 1, deadline.left_ms()) > 0;) {
+      char text[4096];
+      const ssize_t got = ::read(p.fd, text, sizeof text);
+      if (got <= 0) return out.empty() ? "nothing" : out;
+      out.append(text, size_t(got));
+    }
+    return "hangs";
+  }
+
+ private:
+  std::vector<Socket> results_;
+  std::vector<Child> children_;
+};
+
+// The job of one host that a launcher would describe like this.
+Place place_on_host(int rank, int size) { return {"test", rank, size, rank, size, true, "test job"}; }
+
+// Waits for the failure of the job.
+std::string cause_of(const Job& job) {
+  for (const Deadline deadline{Seconds(kLong)}; !job.failure->raised() && !deadline.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return job.failure->cause();
+}
+
+std::string self(int rank, const Ranks& ranks) { return concat("rank ", rank, " (pid ", ranks[rank].pid(), " on ", host_name(), ")"); }
+
+TEST(Place, UnderstandsTheLaunchers) {
+  std::map<std::string, std::string> variables;
+  const auto place = [&](std::map<std::string, std::string> all) {
+    variables = std::move(all);
+    return place_of([&](const char* name) { return variables.count(name) ? std::optional(variables[name]) : std::nullopt; });
+  };
+  EXPECT_FALSE(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));  // a batch script, which runs once
+
+  auto p = place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "a.b"}, {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host, p->port), std::tuple(5, 8, 1, 4, false, "a.b", 29500));
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  EXPECT_EQ(place(variables)->port, 29501);
+  p = place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}});
+  EXPECT_EQ(std::tuple(p->local_rank, p->local_size, p->one_host), std::tuple(1, 2, true));
+
+  p = place({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host), std::tuple(3, 4, 1, 2, false, ""));
+
+  p = place({{"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_PROCID", "6"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_NODEID", "2"},
+             {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"}, {"SLURM_STEP_NODELIST", "gpu[07-09],login"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}});
+  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_size, p->one_host, p->host), std::tuple(6, 7, 1, false, "gpu07"));
+  EXPECT_GE(p->port, 20000);
+  EXPECT_LT(p->port, 30000);
+
+  EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "1"}}); }), "WORLD_SIZE is not set"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }), "RANK=2: expected a whole number from 0 to 1"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "one"}, {"WORLD_SIZE", "2"}}); }), "RANK=one"));
+}
+
+TEST(Place, FindsTheFirstOfSlurmsHosts) {
+  for (const auto& [list, first] : std::map<std::string, std::string>{
+           {"a", "a"}, {"a,b", "a"}, {"a[1-3]", "a1"}, {"a[003,7-9],b", "a003"}, {"a[1-2].x.y,b", "a1.x.y"}, {"login,a[1-2]", "login"}, {"", ""}})
+    EXPECT_EQ(first_host(list), first) << list;
+}
+
+// All ranks meet, exchange a value, and leave nothing behind.
+void expect_meets(const Meeting& meeting) {
+  Ranks ranks(4, [&](int r) {
+    const Job job = join(place_on_host(r, 4), meeting, Seconds(kLong));
+    job.store->set(concat("from ", r), std::to_string(r * r));
+    std::string all;
+    for (int i = 0; i < 4; ++i) all += job.store->wait(concat("from ", i), Deadline(Seconds(kLong))) + " ";
+    return all + job.failure->cause();
+  });
+  for (int r = 0; r < 4; ++r) EXPECT_EQ(ranks.result(r), "0 1 4 9 ");
+}
+
+TEST(Rendezvous, MeetsOnOneHostWithoutAPort) {
+  const std::string folder = temporary_folder();
+  expect_meets({.folder = folder});
+  EXPECT_TRUE(fs::is_empty(folder));
+}
+
+TEST(Rendezvous, MeetsInAFolder) {
+  const std::string folder = temporary_folder() + "/job";
+  expect_meets({.store = folder});
+  EXPECT_FALSE(fs::exists(folder));
+}
+
+TEST(Rendezvous, MeetsThroughALauncher) {
+  const Socket listening = listen_on("127.0.0.1", 0);
+  Child launcher([&] {
+    const StoreServer server({.token = "the launcher's token", .listening = ::dup(listening.fd())});
+    ::pause();
+  });
+  expect_meets({.store = concat("127.0.0.1:", port_of(listening)), .token = "the launcher's token"});
+}
+
+TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
+  const int port = port_of(Socket(listen_on("127.0.0.1", 0)));
+  Ranks ranks(2, [&](int r) {
+    Place place = place_on_host(r, 2);
+    place.one_host = false;
+    place.host = "127.0.0.1";
+    place.port = port;
+    return std::to_string(join(place, {.token = "sixteen letters."}, Seconds(kLong)).size);
+  });
+  EXPECT_EQ(ranks.result(0), "2");
+  EXPECT_EQ(ranks.result(1), "2");
+}
+
+TEST(Rendezvous, ReadsTheEnvironment) {
+  const std::string folder = temporary_folder();
+  Ranks ranks(3, [&](int r) {
+    ::setenv("RANK", std::to_string(r).c_str(), 1);
+    ::setenv("WORLD_SIZE", "3", 1);
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("RINGTAPE_STORE", (folder + "/job").c_str(), 1);
+    ::setenv("RINGTAPE_DUMP", (folder + "/dump.%r").c_str(), 1);
+    const auto job = job_from_environment(Seconds(kLong));
+    if (r == 1) job->failure->raise("rank 1 has had enough");
+    return concat(job->rank, ' ', job->size, ' ', job->local_rank, ' ', cause_of(*job));
+  });
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), concat(r, " 3 ", r, " rank 1 has had enough"));
+  EXPECT_TRUE(fs::exists(folder + "/dump.1"));
+  EXPECT_FALSE(job_from_environment());
+}
+
+TEST(Rendezvous, AsksForWhatItNeedsOverSeveralHosts) {
+  Place place = place_on_host(1, 2);
+  place.one_host = false;
+  EXPECT_TRUE(has(message_of<UsageError>([&] { join(place, {}, Seconds(1)); }), "set RINGTAPE_TOKEN"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { join(place, {.token = "sixteen letters."}, Seconds(1)); }), "set MASTER_ADDR"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { join(place, {.store = "127.0.0.1:1"}, Seconds(1)); }), "not RINGTAPE_TOKEN"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { join(place, {.store = "here"}, Seconds(1)); }), "expected host:port"));
+}
+
+TEST(Rendezvous, RefusesAFolderThatOthersMayEnter) {
+  const std::string folder = temporary_folder();
+  ::chmod(folder.c_str(), 0755);
+  EXPECT_TRUE(has(message_of<CommError>([&] { join(place_on_host(0, 2), {.folder = folder}, Seconds(1)); }), "0700"));
+}
+
+TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
+  const std::string folder = temporary_folder();
+  Ranks ranks(2, [&](int r) { return concat(join(place_on_host(r * 2, 4), {.folder = folder}, Seconds(r ? kLong : 1)).size); });
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.result(r), "threw ranks 1, 3 of 4 did not come within 1 s");
+}
+
+TEST(Rendezvous, NamesARankThatIsThereTwice) {
+  const std::string folder = temporary_folder();
+  Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
+  const std::string cause = ranks.result(0);
+  EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) && has(cause, concat("pid ", ranks[3].pid()))) << cause;
+  for (int r = 1; r < 4; ++r) EXPECT_EQ(ranks.result(r), cause);
+}
+
+TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
+  const std::string folder = temporary_folder();
+  Ranks ranks(3, [&](int r) {
+    if (r == 2) ::usleep(100'000);
+    return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
+  });
+  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; start all with the same number");
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), cause);
+}
+
+// Each of four ranks joins, says so, and gives the cause that ends the job.
+Ranks job_that_fails(const Meeting& meeting, const std::function<void(const Job&)>& then = [](const Job&) {}) {
+  return Ranks(4, [meeting, then](int r) {
+    const Job job = join(place_on_host(r, 4), meeting, Seconds(kLong));
+    job.store->set(concat("is there ", r), "1");
+    if (r == 0) {
+      for (int i = 0; i < 4; ++i) job.store->wait(concat("is there ", i), Deadline(Seconds(kLong)));
+      std::ofstream(meeting.folder + "/all are there") << "yes";
+    }
+    then(job);
+    return cause_of(job);
+  });
+}
+void wait_for_file(const std::string& path) {
+  for (const Deadline deadline{Seconds(kLong)}; !fs::exists(path) && !deadline.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+TEST(Death, OfARankIsNamedByAll) {
+  const std::string folder = temporary_folder();
+  for (const std::string& store : {std::string(), folder + "/job"}) {
+    fs::remove(folder + "/all are there");
+    Ranks ranks = job_that_fails({.store = store, .folder = folder});
+    wait_for_file(folder + "/all are there");
+    ranks[2].kill(SIGKILL);
+    for (const int r : {0, 1, 3}) EXPECT_EQ(ranks.result(r), self(2, ranks) + " died");
+  }
+}
+
+TEST(Death, OfTheStoresHostIsNamedByAll) {
+  const std::string folder = temporary_folder();
+  Ranks ranks = job_that_fails({.folder = folder});
+  wait_for_file(folder + "/all are there");
+  ranks[0].kill(SIGKILL);
+  for (const int r : {1, 2, 3}) EXPECT_TRUE(has(ranks.result(r), self(0, ranks) + " died; it hosted the store at 127.0.0.1:"));
+}
+
+TEST(Death, ByStandingStillIsNamedByAll) {
+  const std::string folder = temporary_folder();
+  for (const int victim : {3, 0}) {
+    fs::remove(folder + "/all are there");
+    Ranks ranks = job_that_fails({.folder = folder, .heartbeat = Seconds(1)});
+    wait_for_file(folder + "/all are there");
+    ranks[victim].kill(SIGSTOP);
+    for (const int r : {1, 2}) {
+      const std::string cause = ranks.result(r);
+      EXPECT_TRUE(has(cause, self(victim, ranks) + " has been silent for 1 s")) << cause;
+    }
+  }
+}
+
+TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
+  const std::string folder = temporary_folder();
+  Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { job.failure->raise(concat("rank ", job.rank, " fails")); });
+  const std::string cause = ranks.result(0);
+  EXPECT_TRUE(has(cause, " fails")) << cause;
+  for (const int r : {1, 2, 3}) EXPECT_EQ(ranks.result(r), cause);
+}
+
+// Rank 0 waits for rank 1 in a collective; 1 is busy elsewhere, 2 stands still, 3 has finished.
+TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
+  const std::string folder = temporary_folder();
+  Ranks ranks(4, [&](int r) {
+    std::optional<Job> job = join(place_on_host(r, 4), {.folder = folder}, Seconds(kLong));
+    const auto transport = threads_transport(job->context(Seconds(0.5)));
+    Activity::process().set_step(1580 - r);
+    transport->begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = 1 << 20, .sequence = uint64_t(12 - r)}, Deadline(Seconds(0.5)));
+    if (r > 0) transport->end();
+    job->store->set(concat("is there ", r), "1");
+    if (r == 3) return job.reset(), std::string("left");
+    if (r == 2) ::raise(SIGSTOP);
+    if (r == 1) return cause_of(*job);
+    for (int i = 1; i < 4; ++i) job->store->wait(concat("is there ", i), Deadline(Seconds(kLong)));
+    job->store->wait("hub/left/3", Deadline(Seconds(kLong)));
+    char byte;
+    return message_of<CommError>([&] { transport->exchange({recv_from(1, &byte, 1)}); });
+  });
+  const std::string report = ranks.result(1);
+  ranks[2].kill(SIGKILL);  // rank 0, which hosts the store, waits for it
+  EXPECT_EQ(ranks.result(0), report);
+  EXPECT_TRUE(report.starts_with("rank 0 waited 0.5 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over threads; the ranks at that moment:\nrank  host")) << report;
+  const auto expect_row = [&](int rank, std::initializer_list<std::string> parts) {
+    const size_t at = report.find(concat('\n', rank, "     ")) + 1;
+    const std::string row = report.substr(at, report.find('\n', at) - at);
+    for (const std::string& part : parts) EXPECT_TRUE(has(row, part)) << part << " in: " << row;
+  };
+  expect_row(0, {concat(ranks[0].pid()), "1580", "all_reduce #12 (sum, f32", "4,194,304  rank 1"});
+  expect_row(1, {host_name(), concat(ranks[1].pid()), "1579", "idle after all_reduce #11"});
+  expect_row(2, {"no answer within 1 s"});
+  expect_row(3, {"has left the job"});
+}
+
+TEST(Report, OfRanksThatAreThreads) {
+  const auto store = memory_store();
+  const auto failure = std::make_shared<Failure>();
+  std::vector<std::thread> threads;
+  std::vector<std::string> messages(3);
+  for (int r = 0; r < 3; ++r)
+    threads.emplace_back([&, r] {
+      const auto transport = threads_transport({r, 3, store, failure, Seconds(0.1)});
+      transport->begin({.kind = Collective::barrier, .sequence = 5}, Deadline(Seconds(r == 2 ? 0.1 : 20)));
+      char byte;
+      messages[size_t(r)] = message_of<CommError>([&] { transport->exchange({recv_from((r + 1) % 3, &byte, 1)}); });
+    });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& m : messages) EXPECT_EQ(m, failure->cause());
+  EXPECT_TRUE(has(messages[0], "rank 2 waited 0.1 s for rank 0 in barrier #5")) << messages[0];
+  for (int r = 0; r < 3; ++r) EXPECT_TRUE(has(messages[0], concat("barrier #5  0      rank ", (r + 1) % 3))) << messages[0];
+}
+
+TEST(Report, ALostConnectionWaitsForTheNameOfTheDead) {
+  const auto failure = std::make_shared<Failure>();
+  const auto transport = threads_transport({0, 2, memory_store(), failure, Seconds(5)});
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    failure->raise("rank 1 (pid 7 on b) died");
+  });
+  EXPECT_EQ(message_of<CommError>([&] { lost(*transport, 1, "connection reset"); }), "rank 1 (pid 7 on b) died");
+  later.join();
+  const auto other = threads_transport({0, 2, memory_store(), std::make_shared<Failure>(), Seconds(5)});
+  EXPECT_TRUE(has(message_of<CommError>([&] { lost(*other, 1, "connection reset"); }), "rank 0 lost its connection to rank 1"));
+}
+
+TEST(Activity, KeepsTheLast256AndWritesThemOnSigquit) {
+  const std::string path = temporary_folder() + "/dump";
+  Child child([&] {
+    const auto transport = threads_transport({0, 1, memory_store(), std::make_shared<Failure>(), Seconds(5)});
+    for (uint64_t i = 1; i <= 300; ++i) {
+      transport->begin({.kind = Collective::broadcast, .dtype = DType::f64, .count = 2, .sequence = i}, Deadline(Seconds(5)));
+      if (i < 300) transport->end();
+    }
+    dump_activity_on_sigquit(path);
+    ::raise(SIGQUIT);
+    ::pause();
+  });
+  std::string text;
+  for (const Deadline deadline{Seconds(kLong)}; !has(text, "#300") && !deadline.passed();) {
+    std::ifstream in(path);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  EXPECT_FALSE(has(text, "#44 "));
+  EXPECT_TRUE(has(text, "rank 0 of 1  broadcast #45 (f64, 2 elements, root 0) over threads, took 0.000 s")) << text;
+  EXPECT_TRUE(has(text, "#300 (f64, 2 elements, root 0) over threads, not ended after ")) << text;
+}
+
+}  // namespace
+}  // namespace ringtape::comm
