@@ -54,7 +54,8 @@ void Activity::Line::begin(const Operation& operation, std::string_view transpor
   const std::lock_guard lock(all.mutex_);
   last_ = ++all.count_;
   running_ = true;
-  all.records_[last_ % kRecords] = {last_, rank_, size_, all.step_.load(std::memory_order_relaxed), operation, transport, now, Clock::time_point::min()};
+  all.records_[last_ % kRecords] = {last_, rank_, size_, all.step_.load(std::memory_order_relaxed), operation, transport, now,
+                                    Clock::time_point::min()};
 }
 
 void Activity::Line::end() {
@@ -76,8 +77,9 @@ std::string Activity::row(const Line& line, int rank, Clock::time_point now) con
   if (!line.running_) return concat(head, at, "idle after ", r.operation, "\t-\t-\t", seconds(now - r.end), '\n');
   const int peer = line.waiting_on_.load(std::memory_order_relaxed);
   const bool part = rank >= 0 && rank != line.rank_;  // a group that numbers its ranks otherwise
-  return concat(head, at, r.operation, '\t', with_commas(int64_t(r.operation.bytes())), '\t', peer < 0 ? "-" : concat("rank ", peer, part ? concat(" of its group of ", line.size_) : ""),
-                '\t', seconds(now - r.begin), '\n');
+  const std::string waits_for = peer < 0 ? "-" : concat("rank ", peer, part ? concat(" of its group of ", line.size_) : "");
+  return concat(head, at, r.operation, '\t', with_commas(int64_t(r.operation.bytes())), '\t', waits_for, '\t', seconds(now - r.begin),
+                '\n');
 }
 
 std::string Activity::rows(const Failure* failure, int rank) const {
@@ -101,8 +103,8 @@ std::string Activity::history() const {
   for (uint64_t n = count_ < kRecords ? 1 : count_ - kRecords + 1; n <= count_; ++n) {
     const Record& r = records_[n % kRecords];
     const bool runs = r.end < r.begin;
-    out += concat(time_of_day(r.begin), "  rank ", r.rank, " of ", r.size, r.step < 0 ? "" : concat(", step ", r.step), "  ", r.operation, " over ", r.transport,
-                  runs ? ", not ended after " : ", took ", seconds((runs ? now : r.end) - r.begin), '\n');
+    out += concat(time_of_day(r.begin), "  rank ", r.rank, " of ", r.size, r.step < 0 ? "" : concat(", step ", r.step), "  ", r.operation,
+                  " over ", r.transport, runs ? ", not ended after " : ", took ", seconds((runs ? now : r.end) - r.begin), '\n');
   }
   return out;
 }

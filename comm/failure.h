@@ -28,8 +28,8 @@ class Failure {
   // The job's other processes (comm/hub.h).
   struct Peers {
     virtual ~Peers() = default;
-    virtual std::string agree(const std::string& cause) = 0;   // the cause that counts for all: this one, or an earlier one of another process
-    virtual std::optional<std::string> activities() = 0;       // of all ranks, see Activity::rows; nothing: another process gathers them
+    virtual std::string agree(const std::string& cause) = 0;  // what counts for all: this cause, or another process's earlier one
+    virtual std::optional<std::string> activities() = 0;      // of all ranks, see Activity::rows; nothing: another process gathers them
   };
   void set_peers(std::weak_ptr<Peers> peers);  // raise() asks them first, while whoever asks for the cause waits
   std::shared_ptr<Peers> peers() const;

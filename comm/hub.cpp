@@ -13,12 +13,13 @@ std::string answer_key(int rank) { return concat("hub/answer/", rank); }
 std::string left_key(int rank) { return concat("hub/left/", rank); }
 }  // namespace
 
-Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size)
-    : store_(std::move(store)), failure_(std::move(failure)), rank_(rank), size_(size), left_(left_key(rank)) {}
+Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, std::string self)
+    : store_(std::move(store)), failure_(std::move(failure)), rank_(rank), size_(size), self_(std::move(self)), left_(left_key(rank)) {}
 
-std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, const std::string& self) {
+std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size,
+                               const std::string& self) {
   store->will(kFailureKey, self);
-  const std::shared_ptr<Hub> hub(new Hub(std::move(store), std::move(failure), rank, size));
+  const std::shared_ptr<Hub> hub(new Hub(std::move(store), std::move(failure), rank, size, self));
   hub->failure_->set_peers(hub);
   hub->watcher_ = std::thread(&Hub::watch, hub.get());
   return hub;
@@ -26,6 +27,8 @@ std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Fai
 
 Hub::~Hub() {
   try {
+    if (std::uncaught_exceptions() > exceptions_)
+      store_->set_once(kFailureKey, self_ + " ended by an exception; its own output tells which");
     store_->set(left_, "1");  // wakes the watcher, too
   } catch (const CommError&) {  // the store is lost, which the watcher sees as well
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,20 +14,22 @@ namespace ringtape::comm {
 class Hub : public Failure::Peers {
  public:
   // `failure` is raised when any process's is, one dies, or the store is lost; it asks the hub from then on. If the process goes without
-  // destroying the hub's store, the others learn "`self` died".
-  static std::shared_ptr<Hub> open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, const std::string& self);
+  // destroying the hub's store, the others learn "`self` died"; if an exception destroys the hub, that `self` has ended by one.
+  static std::shared_ptr<Hub> open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size,
+                                   const std::string& self);
   ~Hub() override;
 
   std::string agree(const std::string& cause) override;
   std::optional<std::string> activities() override;
 
  private:
-  Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size);
+  Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, std::string self);
   void watch();
   const std::shared_ptr<Store> store_;
   const std::shared_ptr<Failure> failure_;
   const int rank_, size_;
-  const std::string left_;  // the key that says so
+  const std::string self_, left_;  // left_: the key that says so
+  const int exceptions_ = std::uncaught_exceptions();
   std::thread watcher_;
 };
 

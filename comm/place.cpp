@@ -23,7 +23,8 @@ class Variables {
     int out = 0;
     const char* const end = value->data() + value->size();
     const auto [at, error] = std::from_chars(value->data(), end, out);
-    RT_CHECK_AS(UsageError, error == std::errc() && at == end && out >= low && out <= high, name, "=", *value, ": expected a whole number from ", low, " to ", high);
+    RT_CHECK_AS(UsageError, error == std::errc() && at == end && out >= low && out <= high, name, "=", *value,
+                ": expected a whole number from ", low, " to ", high);
     return out;
   }
 

@@ -2,7 +2,8 @@
 
 #include <unistd.h>
 
-#include <vector>
+#include <cmath>
+#include <thread>
 
 #include "comm/report.h"
 #include "comm/store/private_file.h"
@@ -32,9 +33,10 @@ std::shared_ptr<Store> store_at(const std::string& where, const std::string& tok
   if (where.find('/') != std::string::npos) return file_store(where);
   const size_t colon = where.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(where.c_str() + colon + 1);
+  const bool bracketed = where.starts_with('[') && colon != std::string::npos && where[colon - 1] == ']';  // [::1]:29500
   RT_CHECK_AS(UsageError, port > 0 && port < 65536, "RINGTAPE_STORE=", where, ": expected host:port or the path of a folder");
   RT_CHECK_AS(UsageError, !token.empty(), "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN: its host knows it");
-  return tcp_store({where.substr(0, colon), port, token}, deadline);
+  return tcp_store({bracketed ? where.substr(1, colon - 2) : where.substr(0, colon), port, token}, deadline);
 }
 
 // The host's name may be a public address that this machine does not have itself.
@@ -55,8 +57,10 @@ std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options o
 }
 
 std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeting, Deadline deadline) {
-  RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
-  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not tell where rank 0 is: set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
+  RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: ",
+              "set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
+  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not tell where rank 0 is: ",
+              "set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
   Hosted hosted;
   if (place.rank == 0) {
     hosted.server = serve_at(place, {.token = meeting.token, .name = self_of(place), .heartbeat = meeting.heartbeat});
@@ -72,13 +76,13 @@ std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting,
   const std::string path = private_path(meeting.folder, place.job);
   Hosted hosted;
   if (place.rank == 0) {
-    const std::string token = random_token();
-    hosted.server = std::make_unique<StoreServer>(StoreServer::Options{.token = token, .name = self_of(place), .heartbeat = meeting.heartbeat});
-    hosted.file.emplace(path, concat(hosted.server->port(), ' ', token));
-    hosted.store = tcp_store({"127.0.0.1", hosted.server->port(), token}, deadline);
+    const StoreServer::Options options{.token = random_token(), .name = self_of(place), .heartbeat = meeting.heartbeat};
+    hosted.server = std::make_unique<StoreServer>(options);
+    hosted.file.emplace(path, concat(hosted.server->port(), ' ', options.token));
+    hosted.store = tcp_store({"127.0.0.1", hosted.server->port(), options.token}, deadline);
     return whole(std::move(hosted));
   }
-  for (std::string why = concat("rank 0 has not written ", path);; ::usleep(20'000)) {
+  for (std::string why = concat("rank 0 has not written ", path);; std::this_thread::sleep_for(Seconds(0.02))) {
     try {
       const std::string text = PrivateFile::read(path);
       if (const size_t space = text.find(' '); space != std::string::npos)
@@ -93,8 +97,8 @@ std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting,
 std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, Deadline deadline) {
   if (!meeting.store.empty()) return store_at(meeting.store, meeting.token, deadline);
   if (place.size == 1) return memory_store();
-  if (!place.one_host || (!meeting.token.empty() && place.port > 0 && !place.host.empty())) return store_over_hosts(place, meeting, deadline);
-  return store_on_host(place, meeting, deadline);
+  const bool is_told_where = !meeting.token.empty() && place.port > 0 && !place.host.empty();
+  return place.one_host && !is_told_where ? store_on_host(place, meeting, deadline) : store_over_hosts(place, meeting, deadline);
 }
 
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
@@ -113,13 +117,17 @@ void meet(Store& store, const Place& place, const std::string& self, Deadline de
   const Seconds patience = deadline.left();
   const auto fail = [&](const std::string& why) { throw CommError(store.set_once(kFailureKey, why)); };
   const std::string size = store.set_once("job/size", std::to_string(place.size));
-  if (size != std::to_string(place.size)) fail(concat(self, " expects ", place.size, " ranks, those who came before it ", size, "; start all with the same number"));
+  if (size != std::to_string(place.size))
+    fail(concat(self, " expects ", place.size, " ranks, those who came before it ", size, "; start all with the same number"));
   const std::string mine = concat(self, '\t', random_token()), first = store.set_once(rank_key(place.rank), mine);
-  if (first != mine) fail(concat("rank ", place.rank, " is there twice: ", first.substr(0, first.find('\t')), " and ", self, "; each process needs a RANK of its own, and each job a store"));
+  if (first != mine)
+    fail(concat("rank ", place.rank, " is there twice: ", first.substr(0, first.find('\t')), " and ", self,
+                "; each process needs a RANK of its own, and each job a store"));
   if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
   const std::string keys[] = {"job/complete", kFailureKey};  // what fails after the meeting is the hub's to tell
   const auto entry = store.wait_any(keys, deadline);
-  if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", int64_t(patience.count() + 0.5), " s"));
+  if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", std::lround(patience.count()),
+                          " s"));
   RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
 }
 

@@ -30,10 +30,10 @@ void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
 void timed_out(Transport& transport) {
   Failure& failure = *transport.context().failure;
   failure.check();
-  std::string cause = concat("rank ", transport.rank(), " waited ", transport.context().timeout.count(), " s for rank ", transport.waiting_on(), " in ",
-                             transport.operation(), " over ", transport.name());
+  std::string cause = concat("rank ", transport.rank(), " waited ", transport.context().timeout.count(), " s for rank ",
+                             transport.waiting_on(), " in ", transport.operation(), " over ", transport.name());
   if (const auto rows = gather(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
-  else for (const Deadline patience(kPatience); !failure.raised() && !patience.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  else for (const Deadline patience(kPatience); !failure.raised() && !patience.passed();) std::this_thread::sleep_for(Seconds(0.002));
   failure.raise(cause);
   failure.check();
   throw CommError("unreachable");

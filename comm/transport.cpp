@@ -82,8 +82,9 @@ void mismatch(Transport& transport, int peer, const Operation& theirs) {
 
 void lost(Transport& transport, int peer, const std::string& why) {
   Failure& failure = *transport.context().failure;
-  for (const Deadline soon(Seconds(0.5)); !failure.raised() && !soon.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  failure.raise(concat("rank ", transport.rank(), " lost its connection to rank ", peer, " in ", transport.operation(), " over ", transport.name(), ": ", why));
+  for (const Deadline soon(Seconds(0.5)); !failure.raised() && !soon.passed();) std::this_thread::sleep_for(Seconds(0.001));
+  failure.raise(concat("rank ", transport.rank(), " lost its connection to rank ", peer, " in ", transport.operation(), " over ",
+                       transport.name(), ": ", why));
   failure.check();
   throw CommError("unreachable");
 }

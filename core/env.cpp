@@ -83,7 +83,8 @@ const std::string& store() {
 const std::string& token() {
   static const std::string value = [] {
     std::string v = read("RINGTAPE_TOKEN");
-    RT_CHECK_AS(UsageError, v.empty() || v.size() >= 16, "RINGTAPE_TOKEN has ", v.size(), " characters: expected 16 or more, such as what `openssl rand -hex 16` prints");
+    RT_CHECK_AS(UsageError, v.empty() || v.size() >= 16, "RINGTAPE_TOKEN has ", v.size(),
+                " characters: expected 16 or more, such as what `openssl rand -hex 16` prints");
     return v;
   }();
   return value;

@@ -77,7 +77,7 @@ Place place_on_host(int rank, int size) { return {"test", rank, size, rank, size
 
 // Waits for the failure of the job.
 std::string cause_of(const Job& job) {
-  for (const Deadline deadline{Seconds(kLong)}; !job.failure->raised() && !deadline.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (const Deadline deadline{Seconds(kLong)}; !job.failure->raised() && !deadline.passed();) std::this_thread::sleep_for(Seconds(0.001));
   return job.failure->cause();
 }
 
@@ -91,30 +91,36 @@ TEST(Place, UnderstandsTheLaunchers) {
   };
   EXPECT_FALSE(place({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}));  // a batch script, which runs once
 
-  auto p = place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "a.b"}, {"MASTER_PORT", "29500"}});
-  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host, p->port), std::tuple(5, 8, 1, 4, false, "a.b", 29500));
+  auto p = place({{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}, {"MASTER_ADDR", "a.b"},
+                  {"MASTER_PORT", "29500"}});
+  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host, p->port),
+            std::tuple(5, 8, 1, 4, false, "a.b", 29500));
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   EXPECT_EQ(place(variables)->port, 29501);
   p = place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}});
   EXPECT_EQ(std::tuple(p->local_rank, p->local_size, p->one_host), std::tuple(1, 2, true));
 
-  p = place({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
+  p = place({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}});
   EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->host), std::tuple(3, 4, 1, 2, false, ""));
 
-  p = place({{"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_PROCID", "6"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_NODEID", "2"},
-             {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"}, {"SLURM_STEP_NODELIST", "gpu[07-09],login"}, {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}});
+  p = place({{"SLURM_STEP_NUM_TASKS", "7"}, {"SLURM_PROCID", "6"}, {"SLURM_LOCALID", "0"}, {"SLURM_STEP_NUM_NODES", "3"},
+             {"SLURM_NODEID", "2"}, {"SLURM_STEP_TASKS_PER_NODE", "3(x2),1"}, {"SLURM_STEP_NODELIST", "gpu[07-09],login"},
+             {"SLURM_JOB_ID", "12"}, {"SLURM_STEP_ID", "0"}});
   EXPECT_EQ(std::tuple(p->rank, p->size, p->local_size, p->one_host, p->host), std::tuple(6, 7, 1, false, "gpu07"));
   EXPECT_GE(p->port, 20000);
   EXPECT_LT(p->port, 30000);
 
   EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "1"}}); }), "WORLD_SIZE is not set"));
-  EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }), "RANK=2: expected a whole number from 0 to 1"));
+  EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "2"}, {"WORLD_SIZE", "2"}}); }),
+                  "RANK=2: expected a whole number from 0 to 1"));
   EXPECT_TRUE(has(message_of<UsageError>([&] { place({{"RANK", "one"}, {"WORLD_SIZE", "2"}}); }), "RANK=one"));
 }
 
 TEST(Place, FindsTheFirstOfSlurmsHosts) {
-  for (const auto& [list, first] : std::map<std::string, std::string>{
-           {"a", "a"}, {"a,b", "a"}, {"a[1-3]", "a1"}, {"a[003,7-9],b", "a003"}, {"a[1-2].x.y,b", "a1.x.y"}, {"login,a[1-2]", "login"}, {"", ""}})
+  const std::map<std::string, std::string> lists = {{"a", "a"}, {"a,b", "a"}, {"a[1-3]", "a1"}, {"a[003,7-9],b", "a003"},
+                                                    {"a[1-2].x.y,b", "a1.x.y"}, {"login,a[1-2]", "login"}, {"", ""}};
+  for (const auto& [list, first] : lists)
     EXPECT_EQ(first_host(list), first) << list;
 }
 
@@ -206,7 +212,8 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
   const std::string folder = temporary_folder();
   Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
   const std::string cause = ranks.result(0);
-  EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) && has(cause, concat("pid ", ranks[3].pid()))) << cause;
+  EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
+              has(cause, concat("pid ", ranks[3].pid()))) << cause;
   for (int r = 1; r < 4; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
 
@@ -216,7 +223,8 @@ TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
     if (r == 2) ::usleep(100'000);
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
   });
-  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; start all with the same number");
+  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; ",
+                                   "start all with the same number");
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
 
@@ -234,7 +242,7 @@ Ranks job_that_fails(const Meeting& meeting, const std::function<void(const Job&
   });
 }
 void wait_for_file(const std::string& path) {
-  for (const Deadline deadline{Seconds(kLong)}; !fs::exists(path) && !deadline.passed();) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  for (const Deadline deadline{Seconds(kLong)}; !fs::exists(path) && !deadline.passed();) std::this_thread::sleep_for(Seconds(0.002));
 }
 
 TEST(Death, OfARankIsNamedByAll) {
@@ -278,6 +286,13 @@ TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
   for (const int r : {1, 2, 3}) EXPECT_EQ(ranks.result(r), cause);
 }
 
+TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
+  const std::string folder = temporary_folder();
+  Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { RT_CHECK_AS(IoError, job.rank != 1, "disk full"); });
+  EXPECT_EQ(ranks.result(1), "threw disk full");
+  for (const int r : {0, 2, 3}) EXPECT_EQ(ranks.result(r), self(1, ranks) + " ended by an exception; its own output tells which");
+}
+
 // Rank 0 waits for rank 1 in a collective; 1 is busy elsewhere, 2 stands still, 3 has finished.
 TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   const std::string folder = temporary_folder();
@@ -285,7 +300,8 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
     std::optional<Job> job = join(place_on_host(r, 4), {.folder = folder}, Seconds(kLong));
     const auto transport = threads_transport(job->context(Seconds(0.5)));
     Activity::process().set_step(1580 - r);
-    transport->begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = 1 << 20, .sequence = uint64_t(12 - r)}, Deadline(Seconds(0.5)));
+    transport->begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = 1 << 20, .sequence = uint64_t(12 - r)},
+                     Deadline(Seconds(0.5)));
     if (r > 0) transport->end();
     job->store->set(concat("is there ", r), "1");
     if (r == 3) return job.reset(), std::string("left");
@@ -299,7 +315,8 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   const std::string report = ranks.result(1);
   ranks[2].kill(SIGKILL);  // rank 0, which hosts the store, waits for it
   EXPECT_EQ(ranks.result(0), report);
-  EXPECT_TRUE(report.starts_with("rank 0 waited 0.5 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over threads; the ranks at that moment:\nrank  host")) << report;
+  EXPECT_TRUE(report.starts_with("rank 0 waited 0.5 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over threads; "
+                                 "the ranks at that moment:\nrank  host")) << report;
   const auto expect_row = [&](int rank, std::initializer_list<std::string> parts) {
     const size_t at = report.find(concat('\n', rank, "     ")) + 1;
     const std::string row = report.substr(at, report.find('\n', at) - at);

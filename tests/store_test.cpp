@@ -51,7 +51,8 @@ class Stores : public testing::TestWithParam<const char*> {
   std::unique_ptr<StoreServer> server;
   std::function<std::shared_ptr<Store>()> open;
 };
-INSTANTIATE_TEST_SUITE_P(All, Stores, testing::Values("memory", "prefix", "file", "tcp"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, Stores, testing::Values("memory", "prefix", "file", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST_P(Stores, HoldsValues) {
   const auto a = open(), b = open();
@@ -181,7 +182,8 @@ TEST(Frame, RefusesWhatIsNone) {
   EXPECT_EQ(with(26, 4), "bytes follow its last field");
   EXPECT_EQ(with(26, 6), "a field is longer than the frame");
   EXPECT_STREQ(parse_frame(bytes, 20).error, "its length is over the limit");
-  EXPECT_NE(message_of<CommError>([] { encode({Frame::Type::set, 1, 0, {"big", std::string(kMaxFrame, 'x')}}); }).find("'big'"), std::string::npos);
+  EXPECT_NE(message_of<CommError>([] { encode({Frame::Type::set, 1, 0, {"big", std::string(kMaxFrame, 'x')}}); }).find("'big'"),
+            std::string::npos);
 }
 
 // The target that the fuzzer drives, on frames that are nearly right.
@@ -224,8 +226,9 @@ TEST(TcpStore, StrangersDisturbNobody) {
   const StoreServer server({.token = kToken, .patience = Seconds(0.3)});
   const auto store = tcp_store({"127.0.0.1", server.port(), kToken}, soon());
   std::vector<Socket> strangers;
-  for (const std::string& says : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'), std::string("\x11\0\0", 3),
-                                  encode({Frame::Type::set, 1, 0, {"x", "stolen"}}), encode({Frame::Type::proof, 0, kProtocol, {"short", ""}}),
+  for (const std::string& says : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
+                                  std::string("\x11\0\0", 3), encode({Frame::Type::set, 1, 0, {"x", "stolen"}}),
+                                  encode({Frame::Type::proof, 0, kProtocol, {"short", ""}}),
                                   encode({Frame::Type::proof, 0, kProtocol, {std::string(kNonce, 'n'), std::string(kProof, 'p')}}),
                                   encode({Frame::Type::proof, 0, kProtocol + 1, {std::string(kNonce, 'n'), std::string(kProof, 'p')}})}) {
     strangers.push_back(connect_to("127.0.0.1", server.port(), soon()));
@@ -249,7 +252,8 @@ TEST(TcpStore, DoesNotTrustAStoreWithoutTheToken) {
   std::thread thread([&] {
     Socket s;
     for (const Deadline deadline = soon(); !s && !deadline.passed();) s = Socket(::accept(impostor.fd(), nullptr, nullptr));
-    const std::string all = encode({Frame::Type::challenge, 0, kProtocol, {std::string(kNonce, 'n')}}) + encode({Frame::Type::welcome, 0, 10'000, {std::string(kProof, 'p'), "me"}});
+    const std::string all = encode({Frame::Type::challenge, 0, kProtocol, {std::string(kNonce, 'n')}}) +
+                            encode({Frame::Type::welcome, 0, 10'000, {std::string(kProof, 'p'), "me"}});
     ::send(s.fd(), all.data(), all.size(), MSG_NOSIGNAL);
     char byte;
     while (::recv(s.fd(), &byte, 1, 0) > 0) {}

@@ -74,6 +74,8 @@ class FileStore : public Store {
   std::optional<std::string> get(const std::string& key) override { return read_file(folder_ / file_name(key)); }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
     for (int round = 0;; ++round) {
+      // A file system on the network may remember that there was nothing, until the folder is opened again.
+      const Socket look_again(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       for (const std::string& key : keys)
         if (auto value = get(key)) return Entry{key, std::move(*value)};
       if (deadline.passed()) return std::nullopt;
@@ -91,7 +93,8 @@ class FileStore : public Store {
   void will(const std::string& key, const std::string& who) override {
     const std::lock_guard lock(mutex_);
     const std::string line = concat(key, '\t', who, '\n');
-    RT_CHECK_AS(CommError, ::pwrite(mine_.fd(), line.data(), line.size(), ::lseek(mine_.fd(), 0, SEEK_END)) == ssize_t(line.size()), "store: cannot write to ",
+    ::lseek(mine_.fd(), 0, SEEK_END);
+    RT_CHECK_AS(CommError, ::write(mine_.fd(), line.data(), line.size()) == ssize_t(line.size()), "store: cannot write to ",
                 (folder_ / user_).string(), ": ", std::strerror(errno));
   }
 
@@ -102,7 +105,8 @@ class FileStore : public Store {
     RT_CHECK_AS(CommError, file, "store: cannot open ", path.string(), ": ", std::strerror(errno));
     while (::flock(file.fd(), how) != 0) {
       if (errno == EWOULDBLOCK) return Socket();
-      RT_CHECK_AS(CommError, errno == EINTR, "store: ", path.string(), " cannot be locked: ", std::strerror(errno), "; use a folder whose file system has locks");
+      RT_CHECK_AS(CommError, errno == EINTR, "store: ", path.string(), " cannot be locked: ", std::strerror(errno),
+                  "; use a folder whose file system has locks");
     }
     return file;
   }
@@ -161,7 +165,8 @@ class FileStore : public Store {
     std::ofstream out(aside, std::ios::binary);
     out << value;
     out.close();
-    RT_CHECK_AS(CommError, out && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(), ": ", std::strerror(errno));
+    RT_CHECK_AS(CommError, out && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(),
+                ": ", std::strerror(errno));
   }
 
   const fs::path folder_;

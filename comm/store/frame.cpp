@@ -11,7 +11,12 @@ namespace {
 constexpr size_t kHeader = 4 + 1 + 4 + 8 + 2;
 
 struct Count { size_t least, most; };  // of fields
-constexpr std::array<Count, 16> kFields = {{{1, 1}, {2, 2}, {2, 2}, {1, 1}, {2, 2}, {2, 2}, {1, 1}, {1, kMaxFields}, {0, 0}, {1, 1}, {1, 1}, {2, 2}, {0, 0}, {0, 0}, {0, 2}, {1, 1}}};
+constexpr std::array<Count, 16> kFields = {{
+    {1, 1}, {2, 2}, {2, 2}, {1, 1},           // challenge, proof, welcome, refuse
+    {2, 2}, {2, 2}, {1, 1}, {1, kMaxFields},  // set, set_once, get, wait
+    {0, 0}, {1, 1}, {1, 1}, {2, 2},           // cancel, add, erase, will
+    {0, 0}, {0, 0}, {0, 2}, {1, 1},           // beat, bye, reply, error
+}};
 
 void put(std::string& out, uint64_t x, int bytes) {
   for (int i = 0; i < bytes; ++i) out += char(x >> (8 * i) & 0xff);
@@ -32,8 +37,9 @@ Parsed wrong(const char* why) { return {std::nullopt, 0, why}; }
 std::string encode(const Frame& frame) {
   size_t size = kHeader;
   for (const std::string& field : frame.fields) size += 4 + field.size();
-  RT_CHECK_AS(CommError, size <= kMaxFrame, "store: a message of ", size, " bytes", frame.fields.empty() ? "" : concat(" for '", frame.fields[0].substr(0, 80), "'"),
-              "; at most ", kMaxFrame, " are possible, what is larger goes over a collective");
+  const std::string key = frame.fields.empty() ? "" : frame.fields[0].substr(0, 80);
+  RT_CHECK_AS(CommError, size <= kMaxFrame, "store: a message of ", size, " bytes for '", key, "'; at most ", kMaxFrame,
+              " are possible, what is larger goes over a collective");
   std::string out;
   out.reserve(size);
   put(out, size - 4, 4);

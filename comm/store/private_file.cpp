@@ -26,8 +26,10 @@ bool is_private_folder(const std::string& path) {
 std::string private_path(const std::string& folder, const std::string& name) {
   std::string where = folder.empty() ? concat("/run/user/", ::geteuid()) : folder;
   if (folder.empty() && (!is_private_folder(where) || ::access(where.c_str(), W_OK) != 0)) where = concat("/tmp/ringtape-", ::geteuid());
-  if (::mkdir(where.c_str(), 0700) != 0 && errno != EEXIST) detail::fail<CommError>("cannot make the folder ", where, ": ", std::strerror(errno));
-  RT_CHECK_AS(CommError, is_private_folder(where), where, " is not a folder of this user alone (mode 0700); remove it, or set RINGTAPE_TOKEN and MASTER_PORT");
+  RT_CHECK_AS(CommError, ::mkdir(where.c_str(), 0700) == 0 || errno == EEXIST, "cannot make the folder ", where, ": ",
+              std::strerror(errno));
+  RT_CHECK_AS(CommError, is_private_folder(where), where,
+              " is not a folder of this user alone (mode 0700); remove it, or set RINGTAPE_TOKEN and MASTER_PORT");
   return concat(where, "/ringtape-job-", std::hash<std::string>()(name));
 }
 
@@ -35,8 +37,8 @@ PrivateFile::PrivateFile(std::string path, const std::string& text) : path_(std:
   const std::string aside = concat(path_, ".", ::getpid());
   ::unlink(aside.c_str());
   const Socket file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  RT_CHECK_AS(CommError, file && ::write(file.fd(), text.data(), text.size()) == ssize_t(text.size()) && ::rename(aside.c_str(), path_.c_str()) == 0,
-              "cannot write ", path_, ": ", std::strerror(errno));
+  const bool written = file && ::write(file.fd(), text.data(), text.size()) == ssize_t(text.size());
+  RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), path_.c_str()) == 0, "cannot write ", path_, ": ", std::strerror(errno));
 }
 
 PrivateFile::~PrivateFile() {
@@ -50,7 +52,8 @@ std::string PrivateFile::read(const std::string& path) {
   const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file) return "";
   struct stat s{};
-  RT_CHECK_AS(CommError, ::fstat(file.fd(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path, " could have been written by another user; remove it");
+  RT_CHECK_AS(CommError, ::fstat(file.fd(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path,
+              " could have been written by another user; remove it");
   char text[256];
   const ssize_t size = ::read(file.fd(), text, sizeof text);
   return {text, size > 0 ? size_t(size) : 0};

@@ -57,8 +57,8 @@ Socket::~Socket() {
 
 Socket adopt(int fd) {
   Socket s(fd);
-  RT_CHECK_AS(CommError, ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0, "file descriptor ", fd,
-              " is no open socket: ", std::strerror(errno));
+  const bool is_open = ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+  RT_CHECK_AS(CommError, is_open, "file descriptor ", fd, " is no open socket: ", std::strerror(errno));
   return s;
 }
 

@@ -7,7 +7,9 @@ namespace ringtape::comm {
 using Type = Frame::Type;
 
 void StoreState::handle(Client client, const Frame& request) {
-  const auto reply = [&](int64_t number = 0, std::vector<std::string> fields = {}) { send_(client, {Type::reply, request.request, number, std::move(fields)}); };
+  const auto reply = [&](int64_t number = 0, std::vector<std::string> fields = {}) {
+    send_(client, {Type::reply, request.request, number, std::move(fields)});
+  };
   const auto refuse = [&](const std::string& why) { send_(client, {Type::error, request.request, 0, {why}}); };
   const auto& fields = request.fields;
   switch (request.type) {
@@ -41,7 +43,8 @@ void StoreState::left(Client client, const std::string& what) {
   if (auto wills = wills_.extract(client); wills && !what.empty())
     for (const auto& [key, who] : wills.mapped())
       if (!values_.count(key)) set(key, concat(who, ' ', what));
-  for (auto it = waits_.lower_bound({client, 0}); it != waits_.end() && it->first.first == client; it = waits_.lower_bound({client, 0})) forget(Waiting(it->first));
+  const auto next = [&] { return waits_.lower_bound({client, 0}); };
+  for (auto it = next(); it != waits_.end() && it->first.first == client; it = next()) forget(Waiting(it->first));
 }
 
 void StoreState::set(const std::string& key, const std::string& value) {
@@ -55,7 +58,8 @@ void StoreState::set(const std::string& key, const std::string& value) {
 
 void StoreState::wait(const Waiting& waiting, const std::vector<std::string>& keys) {
   for (const std::string& key : keys)
-    if (const auto it = values_.find(key); it != values_.end()) return send_(waiting.first, {Type::reply, waiting.second, 1, {key, it->second}});
+    if (const auto it = values_.find(key); it != values_.end())
+      return send_(waiting.first, {Type::reply, waiting.second, 1, {key, it->second}});
   forget(waiting);
   waits_[waiting] = keys;
   for (const std::string& key : keys) waiters_.emplace(key, waiting);

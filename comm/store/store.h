@@ -19,7 +19,7 @@ class Store {
   virtual void set(const std::string& key, const std::string& value) = 0;
   virtual std::string set_once(const std::string& key, const std::string& value) = 0;  // unless it is set; what it is then
   virtual std::optional<std::string> get(const std::string& key) = 0;                  // nothing: not set
-  virtual std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) = 0;  // the first that is set; nothing: none was
+  virtual std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) = 0;  // one that is set; nothing: none is
   virtual int64_t add(const std::string& key, int64_t amount) = 0;                     // to a number that starts at 0; the new one
   virtual void erase(const std::string& key) = 0;                                      // whether it is there or not
 

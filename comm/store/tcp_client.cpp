@@ -69,7 +69,9 @@ Frame next_frame(const Socket& socket, Inbox& inbox, Deadline deadline) {
 class TcpStore : public Store {
  public:
   TcpStore(const StoreAddress& address, Deadline deadline, Seconds timeout)
-      : socket_(connect_to(address.host, address.port, deadline)), name_(concat("the store at ", address.host, ":", address.port)), timeout_(timeout) {
+      : socket_(connect_to(address.host, address.port, deadline)),
+        name_(concat("the store at ", address.host, ":", address.port)),
+        timeout_(timeout) {
     greet(address.token, deadline);
     reader_ = std::thread([this] { read(); });
   }
@@ -83,7 +85,9 @@ class TcpStore : public Store {
   }
 
   void set(const std::string& key, const std::string& value) override { ask({Type::set, 0, 0, {key, value}}); }
-  std::string set_once(const std::string& key, const std::string& value) override { return first_field(ask({Type::set_once, 0, 0, {key, value}})); }
+  std::string set_once(const std::string& key, const std::string& value) override {
+    return first_field(ask({Type::set_once, 0, 0, {key, value}}));
+  }
   std::optional<std::string> get(const std::string& key) override {
     Frame reply = ask({Type::get, 0, 0, {key}});
     return reply.number == 0 ? std::nullopt : std::optional(first_field(std::move(reply)));
@@ -103,12 +107,14 @@ class TcpStore : public Store {
   void greet(const std::string& token, Deadline deadline) {
     const Frame challenge = next_frame(socket_, inbox_, deadline);
     const std::string nonce = random_bytes(kNonce);
-    RT_CHECK_AS(CommError, challenge.type == Type::challenge && challenge.fields[0].size() == kNonce, "what listens there does not speak as a store of ringtape");
+    RT_CHECK_AS(CommError, challenge.type == Type::challenge && challenge.fields[0].size() == kNonce,
+                "what listens there does not speak as a store of ringtape");
     const std::string proof = prove(token, Side::client, challenge.fields[0], nonce);
     RT_CHECK_AS(CommError, send_all(socket_, encode({Type::proof, 0, kProtocol, {nonce, proof}}), deadline), "it closed the connection");
     const Frame answer = next_frame(socket_, inbox_, deadline);
     RT_CHECK_AS(comm::TokenRefused, answer.type != Type::refuse, name_, " refuses this process: ", answer.fields[0]);
-    RT_CHECK_AS(comm::TokenRefused, answer.type == Type::welcome && same(answer.fields[0], prove(token, Side::store, challenge.fields[0], nonce)), name_,
+    const std::string expected = prove(token, Side::store, challenge.fields[0], nonce);
+    RT_CHECK_AS(comm::TokenRefused, answer.type == Type::welcome && same(answer.fields[0], expected), name_,
                 " does not hold the job's token; somebody else listens there");
     heartbeat_ = Seconds(std::max(double(answer.number), 1.0) / 1e3);
     host_ = answer.fields[1];
@@ -181,7 +187,8 @@ class TcpStore : public Store {
         }
         if (!next_beat.passed()) continue;
         if (unanswered && Clock::now() - *unanswered > heartbeat_)
-          return lose(concat(host_, " has been silent for ", heartbeat_.count(), " s: it is stopped, or its machine or its network is gone; it hosted ", name_), false);
+          return lose(concat(host_, " has been silent for ", heartbeat_.count(),
+                             " s: it is stopped, or its machine or its network is gone; it hosted ", name_), false);
         if (!unanswered) unanswered = Clock::now();
         send(encode({Type::beat}), Deadline(heartbeat_));
         next_beat = Deadline(heartbeat_ / 4);
@@ -227,9 +234,10 @@ std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline,
     } catch (const TokenRefused&) {
       throw;
     } catch (const CommError& e) {
-      RT_CHECK_AS(CommError, deadline.left() > Seconds(0.05), "no connection to the store at ", address.host, ":", address.port, ": ", e.what());
+      RT_CHECK_AS(CommError, deadline.left() > Seconds(0.05), "no connection to the store at ", address.host, ":", address.port, ": ",
+                  e.what());
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    std::this_thread::sleep_for(Seconds(0.05));
   }
 }
 

@@ -95,7 +95,7 @@ struct StoreServer::Impl {
       Socket s(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!s) {
         // Without descriptors left, what waits to be accepted would be reported without end.
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) std::this_thread::sleep_for(Seconds(0.01));
         return;
       }
       if (connections.size() - clients() >= kStrangers) continue;
@@ -144,11 +144,13 @@ struct StoreServer::Impl {
       return drop(id, ""), false;
     };
     if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) return drop(id, ""), false;
-    if (frame.number != kProtocol) return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process version ", frame.number, "; run one build everywhere"));
+    if (frame.number != kProtocol)
+      return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process ", frame.number, "; run one build everywhere"));
     if (!same(frame.fields[1], prove(options.token, Side::client, c.nonce, frame.fields[0])))
       return refuse("the token of this process is not the job's; give every process the same RINGTAPE_TOKEN");
     c.proved = true;
-    send(id, {Frame::Type::welcome, 0, int64_t(options.heartbeat.count() * 1e3), {prove(options.token, Side::store, c.nonce, frame.fields[0]), options.name}});
+    const std::string proof = prove(options.token, Side::store, c.nonce, frame.fields[0]);
+    send(id, {Frame::Type::welcome, 0, int64_t(options.heartbeat.count() * 1e3), {proof, options.name}});
     return true;
   }
 

@@ -31,13 +31,13 @@ class StoreServer {
 };
 
 // The store that listens there. Tries until the deadline; throws at once if the token is refused. When the connection is lost, every
-// call throws, naming the host.
+// call throws, naming the host. A call that has no deadline ends after `timeout`.
 struct StoreAddress {
   std::string host;
   int port = 0;
   std::string token;
 };
-std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout = Seconds(60));  // timeout: of a call that has no deadline
+std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout = Seconds(60));
 
 struct TokenRefused : CommError { using CommError::CommError; };
 

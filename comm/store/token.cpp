@@ -29,7 +29,8 @@ std::string prove(std::string_view token, Side side, std::string_view store_nonc
   const std::string said = concat(char(side), store_nonce, client_nonce);
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
-  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), token.data(), int(token.size()), reinterpret_cast<const unsigned char*>(said.data()), said.size(), digest, &size),
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(said.data());
+  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), token.data(), int(token.size()), bytes, said.size(), digest, &size),
               "OpenSSL has no HMAC-SHA256");
   return {reinterpret_cast<const char*>(digest), size};
 }
