@@ -93,6 +93,8 @@ class TcpStore : public Store {
     return reply.number == 0 ? std::nullopt : std::optional(first_field(std::move(reply)));
   }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
+    RT_CHECK_AS(CommError, !keys.empty() && keys.size() <= kMaxFields, "store: one can wait for 1 to ", kMaxFields, " keys, not for ",
+                keys.size());
     auto reply = call({Type::wait, 0, 0, {keys.begin(), keys.end()}}, deadline, keys.front());
     if (!reply) return std::nullopt;
     RT_CHECK_AS(CommError, reply->fields.size() == 2, name_, " gave a wrong answer about '", keys.front(), "'");
@@ -157,10 +159,11 @@ class TcpStore : public Store {
     throw CommError(lost_);
   }
 
-  // A message that was sent in part cannot be taken back: the connection is then of no use.
+  // A message that was sent in part cannot be taken back: the connection is then of no use, which the reader sees once it has read what is
+  // there. An impatient caller does not end it.
   void send(const std::string& bytes, Deadline deadline) {
     const std::lock_guard lock(sending_);
-    if (!send_all(socket_, bytes, deadline)) lose(concat(host_, " died or cannot be reached; it hosted ", name_), false);
+    if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_)))) ::shutdown(socket_.fd(), SHUT_RDWR);
   }
 
   void lose(const std::string& why, bool closed) {
