@@ -54,6 +54,7 @@ class PrefixStore : public Store {
   std::string wait(const std::string& key, Deadline deadline) override { return store_->wait(prefix_ + key, deadline); }
   int64_t add(const std::string& key, int64_t amount) override { return store_->add(prefix_ + key, amount); }
   void erase(const std::string& key) override { store_->erase(prefix_ + key); }
+  std::string address() const override { return store_->address(); }
 
  private:
   const std::shared_ptr<Store> store_;
