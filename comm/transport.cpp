@@ -45,6 +45,8 @@ std::shared_ptr<void> Transport::allocate(size_t bytes) {
   return {data, [device, bytes](void* p) { runtime(device).deallocate(p, std::max<size_t>(bytes, 1), device.index); }};
 }
 
+void Transport::doze() { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
+
 void* Transport::scratch(size_t bytes) {
   if (bytes > scratch_bytes_) {
     scratch_.reset();
@@ -58,7 +60,8 @@ Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.w
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
-  constexpr int64_t kSpins = 200, kYields = 2000;  // about 2 us, then about 1 ms on a core that nobody else wants
+  constexpr int64_t kSpins = 200, kYields = 2000;
+  constexpr Seconds kGrace(0.2);  // for the cause that a lost rank may have sent another way
   ++rounds_;
   if (rounds_ < kSpins) {
 #if defined(__x86_64__)
@@ -67,26 +70,33 @@ void Wait::pause() {
     return;
   }
   transport_.context().failure->check();
-  if (rounds_ < kYields) std::this_thread::yield();
-  else std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (rounds_ < kYields) {
+    std::this_thread::yield();
+    return;
+  }
+  const int peer = transport_.waiting_on();
+  if (const std::string cause = transport_.lost(peer); !cause.empty()) {
+    const auto now = Clock::now();
+    if (lost_at_ == Clock::time_point{}) lost_at_ = now;
+    if (now - lost_at_ > kGrace) give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
+  }
   if (transport_.deadline().passed()) timed_out(transport_);
+  transport_.doze();
+}
+
+void Wait::give_up(const std::string& cause) {
+  transport_.context().failure->raise(cause);
+  transport_.context().failure->check();
+  throw CommError(cause);
 }
 
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
-  failure.raise(concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
-                       "; every rank must make the same calls, in the same order"));
+  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
+                       "; every rank must make the same calls, in the same order");
+  failure.raise(cause);
   failure.check();
-  throw CommError("unreachable");
-}
-
-void lost(Transport& transport, int peer, const std::string& why) {
-  Failure& failure = *transport.context().failure;
-  for (const Deadline soon(Seconds(0.5)); !failure.raised() && !soon.passed();) std::this_thread::sleep_for(Seconds(0.001));
-  failure.raise(concat("rank ", transport.rank(), " lost its connection to rank ", peer, " in ", transport.operation(), " over ",
-                       transport.name(), ": ", why));
-  failure.check();
-  throw CommError("unreachable");
+  throw CommError(cause);
 }
 
 }  // namespace ringtape::comm

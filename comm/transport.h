@@ -78,7 +78,8 @@ class Transport {
   virtual void* scratch(size_t bytes);
 
   // Where ranks can reach each other's memory: every rank gives its buffer and gets all, in rank order, valid until this operation's last
-  // fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met all the same.
+  // fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met all the same. A small buffer outside shared
+  // memory is copied into it: the rank's own address is then not `data`, and what is written there the rank copies back itself.
   virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
   // Returns when every rank has called it, and what they wrote before can be read. Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
@@ -91,6 +92,10 @@ class Transport {
 
  protected:
   virtual void opened() {}
+  // For Wait. Sleeps a little, or until a message may have come.
+  virtual void doze();
+  // Why it is in vain to wait for `peer`, with what has come from it; empty: it is not.
+  virtual std::string lost(int peer) { return (void)peer, std::string(); }
   friend class Wait;
   const Context context_;
   Operation operation_;
@@ -104,7 +109,7 @@ class Transport {
 };
 
 // A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then yields its core, then
-// sleeps; it throws CommError when the failure is raised or, naming the operation and the peer, when the deadline has passed.
+// dozes; it throws CommError when the failure is raised or, naming the operation and the peer, when the peer is lost or the deadline has passed.
 class Wait {
  public:
   Wait(Transport& transport, int peer);
@@ -112,16 +117,14 @@ class Wait {
   void pause();
 
  private:
+  [[noreturn]] void give_up(const std::string& cause);
   Transport& transport_;
   int64_t rounds_ = 0;
+  Clock::time_point lost_at_{};
 };
 
 // Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
 [[noreturn]] void mismatch(Transport& transport, int peer, const Operation& theirs);
-
-// Throws what ended the connection to rank `peer`. A process that died is named by the store a moment later: that cause is waited for, and
-// this one, with `why`, raised only if there is none.
-[[noreturn]] void lost(Transport& transport, int peer, const std::string& why);
 
 // Ranks that are threads of this process; each calls it with the context of its group (one memory_store for all).
 std::unique_ptr<Transport> threads_transport(Context context);

@@ -69,6 +69,7 @@ class PrefixStore : public Store {
   int64_t add(const std::string& key, int64_t amount) override { return store_->add(prefix_ + key, amount); }
   void erase(const std::string& key) override { store_->erase(prefix_ + key); }
   void will(const std::string& key, const std::string& who) override { store_->will(prefix_ + key, who); }
+  std::string address() const override { return store_->address(); }
 
  private:
   const std::shared_ptr<Store> store_;

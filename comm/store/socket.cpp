@@ -83,6 +83,16 @@ int port_of(const Socket& socket) {
   return ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port : reinterpret_cast<sockaddr_in&>(a).sin_port);
 }
 
+std::string own_address(const Socket& socket) {
+  sockaddr_storage a{};
+  socklen_t size = sizeof a;
+  char text[NI_MAXHOST];
+  RT_CHECK_AS(CommError, ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
+  const int error = ::getnameinfo(reinterpret_cast<sockaddr*>(&a), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  RT_CHECK_AS(CommError, error == 0, "a socket's own address: ", ::gai_strerror(error));
+  return text;
+}
+
 Socket connect_to(const std::string& host, int port, Deadline deadline) {
   int error = ETIMEDOUT;
   const Addresses all = resolve(host, port, 0);

@@ -22,7 +22,8 @@ class Socket {
 
 // An empty host is every interface. Port 0 is any that is free. Throws CommError.
 Socket listen_on(const std::string& host, int port);
-int port_of(const Socket& socket);  // of this side
+int port_of(const Socket& socket);             // of this side
+std::string own_address(const Socket& socket);  // of this side, in digits
 
 // One attempt. Throws CommError with the reason.
 Socket connect_to(const std::string& host, int port, Deadline deadline);

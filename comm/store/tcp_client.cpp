@@ -103,6 +103,7 @@ class TcpStore : public Store {
   int64_t add(const std::string& key, int64_t amount) override { return ask({Type::add, 0, amount, {key}}).number; }
   void erase(const std::string& key) override { ask({Type::erase, 0, 0, {key}}); }
   void will(const std::string& key, const std::string& who) override { ask({Type::will, 0, 0, {key, who}}); }
+  std::string address() const override { return own_address(socket_); }
 
  private:
   // Both sides prove the token: a store that listens in the place of the job's learns nothing.

@@ -1,0 +1,195 @@
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+
+#include "comm/transport/header.h"
+#include "comm/transport/tcp_mesh.h"
+#include "comm/transport/transports.h"
+#include "core/env.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr size_t kStripe = 256 << 10;    // a message has so many bytes for each socket it travels on
+constexpr int kVectors = 16;             // pieces that one system call moves
+constexpr int kNapMs = 10;
+
+// What travels on one socket for one message: its header, on the first socket alone, then bytes.
+struct Piece {
+  MessageHeader header;
+  char* data;
+  size_t bytes;
+  uint64_t ticket;
+  size_t whole;           // bytes of the message
+  size_t head;            // of the header: all or none
+  size_t done = 0;        // of head + bytes
+  bool complete() const { return done == head + bytes; }
+};
+
+// One socket to one rank, with what is to be sent and received on it, in this order.
+struct Lane {
+  explicit Lane(Fd fd) : fd(std::move(fd)) {}
+  Fd fd;
+  std::deque<Piece> out, in;
+  std::string out_error, in_error;  // why nothing more goes, comes
+};
+
+class Tcp : public Transport {
+ public:
+  explicit Tcp(Context context) : Transport(std::move(context)) {
+    const Deadline deadline(context_.timeout);
+    for (std::vector<Fd>& fds : connect_mesh(context_, env::tcp_sockets(), deadline)) {
+      std::vector<Lane>& lanes = peers_.emplace_back();
+      for (Fd& fd : fds) lanes.emplace_back(std::move(fd));
+    }
+  }
+  std::string_view name() const override { return "tcp"; }
+  std::unique_ptr<Transport> open(Context context) const override { return tcp_transport(std::move(context)); }
+
+  Ticket start(std::span<const Transfer> transfers) override {
+    const Ticket ticket = first_ + pending_.size();
+    pending_.push_back(0);
+    for (const Transfer& t : transfers) {
+      RT_CHECK(t.peer != rank(), "a rank sends nothing to itself");
+      queue(t, ticket);
+    }
+    for (const Transfer& t : transfers)
+      if (t.way == Transfer::Way::send)
+        for (Lane& lane : peers_[size_t(t.peer)]) send_some(lane);
+    return ticket;
+  }
+
+  void finish(Ticket ticket) override {
+    if (progress(ticket)) return;
+    for (Wait wait(*this, waited_for(ticket)); !progress(ticket); wait.pause()) waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
+  }
+
+ protected:
+  void doze() override {
+    polled_.clear();
+    for (const auto& lanes : peers_)
+      for (const Lane& lane : lanes) {
+        const bool in = !lane.in.empty() && lane.in_error.empty(), out = !lane.out.empty() && lane.out_error.empty();
+        if (in || out) polled_.push_back({lane.fd, short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+      }
+    ::poll(polled_.data(), polled_.size(), kNapMs);
+  }
+
+  std::string lost(int) override {
+    for (size_t r = 0; r < peers_.size(); ++r)
+      for (const Lane& lane : peers_[r]) {
+        const std::string* error = !lane.in.empty() && !lane.in_error.empty() ? &lane.in_error : nullptr;
+        if (!error && !lane.out.empty() && !lane.out_error.empty()) error = &lane.out_error;
+        if (error) return concat("rank ", r, " closed the connection (", *error, ")");
+      }
+    return "";
+  }
+
+ private:
+  void queue(const Transfer& t, Ticket ticket) {
+    std::vector<Lane>& lanes = peers_[size_t(t.peer)];
+    const int n = int(std::clamp<size_t>(t.bytes / kStripe, 1, lanes.size()));
+    const bool sends = t.way == Transfer::Way::send;
+    for (int i = 0; i < n; ++i) {
+      const size_t begin = t.bytes / size_t(n) * size_t(i), end = i + 1 == n ? t.bytes : t.bytes / size_t(n) * size_t(i + 1);
+      Piece piece{{}, static_cast<char*>(t.data) + begin, end - begin, ticket, t.bytes, i == 0 ? sizeof(MessageHeader) : 0};
+      if (sends) {
+        piece.header.operation = operation_;
+        piece.header.bytes = t.bytes;
+      }
+      (sends ? lanes[size_t(i)].out : lanes[size_t(i)].in).push_back(piece);
+      ++pending_.back();
+    }
+  }
+
+  // Moves what can be moved. True if all up to the ticket is done.
+  bool progress(Ticket ticket) {
+    for (size_t r = 0; r < peers_.size(); ++r)
+      for (Lane& lane : peers_[r]) {
+        if (!lane.out.empty()) send_some(lane);
+        if (!lane.in.empty()) receive_some(lane, int(r));
+      }
+    for (; !pending_.empty() && pending_.front() == 0; pending_.pop_front()) ++first_;
+    return first_ > ticket;
+  }
+
+  int waited_for(Ticket ticket) const {
+    for (size_t r = 0; r < peers_.size(); ++r)
+      for (const Lane& lane : peers_[r])
+        if ((!lane.in.empty() && lane.in.front().ticket <= ticket) || (!lane.out.empty() && lane.out.front().ticket <= ticket)) return int(r);
+    return -1;
+  }
+
+  static int vectors(std::deque<Piece>& pieces, iovec (&to)[kVectors]) {
+    int n = 0;
+    for (Piece& p : pieces) {
+      if (n + 2 > kVectors) break;
+      if (p.done < p.head) to[n++] = {reinterpret_cast<char*>(&p.header) + p.done, p.head - p.done};
+      const size_t moved = p.done - std::min(p.done, p.head);
+      if (moved < p.bytes) to[n++] = {p.data + moved, p.bytes - moved};
+    }
+    return n;
+  }
+
+  void send_some(Lane& lane) {
+    while (!lane.out.empty() && lane.out_error.empty()) {
+      iovec vectors_of[kVectors];
+      msghdr message{};
+      message.msg_iov = vectors_of;
+      message.msg_iovlen = size_t(vectors(lane.out, vectors_of));
+      const ssize_t n = ::sendmsg(lane.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (n < 0) {
+        if (errno != EAGAIN && errno != EINTR) lane.out_error = std::strerror(errno);
+        return;
+      }
+      advance(lane.out, size_t(n), [](Piece&) {});
+    }
+  }
+
+  void receive_some(Lane& lane, int peer) {
+    while (!lane.in.empty() && lane.in_error.empty()) {
+      iovec vectors_of[kVectors];
+      msghdr message{};
+      message.msg_iov = vectors_of;
+      message.msg_iovlen = size_t(vectors(lane.in, vectors_of));
+      const ssize_t n = ::recvmsg(lane.fd, &message, MSG_DONTWAIT);
+      if (n <= 0) {
+        if (n == 0) lane.in_error = "end of stream";
+        else if (errno != EAGAIN && errno != EINTR) lane.in_error = std::strerror(errno);
+        return;
+      }
+      advance(lane.in, size_t(n), [&](Piece& p) { check_header(*this, peer, p.header, p.whole); });
+    }
+  }
+
+  // So many bytes of the first pieces have moved.
+  template <class F>
+  void advance(std::deque<Piece>& pieces, size_t bytes, const F& on_header) {
+    while (!pieces.empty()) {
+      Piece& p = pieces.front();
+      const size_t n = std::min(bytes, p.head + p.bytes - p.done);
+      if (p.done < p.head && p.done + n >= p.head) on_header(p);
+      p.done += n;
+      bytes -= n;
+      if (!p.complete()) return;
+      --pending_[size_t(p.ticket - first_)];
+      pieces.pop_front();
+    }
+  }
+
+  std::vector<std::vector<Lane>> peers_;
+  std::deque<size_t> pending_;  // pieces of each ticket from first_ on that are not done
+  Ticket first_ = 0;
+  std::vector<pollfd> polled_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> tcp_transport(Context context) { return std::make_unique<Tcp>(std::move(context)); }
+
+}  // namespace ringtape::comm

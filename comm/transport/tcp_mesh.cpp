@@ -1,0 +1,273 @@
+#include "comm/transport/tcp_mesh.h"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/crypto.h>
+#include <openssl/hmac.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+
+#include "comm/transport/host.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+using Bytes32 = std::array<unsigned char, 32>;
+
+Bytes32 random_bytes() {
+  Bytes32 out;
+  RT_CHECK_AS(CommError, ::getrandom(out.data(), out.size(), 0) == ssize_t(out.size()), "tcp: the system gives no random numbers: ", std::strerror(errno));
+  return out;
+}
+
+std::string hex(const Bytes32& bytes) {
+  std::string out;
+  for (const unsigned char b : bytes) (out += "0123456789abcdef"[b >> 4]) += "0123456789abcdef"[b & 15];
+  return out;
+}
+
+// What the two ends say, in this order: the acceptor its challenge, the connector its hello, the acceptor its welcome.
+struct Hello {
+  char magic[8] = {'r', 't', '-', 't', 'c', 'p', '0', '1'};
+  int32_t from = 0, to = 0, socket = 0, sockets = 0;
+  Bytes32 challenge{};  // of the connector
+  Bytes32 proof{};
+};
+
+Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challenge, const Hello& hello) {
+  std::string text(what);
+  text.append(reinterpret_cast<const char*>(challenge.data()), challenge.size());
+  text.append(reinterpret_cast<const char*>(&hello), offsetof(Hello, proof));
+  Bytes32 out;
+  unsigned bytes = 0;
+  ::HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(), &bytes);
+  return out;
+}
+
+bool same(const Bytes32& a, const Bytes32& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+// The first address of this host that is not the loopback's; empty: there is none.
+std::string outer_address() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const int family : {AF_INET, AF_INET6})
+    for (const ifaddrs* i = all; i && found.empty(); i = i->ifa_next) {
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK)) continue;
+      char text[NI_MAXHOST];
+      const socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+      if (::getnameinfo(i->ifa_addr, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) found = text;
+    }
+  ::freeifaddrs(all);
+  return found;
+}
+
+// The numeric address and port as the system wants them.
+struct Endpoint {
+  sockaddr_storage address{};
+  socklen_t bytes = 0;
+  Endpoint(const std::string& host, const std::string& port) {
+    addrinfo hints{}, *found = nullptr;
+    hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+    hints.ai_socktype = SOCK_STREAM;
+    const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+    RT_CHECK_AS(CommError, error == 0, "tcp: '", host, "' port ", port, " is not an address: ", ::gai_strerror(error));
+    std::memcpy(&address, found->ai_addr, found->ai_addrlen);
+    bytes = found->ai_addrlen;
+    ::freeaddrinfo(found);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+};
+
+class Mesh {
+ public:
+  Mesh(const Context& context, int sockets, const Deadline& deadline) : context_(context), sockets_(sockets), deadline_(deadline) {}
+
+  std::vector<std::vector<Fd>> connect() {
+    all_.resize(size_t(context_.size));
+    const std::string host = where();
+    Fd listener = listen(host);
+    for (int r = 0; r < context_.rank; ++r) all_[size_t(r)].resize(size_t(sockets_));
+    accept_all(listener);
+    for (int r = context_.rank + 1; r < context_.size; ++r)
+      for (int s = 0; s < sockets_; ++s) all_[size_t(r)].push_back(connect_to(r, s));
+    return std::move(all_);
+  }
+
+ private:
+  // An accepted connection that has not proved itself yet.
+  struct Stranger {
+    Fd fd;
+    Bytes32 challenge;
+    Hello hello;
+    size_t received = 0;
+  };
+
+  // Which of this host's addresses the others reach. Decides the number of sockets.
+  std::string where() {
+    Store& store = *context_.store;
+    const std::string own = host_identity("net");
+    store.set(concat("tcp/host/", context_.rank), concat(own, " ", sockets_));
+    bool together = true;
+    for (int r = 0; r < context_.size; ++r) {
+      std::istringstream in(store.wait(concat("tcp/host/", r), deadline_));
+      std::string host;
+      int sockets = 0;
+      in >> host >> sockets;
+      RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank, " has ", sockets_,
+                  " (0: not set); it must be the same on all ranks");
+      together = together && host == own;
+    }
+    if (sockets_ == 0) sockets_ = together ? 1 : 4;
+    if (together) return "127.0.0.1";
+    std::string address = store.address();
+    if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
+    RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank, " has no network but the loopback, and not all ranks run on its host");
+    return address;
+  }
+
+  Fd listen(const std::string& host) {
+    Store& store = *context_.store;
+    if (context_.rank == 0) store.set("tcp/secret", hex(random_bytes()));
+    secret_ = store.wait("tcp/secret", deadline_);
+    const Endpoint any(host, "0");
+    Fd fd(::socket(any.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    RT_CHECK_AS(CommError, fd >= 0 && ::bind(fd, any.get(), any.bytes) == 0 && ::listen(fd, 4096) == 0, "tcp: rank ", context_.rank, " cannot listen at ", host,
+                ": ", std::strerror(errno));
+    sockaddr_storage bound{};
+    socklen_t bytes = sizeof bound;
+    char port[NI_MAXSERV];
+    ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bytes);
+    ::getnameinfo(reinterpret_cast<sockaddr*>(&bound), bytes, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
+    store.set(concat("tcp/", context_.rank), concat(host, " ", port));
+    return fd;
+  }
+
+  // Waits for the events, of which poll() tells; a raised failure or the deadline end it.
+  void poll(std::vector<pollfd>& fds, const std::string& what) {
+    for (;;) {
+      if (::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0) return;
+      context_.failure->check();
+      RT_CHECK_AS(CommError, !deadline_.passed(), "tcp: rank ", context_.rank, " waited ", context_.timeout.count(), " s for ", what);
+    }
+  }
+
+  // From all lower ranks, in any order. A stranger that stays silent, or says anything but a hello with a proof, keeps nobody up.
+  void accept_all(int listener) {
+    std::vector<Stranger> strangers;
+    for (int missing = context_.rank * sockets_; missing > 0;) {
+      std::vector<pollfd> fds{{listener, POLLIN, 0}};
+      for (const Stranger& s : strangers) fds.push_back({s.fd, POLLIN, 0});
+      poll(fds, concat(missing, missing == 1 ? " connection" : " connections", " from ", absent()));
+      for (size_t i = strangers.size(); i-- > 0;) {
+        if (fds[i + 1].revents == 0) continue;
+        Stranger& s = strangers[i];
+        const ssize_t n = ::recv(s.fd, reinterpret_cast<char*>(&s.hello) + s.received, sizeof s.hello - s.received, MSG_DONTWAIT);
+        if (n > 0) s.received += size_t(n);
+        if (n > 0 && s.received < sizeof s.hello) continue;
+        if (n > 0 && welcome(s)) --missing;
+        strangers.erase(strangers.begin() + ptrdiff_t(i));
+      }
+      if (fds[0].revents == 0) continue;
+      Stranger s{Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), random_bytes(), {}, 0};
+      constexpr size_t kStrangers = 512;
+      if (s.fd < 0 || ::send(s.fd, s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size())) continue;
+      if (strangers.size() == kStrangers) strangers.erase(strangers.begin());
+      strangers.push_back(std::move(s));
+    }
+  }
+
+  bool welcome(Stranger& s) {
+    const Hello& h = s.hello;
+    if (std::memcmp(h.magic, Hello().magic, sizeof h.magic) != 0 || !same(h.proof, proof(secret_, "hello", s.challenge, h))) return false;
+    if (h.to != context_.rank || h.from < 0 || h.from >= context_.rank || h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
+    Fd& place = all_[size_t(h.from)][size_t(h.socket)];
+    const Bytes32 answer = proof(secret_, "welcome", s.challenge, h);
+    if (place >= 0 || ::send(s.fd, answer.data(), answer.size(), MSG_NOSIGNAL) != ssize_t(answer.size())) return false;
+    place = std::move(s.fd);
+    tune(place);
+    return true;
+  }
+
+  std::string absent() const {
+    std::string ranks;
+    for (int r = 0; r < context_.rank; ++r)
+      for (const Fd& fd : all_[size_t(r)])
+        if (fd < 0) {
+          ranks += concat(ranks.empty() ? "rank " : ", ", r);
+          break;
+        }
+    return ranks;
+  }
+
+  Fd connect_to(int r, int socket) {
+    std::istringstream in(context_.store->wait(concat("tcp/", r), deadline_));
+    std::string host, port;
+    in >> host >> port;
+    const Endpoint peer(host, port);
+    const std::string what = concat("rank ", r, " at ", host, " port ", port);
+    Fd fd(::socket(peer.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    int error = fd >= 0 && ::connect(fd, peer.get(), peer.bytes) == 0 ? 0 : errno;
+    if (error == EINPROGRESS) {
+      std::vector<pollfd> fds{{fd, POLLOUT, 0}};
+      poll(fds, what);
+      socklen_t bytes = sizeof error;
+      ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    }
+    RT_CHECK_AS(CommError, error == 0, "tcp: rank ", context_.rank, " cannot connect to ", what, ": ", std::strerror(error),
+                "; is it running, and does a firewall let ranks reach each other?");
+    Bytes32 challenge, answer;
+    receive(fd, challenge, what);
+    Hello hello;
+    hello.from = context_.rank;
+    hello.to = r;
+    hello.socket = socket;
+    hello.sockets = sockets_;
+    hello.challenge = random_bytes();
+    hello.proof = proof(secret_, "hello", challenge, hello);
+    RT_CHECK_AS(CommError, ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello), "tcp: ", what, " closed the connection: ", std::strerror(errno));
+    receive(fd, answer, what);
+    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)), "tcp: who answered as ", what, " does not know this job's secret");
+    tune(fd);
+    return fd;
+  }
+
+  void receive(int fd, Bytes32& bytes, const std::string& from) {
+    for (size_t received = 0; received < bytes.size();) {
+      std::vector<pollfd> fds{{fd, POLLIN, 0}};
+      poll(fds, from);
+      const ssize_t n = ::recv(fd, bytes.data() + received, bytes.size() - received, MSG_DONTWAIT);
+      RT_CHECK_AS(CommError, n > 0, "tcp: ", from, " closed the connection before it was open: ", n == 0 ? "it takes this rank for a stranger" : std::strerror(errno));
+      received += size_t(n);
+    }
+  }
+
+  static void tune(int fd) {
+    const int on = 1;
+    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  }
+
+  const Context& context_;
+  int sockets_;
+  const Deadline deadline_;
+  std::string secret_;
+  std::vector<std::vector<Fd>> all_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Fd>> connect_mesh(const Context& context, int sockets, const Deadline& deadline) {
+  return Mesh(context, sockets, deadline).connect();
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,39 @@
+#include "comm/transport/transports.h"
+
+#include "comm/transport/host.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr TransportKind kTransports[] = {
+    {"threads", "ranks that are threads of one process", threads_transport},
+    {"shm", "processes of one host and user, through shared memory", shm_transport},
+    {"tcp", "processes of any hosts that reach each other's addresses; RINGTAPE_TCP_SOCKETS", tcp_transport},
+    {"mpi", "processes that mpirun or Slurm has started; needs Open MPI's libmpi.so.40", mpi_transport},
+};
+
+bool on_one_host(const Context& context) {
+  const std::string own = host_identity("pid");
+  const Deadline deadline(context.timeout);
+  context.store->set(concat("auto/", context.rank), own);
+  bool all = true;
+  for (int r = 0; r < context.size; ++r) all = context.store->wait(concat("auto/", r), deadline) == own && all;
+  return all;
+}
+
+}  // namespace
+
+std::span<const TransportKind> transports() { return kTransports; }
+
+std::unique_ptr<Transport> make_transport(std::string_view name, Context context) {
+  if (name == "auto") name = on_one_host(context) ? "shm" : "tcp";
+  std::string all = "auto";
+  for (const TransportKind& kind : kTransports) {
+    if (kind.name == name) return kind.make(std::move(context));
+    all += concat(", ", kind.name);
+  }
+  throw UsageError(concat("unknown transport '", name, "'; there are ", all));
+}
+
+}  // namespace ringtape::comm
