@@ -15,6 +15,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
     {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
     {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
+    {"RINGTAPE_ALLREDUCE", "ring:0-64K;direct:64K-", "algorithms of all-reduce by bytes, the same on every rank; default: a table by bytes, ranks and transport"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
 };
@@ -62,6 +63,10 @@ bool cudnn() {
 }
 bool exact_conv() {
   static const bool value = read_int("RINGTAPE_EXACT_CONV", 0, 1);
+  return value;
+}
+const std::string& all_reduce() {
+  static const std::string value = read("RINGTAPE_ALLREDUCE");
   return value;
 }
 const std::string& log() {

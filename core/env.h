@@ -20,6 +20,7 @@ bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
 bool cudnn();                  // RINGTAPE_CUDNN
 bool exact_conv();             // RINGTAPE_EXACT_CONV
+const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
 
