@@ -5,7 +5,7 @@
 namespace ringtape::comm {
 
 namespace {
-constexpr const Algorithm* kAlgorithms[] = {&ring};
+constexpr const Algorithm* kAlgorithms[] = {&direct, &doubling, &fixed_order, &halving_doubling, &pairwise, &ring, &tree, &two_level};
 }  // namespace
 
 std::span<const Algorithm* const> algorithms() { return kAlgorithms; }
@@ -17,6 +17,13 @@ const Algorithm& find_algorithm(std::string_view name) {
     all += concat(all.empty() ? "" : ", ", a->name);
   }
   throw UsageError(concat("unknown algorithm '", name, "'; there are ", all));
+}
+
+// FNV-1a.
+uint32_t Algorithm::id() const {
+  uint32_t hash = 0x811c9dc5u;
+  for (const char* c = name; *c; ++c) hash = (hash ^ uint8_t(*c)) * 0x01000193u;
+  return hash;
 }
 
 CollectiveFn Algorithm::of(Collective kind) const {

@@ -6,11 +6,14 @@
 
 namespace ringtape::comm {
 
-// A collective that was started. Copies mean the same one.
+// A collective that was asked for. Copies mean the same one.
 class Work {
  public:
-  // Returns when it is done; throws the CommError of the group if it failed. On a GPU: the current stream waits, the caller does not.
-  void wait();
+  // Begins it, and all before it, on the group's own thread, beside the caller.
+  Work start() const;
+  // Returns when it is done; what was not begun, the caller does itself. Throws the CommError of the group if it failed. On a GPU it has been
+  // put on the device's stream already, and nobody waits.
+  void wait() const;
   bool done() const;  // or failed
 
   struct State;
@@ -21,13 +24,17 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-// Ranks that work together. Calls are made by all of them, in the same order; each starts and returns a Work. Tensors are contiguous, of
-// any dtype but b8 (which only moves), on the transport's device, and stay untouched until the Work is done. A group of one is a group.
-// After a failure every call throws its cause.
+// Ranks that work together. Calls are made by all of them, in the same order, from one thread at a time; each returns a Work:
+//   group.all_reduce(y).wait();                    // now, on this thread
+//   const Work work = group.all_reduce(y).start(); // while this thread goes on; then work.wait()
+// One that is neither started nor waited for is done before the next that is, or before the group goes. Tensors are contiguous, of any dtype
+// but b8 (which only moves), on the transport's device, and stay untouched until the Work is done; y and x share no memory but where
+// comm/algorithm.h says. What does not fit throws ShapeError, DTypeError, DeviceError or UsageError before anything is sent. A group
+// of one is a group. After a failure every call throws its cause as CommError.
 class ProcessGroup {
  public:
   explicit ProcessGroup(std::unique_ptr<Transport> transport);
-  ~ProcessGroup();  // waits for what was started, or for its deadline
+  ~ProcessGroup();  // does what is left, or waits for its deadline
 
   int rank() const;
   int size() const;
@@ -46,6 +53,9 @@ class ProcessGroup {
 
   // Zeros that other ranks can reach, so that collectives need no copy of them.
   Tensor allocate(const Shape& shape, DType dtype);
+
+  // Whether sums are made in the order of the ranks, for the same bits with every transport; off at first. The same on all ranks.
+  void set_deterministic(bool on);
 
   // The ranks that give the same color become a group, in the order of key, then rank. A collective itself.
   std::unique_ptr<ProcessGroup> split(int color, int key);

@@ -92,8 +92,11 @@ void Wait::give_up(const std::string& cause) {
 
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
-  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
-                       "; every rank must make the same calls, in the same order");
+  const Operation& ours = transport.operation();
+  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
+  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", ours, ", rank ", peer, " at ", theirs,
+                       other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+                                       : "; every rank must make the same calls, in the same order");
   failure.raise(cause);
   failure.check();
   throw CommError(cause);

@@ -20,6 +20,7 @@ struct Context {
   std::shared_ptr<Store> store;      // of this group alone
   std::shared_ptr<Failure> failure;
   Seconds timeout{600};              // of one operation
+  int island = 1;                    // ranks r with the same r / island are near each other (one machine); it divides size
 };
 
 // One message of an exchange, to or from `peer`.

@@ -16,6 +16,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
     {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64", "connections between two ranks that share a large message; default: 1 on one host, 4 between hosts"},
+    {"RINGTAPE_ALLREDUCE", "ring:0-64K;direct:64K-", "algorithms of all-reduce by bytes, the same on every rank; default: a table by bytes, ranks and transport"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
     {"RINGTAPE_STORE", "host:port, or a folder", "where the processes of a job find each other; set by `ringtape launch`; default: rank 0 provides it"},
@@ -71,6 +72,10 @@ bool exact_conv() {
 }
 int tcp_sockets() {
   static const int value = read_int("RINGTAPE_TCP_SOCKETS", 1, 64);
+  return value;
+}
+const std::string& all_reduce() {
+  static const std::string value = read("RINGTAPE_ALLREDUCE");
   return value;
 }
 const std::string& log() {

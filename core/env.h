@@ -22,6 +22,7 @@ bool cublas();                 // RINGTAPE_CUBLAS
 bool cudnn();                  // RINGTAPE_CUDNN
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 int tcp_sockets();             // RINGTAPE_TCP_SOCKETS; 0: not set
+const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
 const std::string& store();    // RINGTAPE_STORE; empty: not set

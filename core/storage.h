@@ -5,12 +5,16 @@
 
 namespace ringtape {
 
-// One allocation on one device; returned to the device's arena when the last tensor on it goes.
+// One allocation on one device; returned to its owner, the device's arena as a rule, when the last tensor on it goes.
 class Storage {
  public:
   Storage(size_t bytes, Device device)
       : data_(ringtape::runtime(device).allocate(bytes, device.index)), bytes_(bytes), device_(device) {}
-  ~Storage() { ringtape::runtime(device_).deallocate(data_, bytes_, device_.index); }
+  // Memory of another owner, kept alive.
+  Storage(std::shared_ptr<void> memory, size_t bytes, Device device) : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
+  ~Storage() {
+    if (!memory_) ringtape::runtime(device_).deallocate(data_, bytes_, device_.index);
+  }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -28,6 +32,7 @@ class Storage {
 
  private:
   void* data_;
+  std::shared_ptr<void> memory_;  // null: the device's arena owns it
   size_t bytes_;
   Device device_;
   uint32_t version_ = 0;

@@ -16,6 +16,11 @@ Tensor::Tensor(const Shape& shape, DType dtype, Device device)
   storage_ = std::make_shared<Storage>(size_t(shape.size()) * size_of(dtype), device);
 }
 
+Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype)
+    : storage_(std::move(storage)), shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
+  RT_CHECK(size_t(shape.size()) * size_of(dtype) <= storage_->bytes(), shape, " of ", dtype, " in ", storage_->bytes(), " bytes");
+}
+
 Tensor::operator View() const {
   View v;
   v.data = raw();

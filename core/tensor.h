@@ -17,6 +17,7 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = {});  // elements not initialised
+  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);          // its first elements
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }

@@ -1,41 +1,246 @@
 // Collectives: every algorithm, over every transport that this machine has.
-#include <thread>
+#include <cmath>
+#include <cstring>
+#include <random>
 
 #include "comm/algorithm.h"
-#include "comm/transport.h"
+#include "tests/comm_worlds.h"
 #include "tests/support.h"
 
 namespace ringtape::comm {
 namespace {
 
-// Runs f on n threads, each with the transport of its rank.
-template <class F>
-void on_threads(int n, F&& f) {
-  const auto store = memory_store();
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r)
-    ranks.emplace_back([&, r] {
-      try {
-        const auto transport = threads_transport({r, n, store, failure, Seconds(20)});
-        f(*transport);
-      } catch (const std::exception& e) {
-        failure->raise(e.what());
-      }
-    });
-  for (std::thread& t : ranks) t.join();
-  EXPECT_EQ(failure->cause(), "");
+using test::kWorlds;
+using test::World;
+
+constexpr int64_t kPrime = 1009;
+constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8};
+constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::product};
+
+// Small whole numbers, so that every dtype has the exact result, whatever the order of the sum.
+double input(ReduceOp op, int rank, int64_t i) {
+  return op == ReduceOp::product ? ((i + rank) % 8 == 0 ? 2 : 1) : double((7 * rank + 3 * i + i / 5) % 4);
 }
 
-TEST(Comm, RingAllReduceSums) {
-  for (const int n : {1, 2, 3, 5})
-    for (const int64_t count : {0, 1, n - 1, n, n + 1, 1009}) on_threads(n, [&](Transport& t) {
-      std::vector<float> x(static_cast<size_t>(count)), y(x.size());
-      for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 13));
-      t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = count, .sequence = 1}, Deadline(Seconds(20)));
-      find_algorithm("ring").all_reduce(t, x.data(), y.data());
-      for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 13)));
+// What 0 .. ranks - 1 give together at element i of their buffers.
+template <class T>
+T combined(ReduceOp op, int ranks, int64_t i) {
+  double y = input(op, 0, i);
+  for (int r = 1; r < ranks; ++r) {
+    const double x = input(op, r, i);
+    y = op == ReduceOp::max ? std::max(y, x) : op == ReduceOp::min ? std::min(y, x) : op == ReduceOp::product ? y * x : y + x;
+  }
+  using C = compute_t<T>;
+  if (op != ReduceOp::avg) return T(C(y));
+  if constexpr (std::is_integral_v<T>) return T(int64_t(y) / ranks);
+  else return T(C(y) * C(1.0 / ranks));
+}
+
+// The sizes of x and y in counts, and what y must be at element i. A rank without a result has none to compare.
+struct Expectation {
+  int x, y;
+  bool result = true;
+};
+Expectation expectation(const Operation& op, int rank, int n) {
+  const bool root = rank == op.root;
+  switch (op.kind) {
+    case Collective::barrier: return {0, 0};
+    case Collective::reduce_scatter: return {n, 1};
+    case Collective::all_gather: return {1, n};
+    case Collective::broadcast: return {1, 1};
+    case Collective::reduce: return {1, 1, root};
+    case Collective::gather: return {1, n, root};
+    case Collective::scatter: return {n, 1};
+    case Collective::all_to_all: return {n, n};
+    default: return {1, 1};
+  }
+}
+template <class T>
+T expected(const Operation& op, int rank, int n, int64_t i) {
+  using C = compute_t<T>;
+  const int64_t c = std::max<int64_t>(op.count, 1);
+  switch (op.kind) {
+    case Collective::reduce_scatter: return combined<T>(op.op, n, rank * c + i);
+    case Collective::all_gather:
+    case Collective::gather: return T(C(input(op.op, int(i / c), i % c)));
+    case Collective::broadcast: return T(C(input(op.op, op.root, i)));
+    case Collective::scatter: return T(C(input(op.op, op.root, rank * c + i)));
+    case Collective::all_to_all: return T(C(input(op.op, int(i / c), rank * c + i % c)));
+    default: return combined<T>(op.op, n, i);
+  }
+}
+
+// Elements between guards, in memory of the heap or of the transport.
+template <class T>
+class Buffer {
+ public:
+  Buffer(Transport& t, int64_t count, bool of_transport) : count_(count) {
+    if (of_transport) memory_ = t.allocate(size_t(count + 2 * kGuard) * sizeof(T));
+    else memory_ = std::shared_ptr<void>(::operator new(size_t(count + 2 * kGuard) * sizeof(T)), [](void* p) { ::operator delete(p); });
+    std::memset(memory_.get(), 0x5a, size_t(count + 2 * kGuard) * sizeof(T));
+  }
+  T* data() { return static_cast<T*>(memory_.get()) + kGuard; }
+  bool guarded() {
+    const auto* bytes = static_cast<const unsigned char*>(memory_.get());
+    for (size_t i = 0; i < kGuard * sizeof(T); ++i)
+      if (bytes[i] != 0x5a || bytes[size_t(count_ + kGuard) * sizeof(T) + i] != 0x5a) return false;
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kGuard = 8;
+  int64_t count_;
+  std::shared_ptr<void> memory_;
+};
+
+template <class T>
+void run_case(Transport& t, const Algorithm& algorithm, const Operation& op, bool in_place, bool of_transport) {
+  const int r = t.rank(), n = t.size();
+  const std::string what = concat(algorithm.name, ": ", op, in_place ? " in place" : "", ", ", n, " ranks over ", t.name(), ", rank ", r);
+  const Expectation e = expectation(op, r, n);
+  const bool gives = (op.kind != Collective::scatter && op.kind != Collective::broadcast) || r == op.root;
+  in_place = in_place || op.kind == Collective::broadcast;
+  Buffer<T> xs(t, op.count * e.x, of_transport), ys(t, op.count * e.y, of_transport);
+  T *x = xs.data(), *y = ys.data();
+  if (in_place) {
+    if (e.x > e.y) y = x + op.count * r;
+    else if (e.y > e.x && e.result) x = y + op.count * r;
+    else if (e.result) y = x;
+  }
+  for (int64_t i = 0; gives && i < op.count * e.x; ++i) x[i] = T(compute_t<T>(input(op.op, r, i)));
+  t.begin(op, Deadline(t.context().timeout));
+  algorithm.of(op.kind)(t, gives ? x : nullptr, e.result ? y : nullptr);
+  for (int64_t i = 0; e.result && i < op.count * e.y; ++i) {
+    const T want = expected<T>(op, r, n, i);
+    if (std::memcmp(&want, &y[i], sizeof(T)) != 0)
+      throw CommError(concat(what, ": element ", i, " is ", double(compute_t<T>(y[i])), ", expected ", double(compute_t<T>(want))));
+  }
+  for (int64_t i = 0; gives && !in_place && i < op.count * e.x; ++i)
+    if (double(compute_t<T>(x[i])) != input(op.op, r, i)) throw CommError(concat(what, ": wrote to its input at element ", i));
+  if (!xs.guarded() || !ys.guarded()) throw CommError(concat(what, ": wrote beside its buffers"));
+}
+
+void run_case(Transport& t, const Algorithm& algorithm, const Operation& op, bool in_place, bool of_transport) {
+  dispatch(op.dtype, [&]<class T>() { run_case<T>(t, algorithm, op, in_place, of_transport); });
+}
+
+// Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of memory another combination
+// each time, so that each collective of an algorithm meets all 35 pairs of the first two for every number of ranks up to 9, and some of them beyond.
+TEST(Comm, Grid) {
+  for (const World& world : kWorlds)
+    for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17}) {
+      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [n](Transport& t) {
+        uint64_t sequence = 0;
+        for (const Algorithm* algorithm : algorithms()) {
+          size_t turn = size_t(n);
+          for (int kind = 0; kind < 9; ++kind) {
+            if (!algorithm->of(Collective(kind))) continue;
+            for (const int64_t count : {int64_t(0), int64_t(1), int64_t(n - 1), int64_t(n), int64_t(n + 1), kPrime})
+              for (int repeat = 0; repeat < (n > 9 ? 2 : 6); ++repeat, ++turn)
+                run_case(t, *algorithm,
+                         {.kind = Collective(kind), .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
+                          .sequence = ++sequence, .algorithm = algorithm->id()},
+                         repeat % 2 == 1, turn / 2 % 2 == 1);
+          }
+        }
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+// Messages of many pieces.
+TEST(Comm, LargeBuffers) {
+  for (const World& world : kWorlds)
+    for (const int n : {2, 3, 4}) {
+      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [](Transport& t) {
+        uint64_t sequence = 0;
+        for (const Algorithm* algorithm : algorithms())
+          for (int kind = 1; kind < 9; ++kind)
+            if (algorithm->of(Collective(kind)))
+              run_case(t, *algorithm, {.kind = Collective(kind), .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence, .algorithm = algorithm->id()},
+                       sequence % 2, sequence % 3 == 0);
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+// Nobody leaves a barrier before all have come. (Ranks that are processes do not see the counter: their worlds leave this out.)
+TEST(Comm, BarrierWaitsForAll) {
+  for (const int n : {2, 3, 5, 8}) {
+    std::atomic<int> arrived{0};
+    const std::string cause = kWorlds[0].run(n, 1, Seconds(60), [&](Transport& t) {
+      uint64_t sequence = 0;
+      for (const Algorithm* algorithm : algorithms())
+        for (int round = 0; algorithm->barrier && round < 20; ++round) {
+          arrived.fetch_add(1);
+          t.begin({.sequence = ++sequence}, Deadline(Seconds(60)));
+          algorithm->barrier(t, nullptr, nullptr);
+          if (arrived.load() < int(sequence) * n) throw CommError(concat(algorithm->name, ": left a barrier that not all had entered"));
+        }
     });
+    EXPECT_EQ(cause, "");
+  }
+}
+
+// What is promised to be summed in the order of the ranks gives the bits of a sum in that order, with any data.
+TEST(Comm, FixedOrderIsBitwise) {
+  const auto value = [](int rank, int64_t i) { return float(std::sin(double(rank * 1000 + i)) * std::exp2(double((rank * 5 + i) % 20))); };
+  for (const World& world : kWorlds)
+    for (const int n : {2, 3, 7, 17}) {
+      const std::string cause = world.run(n, 1, Seconds(60), [&](Transport& t) {
+        uint64_t sequence = 0;
+        for (const char* name : {"fixed_order", "direct"})
+          for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+            dispatch_float(sequence % 2 ? DType::f32 : DType::bf16, [&]<class T>() {
+              using C = compute_t<T>;
+              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime, .sequence = ++sequence};
+              const int64_t begin = kind == Collective::reduce_scatter ? t.rank() * kPrime : 0;
+              std::vector<T> x(size_t(kPrime * (kind == Collective::reduce_scatter ? n : 1))), y(static_cast<size_t>(kPrime));
+              for (size_t i = 0; i < x.size(); ++i) x[i] = T(C(value(t.rank(), int64_t(i))));
+              t.begin(op, Deadline(Seconds(60)));
+              find_algorithm(name).of(kind)(t, x.data(), y.data());
+              if (kind == Collective::reduce && t.rank() != n - 1) return;
+              for (int64_t i = 0; i < kPrime; ++i) {
+                C sum = C(T(C(value(0, begin + i))));
+                for (int r = 1; r < n; ++r) sum += C(T(C(value(r, begin + i))));
+                const T want = T(sum * C(1.0 / n));
+                if (std::memcmp(&want, &y[size_t(i)], sizeof(T)) != 0) throw CommError(concat(name, ": ", op, " differs at element ", i));
+              }
+            });
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+// What the other algorithms give is the same on all ranks at least.
+TEST(Comm, RanksAgreeBitwise) {
+  for (const World& world : kWorlds)
+    for (const int n : {2, 3, 6, 8}) {
+      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [&](Transport& t) {
+        uint64_t sequence = 0;
+        for (const Algorithm* algorithm : algorithms()) {
+          if (!algorithm->all_reduce) continue;
+          std::vector<float> x(static_cast<size_t>(kPrime)), first(x.size());
+          for (size_t i = 0; i < x.size(); ++i) x[i] = float(std::sin(double(t.rank()) * 1000 + double(i)));
+          t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
+          algorithm->all_reduce(t, x.data(), x.data());
+          first = x;
+          t.begin({.kind = Collective::broadcast, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
+          find_algorithm("tree").broadcast(t, nullptr, first.data());
+          if (first != x) throw CommError(concat(algorithm->name, ": rank ", t.rank(), " has other bits than rank 0"));
+        }
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+TEST(Comm, EveryCollectiveHasAnAlgorithm) {
+  for (int kind = 0; kind < 9; ++kind) {
+    int offers = 0;
+    for (const Algorithm* a : algorithms()) offers += a->of(Collective(kind)) != nullptr && std::string_view(a->name) != "direct";
+    EXPECT_GE(offers, 1) << name_of(Collective(kind));
+  }
+  EXPECT_NE(ringtape::test::message_of<UsageError>([] { find_algorithm("rind"); }).find("there are direct, doubling"), std::string::npos);
 }
 
 }  // namespace

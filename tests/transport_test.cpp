@@ -365,7 +365,8 @@ class KeepsSecret : public Store {
     if (key != "tcp/secret") store_->set(key, value);
   }
   std::optional<std::string> get(const std::string& key) override { return store_->get(key); }
-  std::string wait(const std::string& key, Deadline deadline) override { return store_->wait(key, deadline); }
+  std::string set_once(const std::string& key, const std::string& value) override { return store_->set_once(key, value); }
+  std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override { return store_->wait_any(keys, deadline); }
   int64_t add(const std::string& key, int64_t amount) override { return store_->add(key, amount); }
   void erase(const std::string& key) override { store_->erase(key); }
 

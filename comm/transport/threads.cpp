@@ -2,6 +2,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "comm/transport.h"
 
@@ -34,21 +35,46 @@ struct Board {
   std::atomic<int64_t> arrivals{0};   // at fences, by all ranks since the beginning
 };
 
-// Boards by the store of their group: the first rank makes it, the last one takes it away.
-std::shared_ptr<Board> board_of(const Context& context) {
-  static std::mutex mutex;
-  static std::map<Store*, std::weak_ptr<Board>> boards;
-  const std::lock_guard lock(mutex);
-  std::erase_if(boards, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Board>& known = boards[context.store.get()];
-  std::shared_ptr<Board> board = known.lock();
-  if (!board) known = board = std::make_shared<Board>(context.size);
-  return board;
+// Boards on their way from the rank that made them to the others, by the number that the group's store tells. The last one takes it along.
+class Handover {
+ public:
+  int64_t put(std::shared_ptr<Board> board) {
+    const std::lock_guard lock(mutex_);
+    const int to_come = board->size - 1;
+    if (to_come > 0) boards_[++last_] = {std::move(board), to_come};
+    return last_;
+  }
+  std::shared_ptr<Board> take(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto it = boards_.find(number);
+    RT_CHECK_AS(CommError, it != boards_.end(), "threads: the ranks of a group must be threads of one process");
+    std::shared_ptr<Board> board = it->second.first;
+    if (--it->second.second == 0) boards_.erase(it);
+    return board;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, std::pair<std::shared_ptr<Board>, int>> boards_;
+  int64_t last_ = 0;
+};
+Handover& handover() {
+  static Handover handover;
+  return handover;
 }
 
 class Threads : public Transport {
  public:
-  explicit Threads(Context context) : Transport(std::move(context)), board_(board_of(context_)) {}
+  explicit Threads(Context context) : Transport(std::move(context)) {
+    begin({}, Deadline(context_.timeout));
+    if (rank() == 0) {
+      board_ = std::make_shared<Board>(size());
+      context_.store->set("threads", std::to_string(handover().put(board_)));
+      return;
+    }
+    for (Wait wait(*this, 0); !board_; wait.pause())
+      if (const auto number = context_.store->get("threads")) board_ = handover().take(std::stoll(*number));
+  }
   std::string_view name() const override { return "threads"; }
   std::unique_ptr<Transport> open(Context context) const override { return threads_transport(std::move(context)); }
 
@@ -71,11 +97,16 @@ class Threads : public Transport {
   }
 
   void finish(Ticket ticket) override {
-    for (const Open& o : open_)
-      if (o.ticket <= ticket && !o.post) fetch(o.transfer);
-    for (; !open_.empty() && open_.front().ticket <= ticket; open_.pop_front())
-      if (const auto& post = open_.front().post)
-        for (Wait wait(*this, open_.front().transfer.peer); !post->fetched.load(std::memory_order_acquire);) wait.pause();
+    try {
+      for (const Open& o : open_)
+        if (o.ticket <= ticket && !o.post) fetch(o.transfer);
+      for (; !open_.empty() && open_.front().ticket <= ticket; open_.pop_front())
+        if (const auto& post = open_.front().post)
+          for (Wait wait(*this, open_.front().transfer.peer); !post->fetched.load(std::memory_order_acquire);) wait.pause();
+    } catch (...) {
+      withdraw();
+      throw;
+    }
   }
 
   std::vector<void*> share(void* data, size_t) override {
@@ -100,6 +131,18 @@ class Threads : public Transport {
     std::shared_ptr<Post> post;  // of a send
   };
 
+  // Before this rank's buffers go: what nobody has taken is taken back, what somebody is copying is waited for.
+  void withdraw() {
+    for (const Open& o : open_) {
+      if (!o.post) continue;
+      Mailbox& box = board_->mailbox(rank(), o.transfer.peer);
+      const std::unique_lock lock(box.mutex);
+      if (std::erase(box.posts, o.post) == 0)
+        while (!o.post->fetched.load(std::memory_order_acquire)) std::this_thread::yield();
+    }
+    open_.clear();
+  }
+
   void fetch(const Transfer& t) {
     Mailbox& box = board_->mailbox(t.peer, rank());
     std::shared_ptr<Post> post;
@@ -111,12 +154,18 @@ class Threads : public Transport {
       break;
     }
     if (post->operation.fingerprint() != operation_.fingerprint() || post->operation.sequence != operation_.sequence || post->bytes != t.bytes)
-      mismatch(*this, t.peer, post->operation);
+      refuse(*post, t.peer);
     if (t.bytes > 0) std::memcpy(t.data, post->data, t.bytes);
     post->fetched.store(true, std::memory_order_release);
   }
 
-  const std::shared_ptr<Board> board_;
+  [[noreturn]] void refuse(Post& post, int peer) {
+    const Operation theirs = post.operation;
+    post.fetched.store(true, std::memory_order_release);
+    mismatch(*this, peer, theirs);
+  }
+
+  std::shared_ptr<Board> board_;
   std::deque<Open> open_;
   Ticket ticket_ = 0;
 };

@@ -1,0 +1,154 @@
+#include "comm/algorithm/algorithms.h"
+#include "comm/algorithm/fixed_order.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// What stays in a core's cache between being written for this rank and being copied to the others.
+constexpr size_t kBlock = 128 << 10;
+
+// A buffer of each rank, within the reach of all. A transport may have copied a rank's own: then what the others wrote is brought back.
+class Shared {
+ public:
+  Shared(Transport& t, const void* data, size_t bytes) : t_(t), data_(const_cast<void*>(data)), all_(t.share(data_, bytes)) {}
+  explicit operator bool() const { return !all_.empty(); }
+  void* of(int rank, int64_t i = 0) const { return at(all_[size_t(rank)], i, size_of(t_.operation().dtype)); }
+  void fence() { t_.fence(); }
+  void bring_back(size_t bytes) { t_.copy(data_, all_[size_t(t_.rank())], bytes); }
+
+ private:
+  Transport& t_;
+  void* const data_;
+  const std::vector<void*> all_;
+};
+
+// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y, which starts at `from`.
+template <class F>
+void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
+  const size_t width = size_of(t.operation().dtype);
+  const int64_t block = std::max<int64_t>(1, int64_t(kBlock / width));
+  void* const spare = t.size() > kMaxSources ? t.scratch(kBlock) : nullptr;
+  std::vector<const void*> sources(static_cast<size_t>(t.size()));
+  for (int64_t i = range.begin; i < range.end; i += block) {
+    const int64_t count = std::min(block, range.end - i);
+    for (int r = 0; r < t.size(); ++r) sources[size_t(r)] = shared.of(r, i);
+    const void*& own = sources[size_t(t.rank())];
+    own = own_source(t, own, spare, count);
+    void* const combined = at(y, i - range.begin, width);
+    t.combine(combined, sources, count, last_factor(t));
+    f(i, size_t(count) * width, combined);
+  }
+}
+
+// Each rank combines its part of all buffers, in the order of the ranks, and writes it to all.
+void all_reduce(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  t.copy(y, x, op.bytes());
+  Shared shared(t, y, op.bytes());
+  if (!shared) return fixed_order_all_reduce(t, y, y);
+  const int n = t.size(), r = t.rank();
+  const Part own = part_of(op.count, n, r);
+  combine_blocks(t, shared, own, shared.of(r, own.begin), [&](int64_t i, size_t bytes, const void* sum) {
+    for (int s = 1; s < n; ++s) t.copy(shared.of((r + s) % n, i), sum, bytes);
+  });
+  shared.fence();
+  shared.bring_back(op.bytes());
+}
+
+void reduce_scatter(Transport& t, const void* x, void* y) {
+  const int64_t count = t.operation().count;
+  Shared shared(t, x, t.operation().bytes() * size_t(t.size()));
+  if (!shared) return fixed_order_reduce_scatter(t, x, y);
+  combine_blocks(t, shared, {count * t.rank(), count * (t.rank() + 1)}, y, [](int64_t, size_t, const void*) {});
+  shared.fence();
+}
+
+// Each rank combines its part into the root's buffer.
+void reduce(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const bool root = t.rank() == op.root;
+  if (root) t.copy(y, x, op.bytes());
+  Shared shared(t, root ? y : x, op.bytes());
+  if (!shared) return fixed_order_reduce(t, root ? y : x, y);
+  const Part own = part_of(op.count, t.size(), t.rank());
+  combine_blocks(t, shared, own, shared.of(op.root, own.begin), [](int64_t, size_t, const void*) {});
+  shared.fence();
+  if (root) shared.bring_back(op.bytes());
+}
+
+void all_gather(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const int n = t.size(), r = t.rank();
+  const auto place = [&](int rank) { return at(y, op.count * rank, size_of(op.dtype)); };
+  t.copy(place(r), x, op.bytes());
+  Shared shared(t, place(r), op.bytes());
+  if (!shared) return ring.all_gather(t, x, y);
+  for (int s = 1; s < n; ++s) t.copy(place((r + s) % n), shared.of((r + s) % n), op.bytes());
+  shared.fence();
+}
+
+void broadcast(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const bool root = t.rank() == op.root;
+  Shared shared(t, root ? y : nullptr, root ? op.bytes() : 0);
+  if (!shared) return ring.broadcast(t, x, y);
+  if (!root) t.copy(y, shared.of(op.root), op.bytes());
+  shared.fence();
+}
+
+void gather(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  Shared shared(t, x, op.bytes());
+  if (!shared) return tree.gather(t, x, y);
+  if (t.rank() == op.root)
+    for (int r = 0; r < t.size(); ++r) t.copy(at(y, op.count * r, size_of(op.dtype)), r == op.root ? x : shared.of(r), op.bytes());
+  shared.fence();
+}
+
+void scatter(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const bool root = t.rank() == op.root;
+  Shared shared(t, root ? x : nullptr, root ? op.bytes() * size_t(t.size()) : 0);
+  if (!shared) return tree.scatter(t, x, y);
+  t.copy(y, root ? at(x, op.count * t.rank(), size_of(op.dtype)) : shared.of(op.root, op.count * t.rank()), op.bytes());
+  shared.fence();
+}
+
+void all_to_all(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const int n = t.size(), r = t.rank();
+  const size_t all = op.bytes() * size_t(n);
+  Shared shared(t, x, all);
+  if (!shared) return pairwise.all_to_all(t, x, y);
+  void* const to = x == y ? t.scratch(all) : y;  // others still read what is in place
+  for (int s = 0; s < n; ++s) {
+    const int from = (r + s) % n;
+    t.copy(at(to, op.count * from, size_of(op.dtype)), shared.of(from, op.count * r), op.bytes());
+  }
+  shared.fence();
+  t.copy(y, to, all);
+}
+
+void barrier(Transport& t, const void* x, void* y) {
+  Shared shared(t, nullptr, 0);
+  if (!shared) return doubling.barrier(t, x, y);
+  shared.fence();
+}
+
+}  // namespace
+
+const Algorithm direct = {.name = "direct",
+                          .about = "reads and writes the memory of the others: 2 fences, each rank's part once; without shared memory by other algorithms, "
+                                   "sums by fixed_order",
+                          .all_reduce = all_reduce,
+                          .reduce_scatter = reduce_scatter,
+                          .all_gather = all_gather,
+                          .broadcast = broadcast,
+                          .reduce = reduce,
+                          .gather = gather,
+                          .scatter = scatter,
+                          .all_to_all = all_to_all,
+                          .barrier = barrier};
+
+}  // namespace ringtape::comm

@@ -1,0 +1,86 @@
+#include "comm/algorithm/fixed_order.h"
+
+#include "comm/algorithm/algorithms.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into scratch if that is null;
+// returns where.
+void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
+  const size_t width = size_of(t.operation().dtype);
+  const int n = t.size(), r = t.rank();
+  const Part own = part_of(count, n, r);
+  void* const received = t.scratch(size_t(own.size()) * size_t(n) * width);
+  std::vector<Transfer> transfers;
+  std::vector<const void*> sources(static_cast<size_t>(n));
+  for (int s = 1; s < n; ++s) {
+    const int to = (r + s) % n, from = (r + n - s) % n;
+    const Part part = part_of(count, n, to);
+    sources[size_t(from)] = at(received, own.size() * from, width);
+    transfers.push_back(send_to(to, at(x, part.begin, width), size_t(part.size()) * width));
+    transfers.push_back(recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width));
+  }
+  const Transport::Ticket ticket = t.start(transfers);
+  sources[size_t(r)] = own_source(t, at(x, own.begin, width), at(received, own.size() * r, width), own.size());
+  t.finish(ticket);
+  if (!y) y = received;
+  t.combine(y, sources, own.size(), last_factor(t));
+  return y;
+}
+
+// So much at a time that scratch stays small, and the parts in the cache.
+constexpr size_t kBlock = 4 << 20;
+
+template <class F>
+void for_each_block(Transport& t, F&& f) {
+  const Operation& op = t.operation();
+  const int blocks = int(std::max<size_t>(1, (op.bytes() + kBlock - 1) / kBlock));
+  for (int i = 0; i < blocks; ++i) f(part_of(op.count, blocks, i));
+}
+
+}  // namespace
+
+void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
+  const size_t width = size_of(t.operation().dtype);
+  const int n = t.size(), r = t.rank();
+  for_each_block(t, [&](Part block) {
+    const auto place = [&](int rank) { return at(y, block.begin + part_of(block.size(), n, rank).begin, width); };
+    const auto bytes = [&](int rank) { return size_t(part_of(block.size(), n, rank).size()) * width; };
+    sum_own_part(t, at(x, block.begin, width), place(r), block.size());
+    std::vector<Transfer> transfers;
+    for (int s = 1; s < n; ++s) {
+      const int to = (r + s) % n, from = (r + n - s) % n;
+      transfers.push_back(send_to(to, place(r), bytes(r)));
+      transfers.push_back(recv_from(from, place(from), bytes(from)));
+    }
+    t.finish(t.start(transfers));
+  });
+}
+
+void fixed_order_reduce_scatter(Transport& t, const void* x, void* y) { sum_own_part(t, x, y, t.operation().count * t.size()); }
+
+void fixed_order_reduce(Transport& t, const void* x, void* y) {
+  const size_t width = size_of(t.operation().dtype);
+  const int n = t.size(), r = t.rank(), root = t.operation().root;
+  for_each_block(t, [&](Part block) {
+    const auto part = [&](int rank) { return part_of(block.size(), n, rank); };
+    void* const sum = sum_own_part(t, at(x, block.begin, width), r == root ? at(y, block.begin + part(r).begin, width) : nullptr, block.size());
+    if (r != root) return t.exchange({send_to(root, sum, size_t(part(r).size()) * width)});
+    std::vector<Transfer> transfers;
+    for (int s = 1; s < n; ++s) {
+      const Part p = part((r + s) % n);
+      transfers.push_back(recv_from((r + s) % n, at(y, block.begin + p.begin, width), size_t(p.size()) * width));
+    }
+    t.finish(t.start(transfers));
+  });
+}
+
+const Algorithm fixed_order = {.name = "fixed_order",
+                               .about = "2 steps, 2 (n - 1) messages and 2 (n - 1) / n of the bytes from each rank; sums in the order of the ranks",
+                               .all_reduce = fixed_order_all_reduce,
+                               .reduce_scatter = fixed_order_reduce_scatter,
+                               .reduce = fixed_order_reduce};
+
+}  // namespace ringtape::comm

@@ -1,0 +1,71 @@
+#pragma once
+#include "comm/algorithm.h"
+
+// What the algorithms share.
+namespace ringtape::comm {
+
+// Where element i of a buffer lies. The buffer may be null: the simulator also runs without data.
+inline void* at(const void* base, int64_t i, size_t width) { return reinterpret_cast<void*>(uintptr_t(base) + size_t(i) * width); }
+
+// Ranks of a transport that work together, `stride` apart; members are counted from 0.
+struct Team {
+  explicit Team(const Transport& t) : size(t.size()), member(t.rank()) {}
+  Team(int first, int stride, int size, int member) : first(first), stride(stride), size(size), member(member) {}
+  int wrap(int i) const { return (i % size + size) % size; }
+  int rank_of(int i) const { return first + stride * wrap(i); }
+
+  int first = 0, stride = 1, size, member;
+};
+
+// Large messages travel in pieces, so that one is combined while the next is on its way. So many bytes stay in a core's cache.
+constexpr size_t kPiece = 128 << 10;
+inline int pieces_of(int64_t count, size_t width) { return int(std::max<size_t>(1, (size_t(count) * width + kPiece - 1) / kPiece)); }
+
+// What the last combination of an operation divides by, as a factor.
+inline double last_factor(const Transport& t) { return t.operation().op == ReduceOp::avg ? 1.0 / t.size() : 1.0; }
+
+// Where a rank's own elements are read that are to be combined with those of n - 1 others, perhaps in place. More than one call of the kernel takes are
+// combined in several, and the first would overwrite them: they are copied to `spare` then.
+inline const void* own_source(Transport& t, const void* own, void* spare, int64_t count) {
+  if (t.size() <= kMaxSources) return own;
+  t.copy(spare, own, size_t(count) * size_of(t.operation().dtype));
+  return spare;
+}
+
+// The largest power of two that is not above n.
+inline int power_below(int n) {
+  int p = 1;
+  while (2 * p <= n) p *= 2;
+  return p;
+}
+
+// Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each that has come. Nothing
+// is sent where there is nothing to send.
+template <class F>
+void swap(Transport& t, int peer, const void* from, int64_t sent, void* to, int64_t received, F&& arrived) {
+  const size_t width = size_of(t.operation().dtype);
+  const int sends = sent > 0 ? pieces_of(sent, width) : 0, recvs = received > 0 ? pieces_of(received, width) : 0;
+  std::vector<Transport::Ticket> tickets;
+  for (int i = 0; i < std::max(sends, recvs); ++i) {
+    Transfer transfers[2];
+    size_t n = 0;
+    if (i < sends) {
+      const Part out = part_of(sent, sends, i);
+      transfers[n++] = send_to(peer, at(from, out.begin, width), size_t(out.size()) * width);
+    }
+    if (i < recvs) {
+      const Part in = part_of(received, recvs, i);
+      transfers[n++] = recv_from(peer, at(to, in.begin, width), size_t(in.size()) * width);
+    }
+    tickets.push_back(t.start({transfers, n}));
+  }
+  for (int i = 0; i < std::max(sends, recvs); ++i) {
+    t.finish(tickets[size_t(i)]);
+    if (i >= recvs) continue;
+    const Part in = part_of(received, recvs, i);
+    arrived(in.begin, in.size());
+  }
+}
+inline void nothing(int64_t, int64_t) {}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,127 @@
+#include "comm/choice.h"
+
+#include <bit>
+#include <charconv>
+#include <limits>
+
+#include "comm/algorithm/algorithms.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr size_t kAny = std::numeric_limits<size_t>::max();
+enum class Where : uint8_t { shared, islands, power_of_two, several, anywhere };  // shared memory; 2^k ranks; more than two ranks
+
+struct Row {
+  Collective kind;
+  Where where;
+  size_t bytes, bytes_per_rank;  // at most
+  const Algorithm* algorithm;
+};
+
+// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S beta, ring
+// 2 (n - 1) alpha + 2 S beta. On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the limits follow: a
+// ring comes within a tenth of halving_doubling where its parts are about as large, and goes between neighbours alone. Where memory is shared a
+// message costs two copies, and none is needed.
+constexpr Row kTable[] = {
+    {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
+    {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},
+    {Collective::all_reduce, Where::islands, kAny, kAny, &two_level},
+    {Collective::all_reduce, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
+    {Collective::all_reduce, Where::several, kAny, 32 << 10, &halving_doubling},
+    {Collective::all_reduce, Where::anywhere, kAny, kAny, &ring},
+    {Collective::reduce_scatter, Where::shared, kAny, kAny, &direct},
+    {Collective::reduce_scatter, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
+    {Collective::reduce_scatter, Where::several, kAny, 8 << 10, &halving_doubling},
+    {Collective::reduce_scatter, Where::anywhere, kAny, kAny, &ring},
+    {Collective::all_gather, Where::shared, kAny, kAny, &direct},
+    {Collective::all_gather, Where::anywhere, 64 << 10, kAny, &doubling},
+    {Collective::all_gather, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
+    {Collective::all_gather, Where::anywhere, kAny, kAny, &ring},
+    {Collective::broadcast, Where::shared, kAny, kAny, &direct},
+    {Collective::broadcast, Where::anywhere, kAny, 128 << 10, &tree},
+    {Collective::broadcast, Where::anywhere, kAny, kAny, &ring},
+    {Collective::reduce, Where::shared, kAny, kAny, &direct},
+    {Collective::reduce, Where::anywhere, kAny, 128 << 10, &tree},
+    {Collective::reduce, Where::anywhere, kAny, kAny, &ring},
+    {Collective::gather, Where::shared, kAny, kAny, &direct},
+    {Collective::gather, Where::anywhere, kAny, kAny, &tree},
+    {Collective::scatter, Where::shared, kAny, kAny, &direct},
+    {Collective::scatter, Where::anywhere, kAny, kAny, &tree},
+    {Collective::all_to_all, Where::shared, kAny, kAny, &direct},
+    {Collective::all_to_all, Where::anywhere, kAny, kAny, &pairwise},
+    {Collective::barrier, Where::shared, kAny, kAny, &direct},
+    {Collective::barrier, Where::anywhere, kAny, kAny, &doubling},
+};
+
+constexpr std::string_view kSharing[] = {"threads", "shm", "p2p"};
+
+bool sums(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce; }
+
+constexpr std::string_view kExample = "; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-";
+
+size_t parse_bytes(std::string_view text, std::string_view all) {
+  size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit = text.substr(size_t(end - text.data()));
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all, ": '", text, "' is no number of bytes", kExample);
+  return value << shift;
+}
+
+}  // namespace
+
+Choice::Choice(std::string_view transport, int ranks, int island, std::string_view all_reduce)
+    : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)), ranks_(ranks), island_(island), all_reduce_(parse(all_reduce)) {}
+
+std::vector<Choice::Range> Choice::parse(std::string_view text) {
+  std::vector<Range> ranges;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::string_view item = rest.substr(0, rest.find(';'));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const size_t colon = std::min(item.find(':'), item.size());
+    const Algorithm* algorithm = nullptr;
+    std::string names;
+    for (const Algorithm* a : algorithms()) {
+      if (!a->all_reduce) continue;
+      if (item.substr(0, colon) == a->name) algorithm = a;
+      names += concat(names.empty() ? "" : ", ", a->name);
+    }
+    RT_CHECK_AS(UsageError, algorithm, "RINGTAPE_ALLREDUCE=", text, ": '", item.substr(0, colon), "' is no algorithm of all_reduce; there are ", names);
+    Range range{algorithm, 0, kAny};
+    if (colon < item.size()) {
+      const std::string_view bytes = item.substr(colon + 1);
+      const size_t dash = bytes.find('-');
+      RT_CHECK_AS(UsageError, dash != bytes.npos, "RINGTAPE_ALLREDUCE=", text, ": '", bytes, "' is no range", kExample);
+      range.from = parse_bytes(bytes.substr(0, dash), text);
+      if (dash + 1 < bytes.size()) range.to = parse_bytes(bytes.substr(dash + 1), text);
+      RT_CHECK_AS(UsageError, range.from < range.to, "RINGTAPE_ALLREDUCE=", text, ": the range '", bytes, "' is empty", kExample);
+    }
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
+const Algorithm& Choice::operator()(const Operation& operation, bool deterministic) const {
+  if (deterministic && sums(operation.kind)) return shares_ ? direct : fixed_order;
+  const bool parts = operation.kind != Collective::all_reduce && operation.kind != Collective::broadcast && operation.kind != Collective::reduce;
+  const size_t bytes = operation.bytes() * (parts ? size_t(ranks_) : 1);
+  if (operation.kind == Collective::all_reduce)
+    for (const Range& range : all_reduce_)
+      if (bytes >= range.from && bytes < range.to) return *range.algorithm;
+  const auto here = [&](Where where) {
+    switch (where) {
+      case Where::shared: return shares_;
+      case Where::islands: return island_ > 1 && island_ < ranks_;
+      case Where::power_of_two: return ranks_ > 2 && std::has_single_bit(unsigned(ranks_));
+      case Where::several: return ranks_ > 2;
+      default: return true;
+    }
+  };
+  for (const Row& row : kTable)
+    if (row.kind == operation.kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
+  RT_CHECK(false, "no algorithm for ", operation);
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,103 @@
+#include "comm/work.h"
+
+#include <exception>
+
+namespace ringtape::comm {
+
+constexpr auto kGrace = std::chrono::seconds(1);
+
+Worker::~Worker() {
+  std::unique_lock lock(mutex_);
+  const bool leaving = std::uncaught_exceptions() > 0;
+  if (leaving)
+    for (; !queue_.empty() && queue_.back()->operation.sequence > started_; queue_.pop_back()) {
+      queue_.back()->error = concat(queue_.back()->operation, " was never begun: its group has gone");
+      queue_.back()->done.store(true, std::memory_order_release);
+    }
+  // The others may wait for this rank elsewhere: it does not keep its exception back for long.
+  if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
+    transport_.context().failure->raise(concat("rank ", transport_.rank(), " leaves with an exception, while the others do not finish ", current_));
+  while (busy_ || !queue_.empty()) {
+    if (busy_) changed_.wait(lock);
+    else execute_next(lock);
+  }
+  stopped_ = true;
+  lock.unlock();
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::add(std::shared_ptr<Work::State> work) {
+  const std::lock_guard lock(mutex_);
+  queue_.push_back(std::move(work));
+}
+
+void Worker::start(const Work::State& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (work.operation.sequence <= started_) return;
+    started_ = work.operation.sequence;
+    if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  }
+  changed_.notify_all();
+}
+
+void Worker::finish(const Work::State& work) {
+  if (work.done.load(std::memory_order_acquire)) return;
+  std::unique_lock lock(mutex_);
+  while (!work.done.load(std::memory_order_acquire)) {
+    if (busy_) changed_.wait(lock);
+    else execute_next(lock);
+  }
+}
+
+// Without the lock while it executes.
+void Worker::execute_next(std::unique_lock<std::mutex>& lock) {
+  const std::shared_ptr<Work::State> work = std::move(queue_.front());
+  queue_.pop_front();
+  busy_ = true;
+  current_ = work->operation;
+  lock.unlock();
+  execute(*work);
+  lock.lock();
+  busy_ = false;
+  changed_.notify_all();
+}
+
+void Worker::execute(Work::State& work) noexcept {
+  Failure& failure = *transport_.context().failure;
+  try {
+    failure.check();
+    transport_.begin(work.operation, Deadline(transport_.context().timeout));
+    work.run(transport_, View(work.x).data, View(work.y).data);
+  } catch (const std::exception& e) {
+    failure.raise(concat("rank ", transport_.rank(), " in ", work.operation, ": ", e.what()));
+    work.error = failure.cause();
+  }
+  work.x = work.y = Tensor();
+  work.done.store(true, std::memory_order_release);
+}
+
+void Worker::loop() {
+  set_threads(1);  // beside the kernels of the rank's own threads
+  std::unique_lock lock(mutex_);
+  while (!stopped_) {
+    if (busy_ || queue_.empty() || queue_.front()->operation.sequence > started_) changed_.wait(lock);
+    else execute_next(lock);
+  }
+}
+
+void Work::wait() const {
+  if (!state_) return;
+  if (!done()) state_->worker->finish(*state_);
+  if (!state_->error.empty()) throw CommError(state_->error);
+}
+
+Work Work::start() const {
+  if (state_ && !done()) state_->worker->start(*state_);
+  return *this;
+}
+
+bool Work::done() const { return !state_ || state_->done.load(std::memory_order_acquire); }
+
+}  // namespace ringtape::comm
