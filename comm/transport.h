@@ -33,6 +33,13 @@ struct Transfer {
 inline Transfer send_to(int peer, const void* data, size_t bytes) { return {Transfer::Way::send, peer, const_cast<void*>(data), bytes}; }
 inline Transfer recv_from(int peer, void* data, size_t bytes) { return {Transfer::Way::recv, peer, data, bytes}; }
 
+// A point in the work of a GPU.
+struct Moment {
+  virtual ~Moment() = default;
+  virtual void wait() const = 0;    // what the calling thread asks of the device from now on starts after it
+  virtual bool passed() const = 0;
+};
+
 // How bytes get from rank to rank. The algorithms are written against this alone, and know no device: what they do to data goes
 // through combine() and copy(). On a GPU all of it is work on a stream, and nothing here waits for it.
 //
@@ -84,6 +91,13 @@ class Transport {
   virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
   // Returns when every rank has called it, and what they wrote before can be read. Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
+
+  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling thread has asked of the
+  // device until now. What is started after follow(m) comes after m; without it, begin() follows what has been asked. reached(): all that
+  // has been started.
+  virtual std::shared_ptr<Moment> asked() const { return nullptr; }
+  virtual void follow(const Moment& moment) { (void)moment; }
+  virtual std::shared_ptr<Moment> reached() { return nullptr; }
 
   // Memory that share() can hand to the others, zeroed; other memory serves just as well, but is copied. Freed with the last pointer.
   virtual std::shared_ptr<void> allocate(size_t bytes);

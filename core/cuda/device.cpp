@@ -112,7 +112,21 @@ void use(int index) {
   current = index;
 }
 
+// Of OnStream; no device: none.
+static thread_local int elsewhere_index = -1;
+static thread_local cudaStream_t elsewhere = nullptr;
+
+OnStream::OnStream(int index, cudaStream_t stream) : before_index_(elsewhere_index), before_(elsewhere) {
+  elsewhere_index = index;
+  elsewhere = stream;
+}
+OnStream::~OnStream() {
+  elsewhere_index = before_index_;
+  elsewhere = before_;
+}
+
 cudaStream_t compute_stream(int index) {
+  if (index == elsewhere_index) return elsewhere;
   if (cudaStream_t made = state(index).compute.load(std::memory_order_acquire)) return made;
   use(index);
   return make_once(state(index).compute);

@@ -26,6 +26,20 @@ void use(int index);                       // makes it the calling thread's curr
 // overlap them on the second.
 cudaStream_t compute_stream(int index);
 cudaStream_t copy_stream(int index);
+
+// While it lives, what the calling thread asks of the device goes to `stream`: compute_stream(index) is that one.
+class OnStream {
+ public:
+  OnStream(int index, cudaStream_t stream);
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  int before_index_;
+  cudaStream_t before_;
+};
+
 void synchronize(int index);               // waits for all work on the device; throws what failed there
 
 // Whether kernels built for CMAKE_CUDA_ARCHITECTURES ("80;90", "90-real", "90a") run on a GPU of compute capability

@@ -1,60 +1,147 @@
 #include "kernels/combine.h"
 
 #include "core/parallel.h"
-#include "kernels/cpu/isa.h"
+#include "kernels/cpu/vector.h"
 
 RT_ISA_BEGIN
 
 namespace {
 
-constexpr int64_t kBlock = 1024, kShare = 1 << 15;
+constexpr int64_t kShare = 1 << 15;
 
-template <class C>
-C combined(C a, C b, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::max: return a > b || a != a ? a : b;
-    case ReduceOp::min: return a < b || a != a ? a : b;
-    case ReduceOp::product: return C(a * b);
-    default: return C(a + b);
+// What a sum or product of T is computed in: for integers the unsigned type, which wraps around.
+template <class T, bool = std::is_integral_v<T>> struct WrapOf { using type = std::make_unsigned_t<T>; };
+template <class T> struct WrapOf<T, false> { using type = T; };
+template <class T> using Wrap = typename WrapOf<T>::type;
+
+// a op b, of two vectors of C or, W and V being C, of two numbers. A NaN stays, on either side.
+template <ReduceOp op, class V, class W>
+RT_INLINE V combined(V a, V b) {
+  if constexpr (op == ReduceOp::max) return max_or_nan(a, b);
+  else if constexpr (op == ReduceOp::min) {
+    const V least = b < a ? b : a;
+    return b != b ? b : least;
+  } else if constexpr (op == ReduceOp::product) return V(W(a) * W(b));
+  else return V(W(a) + W(b));
+}
+
+#if RT_ISA_LEVEL == 3
+constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns of the undefined register in the forms without a mask
+#endif
+
+// One vector of the compute type from memory, and back.
+template <class T>
+RT_INLINE Vec<compute_t<T>> widened(const T* p) {
+  if constexpr (!is_half_v<T>) {
+    return load(p);
+#if RT_ISA_LEVEL == 3
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return Vec<float>(_mm512_maskz_cvtph_ps(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+  } else {
+    return Vec<float>(Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))) << 16);
+#elif RT_ISA_LEVEL == 2
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return Vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  } else {
+    return Vec<float>(Vec<uint32_t>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))) << 16);
+#endif
+  }
+#if RT_ISA_LEVEL == 1
+  else return load_converted(p, kLanes<float>);
+#endif
+}
+
+// bf16(float) on all lanes: the upper halves, in the lower ones.
+RT_INLINE Vec<uint32_t> rounded_to_bf16(Vec<float> v) {
+  const Vec<uint32_t> w = Vec<uint32_t>(v), up = w + 0x7fffu + ((w >> 16) & 1u);
+  return ((w & 0x7fffffffu) > 0x7f800000u ? (w | 0x400000u) : up) >> 16;
+}
+
+template <class T>
+RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
+  if constexpr (!is_half_v<T>) {
+    store(p, v);
+#if RT_ISA_LEVEL == 3
+  } else if constexpr (std::is_same_v<T, f16>) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  } else {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_to_bf16(v))));
+#elif RT_ISA_LEVEL == 2
+  } else if constexpr (std::is_same_v<T, f16>) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  } else {
+    const __m256i halves = __m256i(rounded_to_bf16(v));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+#endif
+  }
+#if RT_ISA_LEVEL == 1
+  else store_converted(p, v, kLanes<float>);
+#endif
+}
+
+// `count` vectors of y from the same places of all sources, which stay in registers: y may be one of the sources.
+template <class T, ReduceOp op, int count>
+RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) {
+  using C = compute_t<T>;
+  Vec<C> all[count];
+  const T* first = static_cast<const T*>(x.data[0]) + at;
+#pragma GCC unroll 8
+  for (int v = 0; v < count; ++v) all[v] = widened(first + v * kLanes<C>);
+  for (int s = 1; s < x.count; ++s) {
+    const T* source = static_cast<const T*>(x.data[s]) + at;
+#pragma GCC unroll 8
+    for (int v = 0; v < count; ++v) all[v] = combined<op, Vec<C>, Vec<Wrap<C>>>(all[v], widened(source + v * kLanes<C>));
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < count; ++v) {
+    if constexpr (!std::is_integral_v<T>) all[v] *= factor;
+    narrowed(y + at + v * kLanes<C>, all[v]);
   }
 }
 
 template <class T, ReduceOp op>
-void block(T* y, const Sources& x, int64_t begin, int64_t n, double factor) {
+void range(T* y, const Sources& x, int64_t begin, int64_t end, compute_t<T> factor) {
   using C = compute_t<T>;
-  C sum[kBlock];
-  const T* first = static_cast<const T*>(x.data[0]) + begin;
-  for (int64_t i = 0; i < n; ++i) sum[i] = C(first[i]);
-  for (int s = 1; s < x.count; ++s) {
-    const T* source = static_cast<const T*>(x.data[s]) + begin;
-    for (int64_t i = 0; i < n; ++i) sum[i] = combined<C>(sum[i], C(source[i]), op);
+  constexpr int kUnroll = 4, kLane = kLanes<C>;
+  int64_t i = begin;
+  for (; i + kUnroll * kLane <= end; i += kUnroll * kLane) vectors<T, op, kUnroll>(y, x, i, factor);
+  for (; i + kLane <= end; i += kLane) vectors<T, op, 1>(y, x, i, factor);
+  for (; i < end; ++i) {
+    C all = C(static_cast<const T*>(x.data[0])[i]);
+    for (int s = 1; s < x.count; ++s) all = combined<op, C, Wrap<C>>(all, C(static_cast<const T*>(x.data[s])[i]));
+    if constexpr (!std::is_integral_v<T>) all *= factor;
+    y[i] = T(all);
   }
-  if constexpr (std::is_integral_v<T>) {
-    const C divisor = C(1 / factor + 0.5);
-    if (divisor != 1)
-      for (int64_t i = 0; i < n; ++i) sum[i] = C(sum[i] / divisor);
-  } else if (factor != 1) {
-    for (int64_t i = 0; i < n; ++i) sum[i] *= C(factor);
-  }
-  for (int64_t i = 0; i < n; ++i) y[begin + i] = T(sum[i]);
+}
+
+template <class T, ReduceOp op>
+void combine_as(View y, const Sources& x, double factor) {
+  constexpr int64_t kBlock = 4096;  // elements that are divided while they are in the cache
+  const int64_t divisor = std::is_integral_v<T> ? int64_t(1 / factor + 0.5) : 1;
+  T* const out = y.as<T>();
+  parallel_for(y.size(), kShare, [&](int64_t begin, int64_t end) {
+    if (divisor == 1) return range<T, op>(out, x, begin, end, compute_t<T>(factor));
+    for (; begin < end; begin += kBlock) {
+      const int64_t stop = std::min(end, begin + kBlock);
+      range<T, op>(out, x, begin, stop, 1);
+      if constexpr (std::is_integral_v<T>)
+        for (int64_t i = begin; i < stop; ++i) out[i] = T(out[i] / divisor);
+    }
+  });
 }
 
 }  // namespace
 
 void combine(View y, Sources x, ReduceOp op, double factor) {
   RT_CHECK_AS(DTypeError, y.dtype != DType::b8, "combine: booleans have no sum; convert them first");
+  RT_CHECK(x.count >= 1 && x.count <= kMaxSources, "combine: expected 1 to ", kMaxSources, " sources, got ", x.count);
   dispatch(y.dtype, [&]<class T>() {
-    const auto run = [&]<ReduceOp o>() {
-      parallel_for(y.size(), kShare, [&](int64_t begin, int64_t end) {
-        for (; begin < end; begin += kBlock) block<T, o>(y.as<T>(), x, begin, std::min(kBlock, end - begin), factor);
-      });
-    };
     if constexpr (!std::is_same_v<T, bool>) {
       switch (op) {
-        case ReduceOp::max: return run.template operator()<ReduceOp::max>();
-        case ReduceOp::min: return run.template operator()<ReduceOp::min>();
-        case ReduceOp::product: return run.template operator()<ReduceOp::product>();
-        default: return run.template operator()<ReduceOp::sum>();
+        case ReduceOp::max: return combine_as<T, ReduceOp::max>(y, x, factor);
+        case ReduceOp::min: return combine_as<T, ReduceOp::min>(y, x, factor);
+        case ReduceOp::product: return combine_as<T, ReduceOp::product>(y, x, factor);
+        default: return combine_as<T, ReduceOp::sum>(y, x, factor);
       }
     }
   });

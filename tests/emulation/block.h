@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "tests/emulation/emulation.h"
-#include "tests/emulation/fiber.h"
+#include "core/fiber.h"
 #include "tests/emulation/kernel.h"
 #include "tests/emulation/report.h"
 #include "tests/emulation/scheduler.h"

@@ -74,11 +74,22 @@ cudaError_t enqueue(Copy copy, cudaStream_t handle) {
   return failure();
 }
 
+// As the address tells: -1 for the host, the current device for what none owns.
+int device_of(const void* p, size_t bytes) {
+  if (!is_device(p)) return -1;
+  for (int device = 0; device < gpu().devices; ++device)
+    if (owned_by(p, bytes, device)) return device;
+  return current_device();
+}
+
 cudaError_t enqueue(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t handle) {
   Copy copy{to, from, bytes};
-  const bool inferred = kind == cudaMemcpyDefault;
-  if (inferred ? is_device(to) : kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) copy.to_device = current_device();
-  if (inferred ? is_device(from) : kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) copy.from_device = current_device();
+  if (kind == cudaMemcpyDefault) {
+    copy.to_device = device_of(to, bytes);
+    copy.from_device = device_of(from, bytes);
+  }
+  if (kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) copy.to_device = current_device();
+  if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) copy.from_device = current_device();
   return enqueue(copy, handle);
 }
 

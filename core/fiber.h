@@ -7,10 +7,10 @@
 #include <ucontext.h>
 #endif
 
-namespace ringtape::emulation {
+namespace ringtape {
 
 // A stack to run on, and where it was left. Switching costs some 5 ns: a function call and no system call on x86-64; elsewhere
-// (or with RINGTAPE_FIBERS_UCONTEXT) ucontext does it in some 300 ns.
+// (or with RINGTAPE_FIBERS_UCONTEXT) ucontext does it in some 300 ns. Fibers that switch to each other belong to one thread.
 class Fiber {
  public:
   Fiber() = default;                 // the calling thread's own stack
@@ -35,6 +35,7 @@ class Fiber {
   size_t color_ = 0;                 // bytes left free at the top, so that stacks do not all compete for the same cache sets
   void* stack_pointer_ = nullptr;
   void* fake_stack_ = nullptr;       // AddressSanitizer's, and the bounds it knows of the calling thread's stack
+  void* known_as_ = nullptr;         // by ThreadSanitizer
   const void* bottom_ = nullptr;
   size_t bytes_ = 0;
 #if !defined(RT_FIBERS_ASSEMBLY)
@@ -42,4 +43,4 @@ class Fiber {
 #endif
 };
 
-}  // namespace ringtape::emulation
+}  // namespace ringtape

@@ -1,13 +1,17 @@
-#include "tests/emulation/fiber.h"
+#include "core/fiber.h"
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <new>
 #include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
+#endif
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
 #endif
 
 #if defined(RT_FIBERS_ASSEMBLY)
@@ -38,7 +42,7 @@ ringtape_fiber_switch:
 )");
 #endif
 
-namespace ringtape::emulation {
+namespace ringtape {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -49,7 +53,7 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kGuardBytes = 16 << 10;
 constexpr size_t kCacheLine = 64;
 
-Fiber* left = nullptr;  // the fiber of the last switch; one OS thread at a time uses fibers
+thread_local Fiber* left = nullptr;  // the fiber of the last switch
 
 }  // namespace
 
@@ -62,8 +66,11 @@ Fiber::Fiber(void (*entry)()) : entry_(entry) {
   stack_ = static_cast<char*>(p) + kGuardBytes;
   bottom_ = stack_;
   bytes_ = kStackBytes;
-  static size_t count = 0;
+  static std::atomic<size_t> count{0};
   color_ = count++ * 9 % 128 * kCacheLine;
+#if defined(__SANITIZE_THREAD__)
+  known_as_ = __tsan_create_fiber(0);
+#endif
   restart();
 }
 
@@ -71,6 +78,9 @@ Fiber::~Fiber() {
   if (!stack_) return;
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(stack_, kStackBytes);
+#endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_destroy_fiber(known_as_);
 #endif
   munmap(stack_ - kGuardBytes, kStackBytes + kGuardBytes);
 }
@@ -109,6 +119,10 @@ void Fiber::switch_to(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&from.fake_stack_, to.bottom_, to.bytes_);
 #endif
+#if defined(__SANITIZE_THREAD__)
+  if (!from.known_as_) from.known_as_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(to.known_as_, 0);
+#endif
 #if defined(RT_FIBERS_ASSEMBLY)
   ringtape_fiber_switch(&from.stack_pointer_, to.stack_pointer_);
 #else
@@ -124,6 +138,9 @@ void Fiber::leave(Fiber& from, Fiber& to) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(nullptr, to.bottom_, to.bytes_);
 #endif
+#if defined(__SANITIZE_THREAD__)
+  __tsan_switch_to_fiber(to.known_as_, 0);
+#endif
 #if defined(RT_FIBERS_ASSEMBLY)
   ringtape_fiber_switch(&from.stack_pointer_, to.stack_pointer_);
 #else
@@ -132,4 +149,4 @@ void Fiber::leave(Fiber& from, Fiber& to) {
   __builtin_unreachable();
 }
 
-}  // namespace ringtape::emulation
+}  // namespace ringtape

@@ -1,0 +1,253 @@
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "comm/transport/cuda/stream.h"
+#include "comm/transport/gpu.h"
+#include "comm/transport/unique_devices.h"
+#include "core/cuda/check.h"
+
+namespace ringtape::cuda {
+
+static void check(ncclResult_t status, const char* what, const char* file, int line) {
+  if (status == ncclSuccess || status == ncclInProgress) return;
+  throw CommError(concat(what, " failed: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr), " (", file, ":", line, ")"));
+}
+
+}  // namespace ringtape::cuda
+
+namespace ringtape::comm::cuda {
+
+using namespace ringtape::cuda;
+
+namespace {
+
+constexpr ncclDataType_t type_of(DType dtype) {
+  constexpr ncclDataType_t types[] = {ncclUint8, ncclUint8, ncclInt32, ncclInt64, ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64};
+  return types[size_t(dtype)];
+}
+constexpr ncclRedOp_t op_of(ReduceOp op) {
+  constexpr ncclRedOp_t ops[] = {ncclSum, ncclAvg, ncclMax, ncclMin, ncclProd};
+  return ops[size_t(op)];
+}
+
+std::string uuid_of(int index) {
+  cudaDeviceProp properties{};
+  RT_GPU_CHECK(cudaGetDeviceProperties(&properties, index));
+  std::string out = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    for (const int digit : {byte >> 4, byte & 15}) out += "0123456789abcdef"[digit];
+    if (i == 3 || i == 5 || i == 7 || i == 9) out += '-';
+  }
+  return out;
+}
+
+// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches what
+// is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels.
+class Nccl : public GpuTransport {
+ public:
+  Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
+    deadline_ = Deadline(context_.timeout);
+    // NCCL takes ranks of one GPU for those of different machines if NCCL_HOSTID says so: for tests.
+    if (!std::getenv("NCCL_HOSTID")) check_unique_devices(context_, machine_id(), uuid_of(index()));
+    listener_ = context_.failure->on_raise([this](const std::string&) { abort(); });
+    try {
+      connect();
+    } catch (...) {
+      context_.failure->remove(listener_);
+      abort();
+      throw;
+    }
+    watch_ = std::thread([this] { watch(); });
+  }
+
+  ~Nccl() override {
+    {
+      const std::lock_guard lock(mutex_);
+      leaving_ = true;
+    }
+    left_.notify_all();
+    watch_.join();
+    context_.failure->remove(listener_);
+    try {
+      deadline_ = Deadline(std::min(context_.timeout, Seconds(10)));
+      call([&] { RT_GPU_CHECK(ncclCommFinalize(comm_)); });
+      const std::lock_guard lock(mutex_);
+      if (comm_) RT_GPU_CHECK(ncclCommDestroy(comm_));
+      comm_ = nullptr;
+    } catch (const Error&) {
+      abort();
+    }
+  }
+
+  std::string_view name() const override { return "nccl"; }
+  std::unique_ptr<Transport> open(Context context) const override { return nccl_transport(std::move(context), device_); }
+
+  // All that is started until the next finish() becomes one group: on a stream, a second group would wait for the first.
+  Ticket start(std::span<const Transfer> transfers) override {
+    queued_.insert(queued_.end(), transfers.begin(), transfers.end());
+    return ticket_++;
+  }
+  void finish(Ticket) override {
+    if (queued_.empty()) return;
+    const std::vector<Transfer> transfers = std::move(queued_);
+    queued_.clear();
+    call([&] {
+      RT_GPU_CHECK(ncclGroupStart());
+      for (const Transfer& t : transfers) {
+        if (t.bytes == 0) continue;
+        if (t.way == Transfer::Way::send) RT_GPU_CHECK(ncclSend(t.data, t.bytes, ncclUint8, t.peer, comm_, stream_));
+        else RT_GPU_CHECK(ncclRecv(t.data, t.bytes, ncclUint8, t.peer, comm_, stream_));
+      }
+      RT_GPU_CHECK(ncclGroupEnd());
+    });
+  }
+
+  std::shared_ptr<Moment> reached() override {
+    std::shared_ptr<Moment> moment = GpuTransport::reached();
+    const std::lock_guard lock(mutex_);
+    running_.push_back({operation_, deadline_, moment});
+    return moment;
+  }
+
+  // Runs f, which calls NCCL, and waits until NCCL has taken it all.
+  template <class F>
+  void call(F&& f) {
+    context_.failure->check();
+    use(index());
+    {
+      const std::lock_guard lock(mutex_);
+      if (comm_) f();
+    }
+    settle();
+  }
+  ncclComm_t comm() const { return comm_; }
+  cudaStream_t stream() const { return stream_; }
+
+ private:
+  struct Running {
+    Operation operation;
+    Deadline deadline;
+    std::shared_ptr<Moment> end;
+  };
+
+  void connect() {
+    ncclUniqueId id;
+    if (rank() == 0) {
+      RT_GPU_CHECK(ncclGetUniqueId(&id));
+      context_.store->set("nccl/id", std::string(id.internal, sizeof id.internal));
+    }
+    const std::string known = context_.store->wait("nccl/id", deadline_);
+    RT_CHECK_AS(CommError, known.size() == sizeof id.internal, "nccl: an id of ", known.size(), " bytes instead of ", sizeof id.internal);
+    std::memcpy(id.internal, known.data(), known.size());
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    context_.failure->check();
+    use(index());
+    {
+      const std::lock_guard lock(mutex_);
+      RT_GPU_CHECK(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config));
+    }
+    settle();
+  }
+
+  // What the communicator says; success without one.
+  ncclResult_t state() {
+    const std::lock_guard lock(mutex_);
+    ncclResult_t state = ncclSuccess;
+    if (comm_) RT_GPU_CHECK(ncclCommGetAsyncError(comm_, &state));
+    return state;
+  }
+
+  void settle() {
+    for (ncclResult_t now = state();; now = state()) {
+      context_.failure->check();
+      if (now == ncclSuccess) return;
+      if (now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
+      if (deadline_.passed()) fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& cause) {
+    context_.failure->raise(cause);
+    context_.failure->check();
+    throw CommError(cause);
+  }
+
+  // Raises the failure for what hangs on the stream, or what NCCL finds out beside it.
+  void watch() {
+    try {
+      use(index());
+      for (std::unique_lock lock(mutex_); !left_.wait_for(lock, std::chrono::milliseconds(50), [&] { return leaving_; });) {
+        while (!running_.empty() && running_.front().end->passed()) running_.pop_front();
+        const bool late = !running_.empty() && running_.front().deadline.passed();
+        const std::string what = running_.empty() ? "" : concat(" in ", running_.front().operation);
+        lock.unlock();
+        if (late) fail(concat("rank ", rank(), " waited ", context_.timeout.count(), " s for the other ranks", what, " over nccl"));
+        const ncclResult_t now = state();
+        if (now != ncclSuccess && now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), what));
+        if (context_.failure->raised()) return;
+        lock.lock();
+      }
+    } catch (const Error& e) {
+      context_.failure->raise(e.what());
+    }
+  }
+
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
+  }
+
+  std::mutex mutex_;  // of NCCL's calls and of what the watch reads
+  std::condition_variable left_;
+  bool leaving_ = false;
+  ncclComm_t comm_ = nullptr;
+  int listener_ = 0;
+  std::vector<Transfer> queued_;
+  Ticket ticket_ = 0;
+  std::deque<Running> running_;
+  std::thread watch_;
+};
+
+template <class F>
+void collective(Transport& transport, F&& f) {
+  auto* const nccl = dynamic_cast<Nccl*>(&transport);
+  RT_CHECK_AS(CommError, nccl, "the algorithm 'nccl' runs over the transport 'nccl', not over ", transport.name());
+  const Operation& op = transport.operation();
+  nccl->call([&] { f(op, type_of(op.dtype), op_of(op.op), nccl->comm(), nccl->stream()); });
+}
+
+void all_reduce(Transport& t, const void* x, void* y) {
+  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclAllReduce(x, y, size_t(o.count), type, op, comm, stream)); });
+}
+void reduce_scatter(Transport& t, const void* x, void* y) {
+  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclReduceScatter(x, y, size_t(o.count), type, op, comm, stream)); });
+}
+void all_gather(Transport& t, const void* x, void* y) {
+  collective(t, [&](const Operation& o, auto type, auto, auto comm, auto stream) { RT_GPU_CHECK(ncclAllGather(x, y, size_t(o.count), type, comm, stream)); });
+}
+void broadcast(Transport& t, const void*, void* y) {
+  collective(t, [&](const Operation& o, auto type, auto, auto comm, auto stream) { RT_GPU_CHECK(ncclBroadcast(y, y, size_t(o.count), type, o.root, comm, stream)); });
+}
+void reduce(Transport& t, const void* x, void* y) {
+  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclReduce(x, y, size_t(o.count), type, op, o.root, comm, stream)); });
+}
+
+}  // namespace
+
+const Algorithm nccl = {.name = "nccl", .about = "NCCL's own choice, in one kernel", .all_reduce = all_reduce, .reduce_scatter = reduce_scatter,
+                        .all_gather = all_gather, .broadcast = broadcast, .reduce = reduce};
+
+std::unique_ptr<Transport> nccl_transport(Context context, Device device) { return std::make_unique<Nccl>(std::move(context), device); }
+
+}  // namespace ringtape::comm::cuda

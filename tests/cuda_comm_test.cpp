@@ -1,0 +1,224 @@
+// Collectives on GPUs: their arithmetic, and ranks that are threads of one process.
+#include <thread>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "comm/algorithm.h"
+#include "comm/transport/gpu.h"
+#include "kernels/combine.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+#include "tests/cuda_support.h"
+#include "tests/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::kCuda;
+using test::same_bytes;
+
+class CudaCombine : public testing::Test {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+
+Tensor numbers(int64_t n, DType dtype, uint64_t seed) {
+  Tensor x({n}, DType::f32);
+  fill_uniform(x, RandomState{seed, Stream::test, 0}, dtype == DType::u8 ? 0.0 : -200.0, 200.0);
+  return cast(x, dtype);
+}
+
+// The CPU's result and the GPU's have the same bits, whatever is aligned, and nothing behind y is written.
+void expect_same_combine(DType dtype, int64_t n, int count, int64_t offset, ReduceOp op, double factor, int into = -1) {
+  SCOPED_TRACE(concat(op, " of ", count, " ", dtype, ", n ", n, ", offset ", offset, ", factor ", factor, ", into ", into));
+  Sources host{}, device{};
+  std::vector<Tensor> kept;
+  for (int s = 0; s < count; ++s) {
+    const Tensor x = numbers(n + offset, dtype, uint64_t(s) + 1), on_device = to(x, kCuda);
+    host.data[host.count++] = View(x.window({n}, {1}, offset)).data;
+    device.data[device.count++] = View(on_device.window({n}, {1}, offset)).data;
+    kept.insert(kept.end(), {x, on_device});
+  }
+  const Tensor y({n}, dtype), whole = full({n + offset + 9}, 77, dtype, kCuda);
+  const Tensor out = into < 0 ? whole.window({n}, {1}, offset) : kept[size_t(2 * into + 1)].window({n}, {1}, offset);
+  combine(y, host, op, factor);
+  combine(out, device, op, factor);
+  EXPECT_TRUE(same_bytes(contiguous(to(out, Device{})), y));
+  const std::vector<double> all = test::values(whole);
+  for (int64_t i = 0; i < int64_t(all.size()); ++i)
+    if (into >= 0 || i < offset || i >= offset + n) {
+      ASSERT_EQ(all[size_t(i)], 77) << "written outside, at " << i - offset;
+    }
+}
+
+TEST_F(CudaCombine, IsThatOfTheCpu) {
+  for (const DType dtype : {DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::product})
+      for (const int64_t n : {1, 31, 523})
+        for (const int64_t offset : {0, 1}) expect_same_combine(dtype, n, 3, offset, op, op == ReduceOp::avg ? 1.0 / 3 : 1);
+}
+
+TEST_F(CudaCombine, AnyNumberOfSourcesAndManyElements) {
+  for (const int count : {1, 2, kMaxSources}) expect_same_combine(DType::f32, 100, count, 0, ReduceOp::sum, 0.5);
+  expect_same_combine(DType::bf16, 300007, 2, 0, ReduceOp::sum, 1);
+  expect_same_combine(DType::i32, 0, 2, 0, ReduceOp::sum, 1);
+}
+
+TEST_F(CudaCombine, IntoAnyOfItsSources) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::u8})
+    for (int into = 0; into < 3; ++into) expect_same_combine(dtype, 523, 3, 0, ReduceOp::sum, 1, into);
+}
+
+}  // namespace
+}  // namespace ringtape
+
+namespace ringtape::comm {
+namespace {
+
+using test::kCuda;
+using test::values;
+
+// Runs f(transport) on n threads, a rank each; the devices there are take turns. Returns why they failed, or nothing.
+template <class F>
+std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
+  const int devices = runtime(kCuda).device_count();
+  const auto store = memory_store();
+  const auto failure = std::make_shared<Failure>();
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < n; ++r)
+    ranks.emplace_back([&, r] {
+      try {
+        const auto transport = p2p_transport({r, n, store, failure, timeout}, {DeviceType::cuda, r % devices});
+        f(*transport);
+      } catch (const std::exception& e) {
+        failure->raise(e.what());
+      }
+    });
+  for (std::thread& t : ranks) t.join();
+  return failure->cause();
+}
+
+void begin(Transport& t, DType dtype, int64_t count, uint64_t sequence = 1) {
+  t.begin({.kind = Collective::all_reduce, .dtype = dtype, .count = count, .sequence = sequence}, Deadline(t.context().timeout));
+}
+
+// Whole numbers, so that sums are exact in any order.
+Tensor contribution(int rank, int64_t count, DType dtype) {
+  Tensor x({count});
+  for (int64_t i = 0; i < count; ++i) x.data<float>()[i] = float(rank + int(i % 7));
+  return cast(x, dtype);
+}
+void expect_sum(const Tensor& y, int n) {
+  const std::vector<double> all = values(y);
+  for (size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], double(n * (n - 1) / 2 + n * int(i % 7))) << "at " << i;
+}
+
+// Each rank sums its part of all buffers in place, then fetches the others' parts.
+void direct(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const size_t width = size_of(op.dtype);
+  t.copy(y, x, op.bytes());
+  const std::vector<void*> all = t.share(y, op.bytes());
+  ASSERT_EQ(all.size(), size_t(t.size()));
+  const Part own = part_of(op.count, t.size(), t.rank());
+  std::vector<const void*> sources;
+  for (void* p : all) sources.push_back(static_cast<char*>(p) + size_t(own.begin) * width);
+  t.combine(static_cast<char*>(y) + size_t(own.begin) * width, sources, own.size());
+  t.fence();
+  for (int r = 0; r < t.size(); ++r) {
+    const Part part = part_of(op.count, t.size(), r);
+    const size_t at = size_t(part.begin) * width;
+    if (r != t.rank()) t.copy(static_cast<char*>(y) + at, static_cast<char*>(all[size_t(r)]) + at, size_t(part.size()) * width);
+  }
+  t.fence();
+}
+
+class CudaComm : public testing::Test {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+
+TEST_F(CudaComm, AllReduceSumsOnAnyNumberOfRanks) {
+  for (const CollectiveFn all_reduce : {find_algorithm("ring").all_reduce, CollectiveFn(direct)})
+    for (const DType dtype : {DType::f32, DType::bf16, DType::i32})
+      for (const int n : {1, 2, 3, 4}) {
+        const std::string cause = on_gpus(n, [&](Transport& t) {
+          for (const int64_t count : {0, 1, n + 1, 1009}) {
+            const Tensor x = to(contribution(t.rank(), count, dtype), t.device()), y({count}, dtype, t.device());
+            begin(t, dtype, count, uint64_t(count) + 1);
+            all_reduce(t, View(x).data, View(y).data);
+            t.reached()->wait();
+            expect_sum(y, n);
+          }
+        });
+        EXPECT_EQ(cause, "") << n << " ranks, " << name_of(dtype);
+      }
+}
+
+// What the caller's stream does before and after is not waited for on the host: only the moments order the streams.
+TEST_F(CudaComm, TheCallersWorkIsFollowedAndWaitsForTheResult) {
+  EXPECT_EQ(on_gpus(4, [](Transport& t) {
+    for (int step = 0; step < 5; ++step) {
+      Tensor x = full({1009}, t.rank() + step, DType::f32, t.device());
+      x = x * 2 + 1;
+      const auto asked = t.asked();
+      const Tensor later = x * 3;  // need not be done before
+      t.follow(*asked);
+      begin(t, DType::f32, 1009, uint64_t(step) + 1);
+      find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
+      const auto reached = t.reached();
+      reached->wait();
+      const Tensor y = x + 1;
+      EXPECT_EQ(values(y), std::vector<double>(1009, 4.0 * (2 * step + 1) + 12 + 1));
+      EXPECT_TRUE(reached->passed());
+    }
+  }), "");
+}
+
+TEST_F(CudaComm, MessagesInFlightTogether) {
+  EXPECT_EQ(on_gpus(3, [](Transport& t) {
+    const int next = (t.rank() + 1) % 3, previous = (t.rank() + 2) % 3;
+    const Tensor a = full({100}, t.rank(), DType::f32, t.device()), b = full({100}, t.rank() + 10, DType::f32, t.device());
+    Tensor from_next({100}, DType::f32, t.device()), from_previous({100}, DType::f32, t.device());
+    begin(t, DType::f32, 100);
+    const Transfer first[] = {send_to(next, View(a).data, 400), recv_from(previous, View(from_previous).data, 400)};
+    const Transfer second[] = {recv_from(next, View(from_next).data, 400), send_to(previous, View(b).data, 400)};
+    t.start(first);
+    const auto both = t.start(second);
+    t.finish(both);
+    const void* const sources[] = {View(from_next).data, View(from_previous).data};
+    t.combine(View(a).data, sources, 100);  // the buffers may be used again
+    t.reached()->wait();
+    EXPECT_EQ(values(a), std::vector<double>(100, next + 10 + previous));
+  }), "");
+}
+
+TEST_F(CudaComm, NothingHangs) {
+  const std::string mismatched = on_gpus(2, [](Transport& t) {
+    const Tensor x({64 + t.rank()}, DType::f32, t.device());
+    begin(t, DType::f32, 64 + t.rank());
+    find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
+  });
+  EXPECT_NE(mismatched.find("the ranks do not ask for the same"), std::string::npos) << mismatched;
+  const std::string absent = on_gpus(3, [](Transport& t) {
+    const Tensor x({64}, DType::f32, t.device());
+    if (t.rank() == 1) return;
+    begin(t, DType::f32, 64);
+    find_algorithm("ring").all_reduce(t, View(x).data, View(x).data);
+  }, Seconds(0.3));
+  EXPECT_NE(absent.find("for rank 1 in all_reduce #1"), std::string::npos) << absent;
+  EXPECT_EQ(on_gpus(2, [](Transport& t) {
+    if (t.rank() == 1) throw CommError("rank 1 has had enough");
+    const Tensor x({64}, DType::f32, t.device());
+    begin(t, DType::f32, 64);
+    direct(t, View(x).data, View(x).data);
+  }), "rank 1 has had enough");
+}
+
+TEST_F(CudaComm, NotOnTheCpu) {
+  EXPECT_EQ(test::message_of<DeviceError>([] { p2p_transport({0, 1, memory_store(), std::make_shared<Failure>()}, Device{}); }),
+            "a transport between GPUs, on cpu:0");
+}
+
+}  // namespace
+}  // namespace ringtape::comm
