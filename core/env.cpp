@@ -17,6 +17,7 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "where data sets lie when --data-dir is not given"},
+    {"RINGTAPE_TOKEN", "a secret", "what the processes of a job prove to each other; `ringtape launch` makes one up on a single machine"},
 };
 
 std::span<const Variable> variables() { return kVariables; }
@@ -70,6 +71,10 @@ const std::string& log() {
 }
 const std::string& data_dir() {
   static const std::string value = read("RINGTAPE_DATA_DIR");
+  return value;
+}
+const std::string& token() {
+  static const std::string value = read("RINGTAPE_TOKEN");
   return value;
 }
 

@@ -22,5 +22,6 @@ bool cudnn();                  // RINGTAPE_CUDNN
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
+const std::string& token();    // RINGTAPE_TOKEN; empty: not set
 
 }  // namespace ringtape::env

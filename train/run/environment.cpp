@@ -59,7 +59,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
   ::uname(&system);
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   for (const env::Variable& v : env::variables())
-    if (const char* value = std::getenv(v.name)) variables[v.name] = value;
+    if (const char* value = std::getenv(v.name); value && v.name != std::string_view("RINGTAPE_TOKEN")) variables[v.name] = value;
   return {{"ringtape", kVersion},
           {"revision", kRevision},
           {"time", utc_time_text("%FT%TZ")},
