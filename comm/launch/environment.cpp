@@ -11,15 +11,17 @@ namespace ringtape::comm {
 
 std::vector<std::string> rank_environment(const Launch& launch, int local_rank, int attempt, int port, int threads) {
   const int rank = launch.node * launch.local_size + local_rank, size = launch.nodes * launch.local_size;
+  const std::string& address = launch.master_addr;
+  const std::string host = address.find(':') == std::string::npos ? address : concat("[", address, "]");  // of IPv6
   std::map<std::string, std::string> set = {
       {"RANK", text(rank)},
       {"LOCAL_RANK", text(local_rank)},
       {"WORLD_SIZE", text(size)},
       {"LOCAL_WORLD_SIZE", text(launch.local_size)},
       {"GROUP_RANK", text(launch.node)},
-      {"MASTER_ADDR", launch.master_addr},
+      {"MASTER_ADDR", address},
       {"MASTER_PORT", text(port)},
-      {"RINGTAPE_STORE", concat(launch.master_addr.find(':') == std::string::npos ? launch.master_addr : concat("[", launch.master_addr, "]"), ":", port)},
+      {"RINGTAPE_STORE", concat(host, ":", port)},
       {"RINGTAPE_TOKEN", launch.token},
       {"RINGTAPE_RESTART", text(attempt)},
   };

@@ -25,16 +25,16 @@ struct Launch {
   bool pin = true;                      // each rank to its own cores
 };
 
-inline constexpr int kPreempted = 75;  // exit code of ranks that stopped, with a checkpoint to go on from; no failure, and no reason to restart
+inline constexpr int kPreempted = 75;  // exit code of ranks that stopped with a checkpoint to go on from: no reason to restart
 inline constexpr int kTimedOut = 124;  // as timeout(1) ends
 
 // 128 bits of the system's random numbers, in hex.
 std::string random_token();
 
-// Runs the ranks until all have ended, and says on standard error what went wrong. Returns 0, or what the first that failed ended with:
-// its exit code or 128 + its signal; kTimedOut at the timeout. The others then get SIGTERM and, after `grace`, SIGKILL; so they do when this process
-// is killed. SIGTERM, SIGINT, SIGQUIT and SIGHUP go on to the ranks' process groups and SIGUSR1 and SIGUSR2 to the ranks; a second
-// SIGINT kills them. Takes the process over: its signals, and what it has not waited for among its children. Throws UsageError if the program
+// Runs the ranks until all have ended, and says on standard error what went wrong. Returns 0, or what the first that failed ended
+// with: its exit code or 128 + its signal; kTimedOut at the timeout. The others then get SIGTERM and, after `grace`, SIGKILL; that at
+// once when this process is killed. SIGTERM, SIGINT, SIGQUIT and SIGHUP go on to the ranks' process groups, SIGUSR1 and SIGUSR2 to
+// the ranks; a second SIGINT kills them. Takes the process over: its signals and its children. Throws UsageError if the program
 // cannot be started, CommError if the port cannot be listened at, IoError.
 int launch(const Launch& launch);
 

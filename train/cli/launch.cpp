@@ -20,8 +20,9 @@ T number(const Invocation& invocation, const std::string& name, T low, T high, T
   if (!given) return fallback;
   T out{};
   const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), out);
-  RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high, name.size() == 1 ? "-" : "--", name,
-              ": expected a ", std::is_integral_v<T> ? "whole " : "", "number from ", low, " to ", high, ", got '", *given, "'");
+  RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high,
+              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "", "number from ", low,
+              " to ", high, ", got '", *given, "'");
   return out;
 }
 
@@ -43,7 +44,8 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
 // A ringtape command, unless it is a path or --exec says that it is a program.
 std::vector<std::string> command_of(const Invocation& invocation) {
   std::vector<std::string> command = invocation.after;
-  RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(), "launch: what is to be run stands behind --, as in ringtape launch -n 4 -- train");
+  RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(),
+              "launch: what is to be run stands behind --, as in ringtape launch -n 4 -- train");
   if (!invocation.has("exec") && command[0].find('/') == std::string::npos) command.insert(command.begin(), "");
   return command;
 }
@@ -66,7 +68,8 @@ comm::Launch launch_of(const Invocation& invocation) {
     for (const char* name : {"node-rank", "master-addr", "master-port"})
       RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": needs --", name, ", too");
     RT_CHECK_AS(UsageError, l.master_port > 0, "--master-port 0: the other nodes would not know it; give the same port on all");
-    RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes, ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
+    RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes,
+                ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
   } else if (l.token.empty()) {
     l.token = comm::random_token();
   }
@@ -77,7 +80,8 @@ comm::Launch launch_of(const Invocation& invocation) {
   l.timeout = comm::Seconds(number(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");
   if (l.command[0].empty() && l.command[1] == "train" && l.max_restarts > 0) {
-    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), "--max-restarts: needs train --run NAME, the run to go on with from its checkpoints");
+    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),
+                "--max-restarts: needs train --run NAME, the run to go on with from its checkpoints");
     if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
   }
   return l;
