@@ -132,9 +132,9 @@ TEST_F(LaunchTest, EachRankIsToldItsPlace) {
   ASSERT_EQ(run(ranks(1, script)), 0);
   EXPECT_NE(file("token_0"), token);
   const Words third = {"--nnodes", "3", "--node-rank", "2", "--master-addr", "head", "--master-port", "4567"};
-  ASSERT_EQ(run(ranks(2, script, third), {"RINGTAPE_TOKEN=abc"}), 0) << err();
+  ASSERT_EQ(run(ranks(2, script, third), {"RINGTAPE_TOKEN=0123456789abcdef"}), 0) << err();
   EXPECT_EQ(lines(out()), (Lines{"[4] 4 0 6 2 2 head 0", "[5] 5 1 6 2 2 head 0", "[4] 0", "[5] 0"}));
-  EXPECT_EQ(file("token_5"), "abc\n");
+  EXPECT_EQ(file("token_5"), "0123456789abcdef\n");
 }
 
 TEST_F(LaunchTest, ARingtapeCommandNeedsNoPath) {
