@@ -71,7 +71,7 @@ void Attempt::start() {
     Rank r;
     r.rank = launch_.node * launch_.local_size + local;
     if (!folder.empty()) r.log = concat(folder, "rank_", r.rank, ".log");
-    r.output = std::make_unique<RankOutput>(r.rank, !launch_.shown || launch_.shown->count(r.rank), r.log);
+    r.output = std::make_unique<RankOutput>(r.rank, !launch_.shown || launch_.shown->count(r.rank), launch_.prefix, r.log);
     ChildSpec spec;
     spec.command = launch_.command;
     if (number_ > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());

@@ -19,6 +19,7 @@ struct Launch {
   std::string token;                    // proves to each other that they belong to the job; see random_token()
   std::string log_dir;                  // gets attempt_0/rank_2.log and so on; empty: no logs
   std::optional<std::set<int>> shown;   // ranks whose output is shown; nothing: all
+  bool prefix = true;                   // "[2] " before the lines of rank 2
   int max_restarts = 0;
   Seconds grace{10};                    // from SIGTERM to SIGKILL
   Seconds timeout{0};                   // of all attempts together; 0: none

@@ -13,14 +13,14 @@ namespace ringtape::comm {
 
 constexpr size_t kLastLines = 20, kLongestLine = 64 << 10;  // a longer one goes on as several
 
-static std::string prefix(int rank, int stream) {
+static std::string prefix_of(int rank, int stream) {
   const std::string text = concat("[", rank, "]");
   if (!::isatty(stream) || std::getenv("NO_COLOR")) return text + " ";
   return concat("\033[", 31 + rank % 6, "m", text, "\033[0m ");
 }
 
-RankOutput::RankOutput(int rank, bool shown, const std::string& log) : shown_(shown) {
-  for (int stream = 1; stream <= 2; ++stream) streams_[stream - 1].prefix = prefix(rank, stream);
+RankOutput::RankOutput(int rank, bool shown, bool prefix, const std::string& log) : shown_(shown) {
+  for (int stream = 1; stream <= 2 && prefix; ++stream) streams_[stream - 1].prefix = prefix_of(rank, stream);
   if (log.empty()) return;
   log_ = Fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   RT_CHECK_AS(IoError, log_.open(), log, ": cannot write: ", std::strerror(errno));

@@ -9,8 +9,8 @@ namespace ringtape::comm {
 // What a rank writes: whole lines go to this process's own output with "[2] " before them, and to the rank's log; the last ones are kept.
 class RankOutput {
  public:
-  // `shown`: on this process's output; `log`: the file, empty for none. Throws IoError.
-  RankOutput(int rank, bool shown, const std::string& log);
+  // `shown`: on this process's output, with the prefix or without; `log`: the file, empty for none. Throws IoError.
+  RankOutput(int rank, bool shown, bool prefix, const std::string& log);
 
   // From descriptor 1 or 2 of the rank.
   void take(int stream, std::string_view bytes);

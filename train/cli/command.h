@@ -39,6 +39,7 @@ struct Command {
 Command train_command();
 Command evaluate_command();
 Command bench_step_command();
+Command bench_collectives_command();
 Command launch_command();
 Command data_info_command();
 Command data_verify_command();

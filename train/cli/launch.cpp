@@ -2,29 +2,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "core/check.h"
 #include "core/env.h"
-#include "train/cli/command.h"
+#include "train/cli/common.h"
 
 namespace ringtape::cli {
 namespace {
 
 constexpr int kMostRanks = 4096;
-
-// The number a flag gives, or `fallback`.
-template <class T>
-T number(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
-  const std::string* const given = invocation.flag(name);
-  if (!given) return fallback;
-  T out{};
-  const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), out);
-  RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high,
-              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "", "number from ", low,
-              " to ", high, ", got '", *given, "'");
-  return out;
-}
 
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
@@ -58,10 +44,10 @@ comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
   RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: -n says how many ranks are to run on this machine");
-  l.local_size = number(invocation, "n", 1, kMostRanks, 1);
-  l.nodes = number(invocation, "nnodes", 1, kMostRanks, 1);
-  l.node = number(invocation, "node-rank", 0, l.nodes - 1, 0);
-  l.master_port = number(invocation, "master-port", 0, 65535, 0);
+  l.local_size = number_flag(invocation, "n", 1, kMostRanks, 1);
+  l.nodes = number_flag(invocation, "nnodes", 1, kMostRanks, 1);
+  l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
+  l.master_port = number_flag(invocation, "master-port", 0, 65535, 0);
   if (const std::string* address = invocation.flag("master-addr")) l.master_addr = *address;
   l.token = env::token();
   if (l.nodes > 1) {
@@ -75,9 +61,9 @@ comm::Launch launch_of(const Invocation& invocation) {
   }
   if (const std::string* folder = invocation.flag("log-dir")) l.log_dir = *folder;
   if (const std::string* ranks = invocation.flag("tee")) l.shown = shown_ranks(*ranks, l.nodes * l.local_size);
-  l.max_restarts = number(invocation, "max-restarts", 0, 1'000'000, 0);
-  l.grace = comm::Seconds(number(invocation, "grace", 0.0, 1e6, l.grace.count()));
-  l.timeout = comm::Seconds(number(invocation, "timeout", 0.0, 1e8, 0.0));
+  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, 0);
+  l.grace = comm::Seconds(number_flag(invocation, "grace", 0.0, 1e6, l.grace.count()));
+  l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");
   if (l.command[0].empty() && l.command[1] == "train" && l.max_restarts > 0) {
     RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     const std::vector<cli::Command> commands = {cli::train_command(), cli::evaluate_command(),
                                                 cli::data_info_command(), cli::data_verify_command(),
                                                 cli::data_download_command(), cli::launch_command(),
-                                                cli::bench_step_command(),
+                                                cli::bench_step_command(), cli::bench_collectives_command(),
                                                 cli::doctor_command(), cli::list_command()};
     return cli::dispatch_command(commands, argc, argv);
   } catch (const UsageError& e) {
