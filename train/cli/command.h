@@ -8,15 +8,18 @@ namespace ringtape::cli {
 
 // A flag of a subcommand, as --help shows it and the parser takes it.
 struct Flag {
-  std::string group, name;     // "Optimizer", "batch-size"
+  std::string group, name;     // "Optimizer", "batch-size"; one letter is -n
   std::string placeholder;     // "N"; empty for a switch
   std::string help, fallback;  // `fallback`: the default, as text
+
+  std::string typed() const { return (name.size() == 1 ? "-" : "--") + name; }
 };
 
 struct Invocation {
   std::vector<std::string> positionals;
   std::vector<std::pair<std::string, std::string>> flags;  // name and text, in the order of Command::flags
   std::vector<std::string> command_line;                   // all of it, as it was typed
+  std::vector<std::string> after;                          // what stands behind "--"
 
   const std::string* flag(const std::string& name) const;  // null if not given
   bool has(const std::string& name) const;                 // a switch that is on
@@ -29,12 +32,15 @@ struct Command {
   std::vector<std::string> examples;
   std::vector<Flag> flags;
   size_t positionals = 0;                     // at most
+  bool takes_command = false;                 // behind "--"
   std::function<int(const Invocation&)> run;  // returns the exit code; throws for errors
 };
 
 Command train_command();
 Command evaluate_command();
 Command bench_step_command();
+Command bench_collectives_command();
+Command launch_command();
 Command data_info_command();
 Command data_verify_command();
 Command data_download_command();

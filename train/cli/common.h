@@ -1,7 +1,9 @@
 #pragma once
+#include <charconv>
 #include <string>
 #include <vector>
 
+#include "core/check.h"
 #include "train/cli/command.h"
 #include "train/options.h"
 #include "train/run/metrics_log.h"
@@ -13,6 +15,19 @@ std::vector<Flag> option_flags(bool evaluate_only);
 
 // Applies --config, then the flags.
 void apply_flags(TrainOptions& options, const Invocation& invocation);
+
+// The number that a flag gives, from `low` to `high`, or `fallback`.
+template <class T>
+T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
+  const std::string* const given = invocation.flag(name);
+  if (!given) return fallback;
+  T out{};
+  const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), out);
+  RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high,
+              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "", "number from ", low,
+              " to ", high, ", got '", *given, "'");
+  return out;
+}
 
 std::string percent(double fraction);                              // "92.68 %"
 std::string metrics_text(const Metrics& metrics, int64_t epochs);  // one line for people

@@ -32,13 +32,13 @@ std::string command_help(const Command& command) {
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const std::string& example : command.examples) out += "  ringtape " + example + "\n";
   size_t width = 0;
-  for (const Flag& f : command.flags) width = std::max(width, 2 + f.name.size() + 1 + f.placeholder.size());
+  for (const Flag& f : command.flags) width = std::max(width, f.typed().size() + 1 + f.placeholder.size());
   const size_t indent = 2 + width + 2;
   std::string group;
   for (const Flag& f : command.flags) {
     if (group != f.group) out += "\n" + (group = f.group) + ":\n";
     const std::string text = f.help + (f.fallback.empty() ? "" : " [" + f.fallback + "]");
-    out += padded("  --" + f.name + " " + f.placeholder, indent) + wrapped(text, indent);
+    out += padded("  " + f.typed() + " " + f.placeholder, indent) + wrapped(text, indent);
   }
   return out;
 }

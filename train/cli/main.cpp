@@ -10,7 +10,7 @@
 #include "train/cli/command.h"
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal with a
-// checkpoint to go on from. An error is one line on standard error.
+// checkpoint to go on from; `launch` ends as the first of its ranks that failed. An error is one line on standard error.
 static int failed(int code, std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
   std::fflush(stdout);
@@ -24,7 +24,8 @@ int main(int argc, char** argv) {
   try {
     const std::vector<cli::Command> commands = {cli::train_command(), cli::evaluate_command(),
                                                 cli::data_info_command(), cli::data_verify_command(),
-                                                cli::data_download_command(), cli::bench_step_command(),
+                                                cli::data_download_command(), cli::launch_command(),
+                                                cli::bench_step_command(), cli::bench_collectives_command(),
                                                 cli::doctor_command(), cli::list_command()};
     return cli::dispatch_command(commands, argc, argv);
   } catch (const UsageError& e) {

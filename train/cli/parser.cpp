@@ -20,8 +20,8 @@ struct Parser {
     app.add_flag("-h,--help", help);
     for (const Flag& flag : command.flags) {
       std::string& value = values.emplace_back();
-      CLI::Option* option = flag.placeholder.empty() ? app.add_flag("--" + flag.name, value)
-                                                     : app.add_option("--" + flag.name, value);
+      CLI::Option* option = flag.placeholder.empty() ? app.add_flag(flag.typed(), value)
+                                                     : app.add_option(flag.typed(), value);
       options.push_back(option->take_last());
     }
   }
@@ -41,7 +41,7 @@ std::string normalised(std::string arg) {
 [[noreturn]] void unknown_flag(const Command& command, const std::string& arg) {
   const std::string name = arg.substr(0, arg.find('='));
   std::vector<std::string> known = {"--help"};
-  for (const Flag& flag : command.flags) known.push_back("--" + flag.name);
+  for (const Flag& flag : command.flags) known.push_back(flag.typed());
   std::string meant = nearest(name, known);
   if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // -lr
   throw UsageError("unknown flag " + name +
@@ -49,8 +49,13 @@ std::string normalised(std::string arg) {
                                   : "; did you mean " + meant + "?"));
 }
 
-Invocation parse(const Command& command, const std::vector<std::string>& args, bool& help) {
+Invocation parse(const Command& command, std::vector<std::string> args, bool& help) {
   Parser parser(command);
+  Invocation out;
+  if (const auto dashes = std::find(args.begin(), args.end(), "--"); command.takes_command && dashes != args.end()) {
+    out.after.assign(dashes + 1, args.end());
+    args.erase(dashes, args.end());
+  }
   std::vector<std::string> reversed;
   for (const std::string& arg : args) reversed.insert(reversed.begin(), normalised(arg));
   try {
@@ -62,16 +67,17 @@ Invocation parse(const Command& command, const std::vector<std::string>& args, b
     throw UsageError(e.what());
   }
   help = parser.help;
-  Invocation out;
   auto value = parser.values.begin();
   for (size_t i = 0; i < command.flags.size(); ++i, ++value) {
     if (parser.options[i]->count() == 0) continue;
     // CLI11 takes what follows a flag as its value, whatever it looks like.
-    RT_CHECK_AS(UsageError, !value->starts_with("--"), "--", command.flags[i].name, ": needs a value");
+    RT_CHECK_AS(UsageError, !value->starts_with("--"), command.flags[i].typed(), ": needs a value");
     out.flags.emplace_back(command.flags[i].name, *value);
   }
   for (const std::string& arg : parser.app.remaining()) {
     if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
+    RT_CHECK_AS(UsageError, help || !command.takes_command, "unexpected argument '", arg, "'; what is to be run stands behind --: ringtape ", command.name, " ",
+                command.usage);
     out.positionals.push_back(arg);
   }
   RT_CHECK_AS(UsageError, help || out.positionals.size() <= command.positionals, "unexpected argument '",

@@ -2,8 +2,8 @@
 
 namespace ringtape {
 
-// While one lives, the first SIGTERM or SIGINT is a wish to stop, which the training asks for and follows; a second one ends the
-// process as it always does.
+// While one lives, the first SIGTERM or SIGINT is a wish to stop, which the training asks for and follows; one that comes a second
+// later, or after that, ends the process as it always does. Sooner it is the same wish: a scheduler and a launcher both tell each rank.
 class StopSignals {
  public:
   StopSignals();

@@ -1,0 +1,164 @@
+#include "comm/launch/attempt.h"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "comm/launch/cores.h"
+#include "comm/launch/environment.h"
+#include "core/check.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+int code_of(const siginfo_t& info) { return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status; }
+
+// Kills what the ranks left behind outside of their process groups: this process has become its parent.
+void kill_strays(pid_t guard) {
+  for (bool found = true; found;) {
+    found = false;
+    std::ifstream children(concat("/proc/self/task/", ::getpid(), "/children"));
+    for (pid_t pid; children >> pid;)
+      if (pid != guard && ::kill(pid, SIGKILL) == 0) found = ::waitpid(pid, nullptr, 0) == pid;
+  }
+}
+
+}  // namespace
+
+Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard)
+    : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard) {}
+
+Attempt::~Attempt() {
+  send(SIGKILL, true);
+  for (Rank& r : ranks_) {
+    if (!r.running) continue;
+    guard_.forget(r.pid);
+    ::waitpid(r.pid, nullptr, 0);
+  }
+  kill_strays(guard_.pid());
+}
+
+int Attempt::run() {
+  start();
+  while (running()) wait();
+  kill_strays(guard_.pid());
+  for (Rank& r : ranks_) {
+    while (read(r)) {}
+    r.output->finish();
+  }
+  return code_;
+}
+
+void Attempt::start() {
+  std::string folder;
+  if (!launch_.log_dir.empty()) {
+    folder = concat(launch_.log_dir, "/attempt_", number_, "/");
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    RT_CHECK_AS(IoError, !error, folder, ": cannot create: ", error.message());
+  }
+  const std::vector<int> cores = usable_cores();
+  const auto parts = divide_cores(cores, launch_.local_size);
+  ranks_.reserve(size_t(launch_.local_size));
+  for (int local = 0; local < launch_.local_size; ++local) {
+    Rank r;
+    r.rank = launch_.node * launch_.local_size + local;
+    if (!folder.empty()) r.log = concat(folder, "rank_", r.rank, ".log");
+    r.output = std::make_unique<RankOutput>(r.rank, !launch_.shown || launch_.shown->count(r.rank), launch_.prefix, r.log);
+    ChildSpec spec;
+    spec.command = launch_.command;
+    if (number_ > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
+    spec.environment = rank_environment(launch_, local, number_, port_, std::max(1, int(parts[size_t(local)].size())));
+    if (launch_.pin) spec.cores = parts[size_t(local)];
+    spec.input = r.rank == 0 && !::isatty(0);  // a group in the background may not read a terminal
+    spec.signals = signals_.before();
+    Child child = start_child(spec);
+    guard_.watch(child.pid);
+    r.pid = child.pid;
+    r.out = std::move(child.out);
+    r.err = std::move(child.err);
+    ranks_.push_back(std::move(r));
+  }
+}
+
+// For one thing to happen: output, a signal, the end of a rank, a deadline.
+void Attempt::wait() {
+  std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
+  for (const Rank& r : ranks_)
+    for (const Fd* end : {&r.out, &r.err}) ready.push_back({end->get(), POLLIN, 0});
+  const Deadline& next = kill_at_ ? *kill_at_ : deadline_;
+  ::poll(ready.data(), ready.size(), killed_ ? 1000 : next.left_ms());
+  for (size_t i = 1; i < ready.size(); ++i)
+    if (ready[i].revents) read(ranks_[(i - 1) / 2]);
+  while (const auto signal = signals_.next()) {
+    if (*signal == SIGCHLD) reap();
+    else pass_on(*signal);
+  }
+  if (deadline_.passed() && code_ == 0) failed(nullptr, kTimedOut);
+  if (kill_at_ && kill_at_->passed() && !std::exchange(killed_, true)) send(SIGKILL, true);
+}
+
+void Attempt::pass_on(int signal) {
+  if (signal == SIGUSR1 || signal == SIGUSR2) return send(signal, false);
+  stopped_ = true;
+  if (signal == SIGINT && ++interrupts_ == 2) kill_at_ = Deadline(Seconds(0));
+  else send(signal, true);
+}
+
+// Those that have ended, in no order if several have: one that a signal ended is rather the cause than one that gave up.
+void Attempt::reap() {
+  Rank* failure = nullptr;
+  for (siginfo_t info{}; ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
+    const auto r = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& each) { return each.running && each.pid == info.si_pid; });
+    if (r != ranks_.end()) {
+      ::kill(-r->pid, SIGKILL);  // what it left behind
+      guard_.forget(r->pid);
+      r->running = false;
+      r->code = code_of(info);
+      r->seconds = Seconds(Clock::now() - begin_).count();
+      if (r->code != 0 && (!failure || (failure->code <= 128 && r->code > 128))) failure = &*r;
+    }
+    ::waitpid(info.si_pid, nullptr, 0);
+  }
+  if (failure && code_ == 0) failed(failure, failure->code);
+}
+
+// The others end, too. If they were told to already, they may be busy with a checkpoint, which another SIGTERM would end.
+void Attempt::failed(Rank* first, int code) {
+  first_ = first;
+  code_ = code;
+  if (!stopped_) send(SIGTERM, true);
+  if (!kill_at_) kill_at_ = Deadline(launch_.grace);
+}
+
+void Attempt::send(int signal, bool group) {
+  for (const Rank& r : ranks_)
+    if (r.running) ::kill(group ? -r.pid : r.pid, signal);
+}
+
+// Some of what there is, so that one rank cannot keep the others waiting. False if there was nothing; an end of file closes.
+bool Attempt::read(Rank& r) {
+  char bytes[16 << 10];
+  bool any = false;
+  for (int stream = 1; stream <= 2; ++stream) {
+    Fd& end = stream == 1 ? r.out : r.err;
+    if (!end.open()) continue;
+    const ssize_t n = ::read(end.get(), bytes, sizeof bytes);
+    if (n > 0) r.output->take(stream, {bytes, size_t(n)}), any = true;
+    if (n == 0) end.reset();
+  }
+  return any;
+}
+
+bool Attempt::running() const {
+  return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; });
+}
+
+}  // namespace ringtape::comm

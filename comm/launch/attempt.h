@@ -1,0 +1,59 @@
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "comm/launch/child.h"
+#include "comm/launch/guard.h"
+#include "comm/launch/launch.h"
+#include "comm/launch/rank_output.h"
+#include "comm/launch/signals.h"
+
+namespace ringtape::comm {
+
+// All ranks of this machine, once.
+class Attempt {
+ public:
+  // `port`: where the job meets; `deadline`: of all of it.
+  Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard);
+  ~Attempt();  // nothing of it lives on
+
+  int run();                                // until all have ended; as launch() returns it
+  bool stopped() const { return stopped_; }  // it was told to end
+  std::string report() const;               // what went wrong: a line, and more lines below it
+
+ private:
+  struct Rank {
+    int rank = 0;
+    pid_t pid = 0;
+    Fd out, err;
+    std::unique_ptr<RankOutput> output;
+    std::string log;
+    bool running = true;
+    int code = 0;       // 128 + signal
+    double seconds = 0;  // that it ran
+  };
+  void start();
+  void wait();
+  void pass_on(int signal);
+  void reap();
+  void failed(Rank* first, int code);
+  void end_after_grace();
+  void send(int signal, bool group);
+  bool read(Rank& rank);
+  bool running() const;
+
+  const Launch& launch_;
+  const int number_, port_;
+  const Deadline& deadline_;
+  Signals& signals_;
+  Guard& guard_;
+  const Clock::time_point begin_ = Clock::now();
+  std::vector<Rank> ranks_;
+  Rank* first_ = nullptr;  // that failed
+  int code_ = 0;
+  bool stopped_ = false, killed_ = false;
+  int interrupts_ = 0;
+  std::optional<Deadline> kill_at_;
+};
+
+}  // namespace ringtape::comm

@@ -1,0 +1,50 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/launch/attempt.h"
+#include "core/text.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+std::string end_text(int code) {
+  if (code <= 128) return concat("exit code ", code);
+  const char* const name = ::sigabbrev_np(code - 128);
+  return concat("killed by signal ", code - 128, name ? concat(" (SIG", name, ")") : "");
+}
+
+std::string tenths(double seconds) {
+  const auto tenths = int64_t(seconds * 10 + 0.5);
+  return concat(tenths / 10, ".", tenths % 10, " s");
+}
+
+std::string host_name() {
+  char name[256] = "";
+  ::gethostname(name, sizeof name - 1);
+  return name;
+}
+
+}  // namespace
+
+std::string Attempt::report() const {
+  if (!first_) return concat("ringtape: error: the job did not end within the ", launch_.timeout.count(), " s of --timeout\n");
+  const Rank& f = *first_;
+  if (code_ == kPreempted) return concat("ringtape: stopped behind a checkpoint: exit code 75, of rank ", f.rank, " first\n");
+  std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.nodes * launch_.local_size, " was the first to fail: ",
+                           end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
+  if (code_ == 128 + SIGKILL && !stopped_)
+    out += "  something else killed it; where memory ran out, the kernel did, and its log (dmesg) says so\n";
+  if (!f.output->last_lines().empty()) out += "  its last lines:\n";
+  for (const std::string& line : f.output->last_lines()) out += concat("    ", line, "\n");
+  std::string others;
+  for (const Rank& r : ranks_)
+    if (&r != first_) others += concat(others.empty() ? "" : ", ", r.rank, " ", r.code == 0 ? "done" : end_text(r.code));
+  if (!others.empty()) out += concat("  the others here: ", others, "\n");
+  if (!f.log.empty()) out += concat("  its log: ", f.log, "\n");
+  return out;
+}
+
+}  // namespace ringtape::comm

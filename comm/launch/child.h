@@ -1,0 +1,28 @@
+#pragma once
+#include <sys/types.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "comm/launch/fd.h"
+
+namespace ringtape::comm {
+
+struct ChildSpec {
+  std::vector<std::string> command;      // the first is found on PATH; empty: this process's own executable
+  std::vector<std::string> environment;  // NAME=value, all of it
+  std::vector<int> cores;                // to run on; empty: any
+  bool input = false;                    // reads this process's standard input, else nothing
+  sigset_t signals;                      // that it blocks
+};
+
+struct Child {
+  pid_t pid;
+  Fd out, err;  // to read, without waiting, what it writes
+};
+
+// Starts a program as the leader of its own process group. It dies when this process does. Throws UsageError if it cannot be started.
+Child start_child(const ChildSpec& spec);
+
+}  // namespace ringtape::comm

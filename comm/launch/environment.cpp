@@ -1,0 +1,38 @@
+#include "comm/launch/environment.h"
+
+#include <unistd.h>
+
+#include <map>
+
+#include "core/check.h"
+#include "core/env.h"
+
+namespace ringtape::comm {
+
+std::vector<std::string> rank_environment(const Launch& launch, int local_rank, int attempt, int port, int threads) {
+  const int rank = launch.node * launch.local_size + local_rank, size = launch.nodes * launch.local_size;
+  const std::string& address = launch.master_addr;
+  const std::string host = address.find(':') == std::string::npos ? address : concat("[", address, "]");  // of IPv6
+  std::map<std::string, std::string> set = {
+      {"RANK", text(rank)},
+      {"LOCAL_RANK", text(local_rank)},
+      {"WORLD_SIZE", text(size)},
+      {"LOCAL_WORLD_SIZE", text(launch.local_size)},
+      {"GROUP_RANK", text(launch.node)},
+      {"MASTER_ADDR", address},
+      {"MASTER_PORT", text(port)},
+      {"RINGTAPE_STORE", concat(host, ":", port)},
+      {"RINGTAPE_TOKEN", launch.token},
+      {"RINGTAPE_RESTART", text(attempt)},
+  };
+  if (env::threads() == 0) set["RINGTAPE_THREADS"] = text(threads);
+  std::vector<std::string> out;
+  for (char** variable = ::environ; *variable; ++variable) {
+    const std::string entry = *variable;
+    if (!set.count(entry.substr(0, entry.find('=')))) out.push_back(entry);
+  }
+  for (const auto& [name, value] : set) out.push_back(concat(name, "=", value));
+  return out;
+}
+
+}  // namespace ringtape::comm

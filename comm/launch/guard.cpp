@@ -1,0 +1,64 @@
+#include "comm/launch/guard.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <set>
+
+#include "core/check.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// Holds nothing open but the pipe: whoever reads this process's output need not wait for the guard.
+void close_all_but(int fd) {
+  const int null = ::open("/dev/null", O_RDWR);
+  for (int standard = 0; standard < 3; ++standard) ::dup2(null, standard);
+  for (int other = 3, end = int(::sysconf(_SC_OPEN_MAX) < 65536 ? ::sysconf(_SC_OPEN_MAX) : 65536); other < end; ++other)
+    if (other != fd) ::close(other);
+}
+
+[[noreturn]] void stand_guard(int fd) {
+  ::setsid();
+  ::prctl(PR_SET_NAME, "ringtape-guard");
+  close_all_but(fd);
+  std::set<pid_t> groups;
+  for (pid_t message;;) {  // a group to watch, minus one to forget
+    const ssize_t n = ::read(fd, &message, sizeof message);
+    if (n < 0 && errno == EINTR) continue;
+    if (n != ssize_t(sizeof message)) break;
+    if (message > 0) groups.insert(message);
+    else groups.erase(-message);
+  }
+  for (const pid_t group : groups) ::kill(-group, SIGKILL);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Guard::Guard() {
+  Pipe pipe = make_pipe();
+  pid_ = ::fork();
+  RT_CHECK_AS(IoError, pid_ >= 0, "cannot start a process: ", std::strerror(errno));
+  if (pid_ == 0) {
+    pipe.write.reset();
+    stand_guard(pipe.read.get());
+  }
+  pipe_ = std::move(pipe.write);
+}
+
+Guard::~Guard() {
+  pipe_.reset();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
+}
+
+void Guard::watch(pid_t group) { write_all(pipe_.get(), {reinterpret_cast<const char*>(&group), sizeof group}); }
+void Guard::forget(pid_t group) { watch(-group); }
+
+}  // namespace ringtape::comm

@@ -1,0 +1,218 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "comm/transport.h"
+#include "train/cli/common.h"
+#include "train/collectives/timing.h"
+#include "train/io/file.h"
+#include "train/run/version.h"
+#include "train/suggest.h"
+
+namespace ringtape::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kSlower = 0.9;  // of the baseline's bandwidth: where --baseline fails
+
+// "64M" as a number.
+int64_t bytes_flag(const Invocation& invocation, const std::string& name, int64_t fallback) {
+  const std::string* const given = invocation.flag(name);
+  if (!given) return fallback;
+  int64_t value = 0;
+  const char* const end = given->data() + given->size();
+  const auto [rest, error] = std::from_chars(given->data(), end, value);
+  const std::string unit(rest, end);
+  const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
+  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value >= 1 && value <= (int64_t{1} << 40 >> shift), "-", name,
+              ": expected a number of bytes, as in 16K, 64M or 1G, got '", *given, "'");
+  return value << shift;
+}
+
+ReduceOp parse_reduce_op(const std::string& name) {
+  std::vector<std::string> known;
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::product}) {
+    if (name_of(op) == name) return op;
+    known.emplace_back(name_of(op));
+  }
+  throw UsageError(unknown("reduction", name, known));
+}
+
+CollectiveSettings settings_of(const Invocation& invocation) {
+  CollectiveSettings s;
+  if (const std::string* name = invocation.flag("op")) s.kind = comm::parse_collective(*name);
+  if (const std::string* name = invocation.flag("algorithm")) s.algorithm = *name;
+  if (const std::string* name = invocation.flag("dtype")) s.dtype = parse_dtype(*name);
+  if (const std::string* name = invocation.flag("redop")) s.op = parse_reduce_op(*name);
+  s.least = bytes_flag(invocation, "b", s.least);
+  s.most = bytes_flag(invocation, "e", std::max(s.most, s.least));
+  s.factor = number_flag<int64_t>(invocation, "f", 2, 1 << 20, s.factor);
+  s.warmup = number_flag<int64_t>(invocation, "warmup", 0, 1'000'000, s.warmup);
+  s.iterations = number_flag<int64_t>(invocation, "iterations", 1, 1'000'000'000, s.iterations);
+  s.check = invocation.has("check");
+  return s;
+}
+
+Json json_of(const Figures& f) {
+  Json out{{"us", f.us}, {"algbw", f.algbw}, {"busbw", f.busbw}};
+  if (f.wrong >= 0) out["wrong"] = f.wrong;
+  return out;
+}
+
+void show(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+template <class... Names>
+void heading(const char* size, const char* count, const char* type, const char* redop, const char* root, Names... figures) {
+  std::string line = fmt::format("#{:>12}  {:>12}  {:>8}  {:>8}  {:>6}", size, count, type, redop, root);
+  for (int side = 0; side < 2; ++side) line += fmt::format("  {:>10}  {:>7}  {:>7}  {:>6}", figures...);
+  show(line);
+}
+
+// What one rank, the first, says of it: nccl-tests' table, and the same as JSON.
+class Report {
+ public:
+  Report(const CollectiveSettings& settings, const std::string& transport, int ranks) : settings_(settings) {
+    json_ = {{"ringtape", kVersion},
+             {"op", name_of(settings.kind)},
+             {"transport", transport},
+             {"algorithm", settings.algorithm},
+             {"ranks", ranks},
+             {"dtype", name_of(settings.dtype)},
+             {"redop", name_of(settings.op)},
+             {"warmup", settings.warmup},
+             {"iterations", settings.iterations},
+             {"rows", Json::array()}};
+    show(fmt::format("# ringtape {}: {} by {} over {}, {} ranks, {} iterations after {} to warm up; times of the slowest rank\n#", kVersion,
+                     name_of(settings.kind), settings.algorithm, transport, ranks, settings.iterations, settings.warmup));
+    show(fmt::format("#{:60}{:<38}{}", "", "        out-of-place", "        in-place"));
+    heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
+    heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
+  }
+
+  void row(const CollectiveRow& r) {
+    using enum comm::Collective;
+    const auto kind = settings_.kind;
+    const bool reduces = kind == all_reduce || kind == reduce || kind == reduce_scatter;
+    const bool root = kind == broadcast || kind == reduce || kind == gather || kind == scatter;
+    std::string line = fmt::format("{:>13}  {:>12}  {:>8}  {:>8}  {:>6}", r.bytes, r.count, name_of(settings_.dtype),
+                                   reduces ? name_of(settings_.op) : "none", root ? 0 : -1);
+    for (const Figures* f : {&r.out_of_place, &r.in_place}) {
+      line += fmt::format("  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}", f->us, f->algbw, f->busbw, f->wrong < 0 ? "N/A" : text(f->wrong));
+      bus_ += f->busbw;
+      wrong_ += std::max<int64_t>(f->wrong, 0);
+    }
+    show(line);
+    json_["rows"].push_back(
+        {{"bytes", r.bytes}, {"count", r.count}, {"out_of_place", json_of(r.out_of_place)}, {"in_place", json_of(r.in_place)}});
+  }
+
+  // The exit code.
+  int finish(const std::string* json, const std::string* baseline) {
+    show(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ ? "FAILED" : settings_.check ? "OK" : "(not checked)"));
+    show(fmt::format("# Avg bus bandwidth    : {:g} GB/s", bus_ / double(2 * json_["rows"].size())));
+    if (json) write_file(*json, json_.dump(2) + "\n");
+    const int slower = baseline ? compare(*baseline) : 0;
+    return wrong_ > 0 || slower > 0 ? 1 : 0;
+  }
+
+ private:
+  // How many figures are below the baseline's.
+  int compare(const std::string& path) const {
+    const Json before = Json::parse(read_file(path), nullptr, false);
+    RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows"), path, ": is not what --json writes");
+    for (const char* key : {"op", "transport", "algorithm", "ranks", "dtype", "redop"}) {
+      const Json was = before.value(key, Json());
+      RT_CHECK_AS(UsageError, was == json_[key], "--baseline ", path, ": has ", key, " ", was.dump(), ", this run has ", json_[key].dump());
+    }
+    int slower = 0, compared = 0;
+    for (const Json& now : json_["rows"])
+      for (const Json& old : before["rows"]) {
+        if (old.value("bytes", int64_t{-1}) != now["bytes"]) continue;
+        for (const char* side : {"out_of_place", "in_place"}) {
+          const double was = old.at(side).at("busbw"), is = now[side]["busbw"];
+          ++compared;
+          if (is >= kSlower * was) continue;
+          ++slower;
+          show(fmt::format("# SLOWER: {} bytes {}: {:.3f} GB/s, {:.0f} % of the baseline's {:.3f}", now["bytes"].get<int64_t>(), side, is,
+                           100 * is / was, was));
+        }
+      }
+    RT_CHECK_AS(UsageError, compared > 0, "--baseline ", path, ": has none of these sizes");
+    if (slower == 0) show(fmt::format("# At least {:g} % of the baseline's bandwidth everywhere", 100 * kSlower));
+    return slower;
+  }
+
+  const CollectiveSettings& settings_;
+  Json json_;
+  double bus_ = 0;
+  int64_t wrong_ = 0;
+};
+
+// All ranks as threads of this process.
+void on_threads(int ranks, const CollectiveSettings& settings, const RowFn& row) {
+  const auto store = comm::memory_store();
+  const auto failure = std::make_shared<comm::Failure>();
+  const int each = std::max(1, threads() / ranks);
+  std::vector<std::thread> all;
+  for (int r = 0; r < ranks; ++r)
+    all.emplace_back([&, r] {
+      try {
+        set_threads(each);
+        time_collectives(*comm::threads_transport({r, ranks, store, failure}), settings, row);
+      } catch (const std::exception& e) {
+        failure->raise(e.what());
+      }
+    });
+  for (std::thread& thread : all) thread.join();
+  failure->check();
+}
+
+int run(const Invocation& invocation) {
+  const CollectiveSettings settings = settings_of(invocation);
+  const std::string transport = invocation.flag("transport") ? *invocation.flag("transport") : "threads";
+  RT_CHECK_AS(UsageError, transport == "threads", "unknown transport '", transport, "'; there is threads");
+  const int ranks = number_flag(invocation, "ranks", 1, 4096, 2);
+  check_settings(settings, ranks);
+  Report report(settings, transport, ranks);
+  on_threads(ranks, settings, [&](const CollectiveRow& row) { report.row(row); });
+  return report.finish(invocation.flag("json"), invocation.flag("baseline"));
+}
+
+}  // namespace
+
+Command bench_collectives_command() {
+  const CollectiveSettings defaults;
+  Command command;
+  command.name = "bench collectives";
+  command.summary = "Measures collectives between ranks of this machine, or of the job it is started in, as nccl-tests does.";
+  command.usage = "[FLAGS]";
+  command.examples = {"bench collectives --ranks 4 --check", "bench collectives --op all_gather -b 1K -e 1M -f 2 --json before.json"};
+  const std::string group = "Benchmark";
+  command.flags = {
+      {group, "op", "NAME", "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
+       "all_reduce"},
+      {group, "transport", "NAME", "threads", "threads"},
+      {group, "algorithm", "NAME", "auto, or one of the algorithms", "auto"},
+      {group, "ranks", "N", "how many", "2"},
+      {group, "b", "BYTES", "the smallest size, as in 16K, 64M or 1G", "16K"},
+      {group, "e", "BYTES", "the largest size", "64M"},
+      {group, "f", "N", "each size is so many times the one before", text(defaults.factor)},
+      {group, "dtype", "TYPE", "of the elements", std::string(name_of(defaults.dtype))},
+      {group, "redop", "NAME", "sum, avg, max, min or product", "sum"},
+      {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
+      {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
+      {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},
+      {group, "json", "FILE", "also write the figures there", ""},
+      {group, "baseline", "FILE", "of an earlier --json: exit code 1 if a bus bandwidth is below 90 % of it", ""},
+  };
+  command.run = run;
+  return command;
+}
+
+}  // namespace ringtape::cli

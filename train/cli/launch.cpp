@@ -1,0 +1,106 @@
+#include "comm/launch/launch.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/check.h"
+#include "core/env.h"
+#include "train/cli/common.h"
+
+namespace ringtape::cli {
+namespace {
+
+constexpr int kMostRanks = 4096;
+
+std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
+  if (text == "all") return {};
+  std::set<int> out;
+  if (text == "none") return out;
+  for (size_t begin = 0, end; begin <= text.size(); begin = end + 1) {
+    end = std::min(text.find(',', begin), text.size());
+    int rank = -1;
+    const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, rank);
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && rank >= 0 && rank < ranks, "--tee ", text,
+                ": expected all, none or ranks from 0 to ", ranks - 1, ", as in 0,2");
+    out.insert(rank);
+  }
+  return out;
+}
+
+// A ringtape command, unless it is a path or --exec says that it is a program.
+std::vector<std::string> command_of(const Invocation& invocation) {
+  std::vector<std::string> command = invocation.after;
+  RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(),
+              "launch: what is to be run stands behind --, as in ringtape launch -n 4 -- train");
+  if (!invocation.has("exec") && command[0].find('/') == std::string::npos) command.insert(command.begin(), "");
+  return command;
+}
+
+bool has_flag(const std::vector<std::string>& command, const std::string& flag) {
+  return std::any_of(command.begin(), command.end(), [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
+}
+
+comm::Launch launch_of(const Invocation& invocation) {
+  comm::Launch l;
+  l.command = command_of(invocation);
+  RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: -n says how many ranks are to run on this machine");
+  l.local_size = number_flag(invocation, "n", 1, kMostRanks, 1);
+  l.nodes = number_flag(invocation, "nnodes", 1, kMostRanks, 1);
+  l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
+  l.master_port = number_flag(invocation, "master-port", 0, 65535, 0);
+  if (const std::string* address = invocation.flag("master-addr")) l.master_addr = *address;
+  l.token = env::token();
+  if (l.nodes > 1) {
+    for (const char* name : {"node-rank", "master-addr", "master-port"})
+      RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": needs --", name, ", too");
+    RT_CHECK_AS(UsageError, l.master_port > 0, "--master-port 0: the other nodes would not know it; give the same port on all");
+    RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes,
+                ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
+  } else if (l.token.empty()) {
+    l.token = comm::random_token();
+  }
+  if (const std::string* folder = invocation.flag("log-dir")) l.log_dir = *folder;
+  if (const std::string* ranks = invocation.flag("tee")) l.shown = shown_ranks(*ranks, l.nodes * l.local_size);
+  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, 0);
+  l.grace = comm::Seconds(number_flag(invocation, "grace", 0.0, 1e6, l.grace.count()));
+  l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
+  l.pin = !invocation.has("no-pin");
+  if (l.command[0].empty() && l.command[1] == "train" && l.max_restarts > 0) {
+    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),
+                "--max-restarts: needs train --run NAME, the run to go on with from its checkpoints");
+    if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
+  }
+  return l;
+}
+
+}  // namespace
+
+Command launch_command() {
+  Command command;
+  command.name = "launch";
+  command.summary = "Starts the ranks of a job on this machine, shows what they write, and ends them all when one fails.";
+  command.usage = "-n N [FLAGS] -- COMMAND...";
+  command.examples = {"launch -n 4 -- train --data mnist --strategy ddp",
+                      "launch -n 2 --log-dir logs --max-restarts 3 -- train --run digits",
+                      "launch -n 8 --nnodes 2 --node-rank 0 --master-addr node0 --master-port 29500 -- train",
+                      "launch -n 2 --exec -- python3 my_script.py"};
+  command.takes_command = true;
+  command.flags = {
+      {"Ranks", "n", "N", "ranks on this machine", ""},
+      {"Ranks", "exec", "", "what stands behind -- is a program, as one with a / in its name is; else a ringtape command", ""},
+      {"Ranks", "no-pin", "", "do not give each rank cores of its own", ""},
+      {"Machines", "nnodes", "N", "machines that run as many ranks each", "1"},
+      {"Machines", "node-rank", "N", "which of them this is, from 0", "0"},
+      {"Machines", "master-addr", "HOST", "name or address of machine 0, where the ranks meet", "127.0.0.1"},
+      {"Machines", "master-port", "PORT", "its port; 0: any free one, on a single machine", "0"},
+      {"Output", "tee", "RANKS", "whose output is shown: all, none or ranks, as in 0,2", "all"},
+      {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
+      {"Failures", "max-restarts", "N", "start all ranks again after a failure, at most N times; train goes on with --resume", "0"},
+      {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
+      {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},
+  };
+  command.run = [](const Invocation& invocation) { return comm::launch(launch_of(invocation)); };
+  return command;
+}
+
+}  // namespace ringtape::cli
