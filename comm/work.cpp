@@ -70,6 +70,7 @@ void Worker::execute(Work::State& work) noexcept {
     failure.check();
     transport_.begin(work.operation, Deadline(transport_.context().timeout));
     work.run(transport_, View(work.x).data, View(work.y).data);
+    transport_.end();
   } catch (const std::exception& e) {
     failure.raise(concat("rank ", transport_.rank(), " in ", work.operation, ": ", e.what()));
     work.error = failure.cause();

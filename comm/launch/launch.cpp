@@ -1,12 +1,12 @@
 #include "comm/launch/launch.h"
 
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "comm/launch/attempt.h"
-#include "comm/launch/host_rendezvous.h"
-#include "core/check.h"
+#include "comm/store/tcp_store.h"
+#include "comm/store/token.h"
+#include "core/env.h"
 
 namespace ringtape::comm {
 
@@ -27,23 +27,19 @@ class Subreaper {
 
 }  // namespace
 
-std::string random_token() {
-  unsigned char bytes[16];
-  RT_CHECK_AS(IoError, ::getrandom(bytes, sizeof bytes, 0) == ssize_t(sizeof bytes), "the system gives no random numbers");
-  std::string out;
-  for (const unsigned char byte : bytes)
-    for (const int digit : {byte >> 4, byte & 15}) out += "0123456789abcdef"[digit];
-  return out;
-}
-
 int launch(const Launch& l) {
   const Subreaper subreaper;
   Signals signals;
   Guard guard;
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));
   for (int number = 0;; ++number) {
-    std::unique_ptr<RendezvousServer> server;
-    if (l.node == 0) server = host_rendezvous(l.nodes == 1, l.master_port, l.token);
+    std::unique_ptr<StoreServer> server;
+    if (l.node == 0)
+      server = std::make_unique<StoreServer>(StoreServer::Options{.token = l.token,
+                                                                  .name = "ringtape launch",
+                                                                  .host = l.nodes == 1 ? "127.0.0.1" : "",
+                                                                  .port = l.master_port,
+                                                                  .heartbeat = Seconds(env::heartbeat())});
     Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard);
     const int code = attempt.run();
     if (code == 0) return 0;

@@ -16,7 +16,7 @@ struct Launch {
   int nodes = 1, node = 0;              // machines that start as many ranks each, and which of them this is
   std::string master_addr = "127.0.0.1";
   int master_port = 0;                  // where node 0 listens; 0: any free port, which only one node can
-  std::string token;                    // proves to each other that they belong to the job; see random_token()
+  std::string token;                    // proves to each other that they belong to the job; see store/token.h
   std::string log_dir;                  // gets attempt_0/rank_2.log and so on; empty: no logs
   std::optional<std::set<int>> shown;   // ranks whose output is shown; nothing: all
   bool prefix = true;                   // "[2] " before the lines of rank 2
@@ -28,9 +28,6 @@ struct Launch {
 
 inline constexpr int kPreempted = 75;  // exit code of ranks that stopped with a checkpoint to go on from: no reason to restart
 inline constexpr int kTimedOut = 124;  // as timeout(1) ends
-
-// 128 bits of the system's random numbers, in hex.
-std::string random_token();
 
 // Runs the ranks until all have ended, and says on standard error what went wrong. Returns 0, or what the first that failed ended
 // with: its exit code or 128 + its signal; kTimedOut at the timeout. The others then get SIGTERM and, after `grace`, SIGKILL; that at

@@ -2,11 +2,13 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <optional>
 
-#include "comm/transport.h"
+#include "comm/rendezvous.h"
+#include "comm/transport/transports.h"
 #include "train/cli/common.h"
-#include "train/collectives/timing.h"
+#include "train/collectives/simulation.h"
+#include "train/collectives/world.h"
 #include "train/io/file.h"
 #include "train/run/version.h"
 #include "train/suggest.h"
@@ -16,6 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kMostRanks = 4096;
+constexpr double kLatency = 30, kBandwidth = 1.5;  // of sockets on one host
 constexpr double kSlower = 0.9;  // of the baseline's bandwidth: where --baseline fails
 
 // "64M" as a number.
@@ -53,6 +57,7 @@ CollectiveSettings settings_of(const Invocation& invocation) {
   s.warmup = number_flag<int64_t>(invocation, "warmup", 0, 1'000'000, s.warmup);
   s.iterations = number_flag<int64_t>(invocation, "iterations", 1, 1'000'000'000, s.iterations);
   s.check = invocation.has("check");
+  s.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.001, 1e8, s.timeout.count()));
   return s;
 }
 
@@ -109,7 +114,7 @@ class Report {
     }
     show(line);
     json_["rows"].push_back(
-        {{"bytes", r.bytes}, {"count", r.count}, {"out_of_place", json_of(r.out_of_place)}, {"in_place", json_of(r.in_place)}});
+        {{"bytes", r.bytes}, {"count", r.count}, {"algorithm", r.algorithm}, {"out_of_place", json_of(r.out_of_place)}, {"in_place", json_of(r.in_place)}});
   }
 
   // The exit code.
@@ -154,33 +159,45 @@ class Report {
   int64_t wrong_ = 0;
 };
 
-// All ranks as threads of this process.
-void on_threads(int ranks, const CollectiveSettings& settings, const RowFn& row) {
-  const auto store = comm::memory_store();
-  const auto failure = std::make_shared<comm::Failure>();
-  const int each = std::max(1, threads() / ranks);
-  std::vector<std::thread> all;
-  for (int r = 0; r < ranks; ++r)
-    all.emplace_back([&, r] {
-      try {
-        set_threads(each);
-        time_collectives(*comm::threads_transport({r, ranks, store, failure}), settings, row);
-      } catch (const std::exception& e) {
-        failure->raise(e.what());
-      }
-    });
-  for (std::thread& thread : all) thread.join();
-  failure->check();
+comm::Topology topology_of(const Invocation& invocation) {
+  const double latency = number_flag(invocation, "latency", 0.0, 1e9, kLatency), bandwidth = number_flag(invocation, "bandwidth", 1e-6, 1e6, kBandwidth);
+  const comm::LinkCost cost{1e-6 * latency, 1e-9 / bandwidth};
+  comm::Topology topology = comm::Topology::one_switch(cost);
+  topology.island = number_flag(invocation, "island", 1, kMostRanks, kMostRanks);
+  if (topology.island < kMostRanks) topology.inside = {cost.alpha / 10, cost.beta / 10};
+  return topology;
+}
+
+// In a job that is there: the ranks are its processes.
+int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings, const Invocation& invocation) {
+  RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport, ": runs in one process; start it without a launcher");
+  const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, job.size);
+  RT_CHECK_AS(UsageError, ranks == job.size, "--ranks ", ranks, ": this job has ", job.size, " ranks");
+  check_settings(settings, job.size);
+  const auto t = comm::make_transport(transport, job.context(settings.timeout));
+  std::optional<Report> report;
+  if (job.rank == 0) report.emplace(settings, std::string(t->name()), job.size);
+  time_collectives(*t, settings, [&](const CollectiveRow& row) { report->row(row); });
+  return report ? report->finish(invocation.flag("json"), invocation.flag("baseline")) : 0;
 }
 
 int run(const Invocation& invocation) {
   const CollectiveSettings settings = settings_of(invocation);
-  const std::string transport = invocation.flag("transport") ? *invocation.flag("transport") : "threads";
-  RT_CHECK_AS(UsageError, transport == "threads", "unknown transport '", transport, "'; there is threads");
-  const int ranks = number_flag(invocation, "ranks", 1, 4096, 2);
+  const std::string* const given = invocation.flag("transport");
+  const comm::Seconds join_timeout(number_flag(invocation, "join-timeout", 0.001, 1e8, 300.0));
+  if (const auto job = comm::job_from_environment(join_timeout)) return run_in(*job, given ? *given : "auto", settings, invocation);
+  const std::string transport = given ? *given : "threads";
+  const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, 2);
   check_settings(settings, ranks);
+  std::vector<std::string> known = {"simulated", "auto"};
+  for (const comm::TransportKind& kind : comm::transports()) known.emplace_back(kind.name);
+  RT_CHECK_AS(UsageError, std::find(known.begin(), known.end(), transport) != known.end(), unknown("transport", transport, known));
+  if (transport != "threads" && transport != "simulated")
+    return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()});
   Report report(settings, transport, ranks);
-  on_threads(ranks, settings, [&](const CollectiveRow& row) { report.row(row); });
+  const RowFn row = [&](const CollectiveRow& r) { report.row(r); };
+  if (transport == "simulated") simulate_collectives(ranks, topology_of(invocation), settings, row);
+  else run_on_threads(ranks, [&](comm::Transport& t) { time_collectives(t, settings, row); });
   return report.finish(invocation.flag("json"), invocation.flag("baseline"));
 }
 
@@ -197,7 +214,7 @@ Command bench_collectives_command() {
   command.flags = {
       {group, "op", "NAME", "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
        "all_reduce"},
-      {group, "transport", "NAME", "threads", "threads"},
+      {group, "transport", "NAME", "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated", "threads"},
       {group, "algorithm", "NAME", "auto, or one of the algorithms", "auto"},
       {group, "ranks", "N", "how many", "2"},
       {group, "b", "BYTES", "the smallest size, as in 16K, 64M or 1G", "16K"},
@@ -207,9 +224,14 @@ Command bench_collectives_command() {
       {group, "redop", "NAME", "sum, avg, max, min or product", "sum"},
       {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
       {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
+      {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named", text(defaults.timeout.count())},
+      {group, "join-timeout", "SECONDS", "for all ranks of a job to come", "300"},
       {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},
       {group, "json", "FILE", "also write the figures there", ""},
       {group, "baseline", "FILE", "of an earlier --json: exit code 1 if a bus bandwidth is below 90 % of it", ""},
+      {"Simulated network", "latency", "US", "of a message, in microseconds", text(kLatency)},
+      {"Simulated network", "bandwidth", "GB/S", "of a rank's port, each way", text(kBandwidth)},
+      {"Simulated network", "island", "N", "ranks that have a tenth of that latency and ten times that bandwidth between them", "none"},
   };
   command.run = run;
   return command;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "comm/store/token.h"
 #include "core/check.h"
 #include "core/env.h"
 #include "train/cli/common.h"

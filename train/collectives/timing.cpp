@@ -1,5 +1,7 @@
 #include "train/collectives/timing.h"
 
+#include "comm/choice.h"
+#include "core/env.h"
 #include "core/runtime.h"
 #include "train/collectives/pattern.h"
 
@@ -9,36 +11,26 @@ using namespace comm;
 
 namespace {
 
-constexpr Seconds kDeadline{60};  // of one operation
-
 // Each rank has its own part of the larger buffer.
 bool in_parts(Collective kind) {
   using enum Collective;
   return kind == reduce_scatter || kind == all_gather || kind == gather || kind == scatter || kind == all_to_all;
 }
 
-double bus_factor(Collective kind, int n) {
-  switch (kind) {
-    case Collective::all_reduce: return 2.0 * (n - 1) / n;
-    case Collective::broadcast:
-    case Collective::reduce: return 1;
-    default: return double(n - 1) / n;
-  }
-}
-
-const Algorithm& algorithm_of(const CollectiveSettings& s) { return find_algorithm(s.algorithm == "auto" ? "ring" : s.algorithm); }
-
 class Bench {
  public:
   Bench(Transport& transport, const CollectiveSettings& settings)
-      : t_(transport), s_(settings), run_(algorithm_of(settings).of(settings.kind)), largest_(std::max<size_t>(size_t(settings.most), 64)),
+      : t_(transport), s_(settings), choice_(t_.name(), t_.size(), t_.context().island, env::all_reduce()), largest_(std::max<size_t>(size_t(settings.most), 64)),
         x_(t_.allocate(largest_)), y_(t_.allocate(largest_)), number_(t_.allocate(sizeof(double))) {}
 
   CollectiveRow row(int64_t bytes) {
-    const int64_t elements = s_.kind == Collective::barrier ? 0 : bytes / int64_t(size_of(s_.dtype));
-    operation_ = {.kind = s_.kind, .dtype = s_.dtype, .op = s_.op, .count = in_parts(s_.kind) ? elements / t_.size() : elements};
+    operation_ = {.kind = s_.kind, .dtype = s_.dtype, .op = s_.op, .count = count_of(s_, bytes, t_.size())};
     CollectiveRow row;
+    const Algorithm& algorithm = s_.algorithm == "auto" ? choice_(operation_, false) : find_algorithm(s_.algorithm);
+    operation_.algorithm = algorithm.id();
+    run_ = algorithm.of(s_.kind);
     row.count = operation_.count;
+    row.algorithm = algorithm.name;
     row.bytes = operation_.count * int64_t(size_of(s_.dtype)) * (in_parts(s_.kind) ? t_.size() : 1);
     row.out_of_place = figures(row.bytes, places(x_.get(), y_.get(), false));
     row.in_place = figures(row.bytes, places(y_.get(), y_.get(), true));
@@ -85,8 +77,9 @@ class Bench {
 
   void once(const Places& p) {
     operation_.sequence = ++sequence_;
-    t_.begin(operation_, Deadline(kDeadline));
+    t_.begin(operation_, Deadline(s_.timeout));
     run_(t_, p.x, p.y);
+    t_.end();
   }
 
   int64_t wrong(const Places& p) {
@@ -106,8 +99,9 @@ class Bench {
     const Operation one{.kind = Collective::all_reduce, .dtype = DType::f64, .op = op, .count = 1, .sequence = ++sequence_};
     const Device device = t_.device();
     runtime(device).copy(number_.get(), device, &value, {}, sizeof value);
-    t_.begin(one, Deadline(kDeadline));
-    find_algorithm("ring").all_reduce(t_, number_.get(), number_.get());
+    t_.begin(one, Deadline(s_.timeout));
+    find_algorithm("doubling").all_reduce(t_, number_.get(), number_.get());
+    t_.end();
     synchronize(device);
     runtime(device).copy(&value, {}, number_.get(), device, sizeof value);
     return value;
@@ -115,21 +109,36 @@ class Bench {
 
   Transport& t_;
   const CollectiveSettings& s_;
-  const CollectiveFn run_;
+  const Choice choice_;
   const size_t largest_;
   const std::shared_ptr<void> x_, y_, number_;
   Operation operation_;
+  CollectiveFn run_ = nullptr;
   uint64_t sequence_ = 0;
 };
 
 }  // namespace
 
+double bus_factor(Collective kind, int n) {
+  switch (kind) {
+    case Collective::all_reduce: return 2.0 * (n - 1) / n;
+    case Collective::broadcast:
+    case Collective::reduce: return 1;
+    default: return double(n - 1) / n;
+  }
+}
+
+int64_t count_of(const CollectiveSettings& s, int64_t bytes, int ranks) {
+  if (s.kind == Collective::barrier) return 0;
+  return bytes / int64_t(size_of(s.dtype)) / (in_parts(s.kind) ? ranks : 1);
+}
+
 void check_settings(const CollectiveSettings& s, int ranks) {
   std::string able;
   for (const Algorithm* a : algorithms())
     if (a->of(s.kind)) able += concat(able.empty() ? "" : ", ", a->name);
-  RT_CHECK_AS(UsageError, algorithm_of(s).of(s.kind), "the algorithm ", algorithm_of(s).name, " does no ", s.kind,
-              able.empty() ? "" : "; these do: ", able);
+  RT_CHECK_AS(UsageError, s.algorithm == "auto" || find_algorithm(s.algorithm).of(s.kind), "the algorithm ", s.algorithm, " does no ", s.kind,
+              "; these do: ", able);
   RT_CHECK_AS(UsageError, s.dtype != DType::b8, "the dtype b8 has no sum");
   const int64_t least = int64_t(size_of(s.dtype)) * (in_parts(s.kind) ? ranks : 1);
   RT_CHECK_AS(UsageError, s.least >= least, "-b ", s.least, ": expected at least ", least, " bytes, one ", s.dtype,

@@ -14,6 +14,7 @@ struct CollectiveSettings {
   int64_t least = 16 << 10, most = 64 << 20, factor = 4;  // bytes of the larger buffer
   int64_t warmup = 5, iterations = 20;
   bool check = false;
+  comm::Seconds timeout{60};  // of one operation
 };
 
 // Of the slowest rank. With t the time and S the bytes: algbw = S / t, busbw = algbw * factor, in GB/s of 1e9 bytes; the factor is
@@ -25,8 +26,12 @@ struct Figures {
 };
 struct CollectiveRow {
   int64_t bytes = 0, count = 0;  // count as in comm::Operation
+  const char* algorithm = "";
   Figures out_of_place, in_place;
 };
+
+int64_t count_of(const CollectiveSettings& settings, int64_t bytes, int ranks);  // comm::Operation's, for a larger buffer of so many bytes
+double bus_factor(comm::Collective kind, int ranks);
 
 // Throws UsageError if these settings make no sense for so many ranks.
 void check_settings(const CollectiveSettings& settings, int ranks);

@@ -1,0 +1,38 @@
+#include "train/collectives/world.h"
+
+#include <thread>
+
+#include "comm/launch/launch.h"
+#include "comm/store/token.h"
+
+namespace ringtape {
+
+void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f) {
+  const auto store = comm::memory_store();
+  const auto failure = std::make_shared<comm::Failure>();
+  const int each = std::max(1, threads() / ranks);
+  std::vector<std::thread> all;
+  for (int r = 0; r < ranks; ++r)
+    all.emplace_back([&, r] {
+      try {
+        set_threads(each);
+        f(*comm::threads_transport({r, ranks, store, failure}));
+      } catch (const std::exception& e) {
+        failure->raise(e.what());
+      }
+    });
+  for (std::thread& thread : all) thread.join();
+  failure->check();
+}
+
+int run_as_processes(int ranks, const std::vector<std::string>& arguments) {
+  comm::Launch launch;
+  launch.command = {""};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  launch.local_size = ranks;
+  launch.token = comm::random_token();
+  launch.prefix = false;
+  return comm::launch(launch);
+}
+
+}  // namespace ringtape
