@@ -19,17 +19,13 @@ namespace ringtape::comm {
 namespace {
 
 using test::Child;
+using test::TemporaryFolder;
 using test::message_of;
 using testing::Test;
 namespace fs = std::filesystem;
 
 constexpr int kLong = 20;  // seconds, for what is expected to happen
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string temporary_folder() {
-  std::string path = fs::temp_directory_path() / "ringtape-job-XXXXXX";
-  return ::mkdtemp(path.data());
-}
 
 // n processes; each runs f(rank), and the text that this gives comes back.
 class Ranks {
@@ -137,13 +133,15 @@ void expect_meets(const Meeting& meeting) {
 }
 
 TEST(Rendezvous, MeetsOnOneHostWithoutAPort) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   expect_meets({.folder = folder});
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
 TEST(Rendezvous, MeetsInAFolder) {
-  const std::string folder = temporary_folder() + "/job";
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path() + "/job";
   expect_meets({.store = folder});
   EXPECT_FALSE(fs::exists(folder));
 }
@@ -171,7 +169,8 @@ TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
 }
 
 TEST(Rendezvous, ReadsTheEnvironment) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(3, [&](int r) {
     ::setenv("RANK", std::to_string(r).c_str(), 1);
     ::setenv("WORLD_SIZE", "3", 1);
@@ -197,19 +196,22 @@ TEST(Rendezvous, AsksForWhatItNeedsOverSeveralHosts) {
 }
 
 TEST(Rendezvous, RefusesAFolderThatOthersMayEnter) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   ::chmod(folder.c_str(), 0755);
   EXPECT_TRUE(has(message_of<CommError>([&] { join(place_on_host(0, 2), {.folder = folder}, Seconds(1)); }), "0700"));
 }
 
 TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(2, [&](int r) { return concat(join(place_on_host(r * 2, 4), {.folder = folder}, Seconds(r ? kLong : 1)).size); });
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.result(r), "threw ranks 1, 3 of 4 did not come within 1 s");
 }
 
 TEST(Rendezvous, NamesARankThatIsThereTwice) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
@@ -218,7 +220,8 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
 }
 
 TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(3, [&](int r) {
     if (r == 2) ::usleep(100'000);
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
@@ -246,7 +249,8 @@ void wait_for_file(const std::string& path) {
 }
 
 TEST(Death, OfARankIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   for (const std::string& store : {std::string(), folder + "/job"}) {
     fs::remove(folder + "/all are there");
     Ranks ranks = job_that_fails({.store = store, .folder = folder});
@@ -257,7 +261,8 @@ TEST(Death, OfARankIsNamedByAll) {
 }
 
 TEST(Death, OfTheStoresHostIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder});
   wait_for_file(folder + "/all are there");
   ranks[0].kill(SIGKILL);
@@ -265,7 +270,8 @@ TEST(Death, OfTheStoresHostIsNamedByAll) {
 }
 
 TEST(Death, ByStandingStillIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   for (const int victim : {3, 0}) {
     fs::remove(folder + "/all are there");
     Ranks ranks = job_that_fails({.folder = folder, .heartbeat = Seconds(1)});
@@ -279,7 +285,8 @@ TEST(Death, ByStandingStillIsNamedByAll) {
 }
 
 TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { job.failure->raise(concat("rank ", job.rank, " fails")); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, " fails")) << cause;
@@ -287,7 +294,8 @@ TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
 }
 
 TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { RT_CHECK_AS(IoError, job.rank != 1, "disk full"); });
   EXPECT_EQ(ranks.result(1), "threw disk full");
   for (const int r : {0, 2, 3}) EXPECT_EQ(ranks.result(r), self(1, ranks) + " ended by an exception; its own output tells which");
@@ -295,7 +303,8 @@ TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
 
 // Rank 0 waits for rank 1 in a collective; 1 is busy elsewhere, 2 stands still, 3 has finished.
 TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(4, [&](int r) {
     std::optional<Job> job = join(place_on_host(r, 4), {.folder = folder}, Seconds(kLong));
     const auto transport = threads_transport(job->context(Seconds(0.5)));
@@ -360,7 +369,8 @@ TEST(Report, ALostConnectionWaitsForTheNameOfTheDead) {
 }
 
 TEST(Activity, KeepsTheLast256AndWritesThemOnSigquit) {
-  const std::string path = temporary_folder() + "/dump";
+  const TemporaryFolder temporary;
+  const std::string path = temporary.path() + "/dump";
   Child child([&] {
     const auto transport = threads_transport({0, 1, memory_store(), std::make_shared<Failure>(), Seconds(5)});
     for (uint64_t i = 1; i <= 300; ++i) {
