@@ -2,12 +2,28 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
+#include <string>
 #include <utility>
 
 namespace ringtape::test {
+
+// A folder of mode 0700 that goes with its owner.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "ringtape-test-XXXXXX") { (void)!::mkdtemp(path_.data()); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
 
 // A forked process that runs f; its exit status is 0, or 1 after an exception. Killed and reaped with its owner. To be made while this
 // process has no other threads.

@@ -19,17 +19,13 @@ namespace ringtape::comm {
 namespace {
 
 using test::Child;
+using test::TemporaryFolder;
 using test::message_of;
 using testing::Test;
 namespace fs = std::filesystem;
 
 constexpr int kLong = 20;  // seconds, for what is expected to happen
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::string temporary_folder() {
-  std::string path = fs::temp_directory_path() / "ringtape-job-XXXXXX";
-  return ::mkdtemp(path.data());
-}
 
 // n processes; each runs f(rank), and the text that this gives comes back.
 class Ranks {
@@ -137,13 +133,15 @@ void expect_meets(const Meeting& meeting) {
 }
 
 TEST(Rendezvous, MeetsOnOneHostWithoutAPort) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   expect_meets({.folder = folder});
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
 TEST(Rendezvous, MeetsInAFolder) {
-  const std::string folder = temporary_folder() + "/job";
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path() + "/job";
   expect_meets({.store = folder});
   EXPECT_FALSE(fs::exists(folder));
 }
@@ -171,7 +169,8 @@ TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
 }
 
 TEST(Rendezvous, ReadsTheEnvironment) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(3, [&](int r) {
     ::setenv("RANK", std::to_string(r).c_str(), 1);
     ::setenv("WORLD_SIZE", "3", 1);
@@ -197,19 +196,24 @@ TEST(Rendezvous, AsksForWhatItNeedsOverSeveralHosts) {
 }
 
 TEST(Rendezvous, RefusesAFolderThatOthersMayEnter) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   ::chmod(folder.c_str(), 0755);
   EXPECT_TRUE(has(message_of<CommError>([&] { join(place_on_host(0, 2), {.folder = folder}, Seconds(1)); }), "0700"));
 }
 
 TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
-  const std::string folder = temporary_folder();
-  Ranks ranks(2, [&](int r) { return concat(join(place_on_host(r * 2, 4), {.folder = folder}, Seconds(r ? kLong : 1)).size); });
-  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.result(r), "threw ranks 1, 3 of 4 did not come within 1 s");
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
+  Ranks ranks(2, [&](int r) { return concat(join(place_on_host(r * 2, 4), {.folder = folder}, Seconds(r ? kLong : 2)).size); });
+  const std::string cause = ranks.result(0);
+  EXPECT_TRUE(has(cause, "threw ranks 1, 3 of 4 did not come within ")) << cause;
+  EXPECT_EQ(ranks.result(1), cause);
 }
 
 TEST(Rendezvous, NamesARankThatIsThereTwice) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
@@ -218,7 +222,8 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
 }
 
 TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(3, [&](int r) {
     if (r == 2) ::usleep(100'000);
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
@@ -246,7 +251,8 @@ void wait_for_file(const std::string& path) {
 }
 
 TEST(Death, OfARankIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   for (const std::string& store : {std::string(), folder + "/job"}) {
     fs::remove(folder + "/all are there");
     Ranks ranks = job_that_fails({.store = store, .folder = folder});
@@ -257,7 +263,8 @@ TEST(Death, OfARankIsNamedByAll) {
 }
 
 TEST(Death, OfTheStoresHostIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder});
   wait_for_file(folder + "/all are there");
   ranks[0].kill(SIGKILL);
@@ -265,21 +272,23 @@ TEST(Death, OfTheStoresHostIsNamedByAll) {
 }
 
 TEST(Death, ByStandingStillIsNamedByAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   for (const int victim : {3, 0}) {
     fs::remove(folder + "/all are there");
-    Ranks ranks = job_that_fails({.folder = folder, .heartbeat = Seconds(1)});
+    Ranks ranks = job_that_fails({.folder = folder, .heartbeat = Seconds(1.5)});
     wait_for_file(folder + "/all are there");
     ranks[victim].kill(SIGSTOP);
     for (const int r : {1, 2}) {
       const std::string cause = ranks.result(r);
-      EXPECT_TRUE(has(cause, self(victim, ranks) + " has been silent for 1 s")) << cause;
+      EXPECT_TRUE(has(cause, self(victim, ranks) + " has been silent for 1.5 s")) << cause;
     }
   }
 }
 
 TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { job.failure->raise(concat("rank ", job.rank, " fails")); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, " fails")) << cause;
@@ -287,7 +296,8 @@ TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
 }
 
 TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks = job_that_fails({.folder = folder}, [](const Job& job) { RT_CHECK_AS(IoError, job.rank != 1, "disk full"); });
   EXPECT_EQ(ranks.result(1), "threw disk full");
   for (const int r : {0, 2, 3}) EXPECT_EQ(ranks.result(r), self(1, ranks) + " ended by an exception; its own output tells which");
@@ -295,7 +305,8 @@ TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
 
 // Rank 0 waits for rank 1 in a collective; 1 is busy elsewhere, 2 stands still, 3 has finished.
 TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
-  const std::string folder = temporary_folder();
+  const TemporaryFolder temporary;
+  const std::string& folder = temporary.path();
   Ranks ranks(4, [&](int r) {
     std::optional<Job> job = join(place_on_host(r, 4), {.folder = folder}, Seconds(kLong));
     const auto transport = threads_transport(job->context(Seconds(0.5)));
@@ -331,16 +342,20 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
 TEST(Report, OfRanksThatAreThreads) {
   const auto store = memory_store();
   const auto failure = std::make_shared<Failure>();
-  std::vector<std::thread> threads;
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int r = 0; r < 3; ++r) transports.push_back(threads_transport({r, 3, store, failure, Seconds(0.1)}));
   std::vector<std::string> messages(3);
-  for (int r = 0; r < 3; ++r)
-    threads.emplace_back([&, r] {
-      const auto transport = threads_transport({r, 3, store, failure, Seconds(0.1)});
-      transport->begin({.kind = Collective::barrier, .sequence = 5}, Deadline(Seconds(r == 2 ? 0.1 : 20)));
-      char byte;
-      messages[size_t(r)] = message_of<CommError>([&] { transport->exchange({recv_from((r + 1) % 3, &byte, 1)}); });
-    });
-  for (std::thread& t : threads) t.join();
+  const auto run = [&](int r, Seconds timeout) {
+    transports[size_t(r)]->begin({.kind = Collective::barrier, .sequence = 5}, Deadline(timeout));
+    char byte;
+    messages[size_t(r)] = message_of<CommError>([&] { transports[size_t(r)]->exchange({recv_from((r + 1) % 3, &byte, 1)}); });
+  };
+  std::thread first(run, 0, Seconds(kLong)), second(run, 1, Seconds(kLong));
+  for (const int r : {0, 1})
+    while (transports[size_t(r)]->waiting_on() != r + 1) std::this_thread::yield();
+  run(2, Seconds(0.1));
+  first.join();
+  second.join();
   for (const std::string& m : messages) EXPECT_EQ(m, failure->cause());
   EXPECT_TRUE(has(messages[0], "rank 2 waited 0.1 s for rank 0 in barrier #5")) << messages[0];
   for (int r = 0; r < 3; ++r) EXPECT_TRUE(has(messages[0], concat("barrier #5  0      rank ", (r + 1) % 3))) << messages[0];
@@ -360,7 +375,8 @@ TEST(Report, ALostConnectionWaitsForTheNameOfTheDead) {
 }
 
 TEST(Activity, KeepsTheLast256AndWritesThemOnSigquit) {
-  const std::string path = temporary_folder() + "/dump";
+  const TemporaryFolder temporary;
+  const std::string path = temporary.path() + "/dump";
   Child child([&] {
     const auto transport = threads_transport({0, 1, memory_store(), std::make_shared<Failure>(), Seconds(5)});
     for (uint64_t i = 1; i <= 300; ++i) {

@@ -24,16 +24,12 @@ namespace ringtape::comm {
 namespace {
 
 using test::Child;
+using test::TemporaryFolder;
 using test::message_of;
 namespace fs = std::filesystem;
 
 const std::string kToken = "0123456789abcdef";
 Deadline soon(double seconds = 20) { return Deadline(Seconds(seconds)); }
-
-std::string temporary_folder() {
-  std::string path = fs::temp_directory_path() / "ringtape-store-XXXXXX";
-  return ::mkdtemp(path.data());
-}
 
 // A store of each kind, and how another process or rank opens the same.
 class Stores : public testing::TestWithParam<const char*> {
@@ -42,12 +38,13 @@ class Stores : public testing::TestWithParam<const char*> {
     const std::string kind = GetParam();
     if (kind == "memory") open = [one = memory_store()] { return one; };
     if (kind == "prefix") open = [one = memory_store()] { return prefix_store(one, "a/b"); };
-    if (kind == "file") open = [folder = temporary_folder() + "/job"] { return file_store(folder); };
+    if (kind == "file") open = [this] { return file_store(temporary.path() + "/job"); };
     if (kind == "tcp") {
       server = std::make_unique<StoreServer>(StoreServer::Options{.token = kToken, .heartbeat = Seconds(5)});
       open = [port = server->port()] { return tcp_store({"127.0.0.1", port, kToken}, soon()); };
     }
   }
+  const TemporaryFolder temporary;
   std::unique_ptr<StoreServer> server;
   std::function<std::shared_ptr<Store>()> open;
 };
@@ -112,7 +109,8 @@ TEST_P(Stores, WaitsForTheFirstOfSeveralKeys) {
 }
 
 TEST(FileStore, CleansUpAfterItself) {
-  const fs::path folder = temporary_folder() + "/a/job";
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() + "/a/job";
   auto a = file_store(folder), b = file_store(folder);
   a->set("x", "1");
   a.reset();
@@ -122,7 +120,8 @@ TEST(FileStore, CleansUpAfterItself) {
 }
 
 TEST(FileStore, ForgetsWhatAKilledJobLeft) {
-  const fs::path folder = temporary_folder() + "/job";
+  const TemporaryFolder temporary;
+  const fs::path folder = temporary.path() + "/job";
   Child child([&] {
     const auto store = file_store(folder);
     store->set("x", "old");
@@ -135,7 +134,8 @@ TEST(FileStore, ForgetsWhatAKilledJobLeft) {
 }
 
 TEST(FileStore, ExecutesTheWillOfAKilledProcess) {
-  const std::string folder = temporary_folder() + "/job";
+  const TemporaryFolder temporary;
+  const std::string folder = temporary.path() + "/job";
   const auto store = file_store(folder);
   Child leaves([&] { file_store(folder)->will("end", "who left"); });
   EXPECT_EQ(leaves.wait(), 0);
@@ -221,6 +221,18 @@ TEST(TcpStore, RefusesAWrongToken) {
   EXPECT_NE(message.find("RINGTAPE_TOKEN"), std::string::npos) << message;
 }
 
+TEST(TcpStore, RefusesAnotherVersionOfTheProtocol) {
+  const StoreServer server({.token = kToken});
+  const Socket s = connect_to("127.0.0.1", server.port(), soon());
+  const std::string proof = encode({Frame::Type::proof, 0, kProtocol + 1, {std::string(kNonce, 'n'), std::string(kProof, 'p')}});
+  ::send(s.fd(), proof.data(), proof.size(), MSG_NOSIGNAL);
+  std::string heard;
+  char bytes[256];
+  for (const Deadline deadline = soon(); heard.find("one build") == std::string::npos && !deadline.passed();)
+    if (const ssize_t got = ::recv(s.fd(), bytes, sizeof bytes, 0); got > 0) heard.append(bytes, size_t(got));
+  EXPECT_NE(heard.find("version 1 of the protocol, this process 2"), std::string::npos);
+}
+
 // Whatever strangers do, the job's own clients are served, and no stranger stays.
 TEST(TcpStore, StrangersDisturbNobody) {
   const StoreServer server({.token = kToken, .patience = Seconds(0.3)});
@@ -277,6 +289,21 @@ TEST(TcpStore, TakesOverASocketThatListens) {
   const StoreServer server({.token = kToken, .listening = ::dup(listening.fd())});
   EXPECT_EQ(server.port(), port_of(listening));
   tcp_store({"127.0.0.1", server.port(), kToken}, soon())->set("x", "1");
+}
+
+TEST(TcpStore, ServesManyAtOnce) {
+  const StoreServer server({.token = kToken});
+  std::vector<std::thread> threads;
+  std::atomic<int> arrived{0};
+  for (int i = 0; i < 50; ++i)
+    threads.emplace_back([&, i] {
+      const auto store = tcp_store({"127.0.0.1", server.port(), kToken}, soon());
+      if (store->add("here", 1) == 50) store->set("all", "here");
+      if (store->wait("all", soon()) == "here") ++arrived;
+      store->set(std::to_string(i), "gone");
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(arrived, 50);
 }
 
 TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
