@@ -139,8 +139,7 @@ void barrier(Transport& t, const void* x, void* y) {
 }  // namespace
 
 const Algorithm direct = {.name = "direct",
-                          .about = "reads and writes the memory of the others: 2 fences, each rank's part once; without shared memory by other algorithms, "
-                                   "sums by fixed_order",
+                          .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order makes them",
                           .all_reduce = all_reduce,
                           .reduce_scatter = reduce_scatter,
                           .all_gather = all_gather,
