@@ -257,6 +257,57 @@ TEST(Comm, RanksAgreeBitwise) {
     }
 }
 
+// A transport whose share() gives copies, as one does that has ranks reach only memory of its own, or nothing at all.
+class Sharing : public Transport {
+ public:
+  Sharing(std::unique_ptr<Transport> inner, bool copies) : Transport(inner->context()), inner_(std::move(inner)), copies_(copies) {}
+  std::string_view name() const override { return copies_ ? "copies" : "nothing shared"; }
+  std::unique_ptr<Transport> open(Context context) const override { return inner_->open(std::move(context)); }
+  Ticket start(std::span<const Transfer> transfers) override { return inner_->start(transfers); }
+  void finish(Ticket ticket) override { inner_->finish(ticket); }
+  std::vector<void*> share(void* data, size_t bytes) override {
+    if (!copies_) return {};
+    copy_.assign(static_cast<char*>(data), static_cast<char*>(data) + bytes);
+    return inner_->share(copy_.data(), bytes);
+  }
+  void fence() override { inner_->fence(); }
+
+ private:
+  void opened() override { inner_->begin(operation(), deadline()); }
+  const std::unique_ptr<Transport> inner_;
+  const bool copies_;
+  std::vector<char> copy_;
+};
+
+TEST(Comm, DirectWhereMemoryIsNotReached) {
+  for (const bool copies : {false, true})
+    for (const int n : {1, 2, 3, 5}) {
+      const std::string cause = kWorlds[0].open(n, 1, Seconds(60), [&](std::unique_ptr<Transport> inner) {
+        Sharing t(std::move(inner), copies);
+        const Algorithm& direct = find_algorithm("direct");
+        uint64_t sequence = 0;
+        for (int kind = 0; kind < 9; ++kind)
+          for (const int64_t count : {0, 1, 7, 1000})
+            for (const bool in_place : {false, true})
+              run_case(t, direct, {.kind = Collective(kind), .dtype = kDTypes[++sequence % 7], .op = kOps[sequence % 5], .root = n - 1, .count = count, .sequence = sequence},
+                       in_place, false);
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+// More ranks than one call of the combine kernel takes sources.
+TEST(Comm, ManyRanks) {
+  const int n = kMaxSources + 2;
+  const std::string cause = kWorlds[0].run(n, 2, Seconds(60), [&](Transport& t) {
+    uint64_t sequence = 0;
+    for (const char* name : {"direct", "fixed_order"})
+      for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+        run_case(t, find_algorithm(name), {.kind = kind, .dtype = DType::i32, .root = n - 1, .count = 100, .sequence = ++sequence}, true, false);
+  });
+  EXPECT_EQ(cause, "");
+}
+
 TEST(Comm, EveryCollectiveHasAnAlgorithm) {
   for (int kind = 0; kind < 9; ++kind) {
     int offers = 0;

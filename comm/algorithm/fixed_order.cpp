@@ -22,11 +22,11 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
     transfers.push_back(send_to(to, at(x, part.begin, width), size_t(part.size()) * width));
     transfers.push_back(recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width));
   }
-  const Transport::Ticket ticket = t.start(transfers);
-  sources[size_t(r)] = own_source(t, at(x, own.begin, width), at(received, own.size() * r, width), own.size());
-  t.finish(ticket);
-  if (!y) y = received;
-  t.combine(y, sources, own.size(), last_factor(t));
+  sources[size_t(r)] = at(x, own.begin, width);
+  t.finish(t.start(transfers));
+  void* const spare = at(received, own.size() * r, width);  // where nothing is received
+  if (!y) y = spare;
+  combine_all(t, y, sources, own.size(), spare);
   return y;
 }
 
