@@ -110,7 +110,8 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
 
 const Algorithm& Choice::operator()(const Operation& operation, bool deterministic) const {
   if (deterministic && sums(operation.kind)) return shares_ ? direct : fixed_order;
-  const bool parts = operation.kind != Collective::all_reduce && operation.kind != Collective::broadcast && operation.kind != Collective::reduce;
+  const Collective kind = operation.kind;
+  const bool parts = kind != Collective::all_reduce && kind != Collective::broadcast && kind != Collective::reduce;
   const size_t bytes = operation.bytes() * (parts ? size_t(ranks_) : 1);
   if (operation.kind == Collective::all_reduce)
     for (const Range& range : all_reduce_)
@@ -125,7 +126,7 @@ const Algorithm& Choice::operator()(const Operation& operation, bool determinist
     }
   };
   for (const Row& row : kTable)
-    if (row.kind == operation.kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
+    if (row.kind == kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
   RT_CHECK(false, "no algorithm for ", operation);
 }
 

@@ -11,7 +11,9 @@ namespace ringtape::comm {
 
 struct ProcessGroup::Impl {
   explicit Impl(std::unique_ptr<Transport> t)
-      : transport(std::move(t)), choice(transport->name(), transport->size(), transport->context().island, env::all_reduce()), worker(*transport) {}
+      : transport(std::move(t)),
+        choice(transport->name(), transport->size(), transport->context().island, env::all_reduce()),
+        worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y);
 

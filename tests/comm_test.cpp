@@ -145,8 +145,8 @@ TEST(Comm, RanksAndCounts) {
               if (n > 9 && in_place == (count % 2 == 0)) continue;
               const size_t turn = ++sequence + 5 * size_t(n);
               run_case(t, algorithm,
-                       {.kind = kind, .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count, .sequence = sequence,
-                        .algorithm = algorithm.id()},
+                       {.kind = kind, .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
+                        .sequence = sequence, .algorithm = algorithm.id()},
                        in_place, turn / 2 % 2 == 1);
             }
         });
@@ -163,7 +163,7 @@ TEST(Comm, DTypesAndOperations) {
         each_collective([&](const Algorithm& algorithm, Collective kind) {
           for (const DType dtype : kDTypes)
             for (const ReduceOp op : kOps)
-              run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence, .algorithm = algorithm.id()},
+              run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence},
                        sequence % 2 == 0, sequence % 3 == 0);
         });
       });
@@ -179,7 +179,7 @@ TEST(Comm, LargeBuffers) {
         uint64_t sequence = 0;
         each_collective([&](const Algorithm& algorithm, Collective kind) {
           if (kind == Collective::barrier) return;
-          run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence, .algorithm = algorithm.id()},
+          run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence},
                    sequence % 2 == 0, sequence % 3 == 0);
         });
       });
@@ -216,7 +216,8 @@ TEST(Comm, FixedOrderIsBitwise) {
           for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
             dispatch_float(sequence % 2 ? DType::f32 : DType::bf16, [&]<class T>() {
               using C = compute_t<T>;
-              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime, .sequence = ++sequence};
+              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime,
+                                 .sequence = ++sequence};
               const int64_t begin = kind == Collective::reduce_scatter ? t.rank() * kPrime : 0;
               std::vector<T> x(size_t(kPrime * (kind == Collective::reduce_scatter ? n : 1))), y(static_cast<size_t>(kPrime));
               for (size_t i = 0; i < x.size(); ++i) x[i] = T(C(value(t.rank(), int64_t(i))));
@@ -289,7 +290,9 @@ TEST(Comm, DirectWhereMemoryIsNotReached) {
         for (int kind = 0; kind < 9; ++kind)
           for (const int64_t count : {0, 1, 7, 1000})
             for (const bool in_place : {false, true})
-              run_case(t, direct, {.kind = Collective(kind), .dtype = kDTypes[++sequence % 7], .op = kOps[sequence % 5], .root = n - 1, .count = count, .sequence = sequence},
+              run_case(t, direct,
+                       {.kind = Collective(kind), .dtype = kDTypes[++sequence % 7], .op = kOps[sequence % 5], .root = n - 1, .count = count,
+                        .sequence = sequence},
                        in_place, false);
       });
       EXPECT_EQ(cause, "");
