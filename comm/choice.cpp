@@ -66,14 +66,18 @@ size_t parse_bytes(std::string_view text, std::string_view all) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit = text.substr(size_t(end - text.data()));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all, ": '", text, "' is no number of bytes", kExample);
+  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all, ": '", text,
+              "' is no number of bytes", kExample);
   return value << shift;
 }
 
 }  // namespace
 
 Choice::Choice(std::string_view transport, int ranks, int island, std::string_view all_reduce)
-    : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)), ranks_(ranks), island_(island), all_reduce_(parse(all_reduce)) {}
+    : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)),
+      ranks_(ranks),
+      island_(island),
+      all_reduce_(parse(all_reduce)) {}
 
 std::vector<Choice::Range> Choice::parse(std::string_view text) {
   std::vector<Range> ranges;
@@ -88,7 +92,8 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
       if (item.substr(0, colon) == a->name) algorithm = a;
       names += concat(names.empty() ? "" : ", ", a->name);
     }
-    RT_CHECK_AS(UsageError, algorithm, "RINGTAPE_ALLREDUCE=", text, ": '", item.substr(0, colon), "' is no algorithm of all_reduce; there are ", names);
+    RT_CHECK_AS(UsageError, algorithm, "RINGTAPE_ALLREDUCE=", text, ": '", item.substr(0, colon),
+                "' is no algorithm of all_reduce; there are ", names);
     Range range{algorithm, 0, kAny};
     if (colon < item.size()) {
       const std::string_view bytes = item.substr(colon + 1);
@@ -105,7 +110,8 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
 
 const Algorithm& Choice::operator()(const Operation& operation, bool deterministic) const {
   if (deterministic && sums(operation.kind)) return shares_ ? direct : fixed_order;
-  const bool parts = operation.kind != Collective::all_reduce && operation.kind != Collective::broadcast && operation.kind != Collective::reduce;
+  const Collective kind = operation.kind;
+  const bool parts = kind != Collective::all_reduce && kind != Collective::broadcast && kind != Collective::reduce;
   const size_t bytes = operation.bytes() * (parts ? size_t(ranks_) : 1);
   if (operation.kind == Collective::all_reduce)
     for (const Range& range : all_reduce_)
@@ -120,7 +126,7 @@ const Algorithm& Choice::operator()(const Operation& operation, bool determinist
     }
   };
   for (const Row& row : kTable)
-    if (row.kind == operation.kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
+    if (row.kind == kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
   RT_CHECK(false, "no algorithm for ", operation);
 }
 

@@ -11,7 +11,9 @@ namespace ringtape::comm {
 
 struct ProcessGroup::Impl {
   explicit Impl(std::unique_ptr<Transport> t)
-      : transport(std::move(t)), choice(transport->name(), transport->size(), transport->context().island, env::all_reduce()), worker(*transport) {}
+      : transport(std::move(t)),
+        choice(transport->name(), transport->size(), transport->context().island, env::all_reduce()),
+        worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y);
 
@@ -45,8 +47,10 @@ namespace {
 // What a call gives, checked before anything is sent: `parts` times `count` elements of `dtype`.
 void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count, int parts = 1) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(DeviceError, x.device() == t.device(), kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(), "; move it with to(x, device)");
-  RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype, "; convert one with cast(x, dtype)");
+  RT_CHECK_AS(DeviceError, x.device() == t.device(), kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
+              "; move it with to(x, device)");
+  RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype,
+              "; convert one with cast(x, dtype)");
   RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(), "; it must be contiguous");
   RT_CHECK_AS(ShapeError, x.size() == count * parts, kind, ": ", name, " has ", x.size(), " elements, expected ", count * parts,
               parts > 1 ? concat(", ", parts, " times ", count) : "");
@@ -191,7 +195,9 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   context.size = int(members.size());
   context.store = prefix_store(t.context().store, concat("split.", ++impl_->splits, ".", color));
   // Islands remain where all of them send equally many, one after the other.
-  const auto same_island = [&](int a, int b) { return members[size_t(a)].second / t.context().island == members[size_t(b)].second / t.context().island; };
+  const auto same_island = [&](int a, int b) {
+    return members[size_t(a)].second / t.context().island == members[size_t(b)].second / t.context().island;
+  };
   int island = 1;
   while (island < context.size && same_island(0, island)) ++island;
   bool whole = context.size % island == 0;

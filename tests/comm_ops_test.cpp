@@ -88,7 +88,8 @@ TEST(CommOps, GradientsAreThoseOfOneProcess) {
       ASSERT_EQ(cause, "") << c.name;
       ringtape::test::expect_close(total(losses), loss, 1e-12, 1e-12, concat(c.name, " of ", n, " ranks"));
       for (int r = 0; r < n; ++r)
-        ringtape::test::expect_close(gradients[size_t(r)], grad(xs[size_t(r)]), 1e-12, 1e-12, concat("gradient of ", c.name, ", rank ", r, " of ", n));
+        ringtape::test::expect_close(gradients[size_t(r)], grad(xs[size_t(r)]), 1e-12, 1e-12,
+                                     concat("gradient of ", c.name, ", rank ", r, " of ", n));
     }
 }
 
@@ -122,7 +123,8 @@ TEST(CommOps, GradientsAgreeWithFiniteDifferences) {
 
 TEST(CommOps, ShapesAreChecked) {
   ProcessGroup group(threads_transport({0, 1, memory_store(), std::make_shared<Failure>(), Seconds(5)}));
-  EXPECT_EQ(ringtape::test::message_of<ShapeError>([&] { all_gather(group, Tensor(Shape{})); }), "all_gather: x has shape (), its first axis must be there");
+  EXPECT_EQ(ringtape::test::message_of<ShapeError>([&] { all_gather(group, Tensor(Shape{})); }),
+            "all_gather: x has shape (), its first axis must be there");
   EXPECT_EQ(all_gather(group, zeros({2, 3})).shape(), Shape({2, 3}));
 }
 

@@ -124,25 +124,48 @@ void run_case(Transport& t, const Algorithm& algorithm, const Operation& op, boo
   dispatch(op.dtype, [&]<class T>() { run_case<T>(t, algorithm, op, in_place, of_transport); });
 }
 
+// Runs f(algorithm, collective) for all there are.
+template <class F>
+void each_collective(F&& f) {
+  for (const Algorithm* algorithm : algorithms())
+    for (int kind = 0; kind < 9; ++kind)
+      if (algorithm->of(Collective(kind))) f(*algorithm, Collective(kind));
+}
+
 // Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of memory another combination
-// each time, so that each collective of an algorithm meets all 35 pairs of the first two for every number of ranks up to 9, and some of them beyond.
-TEST(Comm, Grid) {
+// each time (all of those are below); beyond 9 ranks either in or out of place.
+TEST(Comm, RanksAndCounts) {
   for (const World& world : kWorlds)
     for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17}) {
       const std::string cause = world.run(n, test::island_of(n), Seconds(60), [n](Transport& t) {
         uint64_t sequence = 0;
-        for (const Algorithm* algorithm : algorithms()) {
-          size_t turn = size_t(n);
-          for (int kind = 0; kind < 9; ++kind) {
-            if (!algorithm->of(Collective(kind))) continue;
-            for (const int64_t count : {int64_t(0), int64_t(1), int64_t(n - 1), int64_t(n), int64_t(n + 1), kPrime})
-              for (int repeat = 0; repeat < (n > 9 ? 2 : 6); ++repeat, ++turn)
-                run_case(t, *algorithm,
-                         {.kind = Collective(kind), .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
-                          .sequence = ++sequence, .algorithm = algorithm->id()},
-                         repeat % 2 == 1, turn / 2 % 2 == 1);
-          }
-        }
+        each_collective([&](const Algorithm& algorithm, Collective kind) {
+          for (const int64_t count : {int64_t(0), int64_t(1), int64_t(n - 1), int64_t(n), int64_t(n + 1), kPrime})
+            for (const bool in_place : {false, true}) {
+              if (n > 9 && in_place == (count % 2 == 0)) continue;
+              const size_t turn = ++sequence + 5 * size_t(n);
+              run_case(t, algorithm,
+                       {.kind = kind, .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
+                        .sequence = sequence, .algorithm = algorithm.id()},
+                       in_place, turn / 2 % 2 == 1);
+            }
+        });
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+TEST(Comm, DTypesAndOperations) {
+  for (const World& world : kWorlds)
+    for (const int n : {3, 4}) {
+      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [](Transport& t) {
+        uint64_t sequence = 0;
+        each_collective([&](const Algorithm& algorithm, Collective kind) {
+          for (const DType dtype : kDTypes)
+            for (const ReduceOp op : kOps)
+              run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence},
+                       sequence % 2 == 0, sequence % 3 == 0);
+        });
       });
       EXPECT_EQ(cause, "");
     }
@@ -154,11 +177,11 @@ TEST(Comm, LargeBuffers) {
     for (const int n : {2, 3, 4}) {
       const std::string cause = world.run(n, test::island_of(n), Seconds(60), [](Transport& t) {
         uint64_t sequence = 0;
-        for (const Algorithm* algorithm : algorithms())
-          for (int kind = 1; kind < 9; ++kind)
-            if (algorithm->of(Collective(kind)))
-              run_case(t, *algorithm, {.kind = Collective(kind), .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence, .algorithm = algorithm->id()},
-                       sequence % 2, sequence % 3 == 0);
+        each_collective([&](const Algorithm& algorithm, Collective kind) {
+          if (kind == Collective::barrier) return;
+          run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence},
+                   sequence % 2 == 0, sequence % 3 == 0);
+        });
       });
       EXPECT_EQ(cause, "");
     }
@@ -193,7 +216,8 @@ TEST(Comm, FixedOrderIsBitwise) {
           for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
             dispatch_float(sequence % 2 ? DType::f32 : DType::bf16, [&]<class T>() {
               using C = compute_t<T>;
-              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime, .sequence = ++sequence};
+              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime,
+                                 .sequence = ++sequence};
               const int64_t begin = kind == Collective::reduce_scatter ? t.rank() * kPrime : 0;
               std::vector<T> x(size_t(kPrime * (kind == Collective::reduce_scatter ? n : 1))), y(static_cast<size_t>(kPrime));
               for (size_t i = 0; i < x.size(); ++i) x[i] = T(C(value(t.rank(), int64_t(i))));
@@ -232,6 +256,59 @@ TEST(Comm, RanksAgreeBitwise) {
       });
       EXPECT_EQ(cause, "");
     }
+}
+
+// A transport whose share() gives copies, as one does that has ranks reach only memory of its own, or nothing at all.
+class Sharing : public Transport {
+ public:
+  Sharing(std::unique_ptr<Transport> inner, bool copies) : Transport(inner->context()), inner_(std::move(inner)), copies_(copies) {}
+  std::string_view name() const override { return copies_ ? "copies" : "nothing shared"; }
+  std::unique_ptr<Transport> open(Context context) const override { return inner_->open(std::move(context)); }
+  Ticket start(std::span<const Transfer> transfers) override { return inner_->start(transfers); }
+  void finish(Ticket ticket) override { inner_->finish(ticket); }
+  std::vector<void*> share(void* data, size_t bytes) override {
+    if (!copies_) return {};
+    copy_.assign(static_cast<char*>(data), static_cast<char*>(data) + bytes);
+    return inner_->share(copy_.data(), bytes);
+  }
+  void fence() override { inner_->fence(); }
+
+ private:
+  void opened() override { inner_->begin(operation(), deadline()); }
+  const std::unique_ptr<Transport> inner_;
+  const bool copies_;
+  std::vector<char> copy_;
+};
+
+TEST(Comm, DirectWhereMemoryIsNotReached) {
+  for (const bool copies : {false, true})
+    for (const int n : {1, 2, 3, 5}) {
+      const std::string cause = kWorlds[0].open(n, 1, Seconds(60), [&](std::unique_ptr<Transport> inner) {
+        Sharing t(std::move(inner), copies);
+        const Algorithm& direct = find_algorithm("direct");
+        uint64_t sequence = 0;
+        for (int kind = 0; kind < 9; ++kind)
+          for (const int64_t count : {0, 1, 7, 1000})
+            for (const bool in_place : {false, true})
+              run_case(t, direct,
+                       {.kind = Collective(kind), .dtype = kDTypes[++sequence % 7], .op = kOps[sequence % 5], .root = n - 1, .count = count,
+                        .sequence = sequence},
+                       in_place, false);
+      });
+      EXPECT_EQ(cause, "");
+    }
+}
+
+// More ranks than one call of the combine kernel takes sources.
+TEST(Comm, ManyRanks) {
+  const int n = kMaxSources + 2;
+  const std::string cause = kWorlds[0].run(n, 2, Seconds(60), [&](Transport& t) {
+    uint64_t sequence = 0;
+    for (const char* name : {"direct", "fixed_order"})
+      for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+        run_case(t, find_algorithm(name), {.kind = kind, .dtype = DType::i32, .root = n - 1, .count = 100, .sequence = ++sequence}, true, false);
+  });
+  EXPECT_EQ(cause, "");
 }
 
 TEST(Comm, EveryCollectiveHasAnAlgorithm) {

@@ -148,14 +148,18 @@ TEST(ProcessGroup, ArgumentsAreCheckedBeforeAnythingIsSent) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& g) {
     const Tensor y = filled({4, 4}, 1);
     EXPECT_EQ(message_of<ShapeError>([&] { g.all_gather(y, y); }), "all_gather: y has 16 elements, expected 32, 2 times 16");
-    EXPECT_EQ(message_of<ShapeError>([&] { g.all_reduce(transpose(y)); }), "all_reduce: y has shape (4, 4) and strides (1, 4); it must be contiguous");
+    EXPECT_EQ(message_of<ShapeError>([&] { g.all_reduce(transpose(y)); }),
+              "all_reduce: y has shape (4, 4) and strides (1, 4); it must be contiguous");
     EXPECT_EQ(message_of<ShapeError>([&] { g.all_reduce(Tensor()); }), concat("all_reduce: y is undefined on rank ", g.rank()));
-    EXPECT_EQ(message_of<DTypeError>([&] { g.all_reduce(y, Tensor({16}, DType::f64)); }), "all_reduce: x is f64, the other operand f32; convert one with cast(x, dtype)");
-    EXPECT_EQ(message_of<DTypeError>([&] { g.all_reduce(Tensor({2}, DType::b8)); }), "all_reduce: booleans have no sum; convert them with cast(x, dtype)");
+    EXPECT_EQ(message_of<DTypeError>([&] { g.all_reduce(y, Tensor({16}, DType::f64)); }),
+              "all_reduce: x is f64, the other operand f32; convert one with cast(x, dtype)");
+    EXPECT_EQ(message_of<DTypeError>([&] { g.all_reduce(Tensor({2}, DType::b8)); }),
+              "all_reduce: booleans have no sum; convert them with cast(x, dtype)");
     EXPECT_EQ(message_of<DeviceError>([&] { g.all_reduce(Tensor({2}, DType::f32, {DeviceType::cpu, 1})); }),
               "all_reduce: y is on cpu:1, the group on cpu:0; move it with to(x, device)");
     EXPECT_EQ(message_of<UsageError>([&] { g.broadcast(y, 2); }), "broadcast: root 2 in a group of 2 ranks");
-    EXPECT_EQ(message_of<ShapeError>([&] { g.all_to_all(Tensor({3}), Tensor({3})); }), "all_to_all: x has 3 elements, which are not 2 equal parts");
+    EXPECT_EQ(message_of<ShapeError>([&] { g.all_to_all(Tensor({3}), Tensor({3})); }),
+              "all_to_all: x has 3 elements, which are not 2 equal parts");
     EXPECT_EQ(message_of<ShapeError>([&] { g.all_reduce(slice(reshape(y, {16}), 0, 0, 8), slice(reshape(y, {16}), 0, 4, 12)); }),
               concat("all_reduce: x and y overlap; in place, the smaller one is part ", g.rank(), " of the larger"));
     g.all_gather(y, slice(y, 0, 2 * g.rank(), 2 * g.rank() + 2)).wait();  // in place

@@ -33,10 +33,8 @@ void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&&
   for (int64_t i = range.begin; i < range.end; i += block) {
     const int64_t count = std::min(block, range.end - i);
     for (int r = 0; r < t.size(); ++r) sources[size_t(r)] = shared.of(r, i);
-    const void*& own = sources[size_t(t.rank())];
-    own = own_source(t, own, spare, count);
     void* const combined = at(y, i - range.begin, width);
-    t.combine(combined, sources, count, last_factor(t));
+    combine_all(t, combined, sources, count, spare);
     f(i, size_t(count) * width, combined);
   }
 }
@@ -139,8 +137,7 @@ void barrier(Transport& t, const void* x, void* y) {
 }  // namespace
 
 const Algorithm direct = {.name = "direct",
-                          .about = "reads and writes the memory of the others: 2 fences, each rank's part once; without shared memory by other algorithms, "
-                                   "sums by fixed_order",
+                          .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order makes them",
                           .all_reduce = all_reduce,
                           .reduce_scatter = reduce_scatter,
                           .all_gather = all_gather,

@@ -52,7 +52,8 @@ void all_gather(Transport& t, const void* x, void* y) {
 // Dissemination (Hensgen, Finkel and Manber): after step k a rank has heard, through others, of 2^k ranks behind it.
 void barrier(Transport& t, const void*, void*) {
   const int n = t.size(), r = t.rank();
-  for (int distance = 1; distance < n; distance *= 2) t.exchange({send_to((r + distance) % n, nullptr, 0), recv_from((r + n - distance) % n, nullptr, 0)});
+  for (int distance = 1; distance < n; distance *= 2)
+    t.exchange({send_to((r + distance) % n, nullptr, 0), recv_from((r + n - distance) % n, nullptr, 0)});
 }
 
 }  // namespace

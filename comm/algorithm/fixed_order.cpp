@@ -6,8 +6,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into scratch if that is null;
-// returns where.
+// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into scratch if that
+// is null; returns where.
 void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
@@ -22,11 +22,11 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
     transfers.push_back(send_to(to, at(x, part.begin, width), size_t(part.size()) * width));
     transfers.push_back(recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width));
   }
-  const Transport::Ticket ticket = t.start(transfers);
-  sources[size_t(r)] = own_source(t, at(x, own.begin, width), at(received, own.size() * r, width), own.size());
-  t.finish(ticket);
-  if (!y) y = received;
-  t.combine(y, sources, own.size(), last_factor(t));
+  sources[size_t(r)] = at(x, own.begin, width);
+  t.finish(t.start(transfers));
+  void* const spare = at(received, own.size() * r, width);  // where nothing is received
+  if (!y) y = spare;
+  combine_all(t, y, sources, own.size(), spare);
   return y;
 }
 
@@ -66,7 +66,8 @@ void fixed_order_reduce(Transport& t, const void* x, void* y) {
   const int n = t.size(), r = t.rank(), root = t.operation().root;
   for_each_block(t, [&](Part block) {
     const auto part = [&](int rank) { return part_of(block.size(), n, rank); };
-    void* const sum = sum_own_part(t, at(x, block.begin, width), r == root ? at(y, block.begin + part(r).begin, width) : nullptr, block.size());
+    void* const place = r == root ? at(y, block.begin + part(r).begin, width) : nullptr;
+    void* const sum = sum_own_part(t, at(x, block.begin, width), place, block.size());
     if (r != root) return t.exchange({send_to(root, sum, size_t(part(r).size()) * width)});
     std::vector<Transfer> transfers;
     for (int s = 1; s < n; ++s) {
@@ -78,7 +79,7 @@ void fixed_order_reduce(Transport& t, const void* x, void* y) {
 }
 
 const Algorithm fixed_order = {.name = "fixed_order",
-                               .about = "2 steps, 2 (n - 1) messages and 2 (n - 1) / n of the bytes from each rank; sums in the order of the ranks",
+                               .about = "2 (n - 1) messages, 2 (n - 1) / n of the bytes from each rank; sums in the order of the ranks",
                                .all_reduce = fixed_order_all_reduce,
                                .reduce_scatter = fixed_order_reduce_scatter,
                                .reduce = fixed_order_reduce};

@@ -25,8 +25,8 @@ struct Recursion {
   int64_t cut(int actor) const { return begin(actor == fold.actors ? team.size : fold.first_of(actor)); }
   int rank_of(int actor) const { return team.rank_of(fold.member_of(actor)); }
 
-  // Each step gives away the half that holds the partner's own and combines the other with what comes, until this actor's own is left: in `sum`,
-  // at its place. `x` is where the elements are at first, it may be `sum`.
+  // Each step gives away the half that holds the partner's own and combines the other with what comes, until this actor's own is left:
+  // in `sum`, at its place. `x` is where the elements are at first, it may be `sum`.
   void halve(const void* x, void* sum, void* received, double factor) const {
     const int me = fold.actor();
     int low = 0;
@@ -35,9 +35,10 @@ struct Recursion {
       const int kept = low + (lower ? 0 : half), given = low + (lower ? half : 0);
       const int64_t from = cut(kept);
       const double last = half == 1 ? factor : 1.0;
-      swap(t, rank_of(me ^ half), at(x, cut(given), width), cut(given + half) - cut(given), received, cut(kept + half) - from, [&](int64_t i, int64_t count) {
+      const auto add = [&](int64_t i, int64_t count) {
         combine_ordered(t, at(sum, from + i, width), at(x, from + i, width), at(received, i, width), lower, count, last);
-      });
+      };
+      swap(t, rank_of(me ^ half), at(x, cut(given), width), cut(given + half) - cut(given), received, cut(kept + half) - from, add);
       x = sum;
       low = kept;
     }
@@ -56,7 +57,9 @@ struct Recursion {
 template <class Begin>
 Recursion(Transport&, const Team&, const Fold&, Begin) -> Recursion<Begin>;
 
-void all_reduce(Transport& t, const void* x, void* y) { halving_doubling_all_reduce(t, Team(t), x, y, t.operation().count, last_factor(t)); }
+void all_reduce(Transport& t, const void* x, void* y) {
+  halving_doubling_all_reduce(t, Team(t), x, y, t.operation().count, last_factor(t));
+}
 
 void reduce_scatter(Transport& t, const void* x, void* y) {
   const Team team(t);
@@ -102,7 +105,8 @@ void all_gather(Transport& t, const void* x, void* y) {
 
 void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, void* y, int64_t count, double factor) {
   const Fold fold(team);
-  const Recursion recursion{t, team, fold, [&](int member) { return member == team.size ? count : part_of(count, team.size, member).begin; }};
+  const auto begin = [&](int member) { return member == team.size ? count : part_of(count, team.size, member).begin; };
+  const Recursion recursion{t, team, fold, begin};
   const size_t width = recursion.width, bytes = size_t(count) * width;
   if (team.size == 1) return t.copy(y, x, bytes);
   const int partner = team.rank_of(fold.partner());
@@ -122,7 +126,7 @@ void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, 
 }
 
 const Algorithm halving_doubling = {.name = "halving_doubling",
-                                    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; twice the bytes more where n is no power of two",
+                                    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; the bytes twice more where n is not 2^k",
                                     .all_reduce = all_reduce,
                                     .reduce_scatter = reduce_scatter,
                                     .all_gather = all_gather};

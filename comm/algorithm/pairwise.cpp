@@ -30,6 +30,8 @@ void all_to_all(Transport& t, const void* x, void* y) {
 
 }  // namespace
 
-const Algorithm pairwise = {.name = "pairwise", .about = "n - 1 messages, one to each rank, in an order that spreads them", .all_to_all = all_to_all};
+const Algorithm pairwise = {.name = "pairwise",
+                            .about = "n - 1 messages, one to each rank, in an order that spreads them",
+                            .all_to_all = all_to_all};
 
 }  // namespace ringtape::comm

@@ -24,12 +24,12 @@ inline int pieces_of(int64_t count, size_t width) { return int(std::max<size_t>(
 // What the last combination of an operation divides by, as a factor.
 inline double last_factor(const Transport& t) { return t.operation().op == ReduceOp::avg ? 1.0 / t.size() : 1.0; }
 
-// Where a rank's own elements are read that are to be combined with those of n - 1 others, perhaps in place. More than one call of the kernel takes are
-// combined in several, and the first would overwrite them: they are copied to `spare` then.
-inline const void* own_source(Transport& t, const void* own, void* spare, int64_t count) {
-  if (t.size() <= kMaxSources) return own;
-  t.copy(spare, own, size_t(count) * size_of(t.operation().dtype));
-  return spare;
+// y = what all ranks' `sources` give, the last combination of an operation; y may be one of them. More sources than one call of the
+// kernel takes need several, of which the first would overwrite what a later one reads: they go through `spare` then, room for `count`.
+inline void combine_all(Transport& t, void* y, std::span<const void* const> sources, int64_t count, void* spare) {
+  if (sources.size() <= kMaxSources) return t.combine(y, sources, count, last_factor(t));
+  t.combine(spare, sources, count, last_factor(t));
+  t.copy(y, spare, size_t(count) * size_of(t.operation().dtype));
 }
 
 // The largest power of two that is not above n.
@@ -39,8 +39,8 @@ inline int power_below(int n) {
   return p;
 }
 
-// Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each that has come. Nothing
-// is sent where there is nothing to send.
+// Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each that has come.
+// Nothing is sent where there is nothing to send.
 template <class F>
 void swap(Transport& t, int peer, const void* from, int64_t sent, void* to, int64_t received, F&& arrived) {
   const size_t width = size_of(t.operation().dtype);

@@ -26,7 +26,11 @@ void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arri
 // Where the pieces of a buffer's parts lie.
 struct Pieces {
   Pieces(const Transport& t, const Team& team, int64_t count)
-      : width(size_of(t.operation().dtype)), count(count), members(team.size), largest(part_of(count, members, 0).size()), pieces(pieces_of(largest, width)) {}
+      : width(size_of(t.operation().dtype)),
+        count(count),
+        members(team.size),
+        largest(part_of(count, members, 0).size()),
+        pieces(pieces_of(largest, width)) {}
   Part operator()(int part, int piece) const {
     const Part whole = part_of(count, members, part), p = part_of(whole.size(), pieces, piece);
     return {whole.begin + p.begin, whole.begin + p.end};

@@ -23,7 +23,7 @@ void all_reduce(Transport& t, const void* x, void* y) {
 }  // namespace
 
 const Algorithm two_level = {.name = "two_level",
-                             .about = "islands of g: 2 (g - 1) steps inside, 2 log2 (n / g) between them with 1 / g of the bytes from each rank",
+                             .about = "islands of g: 2 (g - 1) steps inside, 2 log2 (n / g) between with 1 / g of the bytes from each rank",
                              .all_reduce = all_reduce};
 
 }  // namespace ringtape::comm
