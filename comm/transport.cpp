@@ -59,7 +59,8 @@ Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.w
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
-  constexpr int64_t kSpins = 200, kYields = 2000;
+  // Few: where ranks share a core, each round keeps the one waited for from running, and what sleeps gets a core sooner than what yields.
+  constexpr int64_t kSpins = 10, kYields = 100;
   constexpr Seconds kGrace(0.2);  // for the cause that a lost rank may have sent another way
   ++rounds_;
   if (rounds_ < kSpins) {
