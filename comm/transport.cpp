@@ -78,11 +78,12 @@ void Wait::pause() {
   if (const std::string cause = transport_.lost(peer); !cause.empty()) {
     const auto now = Clock::now();
     if (lost_at_ == Clock::time_point{}) lost_at_ = now;
-    if (now - lost_at_ > kGrace) give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
+    if (now - lost_at_ > kGrace)
+      give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
   }
   if (transport_.deadline().passed())
-    give_up(concat("rank ", transport_.rank(), " waited ", transport_.context().timeout.count(), " s for rank ", peer, " in ", transport_.operation(),
-                   " over ", transport_.name()));
+    give_up(concat("rank ", transport_.rank(), " waited ", transport_.context().timeout.count(), " s for rank ", peer, " in ",
+                   transport_.operation(), " over ", transport_.name()));
   transport_.doze();
 }
 
@@ -94,8 +95,8 @@ void Wait::give_up(const std::string& cause) {
 
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
-  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ", peer, " at ", theirs,
-                       "; every rank must make the same calls, in the same order");
+  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", transport.operation(), ", rank ",
+                                   peer, " at ", theirs, "; every rank must make the same calls, in the same order");
   failure.raise(cause);
   failure.check();
   throw CommError(cause);

@@ -17,7 +17,7 @@ class Store {
   virtual std::string wait(const std::string& key, Deadline deadline) = 0;       // until it is set
   virtual int64_t add(const std::string& key, int64_t amount) = 0;               // to a number that starts at 0; the new one
   virtual void erase(const std::string& key) = 0;                                // whether it is there or not
-  virtual std::string address() const { return ""; }                             // this process's own, on its way to the store; empty: no network
+  virtual std::string address() const { return ""; }  // of this process on its way to the store, without a port; empty: no network
 };
 
 std::shared_ptr<Store> memory_store();                                           // for ranks of one process
