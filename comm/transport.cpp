@@ -60,7 +60,8 @@ Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.w
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
-  constexpr int64_t kSpins = 200, kYields = 2000;
+  // Few: where ranks share a core, each round keeps the one waited for from running, and what sleeps gets a core sooner than what yields.
+  constexpr int64_t kSpins = 10, kYields = 100;
   constexpr Seconds kGrace(0.2);  // for the cause that a lost rank may have sent another way
   ++rounds_;
   if (rounds_ < kSpins) {
@@ -78,7 +79,8 @@ void Wait::pause() {
   if (const std::string cause = transport_.lost(peer); !cause.empty()) {
     const auto now = Clock::now();
     if (lost_at_ == Clock::time_point{}) lost_at_ = now;
-    if (now - lost_at_ > kGrace) give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
+    if (now - lost_at_ > kGrace)
+      give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
   }
   if (transport_.deadline().passed()) timed_out(transport_);
   transport_.doze();

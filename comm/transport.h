@@ -86,8 +86,8 @@ class Transport {
   virtual void* scratch(size_t bytes);
 
   // Where ranks can reach each other's memory: every rank gives its buffer and gets all, in rank order, valid until this operation's last
-  // fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met all the same. A small buffer outside shared
-  // memory is copied into it: the rank's own address is then not `data`, and what is written there the rank copies back itself.
+  // fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met all the same. A small buffer outside
+  // shared memory is copied into it: the rank's own address is then not `data`, and what is written there the rank copies back itself.
   virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
   // Returns when every rank has called it, and what they wrote before can be read. Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
@@ -123,8 +123,9 @@ class Transport {
   size_t scratch_bytes_ = 0;
 };
 
-// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then yields its core, then
-// dozes; it throws CommError when the failure is raised or, naming the operation and the peer, when the peer is lost or the deadline has passed.
+// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then yields its core,
+// then dozes; it throws CommError when the failure is raised or, naming the operation and the peer, when the peer is lost or the deadline
+// has passed.
 class Wait {
  public:
   Wait(Transport& transport, int peer);

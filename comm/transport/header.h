@@ -11,10 +11,11 @@ struct alignas(64) MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 64);
 
+inline bool same_call(const Operation& a, const Operation& b) { return a.sequence == b.sequence && a.fingerprint() == b.fingerprint(); }
+
 // Throws mismatch() unless the message belongs to this rank's operation and has the size that it expects.
 inline void check_header(Transport& transport, int peer, const MessageHeader& header, size_t bytes) {
-  const Operation& ours = transport.operation();
-  if (header.operation.fingerprint() != ours.fingerprint() || header.operation.sequence != ours.sequence || header.bytes != bytes) [[unlikely]]
+  if (!same_call(header.operation, transport.operation()) || header.bytes != bytes) [[unlikely]]
     mismatch(transport, peer, header.operation);
 }
 

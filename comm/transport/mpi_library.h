@@ -1,8 +1,8 @@
 #pragma once
 #include <string>
 
-// The few functions of Open MPI 4 and 5 that the mpi transport calls, looked for when it is opened, so that nothing else needs them. Its handles are
-// pointers to objects that the library exports (mpi.h: MPI_COMM_WORLD is &ompi_mpi_comm_world).
+// The few functions of Open MPI 4 and 5 that the mpi transport calls, looked for when it is opened, so that nothing else needs them. Its
+// handles are pointers to objects that the library exports (mpi.h: MPI_COMM_WORLD is &ompi_mpi_comm_world).
 namespace ringtape::comm {
 
 struct Mpi {

@@ -106,7 +106,7 @@ class Shm : public Transport {
     for (int r = 0; r < size(); ++r) {
       const Offer& offer = board(r).offers[turn % 2];
       await(r, [&] { return offer.turn.load() >= turn; });
-      if (offer.operation.fingerprint() != operation_.fingerprint() || offer.operation.sequence != operation_.sequence) mismatch(*this, r, offer.operation);
+      if (!same_call(offer.operation, operation_)) mismatch(*this, r, offer.operation);
       reached = reached && offer.place >= 0;
       all[size_t(r)] = us_->peers[size_t(r)].arena + offer.place;
     }
@@ -175,13 +175,14 @@ class Shm : public Transport {
     us_->control = us_->arena->allocate(sizeof(Board) + size_t(size()) * sizeof(Pipe));
     const std::string key = "shm/", own = host_identity("pid");
     Store& store = *context_.store;
-    store.set(key + std::to_string(rank()), concat(own, " ", ::getpid(), " ", us_->control.get() - us_->arena->base(), " ", us_->arena->address()));
+    const auto place = us_->control.get() - us_->arena->base();
+    store.set(key + std::to_string(rank()), concat(own, " ", ::getpid(), " ", place, " ", us_->arena->address()));
     for (int r = 0; r < size(); ++r) {
       std::istringstream in(store.wait(key + std::to_string(r), deadline_));
       std::string host, address;
       pid_t pid = 0;
-      int64_t place = 0;
-      std::getline(in >> host >> pid >> place >> std::ws, address);
+      int64_t at = 0;
+      std::getline(in >> host >> pid >> at >> std::ws, address);
       RT_CHECK_AS(CommError, host == own, "shm: rank ", r, " runs on another host, or in another container, than rank ", rank(),
                   " (boot id and pid namespace ", host, " and ", own, "); use the tcp transport");
       Peer peer;
@@ -191,8 +192,8 @@ class Shm : public Transport {
         peer.window = Window::open(address);
       }
       peer.arena = here ? us_->arena->base() : peer.window->base();
-      peer.board = reinterpret_cast<Board*>(peer.arena + place);
-      peer.pipes = reinterpret_cast<Pipe*>(peer.arena + place + sizeof(Board));
+      peer.board = reinterpret_cast<Board*>(peer.arena + at);
+      peer.pipes = reinterpret_cast<Pipe*>(peer.arena + at + sizeof(Board));
       us_->peers.push_back(std::move(peer));
     }
     for (int r = 0; r < size(); ++r) lanes_.emplace_back(us_->peers[size_t(r)].pipes[rank()], us_->peers[size_t(rank())].pipes[r]);
@@ -232,8 +233,8 @@ class Shm : public Transport {
       Lane& lane = lanes_[size_t(r)];
       if (!lane.sends.empty()) push(r);
       if (!lane.recvs.empty()) pull(r);
-      const bool open = (!lane.sends.empty() && lane.sends.front().ticket <= ticket) || (!lane.recvs.empty() && lane.recvs.front().ticket <= ticket);
-      if (open) waiting = r;
+      for (const std::deque<Open>* opened : {&lane.sends, &lane.recvs})
+        if (!opened->empty() && opened->front().ticket <= ticket) waiting = r;
     }
     return waiting;
   }

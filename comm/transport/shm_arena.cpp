@@ -83,7 +83,8 @@ std::shared_ptr<char> Arena::allocate(size_t bytes) {
     if (begin + size > place + wanted) free_[place + wanted] = begin + size - place - wanted;
     std::memset(base_ + place, 0, size_t(wanted));
   } else {
-    RT_CHECK_AS(OutOfMemory, size_t(place + wanted) <= bytes_, "shm: ", bytes, " bytes do not fit into the ", bytes_ >> 20, " MiB of this process's arena");
+    RT_CHECK_AS(OutOfMemory, size_t(place + wanted) <= bytes_, "shm: ", bytes, " bytes do not fit into the ", bytes_ >> 20,
+                " MiB of this process's arena");
     RT_CHECK_AS(OutOfMemory, ::ftruncate(fd_, rounded_up(place + wanted, kPage)) == 0, "shm: cannot extend shared memory by ", bytes,
                 " bytes: ", std::strerror(errno));
     if (place > end_) free_[end_] = place - end_;

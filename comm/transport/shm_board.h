@@ -5,8 +5,8 @@
 #include "comm/transport/header.h"
 
 // What the ranks of a host show each other in shared memory. Each rank owns one Board and, for every other rank, a Pipe that brings that
-// one's messages. Words that different ranks write are on different cache lines. All are sequentially consistent: a rank that writes one and
-// finds its reader awake (Board::asleep) relies on the reader looking at it once more before it sleeps.
+// one's messages. Words that different ranks write are on different cache lines. All are sequentially consistent: a rank that writes
+// one and finds its reader awake (Board::asleep) relies on the reader looking at it once more before it sleeps.
 namespace ringtape::comm {
 
 inline constexpr size_t kLine = 64;

@@ -66,7 +66,7 @@ class Tcp : public Transport {
 
   void finish(Ticket ticket) override {
     if (progress(ticket)) return;
-    for (Wait wait(*this, waited_for(ticket)); !progress(ticket); wait.pause()) waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
+    for (Wait wait(*this, -1); !progress(ticket); wait.pause()) waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
   }
 
  protected:
@@ -121,7 +121,8 @@ class Tcp : public Transport {
   int waited_for(Ticket ticket) const {
     for (size_t r = 0; r < peers_.size(); ++r)
       for (const Lane& lane : peers_[r])
-        if ((!lane.in.empty() && lane.in.front().ticket <= ticket) || (!lane.out.empty() && lane.out.front().ticket <= ticket)) return int(r);
+        for (const std::deque<Piece>* pieces : {&lane.in, &lane.out})
+          if (!pieces->empty() && pieces->front().ticket <= ticket) return int(r);
     return -1;
   }
 

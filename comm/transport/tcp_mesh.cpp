@@ -26,7 +26,8 @@ using Bytes32 = std::array<unsigned char, 32>;
 
 Bytes32 random_bytes() {
   Bytes32 out;
-  RT_CHECK_AS(CommError, ::getrandom(out.data(), out.size(), 0) == ssize_t(out.size()), "tcp: the system gives no random numbers: ", std::strerror(errno));
+  const bool drawn = ::getrandom(out.data(), out.size(), 0) == ssize_t(out.size());
+  RT_CHECK_AS(CommError, drawn, "tcp: the system gives no random numbers: ", std::strerror(errno));
   return out;
 }
 
@@ -50,7 +51,8 @@ Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challe
   text.append(reinterpret_cast<const char*>(&hello), offsetof(Hello, proof));
   Bytes32 out;
   unsigned bytes = 0;
-  ::HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(), &bytes);
+  ::HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(),
+         &bytes);
   return out;
 }
 
@@ -124,15 +126,16 @@ class Mesh {
       std::string host;
       int sockets = 0;
       in >> host >> sockets;
-      RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank, " has ", sockets_,
-                  " (0: not set); it must be the same on all ranks");
+      RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank,
+                  " has ", sockets_, " (0: not set); it must be the same on all ranks");
       together = together && host == own;
     }
     if (sockets_ == 0) sockets_ = together ? 1 : 4;
     if (together) return "127.0.0.1";
     std::string address = store.address();
     if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
-    RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank, " has no network but the loopback, and not all ranks run on its host");
+    RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank,
+                " has no network but the loopback, and not all ranks run on its host");
     return address;
   }
 
@@ -142,8 +145,8 @@ class Mesh {
     secret_ = store.wait("tcp/secret", deadline_);
     const Endpoint any(host, "0");
     Fd fd(::socket(any.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    RT_CHECK_AS(CommError, fd >= 0 && ::bind(fd, any.get(), any.bytes) == 0 && ::listen(fd, 4096) == 0, "tcp: rank ", context_.rank, " cannot listen at ", host,
-                ": ", std::strerror(errno));
+    RT_CHECK_AS(CommError, fd >= 0 && ::bind(fd, any.get(), any.bytes) == 0 && ::listen(fd, 4096) == 0, "tcp: rank ", context_.rank,
+                " cannot listen at ", host, ": ", std::strerror(errno));
     sockaddr_storage bound{};
     socklen_t bytes = sizeof bound;
     char port[NI_MAXSERV];
@@ -190,7 +193,8 @@ class Mesh {
   bool welcome(Stranger& s) {
     const Hello& h = s.hello;
     if (std::memcmp(h.magic, Hello().magic, sizeof h.magic) != 0 || !same(h.proof, proof(secret_, "hello", s.challenge, h))) return false;
-    if (h.to != context_.rank || h.from < 0 || h.from >= context_.rank || h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
+    if (h.to != context_.rank || h.from < 0 || h.from >= context_.rank) return false;
+    if (h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
     Fd& place = all_[size_t(h.from)][size_t(h.socket)];
     const Bytes32 answer = proof(secret_, "welcome", s.challenge, h);
     if (place >= 0 || ::send(s.fd, answer.data(), answer.size(), MSG_NOSIGNAL) != ssize_t(answer.size())) return false;
@@ -235,9 +239,11 @@ class Mesh {
     hello.sockets = sockets_;
     hello.challenge = random_bytes();
     hello.proof = proof(secret_, "hello", challenge, hello);
-    RT_CHECK_AS(CommError, ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello), "tcp: ", what, " closed the connection: ", std::strerror(errno));
+    const bool sent = ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
+    RT_CHECK_AS(CommError, sent, "tcp: ", what, " closed the connection: ", std::strerror(errno));
     receive(fd, answer, what);
-    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)), "tcp: who answered as ", what, " does not know this job's secret");
+    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)), "tcp: who answered as ", what,
+                " does not know this job's secret");
     tune(fd);
     return fd;
   }
@@ -247,7 +253,8 @@ class Mesh {
       std::vector<pollfd> fds{{fd, POLLIN, 0}};
       poll(fds, from);
       const ssize_t n = ::recv(fd, bytes.data() + received, bytes.size() - received, MSG_DONTWAIT);
-      RT_CHECK_AS(CommError, n > 0, "tcp: ", from, " closed the connection before it was open: ", n == 0 ? "it takes this rank for a stranger" : std::strerror(errno));
+      RT_CHECK_AS(CommError, n > 0, "tcp: ", from, " closed the connection before it was open: ",
+                  n == 0 ? "it takes this rank for a stranger" : std::strerror(errno));
       received += size_t(n);
     }
   }
