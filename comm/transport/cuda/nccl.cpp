@@ -219,34 +219,44 @@ class Nccl : public GpuTransport {
   std::thread watch_;
 };
 
+struct Call {
+  size_t count;
+  ncclDataType_t type;
+  ncclRedOp_t op;
+  int root;
+  ncclComm_t comm;
+  cudaStream_t stream;
+};
+
 template <class F>
 void collective(Transport& transport, F&& f) {
   auto* const nccl = dynamic_cast<Nccl*>(&transport);
   RT_CHECK_AS(CommError, nccl, "the algorithm 'nccl' runs over the transport 'nccl', not over ", transport.name());
-  const Operation& op = transport.operation();
-  nccl->call([&] { f(op, type_of(op.dtype), op_of(op.op), nccl->comm(), nccl->stream()); });
+  const Operation& o = transport.operation();
+  nccl->call([&] { f(Call{size_t(o.count), type_of(o.dtype), op_of(o.op), o.root, nccl->comm(), nccl->stream()}); });
 }
 
 void all_reduce(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclAllReduce(x, y, size_t(o.count), type, op, comm, stream)); });
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
 }
 void reduce_scatter(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclReduceScatter(x, y, size_t(o.count), type, op, comm, stream)); });
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclReduceScatter(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
 }
 void all_gather(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Operation& o, auto type, auto, auto comm, auto stream) { RT_GPU_CHECK(ncclAllGather(x, y, size_t(o.count), type, comm, stream)); });
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
 }
 void broadcast(Transport& t, const void*, void* y) {
-  collective(t, [&](const Operation& o, auto type, auto, auto comm, auto stream) { RT_GPU_CHECK(ncclBroadcast(y, y, size_t(o.count), type, o.root, comm, stream)); });
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclBroadcast(y, y, c.count, c.type, c.root, c.comm, c.stream)); });
 }
 void reduce(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Operation& o, auto type, auto op, auto comm, auto stream) { RT_GPU_CHECK(ncclReduce(x, y, size_t(o.count), type, op, o.root, comm, stream)); });
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclReduce(x, y, c.count, c.type, c.op, c.root, c.comm, c.stream)); });
 }
 
 }  // namespace
 
-const Algorithm nccl = {.name = "nccl", .about = "NCCL's own choice, in one kernel", .all_reduce = all_reduce, .reduce_scatter = reduce_scatter,
-                        .all_gather = all_gather, .broadcast = broadcast, .reduce = reduce};
+const Algorithm nccl = {.name = "nccl", .about = "NCCL's own choice, in one kernel",
+                        .all_reduce = all_reduce, .reduce_scatter = reduce_scatter, .all_gather = all_gather, .broadcast = broadcast,
+                        .reduce = reduce};
 
 std::unique_ptr<Transport> nccl_transport(Context context, Device device) { return std::make_unique<Nccl>(std::move(context), device); }
 
