@@ -62,11 +62,12 @@ for pid in "${pids[@]}"; do wait "$pid"; ended=$?; ((ended > code)) && code=$end
 exit $code
 )");
     program("scontrol", "if [ \"$1\" = requeue ]; then echo \"requeued $2\"; else printf \"localhost\\nother\\n\"; fi\n");
-    return "env -u RINGTAPE_TOKEN -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT BINARY=$BINARY SLURM_JOB_ID=1234567 "
+    return "env -u RINGTAPE_TOKEN -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT BINARY=$BINARY SLURM_JOB_ID=" + job_ + " "
            "SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2 SLURM_CPUS_PER_TASK=3 SLURM_JOB_NODELIST=node[1-2] bash " + kFolder + "slurm.sh " + arguments;
   }
 
   std::string folder_;
+  const std::string job_ = std::to_string(1'000'000 + ::getpid());  // which the port is made from: tests run side by side
 };
 
 // The 32 digits after "token ", taken out of each line; the same in all of them.
@@ -99,7 +100,7 @@ TEST_F(ClusterTest, SlurmStartsALauncherANode) {
   Lines expected;
   for (int rank = 0; rank < 4; ++rank)
     expected.insert("[" + std::to_string(rank) + "] " + std::to_string(rank) + " of 4, here " + std::to_string(rank % 2) + ", Slurm's " +
-                    std::to_string(rank / 2) + ", at localhost:24567, token : --epochs 2");
+                    std::to_string(rank / 2) + ", at localhost:" + std::to_string(20000 + std::stoi(job_) % 10000) + ", token : --epochs 2");
   EXPECT_EQ(out, expected);
   const std::string options = read_file(folder_ + "/options");
   for (const char* option : {"--ntasks=2\n", "--ntasks-per-node=1\n", "--cpus-per-task=6\n"}) EXPECT_MENTIONS(options, option);
@@ -107,8 +108,8 @@ TEST_F(ClusterTest, SlurmStartsALauncherANode) {
 
 TEST_F(ClusterTest, APreemptedSlurmJobIsQueuedAgain) {
   for (const std::string& way : {"BINARY=probe; " + slurm("train"), "BINARY=" RINGTAPE_BINARY "; " + slurm("launch " + folder_ + "/bin/probe")}) {
-    EXPECT_EQ(shell("export PROBE_CODE=75; " + way).count("requeued 1234567"), 1u);
-    EXPECT_EQ(shell("export PROBE_CODE=5; " + way, 5).count("requeued 1234567"), 0u);
+    EXPECT_EQ(shell("export PROBE_CODE=75; " + way).count("requeued " + job_), 1u);
+    EXPECT_EQ(shell("export PROBE_CODE=5; " + way, 5).count("requeued " + job_), 0u);
   }
 }
 
