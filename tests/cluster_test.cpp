@@ -27,8 +27,10 @@ class ClusterTest : public testing::Test {
     folder_ = (fs::temp_directory_path() / ("ringtape_cluster_" + std::to_string(::getpid()))).string();
     fs::remove_all(folder_);
     fs::create_directories(folder_ + "/bin");
-    program("probe", "echo \"$RANK of $WORLD_SIZE, here $LOCAL_RANK, Slurm's $SLURM_PROCID, at $MASTER_ADDR:$MASTER_PORT, token $RINGTAPE_TOKEN: $@\"\n"
-                     "exit ${PROBE_CODE:-0}\n");
+    program("probe",
+            "echo \"$RANK of $WORLD_SIZE, here $LOCAL_RANK, Slurm's $SLURM_PROCID, at $MASTER_ADDR:$MASTER_PORT, \"\\\n"
+            "\"token $RINGTAPE_TOKEN: $@\"\n"
+            "exit ${PROBE_CODE:-0}\n");
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -62,11 +64,13 @@ for pid in "${pids[@]}"; do wait "$pid"; ended=$?; ((ended > code)) && code=$end
 exit $code
 )");
     program("scontrol", "if [ \"$1\" = requeue ]; then echo \"requeued $2\"; else printf \"localhost\\nother\\n\"; fi\n");
-    return "env -u RINGTAPE_TOKEN -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT BINARY=$BINARY SLURM_JOB_ID=1234567 "
-           "SLURM_JOB_NUM_NODES=2 SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2 SLURM_CPUS_PER_TASK=3 SLURM_JOB_NODELIST=node[1-2] bash " + kFolder + "slurm.sh " + arguments;
+    return "env -u RINGTAPE_TOKEN -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT BINARY=$BINARY SLURM_JOB_NUM_NODES=2 "
+           "SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2 SLURM_CPUS_PER_TASK=3 SLURM_JOB_NODELIST=node[1-2] SLURM_JOB_ID=" +
+           job_ + " bash " + kFolder + "slurm.sh " + arguments;
   }
 
   std::string folder_;
+  const std::string job_ = std::to_string(1'000'000 + ::getpid());  // which the port is made from: tests run side by side
 };
 
 // The 32 digits after "token ", taken out of each line; the same in all of them.
@@ -87,7 +91,8 @@ TEST_F(ClusterTest, SlurmStartsEveryRank) {
   Lines out = shell("BINARY=probe; " + slurm("train --epochs 2"));
   EXPECT_EQ(take_token(out).find_first_not_of("0123456789abcdef"), std::string::npos);
   Lines expected;
-  for (const char* rank : {"0", "1", "2", "3"}) expected.insert(std::string(" of , here , Slurm's ") + rank + ", at :, token : train --epochs 2");
+  for (const char* rank : {"0", "1", "2", "3"})
+    expected.insert(std::string(" of , here , Slurm's ") + rank + ", at :, token : train --epochs 2");
   EXPECT_EQ(out, expected);
   const std::string options = read_file(folder_ + "/options");
   for (const char* option : {"--ntasks=4\n", "--ntasks-per-node=2\n", "--cpus-per-task=3\n"}) EXPECT_MENTIONS(options, option);
@@ -96,19 +101,22 @@ TEST_F(ClusterTest, SlurmStartsEveryRank) {
 TEST_F(ClusterTest, SlurmStartsALauncherANode) {
   Lines out = shell("BINARY=" RINGTAPE_BINARY "; " + slurm("launch " + folder_ + "/bin/probe --epochs 2"));
   EXPECT_EQ(take_token(out).size(), 32u);
+  const std::string port = std::to_string(20000 + std::stoi(job_) % 10000);
   Lines expected;
   for (int rank = 0; rank < 4; ++rank)
     expected.insert("[" + std::to_string(rank) + "] " + std::to_string(rank) + " of 4, here " + std::to_string(rank % 2) + ", Slurm's " +
-                    std::to_string(rank / 2) + ", at localhost:24567, token : --epochs 2");
+                    std::to_string(rank / 2) + ", at localhost:" + port + ", token : --epochs 2");
   EXPECT_EQ(out, expected);
   const std::string options = read_file(folder_ + "/options");
   for (const char* option : {"--ntasks=2\n", "--ntasks-per-node=1\n", "--cpus-per-task=6\n"}) EXPECT_MENTIONS(options, option);
 }
 
 TEST_F(ClusterTest, APreemptedSlurmJobIsQueuedAgain) {
-  for (const std::string& way : {"BINARY=probe; " + slurm("train"), "BINARY=" RINGTAPE_BINARY "; " + slurm("launch " + folder_ + "/bin/probe")}) {
-    EXPECT_EQ(shell("export PROBE_CODE=75; " + way).count("requeued 1234567"), 1u);
-    EXPECT_EQ(shell("export PROBE_CODE=5; " + way, 5).count("requeued 1234567"), 0u);
+  const std::string ranks = "BINARY=probe; " + slurm("train");
+  const std::string launchers = "BINARY=" RINGTAPE_BINARY "; " + slurm("launch " + folder_ + "/bin/probe");
+  for (const std::string& way : {ranks, launchers}) {
+    EXPECT_EQ(shell("export PROBE_CODE=75; " + way).count("requeued " + job_), 1u);
+    EXPECT_EQ(shell("export PROBE_CODE=5; " + way, 5).count("requeued " + job_), 0u);
   }
 }
 
@@ -129,8 +137,9 @@ TEST_F(ClusterTest, KubernetesStartsALauncherAPod) {
     }
     both += (both.empty() ? "" : " & ") + command;
   }
-  Lines out = shell("export RINGTAPE_TOKEN=0123456789abcdef0123456789abcdef; unset SLURM_PROCID; " + both + "; code=$?; wait $! || code=$?; (exit $code)");
-  EXPECT_EQ(take_token(out), "0123456789abcdef0123456789abcdef");
+  const std::string token = "0123456789abcdef0123456789abcdef";
+  Lines out = shell("export RINGTAPE_TOKEN=" + token + "; unset SLURM_PROCID; " + both + "; code=$?; wait $! || code=$?; (exit $code)");
+  EXPECT_EQ(take_token(out), token);
   ASSERT_EQ(out.size(), 8u);
   int rank = 0;
   for (const std::string& line : out) {
