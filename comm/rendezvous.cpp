@@ -17,10 +17,24 @@ namespace ringtape::comm {
 namespace {
 
 // A store with the server that this process hosts for it, which ends after it.
+constexpr Seconds kLeaving{0.5};  // for those who hear of a failure
+
 struct Hosted {
   std::optional<PrivateFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<Store> store;
+
+  Hosted() = default;
+  Hosted(Hosted&&) = default;
+  ~Hosted() {
+    if (!server || !store) return;
+    try {
+      const bool failed = store->get(kFailureKey).has_value();
+      store.reset();
+      if (failed) server->stop_within(kLeaving);
+    } catch (const std::exception&) {  // the server has stopped by itself
+    }
+  }
 };
 std::shared_ptr<Store> whole(Hosted hosted) {
   const auto all = std::make_shared<Hosted>(std::move(hosted));
@@ -112,6 +126,39 @@ std::string missing_ranks(Store& store, int size) {
 }
 
 }  // namespace
+
+namespace {
+
+// A store whose waits end with the job's failure.
+class Attentive : public Store {
+ public:
+  Attentive(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure) : store_(std::move(store)), failure_(std::move(failure)) {}
+  void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
+  std::string set_once(const std::string& key, const std::string& value) override { return store_->set_once(key, value); }
+  std::optional<std::string> get(const std::string& key) override { return store_->get(key); }
+  std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
+    for (;;) {
+      failure_->check();
+      if (auto entry = store_->wait_any(keys, Deadline(std::min(deadline.left(), kLook)))) return entry;
+      if (deadline.passed()) return std::nullopt;
+    }
+  }
+  int64_t add(const std::string& key, int64_t amount) override { return store_->add(key, amount); }
+  void erase(const std::string& key) override { store_->erase(key); }
+  std::string address() const override { return store_->address(); }
+  void will(const std::string& key, const std::string& who) override { store_->will(key, who); }
+
+ private:
+  static constexpr Seconds kLook{0.1};
+  const std::shared_ptr<Store> store_;
+  const std::shared_ptr<Failure> failure_;
+};
+
+}  // namespace
+
+Context Job::context(Seconds timeout) const {
+  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout};
+}
 
 void meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {
   const Seconds patience = deadline.left();

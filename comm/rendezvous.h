@@ -18,8 +18,8 @@ struct Job {
   std::shared_ptr<Failure> failure{};  // raised when any process of the job fails, dies or falls silent
   std::shared_ptr<Hub> hub{};
 
-  // For a transport of all ranks.
-  Context context(Seconds timeout = Seconds(600)) const { return {rank, size, prefix_store(store, "world"), failure, timeout}; }
+  // For a transport of all ranks. Whoever waits for a key of its store learns at once when the job fails.
+  Context context(Seconds timeout = Seconds(600)) const;
 };
 
 // The job that a launcher started this process for, once all its ranks are there; nothing if none did. Where they meet:

@@ -46,6 +46,7 @@ class FaultsTest : public testing::Test {
 
   // Rank r of `size`; `flags` of bench collectives.
   void start(int r, int size, const std::string& flags) {
+    fs::remove(output(r));
     const pid_t pid = ::fork();
     if (pid == 0) {
       const int out = ::open(output(r).c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);

@@ -296,7 +296,7 @@ TEST_F(LaunchTest, APortInUseIsNamed) {
   ASSERT_TRUE(within([&] { return file("port").ends_with('\n'); }));
   const std::string port = std::to_string(std::stoi(file("port")));
   EXPECT_EQ(run(ranks(1, "true", {"--master-port", port})), 1);
-  EXPECT_MENTIONS(err(), "cannot listen at port " + port + ": Address already in use; another one is given by --master-port");
+  EXPECT_MENTIONS(err(), "cannot listen on 127.0.0.1, port " + port + ": Address already in use; another port is given by --master-port");
   write_file((folder_ / "done").string(), "");
   EXPECT_EQ(wait(first), 0);
 }

@@ -1,24 +1,14 @@
 #pragma once
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 
 #include "comm/transport.h"
+#include "tests/processes.h"
 
 // Ranks that are processes, for tests: forked, with a store in a folder.
 namespace ringtape::test {
-
-// A folder that goes with its owner.
-struct Folder {
-  Folder() : path((std::filesystem::temp_directory_path() / "ringtape_ranks_XXXXXX").string()) { RT_CHECK(::mkdtemp(path.data())); }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
 
 struct Ended {
   int status = 0;     // of waitpid
@@ -29,8 +19,8 @@ struct Ended {
 // 0, with 1 if a check failed in it, with 2 if it threw.
 inline std::vector<Ended> run_processes(int n, comm::Seconds timeout, const std::function<void(const comm::Context&)>& f,
                                         const std::function<void(const std::vector<pid_t>&)>& meanwhile = nullptr) {
-  const Folder folder;
-  const auto store = comm::file_store(folder.path);  // keeps it from being swept before all ranks have come
+  const TemporaryFolder folder;
+  const auto store = comm::file_store(folder.path());  // keeps it from being swept before all ranks have come
   std::vector<pid_t> pids;
   std::fflush(nullptr);
   for (int r = 0; r < n; ++r) {
@@ -38,9 +28,9 @@ inline std::vector<Ended> run_processes(int n, comm::Seconds timeout, const std:
     if (pid == 0) {
       int code = 0;
       try {
-        f({r, n, comm::file_store(folder.path), std::make_shared<comm::Failure>(), timeout});
+        f({r, n, comm::file_store(folder.path()), std::make_shared<comm::Failure>(), timeout});
       } catch (const std::exception& e) {
-        std::ofstream(concat(folder.path, "/error.", r)) << e.what();
+        std::ofstream(concat(folder.path(), "/error.", r)) << e.what();
         code = 2;
       }
       std::fflush(nullptr);
@@ -52,7 +42,7 @@ inline std::vector<Ended> run_processes(int n, comm::Seconds timeout, const std:
   std::vector<Ended> out(static_cast<size_t>(n));
   for (int r = 0; r < n; ++r) {
     EXPECT_EQ(::waitpid(pids[size_t(r)], &out[size_t(r)].status, 0), pids[size_t(r)]);
-    std::getline(std::ifstream(concat(folder.path, "/error.", r)), out[size_t(r)].error, '\0');
+    std::getline(std::ifstream(concat(folder.path(), "/error.", r)), out[size_t(r)].error, '\0');
   }
   return out;
 }

@@ -12,6 +12,7 @@
 #include "comm/report.h"
 #include "comm/store/socket.h"
 #include "comm/store/tcp_store.h"
+#include "comm/transport/transports.h"
 #include "tests/processes.h"
 #include "tests/support.h"
 
@@ -309,10 +310,10 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   const std::string& folder = temporary.path();
   Ranks ranks(4, [&](int r) {
     std::optional<Job> job = join(place_on_host(r, 4), {.folder = folder}, Seconds(kLong));
-    const auto transport = threads_transport(job->context(Seconds(0.5)));
+    const auto transport = shm_transport(job->context(Seconds(2)));
     Activity::process().set_step(1580 - r);
     transport->begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = 1 << 20, .sequence = uint64_t(12 - r)},
-                     Deadline(Seconds(0.5)));
+                     Deadline(Seconds(2)));
     if (r > 0) transport->end();
     job->store->set(concat("is there ", r), "1");
     if (r == 3) return job.reset(), std::string("left");
@@ -326,7 +327,7 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   const std::string report = ranks.result(1);
   ranks[2].kill(SIGKILL);  // rank 0, which hosts the store, waits for it
   EXPECT_EQ(ranks.result(0), report);
-  EXPECT_TRUE(report.starts_with("rank 0 waited 0.5 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over threads; "
+  EXPECT_TRUE(report.starts_with("rank 0 waited 2 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over shm; "
                                  "the ranks at that moment:\nrank  host")) << report;
   const auto expect_row = [&](int rank, std::initializer_list<std::string> parts) {
     const size_t at = report.find(concat('\n', rank, "     ")) + 1;
@@ -359,19 +360,6 @@ TEST(Report, OfRanksThatAreThreads) {
   for (const std::string& m : messages) EXPECT_EQ(m, failure->cause());
   EXPECT_TRUE(has(messages[0], "rank 2 waited 0.1 s for rank 0 in barrier #5")) << messages[0];
   for (int r = 0; r < 3; ++r) EXPECT_TRUE(has(messages[0], concat("barrier #5  0      rank ", (r + 1) % 3))) << messages[0];
-}
-
-TEST(Report, ALostConnectionWaitsForTheNameOfTheDead) {
-  const auto failure = std::make_shared<Failure>();
-  const auto transport = threads_transport({0, 2, memory_store(), failure, Seconds(5)});
-  std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    failure->raise("rank 1 (pid 7 on b) died");
-  });
-  EXPECT_EQ(message_of<CommError>([&] { lost(*transport, 1, "connection reset"); }), "rank 1 (pid 7 on b) died");
-  later.join();
-  const auto other = threads_transport({0, 2, memory_store(), std::make_shared<Failure>(), Seconds(5)});
-  EXPECT_TRUE(has(message_of<CommError>([&] { lost(*other, 1, "connection reset"); }), "rank 0 lost its connection to rank 1"));
 }
 
 TEST(Activity, KeepsTheLast256AndWritesThemOnSigquit) {

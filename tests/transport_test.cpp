@@ -452,9 +452,9 @@ TEST(TransportMpi, DISABLED_Rank) {
 
 TEST(TransportMpi, WorksUnderMpirun) {
   if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun (apt-get install openmpi-bin)";
-  const test::Folder folder;
-  const auto store = file_store(folder.path);
-  ::setenv("TRANSPORT_TEST_FOLDER", folder.path.c_str(), 1);
+  const test::TemporaryFolder folder;
+  const auto store = file_store(folder.path());
+  ::setenv("TRANSPORT_TEST_FOLDER", folder.path().c_str(), 1);
   const std::string command = concat("timeout 60 mpirun -n 4 --allow-run-as-root --oversubscribe -x TRANSPORT_TEST_FOLDER ",
                                      std::filesystem::read_symlink("/proc/self/exe").string(),
                                      " --gtest_also_run_disabled_tests --gtest_filter=TransportMpi.DISABLED_Rank 2>&1");

@@ -25,6 +25,18 @@ class Subreaper {
   int before_ = 0;
 };
 
+std::unique_ptr<StoreServer> host_store(const Launch& l) {
+  try {
+    return std::make_unique<StoreServer>(StoreServer::Options{.token = l.token,
+                                                              .name = concat("ringtape launch (pid ", ::getpid(), ")"),
+                                                              .host = l.nodes == 1 ? "127.0.0.1" : "",
+                                                              .port = l.master_port,
+                                                              .heartbeat = Seconds(env::heartbeat())});
+  } catch (const CommError& e) {
+    throw CommError(concat(e.what(), "; another port is given by --master-port"));
+  }
+}
+
 }  // namespace
 
 int launch(const Launch& l) {
@@ -34,12 +46,7 @@ int launch(const Launch& l) {
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));
   for (int number = 0;; ++number) {
     std::unique_ptr<StoreServer> server;
-    if (l.node == 0)
-      server = std::make_unique<StoreServer>(StoreServer::Options{.token = l.token,
-                                                                  .name = "ringtape launch",
-                                                                  .host = l.nodes == 1 ? "127.0.0.1" : "",
-                                                                  .port = l.master_port,
-                                                                  .heartbeat = Seconds(env::heartbeat())});
+    if (l.node == 0) server = host_store(l);
     Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard);
     const int code = attempt.run();
     if (code == 0) return 0;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <thread>
@@ -87,7 +88,7 @@ struct StoreServer::Impl {
   Clock::time_point begin_to_stop() {
     ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, stop.fd(), nullptr);
     ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, listening.fd(), nullptr);
-    return Deadline(options.heartbeat).at();
+    return Deadline(Seconds(patience)).at();
   }
 
   void accept_all() {
@@ -192,12 +193,19 @@ struct StoreServer::Impl {
   const Socket events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::unordered_map<uint64_t, Connection> connections;
   uint64_t next_client = kFirstClient;
-  std::thread thread;  // the last: it uses the others
+  std::atomic<double> patience{options.heartbeat.count()};  // s, with clients that have not left
+  std::thread thread;                                       // the last: it uses the others
 };
 
 StoreServer::StoreServer(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
 StoreServer::~StoreServer() {
+  ::eventfd_write(impl_->stop.fd(), 1);
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+void StoreServer::stop_within(Seconds patience) {
+  impl_->patience = patience.count();
   ::eventfd_write(impl_->stop.fd(), 1);
   impl_->thread.join();
 }

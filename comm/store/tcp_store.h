@@ -20,7 +20,8 @@ class StoreServer {
     Seconds patience{5};              // with a new connection, until it has proved itself
   };
   explicit StoreServer(Options options);
-  ~StoreServer();  // waits until its clients have left, for `heartbeat` at most
+  ~StoreServer();                     // waits until its clients have left, for `heartbeat` at most
+  void stop_within(Seconds patience);  // the same, for so long at most: where some will not come to it
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
   int port() const;

@@ -10,9 +10,10 @@
 #include "train/cli/command.h"
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal with a
-// checkpoint to go on from; `launch` ends as the first of its ranks that failed. An error is one line on standard error.
-static int failed(int code, std::string message) {
-  std::replace(message.begin(), message.end(), '\n', ' ');
+// checkpoint to go on from; `launch` ends as the first of its ranks that failed. An error is one line on standard error;
+// a collective that did not end in time adds a table of its ranks.
+static int failed(int code, std::string message, bool has_table = false) {
+  if (!has_table) std::replace(message.begin(), message.end(), '\n', ' ');
   std::fflush(stdout);
   std::fprintf(stderr, "ringtape: error: %s\n", message.c_str());
   return code;
@@ -32,6 +33,8 @@ int main(int argc, char** argv) {
     return failed(2, e.what());
   } catch (const OutOfMemory& e) {
     return failed(3, e.what());
+  } catch (const CommError& e) {
+    return failed(1, e.what(), true);
   } catch (const std::bad_alloc&) {
     return failed(3, "out of memory");
   } catch (const std::exception& e) {

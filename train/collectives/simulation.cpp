@@ -44,7 +44,10 @@ void simulate_collectives(int ranks, const Topology& topology, const CollectiveS
   for (int64_t bytes = s.least; bytes <= s.most; bytes *= s.factor) {
     Operation operation{.kind = s.kind, .dtype = s.dtype, .op = s.op, .count = count_of(s, bytes, ranks), .sequence = 1};
     const Algorithm& algorithm = s.algorithm == "auto" ? choice(operation, false) : find_algorithm(s.algorithm);
-    CollectiveRow row{.bytes = bytes, .count = operation.count, .algorithm = algorithm.name};
+    CollectiveRow row;
+    row.bytes = bytes;
+    row.count = operation.count;
+    row.algorithm = algorithm.name;
     for (Figures* f : {&row.out_of_place, &row.in_place}) {
       Once once{s, operation, algorithm.of(s.kind), f == &row.in_place};
       const double seconds =
