@@ -364,6 +364,7 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   expect_error("data info", 2, "name a data set");
   expect_error("data info minst", 2, "did you mean mnist?");
   expect_error("data", 2, "info, verify or download");
+  EXPECT_MENTIONS(run("data --help").out, "data verify");
 }
 
 TEST_F(CliTest, AugmentationIsRecordedAndRepeatable) {

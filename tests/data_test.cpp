@@ -12,7 +12,9 @@
 
 #include "core/device.h"
 #include "train/data/dataset.h"
+#include "train/data/download.h"
 #include "train/data/idx.h"
+#include "train/io/hash.h"
 
 namespace ringtape {
 namespace {
@@ -218,6 +220,10 @@ TEST(Mnist, ReadsTheRealSet) {
   double sum = 0;
   for (uint8_t pixel : set.train.images.span<uint8_t>()) sum += pixel;
   EXPECT_NEAR(sum / (60000.0 * 784 * 255), set.train.mean[0], 1e-4);
+  for (const PublishedFile& file : published_files())
+    if (const fs::path path = folder / file.name; file.set == std::string("mnist") && fs::exists(path)) {
+      EXPECT_EQ(md5_of_unpacked(path.string()), file.unpacked_md5);
+    }
 }
 
 // A set in CIFAR's binary form, zeros but for the last record of each file: label `label`, red 1, green 2, blue 3, and the first

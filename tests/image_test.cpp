@@ -262,7 +262,7 @@ class DownloadTest : public ImageTest {
     write(folder_ / "there/set/data.bin", std::string(100'000, 'x'));
     ASSERT_EQ(run_program({"tar", "-czf", (folder_ / "there/set.tar.gz").string(), "-C", (folder_ / "there").string(), "set"}).code, 0);
     md5_ = md5_of((folder_ / "there/set.tar.gz").string());
-    archive_ = {"set", "file:///nowhere/", "set.tar.gz", md5_.c_str(), "set", true};
+    archive_ = {"set", "file:///nowhere/", "set.tar.gz", md5_.c_str(), "set", "", true};
   }
   bool get(const PublishedFile& file) { return download(file, here(), "file://" + (folder_ / "there").string(), false); }
   std::string here() const { return (folder_ / "here").string(); }
@@ -279,6 +279,8 @@ TEST_F(DownloadTest, AnArchiveIsFetchedCheckedAndUnpackedOnce) {
   EXPECT_EQ(md5_of((folder_ / "there/set/data.bin").string()).size(), 32u);
   write(folder_ / "abc", "abc");
   EXPECT_EQ(md5_of((folder_ / "abc").string()), "900150983cd24fb0d6963f7d28e17f72");  // RFC 1321
+  ASSERT_EQ(run_program({"gzip", "-1", "-k", (folder_ / "abc").string()}).code, 0);
+  EXPECT_EQ(md5_of_unpacked((folder_ / "abc.gz").string()), "900150983cd24fb0d6963f7d28e17f72");
   EXPECT_TRUE(get(archive_));
   EXPECT_EQ(fs::file_size(here() + "/set/data.bin"), 100'000u);
   EXPECT_EQ(entries(), (std::set<std::string>{"set", "set.tar.gz"}));

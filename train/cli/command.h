@@ -52,6 +52,6 @@ Command list_command();
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv);
 
 std::string command_help(const Command& command);
-std::string overview(const std::vector<Command>& commands);
+std::string overview(const std::vector<Command>& commands, const std::string& word = "");  // of those that begin with the word
 
 }  // namespace ringtape::cli

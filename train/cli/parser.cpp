@@ -98,6 +98,11 @@ const Command* find_command(const std::vector<Command>& commands, const std::vec
   return nullptr;
 }
 
+// `data` for `data info` and its like.
+bool has_commands_below(const std::vector<Command>& commands, const std::string& word) {
+  return std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return c.name.starts_with(word + " "); });
+}
+
 [[noreturn]] void unknown_command(const std::vector<Command>& commands,
                                   const std::vector<std::string>& args) {
   std::vector<std::string> known, below;
@@ -144,6 +149,10 @@ int dispatch_command(const std::vector<Command>& commands, int argc, const char*
   }
   size_t words = 1;
   const Command* command = find_command(commands, args, words);
+  if (!command && args.size() == 2 && (args[1] == "--help" || args[1] == "-h") && has_commands_below(commands, args[0])) {
+    std::fputs(overview(commands, args[0]).c_str(), stdout);
+    return 0;
+  }
   if (!command) unknown_command(commands, args);
   bool help = false;
   Invocation invocation = parse(*command, {args.begin() + long(words), args.end()}, help);

@@ -19,16 +19,16 @@ constexpr const char* kFashion = "http://fashion-mnist.s3-website.eu-central-1.a
 constexpr const char* kCifar = "https://www.cs.toronto.edu/~kriz/";
 
 const PublishedFile kFiles[] = {
-    {"mnist", kMnist, "train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "mnist"},
-    {"mnist", kMnist, "train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", "mnist"},
-    {"mnist", kMnist, "t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "mnist"},
-    {"mnist", kMnist, "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "mnist"},
+    {"mnist", kMnist, "train-images-idx3-ubyte.gz", "f68b3c2dcbeaaa9fbdd348bbdeb94873", "mnist", "6bbc9ace898e44ae57da46a324031adb"},
+    {"mnist", kMnist, "train-labels-idx1-ubyte.gz", "d53e105ee54ea40749a09fcbcd1e9432", "mnist", "a25bea736e30d166cdddb491f175f624"},
+    {"mnist", kMnist, "t10k-images-idx3-ubyte.gz", "9fb629c4189551a2d022fa330f9573f3", "mnist", "2646ac647ad5339dbf082846283269ea"},
+    {"mnist", kMnist, "t10k-labels-idx1-ubyte.gz", "ec29112dd5afa0611ce80d1b7f02629c", "mnist", "27ae3e4e09519cfbb04c329615203637"},
     {"fashion_mnist", kFashion, "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "fashion_mnist"},
     {"fashion_mnist", kFashion, "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", "fashion_mnist"},
     {"fashion_mnist", kFashion, "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", "fashion_mnist"},
     {"fashion_mnist", kFashion, "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", "fashion_mnist"},
-    {"cifar10", kCifar, "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin", true},
-    {"cifar100", kCifar, "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary", true},
+    {"cifar10", kCifar, "cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530", "cifar-10-batches-bin", "", true},
+    {"cifar100", kCifar, "cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8", "cifar-100-binary", "", true},
 };
 
 void make_folder(const fs::path& folder) {

@@ -11,7 +11,8 @@ struct PublishedFile {
   const char* name;     // there, and here
   const char* md5;      // as its authors or torchvision give it
   const char* folder;   // below the data folder: where it belongs, "" for the folder itself; of an archive, what it unpacks to
-  bool archive = false; // a .tar.gz that lies in the data folder, and is unpacked
+  const char* unpacked_md5 = "";  // of what a .gz holds, where that is published too: copies packed anew are as good
+  bool archive = false;           // a .tar.gz that lies in the data folder, and is unpacked
 };
 std::span<const PublishedFile> published_files();
 bool is_published(const std::string& set);

@@ -1,6 +1,7 @@
 #include "train/io/hash.h"
 
 #include <openssl/evp.h>
+#include <zlib.h>
 
 #include <cerrno>
 #include <cstring>
@@ -12,16 +13,15 @@
 
 namespace ringtape {
 
-std::string md5_of(const std::string& path) {
+namespace {
+
+// Of the blocks that read(block) gives, each with its size, until an empty one.
+template <class Read>
+std::string md5_of_blocks(Read&& read) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
   RT_CHECK(hash && EVP_DigestInit_ex(hash.get(), EVP_md5(), nullptr), "OpenSSL offers no MD5");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
   std::vector<char> block(1 << 20);
-  while (file.read(block.data(), std::streamsize(block.size())), file.gcount() > 0)
-    EVP_DigestUpdate(hash.get(), block.data(), size_t(file.gcount()));
-  RT_CHECK_AS(IoError, !file.bad(), path, ": cannot read: ", std::strerror(errno));
+  while (const size_t bytes = read(block)) EVP_DigestUpdate(hash.get(), block.data(), bytes);
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   EVP_DigestFinal_ex(hash.get(), digest, &size);
@@ -29,6 +29,30 @@ std::string md5_of(const std::string& path) {
   for (unsigned i = 0; i < size; ++i)
     for (int half : {digest[i] >> 4, digest[i] & 15}) out += "0123456789abcdef"[half];
   return out;
+}
+
+}  // namespace
+
+std::string md5_of(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
+  return md5_of_blocks([&](std::vector<char>& block) {
+    file.read(block.data(), std::streamsize(block.size()));
+    RT_CHECK_AS(IoError, !file.bad(), path, ": cannot read: ", std::strerror(errno));
+    return size_t(file.gcount());
+  });
+}
+
+std::string md5_of_unpacked(const std::string& path) {
+  errno = 0;
+  const std::unique_ptr<gzFile_s, decltype(&gzclose)> file(gzopen(path.c_str(), "rb"), gzclose);
+  RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
+  return md5_of_blocks([&](std::vector<char>& block) {
+    const int bytes = gzread(file.get(), block.data(), unsigned(block.size()));
+    RT_CHECK_AS(FormatError, bytes >= 0, path, ": damaged gzip data");
+    return size_t(bytes);
+  });
 }
 
 }  // namespace ringtape
