@@ -20,7 +20,6 @@ namespace {
 constexpr Seconds kLeaving{0.5};  // for those who hear of a failure
 
 struct Hosted {
-  std::optional<PrivateFile> file;
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<Store> store;
 
@@ -84,15 +83,15 @@ std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeti
   return whole(std::move(hosted));
 }
 
-// Rank 0 leaves port and token in a file that only this user can read. One that an earlier job left behind leads nowhere, or to a
+// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job left behind leads nowhere, or to a
 // store with another token: then it is read again.
-std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline) {
+std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline, std::optional<PrivateFile>& notice) {
   const std::string path = private_path(meeting.folder, place.job);
   Hosted hosted;
   if (place.rank == 0) {
     const StoreServer::Options options{.token = random_token(), .name = self_of(place), .heartbeat = meeting.heartbeat};
     hosted.server = std::make_unique<StoreServer>(options);
-    hosted.file.emplace(path, concat(hosted.server->port(), ' ', options.token));
+    notice.emplace(path, concat(hosted.server->port(), ' ', options.token));
     hosted.store = tcp_store({"127.0.0.1", hosted.server->port(), options.token}, deadline);
     return whole(std::move(hosted));
   }
@@ -108,11 +107,11 @@ std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting,
   }
 }
 
-std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, Deadline deadline) {
+std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, Deadline deadline, std::optional<PrivateFile>& notice) {
   if (!meeting.store.empty()) return store_at(meeting.store, meeting.token, deadline);
   if (place.size == 1) return memory_store();
   const bool is_told_where = !meeting.token.empty() && place.port > 0 && !place.host.empty();
-  return place.one_host && !is_told_where ? store_on_host(place, meeting, deadline) : store_over_hosts(place, meeting, deadline);
+  return place.one_host && !is_told_where ? store_on_host(place, meeting, deadline, notice) : store_over_hosts(place, meeting, deadline);
 }
 
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
@@ -182,7 +181,8 @@ Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
   const Deadline deadline(timeout);
   Job job{.rank = place.rank, .size = place.size, .local_rank = place.local_rank, .local_size = place.local_size, .host = host_name()};
   job.failure = std::make_shared<Failure>();
-  job.store = open_store(place, meeting, deadline);
+  std::optional<PrivateFile> notice;
+  job.store = open_store(place, meeting, deadline, notice);
   job.hub = Hub::open(job.store, job.failure, place.rank, place.size, self_of(place));
   meet(*job.store, place, self_of(place), deadline);
   return job;

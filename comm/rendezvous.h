@@ -34,7 +34,7 @@ std::optional<Job> job_from_environment(Seconds timeout = Seconds(300));
 struct Meeting {
   std::string store{};   // as RINGTAPE_STORE
   std::string token{};
-  std::string folder{};  // of the private files; empty: /run/user/<uid> or /tmp/ringtape-<uid>
+  std::string folder{};  // of the private files; empty: $XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/ringtape-<uid>
   Seconds heartbeat{10};
 };
 Job join(const Place& place, const Meeting& meeting, Seconds timeout);

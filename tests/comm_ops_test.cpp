@@ -77,7 +77,7 @@ TEST(CommOps, GradientsAreThoseOfOneProcess) {
       backward(loss);
 
       Tensors losses(static_cast<size_t>(n)), gradients(static_cast<size_t>(n));
-      const std::string cause = test::kWorlds[0].open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
+      const std::string cause = test::kThreadWorlds[0].open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
         ProcessGroup group(std::move(t));
         const Tensor x = leaf(drawn(c.shape(n), uint64_t(group.rank())));
         const Tensor own = loss_of(c.ranks(group, x), group.rank());
@@ -98,7 +98,7 @@ TEST(CommOps, GradientsAgreeWithFiniteDifferences) {
   constexpr int n = 3;
   constexpr double eps = 1e-6;
   for (const Case& c : kCases) {
-    const std::string cause = test::kWorlds[0].open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
+    const std::string cause = test::kThreadWorlds[0].open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
       ProcessGroup group(std::move(t));
       const Tensor x = leaf(drawn(c.shape(n), uint64_t(group.rank())));
       backward(loss_of(c.ranks(group, x), group.rank()));

@@ -5,6 +5,7 @@
 
 #include "comm/algorithm.h"
 #include "tests/comm_worlds.h"
+#include "tests/mpi_ranks.h"
 #include "tests/support.h"
 
 namespace ringtape::comm {
@@ -132,59 +133,74 @@ void each_collective(F&& f) {
       if (algorithm->of(Collective(kind))) f(*algorithm, Collective(kind));
 }
 
+// Runs f with each number of ranks in each world that has so many.
+void in_all_worlds(std::initializer_list<int> ranks, const test::RankFn& f) {
+  for (const World& world : kWorlds)
+    for (const int n : ranks)
+      if (n <= world.most_ranks) {
+        EXPECT_EQ(world.run(n, test::island_of(n), Seconds(60), f), "") << world.name << ", " << n << " ranks";
+      }
+}
+
 // Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of memory another combination
 // each time (all of those are below); beyond 9 ranks either in or out of place.
-TEST(Comm, RanksAndCounts) {
-  for (const World& world : kWorlds)
-    for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17}) {
-      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [n](Transport& t) {
-        uint64_t sequence = 0;
-        each_collective([&](const Algorithm& algorithm, Collective kind) {
-          for (const int64_t count : {int64_t(0), int64_t(1), int64_t(n - 1), int64_t(n), int64_t(n + 1), kPrime})
-            for (const bool in_place : {false, true}) {
-              if (n > 9 && in_place == (count % 2 == 0)) continue;
-              const size_t turn = ++sequence + 5 * size_t(n);
-              run_case(t, algorithm,
-                       {.kind = kind, .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
-                        .sequence = sequence, .algorithm = algorithm.id()},
-                       in_place, turn / 2 % 2 == 1);
-            }
-        });
-      });
-      EXPECT_EQ(cause, "");
-    }
+void ranks_and_counts(Transport& t) {
+  const int n = t.size();
+  uint64_t sequence = 0;
+  each_collective([&](const Algorithm& algorithm, Collective kind) {
+    for (const int64_t count : {int64_t(0), int64_t(1), int64_t(n - 1), int64_t(n), int64_t(n + 1), kPrime})
+      for (const bool in_place : {false, true}) {
+        if (n > 9 && in_place == (count % 2 == 0)) continue;
+        const size_t turn = ++sequence + 5 * size_t(n);
+        run_case(t, algorithm,
+                 {.kind = kind, .dtype = kDTypes[turn % 7], .op = kOps[turn % 5], .root = int(turn / 3) % n, .count = count,
+                  .sequence = sequence, .algorithm = algorithm.id()},
+                 in_place, turn / 2 % 2 == 1);
+      }
+  });
 }
 
-TEST(Comm, DTypesAndOperations) {
-  for (const World& world : kWorlds)
-    for (const int n : {3, 4}) {
-      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [](Transport& t) {
-        uint64_t sequence = 0;
-        each_collective([&](const Algorithm& algorithm, Collective kind) {
-          for (const DType dtype : kDTypes)
-            for (const ReduceOp op : kOps)
-              run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence},
-                       sequence % 2 == 0, sequence % 3 == 0);
-        });
-      });
-      EXPECT_EQ(cause, "");
-    }
+TEST(Comm, RanksAndCounts) { in_all_worlds({1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17}, ranks_and_counts); }
+
+void dtypes_and_operations(Transport& t) {
+  uint64_t sequence = 0;
+  each_collective([&](const Algorithm& algorithm, Collective kind) {
+    for (const DType dtype : kDTypes)
+      for (const ReduceOp op : kOps)
+        run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence}, sequence % 2 == 0,
+                 sequence % 3 == 0);
+  });
 }
+
+TEST(Comm, DTypesAndOperations) { in_all_worlds({3, 4}, dtypes_and_operations); }
 
 // Messages of many pieces.
-TEST(Comm, LargeBuffers) {
-  for (const World& world : kWorlds)
-    for (const int n : {2, 3, 4}) {
-      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [](Transport& t) {
-        uint64_t sequence = 0;
-        each_collective([&](const Algorithm& algorithm, Collective kind) {
-          if (kind == Collective::barrier) return;
-          run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = (1 << 18) + 1, .sequence = ++sequence},
-                   sequence % 2 == 0, sequence % 3 == 0);
-        });
-      });
-      EXPECT_EQ(cause, "");
-    }
+void large_buffers(Transport& t) {
+  const int64_t count = (t.size() == 2 ? 1 << 20 : 1 << 17) + 1;
+  uint64_t sequence = 0;
+  each_collective([&](const Algorithm& algorithm, Collective kind) {
+    if (kind == Collective::barrier) return;
+    run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = count, .sequence = ++sequence}, sequence % 2 == 0,
+             sequence % 3 == 0);
+  });
+}
+
+TEST(Comm, LargeBuffers) { in_all_worlds({2, 3, 4}, large_buffers); }
+
+// The same over MPI, whose ranks mpirun starts.
+TEST(CommMpi, DISABLED_Rank) {
+  ringtape::test::as_mpi_rank(Seconds(60), [](Context context) {
+    context.island = test::island_of(context.size);
+    const auto t = make_transport("mpi", context);
+    ranks_and_counts(*t);
+    if (context.size > 1) dtypes_and_operations(*t);
+    if (context.size > 1 && context.size <= 4) large_buffers(*t);
+  });
+}
+
+TEST(CommMpi, WorksUnderMpirun) {
+  if (!ringtape::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun (apt-get install openmpi-bin)";
+  for (const int n : {1, 2, 3, 4, 8}) ringtape::test::run_under_mpirun(n, "CommMpi");
 }
 
 // Nobody leaves a barrier before all have come. (Ranks that are processes do not see the counter: their worlds leave this out.)
@@ -208,54 +224,47 @@ TEST(Comm, BarrierWaitsForAll) {
 // What is promised to be summed in the order of the ranks gives the bits of a sum in that order, with any data.
 TEST(Comm, FixedOrderIsBitwise) {
   const auto value = [](int rank, int64_t i) { return float(std::sin(double(rank * 1000 + i)) * std::exp2(double((rank * 5 + i) % 20))); };
-  for (const World& world : kWorlds)
-    for (const int n : {2, 3, 7, 17}) {
-      const std::string cause = world.run(n, 1, Seconds(60), [&](Transport& t) {
-        uint64_t sequence = 0;
-        for (const char* name : {"fixed_order", "direct"})
-          for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
-            dispatch_float(sequence % 2 ? DType::f32 : DType::bf16, [&]<class T>() {
-              using C = compute_t<T>;
-              const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime,
-                                 .sequence = ++sequence};
-              const int64_t begin = kind == Collective::reduce_scatter ? t.rank() * kPrime : 0;
-              std::vector<T> x(size_t(kPrime * (kind == Collective::reduce_scatter ? n : 1))), y(static_cast<size_t>(kPrime));
-              for (size_t i = 0; i < x.size(); ++i) x[i] = T(C(value(t.rank(), int64_t(i))));
-              t.begin(op, Deadline(Seconds(60)));
-              find_algorithm(name).of(kind)(t, x.data(), y.data());
-              if (kind == Collective::reduce && t.rank() != n - 1) return;
-              for (int64_t i = 0; i < kPrime; ++i) {
-                C sum = C(T(C(value(0, begin + i))));
-                for (int r = 1; r < n; ++r) sum += C(T(C(value(r, begin + i))));
-                const T want = T(sum * C(1.0 / n));
-                if (std::memcmp(&want, &y[size_t(i)], sizeof(T)) != 0) throw CommError(concat(name, ": ", op, " differs at element ", i));
-              }
-            });
-      });
-      EXPECT_EQ(cause, "");
-    }
+  in_all_worlds({2, 3, 7, 17}, [&](Transport& t) {
+    const int n = t.size();
+    uint64_t sequence = 0;
+    for (const char* name : {"fixed_order", "direct"})
+      for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
+        dispatch_float(sequence % 2 ? DType::f32 : DType::bf16, [&]<class T>() {
+          using C = compute_t<T>;
+          const Operation op{.kind = kind, .dtype = dtype_of<T>::value, .op = ReduceOp::avg, .root = n - 1, .count = kPrime,
+                             .sequence = ++sequence};
+          const int64_t begin = kind == Collective::reduce_scatter ? t.rank() * kPrime : 0;
+          std::vector<T> x(size_t(kPrime * (kind == Collective::reduce_scatter ? n : 1))), y(static_cast<size_t>(kPrime));
+          for (size_t i = 0; i < x.size(); ++i) x[i] = T(C(value(t.rank(), int64_t(i))));
+          t.begin(op, Deadline(Seconds(60)));
+          find_algorithm(name).of(kind)(t, x.data(), y.data());
+          if (kind == Collective::reduce && t.rank() != n - 1) return;
+          for (int64_t i = 0; i < kPrime; ++i) {
+            C sum = C(T(C(value(0, begin + i))));
+            for (int r = 1; r < n; ++r) sum += C(T(C(value(r, begin + i))));
+            const T want = T(sum * C(1.0 / n));
+            if (std::memcmp(&want, &y[size_t(i)], sizeof(T)) != 0) throw CommError(concat(name, ": ", op, " differs at element ", i));
+          }
+        });
+  });
 }
 
 // What the other algorithms give is the same on all ranks at least.
 TEST(Comm, RanksAgreeBitwise) {
-  for (const World& world : kWorlds)
-    for (const int n : {2, 3, 6, 8}) {
-      const std::string cause = world.run(n, test::island_of(n), Seconds(60), [&](Transport& t) {
-        uint64_t sequence = 0;
-        for (const Algorithm* algorithm : algorithms()) {
-          if (!algorithm->all_reduce) continue;
-          std::vector<float> x(static_cast<size_t>(kPrime)), first(x.size());
-          for (size_t i = 0; i < x.size(); ++i) x[i] = float(std::sin(double(t.rank()) * 1000 + double(i)));
-          t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
-          algorithm->all_reduce(t, x.data(), x.data());
-          first = x;
-          t.begin({.kind = Collective::broadcast, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
-          find_algorithm("tree").broadcast(t, nullptr, first.data());
-          if (first != x) throw CommError(concat(algorithm->name, ": rank ", t.rank(), " has other bits than rank 0"));
-        }
-      });
-      EXPECT_EQ(cause, "");
+  in_all_worlds({2, 3, 6, 8}, [](Transport& t) {
+    uint64_t sequence = 0;
+    for (const Algorithm* algorithm : algorithms()) {
+      if (!algorithm->all_reduce) continue;
+      std::vector<float> x(static_cast<size_t>(kPrime)), first(x.size());
+      for (size_t i = 0; i < x.size(); ++i) x[i] = float(std::sin(double(t.rank()) * 1000 + double(i)));
+      t.begin({.kind = Collective::all_reduce, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
+      algorithm->all_reduce(t, x.data(), x.data());
+      first = x;
+      t.begin({.kind = Collective::broadcast, .dtype = DType::f32, .count = kPrime, .sequence = ++sequence}, Deadline(Seconds(60)));
+      find_algorithm("tree").broadcast(t, nullptr, first.data());
+      if (first != x) throw CommError(concat(algorithm->name, ": rank ", t.rank(), " has other bits than rank 0"));
     }
+  });
 }
 
 // A transport whose share() gives copies, as one does that has ranks reach only memory of its own, or nothing at all.
@@ -283,8 +292,8 @@ class Sharing : public Transport {
 TEST(Comm, DirectWhereMemoryIsNotReached) {
   for (const bool copies : {false, true})
     for (const int n : {1, 2, 3, 5}) {
-      const std::string cause = kWorlds[0].open(n, 1, Seconds(60), [&](std::unique_ptr<Transport> inner) {
-        Sharing t(std::move(inner), copies);
+      const std::string cause = test::run_threads(n, 1, Seconds(60), [&](Context context) {
+        Sharing t(threads_transport(std::move(context)), copies);
         const Algorithm& direct = find_algorithm("direct");
         uint64_t sequence = 0;
         for (int kind = 0; kind < 9; ++kind)

@@ -38,6 +38,7 @@ class FaultsTest : public testing::Test {
     shared_before_ = entries("/dev/shm");
   }
   void TearDown() override {
+    EXPECT_TRUE(fs::is_empty(folder_ / "run"));
     for (const pid_t pid : pids_)
       if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
     EXPECT_EQ(entries("/dev/shm"), shared_before_);
@@ -114,7 +115,6 @@ TEST_F(FaultsTest, AKilledRankIsNamedByAllOthers) {
     std::sort(times.begin(), times.end());
     std::printf("%s: %d kills, all others ended after %.3f s (median) to %.3f s (at most)\n", transport.c_str(), kills, times[times.size() / 2], times.back());
   }
-  EXPECT_TRUE(fs::is_empty(folder_ / "run"));
 }
 
 TEST_F(FaultsTest, AStoppedRankIsNamedAtTheDeadline) {

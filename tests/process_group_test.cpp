@@ -14,17 +14,18 @@ namespace {
 using ringtape::test::message_of;
 using ringtape::test::same_bytes;
 using ringtape::test::values;
-using test::kWorlds;
+using test::kThreadWorlds;
 
-// Runs f on the group of each rank; returns why it failed.
+// Runs f on the group of each rank, in each world; returns why it failed.
 template <class F>
 std::string on_ranks(int n, F&& f, Seconds timeout = Seconds(30), int island = 1) {
   std::string all;
-  for (const test::World& world : kWorlds) {
-    all += world.open(n, island, timeout, [&](std::unique_ptr<Transport> t) {
+  for (const test::ThreadWorld& world : kThreadWorlds) {
+    const std::string cause = world.open(n, island, timeout, [&](std::unique_ptr<Transport> t) {
       ProcessGroup group(std::move(t));
       f(group);
     });
+    if (all != cause) all += cause;
   }
   return all;
 }
@@ -198,7 +199,7 @@ TEST(ProcessGroup, MismatchNamesBothCalls) {
       if (!c.theirs) continue;  // the threads transport has one algorithm for both
       EXPECT_NE(cause.find(c.theirs), std::string::npos) << c.name << ": " << cause;
       EXPECT_NE(cause.find("all_reduce #1 (sum, f32, 10 elements)"), std::string::npos) << c.name << ": " << cause;
-      EXPECT_EQ(told.load(), n * int(std::size(kWorlds))) << c.name;
+      EXPECT_EQ(told.load(), n * int(std::size(kThreadWorlds))) << c.name;
     }
 }
 
@@ -217,12 +218,12 @@ TEST(ProcessGroup, AnExceptionOnOneRankEndsAll) {
     }
   });
   EXPECT_EQ(cause, "rank 2 saw a bad image");
-  EXPECT_EQ(ended.load(), 3 * int(std::size(kWorlds)));
+  EXPECT_EQ(ended.load(), 3 * int(std::size(kThreadWorlds)));
 }
 
 TEST(ProcessGroup, ADeadlineNamesWhoIsWaitedFor) {
   std::atomic<bool> over{false};
-  const std::string cause = kWorlds[0].open(3, 1, Seconds(0.3), [&](std::unique_ptr<Transport> t) {
+  const std::string cause = kThreadWorlds[0].open(3, 1, Seconds(0.3), [&](std::unique_ptr<Transport> t) {
     ProcessGroup g(std::move(t));
     g.barrier().wait();
     if (g.rank() == 2) {

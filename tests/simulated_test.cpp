@@ -25,7 +25,7 @@ SimulationResult timed(int ranks, const Topology& topology, int64_t count, Colle
 TEST(Simulated, ARingTakesTheTimeOfTheFormula) {
   for (const int p : {1, 2, 3, 8, 64})
     for (const double gamma : {0.0, 1e-10}) {
-      const int64_t count = 64 * 3 * 1000;
+      const int64_t count = 64 * 3 * 300;  // a part is one piece
       const double bytes = double(count) * 4, n = p;
       const SimulationResult r = timed(p, Topology::one_switch(kLink, gamma), count, find_algorithm("ring").all_reduce);
       const double want = 2 * (n - 1) * kLink.alpha + 2 * (n - 1) / n * bytes * kLink.beta + (n - 1) / n * bytes * gamma;
@@ -36,6 +36,15 @@ TEST(Simulated, ARingTakesTheTimeOfTheFormula) {
       EXPECT_EQ(r.links.size(), p == 1 ? 0u : size_t(2 * p));
       for (const LinkLoad& link : r.links) EXPECT_EQ(link.bytes, 2 * (p - 1) * count * 4 / p) << link.name;
     }
+}
+
+// Parts of several pieces: the combination of one hides behind the next one's way.
+TEST(Simulated, ARingInPiecesHidesTheCombination) {
+  const int64_t count = 4 << 20;
+  const double bytes = double(count) * 4, gamma = 1e-10, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta, combining = 0.75 * bytes * gamma;
+  const double seconds = timed(4, Topology::one_switch(kLink, gamma), count, find_algorithm("ring").all_reduce).seconds;
+  EXPECT_GE(seconds, 1.5 * bytes * kLink.beta);
+  EXPECT_LE(seconds, moving + 0.1 * combining);
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -10,6 +10,7 @@
 
 #include "comm/transport/transports.h"
 #include "tests/support.h"
+#include "tests/mpi_ranks.h"
 #include "tests/process_ranks.h"
 
 namespace ringtape::comm {
@@ -418,51 +419,36 @@ TEST(TransportTcp, StrangersStayOutside) {
 
 // One of the ranks that mpirun starts for the test below.
 TEST(TransportMpi, DISABLED_Rank) {
-  const char* const folder = std::getenv("TRANSPORT_TEST_FOLDER");
-  ASSERT_NE(folder, nullptr);
-  const auto store = file_store(folder);
-  const int rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")), size = std::atoi(std::getenv("OMPI_COMM_WORLD_SIZE"));
-  const auto failure = std::make_shared<Failure>();
-  const Seconds timeout(20);
-  {
-    const auto t = make_transport("mpi", {rank, size, store, failure, timeout});
-    pass_around(*t, kSizes, false);
-    many_tickets(*t);
-    if (rank % 2 == 1) {  // two of the four
-      const auto part = t->open({rank / 2, size / 2, prefix_store(store, "part"), failure, timeout});
-      pass_around(*part, {1, 100000}, false);
+  test::as_mpi_rank(Seconds(20), [](const Context& context) {
+    const int rank = context.rank, size = context.size;
+    {
+      const auto t = make_transport("mpi", context);
+      pass_around(*t, kSizes, false);
+      many_tickets(*t);
+      if (rank % 2 == 1) {  // two of the four
+        const auto part = t->open({rank / 2, size / 2, prefix_store(context.store, "part"), context.failure, context.timeout});
+        pass_around(*part, {1, 100000}, false);
+      }
     }
-  }
-  const auto t = make_transport("mpi", {rank, size, prefix_store(store, "again"), failure, timeout});
-  const std::string text = message_of<CommError>([&] {
-    uint8_t out[16] = {}, in[16];
-    t->begin(operation(rank == 0 ? 1000 : 2000, 4), Deadline(Seconds(1)));
-    t->exchange({send_to((rank + 1) % size, out, 16), recv_from((rank + size - 1) % size, in, 16)});
-    t->exchange({recv_from((rank + 1) % size, in, 16)});
+    const auto t = make_transport("mpi", {rank, size, prefix_store(context.store, "again"), context.failure, context.timeout});
+    const std::string text = message_of<CommError>([&] {
+      uint8_t out[16] = {}, in[16];
+      t->begin(operation(rank == 0 ? 1000 : 2000, 4), Deadline(Seconds(1)));
+      t->exchange({send_to((rank + 1) % size, out, 16), recv_from((rank + size - 1) % size, in, 16)});
+      t->exchange({recv_from((rank + 1) % size, in, 16)});
+    });
+    if (rank < 2) {
+      EXPECT_MENTIONS(text, "(sum, u8, 1,000 elements)");
+      EXPECT_MENTIONS(text, "(sum, u8, 2,000 elements)");
+    } else {
+      EXPECT_MENTIONS(text, "s for rank");
+    }
   });
-  if (rank < 2) {
-    EXPECT_MENTIONS(text, "(sum, u8, 1,000 elements)");
-    EXPECT_MENTIONS(text, "(sum, u8, 2,000 elements)");
-  } else {
-    EXPECT_MENTIONS(text, "s for rank");
-  }
-  store->set(concat("ended/", rank), testing::Test::HasFailure() ? "bad" : "well");
-  for (int r = 0; r < size; ++r) store->wait(concat("ended/", r), Deadline(timeout));  // mpirun ends all when the first one goes
 }
 
 TEST(TransportMpi, WorksUnderMpirun) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun (apt-get install openmpi-bin)";
-  const test::TemporaryFolder folder;
-  const auto store = file_store(folder.path());
-  ::setenv("TRANSPORT_TEST_FOLDER", folder.path().c_str(), 1);
-  const std::string command = concat("timeout 60 mpirun -n 4 --allow-run-as-root --oversubscribe -x TRANSPORT_TEST_FOLDER ",
-                                     std::filesystem::read_symlink("/proc/self/exe").string(),
-                                     " --gtest_also_run_disabled_tests --gtest_filter=TransportMpi.DISABLED_Rank 2>&1");
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::string said;
-  for (char line[512]; std::fgets(line, sizeof line, pipe);) said += line;
-  ::pclose(pipe);
-  for (int r = 0; r < 4; ++r) EXPECT_EQ(store->get(concat("ended/", r)), "well") << said;
+  if (!test::has_mpirun()) GTEST_SKIP() << "there is no mpirun (apt-get install openmpi-bin)";
+  test::run_under_mpirun(4, "TransportMpi");
 }
 
 TEST(TransportMpi, SaysHowManyRanksMpiKnows) {

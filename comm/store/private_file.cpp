@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -24,7 +25,8 @@ bool is_private_folder(const std::string& path) {
 }  // namespace
 
 std::string private_path(const std::string& folder, const std::string& name) {
-  std::string where = folder.empty() ? concat("/run/user/", ::geteuid()) : folder;
+  const char* const given = std::getenv("XDG_RUNTIME_DIR");
+  std::string where = !folder.empty() ? folder : given && *given ? given : concat("/run/user/", ::geteuid());
   if (folder.empty() && (!is_private_folder(where) || ::access(where.c_str(), W_OK) != 0)) where = concat("/tmp/ringtape-", ::geteuid());
   RT_CHECK_AS(CommError, ::mkdir(where.c_str(), 0700) == 0 || errno == EEXIST, "cannot make the folder ", where, ": ",
               std::strerror(errno));

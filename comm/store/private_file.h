@@ -15,7 +15,8 @@ class PrivateFile {
   std::string path_, text_;
 };
 
-// The path for a name in `folder`; empty: /run/user/<uid>, or /tmp/ringtape-<uid>, which is made. Throws CommError if others may enter it.
+// The path for a name in `folder`; empty: $XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/ringtape-<uid>, which is made. Throws CommError if
+// others may enter it.
 std::string private_path(const std::string& folder, const std::string& name);
 
 }  // namespace ringtape::comm

@@ -137,8 +137,9 @@ class Simulated : public Transport {
 Simulation::Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload)
     : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)), free_at_(topology.ports(ranks)),
       loads_(free_at_.size()) {
+  const int island = topology.island < ranks && ranks % topology.island == 0 ? topology.island : 1;
   for (int r = 0; r < ranks; ++r) {
-    transports_.push_back(std::make_unique<Simulated>(Context{r, ranks, store_, failure_, Seconds(600)}, *this));
+    transports_.push_back(std::make_unique<Simulated>(Context{r, ranks, store_, failure_, Seconds(600), island}, *this));
     fibers_.push_back(std::make_unique<Fiber>(entry));
   }
 }
