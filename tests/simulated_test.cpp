@@ -41,7 +41,7 @@ TEST(Simulated, ARingTakesTheTimeOfTheFormula) {
 // Parts of several pieces: the combination of one hides behind the next one's way.
 TEST(Simulated, ARingInPiecesHidesTheCombination) {
   const int64_t count = 4 << 20;
-  const double bytes = double(count) * 4, gamma = 1e-10, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta, combining = 0.75 * bytes * gamma;
+  const double bytes = double(count) * 4, gamma = 1e-11, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta, combining = 0.75 * bytes * gamma;
   const double seconds = timed(4, Topology::one_switch(kLink, gamma), count, find_algorithm("ring").all_reduce).seconds;
   EXPECT_GE(seconds, 1.5 * bytes * kLink.beta);
   EXPECT_LE(seconds, moving + 0.1 * combining);
