@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "comm/algorithm/algorithms.h"
+#include "comm/transport/gpu.h"
 
 namespace ringtape::comm {
 
@@ -58,6 +59,8 @@ constexpr Row kTable[] = {
 constexpr std::string_view kSharing[] = {"threads", "shm", "p2p"};
 
 bool sums(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce; }
+
+bool offers(const Algorithm* algorithm, Collective kind) { return algorithm && algorithm->of(kind); }
 
 constexpr std::string_view kExample = "; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-";
 
@@ -116,6 +119,7 @@ const Algorithm& Choice::operator()(const Operation& operation, bool determinist
   if (operation.kind == Collective::all_reduce)
     for (const Range& range : all_reduce_)
       if (bytes >= range.from && bytes < range.to) return *range.algorithm;
+  if (nccl_ && offers(nccl_algorithm, operation.kind)) return *nccl_algorithm;
   const auto here = [&](Where where) {
     switch (where) {
       case Where::shared: return shares_;

@@ -22,6 +22,7 @@ class Choice {
   static std::vector<Range> parse(std::string_view text);
 
   bool shares_;  // whether the ranks reach each other's memory
+  bool nccl_;    // whether NCCL's own collectives are there
   int ranks_, island_;
   std::vector<Range> all_reduce_;
 };

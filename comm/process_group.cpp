@@ -37,8 +37,8 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
   work->x = x;
   work->y = y;
   work->worker = &worker;
+  work->asked = transport->asked();
   worker.add(work);
-  if (transport->device().type != DeviceType::cpu) worker.finish(*work);
   return Work(std::move(work));
 }
 

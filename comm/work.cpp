@@ -22,6 +22,7 @@ Worker::~Worker() {
     if (busy_) changed_.wait(lock);
     else execute_next(lock);
   }
+  for (const auto& work : in_flight_) work->ended->wait();
   stopped_ = true;
   lock.unlock();
   changed_.notify_all();
@@ -62,6 +63,8 @@ void Worker::execute_next(std::unique_lock<std::mutex>& lock) {
   execute(*work);
   lock.lock();
   busy_ = false;
+  if (work->ended) in_flight_.push_back(work);
+  while (!in_flight_.empty() && in_flight_.front()->ended->passed()) in_flight_.pop_front();
   changed_.notify_all();
 }
 
@@ -69,14 +72,16 @@ void Worker::execute(Work::State& work) noexcept {
   Failure& failure = *transport_.context().failure;
   try {
     failure.check();
+    if (work.asked) transport_.follow(*work.asked);
     transport_.begin(work.operation, Deadline(transport_.context().timeout));
     work.run(transport_, View(work.x).data, View(work.y).data);
+    work.ended = transport_.reached();
     transport_.end();
   } catch (const std::exception& e) {
     failure.raise(concat("rank ", transport_.rank(), " in ", work.operation, ": ", e.what()));
     work.error = failure.cause();
   }
-  work.x = work.y = Tensor();
+  if (!work.ended) work.x = work.y = Tensor();
   work.done.store(true, std::memory_order_release);
 }
 
@@ -93,6 +98,7 @@ void Work::wait() const {
   if (!state_) return;
   if (!done()) state_->worker->finish(*state_);
   if (!state_->error.empty()) throw CommError(state_->error);
+  if (state_->ended) state_->ended->wait();
 }
 
 Work Work::start() const {

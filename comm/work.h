@@ -16,6 +16,7 @@ struct Work::State {
   CollectiveFn run;
   Tensor x, y;  // kept until it is done
   Worker* worker;
+  std::shared_ptr<Moment> asked, ended;  // on a GPU: what it follows, and its end once it is done
   std::atomic<bool> done{false};
   std::string error;  // readable once it is done; empty: none
 };
@@ -39,6 +40,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Work::State>> queue_;
+  std::deque<std::shared_ptr<Work::State>> in_flight_;  // done as far as the host goes; a GPU may still use their memory
   bool busy_ = false;     // some thread is executing one:
   Operation current_;
   bool stopped_ = false;

@@ -4,6 +4,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/algorithm.h"
+#include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "kernels/combine.h"
 #include "kernels/copy.h"
@@ -78,7 +79,7 @@ namespace {
 using test::kCuda;
 using test::values;
 
-// Runs f(transport) on n threads, a rank each; the devices there are take turns. Returns why they failed, or nothing.
+// Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they failed, or nothing.
 template <class F>
 std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();
@@ -88,8 +89,9 @@ std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   for (int r = 0; r < n; ++r)
     ranks.emplace_back([&, r] {
       try {
-        const auto transport = p2p_transport({r, n, store, failure, timeout}, {DeviceType::cuda, r % devices});
-        f(*transport);
+        auto transport = p2p_transport({r, n, store, failure, timeout}, {DeviceType::cuda, r % devices});
+        if constexpr (std::is_invocable_v<F, Transport&>) f(*transport);
+        else f(std::move(transport));
       } catch (const std::exception& e) {
         failure->raise(e.what());
       }
@@ -173,6 +175,37 @@ TEST_F(CudaComm, TheCallersWorkIsFollowedAndWaitsForTheResult) {
       EXPECT_TRUE(reached->passed());
     }
   }), "");
+}
+
+// A group's work comes after what the caller has asked of the device, and what the caller asks after wait() comes after it; the work of
+// several collectives may be in flight, and their memory be let go.
+TEST_F(CudaComm, GroupsFollowAndAreFollowed) {
+  for (const int n : {1, 2, 3}) {
+    const std::string cause = on_gpus(n, [n](std::unique_ptr<Transport> transport) {
+      const Device device = transport->device();
+      ProcessGroup group(std::move(transport));
+      const double sum = n * (n - 1) / 2.0;
+      std::vector<Work> works;
+      std::vector<Tensor> sums;
+      for (int i = 0; i < 3; ++i) {
+        const Tensor y = full({1000}, group.rank() + i, DType::f32, device);
+        works.push_back(group.all_reduce(y));
+        if (i % 2 == 0) works.back().start();
+        sums.push_back(y);
+        group.all_reduce(full({500}, 1, DType::f32, device)).wait();
+      }
+      for (int i = 0; i < 3; ++i) {
+        works[size_t(i)].wait();
+        const Tensor twice = add(sums[size_t(i)], sums[size_t(i)]);
+        for (const double v : values(twice)) RT_CHECK_EQ(v, 2 * (sum + n * i));
+      }
+      const auto half = group.split(group.rank() % 2, 0);
+      const Tensor ones = full({10}, 1, DType::f32, device);
+      half->all_reduce(ones).wait();
+      for (const double v : values(ones)) RT_CHECK_EQ(v, half->size());
+    });
+    EXPECT_EQ(cause, "") << n << " ranks";
+  }
 }
 
 TEST_F(CudaComm, MessagesInFlightTogether) {

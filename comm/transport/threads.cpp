@@ -1,10 +1,9 @@
 #include <cstring>
 #include <deque>
-#include <map>
 #include <mutex>
 #include <thread>
 
-#include "comm/transport.h"
+#include "comm/transport/handover.h"
 
 namespace ringtape::comm {
 
@@ -35,45 +34,11 @@ struct Board {
   std::atomic<int64_t> arrivals{0};   // at fences, by all ranks since the beginning
 };
 
-// Boards on their way from the rank that made them to the others, by the number that the group's store tells. The last one takes it along.
-class Handover {
- public:
-  int64_t put(std::shared_ptr<Board> board) {
-    const std::lock_guard lock(mutex_);
-    const int to_come = board->size - 1;
-    if (to_come > 0) boards_[++last_] = {std::move(board), to_come};
-    return last_;
-  }
-  std::shared_ptr<Board> take(int64_t number) {
-    const std::lock_guard lock(mutex_);
-    const auto it = boards_.find(number);
-    RT_CHECK_AS(CommError, it != boards_.end(), "threads: the ranks of a group must be threads of one process");
-    std::shared_ptr<Board> board = it->second.first;
-    if (--it->second.second == 0) boards_.erase(it);
-    return board;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<int64_t, std::pair<std::shared_ptr<Board>, int>> boards_;
-  int64_t last_ = 0;
-};
-Handover& handover() {
-  static Handover handover;
-  return handover;
-}
-
 class Threads : public Transport {
  public:
   explicit Threads(Context context) : Transport(std::move(context)) {
     begin({}, Deadline(context_.timeout));
-    if (rank() == 0) {
-      board_ = std::make_shared<Board>(size());
-      context_.store->set("threads", std::to_string(handover().put(board_)));
-      return;
-    }
-    for (Wait wait(*this, 0); !board_; wait.pause())
-      if (const auto number = context_.store->get("threads")) board_ = handover().take(std::stoll(*number));
+    board_ = Handover<Board>::meet(*this);
   }
   std::string_view name() const override { return "threads"; }
   std::unique_ptr<Transport> open(Context context) const override { return threads_transport(std::move(context)); }

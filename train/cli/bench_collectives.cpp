@@ -57,6 +57,7 @@ CollectiveSettings settings_of(const Invocation& invocation) {
   s.warmup = number_flag<int64_t>(invocation, "warmup", 0, 1'000'000, s.warmup);
   s.iterations = number_flag<int64_t>(invocation, "iterations", 1, 1'000'000'000, s.iterations);
   s.check = invocation.has("check");
+  s.limit = invocation.has("limit");
   s.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.001, 1e8, s.timeout.count()));
   return s;
 }
@@ -98,6 +99,7 @@ class Report {
     show(fmt::format("#{:60}{:<38}{}", "", "        out-of-place", "        in-place"));
     heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
     heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
+    if (settings.limit) show("# beside them: the limit of memory in us, and how much of it is reached in place");
   }
 
   void row(const CollectiveRow& r) {
@@ -112,9 +114,11 @@ class Report {
       bus_ += f->busbw;
       wrong_ += std::max<int64_t>(f->wrong, 0);
     }
+    if (r.limit_us > 0) line += fmt::format("  {:>10.2f}  {:>5.1f} %", r.limit_us, 100 * r.limit_us / r.in_place.us);
     show(line);
     json_["rows"].push_back(
         {{"bytes", r.bytes}, {"count", r.count}, {"algorithm", r.algorithm}, {"out_of_place", json_of(r.out_of_place)}, {"in_place", json_of(r.in_place)}});
+    if (r.limit_us > 0) json_["rows"].back()["limit_us"] = r.limit_us;
   }
 
   // The exit code.
@@ -192,6 +196,7 @@ int run(const Invocation& invocation) {
   std::vector<std::string> known = {"simulated", "auto"};
   for (const comm::TransportKind& kind : comm::transports()) known.emplace_back(kind.name);
   RT_CHECK_AS(UsageError, std::find(known.begin(), known.end(), transport) != known.end(), unknown("transport", transport, known));
+  RT_CHECK_AS(UsageError, !settings.limit || transport != "simulated", "--limit: a simulated network has no memory to measure");
   if (transport != "threads" && transport != "simulated")
     return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()});
   Report report(settings, transport, ranks);
@@ -224,6 +229,7 @@ Command bench_collectives_command() {
       {group, "redop", "NAME", "sum, avg, max, min or product", "sum"},
       {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
       {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
+      {group, "limit", "", "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and that by the time it took", ""},
       {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named", text(defaults.timeout.count())},
       {group, "join-timeout", "SECONDS", "for all ranks of a job to come", "300"},
       {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},

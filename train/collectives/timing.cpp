@@ -34,6 +34,7 @@ class Bench {
     row.bytes = operation_.count * int64_t(size_of(s_.dtype)) * (in_parts(s_.kind) ? t_.size() : 1);
     row.out_of_place = figures(row.bytes, places(x_.get(), y_.get(), false));
     row.in_place = figures(row.bytes, places(y_.get(), y_.get(), true));
+    if (s_.limit) row.limit_us = 2.0 / 3 * 1e6 * seconds_of([&] { add_own(operation_.count); });
     return row;
   }
 
@@ -62,17 +63,34 @@ class Bench {
     if (s_.check) out.wrong = int64_t(over_ranks(double(wrong(p)), ReduceOp::sum));
     runtime(t_.device()).zero(x_.get(), largest_, t_.device().index);  // sums of zeros stay what they are
     runtime(t_.device()).zero(y_.get(), largest_, t_.device().index);
-    for (int64_t i = 0; i < s_.warmup; ++i) once(p);
-    over_ranks(0, ReduceOp::max);  // all begin together
-    synchronize(t_.device());
-    const auto begin = Clock::now();
-    for (int64_t i = 0; i < s_.iterations; ++i) once(p);
-    synchronize(t_.device());
-    const double seconds = over_ranks(Seconds(Clock::now() - begin).count() / double(s_.iterations), ReduceOp::max);
+    const double seconds = seconds_of([&] { once(p); });
     out.us = 1e6 * seconds;
     out.algbw = 1e-9 * double(bytes) / seconds;
     out.busbw = out.algbw * bus_factor(s_.kind, t_.size());
     return out;
+  }
+
+  void add_own(int64_t count) {
+    View y;
+    y.data = y_.get();
+    y.dtype = s_.dtype;
+    y.device = t_.device();
+    y.rank = 1;
+    y.dims[0] = count;
+    y.strides[0] = 1;
+    combine(y, {{y_.get(), x_.get()}, 2}, ReduceOp::sum, 1);
+  }
+
+  // A call of f, the mean of many, on the slowest rank.
+  template <class F>
+  double seconds_of(F&& f) {
+    for (int64_t i = 0; i < s_.warmup; ++i) f();
+    over_ranks(0, ReduceOp::max);  // all begin together
+    synchronize(t_.device());
+    const auto begin = Clock::now();
+    for (int64_t i = 0; i < s_.iterations; ++i) f();
+    synchronize(t_.device());
+    return over_ranks(Seconds(Clock::now() - begin).count() / double(s_.iterations), ReduceOp::max);
   }
 
   void once(const Places& p) {
@@ -140,6 +158,7 @@ void check_settings(const CollectiveSettings& s, int ranks) {
   RT_CHECK_AS(UsageError, s.algorithm == "auto" || find_algorithm(s.algorithm).of(s.kind), "the algorithm ", s.algorithm, " does no ", s.kind,
               "; these do: ", able);
   RT_CHECK_AS(UsageError, s.dtype != DType::b8, "the dtype b8 has no sum");
+  RT_CHECK_AS(UsageError, !s.limit || s.kind == Collective::all_reduce, "--limit: is that of all_reduce, not of ", s.kind);
   const int64_t least = int64_t(size_of(s.dtype)) * (in_parts(s.kind) ? ranks : 1);
   RT_CHECK_AS(UsageError, s.least >= least, "-b ", s.least, ": expected at least ", least, " bytes, one ", s.dtype,
               in_parts(s.kind) ? " a rank" : "");

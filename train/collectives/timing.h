@@ -14,6 +14,9 @@ struct CollectiveSettings {
   int64_t least = 16 << 10, most = 64 << 20, factor = 4;  // bytes of the larger buffer
   int64_t warmup = 5, iterations = 20;
   bool check = false;
+  // Also measure what memory allows an all_reduce in place: each rank reads its part of all n buffers and writes it to all, 2 n S bytes in
+  // all. The bandwidth is that of y += x on all ranks at once, between buffers of their own: 3 n S bytes.
+  bool limit = false;
   comm::Seconds timeout{60};  // of one operation
 };
 
@@ -28,6 +31,7 @@ struct CollectiveRow {
   int64_t bytes = 0, count = 0;  // count as in comm::Operation
   const char* algorithm = "";
   Figures out_of_place, in_place;
+  double limit_us = 0;  // see CollectiveSettings::limit; 0: not measured
 };
 
 int64_t count_of(const CollectiveSettings& settings, int64_t bytes, int ranks);  // comm::Operation's, for a larger buffer of so many bytes

@@ -1,11 +1,11 @@
 #include <cuda_runtime_api.h>
 
 #include <deque>
-#include <map>
 #include <mutex>
 
 #include "comm/transport/cuda/stream.h"
 #include "comm/transport/gpu.h"
+#include "comm/transport/handover.h"
 #include "core/cuda/check.h"
 
 namespace ringtape::comm::cuda {
@@ -48,18 +48,6 @@ struct Board {
   std::atomic<int64_t> arrivals{0};  // at fences, by all ranks since the beginning
 };
 
-// Boards by the store of their group: the first rank makes it, the last one takes it away.
-std::shared_ptr<Board> board_of(const Context& context) {
-  static std::mutex mutex;
-  static std::map<Store*, std::weak_ptr<Board>> boards;
-  const std::lock_guard lock(mutex);
-  std::erase_if(boards, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Board>& known = boards[context.store.get()];
-  std::shared_ptr<Board> board = known.lock();
-  if (!board) known = board = std::make_shared<Board>(context.size);
-  return board;
-}
-
 bool reachable(int from, int to) {
   if (from == to) return true;
   int can = 0;
@@ -83,7 +71,10 @@ void reach(int from, int to) {
 // Two streams: messages are pulled on one while the other combines.
 class P2p : public GpuTransport {
  public:
-  P2p(Context context, Device device) : GpuTransport(std::move(context), device), board_(board_of(context_)), pulls_(device.index) {}
+  P2p(Context context, Device device) : GpuTransport(std::move(context), device), pulls_(device.index) {
+    begin({}, Deadline(context_.timeout));
+    board_ = Handover<Board>::meet(*this);
+  }
   ~P2p() override {
     try {
       abandon();
@@ -213,7 +204,7 @@ class P2p : public GpuTransport {
     known_ = true;
   }
 
-  const std::shared_ptr<Board> board_;
+  std::shared_ptr<Board> board_;
   const Stream pulls_;
   std::deque<Open> open_;
   Ticket ticket_ = 0;

@@ -1,0 +1,48 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "comm/transport.h"
+
+namespace ringtape::comm {
+
+// What the ranks of a group that are threads of one process share: rank 0 makes it, and the group's store tells the others its number.
+template <class Board>
+class Handover {
+ public:
+  // For the constructor of a transport, with its own `begin` done.
+  static std::shared_ptr<Board> meet(Transport& t) {
+    static Handover all;
+    Store& store = *t.context().store;
+    if (t.rank() == 0) {
+      auto board = std::make_shared<Board>(t.size());
+      store.set("threads", std::to_string(all.put(board)));
+      return board;
+    }
+    for (Wait wait(t, 0);; wait.pause())
+      if (const auto number = store.get("threads")) return all.take(std::stoll(*number));
+  }
+
+ private:
+  int64_t put(std::shared_ptr<Board> board) {
+    const std::lock_guard lock(mutex_);
+    const int to_come = board->size - 1;
+    if (to_come > 0) boards_[++last_] = {std::move(board), to_come};
+    return last_;
+  }
+  std::shared_ptr<Board> take(int64_t number) {
+    const std::lock_guard lock(mutex_);
+    const auto it = boards_.find(number);
+    RT_CHECK_AS(CommError, it != boards_.end(), "the ranks of this group must be threads of one process");
+    std::shared_ptr<Board> board = it->second.first;
+    if (--it->second.second == 0) boards_.erase(it);  // the last one takes it along
+    return board;
+  }
+
+  std::mutex mutex_;
+  std::map<int64_t, std::pair<std::shared_ptr<Board>, int>> boards_;
+  int64_t last_ = 0;
+};
+
+}  // namespace ringtape::comm
