@@ -2,6 +2,7 @@
 #include <span>
 
 #include "comm/transport.h"
+#include "core/part.h"
 
 namespace ringtape::comm {
 
@@ -25,12 +26,5 @@ struct Algorithm {
 // All there are; each stands in its own file under algorithm/ and in the one list of algorithm.cpp.
 std::span<const Algorithm* const> algorithms();
 const Algorithm& find_algorithm(std::string_view name);  // throws UsageError with the nearest names
-
-// What part r of n of `count` elements is: [begin, end). The first parts are one longer.
-struct Part { int64_t begin, end; int64_t size() const { return end - begin; } };
-inline Part part_of(int64_t count, int n, int r) {
-  const int64_t q = count / n, rest = count % n;
-  return {q * r + std::min<int64_t>(r, rest), q * (r + 1) + std::min<int64_t>(r + 1, rest)};
-}
 
 }  // namespace ringtape::comm

@@ -15,6 +15,11 @@ class Work {
   // put on the device's stream already, and nobody waits.
   void wait() const;
   bool done() const;  // or failed
+  // When the host did it; once it is done.
+  struct Span {
+    Clock::time_point begin{}, end{};
+  };
+  Span span() const;
 
   struct State;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}

@@ -70,6 +70,7 @@ void Worker::execute_next(std::unique_lock<std::mutex>& lock) {
 
 void Worker::execute(Work::State& work) noexcept {
   Failure& failure = *transport_.context().failure;
+  work.span.begin = Clock::now();
   try {
     failure.check();
     if (work.asked) transport_.follow(*work.asked);
@@ -81,6 +82,7 @@ void Worker::execute(Work::State& work) noexcept {
     failure.raise(concat("rank ", transport_.rank(), " in ", work.operation, ": ", e.what()));
     work.error = failure.cause();
   }
+  work.span.end = Clock::now();
   if (!work.ended) work.x = work.y = Tensor();
   work.done.store(true, std::memory_order_release);
 }
@@ -105,6 +107,8 @@ Work Work::start() const {
   if (state_ && !done()) state_->worker->start(*state_);
   return *this;
 }
+
+Work::Span Work::span() const { return done() && state_ ? state_->span : Span(); }
 
 bool Work::done() const { return !state_ || state_->done.load(std::memory_order_acquire); }
 

@@ -18,6 +18,7 @@ struct Work::State {
   Worker* worker;
   std::shared_ptr<Moment> asked, ended;  // on a GPU: what it follows, and its end once it is done
   std::atomic<bool> done{false};
+  Span span;          // readable once it is done
   std::string error;  // readable once it is done; empty: none
 };
 

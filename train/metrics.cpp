@@ -9,7 +9,7 @@ namespace ringtape {
 
 void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
   Tensor rank(labels.shape(), DType::i64, labels.device());
-  label_rank(rank, contiguous(logits.detach()), contiguous(labels));
+  if (labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
   const Readback loss_now(loss.detach()), rank_now(rank);
   finish();
   pending_loss_ = loss_now;

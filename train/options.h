@@ -55,6 +55,15 @@ struct TrainOptions {
   int64_t limit_train_batches = 0;  // 0: no limit
   int64_t limit_eval_batches = 0;
 
+  std::string strategy = "auto";
+  int64_t devices = 1;
+  std::string gpu_ids;
+  std::string transport = "auto";
+  bool sync_bn = false;
+  int64_t batch_size_per_rank = 0;  // 0: as batch_size has it
+  std::string lr_scale = "none";
+  double bucket_mb = 25;  // MiB
+
   std::string run;  // empty: runs/MODEL-DATA-TIME
   bool overwrite = false;
   bool resume = false;
@@ -111,9 +120,12 @@ std::map<std::string, std::string> weights_metadata(const TrainOptions& options)
 void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
                     const std::string& path);
 
-// "auto" fields replaced by what they mean on this machine. Throws UsageError where options contradict each
+// "auto" fields replaced by what they mean on this machine, for a training by so many ranks. Throws UsageError where options contradict each
 // other and DeviceError for a device that is not there.
-TrainOptions resolve(TrainOptions options);
+TrainOptions resolve(TrainOptions options, int ranks = 1);
+
+// The learning rate at its peak: --lr as --lr-scale has it for so many ranks.
+double peak_lr(const TrainOptions& options, int ranks);
 
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();

@@ -1,51 +1,85 @@
 #include "train/step.h"
 
+#include <algorithm>
+
 #include "autograd/autocast.h"
+#include "core/part.h"
 #include "train/weights.h"
 
 namespace ringtape {
 
-Step::Step(nn::Module& model, const TrainOptions& options)
-    : model_(model), label_smoothing_(options.label_smoothing), accumulate_(options.accumulate), precision_(parse_dtype(options.precision)),
-      parameters_(model), optimizer_(make_optimizer(options, parameters_)),
+Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group)
+    : model_(model), group_(group ? group->split(0, group->rank()) : nullptr), label_smoothing_(options.label_smoothing),
+      accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
+      parameters_(model, [this](int64_t size, int64_t n, DType dtype, Device device) { return gradient_memory(size, n, dtype, device); }),
+      optimizer_(make_optimizer(options, parameters_)),
       scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   if (options.ema > 0) ema_.emplace(parameters_, options.ema);
+  if (!group_) return;
+  group_->set_deterministic(options.deterministic);
+  std::vector<comm::GradientSlot> slots;
+  const int64_t front = memory_.size() - parameters_.size();
+  for (const FlatParameters::Parameter& p : parameters_.parameters()) slots.push_back({p.name, p.node, front + p.begin, front + p.end});
+  reducer_ = std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots),
+                                             comm::ReducerOptions{.bucket_bytes = int64_t(options.bucket_mb * double(1 << 20))});
 }
 
-// `share`: of the batch that these samples are.
-Step::Result Step::forward_backward(const Tensor& x, const Tensor& y, double share, const std::function<void(Phase)>& ended) {
-  const Tensor logits = model_(x);
-  const Tensor loss = cross_entropy(logits, y, label_smoothing_);
-  if (ended) ended(Phase::forward);
-  backward(loss, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share));
-  if (ended) ended(Phase::backward);
-  return {loss.detach(), logits.detach()};
+// Where other ranks can reach it, behind the reducer's own words.
+Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device) {
+  if (!group_) return zeros({size}, dtype, device);
+  const int64_t front = comm::Reducer::words(parameters);
+  memory_ = group_->allocate({front + size}, dtype);
+  return memory_.window({size}, {1}, front);
 }
 
-Step::Result Step::run_parts(const Tensor& x, const Tensor& y, const std::function<void(Phase)>& ended) {
-  const int64_t samples = y.size(), parts = std::min(accumulate_, samples);
+// Takes the samples in parts. Each rank has as many, since modules may talk to each other in them.
+Step::Result Step::gradients(const Tensor& x, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended) {
+  const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
+  const auto parts = int(std::clamp<int64_t>(all / (group_ ? group_->size() : 1), 1, accumulate_));
   Tensor loss;
   Tensors logits;
-  for (int64_t i = 0; i < parts; ++i) {
-    const int64_t begin = samples * i / parts, end = samples * (i + 1) / parts;
-    const double share = double(end - begin) / double(samples);
-    const Result part = forward_backward(slice(x, 0, begin, end), slice(y, 0, begin, end), share, ended);
-    loss = loss.defined() ? loss + part.loss * share : part.loss * share;
-    logits.push_back(part.logits);
+  for (int i = 0; i < parts; ++i) {
+    const Part rows = part_of(samples, parts, i);
+    const double share = double(rows.size()) / double(all);
+    Tensor part;
+    if (samples > 0 || synchronized_) {
+      const bool is_all = rows.size() == samples;
+      logits.push_back(model_(is_all ? x : slice(x, 0, rows.begin, rows.end)));
+      part = cross_entropy(logits.back(), is_all ? y : slice(y, 0, rows.begin, rows.end), label_smoothing_);
+      if (rows.size() > 0) {
+        const Tensor weighed = share == 1 ? part.detach() : part.detach() * share;
+        loss = loss.defined() ? loss + weighed : weighed;
+      }
+      logits.back() = logits.back().detach();
+    }
+    if (ended) ended(Phase::forward);
+    if (reducer_ && i == parts - 1) reducer_->arm(part, {loss, samples, all, whole.stop});
+    if (part.defined()) backward(part, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, part.dtype()));
+    if (reducer_ && i == parts - 1) reducer_->finish();
+    if (ended) ended(Phase::backward);
   }
-  return {loss, concat(logits)};
+  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits)};
 }
 
-Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended) {
+Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended, WholeBatch whole) {
   optimizer_->zero_grad();
   Result out;
   {
     const Autocast autocast(precision_);
-    out = accumulate_ > 1 && y.size() > 1 ? run_parts(x, y, ended) : forward_backward(x, y, 1, ended);
+    out = gradients(x, y, whole, ended);
   }
   optimizer_->step(lr, scale_.active() ? scale_.factor() : Tensor{});
   if (ema_) ema_->update();
   if (ended) ended(Phase::optimizer);
+  return out;
+}
+
+std::vector<Tensor> Step::replicated() const {
+  std::vector<Tensor> out = {parameters_.values()};
+  for (const NamedTensor& t : optimizer_->state()) out.push_back(t.tensor);
+  if (scale_.dynamic()) out.push_back(scale_.state());
+  if (ema_) out.push_back(ema_->average());
+  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(b.tensor->detach());
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/reducer.h"
 #include "nn/module.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
@@ -13,41 +14,55 @@ namespace ringtape {
 // The parts of a step that are timed.
 enum class Phase : uint8_t { forward, backward, optimizer };
 
+// What all ranks have at a step; see comm::Reducer::Step.
+struct WholeBatch {
+  int64_t samples = 0;  // on all ranks together; 0: one rank has all
+  bool stop = false;    // whether this rank wishes to stop
+};
+
 // One optimization step after the other: what is done to a model with a batch. Nothing in it waits for the device.
 class Step {
  public:
   // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, label-smoothing, precision,
-  // accumulate, clip-grad-norm, ema.
-  Step(nn::Module& model, const TrainOptions& options);
+  // accumulate, clip-grad-norm, ema, sync-bn, bucket-mb. With a group, whose ranks all have the same model and options, each gets its own part
+  // of every batch and gradients are summed over them; null: this is the only one.
+  Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr);
 
   struct Result {
-    Tensor loss;    // (): the mean over the batch
-    Tensor logits;  // (B, C)
+    Tensor loss;    // (): the mean over the batch, all ranks' together
+    Tensor logits;  // (B, C) of this rank's samples; undefined where it has none
   };
   // x (B, ...), y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
-  Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {});
+  Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {});
 
   int64_t count() const { return optimizer_->steps(); }  // steps so far
   const GradientScale& gradient_scale() const { return scale_; }
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
+  const comm::Reducer* reducer() const { return reducer_.get(); }  // null without a group
 
   // With count(), the weights and average() all that a continuation needs: views, to be written or read into.
   std::vector<NamedTensor> state() const;
   void set_count(int64_t steps) { optimizer_->set_steps(steps); }
   std::vector<NamedTensor> average() const;  // the averaged parameters and the buffers, as files hold them; none without ema
+  // What ranks must have in common: the parameters, their average, the optimizer's state, the model's buffers.
+  std::vector<Tensor> replicated() const;
 
  private:
-  Result forward_backward(const Tensor& x, const Tensor& y, double share, const std::function<void(Phase)>& ended);
-  Result run_parts(const Tensor& x, const Tensor& y, const std::function<void(Phase)>& ended);
+  Result gradients(const Tensor& x, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
+  Tensor gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device);
 
   nn::Module& model_;
+  const std::unique_ptr<comm::ProcessGroup> group_;  // of its own, so that the model's collectives need not wait behind gradients
   double label_smoothing_;
   int64_t accumulate_;
+  bool synchronized_;
   DType precision_;
+  Tensor memory_;  // of the reducer
   FlatParameters parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;
+  std::unique_ptr<comm::Reducer> reducer_;
 };
 
 }  // namespace ringtape

@@ -4,9 +4,9 @@
 
 namespace ringtape {
 
-void StepLog::add(const Step& step, const Step::Result& result, int64_t epoch, double lr) {
+void StepLog::add(const Step& step, const Step::Result& result, int64_t images, int64_t epoch, double lr) {
   if (every_ == 0) return;
-  images_ += result.logits.dim(0);
+  images_ += images;
   if (step.count() % every_ != 0) return;
   const Readback loss(result.loss);
   const GradientScale& scale = step.gradient_scale();

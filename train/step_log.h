@@ -16,8 +16,8 @@ class StepLog {
   using Report = std::function<void(const Metrics&)>;
   StepLog(int64_t every, Report report) : every_(every), report_(std::move(report)) {}  // every 0: none
 
-  // After a step of `step`, the epoch counted from 1.
-  void add(const Step& step, const Step::Result& result, int64_t epoch, double lr);
+  // After a step of `step` with so many images, the epoch counted from 1.
+  void add(const Step& step, const Step::Result& result, int64_t images, int64_t epoch, double lr);
   void flush();  // reports the last one
 
  private:

@@ -2,12 +2,16 @@
 
 #include <chrono>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
+#include "comm/same.h"
+#include "core/part.h"
 #include "train/metrics.h"
 #include "train/models.h"
+#include "train/ranks.h"
 #include "train/run/progress.h"
 #include "train/run/stop.h"
 #include "train/weights.h"
@@ -60,7 +64,7 @@ Metrics figures(const Tally& tally, const std::string& split, double seconds, De
 
 }  // namespace
 
-Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_device(options.device)) {
+Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, ranks)), device(parse_device(options.device)) {
   set_threads(int(options.threads));
   const DatasetEntry& entry = find_dataset(options.data);
   data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size});
@@ -72,31 +76,36 @@ Task::Task(const TrainOptions& wanted) : options(resolve(wanted)), device(parse_
   if (device != Device{}) nn::move_to(*model, device);
 }
 
-Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
-                 const std::string& split, bool progress, Tensors* outputs) {
+Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress,
+                 Tensors* outputs, comm::ProcessGroup* group) {
   const NoGrad no_grad;
   const Autocast autocast(parse_dtype(task.options.precision));
   const ModeGuard mode(*task.model, false);
-  const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
-  const Loader loader(
-      data, samples, {.batch_size = batch_size, .workers = int(task.options.workers), .device = task.device});
-  const int64_t batches = limited(loader.batches(), task.options.limit_eval_batches);
+  samples.resize(size_t(limited(int64_t(samples.size()), kEvalBatch * task.options.limit_eval_batches)));
+  if (group) {
+    const Part own = part_of(int64_t(samples.size()), group->size(), group->rank());
+    samples = {samples.begin() + own.begin, samples.begin() + own.end};
+  }
   Stopwatch watch;
   Tally tally;
-  Progress bar(split, batches, progress);
-  Loader::Epoch epoch = loader.epoch(0);
-  for (int64_t i = 0; i < batches; ++i) {
-    const Batch* batch = epoch.next();
-    const Tensor logits = (*task.model)(batch->x);
-    tally.add(cross_entropy(logits, batch->y), logits, batch->y);
-    if (outputs) outputs->push_back(to(logits, Device{}));
-    bar.update(i + 1);
+  if (!samples.empty()) {
+    const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
+    const Loader loader(data, std::move(samples),
+                        {.batch_size = batch_size, .workers = int(task.options.workers), .device = task.device});
+    Progress bar(split, loader.batches(), progress);
+    Loader::Epoch epoch = loader.epoch(0);
+    while (const Batch* batch = epoch.next()) {
+      const Tensor logits = (*task.model)(batch->x);
+      tally.add(cross_entropy(logits, batch->y), logits, batch->y);
+      if (outputs) outputs->push_back(to(logits, Device{}));
+      bar.update(batch->index + 1);
+    }
+    tally.finish();
   }
-  tally.finish();
-  return figures(tally, split, watch.lap(), task.device);
+  return figures(of_all(group, tally), split, watch.lap(), task.device);
 }
 
-Trainer::Trainer(Task& task) : task_(task) {
+Trainer::Trainer(Task& task, comm::ProcessGroup* group) : task_(task), group_(group) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.val_size, uint64_t(o.seed));
   loader_ = std::make_unique<Loader>(task.data.train, split_.train,
@@ -105,10 +114,18 @@ Trainer::Trainer(Task& task) : task_(task) {
                                                   .seed = uint64_t(o.seed),
                                                   .workers = int(o.workers),
                                                   .device = task.device,
-                                                  .augmentation = {o.crop_padding, o.flip, o.rotation, o.cutout}});
-  step_ = std::make_unique<Step>(*task.model, o);
+                                                  .augmentation = {o.crop_padding, o.flip, o.rotation, o.cutout},
+                                                  .rank = group ? group->rank() : 0,
+                                                  .ranks = group ? group->size() : 1});
+  if (group) {
+    group->set_deterministic(o.deterministic);
+    comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
+    comm::check_same(*group, "the settings", settings_text(o));
+  }
+  step_ = std::make_unique<Step>(*task.model, o, group);
+  at_.random = default_generator().state();
   schedule_.kind = parse_schedule(o.schedule);
-  schedule_.lr = o.lr;
+  schedule_.lr = peak_lr(o, group ? group->size() : 1);
   schedule_.steps_per_epoch = limited(loader_->batches(), o.limit_train_batches);
   schedule_.epochs = o.epochs;
   schedule_.warmup_epochs = o.warmup_epochs;
@@ -122,20 +139,21 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   Stopwatch whole, watch;
   double* const parts[] = {&at_.seconds.forward, &at_.seconds.backward, &at_.seconds.optimizer};
   const auto ended = [&](Phase phase) { *parts[int(phase)] += watch.lap(); };
-  Progress bar(concat("epoch ", at_.epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress);
+  Progress bar(concat("epoch ", at_.epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress && leads());
   Loader::Epoch batches = loader_->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     watch.lap();
     const Batch* batch = batches.next();
     at_.seconds.data += watch.lap();
     const double lr = schedule_.at(steps());
-    const Step::Result result = step_->run(batch->x, batch->y, lr, ended);
-    log.add(*step_, result, at_.epoch + 1, lr);
+    comm::Activity::process().set_step(steps() + 1);
+    const Step::Result result = step_->run(batch->x, batch->y, lr, ended, {batch->whole, stop_requested()});
+    log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
     tally_.add(result.loss, result.logits, batch->y);
     ++at_.batch;
     if (!tally_.finite()) break;
     if (bar.due()) bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4));
-    const bool stop = stop_requested();
+    const bool stop = group_ ? step_->reducer()->stop() : stop_requested();
     if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
     tally_.finish();
     if (!tally_.finite()) break;
@@ -151,7 +169,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
 }
 
 Metrics Trainer::train_metrics() {
-  Metrics m = figures(tally_, "train", at_.seconds.whole, task_.device);
+  Metrics m = figures(of_all(group_, tally_), "train", at_.seconds.whole, task_.device);
   m.lr = schedule_.at(steps() - 1);
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
@@ -159,17 +177,19 @@ Metrics Trainer::train_metrics() {
 }
 
 void Trainer::checkpoint(const Save& save) {
-  if (!save || saved_step_ == steps()) return;
+  if (saved_step_ == steps()) return;
   at_.step = saved_step_ = steps();
-  at_.tally = tally_.totals();
+  at_.tally = of_all(group_, tally_).totals();
   at_.random = default_generator().state();
-  save();
+  if (group_) share_buffers();
+  if (save && leads()) save();
 }
 
 Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
   std::optional<Ema::Use> average;
   if (step_->ema()) average.emplace(*step_->ema());
-  return evaluate(task_, data, samples, split, progress);
+  if (group_) share_buffers();
+  return evaluate(task_, data, samples, split, progress && leads(), nullptr, group_);
 }
 
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {
@@ -177,14 +197,14 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
     m.step = steps();
-    report(m);
+    if (leads()) report(m);
     RT_CHECK_AS(Error, std::isfinite(*m.loss), "the ", m.split, " loss became ", *m.loss, " by step ", m.step,
                 " (epoch ", epoch, ", learning rate ", schedule_.at(m.step),
                 "); lower --lr, or find the operation with RINGTAPE_NAN=1");
     return m;
   };
   const TrainOptions& o = task_.options;
-  StepLog log(o.log_every, report);
+  StepLog log(o.log_every, leads() ? report : Report([](const Metrics&) {}));
   while (at_.epoch < o.epochs) {
     if (!train_epoch(log, save, progress)) return false;
     const int64_t epoch = at_.epoch + 1;
@@ -197,7 +217,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     }
     at_.epoch = epoch, at_.batch = 0, at_.seconds = {};
     tally_ = {};
-    const bool stop = stop_requested() && epoch < o.epochs;
+    const bool stop = epoch < o.epochs && any_of(group_, stop_requested());
     const int64_t every = o.checkpoint_every;
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);
     if (stop) return false;
@@ -220,10 +240,30 @@ void Trainer::export_weights(const std::string& path) const {
 
 void Trainer::restore(const TrainState& state) {
   at_ = state;
-  tally_ = Tally(state.tally);
+  tally_ = leads() ? Tally(state.tally) : Tally();
   step_->set_count(state.step);
   saved_step_ = state.step;
-  default_generator().set_state(state.random);
+  default_generator().set_state(own_random(state.random));
+}
+
+// Ranks draw from places of one stream that are far apart: each its own dropout.
+RandomState Trainer::own_random(RandomState first) const {
+  constexpr uint64_t kApart = uint64_t{1} << 48;
+  if (group_) first.counter += kApart * uint64_t(group_->rank());
+  return first;
+}
+
+void Trainer::share_state() {
+  at_.step = steps();
+  restore(parse_train_state(nlohmann::ordered_json::parse(comm::broadcast_text(*group_, to_json(at_).dump(), 0))));
+  replicate(*group_, step_->replicated());
+}
+
+// Each rank's running statistics are of its own samples: those of rank 0 count, as with PyTorch's DistributedDataParallel.
+void Trainer::share_buffers() {
+  std::vector<Tensor> buffers;
+  for (const nn::Named& b : nn::named_buffers(*task_.model)) buffers.push_back(b.tensor->detach());
+  replicate(*group_, buffers);
 }
 
 }  // namespace ringtape

@@ -16,7 +16,7 @@ namespace ringtape {
 // Data set and model that the options ask for, on their device; set_threads and the seed are applied. Throws
 // for whatever is wrong with the options or the files, before anything has been written.
 struct Task {
-  explicit Task(const TrainOptions& wanted);
+  explicit Task(const TrainOptions& wanted, int ranks = 1);  // of a training by so many
 
   TrainOptions options;  // resolved
   Device device;
@@ -26,17 +26,20 @@ struct Task {
 };
 
 // Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
-// logits of each, on cpu:0.
-Metrics evaluate(const Task& task, const Dataset& data, const std::vector<int64_t>& samples,
-                 const std::string& split, bool progress = false, Tensors* outputs = nullptr);
+// logits of each, on cpu:0. The ranks of a group share the samples, and all get the figures of all of them.
+Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress = false,
+                 Tensors* outputs = nullptr, comm::ProcessGroup* group = nullptr);
 
-// Supervised training with cross-entropy.
+// Supervised training with cross-entropy; with a group, by all its ranks together, each of which makes one and calls the same. The first of
+// them reports and saves.
 class Trainer {
  public:
-  explicit Trainer(Task& task);  // throws UsageError for a batch larger than the set
+  // Throws UsageError for a batch larger than the set, CommError where ranks differ in settings, data or model.
+  explicit Trainer(Task& task, comm::ProcessGroup* group = nullptr);
 
   int64_t steps_per_epoch() const { return schedule_.steps_per_epoch; }
   int64_t steps() const { return step_->count(); }
+  double lr() const { return schedule_.lr; }  // at its peak
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
 
@@ -50,6 +53,7 @@ class Trainer {
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
   void restore(const TrainState& state);  // once what files() lists has been read
+  void share_state();  // rank 0's, on all ranks; a collective
 
   // The weights that are validated and tested, averaged ones with --ema, as a safetensors file.
   void export_weights(const std::string& path) const;
@@ -57,10 +61,14 @@ class Trainer {
  private:
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
+  bool leads() const { return !group_ || group_->rank() == 0; }
+  RandomState own_random(RandomState first) const;
+  void share_buffers();
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
 
   Task& task_;
+  comm::ProcessGroup* group_;  // null: alone
   Holdout split_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Step> step_;

@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "comm/launch/launch.h"
 #include "core/log.h"
+#include "core/part.h"
 #include "kernels/kernel.h"
 #include "train/cli/common.h"
 #include "train/exported.h"
@@ -15,7 +17,9 @@
 #include "train/run/stop.h"
 #include "train/run/version.h"
 #include "train/trainer.h"
+#include "train/collectives/world.h"
 #include "train/weights.h"
+#include "train/world.h"
 
 namespace ringtape::cli {
 namespace {
@@ -52,7 +56,7 @@ std::string image_text(const Dataset& data) {
   return concat(s[1], "x", s[2], "x", s[3]);
 }
 
-void introduce(Output& out, const Task& task, const Trainer& trainer, const RunDir& run) {
+void introduce(Output& out, const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
   const std::string gpu = runtime(task.device).describe(task.device.index);
@@ -62,14 +66,21 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const RunD
                   "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
                   " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
+  const std::string scaled = trainer.lr() == o.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", o.lr, o.lr_scale);
   out.line(concat("model  ", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
-                  o.optimizer, ", learning rate ", fmt::format("{:g}", o.lr), ", batch ", o.batch_size, ", ",
+                  o.optimizer, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ",
                   with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  if (world.group) {
+    const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
+    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ddp; each ", least.size(),
+                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
+                    o.sync_bn ? "; batch normalisation over all" : ""));
+  }
   out.line("run    " + run.path());
 }
 
 // The figures that are left at the end, from the last metrics of each split.
-Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all,
+Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all, int ranks,
              double seconds) {
   const TrainOptions& o = task.options;
   Json out{{"split", "summary"}, {"epoch", o.epochs}, {"step", trainer.steps()}};
@@ -93,7 +104,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   out["peak_bytes"] = int64_t(peak);
   out["parameters"] = nn::count_parameters(*task.model);
   out["model"] = o.model, out["data"] = o.data, out["seed"] = o.seed, out["deterministic"] = o.deterministic,
-  out["run"] = run.path();
+  out["ranks"] = ranks, out["run"] = run.path();
   return out;
 }
 
@@ -110,22 +121,31 @@ void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, 
   out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));
 }
 
+// A rank that does not lead: it writes nothing.
+bool follow(Task& task, const World& world) {
+  Trainer trainer(task, world.group.get());
+  const StopSignals signals;
+  trainer.share_state();
+  return trainer.fit({});
+}
+
 // False when it was stopped by a signal.
-bool train(Task& task, const Invocation& invocation) {
+bool train(Task& task, const World& world, const Invocation& invocation) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
-  Trainer trainer(task);
+  Trainer trainer(task, world.group.get());
   RunDir run(run_path(o.run, o.model, o.data), earlier(o));
   Output out(run, o.json);
   const StopSignals signals;
   try {
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
-    introduce(out, task, trainer, run);
+    introduce(out, task, trainer, world, run);
     const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
     const std::string settings = settings_text(o);
     if (o.resume) resume(task, trainer, checkpoints, settings, out);
+    if (world.group) trainer.share_state();
     MetricsLog log(run, trainer.state().lengths);
     std::vector<Metrics> all = read_metrics(run.file("metrics.jsonl"));
     const auto report = [&](const Metrics& m) {
@@ -148,7 +168,7 @@ bool train(Task& task, const Invocation& invocation) {
     write_file(run.file("exported/README.md"), exported_readme(task));
     out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const std::string line = json_text(summary(task, trainer, run, all, seconds));
+    const std::string line = json_text(summary(task, trainer, run, all, world.size(), seconds));
     log.finish(line);
     out.json(line);
     return true;
@@ -187,11 +207,17 @@ Command train_command() {
                            "TOML file of the settings above, a line each: batch-size = 64; flags override it",
                            ""});
   command.run = [](const Invocation& invocation) {
-    constexpr int kPreempted = 75;
-    const TrainOptions options = wanted(invocation);
+    TrainOptions options = wanted(invocation);
     check_run_path(run_path(options.run, options.model, options.data), earlier(options));
-    Task task(options);
-    return train(task, invocation) ? 0 : kPreempted;
+    if (wants_ranks(options)) return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    World world = join_world(options);
+    try {
+      Task task(options, world.size());
+      return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
+    } catch (const std::exception& e) {
+      world.fail(e.what());
+      throw;
+    }
   };
   return command;
 }

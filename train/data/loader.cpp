@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/part.h"
 #include "core/random.h"
 #include "core/runtime.h"
 #include "train/data/batches.h"
@@ -38,11 +39,13 @@ class EpochState {
       const auto shuffled = permutation(order_.size(), config.seed, Stream::shuffle, uint64_t(epoch));
       std::transform(shuffled.begin(), shuffled.end(), order_.data<int64_t>(), [&](int64_t i) { return samples[size_t(i)]; });
     }
+    samples_ = order_.size();
+    if (config.ranks > 1) order_ = own_part(order_);
     const bool resident = source_->maker.resident();
     if (resident) order_ = order_.copy_to(config.device);
     const int64_t left = std::max<int64_t>(batches_ - first_, 0), size = source_->batches_a_chunk;
     chunks_ = (left + size - 1) / size;
-    inbox_ = source_->maker.inbox(size * config.batch_size);
+    inbox_ = source_->maker.inbox(size * own_size());
     slots_.resize(size_t(kChunksAWorker * std::max(config.workers, 1)));
     for (int i = 0; i < std::min<int64_t>(resident ? 0 : config.workers, chunks_); ++i)
       workers_.emplace_back([this](std::stop_token stop) { work(stop); });
@@ -50,14 +53,32 @@ class EpochState {
 
   const Batch* next() {
     if (failed_ || (at_ == current_.count && !next_chunk())) return nullptr;
-    const int64_t size = source_->config.batch_size, begin = at_ * size;
+    const int64_t size = own_size(), begin = at_ * size;
     batch_.x = rows(current_.x, begin, size);
     batch_.y = rows(current_.y, begin, size);
     batch_.index = current_.first + at_++;
+    batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
     return &batch_;
   }
 
  private:
+  int64_t own_size() const {  // of this rank's batches, but the last
+    const LoaderConfig& config = source_->config;
+    return part_of(config.batch_size, config.ranks, config.rank).size();
+  }
+
+  // This rank's samples, batch after batch.
+  Tensor own_part(const Tensor& order) const {
+    const LoaderConfig& config = source_->config;
+    const auto all = order.span<int64_t>();
+    std::vector<int64_t> own;
+    for (int64_t begin = 0; begin < order.size(); begin += config.batch_size) {
+      const Part part = part_of(std::min(config.batch_size, order.size() - begin), config.ranks, config.rank);
+      own.insert(own.end(), all.begin() + begin + part.begin, all.begin() + begin + part.end);
+    }
+    return from_host(own, {int64_t(own.size())});
+  }
+
   // False at the end. What it throws ends the epoch.
   bool next_chunk() {
     failed_ = true;
@@ -78,7 +99,7 @@ class EpochState {
   }
 
   Tensor samples_of(const Chunk& chunk) const {
-    const int64_t size = source_->config.batch_size, begin = chunk.first * size;
+    const int64_t size = own_size(), begin = chunk.first * size;
     return rows(order_, begin, std::min((chunk.first + chunk.count) * size, order_.size()) - begin);
   }
 
@@ -126,6 +147,7 @@ class EpochState {
   std::shared_ptr<const Source> source_;
   int64_t epoch_, first_, batches_;
   int64_t chunks_ = 0;
+  int64_t samples_ = 0;           // of all ranks in this epoch
   Tensor order_;                  // i64: the samples of the epoch; on the device of a resident set
   std::shared_ptr<Inbox> inbox_;  // where chunks arrive that are sent
 
@@ -146,11 +168,14 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
               ": expected at least 1");
   RT_CHECK_AS(UsageError, config.batch_size <= int64_t(samples.size()), "--batch-size ", config.batch_size,
               ": larger than the ", samples.size(), " samples there are of ", data.name);
+  RT_CHECK(config.rank >= 0 && config.rank < config.ranks, "rank ", config.rank, " of ", config.ranks);
+  RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size, ": fewer samples than the ", config.ranks,
+              " ranks");
   RT_CHECK_AS(UsageError, config.workers >= 0, "--workers ", config.workers, ": expected 0 or more");
   const Shape& shape = data.images.shape();
   for (int64_t i : samples)
     RT_CHECK_AS(ShapeError, i >= 0 && i < shape[0], "sample ", i, " of a data set of ", shape[0]);
-  const int64_t batch_bytes = config.batch_size * shape.without(0).size() * int64_t(sizeof(float));
+  const int64_t batch_bytes = part_of(config.batch_size, config.ranks, config.rank).size() * shape.without(0).size() * int64_t(sizeof(float));
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
   source_ = std::make_shared<const Source>(

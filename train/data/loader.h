@@ -11,6 +11,7 @@ struct Batch {
   Tensor x;           // f32 (B, H, W, C), normalised per channel
   Tensor y;           // i64 (B)
   int64_t index = 0;  // within the epoch
+  int64_t whole = 0;  // samples of all ranks' batches of this index
 };
 
 struct LoaderConfig {
@@ -21,10 +22,11 @@ struct LoaderConfig {
   int workers = 1;     // background threads; 0: batches are made when they are asked for
   Device device = {};  // where batches are to lie
   Augmentation augmentation = {};
+  int rank = 0, ranks = 1;  // of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty
 };
 
 // Hands out the chosen samples of a data set in batches. What comes in which order, and how it is augmented, depends only on
-// (seed, epoch) and the sample list: not on workers, device or timing.
+// (seed, epoch) and the sample list: not on workers, device, timing or the number of ranks.
 class Loader {
  public:
   // One pass over the samples; workers fill a bounded queue ahead of the consumer. May be abandoned at any
@@ -52,11 +54,11 @@ class Loader {
     std::unique_ptr<EpochState> state_;
   };
 
-  // Throws UsageError for a batch size below 1 or above the number of samples, ShapeError for a sample that
+  // Throws UsageError for a batch size below the ranks' number or above that of samples, ShapeError for a sample that
   // is not in the set, DeviceError for a set that lies on another device than the batches'.
   Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
 
-  int64_t samples() const;
+  int64_t samples() const;  // of all ranks
   int64_t batches() const;  // in an epoch
   Epoch epoch(int64_t number,
               int64_t first_batch = 0) const;  // from batch `first_batch` on, to resume within an epoch

@@ -7,7 +7,7 @@ namespace ringtape {
 // Each parameter starts on a 64-byte boundary, so that kernels see aligned rows.
 static int64_t aligned(int64_t n) { return (n + 15) / 16 * 16; }
 
-FlatParameters::FlatParameters(nn::Module& module) {
+FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory) {
   const std::vector<nn::Named> named = nn::named_parameters(module);
   RT_CHECK_AS(UsageError, !named.empty(), "a model without parameters cannot be trained");
   const Tensor first = *named[0].tensor;
@@ -18,7 +18,7 @@ FlatParameters::FlatParameters(nn::Module& module) {
     size += aligned(p.tensor->size());
   }
   values_ = zeros({size}, first.dtype(), first.device());
-  gradients_ = zeros({size}, first.dtype(), first.device());
+  gradients_ = memory ? memory(size, int64_t(named.size()), first.dtype(), first.device()) : zeros({size}, first.dtype(), first.device());
   int64_t begin = 0;
   for (const nn::Named& p : named) {
     Tensor& x = *p.tensor;

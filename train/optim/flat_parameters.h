@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "nn/module.h"
@@ -12,7 +13,9 @@ namespace ringtape {
 // parameters or with one under two names, DTypeError for parameters of two dtypes or devices.
 class FlatParameters {
  public:
-  explicit FlatParameters(nn::Module& module);
+  // Memory for `size` gradients of `parameters` parameters: a contiguous tensor of that size, zeros.
+  using GradientMemory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
+  explicit FlatParameters(nn::Module& module, const GradientMemory& memory = {});
 
   const Tensor& values() const { return values_; }        // (size)
   const Tensor& gradients() const { return gradients_; }  // (size); a parameter without a gradient has garbage there
@@ -27,12 +30,15 @@ class FlatParameters {
   std::vector<NamedTensor> named(const Tensor& flat) const;
   void zero_grad();  // costs nothing: the next backward() writes instead of adding
 
- private:
+  // Elements [begin, end) of the buffers, the parameter's own first.
   struct Parameter {
     std::string name;
     NodePtr node;
     int64_t begin, end;
   };
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+ private:
   Tensor values_, gradients_;
   std::vector<Parameter> parameters_;
 };

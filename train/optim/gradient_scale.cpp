@@ -15,8 +15,8 @@ GradientScale::GradientScale(FlatParameters& parameters, Options options)
   if (options.dynamic) scale_ = from_host(std::vector<float>{kFirstScale, 0}, {2}, device);
 }
 
-Tensor GradientScale::seed(double share) const {
-  const Tensor shared = full({}, share, DType::f32, factor_.device());
+Tensor GradientScale::seed(double share, DType dtype) const {
+  const Tensor shared = full({}, share, dtype, factor_.device());
   return dynamic() ? scale_.window({}, {}) * shared : shared;
 }
 

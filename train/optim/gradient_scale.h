@@ -19,7 +19,7 @@ class GradientScale {
   bool active() const { return dynamic() || rule_.max_norm > 0; }
 
   // What backward() is to start from, (): `share` times the loss scale.
-  Tensor seed(double share) const;
+  Tensor seed(double share, DType dtype = DType::f32) const;
 
   // Looks at the gradients; the factor (1) for Optimizer::step.
   const Tensor& factor();

@@ -1,0 +1,183 @@
+#include "comm/reducer.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "autograd/create.h"
+#include "comm/same.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// The reducer's words, elements of the gradients' dtype: sums of small whole numbers are exact in it.
+enum Word : int64_t { kLoss, kSamples, kStop, kUsed };  // kUsed + i: how many ranks have a gradient of parameter i
+
+constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
+
+}  // namespace
+
+struct Reducer::Bucket {
+  int64_t begin, end;  // elements of the memory
+  int64_t slots = 0, missing = 0;
+  Clock::time_point ready{};
+  Work work{};
+};
+
+int64_t Reducer::words(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
+
+Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options)
+    : group_(group), memory_(memory), slots_(std::move(slots)), bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
+      loss_(zeros({}, memory.dtype(), memory.device())) {
+  std::string lines;
+  for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
+  check_same(group_, "the parameters", lines);
+  plan(options);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].leaf->hook = [this, i](const Tensor&) {
+      if (armed_) completed(i);
+    };
+}
+
+Reducer::~Reducer() {
+  for (const GradientSlot& s : slots_) s.leaf->hook = {};
+}
+
+// From the last parameter to the first: a bucket is closed once it is large enough, and where what is left is small.
+void Reducer::plan(const ReducerOptions& options) {
+  const auto bytes = [&](int64_t elements) { return elements * int64_t(size_of(memory_.dtype())); };
+  const int64_t front = words(int64_t(slots_.size()));
+  bool was_small = false;
+  for (size_t i = slots_.size(); i-- > 0;) {
+    const GradientSlot& s = slots_[i];
+    const int64_t limit = buckets_.size() > 1 ? options.bucket_bytes : options.small_bytes;
+    const bool small = bytes(s.end - front) <= options.small_bytes;
+    if (buckets_.empty() || bytes(buckets_.back().end - buckets_.back().begin) >= limit || (small && !was_small))
+      buckets_.push_back({.begin = s.begin, .end = s.end});
+    buckets_.back().begin = s.begin;
+    ++buckets_.back().slots;
+    bucket_of_[i] = buckets_.size() - 1;
+    was_small = small;
+  }
+  buckets_.back().begin = 0;
+}
+
+void Reducer::arm(const Tensor& loss, const Step& step) {
+  RT_CHECK(!armed_, "Reducer::arm: the step before has not been finished");
+  std::unordered_set<const Node*> reached;
+  if (loss.defined())
+    for (const NodePtr& leaf : used_leaves(loss)) reached.insert(leaf.get());
+  for (Bucket& b : buckets_) b.missing = b.slots, b.work = {};
+  launched_ = 0;
+  armed_ = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const GradientSlot& s = slots_[i];
+    const bool to_come = reached.contains(s.leaf.get());
+    used_[i] = to_come || s.leaf->grad.defined();
+    done_[i] = false;
+    if (!used_[i]) fill(window(s.begin, s.end), 0);
+  }
+  write_words(step);
+  for (size_t i = slots_.size(); i-- > 0;)
+    if (!reached.contains(slots_[i].leaf.get())) completed(i);
+}
+
+void Reducer::write_words(const Step& step) {
+  std::vector<double> words(size_t(Reducer::words(int64_t(slots_.size()))));
+  words[kSamples] = double(step.samples);
+  words[kStop] = step.stop;
+  std::copy(used_.begin(), used_.end(), words.begin() + kUsed);
+  expected_ = step.expected;
+  if (words != said_) {
+    const Tensor host = from_host(words, {int64_t(words.size())});
+    Tensor same(host.shape(), memory_.dtype());
+    copy(same, host);
+    said_there_ = memory_.device() == Device{} ? same : same.copy_to(memory_.device());
+    said_ = std::move(words);
+  }
+  copy(window(0, said_there_.size()), said_there_);
+  if (step.loss.defined()) copy(memory_.window({}, {}, kLoss), step.loss);
+}
+
+void Reducer::completed(size_t slot) {
+  RT_CHECK_AS(AutogradError, !done_[slot], "the gradient of ", slots_[slot].name, " was completed twice in one step; only the last backward() of a ",
+              "step may come after Reducer::arm");
+  done_[slot] = true;
+  Bucket& b = buckets_[bucket_of_[slot]];
+  if (--b.missing > 0) return;
+  b.ready = Clock::now();
+  launch();
+}
+
+void Reducer::launch() {
+  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_) {
+    Bucket& b = buckets_[launched_];
+    b.work = group_.all_reduce(window(b.begin, b.end)).start();
+  }
+}
+
+void Reducer::finish() {
+  RT_CHECK(armed_, "Reducer::finish without arm");
+  // An operation may have nothing to say about an input that it has: its gradient is 0.
+  for (size_t i = slots_.size(); i-- > 0;) {
+    const GradientSlot& s = slots_[i];
+    if (done_[i]) continue;
+    if (!s.leaf->grad.defined()) {
+      fill(s.leaf->grad_slot, 0);
+      s.leaf->grad = s.leaf->grad_slot;
+    }
+    completed(i);
+  }
+  const auto begin = Clock::now();
+  for (const Bucket& b : buckets_) b.work.wait();
+  armed_ = false;
+  totals_.exposed += Clock::now() - begin;
+  totals_.steps += 1;
+  totals_.bytes += memory_.size() * int64_t(size_of(memory_.dtype()));
+  for (const Trace& t : trace()) totals_.communicating += t.end - t.begin;
+  loss_ = empty_like(loss_);
+  copy(loss_, memory_.window({}, {}, kLoss));
+  settle_missing();
+  read_words();
+}
+
+// Only a rank that lacks a gradient has to look whether others have it.
+void Reducer::settle_missing() {
+  if (std::find(used_.begin(), used_.end(), false) == used_.end()) return;
+  Readback readback(window(0, kUsed + int64_t(slots_.size())));
+  const Tensor words = readback.get();
+  Tensor ranks(words.shape(), DType::f64);
+  copy(ranks, words);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (!used_[i] && ranks.data<double>()[kUsed + i] > 0) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
+}
+
+void Reducer::read_words() {
+  const bool waits = memory_.device().type != DeviceType::cpu;
+  Readback now(window(0, kUsed));
+  Readback& known = waits ? heard_ : now;
+  const int64_t expected = waits ? std::exchange(expected_before_, expected_) : expected_;
+  if (known.defined()) {
+    Tensor words({kUsed}, DType::f64);
+    copy(words, known.get());
+    const double* const w = words.data<double>();
+    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks have had ", int64_t(w[kSamples]), " samples in a step that was to have ", expected,
+                "; they must read the same data with the same --batch-size");
+    stop_ = w[kStop] > 0;
+  }
+  if (waits) heard_ = std::move(now);
+}
+
+std::vector<Reducer::Trace> Reducer::trace() const {
+  std::vector<Trace> out;
+  for (const Bucket& b : buckets_) {
+    const Work::Span span = b.work.span();
+    out.push_back({(b.end - b.begin) * int64_t(size_of(memory_.dtype())), b.ready, span.begin, span.end});
+  }
+  return out;
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,39 @@
+#include "train/ranks.h"
+
+#include <zlib.h>
+
+#include "autograd/ops.h"
+#include "comm/same.h"
+
+namespace ringtape {
+
+Tally of_all(comm::ProcessGroup* group, const Tally& own) {
+  if (!group) return own;
+  const Tally::Totals& t = own.totals();
+  const Tensor sums =
+      from_host(std::vector<double>{double(t.samples), double(t.top1), double(t.top5), t.loss}, {4}, group->transport().device());
+  group->all_reduce(sums).wait();
+  const Tensor host = sums.copy_to(Device{});
+  const auto s = host.span<double>();
+  return Tally({int64_t(s[0]), int64_t(s[1]), int64_t(s[2]), s[3]});
+}
+
+bool any_of(comm::ProcessGroup* group, bool wish) {
+  if (!group) return wish;
+  const Tensor any = from_host(std::vector<int64_t>{wish}, {1}, group->transport().device());
+  group->all_reduce(any, ReduceOp::max).wait();
+  return any.item() > 0;
+}
+
+void replicate(comm::ProcessGroup& group, const std::vector<Tensor>& tensors) {
+  std::string checksums;
+  for (const Tensor& t : tensors) {
+    group.broadcast(t, 0).wait();
+    const Tensor host = t.copy_to(Device{});
+    const auto* const bytes = static_cast<const Bytef*>(View(host).data);
+    checksums += concat(t.dtype(), " ", t.shape(), " with CRC-32 ", crc32_z(0, bytes, size_t(host.size()) * size_of(host.dtype())), "\n");
+  }
+  comm::check_same(group, "the replicas", checksums);
+}
+
+}  // namespace ringtape

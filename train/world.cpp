@@ -1,0 +1,90 @@
+#include "train/world.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "comm/place.h"
+#include "comm/transport/gpu.h"
+#include "comm/transport/transports.h"
+#include "core/env.h"
+#include "core/runtime.h"
+
+namespace ringtape {
+namespace {
+
+std::vector<int> parse_ids(const std::string& list) {
+  std::vector<int> out;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    int id = -1;
+    const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices, "--gpu-ids ", list,
+                ": expected numbers of GPUs below ", kMaxDevices, " with commas between them, as in 0,2");
+    out.push_back(id);
+    begin = end + 1;
+  }
+  return out;
+}
+
+// A launcher that does not give each rank cores of its own leaves it to the ranks to share them.
+int64_t threads_of(const TrainOptions& options, int local_size) {
+  const int cores = threads();
+  const bool shared = options.threads == 0 && env::threads() == 0 && cores >= int(std::thread::hardware_concurrency());
+  return local_size > 1 && shared ? std::max(1, cores / local_size) : options.threads;
+}
+
+std::string device_of(const TrainOptions& options, const comm::Job& job, bool grouped) {
+  const std::string& device = options.device;
+  if (!options.gpu_ids.empty()) {
+    const std::vector<int> ids = parse_ids(options.gpu_ids);
+    RT_CHECK_AS(UsageError, job.local_rank < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank, " of this machine");
+    RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device, " and --gpu-ids: give one of them");
+    return Device{DeviceType::cuda, ids[size_t(job.local_rank)]}.str();
+  }
+  const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
+  return cuda && grouped ? Device{DeviceType::cuda, job.local_rank}.str() : device;
+}
+
+std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const comm::Job& job) {
+  const Device device = options.device == "auto" ? Device{} : parse_device(options.device);
+  if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, job.context());
+  RT_CHECK_AS(UsageError, comm::nccl_transport, "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
+  RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
+              ": ranks on GPUs use nccl; leave the flag out");
+  return comm::nccl_transport(job.context(), device);
+}
+
+}  // namespace
+
+void World::fail(const std::string& cause) noexcept {
+  if (!job.failure || job.failure->raised()) return;
+  try {
+    job.failure->raise(concat("rank ", job.rank, " on ", job.host, ": ", cause));
+  } catch (const std::exception&) {  // the others then miss it
+  }
+}
+
+World join_world(TrainOptions& options) {
+  World world;
+  auto job = comm::job_from_environment();
+  if (job) {
+    world.job = std::move(*job);
+    RT_CHECK_AS(UsageError, world.size() == 1 || options.strategy != "single", "--strategy single: one rank, but a launcher has started ",
+                world.size(), "; leave the flag out, or choose ddp");
+    RT_CHECK_AS(UsageError, options.devices == 1 || options.devices == world.job.local_size, "--devices ", options.devices,
+                ": a launcher has started ", world.job.local_size, " ranks here; leave the flag out");
+  }
+  const bool grouped = world.size() > 1;
+  RT_CHECK_AS(UsageError, grouped || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ", options.devices);
+  options.device = device_of(options, world.job, grouped);
+  options.threads = threads_of(options, world.job.local_size);
+  if (grouped) world.group = std::make_unique<comm::ProcessGroup>(transport_of(options, world.job));
+  return world;
+}
+
+bool wants_ranks(const TrainOptions& options) {
+  return options.devices > 1 && (options.strategy == "auto" || options.strategy == "ddp") && !comm::place_of_process();
+}
+
+}  // namespace ringtape

@@ -1,0 +1,29 @@
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "comm/process_group.h"
+#include "comm/rendezvous.h"
+#include "train/options.h"
+
+namespace ringtape {
+
+// The processes that train together, and this one's place among them.
+struct World {
+  comm::Job job{};                              // of one rank where no launcher started this process
+  std::unique_ptr<comm::ProcessGroup> group{};  // null: alone; goes before the job
+
+  int size() const { return job.size; }
+  bool leads() const { return job.rank == 0; }
+  // Ends the others with what has ended this rank; does nothing alone, or if they have ended this one.
+  void fail(const std::string& cause) noexcept;
+};
+
+// The ranks that a launcher started with this one, once all have come; the options become this rank's: its device, its share of the
+// machine's threads. Throws UsageError where they ask for something else.
+World join_world(TrainOptions& options);
+
+// Whether these options want ranks that nobody has started yet, so that the process is to start them as a launcher would.
+bool wants_ranks(const TrainOptions& options);
+
+}  // namespace ringtape
