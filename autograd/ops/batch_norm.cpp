@@ -3,6 +3,7 @@
 #include "autograd/checkpoint.h"
 #include "autograd/create.h"
 #include "autograd/ops/common.h"
+#include "kernels/fill.h"
 
 namespace ringtape {
 namespace {
@@ -33,28 +34,66 @@ void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStati
     check_same(x, residual, "batch_norm");
     RT_CHECK_AS(ShapeError, residual.shape() == x.shape(), "batch_norm: a residual of shape ", residual.shape(), " for x ", x.shape());
   }
-  const int64_t channels = x.shape()[x.rank() - 1];
-  RT_CHECK_AS(ShapeError, !options.training || channels == 0 || x.size() / channels > 1,
-              "batch_norm: expected more than 1 value per channel when training, got x ", x.shape());
 }
 
 // The mean and variance to normalise by.
 struct Statistics {
   Tensor mean, var;
-  int64_t count;  // rows they are of; 0 if they do not depend on x
+  Tensor unbiased = {};   // of a batch: the variance to keep, but for a factor
+  double correction = 1;  // that factor
+  int64_t count = 0;      // rows of x, if they depend on it
+  Tensor total = {};      // rows of the peers' x and of this one: one element. None without peers
 };
 
+void check_count(int64_t count, const Tensor& x, const char* where) {
+  RT_CHECK_AS(ShapeError, count > 1 || x.shape()[x.rank() - 1] == 0, "batch_norm: expected more than 1 value per channel when training, got x ",
+              x.shape(), where);
+}
+
+Statistics of_batch(const Tensor& x, int64_t count) {
+  check_count(count, x, "");
+  const Tensor mean({x.shape()[x.rank() - 1]}, statistics_dtype(x), x.device()), var = empty_like(mean);
+  batch_norm_statistics(mean, var, x);
+  return {mean, var, var, double(count) / double(count - 1), count};
+}
+
+// One message of a fixed size. All merge the same parts in the same order, so that all get the same bits; a sum of moments made by the
+// group would lose digits, and make them depend on the algorithm.
+Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
+  const int64_t channels = x.shape()[x.rank() - 1];
+  const Tensor own({2 * channels + 1}, statistics_dtype(x), x.device());
+  const auto part = [&own](int64_t begin, int64_t size) { return own.window({size}, {1}, begin); };
+  batch_norm_statistics(part(0, channels), part(channels, channels), x);
+  fill(part(2 * channels, 1), double(count));
+  const Tensor mean({channels}, own.dtype(), x.device());
+  const Statistics s{mean, empty_like(mean), empty_like(mean), 1, count, Tensor({1}, own.dtype(), x.device())};
+  batch_norm_merge(s.mean, s.var, s.unbiased, s.total, peers.gather(own));
+  if (count <= 1) check_count(int64_t(s.total.item()), x, " and no more elsewhere");  // with more here, nobody waits for the total
+  return s;
+}
+
 Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
-  const Shape channels{x.shape()[x.rank() - 1]};
-  if (!options.training) return {running.mean.detach(), running.var.detach(), 0};
-  const Tensor mean(channels, statistics_dtype(x), x.device());
-  const Statistics s{mean, empty_like(mean), x.size() / std::max<int64_t>(channels[0], 1)};
-  if (x.size() == 0) return s;
-  batch_norm_statistics(s.mean, s.var, x);
+  if (!options.training) return {running.mean.detach(), running.var.detach()};
+  const int64_t count = x.size() / std::max<int64_t>(x.shape()[x.rank() - 1], 1);
+  const Statistics s = options.peers ? of_all(x, count, *options.peers) : of_batch(x, count);
   if (!running.mean.defined() || recomputing()) return s;
-  batch_norm_running(running.mean, running.var, running.batches, s.mean, s.var, options.momentum, s.count);
+  batch_norm_running(running.mean, running.var, running.batches, s.mean, s.unbiased, options.momentum, s.correction);
   for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
   return s;
+}
+
+// db and dw of all rows over `count`: what dx subtracts.
+struct Sums {
+  Tensor db, dw;
+  int64_t count = 0;
+};
+
+// The peers' and these, as means, so that the host need not know how many rows there are. db and dw themselves stay those of x.
+Sums of_all(const Tensor& db, const Tensor& dw, const Tensor& total, const BatchNormPeers& peers) {
+  const Tensor sums = concat({db, dw});
+  peers.add(sums);
+  const Tensor means = sums / total;
+  return {slice(means, 0, 0, db.size()), slice(means, 0, db.size(), 2 * db.size()), 1};
 }
 
 }  // namespace
@@ -72,12 +111,13 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
     mask = Tensor({batch_norm_mask_bytes(x.size())}, DType::u8, x.device());
   batch_norm_forward(y, mask, x, residual, s.mean, s.var, w, b, options.eps, f);
   return record("batch_norm", {x, w, b, residual}, y,
-                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), count = s.count, relu,
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), total = save(s.total),
+                 count = s.count, peers = options.training ? options.peers : nullptr, training = options.training, relu,
                  eps = options.eps, has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     const bool wants_residual = has_residual && needs_grad(3);
     Tensor dx, dw, db, dresidual;
-    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && count > 0)) {
+    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
       dw = needs_grad(1) ? empty_grad(1, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
       db = needs_grad(2) ? empty_grad(2, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
       batch_norm_backward_sums(db, dw, dy, *mask, *x, *mean, *var, eps);
@@ -85,9 +125,9 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
     if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
     if (needs_grad(0) || (wants_residual && relu)) {
       dx = empty_like(dy);
-      const Tensor none;
-      batch_norm_backward(dx, relu ? dresidual : none, dy, *mask, *x, *mean, *var, *w, count > 0 ? db : none, count > 0 ? dw : none, count,
-                          eps);
+      Sums sums;
+      if (training) sums = peers && needs_grad(0) ? of_all(db, dw, *total, *peers) : Sums{db, dw, count};
+      batch_norm_backward(dx, relu ? dresidual : Tensor{}, dy, *mask, *x, *mean, *var, *w, sums.db, sums.dw, sums.count, eps);
     }
     return {dx, dw, db, dresidual};
   });
