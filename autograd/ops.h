@@ -68,6 +68,7 @@ class BatchNormPeers {
 struct BatchNormOptions {
   bool training = true;  // normalise by the batch and update what is kept; else normalise by what is kept
   double momentum = 0.1, eps = 1e-5;
+  int64_t parts = 1;  // a batch is normalised in so many equal parts along its first axis, and the mean of their statistics kept
   std::shared_ptr<const BatchNormPeers> peers = nullptr;  // none: x is the whole batch
 };
 // f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), the statistics over all axes but the last; w, b (C), f32 where x is f32

@@ -34,18 +34,14 @@ class BatchNorm : public Module {
 
   // From now on a batch is what all ranks of the group have (comm/sync_batch_norm.h); null: what this one has.
   void synchronize(comm::ProcessGroup* group) { group_ = group; }
-  // From now on a batch is normalised in so many equal parts along the first axis, each by its own statistics, as if on as many devices;
-  // what is kept is the mean of the parts', which is what PyTorch's momentum makes of lightly's SplitBatchNorm too. Synchronised layers are not
-  // split. Throws UsageError below 1, and forward() ShapeError for a batch that cannot be cut so.
+  // From now on a batch is normalised in so many equal parts along the first axis, each by its own statistics, as if on as many devices,
+  // and the mean of their statistics kept: what lightly's SplitBatchNorm, which keeps them apart, takes in evaluation. While training,
+  // forward() throws ShapeError for a batch that cannot be cut so. A synchronised layer is not split.
   void split(int64_t parts);
 
   Tensor weight, bias;
 
  private:
-  Tensor forward_split(const Tensor& x, const Tensor& w, const Tensor& b, Activation f, const Tensor& residual);
-
-  BatchNormOptions options() const { return {.training = training(), .momentum = momentum_, .eps = eps_}; }
-
   RunningStatistics running_;
   double momentum_, eps_;
   comm::ProcessGroup* group_ = nullptr;
