@@ -1,4 +1,5 @@
 #pragma once
+#include <memory>
 #include <optional>
 
 #include "core/random.h"
@@ -56,9 +57,19 @@ Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, const Wind
 struct RunningStatistics {
   Tensor mean, var, batches;
 };
+// Who has the other parts of a batch, where batch_norm is to normalise each by the statistics of all (comm/sync_batch_norm.h). All take
+// part in every call, in the same order.
+class BatchNormPeers {
+ public:
+  virtual ~BatchNormPeers() = default;
+  virtual Tensor gather(const Tensor& own) const = 0;  // (n) -> (parts, n): everybody's, the same for all
+  virtual void add(const Tensor& sums) const = 0;      // in place: the sum of everybody's, the same for all
+};
 struct BatchNormOptions {
   bool training = true;  // normalise by the batch and update what is kept; else normalise by what is kept
   double momentum = 0.1, eps = 1e-5;
+  int64_t parts = 1;  // a batch is normalised in so many equal parts along its first axis, and the mean of their statistics kept
+  std::shared_ptr<const BatchNormPeers> peers = nullptr;  // none: x is the whole batch
 };
 // f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), the statistics over all axes but the last; w, b (C), f32 where x is f32
 // or 16-bit, f64 with f64; residual, of x's shape, may be undefined, and in training the running statistics too.

@@ -7,12 +7,18 @@
 // is f32, f64 with f64. The passes over x are kernels of their own, so that their sums can be added up over several devices.
 namespace ringtape {
 
-// mean and biased variance of each channel over the M >= 1 rows, by Welford's method in blocks: neither overflows nor cancels.
+// mean and biased variance of each channel over the rows, by Welford's method in blocks: neither overflows nor cancels. 0 where there
+// is no row.
 RT_KERNEL(batch_norm_statistics, void(View mean, View var, View x));
 
-// running = (1 - momentum) running + momentum value, where the value is mean or var count / (count - 1), the unbiased
-// variance; and batches (i64, one element) += 1. As PyTorch does.
-RT_KERNEL(batch_norm_running, void(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count));
+// The same of all rows from that of P parts of them: parts (P, 2 C + 1), each mean, var and the number of rows, which may be 0.
+// unbiased (C) is var count / (count - 1), count (1) the rows of all parts. In double and in the order of the parts (Chan, Golub and
+// LeVeque, 1979): whoever has the same parts gets the same bits.
+RT_KERNEL(batch_norm_merge, void(View mean, View var, View unbiased, View count, View parts));
+
+// running = (1 - momentum) running + momentum value, where the value is mean or var correction, count / (count - 1) making a biased
+// variance unbiased; and batches (i64, one element) += 1. As PyTorch does.
+RT_KERNEL(batch_norm_running, void(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction));
 
 // y = f((x - mean) w / sqrt(var + eps) + b + residual), residual having no data for none. mask, where it has data, is for
 // backward: bit i % 8 of byte i / 8 says whether element i of y is above 0. Its size is batch_norm_mask_bytes.

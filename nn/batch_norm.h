@@ -2,6 +2,10 @@
 #include "autograd/create.h"
 #include "nn/module.h"
 
+namespace ringtape::comm {
+class ProcessGroup;
+}
+
 namespace ringtape::nn {
 
 // Batch normalisation of x (..., C) over all axes but the last: of rows, and of images in NHWC. Names, initial values and updates as
@@ -15,12 +19,7 @@ class BatchNorm : public Module {
   }
   Tensor forward(const Tensor& x) override { return forward(x, Activation::none); }
   // f(normalised + residual), in one pass over memory.
-  Tensor forward(const Tensor& x, Activation f, const Tensor& residual = {}) {
-    // A 16-bit module computes with its parameters in f32, and keeps statistics in it: 16 bits would lose small updates.
-    const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
-    for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
-    return batch_norm(x, cast(weight, dtype), cast(bias, dtype), running_, {training(), momentum_, eps_}, f, residual);
-  }
+  Tensor forward(const Tensor& x, Activation f, const Tensor& residual = {});
   using Module::operator();
   Tensor operator()(const Tensor& x, Activation f, const Tensor& residual = {}) { return seen(forward(x, f, residual)); }
   void visit(Visitor& v) override {
@@ -33,11 +32,24 @@ class BatchNorm : public Module {
   std::string str() const override { return concat("BatchNorm(", weight.size(), ")"); }
   const RunningStatistics& running() const { return running_; }
 
+  // From now on a batch is what all ranks of the group have (comm/sync_batch_norm.h); null: what this one has.
+  void synchronize(comm::ProcessGroup* group) { group_ = group; }
+  // From now on a batch is normalised in so many equal parts along the first axis, each by its own statistics, as if on as many devices,
+  // and the mean of their statistics kept: what lightly's SplitBatchNorm, which keeps them apart, takes in evaluation. While training,
+  // forward() throws ShapeError for a batch that cannot be cut so. A synchronised layer is not split.
+  void split(int64_t parts);
+
   Tensor weight, bias;
 
  private:
   RunningStatistics running_;
   double momentum_, eps_;
+  comm::ProcessGroup* group_ = nullptr;
+  int64_t parts_ = 1;
 };
+
+// The same for every BatchNorm in `module`, itself included; returns how many there are.
+int synchronize_batch_norm(Module& module, comm::ProcessGroup* group);
+int split_batch_norm(Module& module, int64_t parts);
 
 }  // namespace ringtape::nn

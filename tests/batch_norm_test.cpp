@@ -153,6 +153,53 @@ TEST(BatchNorm, NamesItsBuffersAsPyTorchDoes) {
   EXPECT_EQ(layer.running().batches.device().index, 1);
 }
 
+// A split layer is as many plain ones, each on its part of the batch, whose running statistics' mean it keeps.
+TEST(BatchNorm, SplitIsALayerOnEachPart) {
+  for (const bool images : {false, true}) {
+    const Shape shape = images ? Shape{6, 3, 3, 5} : Shape{6, 5};
+    nn::BatchNorm whole(5, 0.3);
+    nn::cast_to(whole, DType::f64);
+    whole.split(3);
+    std::vector<std::unique_ptr<nn::BatchNorm>> layers;
+    for (int i = 0; i < 3; ++i) {
+      layers.push_back(std::make_unique<nn::BatchNorm>(5, 0.3));
+      nn::cast_to(*layers.back(), DType::f64);
+    }
+    for (uint64_t step = 0; step < 2; ++step) {
+      const Tensor x = noise(shape, step), z = noise(shape, step + 10), dy = noise(shape, step + 20), at = leaf(x), residual = leaf(z);
+      const Tensor y = whole(at, Activation::relu, residual);
+      zero_grad(whole.weight);
+      backward(y, dy);
+      Tensor dw = zeros({5}, DType::f64), mean_of = dw, var_of = dw;
+      for (int64_t i = 0; i < 3; ++i) {
+        nn::BatchNorm& layer = *layers[size_t(i)];
+        const auto part = [i](const Tensor& t) { return contiguous(slice(t, 0, 2 * i, 2 * i + 2)); };
+        const Tensor own = leaf(part(x)), own_residual = leaf(part(z)), own_y = layer(own, Activation::relu, own_residual);
+        zero_grad(layer.weight);
+        backward(own_y, part(dy));
+        EXPECT_TRUE(test::same_bytes(part(y), own_y.detach()) && test::same_bytes(part(grad(at)), grad(own)));
+        EXPECT_TRUE(test::same_bytes(part(grad(residual)), grad(own_residual)));
+        dw = dw + grad(layer.weight), mean_of = mean_of + layer.running().mean / 3, var_of = var_of + layer.running().var / 3;
+      }
+      expect_close(grad(whole.weight), dw, 1e-13, 1e-13, "dw");
+      expect_close(whole.running().mean, mean_of, 1e-13, 1e-13, "running mean");
+      expect_close(whole.running().var, var_of, 1e-13, 1e-13, "running variance");
+      EXPECT_EQ(whole.running().batches.item(), double(step + 1));
+    }
+    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({7, 5}, 1)); }), "batch_norm: expected a batch of 3 equal parts, got x (7, 5)");
+    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({3, 5}, 1)); }),
+              "batch_norm: expected more than 1 value per channel when training, got x (3, 5) in 3 parts");
+    whole.train(false);
+    EXPECT_EQ(whole(noise({7, 5}, 1)).shape(), Shape({7, 5}));
+  }
+  nn::FashionCnn net(8, 8, 1, 2);
+  EXPECT_EQ(nn::split_batch_norm(net, 2), 2);
+  EXPECT_EQ(nn::synchronize_batch_norm(net, nullptr), 2);
+  nn::BatchNorm itself(3);
+  EXPECT_EQ(nn::split_batch_norm(itself, 2), 1);
+  EXPECT_NE(test::message_of<UsageError>([&] { itself.split(0); }).find("0 parts"), std::string::npos);
+}
+
 // A checkpointed section is called twice; its batch is counted once.
 TEST(BatchNorm, CountsACheckpointedBatchOnce) {
   nn::BatchNorm layer(3), plain(3);

@@ -9,6 +9,7 @@
 #include "kernels/combine.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
+#include "nn/nn.h"
 #include "tests/cuda_support.h"
 #include "tests/support.h"
 
@@ -205,6 +206,41 @@ TEST_F(CudaComm, GroupsFollowAndAreFollowed) {
       for (const double v : values(ones)) RT_CHECK_EQ(v, half->size());
     });
     EXPECT_EQ(cause, "") << n << " ranks";
+  }
+}
+
+// Ranks' rows normalised together, one rank having none, as one layer on the CPU normalises the whole batch.
+TEST_F(CudaComm, SynchronisedBatchNorm) {
+  const int64_t bounds[] = {0, 3, 3, 8};
+  const Shape whole{8, 2, 3, 5};
+  const auto drawn = [&](uint64_t seed) {
+    Tensor x(whole, DType::f64);
+    fill_uniform(x, RandomState{seed, Stream::test, 0}, -1, 3);
+    return x;
+  };
+  const auto follow = [&](Device device, ProcessGroup* group, int64_t begin, int64_t end) {
+    nn::BatchNorm layer(5);
+    nn::cast_to(layer, DType::f64), nn::move_to(layer, device);
+    layer.synchronize(group);
+    const auto part = [&](uint64_t seed) { return to(contiguous(slice(drawn(seed), 0, begin, end)), device); };
+    const Tensor x = leaf(part(1)), z = leaf(part(2)), y = layer(x, Activation::relu, z);
+    backward(y, part(3));
+    Tensors all{y.detach(), grad(x), grad(z), grad(layer.weight), grad(layer.bias), layer.running().mean, layer.running().var};
+    for (Tensor& t : all) t = to(t, Device{});
+    return all;
+  };
+  std::vector<Tensors> ranks(3);
+  ASSERT_EQ(on_gpus(3, [&](std::unique_ptr<Transport> transport) {
+    const Device device = transport->device();
+    ProcessGroup group(std::move(transport));
+    const auto r = size_t(group.rank());
+    ranks[r] = follow(device, &group, bounds[r], bounds[r + 1]);
+  }), "");
+  const Tensors one = follow(Device{}, nullptr, 0, 8);
+  for (size_t i = 0; i < one.size(); ++i) {
+    const Tensors parts{ranks[0][i], ranks[1][i], ranks[2][i]};
+    const Tensor together = i < 3 ? concat(parts) : i < 5 ? parts[0] + parts[1] + parts[2] : parts[1];
+    test::expect_close(together, one[i], 1e-12, 1e-12, std::to_string(i));
   }
 }
 

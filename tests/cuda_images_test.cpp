@@ -91,6 +91,29 @@ TEST_F(CudaBatchNorm, RowsSplitAmongBlocks) {
     }
 }
 
+TEST_F(CudaBatchNorm, NoRows) {
+  for (DType dtype : kFloats) {
+    const Results none = run(kCuda, 0, 0, 5, dtype, true, kRelu);
+    for (const Tensor& t : {none.mean, none.var, none.db, none.dw}) EXPECT_EQ(values(t), std::vector<double>(5));
+  }
+}
+
+TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const auto& [parts, c] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {7, 300}}) {
+      const Tensor own = noise({parts, 2 * c + 1}, dtype, 1, 0, 9);
+      for (int64_t p = 0; p < parts; ++p) fill(own.window({1}, {1}, p * (2 * c + 1) + 2 * c), double(p % 3 == 2 ? 0 : 2 + p));
+      const auto merged = [&](Device device) {
+        const auto output = [&](int64_t n) { return full({n}, 77, dtype, device); };
+        const Tensors out{output(c), output(c), output(c), output(1)};
+        batch_norm_merge(out[0], out[1], out[2], out[3], to(own, device));
+        return out;
+      };
+      const Tensors cuda = merged(kCuda), cpu = merged(Device{});
+      for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], dtype == DType::f64 ? 1e-14 : 1e-7, 0, concat(dtype, " output ", i));
+    }
+}
+
 TEST_F(CudaBatchNorm, RunningStatisticsStayOnTheDevice) {
   for (DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     nn::BatchNorm cuda(5), cpu(5);

@@ -3,6 +3,7 @@
 #include "autograd/checkpoint.h"
 #include "autograd/create.h"
 #include "autograd/ops/common.h"
+#include "kernels/fill.h"
 
 namespace ringtape {
 namespace {
@@ -33,28 +34,76 @@ void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStati
     check_same(x, residual, "batch_norm");
     RT_CHECK_AS(ShapeError, residual.shape() == x.shape(), "batch_norm: a residual of shape ", residual.shape(), " for x ", x.shape());
   }
-  const int64_t channels = x.shape()[x.rank() - 1];
-  RT_CHECK_AS(ShapeError, !options.training || channels == 0 || x.size() / channels > 1,
-              "batch_norm: expected more than 1 value per channel when training, got x ", x.shape());
 }
 
-// The mean and variance to normalise by.
+// The mean and variance to normalise by, part after part.
 struct Statistics {
   Tensor mean, var;
-  int64_t count;  // rows they are of; 0 if they do not depend on x
+  int64_t parts = 1;
+  int64_t count = 0;      // rows of a part; 0 if mean and var do not depend on x
+  Tensor total = {};      // rows of the peers' x and of this one: one element. None without peers
+  Tensor unbiased = {};   // the variance to keep, but for a factor
+  double correction = 1;  // that factor
 };
 
+// The p-th of equal parts along the first axis.
+View part(const Tensor& t, int64_t p, int64_t parts) {
+  if (!t.defined() || parts == 1) return t;
+  return t.window(t.shape().with(0, t.dim(0) / parts), t.strides(), p * (t.size() / parts));
+}
+Tensor mean_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : mean(reshape(t, {parts, t.size() / parts}), {0}); }
+Tensor sum_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : sum(reshape(t, {parts, t.size() / parts}), {0}); }
+
+void check_count(int64_t count, const Tensor& x, const std::string& where) {
+  RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0, "batch_norm: expected more than 1 value per channel when training, got x ", x.shape(), where);
+}
+
+Statistics of_batch(const Tensor& x, int64_t count, int64_t parts) {
+  RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts, " equal parts, got x ", x.shape());
+  count /= parts;
+  check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
+  const Tensor mean({parts * x.dim(-1)}, statistics_dtype(x), x.device()), var = empty_like(mean);
+  for (int64_t p = 0; p < parts; ++p) batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts));
+  return {mean, var, parts, count, {}, var, double(count) / double(count - 1)};
+}
+
+// One message of a fixed size. All merge the same parts in the same order, so that all get the same bits; a sum of moments made by the
+// group would lose digits, and make them depend on the algorithm.
+Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
+  const int64_t channels = x.dim(-1);
+  const Tensor own({2 * channels + 1}, statistics_dtype(x), x.device());
+  const auto place = [&own](int64_t begin, int64_t size) { return own.window({size}, {1}, begin); };
+  batch_norm_statistics(place(0, channels), place(channels, channels), x);
+  fill(place(2 * channels, 1), double(count));
+  const Tensor mean({channels}, own.dtype(), x.device()), var = empty_like(mean), unbiased = empty_like(mean), total({1}, own.dtype(), x.device());
+  batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
+  if (count <= 1) check_count(int64_t(total.item()), x, " and no more elsewhere");  // with more here, nobody waits for the total
+  return {mean, var, 1, count, total, unbiased, 1};
+}
+
 Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
-  const Shape channels{x.shape()[x.rank() - 1]};
-  if (!options.training) return {running.mean.detach(), running.var.detach(), 0};
-  const Tensor mean(channels, statistics_dtype(x), x.device());
-  const Statistics s{mean, empty_like(mean), x.size() / std::max<int64_t>(channels[0], 1)};
-  if (x.size() == 0) return s;
-  batch_norm_statistics(s.mean, s.var, x);
+  if (!options.training) return {running.mean.detach(), running.var.detach()};
+  const int64_t count = x.size() / std::max<int64_t>(x.dim(-1), 1);
+  const Statistics s = options.peers ? of_all(x, count, *options.peers) : of_batch(x, count, options.parts);
   if (!running.mean.defined() || recomputing()) return s;
-  batch_norm_running(running.mean, running.var, running.batches, s.mean, s.var, options.momentum, s.count);
+  batch_norm_running(running.mean, running.var, running.batches, mean_of_parts(s.mean, s.parts), mean_of_parts(s.unbiased, s.parts),
+                     options.momentum, s.correction);
   for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
   return s;
+}
+
+// db and dw of all rows over `count`: what dx subtracts. None where mean and var do not depend on x.
+struct Sums {
+  Tensor db, dw;
+  int64_t count = 0;
+};
+
+// The peers' and these, as means, so that the host need not know how many rows there are.
+Sums of_all(const Sums& own, const Tensor& total, const BatchNormPeers& peers) {
+  const Tensor sums = concat({own.db, own.dw});
+  peers.add(sums);
+  const Tensor means = sums / total;
+  return {slice(means, 0, 0, own.db.size()), slice(means, 0, own.db.size(), sums.size()), 1};
 }
 
 }  // namespace
@@ -66,28 +115,41 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   const Tensor residual = residual0.defined() ? contiguous(residual0) : residual0;
   const bool relu = f == Activation::relu;
   const Statistics s = statistics(x, running, options);
+  const int64_t parts = s.parts;
   Tensor y = empty_like(x), mask;
   const auto wanted = [](const Tensor& t) { return t.defined() && requires_grad(t); };
   if (relu && grad_enabled() && (wanted(x) || wanted(w) || wanted(b) || wanted(residual)))
-    mask = Tensor({batch_norm_mask_bytes(x.size())}, DType::u8, x.device());
-  batch_norm_forward(y, mask, x, residual, s.mean, s.var, w, b, options.eps, f);
+    mask = Tensor({parts * batch_norm_mask_bytes(x.size() / parts)}, DType::u8, x.device());
+  for (int64_t p = 0; p < parts; ++p)
+    batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts), part(s.mean, p, parts),
+                       part(s.var, p, parts), w, b, options.eps, f);
   return record("batch_norm", {x, w, b, residual}, y,
-                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), count = s.count, relu,
-                 eps = options.eps, has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), total = save(s.total), count = s.count,
+                 parts, peers = options.peers, training = options.training, relu, eps = options.eps,
+                 has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     const bool wants_residual = has_residual && needs_grad(3);
     Tensor dx, dw, db, dresidual;
-    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && count > 0)) {
-      dw = needs_grad(1) ? empty_grad(1, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
-      db = needs_grad(2) ? empty_grad(2, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*w);
-      batch_norm_backward_sums(db, dw, dy, *mask, *x, *mean, *var, eps);
+    Sums sums;
+    if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
+      const auto place = [&](size_t input) {
+        return needs_grad(input) && parts == 1 ? empty_grad(input, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*mean);
+      };
+      sums = {place(2), place(1), count};
+      for (int64_t p = 0; p < parts; ++p)
+        batch_norm_backward_sums(part(sums.db, p, parts), part(sums.dw, p, parts), part(dy, p, parts), part(*mask, p, parts),
+                                 part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts), eps);
+      dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
     }
     if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
     if (needs_grad(0) || (wants_residual && relu)) {
       dx = empty_like(dy);
-      const Tensor none;
-      batch_norm_backward(dx, relu ? dresidual : none, dy, *mask, *x, *mean, *var, *w, count > 0 ? db : none, count > 0 ? dw : none, count,
-                          eps);
+      if (!training) sums = {};
+      else if (peers && needs_grad(0)) sums = of_all(sums, *total, *peers);
+      for (int64_t p = 0; p < parts; ++p)
+        batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{}, part(dy, p, parts), part(*mask, p, parts),
+                            part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts), *w, part(sums.db, p, parts),
+                            part(sums.dw, p, parts), sums.count, eps);
     }
     return {dx, dw, db, dresidual};
   });
@@ -104,6 +166,9 @@ template <Activation f>
 static Tensor train(const Tensors& t) {
   const bool mixed = t[1].dtype() != t[0].dtype();  // a test of the error
   return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), {}, {}, f, t.size() > 3 ? t[3] : Tensor{});
+}
+static Tensor split(const Tensors& t) {
+  return batch_norm(t[0], t[1].dtype() != t[0].dtype() ? t[1] : wide(t[1]), wide(t[2]), {}, {.parts = 3}, Activation::relu, t[3]);
 }
 template <Activation f>
 static Tensor infer(const Tensors& t) {
@@ -129,6 +194,7 @@ static const RegisterOp register_batch_norm{{
                 {"odd", {{{3, 7, 5, 17}}, {{17}}, {{17}}}, train<kRelu>},
                 {"large", {{{1031, 3}}, {{3}}, {{3}}}, train<kRelu>},
                 {"vectors", {{{64, 32}}, {{32}}, {{32}}, {{64, 32}}}, train<kRelu>},
+                {"split", {{{6, 3, 5}}, {{5}}, {{5}}, {{6, 3, 5}}}, split},
                 {"inference", {{{2, 3, 3, 4}}, {{4}}, {{4}}}, infer<kNone>},
                 {"inference_add_relu", {{{5, 3}}, {{3}}, {{3}}, {{5, 3}}}, infer<kRelu>},
                 {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>}},
@@ -141,6 +207,7 @@ static const RegisterOp register_batch_norm{{
     .invalid = {{"channels", {{{3, 5}}, {{4}}, {{4}}}, train<kNone>},
                 {"one_value", {{{1, 5}}, {{5}}, {{5}}}, train<kNone>},
                 {"rank", {{{5}}, {{5}}, {{5}}}, train<kNone>},
+                {"parts", {{{7, 5}}, {{5}}, {{5}}, {{7, 5}}}, split},
                 {"residual", {{{3, 5}}, {{5}}, {{5}}, {{3, 1}}}, train<kNone>}},
     .tolerance = 16,
 }};

@@ -51,6 +51,7 @@ struct Moments {
     squares += s + distance * distance * count * share;
     count += n;
   }
+  double variance() const { return count > 0 ? squares / count : 0; }
 };
 
 // Column by column what the chunks found, (chunks, 2, n), as one: totals (2, n) in double.
@@ -90,17 +91,38 @@ void batch_norm_statistics(View mean, View var, View x) {
         all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
       for (int64_t i = c; i < rows.rest; i += rows.channels) all.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
       mean.as<C>()[c] = C(all.mean);
-      var.as<C>()[c] = C(all.squares / all.count);
+      var.as<C>()[c] = C(all.variance());
     }
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count) {
+void batch_norm_merge(View mean, View var, View unbiased, View count, View parts) {
+  dispatch_float(mean.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const int64_t channels = mean.dims[0];
+    std::vector<Moments> all(size_t(channels), Moments{});
+    double rows = 0;
+    for (int64_t p = 0; p < parts.dims[0]; ++p) {
+      const C* const part = parts.as<C>() + p * (2 * channels + 1);
+      const auto own = double(part[2 * channels]);
+      rows += own;
+      for (int64_t c = 0; own > 0 && c < channels; ++c) all[size_t(c)].add(own, double(part[c]), double(part[channels + c]) * own);
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      mean.as<C>()[c] = C(all[size_t(c)].mean);
+      var.as<C>()[c] = C(all[size_t(c)].variance());
+      unbiased.as<C>()[c] = C(all[size_t(c)].squares / (rows - 1));
+    }
+    *count.as<C>() = C(rows);
+  });
+}
+
+void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction) {
   const auto update = [momentum](const View& running, const View& now, double factor) {
     map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, running, running, now);
   };
   update(running_mean, mean, 1);
-  update(running_var, var, double(count) / double(count - 1));
+  update(running_var, var, correction);
   ++*batches.as<int64_t>();
 }
 

@@ -14,7 +14,7 @@ struct Statistics : Moments<T> {
   Statistics(C* m, C* v) : mean(m), var(v) {}
   __device__ void finish(int64_t o, const Acc& all) const {
     mean[o] = all.mean;
-    var[o] = all.squares / all.n;
+    var[o] = all.n > 0 ? all.squares / all.n : 0;
   }
 };
 
@@ -29,11 +29,28 @@ View matrix(const View& x, int64_t rows) {
 }
 
 template <class C>
+__global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const C* parts, int64_t n, int64_t channels) {
+  using Sums = Moments<double>;
+  for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
+    Sums::Acc all{0, 0, 0};
+    for (int64_t p = 0; p < n; ++p) {
+      const C* const part = parts + p * (2 * channels + 1);
+      const double rows = part[2 * channels];
+      all = Sums::combine(all, {rows, part[c], part[channels + c] * rows});
+    }
+    mean[c] = C(all.mean);
+    var[c] = all.n > 0 ? C(all.squares / all.n) : C(0);
+    unbiased[c] = C(all.squares / (all.n - 1));
+    if (c == 0) *count = C(all.n);
+  }
+}
+
+template <class C>
 __global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var, int64_t channels,
-                               C momentum, C unbiased) {
+                               C momentum, C correction) {
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
     running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
-    running_var[c] = (1 - momentum) * running_var[c] + momentum * (var[c] * unbiased);
+    running_var[c] = (1 - momentum) * running_var[c] + momentum * (var[c] * correction);
   }
   if (thread_in_grid() == 0) ++*batches;
 }
@@ -50,12 +67,22 @@ void batch_norm_statistics(View mean, View var, View x) {
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, int64_t count) {
+void batch_norm_merge(View mean, View var, View unbiased, View count, View parts) {
+  const int64_t channels = mean.dims[0];
+  if (channels == 0) return;
+  dispatch_float(mean.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    launch<merge_statistics<C>>(mean.device, covering(mean.device, channels), mean.as<C>(), var.as<C>(), unbiased.as<C>(), count.as<C>(),
+                                parts.as<C>(), parts.dims[0], channels);
+  });
+}
+
+void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction) {
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
     launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(), running_var.as<C>(),
                               batches.as<int64_t>(), mean.as<C>(), var.as<C>(), mean.dims[0], C(momentum),
-                              C(double(count) / double(count - 1)));
+                              C(correction));
   });
 }
 

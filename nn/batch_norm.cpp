@@ -1,0 +1,48 @@
+#include "nn/batch_norm.h"
+
+#include "comm/sync_batch_norm.h"
+
+namespace ringtape::nn {
+
+Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual) {
+  // A 16-bit module computes with its parameters in f32, and keeps statistics in it: 16 bits would lose small updates.
+  const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
+  const Tensor w = cast(weight, dtype), b = cast(bias, dtype);
+  const BatchNormOptions options{.training = training(), .momentum = momentum_, .eps = eps_, .parts = group_ ? 1 : parts_};
+  return group_ ? comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual) : batch_norm(x, w, b, running_, options, f, residual);
+}
+
+void BatchNorm::split(int64_t parts) {
+  RT_CHECK_AS(UsageError, parts >= 1, "batch_norm: a batch cannot be split into ", parts, " parts");
+  parts_ = parts;
+}
+
+namespace {
+
+template <class F>
+int for_each_batch_norm(Module& module, const F& f) {
+  struct Find : Visitor {
+    std::vector<BatchNorm*> found;
+    void look(Module& m) {
+      if (auto* const layer = dynamic_cast<BatchNorm*>(&m)) found.push_back(layer);
+    }
+    void on_module(const std::string&, Module& m) override { look(m); }
+  } layers;
+  layers.look(module);
+  module.visit(layers);
+  for (BatchNorm* layer : layers.found) f(*layer);
+  return int(layers.found.size());
+}
+
+}  // namespace
+
+int synchronize_batch_norm(Module& module, comm::ProcessGroup* group) {
+  return for_each_batch_norm(module, [group](BatchNorm& layer) { layer.synchronize(group); });
+}
+
+int split_batch_norm(Module& module, int64_t parts) {
+  return for_each_batch_norm(module, [parts](BatchNorm& layer) { layer.split(parts); });
+}
+
+}  // namespace ringtape::nn
