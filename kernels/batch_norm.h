@@ -8,10 +8,10 @@
 namespace ringtape {
 
 // mean and biased variance of each channel over the rows, by Welford's method in blocks: neither overflows nor cancels. 0 where there
-// is no row.
+// is no row. They may be f64 for any x.
 RT_KERNEL(batch_norm_statistics, void(View mean, View var, View x));
 
-// The same of all rows from that of P parts of them: parts (P, 2 C + 1), each mean, var and the number of rows, which may be 0.
+// The same of all rows from that of P parts of them: parts (P, 2 C + 1) f64, each mean, var and the number of rows, which may be 0.
 // unbiased (C) is var count / (count - 1), count (1) the rows of all parts. In double and in the order of the parts (Chan, Golub and
 // LeVeque, 1979): whoever has the same parts gets the same bits.
 RT_KERNEL(batch_norm_merge, void(View mean, View var, View unbiased, View count, View parts));

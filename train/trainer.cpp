@@ -9,6 +9,7 @@
 #include "autograd/create.h"
 #include "comm/same.h"
 #include "core/part.h"
+#include "nn/batch_norm.h"
 #include "train/metrics.h"
 #include "train/models.h"
 #include "train/ranks.h"
@@ -122,6 +123,7 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group) : task_(task), group_(gr
     comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
     comm::check_same(*group, "the settings", settings_text(o));
   }
+  if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
   step_ = std::make_unique<Step>(*task.model, o, group);
   at_.random = default_generator().state();
   schedule_.kind = parse_schedule(o.schedule);

@@ -71,11 +71,12 @@ Statistics of_batch(const Tensor& x, int64_t count, int64_t parts) {
 // group would lose digits, and make them depend on the algorithm.
 Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
   const int64_t channels = x.dim(-1);
-  const Tensor own({2 * channels + 1}, statistics_dtype(x), x.device());
+  const Tensor own({2 * channels + 1}, DType::f64, x.device());
   const auto place = [&own](int64_t begin, int64_t size) { return own.window({size}, {1}, begin); };
   batch_norm_statistics(place(0, channels), place(channels, channels), x);
   fill(place(2 * channels, 1), double(count));
-  const Tensor mean({channels}, own.dtype(), x.device()), var = empty_like(mean), unbiased = empty_like(mean), total({1}, own.dtype(), x.device());
+  const Tensor mean({channels}, statistics_dtype(x), x.device()), var = empty_like(mean), unbiased = empty_like(mean);
+  const Tensor total({1}, mean.dtype(), x.device());
   batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
   if (count <= 1) check_count(int64_t(total.item()), x, " and no more elsewhere");  // with more here, nobody waits for the total
   return {mean, var, 1, count, total, unbiased, 1};

@@ -21,22 +21,29 @@ RT_INLINE V tree_sum(const V* v) {
 }
 
 // Adds `rows` rows to mean and squares, the sum of squared distances from it, of `before` rows. Two sets together: Chan, Golub and
-// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979).
-template <int rows, class T, class C>
-void add_moments(C* mean, C* squares, const T* x, int64_t n, int64_t before) {
-  const C share = C(rows) / C(before + rows), weight = C(before) * share;
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979). In double: what is left of f32's rounding is that
+// within the tiles, which is the same however a batch is spread over ranks, if each image has a whole number of tiles.
+template <int rows, class T>
+void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
+  using C = compute_t<T>;
+  const double share = double(rows) / double(before + rows), weight = double(before) * share;
   for (int64_t i = 0; i < n; i += kLanes<C>) {
     Vec<C> v[rows];
     for (int r = 0; r < rows; ++r) v[r] = load_converted(x + r * n + i, kLanes<C>);
-    const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows), distance = center - load(mean + i);
+    const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows);
     for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
-    store(mean + i, load(mean + i) + distance * share);
-    store(squares + i, load(squares + i) + tree_sum<rows>(v) + distance * distance * weight);
+    const Vec<C> own = tree_sum<rows>(v);
+#pragma GCC ivdep
+    for (int64_t l = 0; l < kLanes<C>; ++l) {
+      const double distance = double(center[l]) - mean[i + l];
+      mean[i + l] += distance * share;
+      squares[i + l] += double(own[l]) + distance * distance * weight;
+    }
   }
 }
 
-template <class T, class C>
-void chunk_moments(C* mean, C* squares, const T* x, int64_t n, int64_t rows) {
+template <class T>
+void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t rows) {
   int64_t r = 0;
   for (; r + kTile <= rows; r += kTile) add_moments<kTile>(mean, squares, x + r * n, n, r);
   for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);
@@ -54,17 +61,16 @@ struct Moments {
   double variance() const { return count > 0 ? squares / count : 0; }
 };
 
-// Column by column what the chunks found, (chunks, 2, n), as one: totals (2, n) in double.
-template <class C>
-void combine_chunks(double* mean, double* squares, const C* part, const Rows& rows) {
+// Column by column what the chunks found, (chunks, 2, n), as one: totals (2, n).
+void combine_chunks(double* mean, double* squares, const double* part, const Rows& rows) {
   double before = 0;
   for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
     const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own), weight = before * share;
 #pragma GCC ivdep
     for (int64_t i = 0; i < rows.n; ++i) {
-      const double distance = double(part[i]) - mean[i];
+      const double distance = part[i] - mean[i];
       mean[i] += distance * share;
-      squares[i] += double(part[rows.n + i]) + distance * distance * weight;
+      squares[i] += part[rows.n + i] + distance * distance * weight;
     }
     before += own;
   }
@@ -76,22 +82,26 @@ void batch_norm_statistics(View mean, View var, View x) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    std::vector<C> part(size_t(rows.chunks * 2 * rows.n));
+    std::vector<double> part(size_t(rows.chunks * 2 * rows.n));
     parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        C* own = part.data() + c * 2 * rows.n;
+        double* own = part.data() + c * 2 * rows.n;
         chunk_moments(own, own + rows.n, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
     std::vector<double> total(size_t(2 * rows.n));
     combine_chunks(total.data(), total.data() + rows.n, part.data(), rows);
+    const auto put = [](const View& to, int64_t c, double value) {
+      if (to.dtype == DType::f64) to.as<double>()[c] = value;
+      else to.as<float>()[c] = float(value);
+    };
     for (int64_t c = 0; c < rows.channels; ++c) {
       Moments all;
       for (int64_t i = c; rows.count > 0 && i < rows.n; i += rows.channels)
         all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
       for (int64_t i = c; i < rows.rest; i += rows.channels) all.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
-      mean.as<C>()[c] = C(all.mean);
-      var.as<C>()[c] = C(all.variance());
+      put(mean, c, all.mean);
+      put(var, c, all.variance());
     }
   });
 }
@@ -103,10 +113,10 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
     std::vector<Moments> all(size_t(channels), Moments{});
     double rows = 0;
     for (int64_t p = 0; p < parts.dims[0]; ++p) {
-      const C* const part = parts.as<C>() + p * (2 * channels + 1);
-      const auto own = double(part[2 * channels]);
+      const double* const part = parts.as<double>() + p * (2 * channels + 1);
+      const double own = part[2 * channels];
       rows += own;
-      for (int64_t c = 0; own > 0 && c < channels; ++c) all[size_t(c)].add(own, double(part[c]), double(part[channels + c]) * own);
+      for (int64_t c = 0; own > 0 && c < channels; ++c) all[size_t(c)].add(own, part[c], part[channels + c] * own);
     }
     for (int64_t c = 0; c < channels; ++c) {
       mean.as<C>()[c] = C(all[size_t(c)].mean);

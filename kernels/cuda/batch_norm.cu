@@ -7,11 +7,11 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
+template <class T, class Out>
 struct Statistics : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
-  C *mean, *var;
-  Statistics(C* m, C* v) : mean(m), var(v) {}
+  Out *mean, *var;
+  Statistics(Out* m, Out* v) : mean(m), var(v) {}
   __device__ void finish(int64_t o, const Acc& all) const {
     mean[o] = all.mean;
     var[o] = all.n > 0 ? all.squares / all.n : 0;
@@ -29,12 +29,12 @@ View matrix(const View& x, int64_t rows) {
 }
 
 template <class C>
-__global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const C* parts, int64_t n, int64_t channels) {
+__global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const double* parts, int64_t n, int64_t channels) {
   using Sums = Moments<double>;
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
     Sums::Acc all{0, 0, 0};
     for (int64_t p = 0; p < n; ++p) {
-      const C* const part = parts + p * (2 * channels + 1);
+      const double* const part = parts + p * (2 * channels + 1);
       const double rows = part[2 * channels];
       all = Sums::combine(all, {rows, part[c], part[channels + c] * rows});
     }
@@ -63,7 +63,8 @@ void batch_norm_statistics(View mean, View var, View x) {
   const View rows = matrix(x, x.size() / channels);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    reduce<T>(Statistics<T>(mean.as<C>(), var.as<C>()), matrix(x, 1), rows);
+    if (mean.dtype == DType::f64) reduce<T>(Statistics<T, double>(mean.as<double>(), var.as<double>()), matrix(x, 1), rows);
+    else reduce<T>(Statistics<T, C>(mean.as<C>(), var.as<C>()), matrix(x, 1), rows);
   });
 }
 
@@ -73,7 +74,7 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
     launch<merge_statistics<C>>(mean.device, covering(mean.device, channels), mean.as<C>(), var.as<C>(), unbiased.as<C>(), count.as<C>(),
-                                parts.as<C>(), parts.dims[0], channels);
+                                parts.as<double>(), parts.dims[0], channels);
   });
 }
 
