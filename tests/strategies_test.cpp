@@ -41,6 +41,7 @@ struct Course {
     nn::cast_to(*out, dtype);
     return out;
   }
+  double lr() const { return std::string(model) == "mlp" ? 0.02 : 1e-3; }
   int64_t samples(int step) const { return step % 5 == 4 ? 7 : 12; }
   Tensor x(int step) const {
     const int64_t n = samples(step);
@@ -70,7 +71,7 @@ struct Course {
     for (int i = 0; i < steps; ++i) {
       const Tensor all_x = x(i), all_y = y(i);
       const Part own = part_of(samples(i), group ? group->size() : 1, group ? group->rank() : 0);
-      step.run(contiguous(slice(all_x, 0, own.begin, own.end)), contiguous(slice(all_y, 0, own.begin, own.end)), 0.01, {}, {samples(i)});
+      step.run(contiguous(slice(all_x, 0, own.begin, own.end)), contiguous(slice(all_y, 0, own.begin, own.end)), lr(), {}, {samples(i)});
     }
     std::vector<Tensor> out;
     for (const nn::Named& p : nn::named_parameters(*model)) out.push_back(p.tensor->detach());
