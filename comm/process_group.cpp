@@ -47,7 +47,8 @@ namespace {
 // What a call gives, checked before anything is sent: `parts` times `count` elements of `dtype`.
 void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count, int parts = 1) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(DeviceError, x.device() == t.device(), kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
+  const bool there = x.device() == t.device() || (x.device().type == DeviceType::cpu && t.device().type == DeviceType::cpu);
+  RT_CHECK_AS(DeviceError, there, kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
               "; move it with to(x, device)");
   RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype,
               "; convert one with cast(x, dtype)");
