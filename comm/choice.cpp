@@ -78,6 +78,7 @@ size_t parse_bytes(std::string_view text, std::string_view all) {
 
 Choice::Choice(std::string_view transport, int ranks, int island, std::string_view all_reduce)
     : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)),
+      nccl_(transport == "nccl"),
       ranks_(ranks),
       island_(island),
       all_reduce_(parse(all_reduce)) {}
