@@ -61,6 +61,17 @@ TEST(Simulated, AThousandRanks) {
   EXPECT_EQ(r.messages, int64_t{2} * kMany * (kMany - 1));
 }
 
+// As many as the command line takes. Where every rank has something for every other, 16 M pairs, none is kept that nobody waits for.
+TEST(Simulated, FourThousandRanks) {
+  const int n = 4 * kMany;
+  const double lg = std::log2(double(n)), bytes = 1 << 20;
+  const auto run = [&](const char* name) { return timed(n, Topology::one_switch(kLink), int64_t(bytes) / 4, find_algorithm(name).all_reduce); };
+  const SimulationResult halved = run("halving_doubling");
+  EXPECT_NEAR(halved.seconds, 2 * lg * kLink.alpha + 2 * (n - 1.0) / n * bytes * kLink.beta, 1e-9);
+  EXPECT_EQ(halved.bytes, 2 * int64_t(n - 1) * int64_t(bytes));
+  EXPECT_LT(run("double_tree").seconds, 1.5 * halved.seconds);
+}
+
 // Half of the bytes down each of two trees, in chunks: 2 lg p alpha + 2 S beta, and what a chunk takes on each level. A single tree takes
 // 2 lg p (alpha + S beta), a ring 2 (p - 1) alpha + 2 S beta.
 TEST(Simulated, TwoTreesBeatOneAndARing) {
