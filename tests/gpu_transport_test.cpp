@@ -95,6 +95,7 @@ TEST(GpuTransport, ALateRankIsNoMismatch) {
 
 TEST(GpuTransport, AnAbsentBackendIsAnEmptySlot) {
   EXPECT_EQ(p2p_transport != nullptr, RINGTAPE_CUDA != 0);
+  EXPECT_EQ(ipc_transport != nullptr, RINGTAPE_CUDA != 0);
   EXPECT_EQ(nccl_transport == nullptr, nccl_algorithm == nullptr);
 }
 
