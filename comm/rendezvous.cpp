@@ -156,7 +156,8 @@ class Attentive : public Store {
 }  // namespace
 
 Context Job::context(Seconds timeout) const {
-  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout};
+  const int island = local_size == size ? size : 1;  // what all ranks know without asking
+  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout, island};
 }
 
 void meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {

@@ -92,13 +92,16 @@ void Wait::give_up(const std::string& cause) {
   throw CommError(cause);
 }
 
+std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs) {
+  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
+  return concat("the ranks do not ask for the same: rank ", rank, " is at ", ours, ", rank ", peer, " at ", theirs,
+                other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+                                : "; every rank must make the same calls, in the same order");
+}
+
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
-  const Operation& ours = transport.operation();
-  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
-  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", ours, ", rank ", peer, " at ", theirs,
-                       other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
-                                       : "; every rank must make the same calls, in the same order");
+  const std::string cause = mismatch_cause(transport.rank(), transport.operation(), peer, theirs);
   failure.raise(cause);
   failure.check();
   throw CommError(cause);

@@ -142,6 +142,9 @@ class Wait {
 // Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
 [[noreturn]] void mismatch(Transport& transport, int peer, const Operation& theirs);
 
+// What it says then.
+std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs);
+
 // Ranks that are threads of this process; each calls it with the context of its group (one memory_store for all).
 std::unique_ptr<Transport> threads_transport(Context context);
 

@@ -24,7 +24,9 @@ struct Side {
   int64_t depth;         // messages before it in the longest chain; with it once it is met
   bool met = false;      // by the other side
   double arrived = 0;    // when
+  Side* behind = nullptr;  // the next one that waits for the same other side
 };
+struct Queue { Side *first, *last; };
 
 struct Turn {
   double time;
@@ -63,7 +65,8 @@ class Simulation {
   std::vector<std::unique_ptr<Simulated>> transports_;
   std::vector<bool> done_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
-  std::unordered_map<uint64_t, std::deque<Side*>> waiting_;  // sides that are not met, by sender and receiver; all of one way
+  // Sides that are not met, by sender and receiver; all of one way. Pairs where nobody waits have none: there may be millions.
+  std::unordered_map<uint64_t, Queue> waiting_;
   std::vector<double> free_at_;             // ports
   std::vector<LinkLoad> loads_;
   SimulationResult result_;
@@ -179,13 +182,16 @@ void Simulation::wait_for_turn(int rank) {
 void Simulation::post(Side& side) {
   const bool sends = side.transfer.way == Transfer::Way::send;
   const int from = sends ? side.owner->rank() : side.transfer.peer, to = sends ? side.transfer.peer : side.owner->rank();
-  std::deque<Side*>& others = waiting_[uint64_t(from) << 32 | uint64_t(to)];
-  if (others.empty() || others.front()->transfer.way == side.transfer.way) {
-    others.push_back(&side);
+  const auto [place, alone] = waiting_.try_emplace(uint64_t(from) << 32 | uint64_t(to), Queue{&side, &side});
+  if (alone) return;
+  Queue& others = place->second;
+  if (others.first->transfer.way == side.transfer.way) {
+    others.last = others.last->behind = &side;
     return;
   }
-  Side& other = *others.front();
-  others.pop_front();
+  Side& other = *others.first;
+  others.first = other.behind;
+  if (!others.first) waiting_.erase(place);
   sends ? meet(side, other) : meet(other, side);
 }
 
