@@ -120,7 +120,6 @@ class Mesh {
     Store& store = *context_.store;
     const std::string own = host_identity("net");
     store.set(concat("tcp/host/", context_.rank), concat(own, " ", sockets_));
-    bool together = true;
     for (int r = 0; r < context_.size; ++r) {
       std::istringstream in(store.wait(concat("tcp/host/", r), deadline_));
       std::string host;
@@ -128,10 +127,10 @@ class Mesh {
       in >> host >> sockets;
       RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank,
                   " has ", sockets_, " (0: not set); it must be the same on all ranks");
-      together = together && host == own;
+      together_ = together_ && host == own;
     }
-    if (sockets_ == 0) sockets_ = together ? 1 : 4;
-    if (together) return "127.0.0.1";
+    if (sockets_ == 0) sockets_ = together_ ? 1 : 4;
+    if (together_) return "127.0.0.1";
     std::string address = store.address();
     if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
     RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank,
@@ -259,13 +258,16 @@ class Mesh {
     }
   }
 
-  static void tune(int fd) {
+  void tune(int fd) const {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // Inside a host nothing is lost and nothing needs to be paced, as BBR, some systems' default, does by timers. Reno is always there.
+    if (together_) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   }
 
   const Context& context_;
   int sockets_;
+  bool together_ = true;  // on one host
   const Deadline deadline_;
   std::string secret_;
   std::vector<std::vector<Fd>> all_;
