@@ -136,7 +136,7 @@ class Wait {
   [[noreturn]] void give_up(const std::string& cause);
   Transport& transport_;
   int64_t rounds_ = 0;
-  Clock::time_point lost_at_{};
+  Clock::time_point looked_at_{}, lost_at_{};  // for a lost rank; when one was found
 };
 
 // Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
