@@ -37,7 +37,7 @@ class Ranks {
       int ends[2];
       EXPECT_EQ(::pipe(ends), 0);
       results_.emplace_back(ends[0]);
-      const Socket in(ends[1]);
+      const Fd in(ends[1]);
       children_.emplace_back([&, r] {
         std::string text;
         try {
@@ -45,7 +45,7 @@ class Ranks {
         } catch (const std::exception& e) {
           text = concat("threw ", e.what());
         }
-        (void)!::write(in.fd(), text.data(), text.size());
+        (void)!::write(in.get(), text.data(), text.size());
       });
     }
   }
@@ -55,7 +55,7 @@ class Ranks {
   std::string result(int rank) {
     std::string out;
     const Deadline deadline{Seconds(kLong)};
-    for (pollfd p{results_[size_t(rank)].fd(), POLLIN, 0}; ::poll(&p, 1, deadline.left_ms()) > 0;) {
+    for (pollfd p{results_[size_t(rank)].get(), POLLIN, 0}; ::poll(&p, 1, deadline.left_ms()) > 0;) {
       char text[4096];
       const ssize_t got = ::read(p.fd, text, sizeof text);
       if (got <= 0) return out.empty() ? "nothing" : out;
@@ -65,7 +65,7 @@ class Ranks {
   }
 
  private:
-  std::vector<Socket> results_;
+  std::vector<Fd> results_;
   std::vector<Child> children_;
 };
 
@@ -148,16 +148,16 @@ TEST(Rendezvous, MeetsInAFolder) {
 }
 
 TEST(Rendezvous, MeetsThroughALauncher) {
-  const Socket listening = listen_on("127.0.0.1", 0);
+  const Fd listening = listen_on("127.0.0.1", 0);
   Child launcher([&] {
-    const StoreServer server({.token = "the launcher's token", .listening = ::dup(listening.fd())});
+    const StoreServer server({.token = "the launcher's token", .listening = ::dup(listening.get())});
     ::pause();
   });
   expect_meets({.store = concat("127.0.0.1:", port_of(listening)), .token = "the launcher's token"});
 }
 
 TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
-  const int port = port_of(Socket(listen_on("127.0.0.1", 0)));
+  const int port = port_of(Fd(listen_on("127.0.0.1", 0)));
   Ranks ranks(2, [&](int r) {
     Place place = place_on_host(r, 2);
     place.one_host = false;

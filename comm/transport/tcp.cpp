@@ -75,7 +75,7 @@ class Tcp : public Transport {
     for (const auto& lanes : peers_)
       for (const Lane& lane : lanes) {
         const bool in = !lane.in.empty() && lane.in_error.empty(), out = !lane.out.empty() && lane.out_error.empty();
-        if (in || out) polled_.push_back({lane.fd, short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+        if (in || out) polled_.push_back({lane.fd.get(), short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
       }
     ::poll(polled_.data(), polled_.size(), kNapMs);
   }
@@ -149,7 +149,7 @@ class Tcp : public Transport {
   void send_some(Lane& lane) {
     while (!lane.out.empty() && lane.out_error.empty()) {
       const Vectors all(lane.out);
-      const ssize_t n = ::sendmsg(lane.fd, &all.message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const ssize_t n = ::sendmsg(lane.fd.get(), &all.message, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0) {
         if (errno != EAGAIN && errno != EINTR) lane.out_error = std::strerror(errno);
         return;
@@ -162,7 +162,7 @@ class Tcp : public Transport {
   void receive_some(Lane& lane, int peer) {
     while (!lane.in.empty() && lane.in_error.empty()) {
       Vectors all(lane.in);
-      const ssize_t n = ::recvmsg(lane.fd, &all.message, MSG_DONTWAIT);
+      const ssize_t n = ::recvmsg(lane.fd.get(), &all.message, MSG_DONTWAIT);
       if (n <= 0) {
         if (n == 0) lane.in_error = "end of stream";
         else if (errno != EAGAIN && errno != EINTR) lane.in_error = std::strerror(errno);
