@@ -187,6 +187,32 @@ TEST(Rendezvous, ReadsTheEnvironment) {
   EXPECT_FALSE(job_from_environment());
 }
 
+// The ranks of a host are an island, where the launcher gave all hosts equally many, one host after the other.
+TEST(Rendezvous, FindsTheIslands) {
+  using Where = std::vector<std::pair<int, int>>;  // local rank and size, by rank
+  const auto island = [](const Where& where) {
+    const auto store = memory_store();
+    std::vector<int> found(where.size());
+    std::vector<std::thread> ranks;
+    for (size_t r = 0; r < where.size(); ++r)
+      ranks.emplace_back([&, r] {
+        const Place place{"test", int(r), int(where.size()), where[r].first, where[r].second};
+        found[r] = meet(*store, place, concat("rank ", r), Deadline(Seconds(kLong)));
+      });
+    for (std::thread& t : ranks) t.join();
+    for (const int other : found) EXPECT_EQ(other, found[0]);
+    return found[0];
+  };
+  EXPECT_EQ(island({{0, 1}}), 1);
+  EXPECT_EQ(island({{0, 4}, {1, 4}, {2, 4}, {3, 4}}), 4);
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
+  EXPECT_EQ(island({{0, 3}, {1, 3}, {2, 3}, {0, 3}, {1, 3}, {2, 3}}), 3);
+  EXPECT_EQ(island({{0, 1}, {0, 1}, {0, 1}}), 1);
+  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);          // by turns
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}}), 1);                  // of different sizes
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}, {0, 1}}), 1);
+}
+
 TEST(Rendezvous, AsksForWhatItNeedsOverSeveralHosts) {
   Place place = place_on_host(1, 2);
   place.one_host = false;
