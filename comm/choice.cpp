@@ -21,10 +21,10 @@ struct Row {
   const Algorithm* algorithm;
 };
 
-// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S beta, ring
-// 2 (n - 1) alpha + 2 S beta. On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the limits follow: a
-// ring comes within a tenth of halving_doubling where its parts are about as large, and goes between neighbours alone. Where memory is shared a
-// message costs two copies, and none is needed.
+// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S
+// beta, ring 2 (n - 1) alpha + 2 S beta. On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the
+// limits follow: a ring comes within a tenth of halving_doubling where its parts are about as large, and goes between neighbours alone.
+// Where memory is shared a message costs two copies, and none is needed.
 constexpr Row kTable[] = {
     {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
     {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},

@@ -84,8 +84,8 @@ std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeti
   return whole(std::move(hosted));
 }
 
-// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job left behind leads nowhere, or to a
-// store with another token: then it is read again.
+// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job left behind leads
+// nowhere, or to a store with another token: then it is read again.
 std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline, std::optional<PrivateFile>& notice) {
   const std::string path = private_path(meeting.folder, place.job);
   Hosted hosted;
@@ -117,7 +117,8 @@ std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, De
 
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
 
-// How many ranks the hosts have each, as this rank sees it. A vote against the others', or against the host of the ranks beside it, is one for none.
+// How many ranks the hosts have each, as this rank sees it. A vote against the others', or against the host of the ranks beside it, is one
+// for none.
 constexpr const char* kNoIslands = "job/no islands";
 int vote_for_islands(Store& store, const Place& place) {
   const int here = place.local_size;

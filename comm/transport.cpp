@@ -20,8 +20,8 @@ View flat(void* data, DType dtype, int64_t count, Device device) {
   return v;
 }
 
-// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when it is woken. False: it
-// has come to that lately, and nothing was done.
+// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when it is woken. False:
+// it has come to that lately, and nothing was done.
 bool yield(Clock::time_point now) {
   constexpr Clock::duration kSlice = std::chrono::microseconds(500), kCrowded = std::chrono::milliseconds(100);
   static std::atomic<Clock::time_point> crowded_until;
@@ -107,9 +107,11 @@ void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
   const Operation& ours = transport.operation();
   const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
-  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", ours, ", rank ", peer, " at ", theirs,
-                       other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
-                                       : "; every rank must make the same calls, in the same order");
+  const char* const mend = other_algorithm
+                               ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+                               : "; every rank must make the same calls, in the same order";
+  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", ours, ", rank ", peer, " at ",
+                                   theirs, mend);
   failure.raise(cause);
   failure.check();
   throw CommError(cause);

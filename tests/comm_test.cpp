@@ -142,8 +142,8 @@ void in_all_worlds(std::initializer_list<int> ranks, const test::RankFn& f) {
       }
 }
 
-// Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of memory another combination
-// each time (all of those are below); beyond 9 ranks either in or out of place.
+// Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of memory another
+// combination each time (all of those are below); beyond 9 ranks either in or out of place.
 void ranks_and_counts(Transport& t) {
   const int n = t.size();
   uint64_t sequence = 0;
@@ -315,7 +315,8 @@ TEST(Comm, ManyRanks) {
     uint64_t sequence = 0;
     for (const char* name : {"direct", "fixed_order"})
       for (const Collective kind : {Collective::all_reduce, Collective::reduce_scatter, Collective::reduce})
-        run_case(t, find_algorithm(name), {.kind = kind, .dtype = DType::i32, .root = n - 1, .count = 100, .sequence = ++sequence}, true, false);
+        run_case(t, find_algorithm(name), {.kind = kind, .dtype = DType::i32, .root = n - 1, .count = 100, .sequence = ++sequence}, true,
+                 false);
   });
   EXPECT_EQ(cause, "");
 }

@@ -10,8 +10,8 @@ namespace {
 // still in the cache when it is wanted again. Few enough for that, and enough to keep the link and a reader on another core busy.
 constexpr int kLanes = 4;
 
-// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps far. The next message of a
-// lane is started as soon as what came with the last one has been dealt with.
+// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps far. The next message
+// of a lane is started as soon as what came with the last one has been dealt with.
 template <class Message, class Arrived>
 void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arrived) {
   const int lanes = std::min(kLanes, pieces);

@@ -50,8 +50,8 @@ std::string uuid_of(int index) {
   return out;
 }
 
-// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches what
-// is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels.
+// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches
+// what is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels.
 class Nccl : public GpuTransport {
  public:
   Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -172,7 +172,8 @@ class Nccl : public GpuTransport {
       context_.failure->check();
       if (now == ncclSuccess) return;
       if (now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
-      if (deadline_.passed()) fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
+      if (deadline_.passed()) fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(),
+                                               " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
