@@ -147,14 +147,22 @@ TEST(Rendezvous, MeetsInAFolder) {
   EXPECT_FALSE(fs::exists(folder));
 }
 
-TEST(Rendezvous, MeetsThroughALauncher) {
-  const Fd listening = listen_on("127.0.0.1", 0);
-  Child launcher([&] {
-    const StoreServer server({.token = "the launcher's token", .listening = ::dup(listening.get())});
+// A store that outlives all ranks, as that of a launcher does.
+class Launcher {
+ public:
+  Meeting meeting() const { return {.store = concat("127.0.0.1:", port_of(listening_)), .token = kToken}; }
+  std::shared_ptr<Store> store() const { return tcp_store({"127.0.0.1", port_of(listening_), kToken}, Deadline(Seconds(kLong))); }
+
+ private:
+  static constexpr const char* kToken = "the launcher's token";
+  const Fd listening_ = listen_on("127.0.0.1", 0);
+  const Child process_{[this] {
+    const StoreServer server({.token = kToken, .listening = ::dup(listening_.get())});
     ::pause();
-  });
-  expect_meets({.store = concat("127.0.0.1:", port_of(listening)), .token = "the launcher's token"});
-}
+  }};
+};
+
+TEST(Rendezvous, MeetsThroughALauncher) { expect_meets(Launcher().meeting()); }
 
 TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
   const int port = port_of(Fd(listen_on("127.0.0.1", 0)));
@@ -239,9 +247,8 @@ TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
 }
 
 TEST(Rendezvous, NamesARankThatIsThereTwice) {
-  const TemporaryFolder temporary;
-  const std::string& folder = temporary.path();
-  Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
+  const Launcher launcher;
+  Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), launcher.meeting(), Seconds(kLong)).size); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
               has(cause, concat("pid ", ranks[3].pid()))) << cause;
@@ -249,11 +256,10 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
 }
 
 TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
-  const TemporaryFolder temporary;
-  const std::string& folder = temporary.path();
+  const Launcher launcher;
   Ranks ranks(3, [&](int r) {
-    if (r == 2) ::usleep(100'000);
-    return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
+    if (r == 2) launcher.store()->wait("job/size", Deadline(Seconds(kLong)));
+    return concat(join(place_on_host(r, r == 2 ? 4 : 3), launcher.meeting(), Seconds(kLong)).size);
   });
   const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; ",
                                    "start all with the same number");
