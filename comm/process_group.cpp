@@ -52,7 +52,8 @@ void check(const Transport& t, Collective kind, const char* name, const Tensor& 
               "; move it with to(x, device)");
   RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype,
               "; convert one with cast(x, dtype)");
-  RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(), "; it must be contiguous");
+  RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(),
+              "; it must be contiguous");
   RT_CHECK_AS(ShapeError, x.size() == count * parts, kind, ": ", name, " has ", x.size(), " elements, expected ", count * parts,
               parts > 1 ? concat(", ", parts, " times ", count) : "");
 }
@@ -78,7 +79,8 @@ void check_root(const Transport& t, Collective kind, int root) {
 // How many elements a part has, if x is made of `parts`.
 int64_t part_size(const Transport& t, Collective kind, const char* name, const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ", t.size(), " equal parts");
+  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ", t.size(),
+              " equal parts");
   return x.size() / t.size();
 }
 

@@ -82,7 +82,8 @@ namespace {
 using test::kCuda;
 using test::values;
 
-// Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they failed, or nothing.
+// Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they
+// failed, or nothing.
 template <class F>
 std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();

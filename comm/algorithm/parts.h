@@ -13,6 +13,8 @@ struct Team {
   Team(int first, int stride, int size, int member) : first(first), stride(stride), size(size), member(member) {}
   int wrap(int i) const { return (i % size + size) % size; }
   int rank_of(int i) const { return first + stride * wrap(i); }
+  int next() const { return rank_of(member + 1); }
+  int previous() const { return rank_of(member - 1); }
 
   int first = 0, stride = 1, size, member;
 };

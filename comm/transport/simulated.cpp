@@ -111,7 +111,8 @@ class Simulated : public Transport {
 
   void combine(void* y, std::span<const void* const> sources, int64_t count, double factor) override {
     if (carries()) Transport::combine(y, sources, count, factor);
-    simulation_.times[size_t(rank())] += simulation_.topology.gamma * double(count) * double(size_of(operation_.dtype)) * double(sources.size() - 1);
+    simulation_.times[size_t(rank())] +=
+        simulation_.topology.gamma * double(count) * double(size_of(operation_.dtype)) * double(sources.size() - 1);
   }
   void copy(void* y, const void* x, size_t bytes) override {
     if (carries()) Transport::copy(y, x, bytes);
@@ -138,7 +139,8 @@ class Simulated : public Transport {
 };
 
 Simulation::Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload)
-    : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)), free_at_(topology.ports(ranks)),
+    : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)),
+      free_at_(topology.ports(ranks)),
       loads_(free_at_.size()) {
   const int island = topology.island < ranks && ranks % topology.island == 0 ? topology.island : 1;
   for (int r = 0; r < ranks; ++r) {
@@ -240,7 +242,8 @@ std::string Simulation::stuck() const {
     seen[size_t(rank)] = true;
     const Transport& transport = *transports_[size_t(rank)];
     const Transfer& t = transports_[size_t(rank)]->next().transfer;
-    out += concat(listed ? "; " : "", "rank ", rank, " waits for rank ", t.peer, " to ", t.way == Transfer::Way::send ? "receive " : "send ",
+    out += concat(listed ? "; " : "", "rank ", rank, " waits for rank ", t.peer, " to ",
+                  t.way == Transfer::Way::send ? "receive " : "send ",
                   with_commas(int64_t(t.bytes)), " bytes in ", transport.operation());
     rank = t.peer;
     if (done_[size_t(rank)]) return concat(out, "; rank ", rank, " is done");
@@ -277,7 +280,8 @@ SimulationResult Simulation::run() {
 }  // namespace
 
 SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload) {
-  RT_CHECK_AS(UsageError, ranks >= 1 && topology.island >= 1 && topology.rails >= 1, "a simulation needs ranks, islands of ranks and rails");
+  RT_CHECK_AS(UsageError, ranks >= 1 && topology.island >= 1 && topology.rails >= 1,
+              "a simulation needs ranks, islands of ranks and rails");
   return Simulation(ranks, topology, f, payload).run();
 }
 

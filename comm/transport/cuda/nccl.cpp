@@ -188,7 +188,8 @@ class Nccl : public GpuTransport {
       context_.failure->check();
       if (now == ncclSuccess) return;
       if (now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
-      if (deadline_.passed()) fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
+      if (deadline_.passed())
+        fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
