@@ -70,6 +70,8 @@ struct TrainOptions {
   int64_t checkpoint_every = 1;
   int64_t checkpoint_steps = 0;
   int64_t keep = 2;
+  std::string trace;  // a path without its ending; empty: none
+  int64_t trace_step = 3;
   int64_t log_every = 0;
   bool json = false;
 };

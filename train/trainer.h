@@ -10,6 +10,7 @@
 #include "train/options.h"
 #include "train/run/metrics_log.h"
 #include "train/step_log.h"
+#include "train/trace/step_trace.h"
 
 namespace ringtape {
 
@@ -61,6 +62,7 @@ class Trainer {
  private:
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
+  void count_traffic();
   bool leads() const { return !group_ || group_->rank() == 0; }
   RandomState own_random(RandomState first) const;
   void share_buffers();
@@ -73,9 +75,11 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Step> step_;
   Schedule schedule_;
+  StepTrace trace_;
   TrainState at_;
-  Tally tally_;             // of the epoch at_.epoch
-  int64_t saved_step_ = -1;  // of the newest checkpoint
+  Tally tally_;                    // of the epoch at_.epoch
+  comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's
+  int64_t saved_step_ = -1;        // of the newest checkpoint
 };
 
 }  // namespace ringtape
