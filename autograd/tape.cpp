@@ -87,9 +87,12 @@ void finish_leaf(Node& node) {
   if (node.hook) node.hook(node.grad);
 }
 
+// Leaves first, although they are older than all else: hooks are told as soon as can be. Then the latest.
 struct Ready {
   Node* node;
-  bool operator<(const Ready& other) const { return node->seq < other.node->seq; }
+  bool operator<(const Ready& other) const {
+    return std::pair(!node->backward, node->seq) < std::pair(!other.node->backward, other.node->seq);
+  }
 };
 
 class Running {

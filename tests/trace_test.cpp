@@ -125,6 +125,7 @@ TEST_F(TraceTest, AStepOfTwoRanks) {
     }
     EXPECT_EQ(names, (std::vector<std::string>{"forward", "backward", "wait", "optimizer"}));
     ASSERT_EQ(buckets.size(), 2u);  // the last layer; the first, which is larger than a bucket
+    EXPECT_LT(buckets[0]["args"]["ready_us"], buckets[1]["args"]["ready_us"]);  // while the first one's gradients are made
     const double begin = phases[1]["ts"], waited = phases[2]["ts"].get<double>() + phases[2]["dur"].get<double>();
     double before = 0, bytes = 0;
     for (const json& b : buckets) {
