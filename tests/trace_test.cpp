@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support.h"
+#include "tests/xml.h"
 #include "train/io/file.h"
 #include "train/svg.h"
 #include "train/trace/timeline.h"
@@ -42,37 +43,16 @@ TEST(Timeline, TextReadsBackAsItself) {
   EXPECT_EQ(b.buckets[1].end, (int64_t{1} << 60) + 34);
 }
 
-// Every tag is closed by one of its name; nothing but text and tags.
-void expect_xml(const std::string& svg) {
-  std::vector<std::string> open;
-  for (size_t at = 0; (at = svg.find('<', at)) != std::string::npos;) {
-    const size_t end = svg.find('>', at);
-    ASSERT_NE(end, std::string::npos);
-    const std::string tag = svg.substr(at + 1, end - at - 1);
-    const std::string name = tag.substr(tag[0] == '/', tag.find_first_of(" /", 1) - (tag[0] == '/'));
-    ASSERT_EQ(tag.find('<'), std::string::npos) << tag;
-    if (tag[0] == '/') {
-      ASSERT_FALSE(open.empty());
-      ASSERT_EQ(open.back(), tag.substr(1));
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-    at = end;
-  }
-  EXPECT_TRUE(open.empty());
-}
-
 TEST(Timeline, PictureIsWellFormedAndNamesWhatItShows) {
   const std::string svg = timeline_picture(together("a <b> & \"c\"", 3, {rank_at("a", 0), rank_at("a", 2)}));
-  expect_xml(svg);
+  test::expect_xml(svg);
   for (const char* word : {"a &lt;b&gt; &amp; &quot;c&quot;, step 3, 2 ranks", ">rank 0<", ">rank 1<", ">communication<", "bucket 1, 0.5 kB", "waits for gradients",
                            "prefers-color-scheme:dark"})
     EXPECT_NE(svg.find(word), std::string::npos) << word;
   RankTimeline alone = rank_at("a", 0);
   alone.buckets.clear();
   EXPECT_EQ(timeline_picture(together("", 1, {alone})).find(">communication<"), std::string::npos);
-  expect_xml(timeline_picture(together("", 1, {})));
+  test::expect_xml(timeline_picture(together("", 1, {})));
 }
 
 TEST(Svg, TicksAreRound) {
@@ -139,7 +119,7 @@ TEST_F(TraceTest, AStepOfTwoRanks) {
     }
     EXPECT_GE(bytes, 4 * (3072 * 16 + 16 + 160 + 10));
   }
-  expect_xml(file("step.svg"));
+  test::expect_xml(file("step.svg"));
   EXPECT_NE(file("step.svg").find("mlp on cpu:0, step 3, 2 ranks"), std::string::npos);
 
   // What the run says of its ranks.

@@ -120,7 +120,7 @@ std::vector<double> ticks(double low, double high, int most) {
   for (const double factor : {1.0, 2.0, 5.0, 10.0})
     if (step = factor * power; (high - low) / step <= most - 1) break;
   std::vector<double> out;
-  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) out.push_back(k * step);
+  for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) out.push_back(k * step + 0.0);  // no -0
   return out;
 }
 
