@@ -5,7 +5,8 @@
 namespace ringtape::comm {
 
 namespace {
-constexpr const Algorithm* kAlgorithms[] = {&direct, &doubling, &fixed_order, &halving_doubling, &pairwise, &ring, &tree, &two_level};
+constexpr const Algorithm* kAlgorithms[] = {&direct,   &double_tree, &doubling, &fixed_order, &halving_doubling,
+                                         &pairwise, &ring,        &tree,     &two_level};
 }  // namespace
 
 std::span<const Algorithm* const> algorithms() { return kAlgorithms; }

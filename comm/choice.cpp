@@ -12,7 +12,8 @@ namespace ringtape::comm {
 namespace {
 
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
-enum class Where : uint8_t { shared, islands, power_of_two, several, anywhere };  // shared memory; 2^k ranks; more than two ranks
+// Shared memory; several machines, or islands in one; a single one; 2^k ranks; more than two.
+enum class Where : uint8_t { shared, islands, machine, power_of_two, several, anywhere };
 
 struct Row {
   Collective kind;
@@ -21,16 +22,21 @@ struct Row {
   const Algorithm* algorithm;
 };
 
-// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S beta, ring
-// 2 (n - 1) alpha + 2 S beta. On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the limits follow: a
-// ring comes within a tenth of halving_doubling where its parts are about as large, and goes between neighbours alone. Where memory is shared a
-// message costs two copies, and none is needed.
+// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S
+// beta, ring 2 (n - 1) alpha + 2 S beta, double_tree 2 log2 n alpha + 2 S beta and what chunks cost. On loopback, InfiniBand and NVLink
+// alike alpha / beta lies between 45 and 600 KB, from which the limits follow, by simulation where a formula does not say (`bench
+// collectives --transport simulated`): a ring comes within a tenth of halving_doubling where its parts are about as large, and goes
+// between neighbours alone. halving_doubling sends 4 S where n is not 2^k, and is overtaken by double_tree. Where memory is shared a
+// message costs two copies, and none is needed. Over sockets within a machine double_tree was the fastest from 4 MiB on
+// (docs/performance.md).
 constexpr Row kTable[] = {
     {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
     {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},
     {Collective::all_reduce, Where::islands, kAny, kAny, &two_level},
     {Collective::all_reduce, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
-    {Collective::all_reduce, Where::several, kAny, 32 << 10, &halving_doubling},
+    {Collective::all_reduce, Where::several, kAny, 48 << 10, &double_tree},
+    {Collective::all_reduce, Where::machine, 1 << 20, kAny, &ring},
+    {Collective::all_reduce, Where::machine, kAny, kAny, &double_tree},
     {Collective::all_reduce, Where::anywhere, kAny, kAny, &ring},
     {Collective::reduce_scatter, Where::shared, kAny, kAny, &direct},
     {Collective::reduce_scatter, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
@@ -41,10 +47,12 @@ constexpr Row kTable[] = {
     {Collective::all_gather, Where::power_of_two, kAny, 256 << 10, &halving_doubling},
     {Collective::all_gather, Where::anywhere, kAny, kAny, &ring},
     {Collective::broadcast, Where::shared, kAny, kAny, &direct},
-    {Collective::broadcast, Where::anywhere, kAny, 128 << 10, &tree},
+    {Collective::broadcast, Where::anywhere, 8 << 10, kAny, &tree},
+    {Collective::broadcast, Where::several, kAny, 128 << 10, &double_tree},
     {Collective::broadcast, Where::anywhere, kAny, kAny, &ring},
     {Collective::reduce, Where::shared, kAny, kAny, &direct},
-    {Collective::reduce, Where::anywhere, kAny, 128 << 10, &tree},
+    {Collective::reduce, Where::anywhere, 8 << 10, kAny, &tree},
+    {Collective::reduce, Where::several, kAny, 128 << 10, &double_tree},
     {Collective::reduce, Where::anywhere, kAny, kAny, &ring},
     {Collective::gather, Where::shared, kAny, kAny, &direct},
     {Collective::gather, Where::anywhere, kAny, kAny, &tree},
@@ -78,6 +86,7 @@ size_t parse_bytes(std::string_view text, std::string_view all) {
 
 Choice::Choice(std::string_view transport, int ranks, int island, std::string_view all_reduce)
     : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)),
+      nccl_(transport == "nccl"),
       ranks_(ranks),
       island_(island),
       all_reduce_(parse(all_reduce)) {}
@@ -124,6 +133,7 @@ const Algorithm& Choice::operator()(const Operation& operation, bool determinist
     switch (where) {
       case Where::shared: return shares_;
       case Where::islands: return island_ > 1 && island_ < ranks_;
+      case Where::machine: return island_ > 1 && island_ == ranks_;
       case Where::power_of_two: return ranks_ > 2 && std::has_single_bit(unsigned(ranks_));
       case Where::several: return ranks_ > 2;
       default: return true;

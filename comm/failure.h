@@ -21,7 +21,8 @@ class Failure {
   std::string cause() const;                         // empty: none
   void check() const { if (raised()) [[unlikely]] throw CommError(cause()); }
 
-  // Calls f(cause) once, from the thread that raises, or at once if it has been. Returns what remove() takes; after remove() f does not run.
+  // Calls f(cause) once, from the thread that raises, or at once if it has been. Returns what remove() takes; after remove() f does not
+  // run.
   int on_raise(std::function<void(const std::string&)> f);
   void remove(int listener);
 

@@ -7,9 +7,12 @@
 namespace ringtape::comm {
 
 namespace {
-constexpr std::array<std::string_view, 9> kNames = {"barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all"};
+constexpr std::array<std::string_view, 9> kNames = {"barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast",
+                                                    "reduce",  "gather",     "scatter",        "all_to_all"};
 
-constexpr bool reduces(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce; }
+constexpr bool reduces(Collective kind) {
+  return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce;
+}
 constexpr bool has_root(Collective kind) {
   return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::gather || kind == Collective::scatter;
 }
@@ -36,8 +39,8 @@ uint64_t Operation::fingerprint() const {
 
 std::string Operation::str() const {
   if (kind == Collective::barrier) return concat("barrier #", sequence);
-  return concat(kind, " #", sequence, " (", reduces(kind) ? concat(op, ", ") : "", dtype, ", ", with_commas(count), count == 1 ? " element" : " elements",
-                has_root(kind) ? concat(", root ", root) : "", ")");
+  return concat(kind, " #", sequence, " (", reduces(kind) ? concat(op, ", ") : "", dtype, ", ", with_commas(count),
+                count == 1 ? " element" : " elements", has_root(kind) ? concat(", root ", root) : "", ")");
 }
 
 }  // namespace ringtape::comm

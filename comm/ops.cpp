@@ -26,8 +26,8 @@ Tensor scattered(ProcessGroup& group, const Tensor& x) {
 }
 
 void check_rows(const ProcessGroup& group, const char* op, const Tensor& x, int parts) {
-  RT_CHECK_AS(ShapeError, x.defined() && x.rank() > 0 && x.dim(0) % parts == 0, op, ": x has shape ", x.shape(), ", its first axis must be ",
-              parts > 1 ? concat("a multiple of the ", group.size(), " ranks") : "there");
+  RT_CHECK_AS(ShapeError, x.defined() && x.rank() > 0 && x.dim(0) % parts == 0, op, ": x has shape ", x.shape(),
+              ", its first axis must be ",               parts > 1 ? concat("a multiple of the ", group.size(), " ranks") : "there");
 }
 
 }  // namespace
@@ -38,12 +38,14 @@ Tensor all_reduce(ProcessGroup& group, const Tensor& x) {
 
 Tensor all_gather(ProcessGroup& group, const Tensor& x) {
   check_rows(group, "all_gather", x, 1);
-  return record("all_gather", {x}, gathered(group, x), [&group](const Tensor& dy) -> Tensors { return {scattered(group, contiguous(dy))}; });
+  return record("all_gather", {x}, gathered(group, x),
+                [&group](const Tensor& dy) -> Tensors { return {scattered(group, contiguous(dy))}; });
 }
 
 Tensor reduce_scatter(ProcessGroup& group, const Tensor& x) {
   check_rows(group, "reduce_scatter", x, group.size());
-  return record("reduce_scatter", {x}, scattered(group, x), [&group](const Tensor& dy) -> Tensors { return {gathered(group, contiguous(dy))}; });
+  return record("reduce_scatter", {x}, scattered(group, x),
+                [&group](const Tensor& dy) -> Tensors { return {gathered(group, contiguous(dy))}; });
 }
 
 }  // namespace ringtape::comm

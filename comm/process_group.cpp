@@ -47,11 +47,13 @@ namespace {
 // What a call gives, checked before anything is sent: `parts` times `count` elements of `dtype`.
 void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count, int parts = 1) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(DeviceError, x.device() == t.device(), kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
+  const bool there = x.device() == t.device() || (x.device().type == DeviceType::cpu && t.device().type == DeviceType::cpu);
+  RT_CHECK_AS(DeviceError, there, kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
               "; move it with to(x, device)");
   RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype,
               "; convert one with cast(x, dtype)");
-  RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(), "; it must be contiguous");
+  RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(),
+              "; it must be contiguous");
   RT_CHECK_AS(ShapeError, x.size() == count * parts, kind, ": ", name, " has ", x.size(), " elements, expected ", count * parts,
               parts > 1 ? concat(", ", parts, " times ", count) : "");
 }
@@ -77,7 +79,8 @@ void check_root(const Transport& t, Collective kind, int root) {
 // How many elements a part has, if x is made of `parts`.
 int64_t part_size(const Transport& t, Collective kind, const char* name, const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ", t.size(), " equal parts");
+  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ", t.size(),
+              " equal parts");
   return x.size() / t.size();
 }
 

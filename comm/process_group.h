@@ -11,8 +11,8 @@ class Work {
  public:
   // Begins it, and all before it, on the group's own thread, beside the caller.
   Work start() const;
-  // Returns when it is done; what was not begun, the caller does itself. Throws the CommError of the group if it failed. On a GPU it has been
-  // put on the device's stream already, and nobody waits.
+  // Returns when it is done; what was not begun, the caller does itself. Throws the CommError of the group if it failed. On a GPU it has
+  // been put on the device's stream already, and nobody waits.
   void wait() const;
   bool done() const;  // or failed
   // When the host did it; once it is done.
@@ -32,10 +32,10 @@ class Work {
 // Ranks that work together. Calls are made by all of them, in the same order, from one thread at a time; each returns a Work:
 //   group.all_reduce(y).wait();                    // now, on this thread
 //   const Work work = group.all_reduce(y).start(); // while this thread goes on; then work.wait()
-// One that is neither started nor waited for is done before the next that is, or before the group goes. Tensors are contiguous, of any dtype
-// but b8 (which only moves), on the transport's device, and stay untouched until the Work is done; y and x share no memory but where
-// comm/algorithm.h says. What does not fit throws ShapeError, DTypeError, DeviceError or UsageError before anything is sent. A group
-// of one is a group. After a failure every call throws its cause as CommError.
+// One that is neither started nor waited for is done before the next that is, or before the group goes. Tensors are contiguous, of any
+// dtype but b8 (which only moves), on the transport's device, and stay untouched until the Work is done; y and x share no memory but where
+// comm/algorithm.h says. What does not fit throws ShapeError, DTypeError, DeviceError or UsageError before anything is sent. A group of one
+// is a group. After a failure every call throws its cause as CommError.
 class ProcessGroup {
  public:
   explicit ProcessGroup(std::unique_ptr<Transport> transport);

@@ -9,6 +9,7 @@
 #include "comm/store/private_file.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
+#include "comm/transport/host.h"
 #include "core/env.h"
 #include "core/log.h"
 
@@ -83,8 +84,8 @@ std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeti
   return whole(std::move(hosted));
 }
 
-// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job left behind leads nowhere, or to a
-// store with another token: then it is read again.
+// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job left behind leads
+// nowhere, or to a store with another token: then it is read again.
 std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline, std::optional<PrivateFile>& notice) {
   const std::string path = private_path(meeting.folder, place.job);
   Hosted hosted;
@@ -115,6 +116,19 @@ std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, De
 }
 
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
+
+// How many ranks the hosts have each, as this rank sees it. A vote against the others', or against the host of the ranks beside it, is one
+// for none.
+constexpr const char* kNoIslands = "job/no islands";
+int vote_for_islands(Store& store, const Place& place) {
+  const int here = place.local_size;
+  const int island = place.size % here == 0 && place.rank % here == place.local_rank ? here : 1;
+  const std::string votes[][2] = {{"job/island", std::to_string(island)},
+                                  {concat("job/host/", place.rank / island), host_identity("net")}};
+  for (const auto& [key, mine] : votes)
+    if (store.set_once(key, mine) != mine) store.set(kNoIslands, "1");
+  return island;
+}
 
 std::string missing_ranks(Store& store, int size) {
   std::string out;
@@ -156,10 +170,10 @@ class Attentive : public Store {
 }  // namespace
 
 Context Job::context(Seconds timeout) const {
-  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout};
+  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout, island};
 }
 
-void meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {
+int meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {
   const Seconds patience = deadline.left();
   const auto fail = [&](const std::string& why) { throw CommError(store.set_once(kFailureKey, why)); };
   const std::string size = store.set_once("job/size", std::to_string(place.size));
@@ -169,12 +183,14 @@ void meet(Store& store, const Place& place, const std::string& self, Deadline de
   if (first != mine)
     fail(concat("rank ", place.rank, " is there twice: ", first.substr(0, first.find('\t')), " and ", self,
                 "; each process needs a RANK of its own, and each job a store"));
+  const int island = vote_for_islands(store, place);
   if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
   const std::string keys[] = {"job/complete", kFailureKey};  // what fails after the meeting is the hub's to tell
   const auto entry = store.wait_any(keys, deadline);
   if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", std::lround(patience.count()),
                           " s"));
   RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
+  return store.get(kNoIslands) ? 1 : island;
 }
 
 Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
@@ -184,7 +200,7 @@ Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
   std::optional<PrivateFile> notice;
   job.store = open_store(place, meeting, deadline, notice);
   job.hub = Hub::open(job.store, job.failure, place.rank, place.size, self_of(place));
-  meet(*job.store, place, self_of(place), deadline);
+  job.island = meet(*job.store, place, self_of(place), deadline);
   return job;
 }
 

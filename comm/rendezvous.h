@@ -13,6 +13,7 @@ namespace ringtape::comm {
 struct Job {
   int rank = 0, size = 1;
   int local_rank = 0, local_size = 1;  // on this host
+  int island = 1;                      // of the context: the ranks of a host, where all hosts have equally many, one after the other
   std::string host{};                  // this one's name
   std::shared_ptr<Store> store{};
   std::shared_ptr<Failure> failure{};  // raised when any process of the job fails, dies or falls silent
@@ -39,7 +40,7 @@ struct Meeting {
 };
 Job join(const Place& place, const Meeting& meeting, Seconds timeout);
 
-// The check alone, over a store that is there. `self` describes this process.
-void meet(Store& store, const Place& place, const std::string& self, Deadline deadline);
+// The check alone, over a store that is there. `self` describes this process. Returns Context::island.
+int meet(Store& store, const Place& place, const std::string& self, Deadline deadline);
 
 }  // namespace ringtape::comm

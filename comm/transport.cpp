@@ -20,6 +20,17 @@ View flat(void* data, DType dtype, int64_t count, Device device) {
   return v;
 }
 
+// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when it is woken. False:
+// it has come to that lately, and nothing was done.
+bool yield(Clock::time_point now) {
+  constexpr Clock::duration kSlice = std::chrono::microseconds(500), kCrowded = std::chrono::milliseconds(100);
+  static std::atomic<Clock::time_point> crowded_until;
+  if (now < crowded_until.load(std::memory_order_relaxed)) return false;
+  std::this_thread::yield();
+  if (const auto back = Clock::now(); back - now > kSlice) crowded_until.store(back + kCrowded, std::memory_order_relaxed);
+  return true;
+}
+
 }  // namespace
 
 void Transport::combine(void* y, std::span<const void* const> sources, int64_t count, double factor) {
@@ -60,9 +71,9 @@ Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.w
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
-  // Few: where ranks share a core, each round keeps the one waited for from running, and what sleeps gets a core sooner than what yields.
+  // Few: where ranks share a core, each round keeps the one waited for from running.
   constexpr int64_t kSpins = 10, kYields = 100;
-  constexpr Seconds kGrace(0.2);  // for the cause that a lost rank may have sent another way
+  constexpr Seconds kLook(0.005), kGrace(0.2);  // between looks for a lost rank; for the cause that it may have sent another way
   ++rounds_;
   if (rounds_ < kSpins) {
 #if defined(__x86_64__)
@@ -71,18 +82,18 @@ void Wait::pause() {
     return;
   }
   transport_.context().failure->check();
-  if (rounds_ < kYields) {
-    std::this_thread::yield();
-    return;
+  const auto now = Clock::now();
+  if (rounds_ < kYields && yield(now)) return;
+  if (now - looked_at_ > kLook) {
+    looked_at_ = now;
+    const int peer = transport_.waiting_on();
+    if (const std::string cause = transport_.lost(peer); !cause.empty()) {
+      if (lost_at_ == Clock::time_point{}) lost_at_ = now;
+      if (now - lost_at_ > kGrace)
+        give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
+    }
+    if (transport_.deadline().passed()) timed_out(transport_);
   }
-  const int peer = transport_.waiting_on();
-  if (const std::string cause = transport_.lost(peer); !cause.empty()) {
-    const auto now = Clock::now();
-    if (lost_at_ == Clock::time_point{}) lost_at_ = now;
-    if (now - lost_at_ > kGrace)
-      give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
-  }
-  if (transport_.deadline().passed()) timed_out(transport_);
   transport_.doze();
 }
 
@@ -92,13 +103,16 @@ void Wait::give_up(const std::string& cause) {
   throw CommError(cause);
 }
 
+std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs) {
+  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
+  return concat("the ranks do not ask for the same: rank ", rank, " is at ", ours, ", rank ", peer, " at ", theirs,
+                other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+                                : "; every rank must make the same calls, in the same order");
+}
+
 void mismatch(Transport& transport, int peer, const Operation& theirs) {
   Failure& failure = *transport.context().failure;
-  const Operation& ours = transport.operation();
-  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
-  const std::string cause = concat("the ranks do not ask for the same: rank ", transport.rank(), " is at ", ours, ", rank ", peer, " at ", theirs,
-                       other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
-                                       : "; every rank must make the same calls, in the same order");
+  const std::string cause = mismatch_cause(transport.rank(), transport.operation(), peer, theirs);
   failure.raise(cause);
   failure.check();
   throw CommError(cause);

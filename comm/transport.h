@@ -71,8 +71,8 @@ class Transport {
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
 
-  // Starts messages; they may travel at once, and a later start does not wait for an earlier one. After finish(ticket) what was received can
-  // be read, and what was sent be written to. Tickets finish in the order of their starts.
+  // Starts messages; they may travel at once, and a later start does not wait for an earlier one. After finish(ticket) what was received
+  // can be read, and what was sent be written to. Tickets finish in the order of their starts.
   using Ticket = uint64_t;
   virtual Ticket start(std::span<const Transfer> transfers) = 0;
   virtual void finish(Ticket ticket) = 0;
@@ -92,9 +92,9 @@ class Transport {
   // Returns when every rank has called it, and what they wrote before can be read. Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
 
-  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling thread has asked of the
-  // device until now. What is started after follow(m) comes after m; without it, begin() follows what has been asked. reached(): all that
-  // has been started.
+  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling thread has asked of
+  // the device until now. What is started after follow(m) comes after m; without it, begin() follows what has been asked. reached(): all
+  // that has been started.
   virtual std::shared_ptr<Moment> asked() const { return nullptr; }
   virtual void follow(const Moment& moment) { (void)moment; }
   virtual std::shared_ptr<Moment> reached() { return nullptr; }
@@ -136,11 +136,14 @@ class Wait {
   [[noreturn]] void give_up(const std::string& cause);
   Transport& transport_;
   int64_t rounds_ = 0;
-  Clock::time_point lost_at_{};
+  Clock::time_point looked_at_{}, lost_at_{};  // for a lost rank; when one was found
 };
 
 // Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
 [[noreturn]] void mismatch(Transport& transport, int peer, const Operation& theirs);
+
+// What it says then.
+std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs);
 
 // Ranks that are threads of this process; each calls it with the context of its group (one memory_store for all).
 std::unique_ptr<Transport> threads_transport(Context context);

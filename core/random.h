@@ -37,6 +37,7 @@ enum class Stream : uint64_t {
   synthetic = 4,  // generated data sets
   test = 5,
   augment = 6,    // what happens to training images
+  rows = 7,       // which rank gets which row of a batch
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -18,7 +18,8 @@ RT_KERNEL(batch_norm_merge, void(View mean, View var, View unbiased, View count,
 
 // running = (1 - momentum) running + momentum value, where the value is mean or var correction, count / (count - 1) making a biased
 // variance unbiased; and batches (i64, one element) += 1. As PyTorch does.
-RT_KERNEL(batch_norm_running, void(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction));
+RT_KERNEL(batch_norm_running,
+          void(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction));
 
 // y = f((x - mean) w / sqrt(var + eps) + b + residual), residual having no data for none. mask, where it has data, is for
 // backward: bit i % 8 of byte i / 8 says whether element i of y is above 0. Its size is batch_norm_mask_bytes.

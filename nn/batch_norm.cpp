@@ -10,7 +10,8 @@ Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual)
   for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
   const Tensor w = cast(weight, dtype), b = cast(bias, dtype);
   const BatchNormOptions options{.training = training(), .momentum = momentum_, .eps = eps_, .parts = group_ ? 1 : parts_};
-  return group_ ? comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual) : batch_norm(x, w, b, running_, options, f, residual);
+  if (group_) return comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual);
+  return batch_norm(x, w, b, running_, options, f, residual);
 }
 
 void BatchNorm::split(int64_t parts) {

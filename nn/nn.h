@@ -3,6 +3,7 @@
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/conv2d.h"
+#include "nn/data_parallel.h"
 #include "nn/dropout.h"
 #include "nn/fashion_cnn.h"
 #include "nn/flatten.h"

@@ -186,7 +186,8 @@ TEST(BatchNorm, SplitIsALayerOnEachPart) {
       expect_close(whole.running().var, var_of, 1e-13, 1e-13, "running variance");
       EXPECT_EQ(whole.running().batches.item(), double(step + 1));
     }
-    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({7, 5}, 1)); }), "batch_norm: expected a batch of 3 equal parts, got x (7, 5)");
+    EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({7, 5}, 1)); }),
+              "batch_norm: expected a batch of 3 equal parts, got x (7, 5)");
     EXPECT_EQ(test::message_of<ShapeError>([&] { whole(noise({3, 5}, 1)); }),
               "batch_norm: expected more than 1 value per channel when training, got x (3, 5) in 3 parts");
     whole.train(false);

@@ -18,8 +18,8 @@ using OwnerFn = std::function<void(std::unique_ptr<Transport>)>;
 struct World {
   const char* name;
   int most_ranks;
-  // Runs f on `ranks` ranks, each with its transport; an exception that leaves one is the group's failure. Returns the failure's cause, empty for
-  // none. The ranks are islands of `island`.
+  // Runs f on `ranks` ranks, each with its transport; an exception that leaves one is the group's failure. Returns the failure's cause,
+  // empty for none. The ranks are islands of `island`.
   std::string (*run)(int ranks, int island, Seconds timeout, const RankFn& f);
 };
 

@@ -4,7 +4,9 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/algorithm.h"
+#include "comm/parallel_apply.h"
 #include "comm/process_group.h"
+#include "comm/shuffle.h"
 #include "comm/transport/gpu.h"
 #include "kernels/combine.h"
 #include "kernels/copy.h"
@@ -80,7 +82,8 @@ namespace {
 using test::kCuda;
 using test::values;
 
-// Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they failed, or nothing.
+// Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they
+// failed, or nothing.
 template <class F>
 std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();
@@ -242,6 +245,52 @@ TEST_F(CudaComm, SynchronisedBatchNorm) {
     const Tensor together = i < 3 ? concat(parts) : i < 5 ? parts[0] + parts[1] + parts[2] : parts[1];
     test::expect_close(together, one[i], 1e-12, 1e-12, std::to_string(i));
   }
+}
+
+// Rows that change GPUs and come back.
+TEST_F(CudaComm, Shuffle) {
+  EXPECT_EQ(on_gpus(3, [](std::unique_ptr<Transport> transport) {
+    const Device device = transport->device();
+    ProcessGroup group(std::move(transport));
+    const Tensor x = full({4, 3}, group.rank(), DType::f32, device), y = shuffle(group, x, 1);
+    const Tensor ranks = sum(y);
+    group.all_reduce(reshape(ranks, {1})).wait();
+    RT_CHECK_EQ(ranks.item(), 12 * (0 + 1 + 2));
+    RT_CHECK(values(unshuffle(group, y, 1, {4, 4, 4})) == values(x));
+  }), "");
+}
+
+// A step of replicas on all GPUs, two at least, is the step on the CPU.
+TEST(CudaDataParallel, AStep) {
+  RT_NEEDS_CUDA();
+  Devices devices;
+  for (int i = 0; i < std::max(2, std::min(runtime(kCuda).device_count(), 4)); ++i)
+    devices.push_back({DeviceType::cuda, i % runtime(kCuda).device_count()});
+  const auto drawn = [](const Shape& shape, uint64_t seed) {
+    Tensor x(shape, DType::f64);
+    fill_uniform(x, RandomState{seed, Stream::test, 0}, -1, 1);
+    return x;
+  };
+  const auto step = [&](Device home) {
+    const bool replicated = home == kCuda;
+    const Tensor x = to(drawn({9, 4}, 1), home);
+    const Tensors weights{leaf(to(drawn({5, 4}, 2), home)), leaf(to(drawn({5}, 3), home))};
+    const auto model = [](const Tensors& w, const Tensor& at) { return tanh(linear(at, w[0], w[1])); };
+    Tensor y;
+    if (replicated) {
+      const auto replicas = broadcast_coalesced(weights, devices);
+      const Tensors parts = scatter(x, devices);
+      Tensors ys(devices.size());
+      parallel_apply(devices, [&](int i) { ys[size_t(i)] = model(replicas[size_t(i)], parts[size_t(i)]); });
+      y = gather(ys, home);
+    } else {
+      y = model(weights, x);
+    }
+    backward(sum(square(y)));
+    return Tensors{y.detach(), grad(weights[0]), grad(weights[1]), reduce_add_coalesced({weights, weights}, home)[0]};
+  };
+  const Tensors many = step(kCuda), one = step(Device{});
+  for (size_t i = 0; i < one.size(); ++i) test::expect_close(many[i], one[i], 1e-12, 1e-12, std::to_string(i));
 }
 
 TEST_F(CudaComm, MessagesInFlightTogether) {

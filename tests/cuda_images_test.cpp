@@ -110,7 +110,8 @@ TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
         return out;
       };
       const Tensors cuda = merged(kCuda), cpu = merged(Device{});
-      for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], dtype == DType::f64 ? 1e-14 : 1e-7, 0, concat(dtype, " output ", i));
+      const double tolerance = dtype == DType::f64 ? 1e-14 : 1e-7;
+      for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], tolerance, 0, concat(dtype, " output ", i));
     }
 }
 

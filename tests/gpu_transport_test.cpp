@@ -1,6 +1,7 @@
 // What the transports between GPUs do before there is a GPU.
 #include <thread>
 
+#include "comm/transport/call_log.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/unique_devices.h"
 #include "tests/support.h"
@@ -45,8 +46,56 @@ TEST(GpuTransport, AMissingRankIsNotWaitedForLong) {
 
 TEST(GpuTransport, TheMachineIsTheSameEachTime) { EXPECT_EQ(machine_id(), machine_id()); }
 
+Operation call(uint64_t sequence, int64_t count) {
+  return {.kind = Collective::all_reduce, .dtype = DType::f32, .count = count, .sequence = sequence};
+}
+
+// Three ranks after some calls: rank 2's third is another. One of them waits.
+std::string compared(int who_waits, uint64_t calls, uint64_t different) {
+  const auto store = memory_store();
+  const auto failure = std::make_shared<Failure>();
+  std::vector<Context> contexts;
+  for (int r = 0; r < 3; ++r) contexts.push_back({r, 3, store, failure});
+  CallLog logs[] = {CallLog(contexts[0]), CallLog(contexts[1]), CallLog(contexts[2])};
+  for (uint64_t i = 1; i <= calls; ++i)
+    for (int r = 0; r < 3; ++r) logs[r].add(call(i, r == 2 && i == different ? 101 : 100));
+  for (int round = 0; round < 2; ++round)
+    for (int r = 0; r < 3; ++r) logs[r].look(r == who_waits);
+  return failure->cause();
+}
+
+TEST(GpuTransport, CallsAreComparedOnceSomebodyWaits) {
+  EXPECT_EQ(compared(-1, 5, 3), "");
+  EXPECT_EQ(compared(1, 5, 0), "");
+  for (const int who : {0, 1, 2})
+    EXPECT_EQ(compared(who, 5, 3), "the ranks do not ask for the same: rank 2 is at all_reduce #3 (sum, f32, 101 elements), rank 0 at all_reduce #3 "
+                                   "(sum, f32, 100 elements); every rank must make the same calls, in the same order");
+  EXPECT_NE(compared(0, 1000, 990), "");
+  EXPECT_EQ(compared(0, 1000, 3), "");  // long past
+}
+
+// One that has come less far is not taken for one that does something else.
+TEST(GpuTransport, ALateRankIsNoMismatch) {
+  const auto store = memory_store();
+  const auto failure = std::make_shared<Failure>();
+  const Context first{0, 2, store, failure}, second{1, 2, store, failure};
+  CallLog ahead(first), behind(second);
+  for (uint64_t i = 1; i <= 300; ++i) ahead.add(call(i, int64_t(i)));
+  for (uint64_t i = 1; i <= 290; ++i) behind.add(call(i, int64_t(i)));
+  for (int round = 0; round < 2; ++round) {
+    ahead.look(true);
+    behind.look(false);
+  }
+  EXPECT_EQ(failure->cause(), "");
+  behind.add(call(291, 7));
+  behind.look(false);
+  EXPECT_NE(failure->cause().find("rank 1 is at all_reduce #291 (sum, f32, 7 elements), rank 0 at all_reduce #291 (sum, f32, 291"), std::string::npos)
+      << failure->cause();
+}
+
 TEST(GpuTransport, AnAbsentBackendIsAnEmptySlot) {
   EXPECT_EQ(p2p_transport != nullptr, RINGTAPE_CUDA != 0);
+  EXPECT_EQ(ipc_transport != nullptr, RINGTAPE_CUDA != 0);
   EXPECT_EQ(nccl_transport == nullptr, nccl_algorithm == nullptr);
 }
 

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "comm/launch/cores.h"
+#include "comm/store/socket.h"
 #include "train/io/file.h"
 
 namespace ringtape {
@@ -135,6 +136,19 @@ TEST_F(LaunchTest, EachRankIsToldItsPlace) {
   ASSERT_EQ(run(ranks(2, script, third), {"RINGTAPE_TOKEN=0123456789abcdef"}), 0) << err();
   EXPECT_EQ(lines(out()), (Lines{"[4] 4 0 6 2 2 head 0", "[5] 5 1 6 2 2 head 0", "[4] 0", "[5] 0"}));
   EXPECT_EQ(file("token_5"), "0123456789abcdef\n");
+}
+
+// Two launchers, as on two hosts, of which each tells its ranks how many there are: those are an island.
+TEST_F(LaunchTest, RanksOfAHostAreAnIsland) {
+  const std::string port = std::to_string(comm::port_of(comm::listen_on("127.0.0.1", 0)));
+  std::vector<pid_t> nodes;
+  for (const char* node : {"0", "1"})
+    nodes.push_back(start({"-n", "2", "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port", port, "--no-pin", "--",
+                           "bench", "collectives", "--transport", "tcp", "-b", "1M", "-e", "1M", "--iterations", "2", "--check", "--json", "figures"},
+                          {"RINGTAPE_TOKEN=0123456789abcdef"}));
+  for (const pid_t node : nodes) EXPECT_EQ(wait(node), 0) << err();
+  EXPECT_MENTIONS(file("figures"), "two_level");
+  EXPECT_MENTIONS(file("figures"), "\"wrong\": 0");
 }
 
 TEST_F(LaunchTest, ARingtapeCommandNeedsNoPath) {

@@ -273,8 +273,18 @@ TEST(Choice, Table) {
   EXPECT_EQ(chosen("tcp", 8, Collective::all_reduce, 1 << 20), "halving_doubling");
   EXPECT_EQ(chosen("tcp", 8, Collective::all_reduce, 64 << 20), "ring");
   EXPECT_EQ(chosen("tcp", 2, Collective::all_reduce, 1 << 20), "ring");
+  EXPECT_EQ(chosen("simulated", 1000, Collective::all_reduce, 1 << 20), "double_tree");
+  EXPECT_EQ(chosen("simulated", 1000, Collective::all_reduce, 64 << 20), "ring");
+  EXPECT_EQ(chosen("simulated", 1024, Collective::all_reduce, 64 << 20), "halving_doubling");
+  EXPECT_EQ(chosen("tcp", 8, Collective::broadcast, 1000), "tree");
+  EXPECT_EQ(chosen("tcp", 8, Collective::broadcast, 1 << 20), "double_tree");
+  EXPECT_EQ(chosen("tcp", 8, Collective::broadcast, 64 << 20), "ring");
+  EXPECT_EQ(chosen("tcp", 2, Collective::reduce, 1 << 20), "ring");
   EXPECT_EQ(chosen("tcp", 16, Collective::all_reduce, 64 << 20, 4), "two_level");
-  EXPECT_EQ(chosen("tcp", 16, Collective::all_reduce, 64 << 20, 16), "ring");
+  EXPECT_EQ(chosen("tcp", 16, Collective::all_reduce, 64 << 20, 16), "double_tree");
+  EXPECT_EQ(chosen("tcp", 4, Collective::all_reduce, 4 << 20, 4), "double_tree");
+  EXPECT_EQ(chosen("tcp", 4, Collective::all_reduce, 1 << 20, 4), "halving_doubling");
+  EXPECT_EQ(chosen("tcp", 2, Collective::all_reduce, 1 << 20, 2), "ring");
   EXPECT_EQ(chosen("tcp", 8, Collective::all_reduce, 64 << 20, 1, true), "fixed_order");
   EXPECT_EQ(chosen("shm", 8, Collective::all_reduce, 64 << 20, 1, true), "direct");
   for (const char* transport : {"threads", "tcp"})
@@ -296,7 +306,7 @@ TEST(Choice, Overrides) {
   EXPECT_EQ(chosen("tree:1M-2M", 3 << 20), "ring");
   EXPECT_EQ(chosen("tree", 5), "tree");
   for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{
-           {"rind:0-", "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is no algorithm of all_reduce; there are direct, doubling"},
+           {"rind:0-", "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is no algorithm of all_reduce; there are direct, double_tree"},
            {"pairwise", "'pairwise' is no algorithm of all_reduce"},
            {"ring:64", "'64' is no range; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-"},
            {"ring:0-64Q", "'64Q' is no number of bytes"},

@@ -37,7 +37,7 @@ class Ranks {
       int ends[2];
       EXPECT_EQ(::pipe(ends), 0);
       results_.emplace_back(ends[0]);
-      const Socket in(ends[1]);
+      const Fd in(ends[1]);
       children_.emplace_back([&, r] {
         std::string text;
         try {
@@ -45,7 +45,7 @@ class Ranks {
         } catch (const std::exception& e) {
           text = concat("threw ", e.what());
         }
-        (void)!::write(in.fd(), text.data(), text.size());
+        (void)!::write(in.get(), text.data(), text.size());
       });
     }
   }
@@ -55,7 +55,7 @@ class Ranks {
   std::string result(int rank) {
     std::string out;
     const Deadline deadline{Seconds(kLong)};
-    for (pollfd p{results_[size_t(rank)].fd(), POLLIN, 0}; ::poll(&p, 1, deadline.left_ms()) > 0;) {
+    for (pollfd p{results_[size_t(rank)].get(), POLLIN, 0}; ::poll(&p, 1, deadline.left_ms()) > 0;) {
       char text[4096];
       const ssize_t got = ::read(p.fd, text, sizeof text);
       if (got <= 0) return out.empty() ? "nothing" : out;
@@ -65,7 +65,7 @@ class Ranks {
   }
 
  private:
-  std::vector<Socket> results_;
+  std::vector<Fd> results_;
   std::vector<Child> children_;
 };
 
@@ -147,17 +147,25 @@ TEST(Rendezvous, MeetsInAFolder) {
   EXPECT_FALSE(fs::exists(folder));
 }
 
-TEST(Rendezvous, MeetsThroughALauncher) {
-  const Socket listening = listen_on("127.0.0.1", 0);
-  Child launcher([&] {
-    const StoreServer server({.token = "the launcher's token", .listening = ::dup(listening.fd())});
+// A store that outlives all ranks, as that of a launcher does.
+class Launcher {
+ public:
+  Meeting meeting() const { return {.store = concat("127.0.0.1:", port_of(listening_)), .token = kToken}; }
+  std::shared_ptr<Store> store() const { return tcp_store({"127.0.0.1", port_of(listening_), kToken}, Deadline(Seconds(kLong))); }
+
+ private:
+  static constexpr const char* kToken = "the launcher's token";
+  const Fd listening_ = listen_on("127.0.0.1", 0);
+  const Child process_{[this] {
+    const StoreServer server({.token = kToken, .listening = ::dup(listening_.get())});
     ::pause();
-  });
-  expect_meets({.store = concat("127.0.0.1:", port_of(listening)), .token = "the launcher's token"});
-}
+  }};
+};
+
+TEST(Rendezvous, MeetsThroughALauncher) { expect_meets(Launcher().meeting()); }
 
 TEST(Rendezvous, MeetsAtAnAddressWithAToken) {
-  const int port = port_of(Socket(listen_on("127.0.0.1", 0)));
+  const int port = port_of(Fd(listen_on("127.0.0.1", 0)));
   Ranks ranks(2, [&](int r) {
     Place place = place_on_host(r, 2);
     place.one_host = false;
@@ -187,6 +195,32 @@ TEST(Rendezvous, ReadsTheEnvironment) {
   EXPECT_FALSE(job_from_environment());
 }
 
+// The ranks of a host are an island, where the launcher gave all hosts equally many, one host after the other.
+TEST(Rendezvous, FindsTheIslands) {
+  using Where = std::vector<std::pair<int, int>>;  // local rank and size, by rank
+  const auto island = [](const Where& where) {
+    const auto store = memory_store();
+    std::vector<int> found(where.size());
+    std::vector<std::thread> ranks;
+    for (size_t r = 0; r < where.size(); ++r)
+      ranks.emplace_back([&, r] {
+        const Place place{"test", int(r), int(where.size()), where[r].first, where[r].second};
+        found[r] = meet(*store, place, concat("rank ", r), Deadline(Seconds(kLong)));
+      });
+    for (std::thread& t : ranks) t.join();
+    for (const int other : found) EXPECT_EQ(other, found[0]);
+    return found[0];
+  };
+  EXPECT_EQ(island({{0, 1}}), 1);
+  EXPECT_EQ(island({{0, 4}, {1, 4}, {2, 4}, {3, 4}}), 4);
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
+  EXPECT_EQ(island({{0, 3}, {1, 3}, {2, 3}, {0, 3}, {1, 3}, {2, 3}}), 3);
+  EXPECT_EQ(island({{0, 1}, {0, 1}, {0, 1}}), 1);
+  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);          // by turns
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}}), 1);                  // of different sizes
+  EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}, {0, 1}}), 1);
+}
+
 TEST(Rendezvous, AsksForWhatItNeedsOverSeveralHosts) {
   Place place = place_on_host(1, 2);
   place.one_host = false;
@@ -213,9 +247,8 @@ TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
 }
 
 TEST(Rendezvous, NamesARankThatIsThereTwice) {
-  const TemporaryFolder temporary;
-  const std::string& folder = temporary.path();
-  Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), {.folder = folder}, Seconds(kLong)).size); });
+  const Launcher launcher;
+  Ranks ranks(4, [&](int r) { return concat(join(place_on_host(r == 3 ? 1 : r, 4), launcher.meeting(), Seconds(kLong)).size); });
   const std::string cause = ranks.result(0);
   EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
               has(cause, concat("pid ", ranks[3].pid()))) << cause;
@@ -223,11 +256,10 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
 }
 
 TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
-  const TemporaryFolder temporary;
-  const std::string& folder = temporary.path();
+  const Launcher launcher;
   Ranks ranks(3, [&](int r) {
-    if (r == 2) ::usleep(100'000);
-    return concat(join(place_on_host(r, r == 2 ? 4 : 3), {.folder = folder}, Seconds(kLong)).size);
+    if (r == 2) launcher.store()->wait("job/size", Deadline(Seconds(kLong)));
+    return concat(join(place_on_host(r, r == 2 ? 4 : 3), launcher.meeting(), Seconds(kLong)).size);
   });
   const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; ",
                                    "start all with the same number");

@@ -208,18 +208,39 @@ TEST_F(ResumeTest, ResumingTakesTheRunsSettings) {
 }
 
 // As on a full disk: no file may grow beyond a limit which a checkpoint's weights would pass.
-TEST_F(ResumeTest, WhatCannotBeWrittenLeavesTheCheckpointsThereAre) {
+class FullDiskTest : public ResumeTest {
+ protected:
+  // It must fail, and its last words are one line about what cannot be written.
+  void expect_full(const std::vector<std::string>& extra) {
+    const pid_t child = start(extra, [] {
+      std::signal(SIGXFSZ, SIG_IGN);
+      const rlimit limit{100'000, 100'000};
+      ::setrlimit(RLIMIT_FSIZE, &limit);
+    });
+    EXPECT_EQ(wait(child), 1);
+    const std::string said = log(), kError = "ringtape: error: ";
+    const size_t at = said.find(kError);
+    ASSERT_NE(at, std::string::npos) << said;
+    EXPECT_EQ(said.find('\n', at), said.size() - 1) << said;
+    EXPECT_MENTIONS(said.substr(at), "model.safetensors: cannot write: File too large");
+  }
+};
+
+TEST_F(FullDiskTest, TheCheckpointsThereAreStay) {
   ASSERT_EQ(run({"--run", "f", "--epochs", "1"}), 0) << log();
   const std::vector<std::string> before = checkpoints("f");
-  const pid_t child = start({"--run", "f", "--resume", "--epochs", "2"}, [] {
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{100'000, 100'000};
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  });
-  EXPECT_EQ(wait(child), 1);
-  EXPECT_MENTIONS(log(), "model.safetensors: cannot write: File too large");
+  expect_full({"--run", "f", "--resume", "--epochs", "2"});
   EXPECT_EQ(checkpoints("f"), before);
   EXPECT_EQ(run({"--run", "f", "--resume", "--epochs", "2"}), 0) << log();
+}
+
+TEST_F(FullDiskTest, NothingIsHalfWritten) {
+  ASSERT_EQ(run({"--run", "whole", "--epochs", "1"}), 0) << log();
+  expect_full({"--run", "g", "--epochs", "1"});
+  EXPECT_EQ(checkpoints("g"), std::vector<std::string>());
+  EXPECT_FALSE(fs::exists(run_folder("g") / "exported/model.safetensors"));
+  ASSERT_EQ(run({"--run", "g", "--resume", "--epochs", "1"}), 0) << log();
+  expect_same_run("g", "whole");
 }
 
 }  // namespace

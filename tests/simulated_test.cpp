@@ -1,4 +1,5 @@
 // Algorithms in virtual time: what they cost by the alpha-beta model, and that none of them can hang the test.
+#include <cmath>
 #include <numeric>
 
 #include "comm/algorithm.h"
@@ -58,6 +59,33 @@ TEST(Simulated, AThousandRanks) {
   EXPECT_NEAR(r.seconds, 2 * (kMany - 1) * (kLink.alpha + 25600 * kLink.beta), 1e-9);  // 12.3 ms for 25 MiB
   EXPECT_EQ(r.steps, 2 * (kMany - 1));
   EXPECT_EQ(r.messages, int64_t{2} * kMany * (kMany - 1));
+}
+
+// As many as the command line takes. Where every rank has something for every other, 16 M pairs, none is kept that nobody waits for.
+TEST(Simulated, FourThousandRanks) {
+  const int n = 4 * kMany;
+  const double lg = std::log2(double(n)), bytes = 1 << 20;
+  const auto run = [&](const char* name) { return timed(n, Topology::one_switch(kLink), int64_t(bytes) / 4, find_algorithm(name).all_reduce); };
+  const SimulationResult halved = run("halving_doubling");
+  EXPECT_NEAR(halved.seconds, 2 * lg * kLink.alpha + 2 * (n - 1.0) / n * bytes * kLink.beta, 1e-9);
+  EXPECT_EQ(halved.bytes, 2 * int64_t(n - 1) * int64_t(bytes));
+  EXPECT_LT(run("double_tree").seconds, 1.5 * halved.seconds);
+}
+
+// Half of the bytes down each of two trees, in chunks: 2 lg p alpha + 2 S beta, and what a chunk takes on each level. A single tree takes
+// 2 lg p (alpha + S beta), a ring 2 (p - 1) alpha + 2 S beta.
+TEST(Simulated, TwoTreesBeatOneAndARing) {
+  const double lg = std::log2(double(kMany));
+  for (const int64_t bytes : {64 << 10, 256 << 10, 1 << 20}) {
+    const auto seconds = [&](const char* name) {
+      return timed(kMany, Topology::one_switch(kLink), bytes / 4, find_algorithm(name).all_reduce).seconds;
+    };
+    const double two = seconds("double_tree"), least = 2 * lg * kLink.alpha + 2 * double(bytes) * kLink.beta;
+    EXPECT_GE(two, least - 2 * kLink.alpha) << bytes;
+    EXPECT_LE(two, 1.5 * least) << bytes;
+    EXPECT_LT(two, 0.7 * seconds("tree")) << bytes;
+    EXPECT_LT(two, 0.2 * seconds("ring")) << bytes;
+  }
 }
 
 // Every rank exchanges everything with one twice as far away as the last: lg p (alpha + S (beta + gamma)).

@@ -223,13 +223,13 @@ TEST(TcpStore, RefusesAWrongToken) {
 
 TEST(TcpStore, RefusesAnotherVersionOfTheProtocol) {
   const StoreServer server({.token = kToken});
-  const Socket s = connect_to("127.0.0.1", server.port(), soon());
+  const Fd s = connect_to("127.0.0.1", server.port(), soon());
   const std::string proof = encode({Frame::Type::proof, 0, kProtocol + 1, {std::string(kNonce, 'n'), std::string(kProof, 'p')}});
-  ::send(s.fd(), proof.data(), proof.size(), MSG_NOSIGNAL);
+  ::send(s.get(), proof.data(), proof.size(), MSG_NOSIGNAL);
   std::string heard;
   char bytes[256];
   for (const Deadline deadline = soon(); heard.find("one build") == std::string::npos && !deadline.passed();)
-    if (const ssize_t got = ::recv(s.fd(), bytes, sizeof bytes, 0); got > 0) heard.append(bytes, size_t(got));
+    if (const ssize_t got = ::recv(s.get(), bytes, sizeof bytes, 0); got > 0) heard.append(bytes, size_t(got));
   EXPECT_NE(heard.find("version 1 of the protocol, this process 2"), std::string::npos);
 }
 
@@ -237,22 +237,22 @@ TEST(TcpStore, RefusesAnotherVersionOfTheProtocol) {
 TEST(TcpStore, StrangersDisturbNobody) {
   const StoreServer server({.token = kToken, .patience = Seconds(0.3)});
   const auto store = tcp_store({"127.0.0.1", server.port(), kToken}, soon());
-  std::vector<Socket> strangers;
+  std::vector<Fd> strangers;
   for (const std::string& says : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
                                   std::string("\x11\0\0", 3), encode({Frame::Type::set, 1, 0, {"x", "stolen"}}),
                                   encode({Frame::Type::proof, 0, kProtocol, {"short", ""}}),
                                   encode({Frame::Type::proof, 0, kProtocol, {std::string(kNonce, 'n'), std::string(kProof, 'p')}}),
                                   encode({Frame::Type::proof, 0, kProtocol + 1, {std::string(kNonce, 'n'), std::string(kProof, 'p')}})}) {
     strangers.push_back(connect_to("127.0.0.1", server.port(), soon()));
-    if (!says.empty()) ::send(strangers.back().fd(), says.data(), says.size(), MSG_NOSIGNAL);
+    if (!says.empty()) ::send(strangers.back().get(), says.data(), says.size(), MSG_NOSIGNAL);
     store->set("y", "mine");
     EXPECT_EQ(store->get("y"), "mine");
   }
   EXPECT_EQ(store->get("x"), std::nullopt);
-  for (const Socket& s : strangers) {  // each sees its connection close
+  for (const Fd& s : strangers) {  // each sees its connection close
     char bytes[256];
     ssize_t got = 0;
-    for (const Deadline deadline = soon(); (got = ::recv(s.fd(), bytes, sizeof bytes, 0)) != 0 && (got > 0 || errno == EAGAIN);) {
+    for (const Deadline deadline = soon(); (got = ::recv(s.get(), bytes, sizeof bytes, 0)) != 0 && (got > 0 || errno == EAGAIN);) {
       ASSERT_FALSE(deadline.passed());
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -260,15 +260,15 @@ TEST(TcpStore, StrangersDisturbNobody) {
 }
 
 TEST(TcpStore, DoesNotTrustAStoreWithoutTheToken) {
-  const Socket impostor = listen_on("127.0.0.1", 0);
+  const Fd impostor = listen_on("127.0.0.1", 0);
   std::thread thread([&] {
-    Socket s;
-    for (const Deadline deadline = soon(); !s && !deadline.passed();) s = Socket(::accept(impostor.fd(), nullptr, nullptr));
+    Fd s;
+    for (const Deadline deadline = soon(); !s && !deadline.passed();) s = Fd(::accept(impostor.get(), nullptr, nullptr));
     const std::string all = encode({Frame::Type::challenge, 0, kProtocol, {std::string(kNonce, 'n')}}) +
                             encode({Frame::Type::welcome, 0, 10'000, {std::string(kProof, 'p'), "me"}});
-    ::send(s.fd(), all.data(), all.size(), MSG_NOSIGNAL);
+    ::send(s.get(), all.data(), all.size(), MSG_NOSIGNAL);
     char byte;
-    while (::recv(s.fd(), &byte, 1, 0) > 0) {}
+    while (::recv(s.get(), &byte, 1, 0) > 0) {}
   });
   const std::string message = message_of<TokenRefused>([&] { tcp_store({"127.0.0.1", port_of(impostor), kToken}, soon()); });
   EXPECT_NE(message.find("does not hold the job's token"), std::string::npos) << message;
@@ -276,17 +276,17 @@ TEST(TcpStore, DoesNotTrustAStoreWithoutTheToken) {
 }
 
 TEST(TcpStore, NamesWhoDoesNotAnswer) {
-  const Socket silent = listen_on("127.0.0.1", 0);
+  const Fd silent = listen_on("127.0.0.1", 0);
   const std::string mute = message_of<CommError>([&] { tcp_store({"127.0.0.1", port_of(silent), kToken}, soon(0.2)); });
   EXPECT_NE(mute.find("does not speak as a store of ringtape"), std::string::npos) << mute;
-  const int port = port_of(Socket(listen_on("127.0.0.1", 0)));  // closed again
+  const int port = port_of(Fd(listen_on("127.0.0.1", 0)));  // closed again
   const std::string absent = message_of<CommError>([&] { tcp_store({"127.0.0.1", port, kToken}, soon(0.2)); });
   EXPECT_NE(absent.find("refused"), std::string::npos) << absent;
 }
 
 TEST(TcpStore, TakesOverASocketThatListens) {
-  const Socket listening = listen_on("127.0.0.1", 0);
-  const StoreServer server({.token = kToken, .listening = ::dup(listening.fd())});
+  const Fd listening = listen_on("127.0.0.1", 0);
+  const StoreServer server({.token = kToken, .listening = ::dup(listening.get())});
   EXPECT_EQ(server.port(), port_of(listening));
   tcp_store({"127.0.0.1", server.port(), kToken}, soon())->set("x", "1");
 }
@@ -307,7 +307,7 @@ TEST(TcpStore, ServesManyAtOnce) {
 }
 
 TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
-  const Socket listening = listen_on("127.0.0.1", 0);  // before the threads, which a child would not have
+  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads, which a child would not have
   const StoreAddress address{"127.0.0.1", port_of(listening), kToken};
   Child leaves([&] { tcp_store(address, soon())->will("end", "who left"); });
   Child dies([&] {
@@ -316,7 +316,7 @@ TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
     store->set("ready", "1");
     ::pause();
   });
-  const StoreServer server({.token = kToken, .listening = ::dup(listening.fd())});
+  const StoreServer server({.token = kToken, .listening = ::dup(listening.get())});
   const auto store = tcp_store(address, soon());
   EXPECT_EQ(leaves.wait(), 0);
   store->wait("ready", soon());
@@ -326,7 +326,7 @@ TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
 }
 
 TEST(TcpStore, NoticesAProcessThatStandsStill) {
-  const Socket listening = listen_on("127.0.0.1", 0);
+  const Fd listening = listen_on("127.0.0.1", 0);
   const StoreAddress address{"127.0.0.1", port_of(listening), kToken};
   Child stops([&] {
     const auto store = tcp_store(address, soon());
@@ -334,7 +334,7 @@ TEST(TcpStore, NoticesAProcessThatStandsStill) {
     store->set("ready", "1");
     ::pause();
   });
-  const StoreServer server({.token = kToken, .listening = ::dup(listening.fd()), .heartbeat = Seconds(1)});
+  const StoreServer server({.token = kToken, .listening = ::dup(listening.get()), .heartbeat = Seconds(1)});
   const auto store = tcp_store(address, soon());
   store->wait("ready", soon());
   stops.kill(SIGSTOP);

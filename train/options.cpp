@@ -27,7 +27,7 @@ std::vector<std::string> names(const Registry& registry) {
 std::vector<std::string> model_names() { return names(models()); }
 std::vector<std::string> precision_names() { return {"f32", "bf16", "f16"}; }
 std::vector<std::string> dataset_names() { return names(datasets()); }
-std::vector<std::string> strategy_names() { return {"auto", "single", "ddp"}; }
+std::vector<std::string> strategy_names() { return {"auto", "single", "dp", "ddp", "ddp2"}; }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
@@ -77,11 +77,12 @@ const Option kOptions[] = {
     {"Execution", "limit-train-batches", &O::limit_train_batches, "N", "steps an epoch at most; 0: all", kCount},
     {"Execution", "limit-eval-batches", &O::limit_eval_batches, "N", "batches of 500 images a validation or test at most; 0: all", kCount, nullptr, nullptr, true},
 
-    {"Parallel", "strategy", &O::strategy, "NAME", "auto: ddp where there are several ranks, else single; ddp: each rank its part of every batch", {}, strategy_names},
-    {"Parallel", "devices", &O::devices, "N", "ranks to start on this machine, where no launcher has", {1, 4096}},
-    {"Parallel", "gpu-ids", &O::gpu_ids, "LIST", "rank r of a machine uses the r-th of these GPUs, as in 2,3", {}, nullptr, "cuda:0, cuda:1 ..."},
+    {"Parallel", "strategy", &O::strategy, "NAME", "single, dp (this process on several devices), ddp (a rank a device), ddp2 (ddp over processes, dp in each), or auto: ddp or single", {}, strategy_names},
+    {"Parallel", "devices", &O::devices, "N", "devices of this machine: of dp and ddp2 in each process, of ddp a rank each, which are started where no launcher has", {1, 4096}},
+    {"Parallel", "gpu-ids", &O::gpu_ids, "LIST", "these GPUs, as in 2,3: of ddp the r-th for rank r of a machine", {}, nullptr, "cuda:0, cuda:1 ..."},
     {"Parallel", "transport", &O::transport, "NAME", "between ranks: auto, shm, tcp or mpi"},
-    {"Parallel", "sync-bn", &O::sync_bn, "", "batch normalisation over the samples of all ranks"},
+    {"Parallel", "sync-bn", &O::sync_bn, "", "batch normalisation over the samples of all ranks or devices"},
+    {"Parallel", "dp-persistent", &O::dp_persistent, "", "dp, ddp2: replicas stay, and get what has changed alone, not everything at each step"},
     {"Parallel", "batch-size-per-rank", &O::batch_size_per_rank, "N", "images of one rank's part of a step; --batch-size is then that by the ranks", kCount, nullptr, "--batch-size is of all ranks"},
     {"Parallel", "lr-scale", &O::lr_scale, "RULE", "multiply --lr by the number of ranks (linear), its root (sqrt) or not (none)", {}, lr_scale_names},
     {"Parallel", "bucket-mb", &O::bucket_mb, "X", "MiB of gradients that are sent together while others are still made", {1e-6, 1e6}},
@@ -138,7 +139,7 @@ std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool may_change(const Option& option) {
   static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
-                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
+                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "dp-persistent", "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
 }
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }
@@ -191,6 +192,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
               options.warmup_epochs, ": longer than the ", options.epochs, " epochs of the training");
   RT_CHECK_AS(UsageError, !options.resume || !options.run.empty(), "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.resume || !options.overwrite, "--resume and --overwrite: one continues the run, the other replaces it");
+  RT_CHECK_AS(UsageError, !options.sync_bn || options.strategy != "ddp2", "--sync-bn: not over processes that have several devices each; use --strategy ddp");
   if (options.batch_size_per_rank > 0) options.batch_size = options.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.batch_size >= ranks, "--batch-size ", options.batch_size, ": fewer images than the ", ranks, " ranks");
   RT_CHECK_AS(UsageError, options.accumulate <= options.batch_size, "--accumulate ", options.accumulate, ": more parts than the ",

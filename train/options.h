@@ -60,6 +60,7 @@ struct TrainOptions {
   std::string gpu_ids;
   std::string transport = "auto";
   bool sync_bn = false;
+  bool dp_persistent = false;
   int64_t batch_size_per_rank = 0;  // 0: as batch_size has it
   std::string lr_scale = "none";
   double bucket_mb = 25;  // MiB

@@ -8,8 +8,8 @@
 
 namespace ringtape {
 
-Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group)
-    : model_(model), group_(group ? group->split(0, group->rank()) : nullptr), label_smoothing_(options.label_smoothing),
+Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group, nn::DataParallel* replicas)
+    : model_(model), replicas_(replicas), group_(group ? group->split(0, group->rank()) : nullptr), label_smoothing_(options.label_smoothing),
       accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
       parameters_(model, [this](int64_t size, int64_t n, DType dtype, Device device) { return gradient_memory(size, n, dtype, device); }),
       optimizer_(make_optimizer(options, parameters_)),
@@ -44,7 +44,8 @@ Step::Result Step::gradients(const Tensor& x, const Tensor& y, WholeBatch whole,
     Tensor part;
     if (samples > 0 || synchronized_) {
       const bool is_all = rows.size() == samples;
-      logits.push_back(model_(is_all ? x : slice(x, 0, rows.begin, rows.end)));
+      const Tensor images = is_all ? x : slice(x, 0, rows.begin, rows.end);
+      logits.push_back(replicas_ ? (*replicas_)(images) : model_(images));
       part = cross_entropy(logits.back(), is_all ? y : slice(y, 0, rows.begin, rows.end), label_smoothing_);
       if (rows.size() > 0) {
         const Tensor weighed = share == 1 ? part.detach() : part.detach() * share;

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "comm/reducer.h"
-#include "nn/module.h"
+#include "nn/data_parallel.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optimizers.h"
@@ -25,8 +25,8 @@ class Step {
  public:
   // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, label-smoothing, precision,
   // accumulate, clip-grad-norm, ema, sync-bn, bucket-mb. With a group, whose ranks all have the same model and options, each gets its own part
-  // of every batch and gradients are summed over them; null: this is the only one.
-  Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr);
+  // of every batch and gradients are summed over them; null: this is the only one. With replicas of the model, they compute its outputs.
+  Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr, nn::DataParallel* replicas = nullptr);
 
   struct Result {
     Tensor loss;    // (): the mean over the batch, all ranks' together
@@ -52,6 +52,7 @@ class Step {
   Tensor gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device);
 
   nn::Module& model_;
+  nn::DataParallel* replicas_;
   const std::unique_ptr<comm::ProcessGroup> group_;  // of its own, so that the model's collectives need not wait behind gradients
   double label_smoothing_;
   int64_t accumulate_;

@@ -16,6 +16,7 @@
 #include "train/run/progress.h"
 #include "train/run/stop.h"
 #include "train/weights.h"
+#include "train/world.h"
 
 namespace ringtape {
 namespace {
@@ -78,6 +79,13 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
   spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
   model = find_model(options.model).make(spec);
   if (device != Device{}) nn::move_to(*model, device);
+  const comm::Devices devices = devices_of(options);
+  if (devices.empty()) return;
+  const RandomState drawn = default_generator().state();
+  replicas = std::make_unique<nn::DataParallel>(
+      *model, [this] { return find_model(options.model).make(spec); }, devices,
+      nn::DataParallel::Options{options.dp_persistent, options.sync_bn, options.deterministic});
+  default_generator().set_state(drawn);
 }
 
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress,
@@ -99,7 +107,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Progress bar(split, loader.batches(), progress);
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
-      const Tensor logits = (*task.model)(batch->x);
+      const Tensor logits = task.forward(batch->x);
       tally.add(cross_entropy(logits, batch->y), logits, batch->y);
       if (outputs) outputs->push_back(to(logits, Device{}));
       bar.update(batch->index + 1);
@@ -128,7 +136,7 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
     comm::check_same(*group, "the settings", settings_text(o));
   }
   if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
-  step_ = std::make_unique<Step>(*task.model, o, group);
+  step_ = std::make_unique<Step>(*task.model, o, group, task.replicas.get());
   at_.random = default_generator().state();
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = peak_lr(o, group ? group->size() : 1);

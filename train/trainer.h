@@ -24,6 +24,9 @@ struct Task {
   Splits data;
   ModelSpec spec;
   std::unique_ptr<nn::Module> model;
+  std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
+
+  Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
 };
 
 // Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the

@@ -34,16 +34,19 @@ int64_t threads_of(const TrainOptions& options, int local_size) {
   return local_size > 1 && shared ? std::max(1, cores / local_size) : options.threads;
 }
 
+bool replicates(const TrainOptions& options) { return options.strategy == "dp" || options.strategy == "ddp2"; }
+
 std::string device_of(const TrainOptions& options, const comm::Job& job, bool grouped) {
   const std::string& device = options.device;
   if (!options.gpu_ids.empty()) {
     const std::vector<int> ids = parse_ids(options.gpu_ids);
-    RT_CHECK_AS(UsageError, job.local_rank < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank, " of this machine");
+    const int at = replicates(options) ? 0 : job.local_rank;
+    RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank, " of this machine");
     RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device, " and --gpu-ids: give one of them");
-    return Device{DeviceType::cuda, ids[size_t(job.local_rank)]}.str();
+    return Device{DeviceType::cuda, ids[size_t(at)]}.str();
   }
   const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
-  return cuda && grouped ? Device{DeviceType::cuda, job.local_rank}.str() : device;
+  return cuda && grouped && !replicates(options) ? Device{DeviceType::cuda, job.local_rank}.str() : device;
 }
 
 std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const comm::Job& job) {
@@ -65,6 +68,21 @@ void World::fail(const std::string& cause) noexcept {
   }
 }
 
+comm::Devices devices_of(const TrainOptions& options) {
+  comm::Devices out;
+  if (!replicates(options)) return out;
+  const DeviceType type = parse_device(options.device).type;
+  const std::vector<int> ids = options.gpu_ids.empty() ? std::vector<int>{} : parse_ids(options.gpu_ids);
+  RT_CHECK_AS(UsageError, ids.empty() || options.devices == 1 || options.devices == int64_t(ids.size()), "--devices ", options.devices,
+              ": --gpu-ids has ", ids.size());
+  const int64_t count = ids.empty() ? options.devices : int64_t(ids.size());
+  for (int i = 0; i < count; ++i) {
+    out.push_back({type, ids.empty() ? i : ids[size_t(i)]});
+    runtime(out.back());
+  }
+  return out;
+}
+
 World join_world(TrainOptions& options) {
   World world;
   auto job = comm::job_from_environment();
@@ -72,11 +90,13 @@ World join_world(TrainOptions& options) {
     world.job = std::move(*job);
     RT_CHECK_AS(UsageError, world.size() == 1 || options.strategy != "single", "--strategy single: one rank, but a launcher has started ",
                 world.size(), "; leave the flag out, or choose ddp");
-    RT_CHECK_AS(UsageError, options.devices == 1 || options.devices == world.job.local_size, "--devices ", options.devices,
+    RT_CHECK_AS(UsageError, world.size() == 1 || options.strategy != "dp", "--strategy dp: one process, but a launcher has started ", world.size(),
+                " ranks; choose ddp, or ddp2 for dp in each of them");
+    RT_CHECK_AS(UsageError, options.devices == 1 || replicates(options) || options.devices == world.job.local_size, "--devices ", options.devices,
                 ": a launcher has started ", world.job.local_size, " ranks here; leave the flag out");
   }
   const bool grouped = world.size() > 1;
-  RT_CHECK_AS(UsageError, grouped || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ", options.devices);
+  RT_CHECK_AS(UsageError, grouped || replicates(options) || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ", options.devices);
   options.device = device_of(options, world.job, grouped);
   options.threads = threads_of(options, world.job.local_size);
   if (grouped) world.group = std::make_unique<comm::ProcessGroup>(transport_of(options, world.job));

@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "comm/data_parallel.h"
 #include "comm/process_group.h"
 #include "comm/rendezvous.h"
 #include "train/options.h"
@@ -18,6 +19,9 @@ struct World {
   // Ends the others with what has ended this rank; does nothing alone, or if they have ended this one.
   void fail(const std::string& cause) noexcept;
 };
+
+// The devices of --strategy dp and ddp2 in this process; empty for the others.
+comm::Devices devices_of(const TrainOptions& options);
 
 // The ranks that a launcher started with this one, once all have come; the options become this rank's: its device, its share of the
 // machine's threads. Throws UsageError where they ask for something else.

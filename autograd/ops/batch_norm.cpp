@@ -55,11 +55,13 @@ Tensor mean_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : m
 Tensor sum_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : sum(reshape(t, {parts, t.size() / parts}), {0}); }
 
 void check_count(int64_t count, const Tensor& x, const std::string& where) {
-  RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0, "batch_norm: expected more than 1 value per channel when training, got x ", x.shape(), where);
+  RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0, "batch_norm: expected more than 1 value per channel when training, got x ",
+              x.shape(), where);
 }
 
 Statistics of_batch(const Tensor& x, int64_t count, int64_t parts) {
-  RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts, " equal parts, got x ", x.shape());
+  RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts, " equal parts, got x ",
+              x.shape());
   count /= parts;
   check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
   const Tensor mean({parts * x.dim(-1)}, statistics_dtype(x), x.device()), var = empty_like(mean);
@@ -125,8 +127,8 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
     batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts), part(s.mean, p, parts),
                        part(s.var, p, parts), w, b, options.eps, f);
   return record("batch_norm", {x, w, b, residual}, y,
-                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), total = save(s.total), count = s.count,
-                 parts, peers = options.peers, training = options.training, relu, eps = options.eps,
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), total = save(s.total),
+                 count = s.count, parts, peers = options.peers, training = options.training, relu, eps = options.eps,
                  has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     const bool wants_residual = has_residual && needs_grad(3);

@@ -23,7 +23,8 @@ class Shared {
   const std::vector<void*> all_;
 };
 
-// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y, which starts at `from`.
+// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y, which starts at
+// `from`.
 template <class F>
 void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
@@ -137,7 +138,7 @@ void barrier(Transport& t, const void* x, void* y) {
 }  // namespace
 
 const Algorithm direct = {.name = "direct",
-                          .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order makes them",
+                          .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order",
                           .all_reduce = all_reduce,
                           .reduce_scatter = reduce_scatter,
                           .all_gather = all_gather,

@@ -13,17 +13,15 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
   const int n = t.size(), r = t.rank();
   const Part own = part_of(count, n, r);
   void* const received = t.scratch(size_t(own.size()) * size_t(n) * width);
-  std::vector<Transfer> transfers;
   std::vector<const void*> sources(static_cast<size_t>(n));
-  for (int s = 1; s < n; ++s) {
-    const int to = (r + s) % n, from = (r + n - s) % n;
-    const Part part = part_of(count, n, to);
-    sources[size_t(from)] = at(received, own.size() * from, width);
-    transfers.push_back(send_to(to, at(x, part.begin, width), size_t(part.size()) * width));
-    transfers.push_back(recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width));
-  }
-  sources[size_t(r)] = at(x, own.begin, width);
-  t.finish(t.start(transfers));
+  for (int from = 0; from < n; ++from) sources[size_t(from)] = from == r ? at(x, own.begin, width) : at(received, own.size() * from, width);
+  exchange_with_all(
+      t,
+      [&](int to) {
+        const Part part = part_of(count, n, to);
+        return send_to(to, at(x, part.begin, width), size_t(part.size()) * width);
+      },
+      [&](int from) { return recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width); });
   void* const spare = at(received, own.size() * r, width);  // where nothing is received
   if (!y) y = spare;
   combine_all(t, y, sources, own.size(), spare);
@@ -49,13 +47,8 @@ void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
     const auto place = [&](int rank) { return at(y, block.begin + part_of(block.size(), n, rank).begin, width); };
     const auto bytes = [&](int rank) { return size_t(part_of(block.size(), n, rank).size()) * width; };
     sum_own_part(t, at(x, block.begin, width), place(r), block.size());
-    std::vector<Transfer> transfers;
-    for (int s = 1; s < n; ++s) {
-      const int to = (r + s) % n, from = (r + n - s) % n;
-      transfers.push_back(send_to(to, place(r), bytes(r)));
-      transfers.push_back(recv_from(from, place(from), bytes(from)));
-    }
-    t.finish(t.start(transfers));
+    exchange_with_all(
+        t, [&](int to) { return send_to(to, place(r), bytes(r)); }, [&](int from) { return recv_from(from, place(from), bytes(from)); });
   });
 }
 

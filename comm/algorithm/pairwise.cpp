@@ -5,9 +5,6 @@ namespace ringtape::comm {
 
 namespace {
 
-// In step s a rank sends to the one s places ahead and receives from the one s places behind; a few steps are on their way at once.
-constexpr int kAhead = 4;
-
 void all_to_all(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
@@ -18,14 +15,9 @@ void all_to_all(Transport& t, const void* x, void* y) {
     x = copy;
   }
   t.copy(at(y, op.count * r, width), at(x, op.count * r, width), bytes);
-  Transport::Ticket tickets[kAhead] = {};
-  for (int s = 1; s < n; ++s) {
-    if (s > kAhead) t.finish(tickets[s % kAhead]);
-    const int to = (r + s) % n, from = (r + n - s) % n;
-    const Transfer both[] = {send_to(to, at(x, op.count * to, width), bytes), recv_from(from, at(y, op.count * from, width), bytes)};
-    tickets[s % kAhead] = t.start(both);
-  }
-  if (n > 1) t.finish(tickets[(n - 1) % kAhead]);
+  exchange_with_all(
+      t, [&](int to) { return send_to(to, at(x, op.count * to, width), bytes); },
+      [&](int from) { return recv_from(from, at(y, op.count * from, width), bytes); });
 }
 
 }  // namespace

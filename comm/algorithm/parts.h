@@ -13,6 +13,8 @@ struct Team {
   Team(int first, int stride, int size, int member) : first(first), stride(stride), size(size), member(member) {}
   int wrap(int i) const { return (i % size + size) % size; }
   int rank_of(int i) const { return first + stride * wrap(i); }
+  int next() const { return rank_of(member + 1); }
+  int previous() const { return rank_of(member - 1); }
 
   int first = 0, stride = 1, size, member;
 };
@@ -67,5 +69,20 @@ void swap(Transport& t, int peer, const void* from, int64_t sent, void* to, int6
   }
 }
 inline void nothing(int64_t, int64_t) {}
+
+// Every rank exchanges something with every other: in step s it sends to the one s places ahead and receives from the one s places behind,
+// which spreads the messages; some steps are on their way at once. out(to) and in(from) give the transfers.
+template <class Out, class In>
+void exchange_with_all(Transport& t, Out&& out, In&& in) {
+  constexpr int kAhead = 4;
+  const int n = t.size(), r = t.rank();
+  Transport::Ticket tickets[kAhead] = {};
+  for (int s = 1; s < n; ++s) {
+    if (s > kAhead) t.finish(tickets[s % kAhead]);
+    const Transfer both[] = {out((r + s) % n), in((r + n - s) % n)};
+    tickets[s % kAhead] = t.start(both);
+  }
+  if (n > 1) t.finish(tickets[(n - 1) % kAhead]);
+}
 
 }  // namespace ringtape::comm

@@ -6,20 +6,30 @@ namespace ringtape::comm {
 
 namespace {
 
-// The messages of a ring: `steps` rounds of `pieces` each. Message i goes on with what came as message i - pieces, and is started as soon as
-// that has been dealt with, so that the link never waits for a whole part.
+// So many pieces of each part are on their way at a time, and make all their steps before the next ones set out: what a piece touches is
+// still in the cache when it is wanted again. Few enough for that, and enough to keep the link and a reader on another core busy.
+constexpr int kLanes = 4;
+
+// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps far. The next message
+// of a lane is started as soon as what came with the last one has been dealt with.
 template <class Message, class Arrived>
 void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arrived) {
-  std::vector<Transport::Ticket> tickets(static_cast<size_t>(pieces));
-  const int64_t all = int64_t(steps) * pieces;
-  const auto start = [&](int64_t i) {
-    if (i < all) tickets[size_t(i % pieces)] = t.start(message(int(i / pieces), int(i % pieces)));
+  const int lanes = std::min(kLanes, pieces);
+  std::vector<Transport::Ticket> tickets(static_cast<size_t>(lanes));
+  const int64_t all = int64_t(steps) * lanes * ((pieces + lanes - 1) / lanes);
+  const auto each = [&](int64_t i, auto&& f) {
+    if (i >= all) return;
+    const int lane = int(i % lanes), piece = int(i / lanes / steps) * lanes + lane;
+    if (piece < pieces) f(tickets[size_t(lane)], int(i / lanes % steps), piece);
   };
-  for (int64_t i = 0; i < pieces; ++i) start(i);
+  const auto start = [&](Transport::Ticket& ticket, int step, int piece) { ticket = t.start(message(step, piece)); };
+  for (int64_t i = 0; i < lanes; ++i) each(i, start);
   for (int64_t i = 0; i < all; ++i) {
-    t.finish(tickets[size_t(i % pieces)]);
-    arrived(int(i / pieces), int(i % pieces));
-    start(i + pieces);
+    each(i, [&](Transport::Ticket ticket, int step, int piece) {
+      t.finish(ticket);
+      arrived(step, piece);
+    });
+    each(i + lanes, start);
   }
 }
 
@@ -44,12 +54,64 @@ struct Pieces {
   int pieces;       // of each part
 };
 
+// The first half of a ring's all-reduce, n - 1 steps: each member adds what it receives to its own part and passes the sum on. Sums in the
+// making lie in scratch, where they stay until they have been sent on.
+class Reduction {
+ public:
+  Reduction(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor)
+      : t_(t), team_(team), piece_(piece), x_(x), y_(y), factor_(factor), slots_(t.scratch(2 * kLanes * slot_bytes())) {}
+
+  void message(int step, int i, Transfer (&both)[2]) const {
+    const Part out = piece_(team_.wrap(team_.member - step - 1), i), in = incoming(step, i);
+    both[0] = send_to(team_.next(), step == 0 ? at(x_, out.begin, piece_.width) : slot(step - 1, i), piece_.bytes(out));
+    both[1] = recv_from(team_.previous(), slot(step, i), piece_.bytes(in));
+  }
+  void arrived(int step, int i) const {
+    const Part in = incoming(step, i);
+    const bool last = step == team_.size - 2;
+    const void* const sources[] = {slot(step, i), at(x_, in.begin, piece_.width)};
+    const int64_t own = part_of(piece_.count, team_.size, team_.member).begin;
+    t_.combine(last ? at(y_, in.begin - own, piece_.width) : slot(step, i), sources, in.size(), last ? factor_ : 1.0);
+  }
+
+ private:
+  Part incoming(int step, int i) const { return piece_(team_.wrap(team_.member - step - 2), i); }
+  size_t slot_bytes() const { return size_t((piece_.largest + piece_.pieces - 1) / piece_.pieces) * piece_.width; }
+  void* slot(int step, int i) const { return at(slots_, step % 2 * kLanes + i % kLanes, slot_bytes()); }
+
+  Transport& t_;
+  const Team& team_;
+  const Pieces& piece_;
+  const void* const x_;
+  void* const y_;  // of this member's part alone
+  const double factor_;
+  void* const slots_;
+};
+
+// The second half, n - 1 steps that carry the whole parts around.
+void gather_message(const Team& team, const Pieces& piece, void* y, int step, int i, Transfer (&both)[2]) {
+  const Part out = piece(team.wrap(team.member - step), i), in = piece(team.wrap(team.member - step - 1), i);
+  both[0] = send_to(team.next(), at(y, out.begin, piece.width), piece.bytes(out));
+  both[1] = recv_from(team.previous(), at(y, in.begin, piece.width), piece.bytes(in));
+}
+
 void all_reduce(Transport& t, const void* x, void* y) {
   const Team team(t);
-  const Operation& op = t.operation();
-  const Part own = part_of(op.count, team.size, team.member);
-  ring_reduce_scatter(t, team, x, at(y, own.begin, size_of(op.dtype)), op.count, last_factor(t));
-  ring_all_gather(t, team, y, op.count);
+  const Pieces piece(t, team, t.operation().count);
+  const int half = team.size - 1;
+  if (half == 0) return t.copy(y, x, t.operation().bytes());
+  const Part own = part_of(piece.count, team.size, team.member);
+  const Reduction reduction(t, team, piece, x, at(y, own.begin, piece.width), last_factor(t));
+  Transfer both[2];
+  pass(
+      t, 2 * half, piece.pieces,
+      [&](int step, int i) -> std::span<const Transfer> {
+        step < half ? reduction.message(step, i, both) : gather_message(team, piece, y, step - half, i, both);
+        return both;
+      },
+      [&](int step, int i) {
+        if (step < half) reduction.arrived(step, i);
+      });
 }
 
 void reduce_scatter(Transport& t, const void* x, void* y) {
@@ -117,48 +179,23 @@ void reduce(Transport& t, const void* x, void* y) {
 
 }  // namespace
 
-// n - 1 steps: each member adds what it receives to its own part and passes the sum on. Sums in the making lie in scratch: message i in
-// slot i modulo 2 pieces, where it stays until it has been sent on.
 void ring_reduce_scatter(Transport& t, const Team& team, const void* x, void* y, int64_t count, double factor) {
   const Pieces piece(t, team, count);
-  const int steps = team.size - 1, next = team.rank_of(team.member + 1), previous = team.rank_of(team.member - 1);
-  const Part own = part_of(count, team.size, team.member);
-  if (steps == 0) return t.copy(y, x, piece.bytes(own));
-  const int64_t slot_size = (piece.largest + piece.pieces - 1) / piece.pieces;
-  void* const slots = t.scratch(size_t(2 * piece.pieces * slot_size) * piece.width);
-  const auto slot = [&](int step, int i) { return at(slots, ((step % 2) * piece.pieces + i) * slot_size, piece.width); };
-  Transfer both[2];
-  pass(
-      t, steps, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> {
-        const Part out = piece(team.wrap(team.member - step - 1), i), in = piece(team.wrap(team.member - step - 2), i);
-        both[0] = send_to(next, step == 0 ? at(x, out.begin, piece.width) : slot(step - 1, i), piece.bytes(out));
-        both[1] = recv_from(previous, slot(step, i), piece.bytes(in));
-        return both;
-      },
-      [&](int step, int i) {
-        const Part in = piece(team.wrap(team.member - step - 2), i);
-        const bool last = step == steps - 1;
-        const void* const sources[] = {slot(step, i), at(x, in.begin, piece.width)};
-        void* const to = last ? at(y, in.begin - own.begin, piece.width) : slot(step, i);
-        t.combine(to, sources, in.size(), last ? factor : 1.0);
-      });
-}
-
-// n - 1 steps that carry the whole parts around.
-void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
-  const Pieces piece(t, team, count);
-  const int next = team.rank_of(team.member + 1), previous = team.rank_of(team.member - 1);
+  if (team.size == 1) return t.copy(y, x, size_t(count) * piece.width);
+  const Reduction reduction(t, team, piece, x, y, factor);
   Transfer both[2];
   pass(
       t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> {
-        const Part out = piece(team.wrap(team.member - step), i), in = piece(team.wrap(team.member - step - 1), i);
-        both[0] = send_to(next, at(y, out.begin, piece.width), piece.bytes(out));
-        both[1] = recv_from(previous, at(y, in.begin, piece.width), piece.bytes(in));
-        return both;
-      },
-      [](int, int) {});
+      [&](int step, int i) -> std::span<const Transfer> { return reduction.message(step, i, both), both; },
+      [&](int step, int i) { reduction.arrived(step, i); });
+}
+
+void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
+  const Pieces piece(t, team, count);
+  Transfer both[2];
+  pass(
+      t, team.size - 1, piece.pieces,
+      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; }, [](int, int) {});
 }
 
 const Algorithm ring = {.name = "ring",

@@ -5,8 +5,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// A binomial tree over places, the root at 0: a place has children at place + 1, + 2, + 4 ... below its lowest bit, and the child at distance d
-// heads the d places from its own on.
+// A binomial tree over places, the root at 0: a place has children at place + 1, + 2, + 4 ... below its lowest bit, and the child at
+// distance d heads the d places from its own on.
 struct Tree {
   Tree(const Transport& t, int root) : n(t.size()), root(root), place((t.rank() - root + n) % n) {
     while (reach < n && !(place & reach)) reach *= 2;

@@ -149,10 +149,10 @@ bool Attempt::read(Rank& r) {
   bool any = false;
   for (int stream = 1; stream <= 2; ++stream) {
     Fd& end = stream == 1 ? r.out : r.err;
-    if (!end.open()) continue;
+    if (!end) continue;
     const ssize_t n = ::read(end.get(), bytes, sizeof bytes);
     if (n > 0) r.output->take(stream, {bytes, size_t(n)}), any = true;
-    if (n == 0) end.reset();
+    if (n == 0) end = Fd();
   }
   return any;
 }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "comm/launch/pipe.h"
 #include "core/check.h"
 
 namespace ringtape::comm {
@@ -48,7 +49,7 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
 }  // namespace
 
 Child start_child(const ChildSpec& spec) {
-  Pipe out = make_pipe(), err = make_pipe(), failure = make_pipe();
+  PipeEnds out = make_pipe(), err = make_pipe(), failure = make_pipe();
   std::vector<std::string> words = spec.command;
   if (words[0].empty()) words[0] = "ringtape";
   const std::vector<char*> argv = pointers(words), environment = pointers(spec.environment);
@@ -61,7 +62,7 @@ Child start_child(const ChildSpec& spec) {
     ::_exit(127);
   }
   ::setpgid(pid, pid);  // both do, so that it is one for whoever is first
-  failure.write.reset();
+  failure.write = Fd();
   int reason = 0;
   ssize_t n;
   while ((n = ::read(failure.read.get(), &reason, sizeof reason)) < 0 && errno == EINTR) {}

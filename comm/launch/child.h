@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/launch/fd.h"
+#include "comm/fd.h"
 
 namespace ringtape::comm {
 

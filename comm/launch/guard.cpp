@@ -10,6 +10,7 @@
 #include <cstring>
 #include <set>
 
+#include "comm/launch/pipe.h"
 #include "core/check.h"
 
 namespace ringtape::comm {
@@ -43,18 +44,18 @@ void close_all_but(int fd) {
 }  // namespace
 
 Guard::Guard() {
-  Pipe pipe = make_pipe();
+  PipeEnds pipe = make_pipe();
   pid_ = ::fork();
   RT_CHECK_AS(IoError, pid_ >= 0, "cannot start a process: ", std::strerror(errno));
   if (pid_ == 0) {
-    pipe.write.reset();
+    pipe.write = Fd();
     stand_guard(pipe.read.get());
   }
   pipe_ = std::move(pipe.write);
 }
 
 Guard::~Guard() {
-  pipe_.reset();
+  pipe_ = Fd();
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
 }
 

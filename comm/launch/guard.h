@@ -1,7 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
-#include "comm/launch/fd.h"
+#include "comm/fd.h"
 
 namespace ringtape::comm {
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "comm/launch/attempt.h"
+#include "comm/launch/pipe.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
 #include "core/env.h"

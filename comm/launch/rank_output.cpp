@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "comm/launch/pipe.h"
 #include "core/check.h"
 
 namespace ringtape::comm {
@@ -23,7 +24,7 @@ RankOutput::RankOutput(int rank, bool shown, bool prefix, const std::string& log
   for (int stream = 1; stream <= 2 && prefix; ++stream) streams_[stream - 1].prefix = prefix_of(rank, stream);
   if (log.empty()) return;
   log_ = Fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  RT_CHECK_AS(IoError, log_.open(), log, ": cannot write: ", std::strerror(errno));
+  RT_CHECK_AS(IoError, log_, log, ": cannot write: ", std::strerror(errno));
 }
 
 void RankOutput::take(int stream, std::string_view bytes) {
@@ -47,7 +48,7 @@ void RankOutput::finish() {
 void RankOutput::line(int stream, std::string_view text) {
   Stream& s = streams_[stream - 1];
   if (shown_) write_all(stream, concat(s.prefix, text, "\n"));
-  if (log_.open()) write_all(log_.get(), concat(text, "\n"));
+  if (log_) write_all(log_.get(), concat(text, "\n"));
   s.last.emplace_back(text);
   if (s.last.size() > kLastLines) s.last.pop_front();
 }

@@ -2,7 +2,7 @@
 #include <deque>
 #include <string>
 
-#include "comm/launch/fd.h"
+#include "comm/fd.h"
 
 namespace ringtape::comm {
 

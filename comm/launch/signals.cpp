@@ -16,8 +16,8 @@ Signals::Signals() {
   for (const int signal : {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&all, signal);
   ::sigprocmask(SIG_BLOCK, &all, &before_);
   fd_ = Fd(::signalfd(-1, &all, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!fd_.open()) ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  RT_CHECK_AS(IoError, fd_.open(), "cannot wait for signals: ", std::strerror(errno));
+  if (!fd_) ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  RT_CHECK_AS(IoError, fd_, "cannot wait for signals: ", std::strerror(errno));
 }
 
 Signals::~Signals() {

@@ -2,7 +2,7 @@
 #include <csignal>
 #include <optional>
 
-#include "comm/launch/fd.h"
+#include "comm/fd.h"
 
 namespace ringtape::comm {
 

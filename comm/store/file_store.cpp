@@ -47,15 +47,15 @@ class FileStore : public Store {
     std::error_code error;
     fs::create_directories(folder_, error);
     RT_CHECK_AS(CommError, fs::is_directory(folder_), "store: ", folder_.string(), " cannot be made a folder: ", error.message());
-    const Socket all = lock_all();
+    const Fd all = lock_all();
     if (live_users() == 0) sweep();
     mine_ = open_locked(folder_ / user_, LOCK_EX);
   }
   ~FileStore() override {
     try {
-      const Socket all = lock_all();
+      const Fd all = lock_all();
       ::unlink((folder_ / user_).c_str());
-      mine_ = Socket();
+      mine_ = Fd();
       if (live_users() > 0) return;
       sweep();
       ::unlink((folder_ / "lock").c_str());
@@ -66,7 +66,7 @@ class FileStore : public Store {
 
   void set(const std::string& key, const std::string& value) override { write(file_name(key), value); }
   std::string set_once(const std::string& key, const std::string& value) override {
-    const Socket all = lock_all();
+    const Fd all = lock_all();
     if (const auto there = get(key)) return *there;
     write(file_name(key), value);
     return value;
@@ -75,7 +75,7 @@ class FileStore : public Store {
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
     for (int round = 0;; ++round) {
       // A file system on the network may remember that there was nothing, until the folder is opened again.
-      const Socket look_again(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      const Fd look_again(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       for (const std::string& key : keys)
         if (auto value = get(key)) return Entry{key, std::move(*value)};
       if (deadline.passed()) return std::nullopt;
@@ -84,7 +84,7 @@ class FileStore : public Store {
     }
   }
   int64_t add(const std::string& key, int64_t amount) override {
-    const Socket all = lock_all();
+    const Fd all = lock_all();
     const int64_t sum = sum_of(key, get(key).value_or(""), amount);
     write(file_name(key), std::to_string(sum));
     return sum;
@@ -93,18 +93,18 @@ class FileStore : public Store {
   void will(const std::string& key, const std::string& who) override {
     const std::lock_guard lock(mutex_);
     const std::string line = concat(key, '\t', who, '\n');
-    ::lseek(mine_.fd(), 0, SEEK_END);
-    RT_CHECK_AS(CommError, ::write(mine_.fd(), line.data(), line.size()) == ssize_t(line.size()), "store: cannot write to ",
+    ::lseek(mine_.get(), 0, SEEK_END);
+    RT_CHECK_AS(CommError, ::write(mine_.get(), line.data(), line.size()) == ssize_t(line.size()), "store: cannot write to ",
                 (folder_ / user_).string(), ": ", std::strerror(errno));
   }
 
  private:
   // Nothing: another holds the lock, and how says not to wait for it.
-  static Socket open_locked(const fs::path& path, int how) {
-    Socket file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  static Fd open_locked(const fs::path& path, int how) {
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     RT_CHECK_AS(CommError, file, "store: cannot open ", path.string(), ": ", std::strerror(errno));
-    while (::flock(file.fd(), how) != 0) {
-      if (errno == EWOULDBLOCK) return Socket();
+    while (::flock(file.get(), how) != 0) {
+      if (errno == EWOULDBLOCK) return Fd();
       RT_CHECK_AS(CommError, errno == EINTR, "store: ", path.string(), " cannot be locked: ", std::strerror(errno),
                   "; use a folder whose file system has locks");
     }
@@ -112,13 +112,13 @@ class FileStore : public Store {
   }
 
   // Whoever waits for it may find that the last user has removed the file meanwhile.
-  Socket lock_all() const {
+  Fd lock_all() const {
     for (;;) {
       std::error_code error;
       fs::create_directories(folder_, error);  // open_locked reports what it could not do
-      Socket file = open_locked(folder_ / "lock", LOCK_EX);
+      Fd file = open_locked(folder_ / "lock", LOCK_EX);
       struct stat now{};
-      if (::fstat(file.fd(), &now) == 0 && now.st_nlink > 0) return file;
+      if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
     }
   }
 
@@ -130,8 +130,8 @@ class FileStore : public Store {
   }
 
   static bool lives(const fs::path& user) {
-    const Socket file(::open(user.c_str(), O_RDWR | O_CLOEXEC));
-    return file && ::flock(file.fd(), LOCK_SH | LOCK_NB) != 0;
+    const Fd file(::open(user.c_str(), O_RDWR | O_CLOEXEC));
+    return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
   }
   int live_users() const {
     int count = 0;
@@ -146,7 +146,7 @@ class FileStore : public Store {
   void execute_wills() {
     for_each_file("user.", [&](const fs::path& user) {
       if (user.filename() == user_ || lives(user)) return;
-      const Socket all = lock_all();
+      const Fd all = lock_all();
       if (lives(user)) return;  // it was about to take its lock
       std::ifstream in(user);
       for (std::string line; std::getline(in, line);) {
@@ -171,7 +171,7 @@ class FileStore : public Store {
 
   const fs::path folder_;
   const std::string user_;
-  Socket mine_;
+  Fd mine_;
   std::mutex mutex_;  // of the two files that this process writes
 };
 

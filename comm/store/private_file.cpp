@@ -38,8 +38,8 @@ std::string private_path(const std::string& folder, const std::string& name) {
 PrivateFile::PrivateFile(std::string path, const std::string& text) : path_(std::move(path)), text_(text) {
   const std::string aside = concat(path_, ".", ::getpid());
   ::unlink(aside.c_str());
-  const Socket file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const bool written = file && ::write(file.fd(), text.data(), text.size()) == ssize_t(text.size());
+  const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  const bool written = file && ::write(file.get(), text.data(), text.size()) == ssize_t(text.size());
   RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), path_.c_str()) == 0, "cannot write ", path_, ": ", std::strerror(errno));
 }
 
@@ -51,13 +51,13 @@ PrivateFile::~PrivateFile() {
 }
 
 std::string PrivateFile::read(const std::string& path) {
-  const Socket file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file) return "";
   struct stat s{};
-  RT_CHECK_AS(CommError, ::fstat(file.fd(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path,
+  RT_CHECK_AS(CommError, ::fstat(file.get(), &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0, path,
               " could have been written by another user; remove it");
   char text[256];
-  const ssize_t size = ::read(file.fd(), text, sizeof text);
+  const ssize_t size = ::read(file.get(), text, sizeof text);
   return {text, size > 0 ? size_t(size) : 0};
 }
 

@@ -29,75 +29,71 @@ Addresses resolve(const std::string& host, int port, int flags) {
   return {found, freeaddrinfo};
 }
 
-Socket open_socket(const addrinfo& a) {
-  Socket s(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Fd open_socket(const addrinfo& a) {
+  Fd s(::socket(a.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
-  if (s) ::setsockopt(s.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (s) ::setsockopt(s.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return s;
 }
 
 // 0 or an errno.
-int finish_connecting(const Socket& s, const addrinfo& a, Deadline deadline) {
-  if (::connect(s.fd(), a.ai_addr, a.ai_addrlen) == 0) return 0;
+int finish_connecting(const Fd& s, const addrinfo& a, Deadline deadline) {
+  if (::connect(s.get(), a.ai_addr, a.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
-  pollfd p{s.fd(), POLLOUT, 0};
+  pollfd p{s.get(), POLLOUT, 0};
   int ready = 0;
   while ((ready = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {}
   if (ready == 0) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
-  return ::getsockopt(s.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+  return ::getsockopt(s.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 }  // namespace
 
-Socket::~Socket() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-Socket adopt(int fd) {
-  Socket s(fd);
+Fd adopt(int fd) {
+  Fd s(fd);
   const bool is_open = ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
   RT_CHECK_AS(CommError, is_open, "file descriptor ", fd, " is no open socket: ", std::strerror(errno));
   return s;
 }
 
-Socket listen_on(const std::string& host, int port) {
+Fd listen_on(const std::string& host, int port) {
   int error = 0;
   const Addresses all = resolve(host, port, AI_PASSIVE);
   for (const addrinfo* a = all.get(); a; a = a->ai_next) {
-    Socket s = open_socket(*a);
+    Fd s = open_socket(*a);
     const int on = 1, off = 0;
-    if (s) ::setsockopt(s.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (s && a->ai_family == AF_INET6) ::setsockopt(s.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (s && ::bind(s.fd(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.fd(), SOMAXCONN) == 0) return s;
+    if (s) ::setsockopt(s.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (s && a->ai_family == AF_INET6) ::setsockopt(s.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (s && ::bind(s.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.get(), SOMAXCONN) == 0) return s;
     error = errno;
   }
   detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ", std::strerror(error));
 }
 
-int port_of(const Socket& socket) {
+int port_of(const Fd& socket) {
   sockaddr_storage a{};
   socklen_t size = sizeof a;
-  RT_CHECK_AS(CommError, ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
+  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
   return ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port : reinterpret_cast<sockaddr_in&>(a).sin_port);
 }
 
-std::string own_address(const Socket& socket) {
+std::string own_address(const Fd& socket) {
   sockaddr_storage a{};
   socklen_t size = sizeof a;
   char text[NI_MAXHOST];
-  RT_CHECK_AS(CommError, ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
+  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
   const int error = ::getnameinfo(reinterpret_cast<sockaddr*>(&a), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   RT_CHECK_AS(CommError, error == 0, "a socket's own address: ", ::gai_strerror(error));
   return text;
 }
 
-Socket connect_to(const std::string& host, int port, Deadline deadline) {
+Fd connect_to(const std::string& host, int port, Deadline deadline) {
   int error = ETIMEDOUT;
   const Addresses all = resolve(host, port, 0);
   for (const addrinfo* a = all.get(); a; a = a->ai_next) {
-    Socket s = open_socket(*a);
+    Fd s = open_socket(*a);
     error = s ? finish_connecting(s, *a, deadline) : errno;
     if (error == 0) return s;
   }

@@ -23,7 +23,7 @@ class Store {
   virtual int64_t add(const std::string& key, int64_t amount) = 0;                     // to a number that starts at 0; the new one
   virtual void erase(const std::string& key) = 0;                                      // whether it is there or not
 
-  virtual std::string address() const { return ""; }                                   // this process's own, on its way to the store; empty: no network
+  virtual std::string address() const { return ""; }  // this process's own, on its way to the store; empty: no network
 
   // What is to be known when this process goes without leaving the store as it should: `key` is set once to `who` and what
   // happened to it. A store within one process has nobody left to tell.

@@ -20,17 +20,17 @@ namespace {
 using Type = Frame::Type;
 
 // Waits until the socket can be read (POLLIN) or written (POLLOUT), or is gone; false: not by the deadline.
-bool ready(const Socket& socket, short what, Deadline deadline) {
-  pollfd p{socket.fd(), what, 0};
+bool ready(const Fd& socket, short what, Deadline deadline) {
+  pollfd p{socket.get(), what, 0};
   int n = 0;
   while ((n = ::poll(&p, 1, deadline.left_ms())) < 0 && errno == EINTR) {}
   return n > 0;
 }
 
 // False: the connection is gone, or the deadline has passed.
-bool send_all(const Socket& socket, std::string_view bytes, Deadline deadline) {
+bool send_all(const Fd& socket, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent > 0) bytes.remove_prefix(size_t(sent));
     else if (errno != EINTR && (errno != EAGAIN || !ready(socket, POLLOUT, deadline))) return false;
   }
@@ -41,9 +41,9 @@ bool send_all(const Socket& socket, std::string_view bytes, Deadline deadline) {
 class Inbox {
  public:
   // False: the connection is gone.
-  bool receive(const Socket& socket) {
+  bool receive(const Fd& socket) {
     char bytes[64 << 10];
-    const ssize_t got = ::recv(socket.fd(), bytes, sizeof bytes, 0);
+    const ssize_t got = ::recv(socket.get(), bytes, sizeof bytes, 0);
     if (got > 0) bytes_.append(bytes, size_t(got));
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
   }
@@ -58,7 +58,7 @@ class Inbox {
   std::string bytes_;
 };
 
-Frame next_frame(const Socket& socket, Inbox& inbox, Deadline deadline) {
+Frame next_frame(const Fd& socket, Inbox& inbox, Deadline deadline) {
   for (;;) {
     if (auto frame = inbox.next()) return std::move(*frame);
     RT_CHECK_AS(CommError, ready(socket, POLLIN, deadline), "what listens there does not speak as a store of ringtape");
@@ -80,7 +80,7 @@ class TcpStore : public Store {
       call({Type::bye}, Deadline(Seconds(2)), "goodbye");
     } catch (const CommError&) {  // it is gone already
     }
-    ::shutdown(socket_.fd(), SHUT_RDWR);
+    ::shutdown(socket_.get(), SHUT_RDWR);
     reader_.join();
   }
 
@@ -164,7 +164,7 @@ class TcpStore : public Store {
   // there. An impatient caller does not end it.
   void send(const std::string& bytes, Deadline deadline) {
     const std::lock_guard lock(sending_);
-    if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_)))) ::shutdown(socket_.fd(), SHUT_RDWR);
+    if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_)))) ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
   void lose(const std::string& why, bool closed) {
@@ -174,7 +174,7 @@ class TcpStore : public Store {
       closed_ = closed;
     }
     answered_.notify_all();
-    ::shutdown(socket_.fd(), SHUT_RDWR);
+    ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
   void read() {
@@ -213,7 +213,7 @@ class TcpStore : public Store {
     return true;
   }
 
-  const Socket socket_;
+  const Fd socket_;
   const std::string name_;
   const Seconds timeout_;
   std::string host_;

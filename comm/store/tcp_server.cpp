@@ -26,7 +26,7 @@ constexpr size_t kStrangers = 256;        // connections that have not proved th
 constexpr size_t kBacklog = 64u << 20;    // bytes that a client may leave unread
 
 struct Connection {
-  Socket socket;
+  Fd socket;
   std::string nonce;
   Clock::time_point heard = Clock::now();  // since when it has said nothing; of a stranger: since when it is here
   bool proved = false;
@@ -51,11 +51,11 @@ struct StoreServer::Impl {
     });
   }
 
-  void watch(int what, const Socket& socket, uint64_t id, uint32_t for_what) {
+  void watch(int what, const Fd& socket, uint64_t id, uint32_t for_what) {
     epoll_event event{};
     event.events = for_what;
     event.data.u64 = id;
-    ::epoll_ctl(events.fd(), what, socket.fd(), &event);
+    ::epoll_ctl(events.get(), what, socket.get(), &event);
   }
 
   void run() {
@@ -63,7 +63,7 @@ struct StoreServer::Impl {
     Clock::time_point last = Clock::now(), leave_by = Clock::time_point::max();
     while (clients() > 0 || leave_by == Clock::time_point::max()) {
       epoll_event ready[kEvents];
-      const int n = ::epoll_wait(events.fd(), ready, kEvents, int(std::clamp<int64_t>(tick.count(), 1, 500)));
+      const int n = ::epoll_wait(events.get(), ready, kEvents, int(std::clamp<int64_t>(tick.count(), 1, 500)));
       for (int i = 0; i < n; ++i) {
         const uint64_t id = ready[i].data.u64;
         if (id == kListening) accept_all();
@@ -86,14 +86,14 @@ struct StoreServer::Impl {
   }
 
   Clock::time_point begin_to_stop() {
-    ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, stop.fd(), nullptr);
-    ::epoll_ctl(events.fd(), EPOLL_CTL_DEL, listening.fd(), nullptr);
+    ::epoll_ctl(events.get(), EPOLL_CTL_DEL, stop.get(), nullptr);
+    ::epoll_ctl(events.get(), EPOLL_CTL_DEL, listening.get(), nullptr);
     return Deadline(Seconds(patience)).at();
   }
 
   void accept_all() {
     for (;;) {
-      Socket s(::accept4(listening.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      Fd s(::accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!s) {
         // Without descriptors left, what waits to be accepted would be reported without end.
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) std::this_thread::sleep_for(Seconds(0.01));
@@ -114,7 +114,7 @@ struct StoreServer::Impl {
     if (what & EPOLLOUT) flush(id, c);
     if (!(what & ~uint32_t(EPOLLOUT))) return;
     char bytes[64 << 10];
-    const ssize_t got = ::recv(c.socket.fd(), bytes, sizeof bytes, 0);
+    const ssize_t got = ::recv(c.socket.get(), bytes, sizeof bytes, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got <= 0) return drop(id, "died");
     c.in.append(bytes, size_t(got));
@@ -162,11 +162,11 @@ struct StoreServer::Impl {
     const bool idle = c.out.empty();
     c.out += encode(frame);
     if (idle) flush(id, c);
-    if (c.out.size() > kBacklog) ::shutdown(c.socket.fd(), SHUT_RDWR);  // epoll reports it
+    if (c.out.size() > kBacklog) ::shutdown(c.socket.get(), SHUT_RDWR);  // epoll reports it
   }
 
   void flush(uint64_t id, Connection& c) {
-    const ssize_t sent = ::send(c.socket.fd(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
     if (sent > 0) c.out.erase(0, size_t(sent));
     watch(EPOLL_CTL_MOD, c.socket, id, c.out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
   }
@@ -189,8 +189,8 @@ struct StoreServer::Impl {
 
   const Options options;
   StoreState state;
-  Socket listening;
-  const Socket events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  Fd listening;
+  const Fd events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::unordered_map<uint64_t, Connection> connections;
   uint64_t next_client = kFirstClient;
   std::atomic<double> patience{options.heartbeat.count()};  // s, with clients that have not left
@@ -200,13 +200,13 @@ struct StoreServer::Impl {
 StoreServer::StoreServer(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 
 StoreServer::~StoreServer() {
-  ::eventfd_write(impl_->stop.fd(), 1);
+  ::eventfd_write(impl_->stop.get(), 1);
   if (impl_->thread.joinable()) impl_->thread.join();
 }
 
 void StoreServer::stop_within(Seconds patience) {
   impl_->patience = patience.count();
-  ::eventfd_write(impl_->stop.fd(), 1);
+  ::eventfd_write(impl_->stop.get(), 1);
   impl_->thread.join();
 }
 

@@ -24,15 +24,17 @@ std::string random_token() {
   return out;
 }
 
-std::string prove(std::string_view token, Side side, std::string_view store_nonce, std::string_view client_nonce) {
-  RT_CHECK(store_nonce.size() == kNonce && client_nonce.size() == kNonce);
-  const std::string said = concat(char(side), store_nonce, client_nonce);
+std::string hmac(std::string_view key, std::string_view text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(said.data());
-  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), token.data(), int(token.size()), bytes, said.size(), digest, &size),
-              "OpenSSL has no HMAC-SHA256");
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
+  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), key.data(), int(key.size()), bytes, text.size(), digest, &size), "OpenSSL has no HMAC-SHA256");
   return {reinterpret_cast<const char*>(digest), size};
+}
+
+std::string prove(std::string_view token, Side side, std::string_view store_nonce, std::string_view client_nonce) {
+  RT_CHECK(store_nonce.size() == kNonce && client_nonce.size() == kNonce);
+  return hmac(token, concat(char(side), store_nonce, client_nonce));
 }
 
 bool same(std::string_view a, std::string_view b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }

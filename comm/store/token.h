@@ -12,7 +12,9 @@ enum class Side : char { client = 'c', store = 's' };
 std::string random_bytes(size_t count);
 std::string random_token();  // 128 bits in hexadecimal
 
-// HMAC-SHA256(token, side | the store's nonce | the client's nonce).
+std::string hmac(std::string_view key, std::string_view text);  // HMAC-SHA256, 32 bytes
+
+// hmac(token, side | the store's nonce | the client's nonce).
 std::string prove(std::string_view token, Side side, std::string_view store_nonce, std::string_view client_nonce);
 bool same(std::string_view a, std::string_view b);  // in a time that does not depend on the bytes
 

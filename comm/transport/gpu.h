@@ -9,6 +9,7 @@ using GpuTransportFn = std::unique_ptr<Transport> (*)(Context context, Device de
 
 namespace cuda {
 std::unique_ptr<Transport> p2p_transport(Context context, Device device);
+std::unique_ptr<Transport> ipc_transport(Context context, Device device);
 std::unique_ptr<Transport> nccl_transport(Context context, Device device);
 extern const Algorithm nccl;
 }  // namespace cuda
@@ -21,6 +22,9 @@ extern const Algorithm nccl;
 
 // Ranks that are threads of this process, on one GPU or several: receivers pull with peer copies, ordered by events.
 inline constexpr GpuTransportFn p2p_transport = RT_CUDA_SLOT(cuda::p2p_transport);
+
+// Ranks that are processes of one host and user, on one GPU or several that reach each other: CUDA's interprocess memory and events.
+inline constexpr GpuTransportFn ipc_transport = RT_CUDA_SLOT(cuda::ipc_transport);
 
 // A GPU for each rank, wherever the processes are. All ranks make it together: it returns when they have met, and throws the failure
 // of the group, or CommError at the deadline.

@@ -23,13 +23,9 @@ std::string host_identity(const char* names) {
 
 PeerProcess::PeerProcess(pid_t pid) : pid_(pid), fd_(int(::syscall(SYS_pidfd_open, pid, 0))) {}
 
-PeerProcess::~PeerProcess() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 bool PeerProcess::ended() const {
-  if (fd_ < 0) return ::kill(pid_, 0) != 0 && errno == ESRCH;
-  pollfd watched{fd_, POLLIN, 0};
+  if (!fd_) return ::kill(pid_, 0) != 0 && errno == ESRCH;
+  pollfd watched{fd_.get(), POLLIN, 0};
   return ::poll(&watched, 1, 0) == 1;
 }
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "comm/fd.h"
+
 // What ranks of one machine know of each other.
 namespace ringtape::comm {
 
@@ -14,15 +16,12 @@ std::string host_identity(const char* names);
 class PeerProcess {
  public:
   explicit PeerProcess(pid_t pid);  // of one that runs
-  ~PeerProcess();
-  PeerProcess(const PeerProcess&) = delete;
-  PeerProcess& operator=(const PeerProcess&) = delete;
   pid_t pid() const { return pid_; }
   bool ended() const;  // a zombie has
 
  private:
   const pid_t pid_;
-  const int fd_;  // -1: there are no pidfds
+  const Fd fd_;  // none: there are no pidfds
 };
 
 }  // namespace ringtape::comm

@@ -36,14 +36,17 @@ struct Peer {
   bool left() const { return board->left.load() != 0; }
 };
 
-// This rank's memory that others see in a group, and its sight of theirs. It outlives the transport until all have left the group, since
-// one that is late still reads it.
+// This rank's memory that others see in a group, and its sight of theirs. It outlives the transport until all have taken their last look at
+// it, of which each tells here: where another says that it has left may be something else's memory by then.
 struct Membership {
+  int rank;
   std::shared_ptr<Arena> arena;
   std::shared_ptr<char> control, stage;
   std::vector<Peer> peers;
   bool over() const {
-    return std::all_of(peers.begin(), peers.end(), [](const Peer& p) { return p.left() || p.ended(); });
+    for (size_t r = 0; r < peers.size(); ++r)
+      if (r != size_t(rank) && peers[size_t(rank)].pipes[r].gone.load() == 0 && !peers[r].ended()) return false;
+    return true;
   }
 };
 
@@ -65,6 +68,7 @@ class Shm : public Transport {
   ~Shm() override {
     self().left.store(1);
     ring_all();
+    for (const Peer& p : us_->peers) p.pipes[rank()].gone.store(1);
     retire(std::move(us_));
   }
   std::string_view name() const override { return "shm"; }
@@ -171,6 +175,7 @@ class Shm : public Transport {
   void join() {
     begin({}, Deadline(context_.timeout));
     us_ = std::make_unique<Membership>();
+    us_->rank = rank();
     us_->arena = Arena::own();
     us_->control = us_->arena->allocate(sizeof(Board) + size_t(size()) * sizeof(Pipe));
     const std::string key = "shm/", own = host_identity("pid");

@@ -33,6 +33,7 @@ struct Pipe {
   static constexpr uint64_t kBytes = 256 << 10;     // the two ends stay in their caches
   static constexpr uint64_t kChunk = 32 << 10;      // what is passed on at once, so that both ends work at a time
   alignas(kLine) std::atomic<uint64_t> put;         // by the sender
+  std::atomic<uint32_t> gone;                       // 1: the sender has left and looks at nothing of the receiver's any more
   alignas(kLine) std::atomic<uint64_t> taken;       // by the receiver
   alignas(kLine) char data[kBytes];
 };

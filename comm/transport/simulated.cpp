@@ -24,7 +24,9 @@ struct Side {
   int64_t depth;         // messages before it in the longest chain; with it once it is met
   bool met = false;      // by the other side
   double arrived = 0;    // when
+  Side* behind = nullptr;  // the next one that waits for the same other side
 };
+struct Queue { Side *first, *last; };
 
 struct Turn {
   double time;
@@ -63,7 +65,8 @@ class Simulation {
   std::vector<std::unique_ptr<Simulated>> transports_;
   std::vector<bool> done_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
-  std::unordered_map<uint64_t, std::deque<Side*>> waiting_;  // sides that are not met, by sender and receiver; all of one way
+  // Sides that are not met, by sender and receiver; all of one way. Pairs where nobody waits have none: there may be millions.
+  std::unordered_map<uint64_t, Queue> waiting_;
   std::vector<double> free_at_;             // ports
   std::vector<LinkLoad> loads_;
   SimulationResult result_;
@@ -108,7 +111,8 @@ class Simulated : public Transport {
 
   void combine(void* y, std::span<const void* const> sources, int64_t count, double factor) override {
     if (carries()) Transport::combine(y, sources, count, factor);
-    simulation_.times[size_t(rank())] += simulation_.topology.gamma * double(count) * double(size_of(operation_.dtype)) * double(sources.size() - 1);
+    simulation_.times[size_t(rank())] +=
+        simulation_.topology.gamma * double(count) * double(size_of(operation_.dtype)) * double(sources.size() - 1);
   }
   void copy(void* y, const void* x, size_t bytes) override {
     if (carries()) Transport::copy(y, x, bytes);
@@ -135,7 +139,8 @@ class Simulated : public Transport {
 };
 
 Simulation::Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload)
-    : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)), free_at_(topology.ports(ranks)),
+    : ranks(ranks), topology(topology), payload(payload), times(size_t(ranks)), f_(f), done_(size_t(ranks)),
+      free_at_(topology.ports(ranks)),
       loads_(free_at_.size()) {
   const int island = topology.island < ranks && ranks % topology.island == 0 ? topology.island : 1;
   for (int r = 0; r < ranks; ++r) {
@@ -179,13 +184,16 @@ void Simulation::wait_for_turn(int rank) {
 void Simulation::post(Side& side) {
   const bool sends = side.transfer.way == Transfer::Way::send;
   const int from = sends ? side.owner->rank() : side.transfer.peer, to = sends ? side.transfer.peer : side.owner->rank();
-  std::deque<Side*>& others = waiting_[uint64_t(from) << 32 | uint64_t(to)];
-  if (others.empty() || others.front()->transfer.way == side.transfer.way) {
-    others.push_back(&side);
+  const auto [place, alone] = waiting_.try_emplace(uint64_t(from) << 32 | uint64_t(to), Queue{&side, &side});
+  if (alone) return;
+  Queue& others = place->second;
+  if (others.first->transfer.way == side.transfer.way) {
+    others.last = others.last->behind = &side;
     return;
   }
-  Side& other = *others.front();
-  others.pop_front();
+  Side& other = *others.first;
+  others.first = other.behind;
+  if (!others.first) waiting_.erase(place);
   sends ? meet(side, other) : meet(other, side);
 }
 
@@ -234,7 +242,8 @@ std::string Simulation::stuck() const {
     seen[size_t(rank)] = true;
     const Transport& transport = *transports_[size_t(rank)];
     const Transfer& t = transports_[size_t(rank)]->next().transfer;
-    out += concat(listed ? "; " : "", "rank ", rank, " waits for rank ", t.peer, " to ", t.way == Transfer::Way::send ? "receive " : "send ",
+    out += concat(listed ? "; " : "", "rank ", rank, " waits for rank ", t.peer, " to ",
+                  t.way == Transfer::Way::send ? "receive " : "send ",
                   with_commas(int64_t(t.bytes)), " bytes in ", transport.operation());
     rank = t.peer;
     if (done_[size_t(rank)]) return concat(out, "; rank ", rank, " is done");
@@ -271,7 +280,8 @@ SimulationResult Simulation::run() {
 }  // namespace
 
 SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload) {
-  RT_CHECK_AS(UsageError, ranks >= 1 && topology.island >= 1 && topology.rails >= 1, "a simulation needs ranks, islands of ranks and rails");
+  RT_CHECK_AS(UsageError, ranks >= 1 && topology.island >= 1 && topology.rails >= 1,
+              "a simulation needs ranks, islands of ranks and rails");
   return Simulation(ranks, topology, f, payload).run();
 }
 

@@ -28,6 +28,7 @@ enum class Payload : uint8_t { carried, counted };
 // Runs f once for each rank, with its transport. A message begins when both its send and its recv have been started, and when its ports
 // are free; both are finished when it has arrived. combine() takes gamma s a byte of all sources but the first; copy() takes no
 // time. Throws what f throws first on any rank; CommError, naming who waits for whom, when no rank can go on.
-SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload = Payload::carried);
+SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f,
+                          Payload payload = Payload::carried);
 
 }  // namespace ringtape::comm

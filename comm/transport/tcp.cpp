@@ -75,7 +75,7 @@ class Tcp : public Transport {
     for (const auto& lanes : peers_)
       for (const Lane& lane : lanes) {
         const bool in = !lane.in.empty() && lane.in_error.empty(), out = !lane.out.empty() && lane.out_error.empty();
-        if (in || out) polled_.push_back({lane.fd, short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+        if (in || out) polled_.push_back({lane.fd.get(), short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
       }
     ::poll(polled_.data(), polled_.size(), kNapMs);
   }
@@ -126,45 +126,50 @@ class Tcp : public Transport {
     return -1;
   }
 
-  static int vectors(std::deque<Piece>& pieces, iovec (&to)[kVectors]) {
-    int n = 0;
-    for (Piece& p : pieces) {
-      if (n + 2 > kVectors) break;
-      if (p.done < p.head) to[n++] = {reinterpret_cast<char*>(&p.header) + p.done, p.head - p.done};
-      const size_t moved = p.done - std::min(p.done, p.head);
-      if (moved < p.bytes) to[n++] = {p.data + moved, p.bytes - moved};
+  // What a system call is to move, of the first pieces.
+  struct Vectors {
+    explicit Vectors(std::deque<Piece>& pieces) {
+      for (Piece& p : pieces) {
+        if (message.msg_iovlen + 2 > kVectors) break;
+        if (p.done < p.head) add(reinterpret_cast<char*>(&p.header) + p.done, p.head - p.done);
+        const size_t moved = p.done - std::min(p.done, p.head);
+        if (moved < p.bytes) add(p.data + moved, p.bytes - moved);
+      }
+      message.msg_iov = parts;
     }
-    return n;
-  }
+    void add(char* data, size_t count) {
+      parts[message.msg_iovlen++] = {data, count};
+      bytes += count;
+    }
+    iovec parts[kVectors];
+    msghdr message{};
+    size_t bytes = 0;
+  };
 
   void send_some(Lane& lane) {
     while (!lane.out.empty() && lane.out_error.empty()) {
-      iovec vectors_of[kVectors];
-      msghdr message{};
-      message.msg_iov = vectors_of;
-      message.msg_iovlen = size_t(vectors(lane.out, vectors_of));
-      const ssize_t n = ::sendmsg(lane.fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+      const Vectors all(lane.out);
+      const ssize_t n = ::sendmsg(lane.fd.get(), &all.message, MSG_DONTWAIT | MSG_NOSIGNAL);
       if (n < 0) {
         if (errno != EAGAIN && errno != EINTR) lane.out_error = std::strerror(errno);
         return;
       }
       advance(lane.out, size_t(n), [](Piece&) {});
+      if (size_t(n) < all.bytes) return;  // no more has room
     }
   }
 
   void receive_some(Lane& lane, int peer) {
     while (!lane.in.empty() && lane.in_error.empty()) {
-      iovec vectors_of[kVectors];
-      msghdr message{};
-      message.msg_iov = vectors_of;
-      message.msg_iovlen = size_t(vectors(lane.in, vectors_of));
-      const ssize_t n = ::recvmsg(lane.fd, &message, MSG_DONTWAIT);
+      Vectors all(lane.in);
+      const ssize_t n = ::recvmsg(lane.fd.get(), &all.message, MSG_DONTWAIT);
       if (n <= 0) {
         if (n == 0) lane.in_error = "end of stream";
         else if (errno != EAGAIN && errno != EINTR) lane.in_error = std::strerror(errno);
         return;
       }
       advance(lane.in, size_t(n), [&](Piece& p) { check_header(*this, peer, p.header, p.whole); });
+      if (size_t(n) < all.bytes) return;  // no more has come
     }
   }
 

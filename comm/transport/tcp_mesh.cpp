@@ -5,17 +5,17 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
 
+#include "comm/store/socket.h"
+#include "comm/store/token.h"
 #include "comm/transport/host.h"
 
 namespace ringtape::comm {
@@ -24,16 +24,12 @@ namespace {
 
 using Bytes32 = std::array<unsigned char, 32>;
 
-Bytes32 random_bytes() {
-  Bytes32 out;
-  const bool drawn = ::getrandom(out.data(), out.size(), 0) == ssize_t(out.size());
-  RT_CHECK_AS(CommError, drawn, "tcp: the system gives no random numbers: ", std::strerror(errno));
-  return out;
-}
+std::string_view view(const Bytes32& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-std::string hex(const Bytes32& bytes) {
-  std::string out;
-  for (const unsigned char b : bytes) (out += "0123456789abcdef"[b >> 4]) += "0123456789abcdef"[b & 15];
+Bytes32 bytes_of(std::string_view text) {
+  Bytes32 out;
+  RT_CHECK(text.size() == out.size());
+  std::copy(text.begin(), text.end(), out.begin());
   return out;
 }
 
@@ -46,17 +42,11 @@ struct Hello {
 };
 
 Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challenge, const Hello& hello) {
-  std::string text(what);
-  text.append(reinterpret_cast<const char*>(challenge.data()), challenge.size());
-  text.append(reinterpret_cast<const char*>(&hello), offsetof(Hello, proof));
-  Bytes32 out;
-  unsigned bytes = 0;
-  ::HMAC(EVP_sha256(), secret.data(), int(secret.size()), reinterpret_cast<const unsigned char*>(text.data()), text.size(), out.data(),
-         &bytes);
-  return out;
+  const std::string_view said(reinterpret_cast<const char*>(&hello), offsetof(Hello, proof));
+  return bytes_of(hmac(secret, concat(what, view(challenge), said)));
 }
 
-bool same(const Bytes32& a, const Bytes32& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool same(const Bytes32& a, const Bytes32& b) { return comm::same(view(a), view(b)); }
 
 // The first address of this host that is not the loopback's; empty: there is none.
 std::string outer_address() {
@@ -100,7 +90,7 @@ class Mesh {
     const std::string host = where();
     Fd listener = listen(host);
     for (int r = 0; r < context_.rank; ++r) all_[size_t(r)].resize(size_t(sockets_));
-    accept_all(listener);
+    accept_all(listener.get());
     for (int r = context_.rank + 1; r < context_.size; ++r)
       for (int s = 0; s < sockets_; ++s) all_[size_t(r)].push_back(connect_to(r, s));
     return std::move(all_);
@@ -120,7 +110,6 @@ class Mesh {
     Store& store = *context_.store;
     const std::string own = host_identity("net");
     store.set(concat("tcp/host/", context_.rank), concat(own, " ", sockets_));
-    bool together = true;
     for (int r = 0; r < context_.size; ++r) {
       std::istringstream in(store.wait(concat("tcp/host/", r), deadline_));
       std::string host;
@@ -128,10 +117,10 @@ class Mesh {
       in >> host >> sockets;
       RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank,
                   " has ", sockets_, " (0: not set); it must be the same on all ranks");
-      together = together && host == own;
+      together_ = together_ && host == own;
     }
-    if (sockets_ == 0) sockets_ = together ? 1 : 4;
-    if (together) return "127.0.0.1";
+    if (sockets_ == 0) sockets_ = together_ ? 1 : 4;
+    if (together_) return "127.0.0.1";
     std::string address = store.address();
     if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
     RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank,
@@ -141,19 +130,11 @@ class Mesh {
 
   Fd listen(const std::string& host) {
     Store& store = *context_.store;
-    if (context_.rank == 0) store.set("tcp/secret", hex(random_bytes()));
+    if (context_.rank == 0) store.set("tcp/secret", random_token());
     secret_ = store.wait("tcp/secret", deadline_);
-    const Endpoint any(host, "0");
-    Fd fd(::socket(any.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    RT_CHECK_AS(CommError, fd >= 0 && ::bind(fd, any.get(), any.bytes) == 0 && ::listen(fd, 4096) == 0, "tcp: rank ", context_.rank,
-                " cannot listen at ", host, ": ", std::strerror(errno));
-    sockaddr_storage bound{};
-    socklen_t bytes = sizeof bound;
-    char port[NI_MAXSERV];
-    ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &bytes);
-    ::getnameinfo(reinterpret_cast<sockaddr*>(&bound), bytes, nullptr, 0, port, sizeof port, NI_NUMERICSERV);
-    store.set(concat("tcp/", context_.rank), concat(host, " ", port));
-    return fd;
+    Fd listener = listen_on(host, 0);
+    store.set(concat("tcp/", context_.rank), concat(host, " ", port_of(listener)));
+    return listener;
   }
 
   // Waits for the events, of which poll() tells; a raised failure or the deadline end it.
@@ -170,21 +151,21 @@ class Mesh {
     std::vector<Stranger> strangers;
     for (int missing = context_.rank * sockets_; missing > 0;) {
       std::vector<pollfd> fds{{listener, POLLIN, 0}};
-      for (const Stranger& s : strangers) fds.push_back({s.fd, POLLIN, 0});
+      for (const Stranger& s : strangers) fds.push_back({s.fd.get(), POLLIN, 0});
       poll(fds, concat(missing, missing == 1 ? " connection" : " connections", " from ", absent()));
       for (size_t i = strangers.size(); i-- > 0;) {
         if (fds[i + 1].revents == 0) continue;
         Stranger& s = strangers[i];
-        const ssize_t n = ::recv(s.fd, reinterpret_cast<char*>(&s.hello) + s.received, sizeof s.hello - s.received, MSG_DONTWAIT);
+        const ssize_t n = ::recv(s.fd.get(), reinterpret_cast<char*>(&s.hello) + s.received, sizeof s.hello - s.received, MSG_DONTWAIT);
         if (n > 0) s.received += size_t(n);
         if (n > 0 && s.received < sizeof s.hello) continue;
         if (n > 0 && welcome(s)) --missing;
         strangers.erase(strangers.begin() + ptrdiff_t(i));
       }
       if (fds[0].revents == 0) continue;
-      Stranger s{Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), random_bytes(), {}, 0};
+      Stranger s{Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), bytes_of(random_bytes(kNonce)), {}, 0};
       constexpr size_t kStrangers = 512;
-      if (s.fd < 0 || ::send(s.fd, s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size())) continue;
+      if (!s.fd || ::send(s.fd.get(), s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size())) continue;
       if (strangers.size() == kStrangers) strangers.erase(strangers.begin());
       strangers.push_back(std::move(s));
     }
@@ -197,9 +178,9 @@ class Mesh {
     if (h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
     Fd& place = all_[size_t(h.from)][size_t(h.socket)];
     const Bytes32 answer = proof(secret_, "welcome", s.challenge, h);
-    if (place >= 0 || ::send(s.fd, answer.data(), answer.size(), MSG_NOSIGNAL) != ssize_t(answer.size())) return false;
+    if (place || ::send(s.fd.get(), answer.data(), answer.size(), MSG_NOSIGNAL) != ssize_t(answer.size())) return false;
     place = std::move(s.fd);
-    tune(place);
+    tune(place.get());
     return true;
   }
 
@@ -207,7 +188,7 @@ class Mesh {
     std::string ranks;
     for (int r = 0; r < context_.rank; ++r)
       for (const Fd& fd : all_[size_t(r)])
-        if (fd < 0) {
+        if (!fd) {
           ranks += concat(ranks.empty() ? "rank " : ", ", r);
           break;
         }
@@ -221,30 +202,30 @@ class Mesh {
     const Endpoint peer(host, port);
     const std::string what = concat("rank ", r, " at ", host, " port ", port);
     Fd fd(::socket(peer.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    int error = fd >= 0 && ::connect(fd, peer.get(), peer.bytes) == 0 ? 0 : errno;
+    int error = fd && ::connect(fd.get(), peer.get(), peer.bytes) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
-      std::vector<pollfd> fds{{fd, POLLOUT, 0}};
+      std::vector<pollfd> fds{{fd.get(), POLLOUT, 0}};
       poll(fds, what);
       socklen_t bytes = sizeof error;
-      ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+      ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     }
     RT_CHECK_AS(CommError, error == 0, "tcp: rank ", context_.rank, " cannot connect to ", what, ": ", std::strerror(error),
                 "; is it running, and does a firewall let ranks reach each other?");
     Bytes32 challenge, answer;
-    receive(fd, challenge, what);
+    receive(fd.get(), challenge, what);
     Hello hello;
     hello.from = context_.rank;
     hello.to = r;
     hello.socket = socket;
     hello.sockets = sockets_;
-    hello.challenge = random_bytes();
+    hello.challenge = bytes_of(random_bytes(kNonce));
     hello.proof = proof(secret_, "hello", challenge, hello);
-    const bool sent = ::send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
+    const bool sent = ::send(fd.get(), &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
     RT_CHECK_AS(CommError, sent, "tcp: ", what, " closed the connection: ", std::strerror(errno));
-    receive(fd, answer, what);
+    receive(fd.get(), answer, what);
     RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)), "tcp: who answered as ", what,
                 " does not know this job's secret");
-    tune(fd);
+    tune(fd.get());
     return fd;
   }
 
@@ -259,13 +240,16 @@ class Mesh {
     }
   }
 
-  static void tune(int fd) {
+  void tune(int fd) const {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    // Inside a host nothing is lost and nothing needs to be paced, as BBR, some systems' default, does by timers. Reno is always there.
+    if (together_) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   }
 
   const Context& context_;
   int sockets_;
+  bool together_ = true;  // on one host
   const Deadline deadline_;
   std::string secret_;
   std::vector<std::vector<Fd>> all_;

@@ -1,27 +1,10 @@
 #pragma once
-#include <unistd.h>
-
-#include <utility>
 #include <vector>
 
+#include "comm/fd.h"
 #include "comm/transport.h"
 
 namespace ringtape::comm {
-
-// An open file descriptor; closed with it.
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept { return std::swap(fd_, other.fd_), *this; }
-  ~Fd() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  operator int() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 // Connects every two ranks of a context by so many sockets, the same number on all: [rank][0 ... sockets), none to itself. 0: 1 where all
 // ranks are on one host, else 4. Ranks on one host meet at the loopback address; others at the address by which they reach the store. Both

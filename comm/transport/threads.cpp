@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "comm/transport/handover.h"
+#include "comm/transport/header.h"
 
 namespace ringtape::comm {
 
@@ -118,7 +119,7 @@ class Threads : public Transport {
       box.posts.pop_front();
       break;
     }
-    if (post->operation.fingerprint() != operation_.fingerprint() || post->operation.sequence != operation_.sequence || post->bytes != t.bytes)
+    if (!same_call(post->operation, operation_) || post->bytes != t.bytes)
       refuse(*post, t.peer);
     if (t.bytes > 0) std::memcpy(t.data, post->data, t.bytes);
     post->fetched.store(true, std::memory_order_release);

@@ -22,7 +22,8 @@ void check_unique_devices(const Context& context, const std::string& host, const
     const auto [known, added] = first.emplace(on + " " + name, r);
     if (!added && a < 0) a = known->second, b = r;
   }
-  RT_CHECK_AS(CommError, a < 0, "ranks ", a, " and ", b, " have the same GPU, and NCCL takes one rank each; give every rank its own (--gpu-ids, ",
+  RT_CHECK_AS(CommError, a < 0, "ranks ", a, " and ", b, " have the same GPU, and NCCL takes one rank each; give every rank its own "
+              "(--gpu-ids, ",
               "CUDA_VISIBLE_DEVICES, or fewer ranks a host) or choose another transport:", table);
 }
 

@@ -1,7 +1,11 @@
 // The stand-in for libcudart: memory of devices, in pools and without, and page-locked memory of the host.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 
 #include "core/device.h"
@@ -17,7 +21,7 @@ namespace ringtape::emulation {
 namespace {
 
 constexpr uint64_t kPoolGrowth = uint64_t{2} << 20;  // what a pool takes from the system is a multiple
-constexpr size_t kHostAlignment = 4096;
+constexpr size_t kHostAlignment = 4096, kPlainAlignment = 4096;  // cudaMalloc's, whose buffers can be shared
 
 struct Buffer {
   size_t bytes;
@@ -25,6 +29,8 @@ struct Buffer {
   CUmemPoolHandle_st* pool = nullptr;  // null: from cudaMalloc, or a graph's
   bool of_graph = false;
   bool freed = false;                  // by a call; the stream may not have come to it
+  int file = -1;                       // of what other processes may open
+  bool opened = false;                 // another process's
 };
 
 struct State {
@@ -49,12 +55,20 @@ uint64_t taken(int device) {
 
 bool fits(uint64_t more, int device) { return taken(device) + more <= gpu().memory_bytes; }
 
-void* address(size_t bytes) {
-  void* p = reserve(bytes);
+void* address(size_t bytes, size_t alignment = kRedzone) {
+  void* p = reserve(bytes, alignment);
   if (p) return p;
   wait_for_all();  // what is freed by then makes room
-  return reserve(bytes);
+  return reserve(bytes, alignment);
 }
+
+// What is in a cudaIpcMemHandle_t here.
+struct Exported {
+  pid_t pid;
+  int file;
+  size_t bytes;
+};
+static_assert(sizeof(Exported) <= sizeof(cudaIpcMemHandle_t));
 
 void trim(CUmemPoolHandle_st& pool, uint64_t keep) {
   pool.reserved = std::min(pool.reserved, std::max(in_granules(pool.used), in_granules(std::min(keep, pool.reserved))));
@@ -252,7 +266,7 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
     if (const cudaError_t refused = refused_while_capturing()) return refused;
     if (bytes == 0) return cudaSuccess;
     if (!fits(bytes, current_device())) return cudaErrorMemoryAllocation;
-    *out = address(bytes);
+    *out = address(bytes, kPlainAlignment);
     if (!*out) return cudaErrorMemoryAllocation;
     make_live(*out);
     state().plain[size_t(current_device())] += bytes;
@@ -267,10 +281,54 @@ cudaError_t cudaFree(void* p) {
     if (const cudaError_t refused = refused_while_capturing()) return refused;
     if (!p) return cudaSuccess;
     Buffer* const buffer = freeable(p);
-    if (!buffer) return cudaErrorInvalidValue;
+    if (!buffer || buffer->opened) return cudaErrorInvalidValue;
     wait_for_all();
+    if (buffer->file >= 0) ::close(buffer->file);
     count_freed(*buffer);
     buffer->of_graph ? kill(p) : forget(p);
+    return cudaSuccess;
+  });
+}
+
+// As in CUDA: the beginning of what cudaMalloc gave, of a process that has not opened it itself.
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
+  return api_call([&] {
+    const auto it = state().buffers.find(static_cast<char*>(p));
+    if (it == state().buffers.end() || it->second.pool || it->second.of_graph || it->second.opened) return cudaErrorInvalidValue;
+    wait_for_all();
+    if (it->second.file < 0) it->second.file = share(p);
+    if (it->second.file < 0) return cudaErrorMapBufferObjectFailed;
+    const Exported out{::getpid(), it->second.file, it->second.bytes};
+    *handle = {};
+    std::memcpy(handle, &out, sizeof out);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t handle, unsigned) {
+  return api_call([&] {
+    Exported in;
+    std::memcpy(&in, &handle, sizeof in);
+    if (in.pid == ::getpid()) return cudaErrorInvalidResourceHandle;
+    const int file = ::open(concat("/proc/", in.pid, "/fd/", in.file).c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return cudaErrorMapBufferObjectFailed;
+    *out = adopt(file, in.bytes);
+    ::close(file);
+    if (!*out) return cudaErrorMapBufferObjectFailed;
+    Buffer buffer{in.bytes, current_device()};
+    buffer.opened = true;
+    state().buffers[static_cast<char*>(*out)] = buffer;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* p) {
+  return api_call([&] {
+    const auto it = state().buffers.find(static_cast<char*>(p));
+    if (it == state().buffers.end() || !it->second.opened) return cudaErrorInvalidValue;
+    wait_for_all();
+    disown(p);
+    state().buffers.erase(it);
     return cudaSuccess;
   });
 }

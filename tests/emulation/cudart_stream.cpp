@@ -12,6 +12,7 @@ using namespace ringtape::emulation;
 struct CUevent_st {
   int device = 0;
   bool timed = false;
+  bool shared = false;                      // between processes: complete when it is recorded, for another process cannot run this one's streams
   bool recorded = false;
   Point point;
   std::shared_ptr<double> milliseconds;     // on the fake clock, when the point is reached
@@ -238,6 +239,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
     *out = new CUevent_st;
     (*out)->device = current_device();
     (*out)->timed = !(flags & cudaEventDisableTiming);
+    (*out)->shared = flags & cudaEventInterprocess;
+    if ((*out)->shared && (*out)->timed) {
+      delete *out;
+      return cudaErrorInvalidValue;
+    }
     return cudaSuccess;
   });
 }
@@ -263,7 +269,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     event->milliseconds = when;
     event->point = end_of(*stream);
     event->recorded = true;
-    return cudaSuccess;
+    if (event->shared) wait_for(event->point);
+    return event->shared ? failure() : cudaSuccess;
   });
 }
 
@@ -303,6 +310,23 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
     if (event->point.reached()) return failure();
     run_a_little(event->point);
     return cudaErrorNotReady;
+  });
+}
+
+// The other process's event is complete before it can be known that it was recorded: waiting for it is nothing here.
+cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
+  return api_call([&] {
+    if (!event || !event->shared) return cudaErrorInvalidResourceHandle;
+    *handle = {};
+    return cudaSuccess;
+  });
+}
+cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* out, cudaIpcEventHandle_t) {
+  return api_call([&] {
+    *out = new CUevent_st;
+    (*out)->device = current_device();
+    (*out)->shared = true;
+    return cudaSuccess;
   });
 }
 

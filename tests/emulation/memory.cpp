@@ -39,7 +39,9 @@ State& state() {
   return s;
 }
 
-size_t rounded(size_t bytes) { return (bytes + kRedzone - 1) / kRedzone * kRedzone; }
+size_t rounded(size_t bytes, size_t to = kRedzone) { return (bytes + to - 1) / to * to; }
+char* aligned(char* p, size_t to) { return arena().base + rounded(size_t(p - arena().base), to); }
+size_t page() { return size_t(sysconf(_SC_PAGESIZE)); }
 char* end_of(const Buffers::value_type& b) { return b.first + rounded(b.second.bytes) + kRedzone; }
 
 bool writes_are_seen() {
@@ -51,10 +53,11 @@ bool writes_are_seen() {
 }
 
 // First fit from `from` on, below `limit`.
-char* find_gap(const Buffers& buffers, char* from, char* limit, size_t bytes) {
+char* find_gap(const Buffers& buffers, char* from, char* limit, size_t bytes, size_t alignment) {
   auto next = buffers.lower_bound(from);
   if (next != buffers.begin()) from = std::max(from, end_of(*std::prev(next)));
   for (;; ++next) {
+    from = aligned(from, alignment);
     char* const end = next == buffers.end() ? limit : next->first - kRedzone;
     if (from <= end && size_t(end - from) >= bytes) return from;
     if (next == buffers.end() || next->first >= limit) return nullptr;
@@ -63,7 +66,7 @@ char* find_gap(const Buffers& buffers, char* from, char* limit, size_t bytes) {
 }
 
 void drop_released(State& s) {
-  const size_t page = size_t(sysconf(_SC_PAGESIZE));
+  const size_t page = emulation::page();
   char* from = arena().device;
   const auto drop = [&](char* end) {
     char* const first = arena().base + (size_t(from - arena().base) + page - 1) / page * page;
@@ -110,15 +113,15 @@ Arena& arena() {
   return a;
 }
 
-void* reserve(size_t bytes) {
+void* reserve(size_t bytes, size_t alignment) {
   State& s = state();
   if (bytes > kDeviceBytes) return nullptr;
   const size_t needed = rounded(bytes) + kRedzone;
   char* const first = arena().device + kRedzone;
   char* const limit = arena().device + kDeviceBytes;
   if (!s.cursor) s.cursor = s.hidden = arena().device;
-  char* p = find_gap(s.buffers, std::max(first, s.cursor), limit, needed);
-  if (!p) p = find_gap(s.buffers, first, limit, needed);
+  char* p = find_gap(s.buffers, std::max(first, s.cursor), limit, needed, alignment);
+  if (!p) p = find_gap(s.buffers, first, limit, needed, alignment);
   if (!p) return nullptr;
   s.buffers[p] = {bytes};
   s.cursor = p + needed;
@@ -130,6 +133,41 @@ void* reserve(size_t bytes) {
   if (!writes_are_seen()) std::memset(p + bytes, kCanary, needed - bytes);
   if (checker) checker->set(p, bytes, Checker::Memory::reserved);
   return p;
+}
+
+// In place: the pages get a file behind them, and whatever else they hold with them.
+int share(void* buffer) {
+  const auto it = state().buffers.find(static_cast<char*>(buffer));
+  if (it == state().buffers.end() || !it->second.live || aligned(it->first, page()) != it->first) return -1;
+  const size_t bytes = rounded(it->second.bytes, page());
+  const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
+  if (file < 0) return -1;
+  if (ftruncate(file, off_t(bytes)) == 0 && pwrite(file, buffer, bytes, 0) == ssize_t(bytes) &&
+      mmap(buffer, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED)
+    return file;
+  close(file);
+  return -1;
+}
+
+// Whole pages are the buffer's, so that nothing of this process comes to lie in what others see.
+void* adopt(int file, size_t bytes) {
+  bytes = rounded(bytes, page());
+  void* const p = reserve(bytes, page());
+  if (!p) return nullptr;
+  if (mmap(p, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    release(p);
+    return nullptr;
+  }
+  state().buffers.at(static_cast<char*>(p)).live = true;
+  show(p, bytes);
+  if (checker) checker->set(p, bytes, Checker::Memory::live);
+  mark_initialised(p, bytes);  // the other process knows what is
+  return p;
+}
+
+void disown(void* buffer) {
+  mmap(buffer, size_of_buffer(buffer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  release(buffer);
 }
 
 void make_live(void* buffer) {

@@ -12,10 +12,16 @@ inline constexpr int kPoison = 0xFF;       // a byte of memory that nobody has w
 
 // A buffer has an address from reserve() to release(), and content from make_live() to kill() in between: those are the
 // points that a stream reaches, possibly later and more than once.
-void* reserve(size_t bytes);               // nullptr if there are not so many in one piece
+void* reserve(size_t bytes, size_t alignment = kRedzone);  // nullptr if there are not so many in one piece
 void make_live(void* buffer);              // poisoned, uninitialised
 void kill(void* buffer);                   // the content is gone
 void release(void* buffer);                // live or not
+
+// A live buffer that begins at a page, with the same bytes in several processes: the file that has them, which the caller closes, and a live buffer
+// of such a file's bytes. -1 and nullptr: the system refuses.
+int share(void* buffer);
+void* adopt(int file, size_t bytes);
+void disown(void* buffer);                 // one that was adopted: its address is free, the bytes stay
 
 bool is_device(const void* p);             // an address of the GPUs' memory, buffer or not
 bool inside_live(const void* p, size_t bytes);

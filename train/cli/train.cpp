@@ -72,9 +72,15 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   with_commas(trainer.steps_per_epoch()), " steps an epoch"));
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
-    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ddp; each ", least.size(),
+    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
                     most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
                     o.sync_bn ? "; batch normalisation over all" : ""));
+  }
+  if (task.replicas) {
+    std::string names;
+    for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
+    out.line(concat("dp     replicas on ", names, o.dp_persistent ? ", which stay" : "", o.sync_bn ? "; batch normalisation over all" : "",
+                    "; running statistics are replica 0's"));
   }
   out.line("run    " + run.path());
 }

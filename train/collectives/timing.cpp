@@ -20,7 +20,10 @@ bool in_parts(Collective kind) {
 class Bench {
  public:
   Bench(Transport& transport, const CollectiveSettings& settings)
-      : t_(transport), s_(settings), choice_(t_.name(), t_.size(), t_.context().island, env::all_reduce()), largest_(std::max<size_t>(size_t(settings.most), 64)),
+      : t_(transport),
+        s_(settings),
+        choice_(t_.name(), t_.size(), t_.context().island, env::all_reduce()),
+        largest_(std::max<size_t>(size_t(settings.most), 64)),
         x_(t_.allocate(largest_)), y_(t_.allocate(largest_)), number_(t_.allocate(sizeof(double))) {}
 
   CollectiveRow row(int64_t bytes) {
@@ -155,7 +158,8 @@ void check_settings(const CollectiveSettings& s, int ranks) {
   std::string able;
   for (const Algorithm* a : algorithms())
     if (a->of(s.kind)) able += concat(able.empty() ? "" : ", ", a->name);
-  RT_CHECK_AS(UsageError, s.algorithm == "auto" || find_algorithm(s.algorithm).of(s.kind), "the algorithm ", s.algorithm, " does no ", s.kind,
+  RT_CHECK_AS(UsageError, s.algorithm == "auto" || find_algorithm(s.algorithm).of(s.kind), "the algorithm ", s.algorithm,
+              " does no ", s.kind,
               "; these do: ", able);
   RT_CHECK_AS(UsageError, s.dtype != DType::b8, "the dtype b8 has no sum");
   RT_CHECK_AS(UsageError, !s.limit || s.kind == Collective::all_reduce, "--limit: is that of all_reduce, not of ", s.kind);

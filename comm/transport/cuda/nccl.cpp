@@ -6,9 +6,12 @@
 #include <cstring>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "comm/algorithm/parts.h"
+#include "comm/transport/call_log.h"
 #include "comm/transport/cuda/stream.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/unique_devices.h"
@@ -50,8 +53,12 @@ std::string uuid_of(int index) {
   return out;
 }
 
+// From here on a wait is long enough to compare calls with the other ranks.
+constexpr Seconds kLate(1);
+
 // Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches what
-// is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels.
+// is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels. NCCL's messages carry no header: what the ranks
+// asked for is compared beside them, once one waits.
 class Nccl : public GpuTransport {
  public:
   Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -114,7 +121,8 @@ class Nccl : public GpuTransport {
   std::shared_ptr<Moment> reached() override {
     std::shared_ptr<Moment> moment = GpuTransport::reached();
     const std::lock_guard lock(mutex_);
-    running_.push_back({operation_, deadline_, moment});
+    running_.push_back({operation_, deadline_, Clock::now(), moment});
+    asking_.reset();
     return moment;
   }
 
@@ -133,9 +141,17 @@ class Nccl : public GpuTransport {
   cudaStream_t stream() const { return stream_; }
 
  private:
+  void opened() override {
+    GpuTransport::opened();
+    calls_.add(operation_);
+    const std::lock_guard lock(mutex_);
+    asking_ = Clock::now();
+  }
+
   struct Running {
     Operation operation;
     Deadline deadline;
+    Clock::time_point since;
     std::shared_ptr<Moment> end;
   };
 
@@ -172,7 +188,8 @@ class Nccl : public GpuTransport {
       context_.failure->check();
       if (now == ncclSuccess) return;
       if (now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
-      if (deadline_.passed()) fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
+      if (deadline_.passed())
+        fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
@@ -187,14 +204,22 @@ class Nccl : public GpuTransport {
   void watch() {
     try {
       use(index());
+      auto looked = Clock::now();
       for (std::unique_lock lock(mutex_); !left_.wait_for(lock, std::chrono::milliseconds(50), [&] { return leaving_; });) {
         while (!running_.empty() && running_.front().end->passed()) running_.pop_front();
         const bool late = !running_.empty() && running_.front().deadline.passed();
         const std::string what = running_.empty() ? "" : concat(" in ", running_.front().operation);
+        const auto now = Clock::now();
+        const bool waits = now - (running_.empty() ? asking_.value_or(now) : running_.front().since) > kLate;
         lock.unlock();
+        if (now - looked > kLate) {
+          calls_.look(waits);
+          looked = now;
+        }
         if (late) fail(concat("rank ", rank(), " waited ", context_.timeout.count(), " s for the other ranks", what, " over nccl"));
-        const ncclResult_t now = state();
-        if (now != ncclSuccess && now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), what));
+        const ncclResult_t status = state();
+        if (status != ncclSuccess && status != ncclInProgress)
+          fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(status), what));
         if (context_.failure->raised()) return;
         lock.lock();
       }
@@ -216,6 +241,8 @@ class Nccl : public GpuTransport {
   std::vector<Transfer> queued_;
   Ticket ticket_ = 0;
   std::deque<Running> running_;
+  std::optional<Clock::time_point> asking_;  // since when NCCL has been given the current operation, until all of it is on the stream
+  CallLog calls_{context_};
   std::thread watch_;
 };
 
@@ -252,11 +279,71 @@ void reduce(Transport& t, const void* x, void* y) {
   collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclReduce(x, y, c.count, c.type, c.op, c.root, c.comm, c.stream)); });
 }
 
+
+// What NCCL has no collective for, before its version 2.28 at least, is one group of messages.
+void together(Transport& t, const std::vector<Transfer>& transfers) { t.finish(t.start(transfers)); }
+
+void gather(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  if (t.rank() != op.root) return t.exchange({send_to(op.root, x, op.bytes())});
+  const auto place = [&](int r) { return at(y, op.count * r, size_of(op.dtype)); };
+  std::vector<Transfer> all;
+  for (int r = 0; r < t.size(); ++r)
+    if (r != t.rank()) all.push_back(recv_from(r, place(r), op.bytes()));
+  together(t, all);
+  t.copy(place(t.rank()), x, op.bytes());
+}
+
+void scatter(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  if (t.rank() != op.root) return t.exchange({recv_from(op.root, y, op.bytes())});
+  const auto place = [&](int r) { return at(x, op.count * r, size_of(op.dtype)); };
+  std::vector<Transfer> all;
+  for (int r = 0; r < t.size(); ++r)
+    if (r != t.rank()) all.push_back(send_to(r, place(r), op.bytes()));
+  together(t, all);
+  t.copy(y, place(t.rank()), op.bytes());
+}
+
+void all_to_all(Transport& t, const void* x, void* y) {
+  const Operation& op = t.operation();
+  const size_t width = size_of(op.dtype), whole = op.bytes() * size_t(t.size());
+  if (x == y && t.size() > 1) {
+    void* const copy = t.scratch(whole);
+    t.copy(copy, x, whole);
+    x = copy;
+  }
+  std::vector<Transfer> all;
+  for (int r = 0; r < t.size(); ++r) {
+    if (r == t.rank()) continue;
+    all.push_back(send_to(r, at(x, op.count * r, width), op.bytes()));
+    all.push_back(recv_from(r, at(y, op.count * r, width), op.bytes()));
+  }
+  together(t, all);
+  t.copy(at(y, op.count * t.rank(), width), at(x, op.count * t.rank(), width), op.bytes());
+}
+
+// The host waits too: nobody leaves before all have come.
+void barrier(Transport& t, const void*, void*) {
+  void* const token = t.scratch(1);
+  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(token, token, 1, ncclUint8, ncclMax, c.comm, c.stream)); });
+  const auto met = t.reached();
+  for (Wait wait(t, (t.rank() + 1) % t.size()); !met->passed();) wait.pause();
+}
+
 }  // namespace
 
-const Algorithm nccl = {.name = "nccl", .about = "NCCL's own choice, in one kernel",
-                        .all_reduce = all_reduce, .reduce_scatter = reduce_scatter, .all_gather = all_gather, .broadcast = broadcast,
-                        .reduce = reduce};
+const Algorithm nccl = {.name = "nccl",
+                        .about = "NCCL's own choice, in one kernel",
+                        .all_reduce = all_reduce,
+                        .reduce_scatter = reduce_scatter,
+                        .all_gather = all_gather,
+                        .broadcast = broadcast,
+                        .reduce = reduce,
+                        .gather = gather,
+                        .scatter = scatter,
+                        .all_to_all = all_to_all,
+                        .barrier = barrier};
 
 std::unique_ptr<Transport> nccl_transport(Context context, Device device) { return std::make_unique<Nccl>(std::move(context), device); }
 

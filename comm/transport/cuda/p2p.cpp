@@ -129,7 +129,8 @@ class P2p : public GpuTransport {
     mine.operation = operation_;
     fence();
     for (int r = 0; r < size(); ++r)
-      if (board_->places[size_t(r)].operation.fingerprint() != operation_.fingerprint()) mismatch(*this, r, board_->places[size_t(r)].operation);
+      if (board_->places[size_t(r)].operation.fingerprint() != operation_.fingerprint())
+        mismatch(*this, r, board_->places[size_t(r)].operation);
     if (!known_) know_peers();
     std::vector<void*> all;
     for (const Place& place : board_->places) all.push_back(place.data);

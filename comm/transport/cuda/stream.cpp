@@ -48,7 +48,8 @@ std::shared_ptr<Event> point_of(int index, cudaStream_t stream) {
   return event;
 }
 
-GpuTransport::GpuTransport(Context context, Device device) : Transport(std::move(context)), device_(checked(device)), stream_(device.index) {}
+GpuTransport::GpuTransport(Context context, Device device)
+    : Transport(std::move(context)), device_(checked(device)), stream_(device.index) {}
 
 GpuTransport::~GpuTransport() {
   const OnStream here(index(), stream_);

@@ -1,4 +1,4 @@
-#include "comm/launch/fd.h"
+#include "comm/launch/pipe.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,12 +11,7 @@
 
 namespace ringtape::comm {
 
-void Fd::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
-Pipe make_pipe() {
+PipeEnds make_pipe() {
   int ends[2];
   RT_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
   return {Fd(ends[0]), Fd(ends[1])};

@@ -1,0 +1,24 @@
+#pragma once
+#include <unistd.h>
+
+#include <utility>
+
+namespace ringtape::comm {
+
+// An open file descriptor, or none; closed with its owner.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept { return std::swap(fd_, other.fd_), *this; }
+  ~Fd() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace ringtape::comm

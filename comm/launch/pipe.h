@@ -1,0 +1,12 @@
+#pragma once
+#include <string_view>
+
+#include "comm/fd.h"
+
+namespace ringtape::comm {
+
+struct PipeEnds { Fd read, write; };
+PipeEnds make_pipe();                        // closed on exec; throws IoError
+bool write_all(int fd, std::string_view s);  // false if it cannot be written; waits where the descriptor does not
+
+}  // namespace ringtape::comm

@@ -1,0 +1,204 @@
+#include "nn/data_parallel.h"
+
+#include "comm/store/store.h"
+#include "comm/transport/gpu.h"
+#include "core/part.h"
+#include "kernels/combine.h"
+#include "nn/batch_norm.h"
+
+namespace ringtape::nn {
+
+struct DataParallel::Replica {
+  std::unique_ptr<Module> module;
+  std::vector<Named> parameters, buffers;
+  std::vector<uint32_t> versions;                // of what it has been sent; empty: nothing yet
+  std::unique_ptr<comm::ProcessGroup> group;     // for synchronised batch normalisation
+};
+
+namespace {
+
+// The model's tensors that replicas get: parameters, then buffers.
+Tensors state_of(Module& model) {
+  Tensors out;
+  for (const Named& p : named_parameters(model)) out.push_back(p.tensor->detach());
+  for (const Named& b : named_buffers(model)) out.push_back(b.tensor->detach());
+  return out;
+}
+
+std::vector<uint32_t> versions_of(const Tensors& tensors) {
+  std::vector<uint32_t> out;
+  for (const Tensor& t : tensors) out.push_back(t.storage()->version());
+  return out;
+}
+
+int64_t bytes_of(const Tensor& x) { return x.size() * int64_t(size_of(x.dtype())); }
+
+void count(DataParallel::Traffic& traffic, const Tensor& x, Device to) {
+  if (!x.defined() || x.device() == to) return;
+  ++traffic.transfers;
+  traffic.bytes += bytes_of(x);
+}
+
+void add_up(const Tensor& sum, const Tensors& all) {
+  Tensors flat;
+  Sources sources{{}, int(all.size())};
+  for (size_t i = 0; i < all.size(); ++i) {
+    flat.push_back(contiguous(all[i]));
+    sources.data[i] = View(flat.back()).data;
+  }
+  combine(sum.window({sum.size()}, {1}), sources, ReduceOp::sum, 1);
+}
+
+std::unique_ptr<comm::Transport> transport_between_threads(comm::Context context, Device device) {
+  if (device.type == DeviceType::cpu) return comm::threads_transport(std::move(context));
+  RT_CHECK_AS(UsageError, comm::p2p_transport, "synchronised batch normalisation on ", device, ": this build has no CUDA");
+  return comm::p2p_transport(std::move(context), device);
+}
+
+void check_alike(const std::vector<Named>& model, const std::vector<Named>& replica) {
+  bool alike = model.size() == replica.size();
+  for (size_t i = 0; alike && i < model.size(); ++i)
+    alike = model[i].name == replica[i].name && model[i].tensor->shape() == replica[i].tensor->shape() && model[i].tensor->dtype() == replica[i].tensor->dtype();
+  RT_CHECK_AS(UsageError, alike, "DataParallel: what is made for a replica has other parameters or buffers than the model");
+}
+
+}  // namespace
+
+DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Module>()>& make, comm::Devices devices, Options options)
+    : model_(model), devices_(std::move(devices)), options_(options) {
+  RT_CHECK_AS(UsageError, !devices_.empty() && devices_.size() <= size_t(kMaxSources), "DataParallel: expected 1 to ", kMaxSources, " devices, got ",
+              devices_.size());
+  const auto store = comm::memory_store();
+  const auto failure = std::make_shared<comm::Failure>();
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    Replica replica;
+    replica.module = make();
+    replica.parameters = named_parameters(*replica.module);
+    replica.buffers = named_buffers(*replica.module);
+    check_alike(named_parameters(model_), replica.parameters);
+    check_alike(named_buffers(model_), replica.buffers);
+    replicas_.push_back(std::move(replica));
+  }
+  if (!options_.synchronize_batch_norm) return;
+  comm::parallel_apply(devices_, [&](int i) {
+    Replica& replica = replicas_[size_t(i)];
+    replica.group = std::make_unique<comm::ProcessGroup>(transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
+    replica.group->set_deterministic(options_.deterministic);
+    synchronize_batch_norm(*replica.module, replica.group.get());
+  });
+}
+
+DataParallel::~DataParallel() = default;
+
+// The first replica has the model's own tensors, its parameters as leaves of a graph of its own.
+void DataParallel::replicate() {
+  const Tensors state = state_of(model_);
+  const std::vector<uint32_t> versions = versions_of(state);
+  for (size_t i = 0; i < replicas_.size(); ++i) {
+    Replica& replica = replicas_[i];
+    replica.module->train(model_.training());
+    const bool here = devices_[i] == state[0].device() && i == 0;
+    const bool fresh = replica.versions.empty() || !options_.persistent;
+    for (size_t j = 0; j < state.size(); ++j) {
+      const bool parameter = j < replica.parameters.size();
+      Tensor& own = parameter ? *replica.parameters[j].tensor : *replica.buffers[j - replica.parameters.size()].tensor;
+      if (!fresh && (here || replica.versions[j] == versions[j])) continue;
+      count(travelled_.parameters, state[j], devices_[i]);
+      const Tensor sent = here ? state[j] : state[j].copy_to(devices_[i]);
+      own = parameter ? leaf(sent) : sent;
+    }
+    replica.versions = versions;
+    for (const Named& p : replica.parameters) zero_grad(*p.tensor);
+  }
+}
+
+Tensor DataParallel::operator()(const Tensor& x) {
+  return forward({x}, [](Module& replica, const Tensors& rows) { return Tensors{replica(rows[0])}; })[0];
+}
+
+Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
+  RT_CHECK_AS(ShapeError, !inputs.empty(), "DataParallel: expected an input");
+  replicate();
+  const size_t n = replicas_.size();
+  std::vector<Tensors> rows(n);
+  std::vector<char> takes_part(n);
+  for (const Tensor& x : inputs) {
+    const Tensors parts = comm::scatter(x.detach(), devices_);
+    for (size_t i = 0; i < n; ++i) {
+      count(travelled_.inputs, parts[i], x.device());
+      rows[i].push_back(parts[i]);
+      takes_part[i] = options_.synchronize_batch_norm || rows[i][0].dim(0) > 0;
+    }
+  }
+  auto results = std::make_shared<std::vector<Tensors>>(n);
+  comm::parallel_apply(devices_, [&](int i) {
+    if (!takes_part[size_t(i)]) return;
+    Replica& replica = replicas_[size_t(i)];
+    try {
+      (*results)[size_t(i)] = f(*replica.module, rows[size_t(i)]);
+    } catch (const std::exception& e) {  // the others may wait for its part of batch statistics
+      if (replica.group) replica.group->transport().context().failure->raise(e.what());
+      throw;
+    }
+  });
+  std::vector<Tensors> gathered;
+  for (size_t i = 0; i < n; ++i) {
+    if (!takes_part[i]) continue;
+    const Tensors& own = (*results)[i];
+    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ", own.size(), " results, others ",
+                gathered.size());
+    gathered.resize(own.size());
+    for (size_t j = 0; j < own.size(); ++j) {
+      count(travelled_.outputs, own[j], devices_[0]);
+      gathered[j].push_back(own[j].detach());
+    }
+  }
+  Tensors out;
+  for (const Tensors& parts : gathered) out.push_back(comm::gather(parts, devices_[0]));
+  if (out.empty() || !grad_enabled()) return out;
+
+  Tensors parameters;
+  for (const Named& p : named_parameters(model_)) parameters.push_back(*p.tensor);
+  out[0] = record("data_parallel", parameters, out[0], [this, results, takes_part](const Tensor& dy) {
+    const size_t n = replicas_.size();
+    Tensors parts(n);
+    int64_t at = 0;
+    for (size_t i = 0; i < n; ++i) {
+      if (!takes_part[i]) continue;
+      const Tensor& y = (*results)[i][0];
+      const int64_t own = y.rank() == 0 ? 1 : y.dim(0);
+      parts[i] = reshape(slice(dy, 0, at, at + own), y.shape());
+      at += own;
+      count(travelled_.gradients, parts[i], devices_[i]);
+      parts[i] = contiguous(to(parts[i], devices_[i]));
+    }
+    comm::parallel_apply(devices_, [&](int i) {
+      const Tensors& own = (*results)[size_t(i)];
+      if (takes_part[size_t(i)] && requires_grad(own[0])) backward(own[0], parts[size_t(i)]);
+    });
+    return reduced_gradients(takes_part);
+  });
+  return out;
+}
+
+// In the order of the replicas.
+Tensors DataParallel::reduced_gradients(const std::vector<char>& took_part) {
+  Tensors out(replicas_[0].parameters.size());
+  for (size_t j = 0; j < out.size(); ++j) {
+    Tensors all;
+    for (size_t i = 0; i < replicas_.size(); ++i) {
+      const Tensor& own = grad(*replicas_[i].parameters[j].tensor);
+      if (!took_part[i] || !own.defined()) continue;
+      count(travelled_.gradients, own, devices_[0]);
+      all.push_back(to(own, devices_[0]));
+      zero_grad(*replicas_[i].parameters[j].tensor);
+    }
+    if (all.empty()) continue;
+    const Shape& shape = all[0].shape();
+    out[j] = empty_grad(j, shape, all[0].dtype(), devices_[0]);
+    add_up(out[j], all);
+  }
+  return out;
+}
+
+}  // namespace ringtape::nn
