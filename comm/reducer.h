@@ -18,7 +18,8 @@ struct GradientSlot {
 
 struct ReducerOptions {
   int64_t bucket_bytes = 25 << 20;  // a bucket is closed once it has as many
-  int64_t small_bytes = 1 << 20;    // the same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait
+  // The same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait.
+  int64_t small_bytes = 1 << 20;
 };
 
 // Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel does (Li et al., "PyTorch

@@ -38,10 +38,13 @@ TEST(Compare, MeanAndStandardDeviationOfASample) {
 }
 
 TEST(Compare, TableHasARowAStrategy) {
-  std::vector<ComparedStrategy> all = {{"single", 1, {run_of(2, 0.5, 100), run_of(4, 0.6, 100)}}, {"ddp", 2, {run_of(2, 0.5, 160), run_of(4, 0.6, 200)}}};
+  std::vector<ComparedStrategy> all = {{"single", 1, {run_of(2, 0.5, 100), run_of(4, 0.6, 100)}},
+                                       {"ddp", 2, {run_of(2, 0.5, 160), run_of(4, 0.6, 200)}}};
   for (FinishedRun& r : all[1].runs) r.step_bytes = 44.7e6, r.hidden = 0.935;
   const std::string table = comparison_table(all);
-  EXPECT_NE(table.find("| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 | 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | - | - |\n"), std::string::npos) << table;
+  const std::string first = "| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
+                            "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | - | - |\n";
+  EXPECT_NE(table.find(first), std::string::npos) << table;
   EXPECT_NE(table.find("| 180 ± 28 | 1.80 | 25.0 ± 0.0 | 44.70 ± 0.00 | 94 ± 0 |\n"), std::string::npos) << table;
   const auto rows = comparison_json(all);
   EXPECT_DOUBLE_EQ(rows[1]["speed_up"]["mean"], 1.8);
@@ -57,7 +60,8 @@ TEST(Compare, PlotIsWellFormed) {
   const std::string svg = comparison_plot(all, "a & b");
   test::expect_xml(svg);
   EXPECT_EQ(svg.find("nan"), std::string::npos);
-  for (const char* word : {"single on 1 device<", "ddp on 2 devices<", "mean of 2 seeds", "loss of the validation", "class=\"s1\"", "class=\"a0\""})
+  for (const char* word :
+       {"single on 1 device<", "ddp on 2 devices<", "mean of 2 seeds", "loss of the validation", "class=\"s1\"", "class=\"a0\""})
     EXPECT_NE(svg.find(word), std::string::npos) << word;
   for (ComparedStrategy& s : all)
     for (FinishedRun& r : s.runs) r.metrics.resize(1), r.metrics[0].split = "train";
@@ -78,7 +82,8 @@ class CompareCommand : public testing::Test {
   // Its exit code; `out` and `err` are what it wrote.
   int run(const std::string& flags) {
     const std::string command = "cd " + folder_.string() + " && env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
-                                " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags + " >out 2>err </dev/null";
+                                " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags +
+                                " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
     out = read_file((folder_ / "out").string()), err = read_file((folder_ / "err").string());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -118,12 +123,39 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_EQ(file("single-1-seed-2/train.log"), log);
   EXPECT_EQ(json::parse(file("compare.json"))["strategies"][1]["test_loss"], ddp["test_loss"]);
 
-  expect_error(flags + "--lr 0.1", 2, "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite");
+  const std::string other = "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
+  expect_error(flags + "--lr 0.1", 2, other);
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // goes on to the second
   EXPECT_EQ(json::parse(out)["strategies"][0]["runs"].size(), 1u);
   EXPECT_EQ(file("single-1-seed-2/metrics.jsonl").substr(0, kept.find('\n')), kept.substr(0, kept.find('\n')));
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 1 --lr 0.1 --overwrite"), 0) << err;
   EXPECT_NE(file("single-1-seed-2/config.toml").find("lr = 0.1"), std::string::npos);
+}
+
+TEST_F(CompareCommand, DataParallelSendsTheModelAndItsGradientsAtEachStep) {
+  ASSERT_EQ(run("--strategies dp --seeds 2 --epochs 1 --json"), 0) << err;
+  const json row = json::parse(out)["strategies"][0];
+  const double model = 4 * (3072 * 16 + 16 + 160 + 10), images = 4 * 16 * 3072;
+  EXPECT_NEAR(row["step_bytes"]["mean"].get<double>(), 2 * model + images, 0.2 * images);  // the last batch is smaller
+  EXPECT_FALSE(row.contains("hidden"));
+  EXPECT_GT(row["peak_bytes"]["mean"], model);
+}
+
+TEST_F(CompareCommand, InferenceCountsWhatIsSent) {
+  ASSERT_EQ(run("--inference --batch-sizes 8 --json"), 0) << err;
+  const json all = json::parse(out);
+  EXPECT_EQ(all["devices"], 2);
+  ASSERT_EQ(all["passes"].size(), 1u);
+  const json& pass = all["passes"][0];
+  EXPECT_EQ(pass["batch"], 8);
+  EXPECT_EQ(pass["inputs"], (json{{"transfers", 1}, {"bytes", 4 * 4 * 784}}));
+  EXPECT_EQ(pass["model"], (json{{"transfers", 4}, {"bytes", 4 * (784 * 16 + 16 + 160 + 10)}}));
+  EXPECT_EQ(pass["outputs"], (json{{"transfers", 1}, {"bytes", 4 * 4 * 10}}));
+  for (const char* way : {"single_s", "dp_s", "dp_persistent_s"}) EXPECT_GT(pass[way], 0) << way;
+  ASSERT_EQ(run("--inference --batch-sizes 2"), 0) << err;
+  EXPECT_NE(out.find("3 M sendings"), std::string::npos);
+  expect_error("--inference --devices 1", 2, "compare --inference: needs --devices 2 or more");
+  expect_error("--inference --batch-sizes 0", 2, "--batch-sizes: expected a whole number");
 }
 
 TEST_F(CompareCommand, SaysWhatIsWrong) {

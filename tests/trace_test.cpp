@@ -22,7 +22,10 @@ using nlohmann::json;
 
 RankTimeline rank_at(const std::string& clock, int64_t origin) {
   return {clock,
-          {{"forward", origin, origin + 10}, {"backward", origin + 10, origin + 30}, {"wait", origin + 30, origin + 34}, {"optimizer", origin + 34, origin + 40}},
+          {{"forward", origin, origin + 10},
+           {"backward", origin + 10, origin + 30},
+           {"wait", origin + 30, origin + 34},
+           {"optimizer", origin + 34, origin + 40}},
           {{4096, origin + 15, origin + 16, origin + 22}, {512, origin + 29, origin + 30, origin + 34}}};
 }
 
@@ -46,8 +49,9 @@ TEST(Timeline, TextReadsBackAsItself) {
 TEST(Timeline, PictureIsWellFormedAndNamesWhatItShows) {
   const std::string svg = timeline_picture(together("a <b> & \"c\"", 3, {rank_at("a", 0), rank_at("a", 2)}));
   test::expect_xml(svg);
-  for (const char* word : {"a &lt;b&gt; &amp; &quot;c&quot;, step 3, 2 ranks", ">rank 0<", ">rank 1<", ">communication<", "bucket 1, 0.5 kB", "waits for gradients",
-                           "prefers-color-scheme:dark"})
+  for (const char* word : {"a &lt;b&gt; &amp; &quot;c&quot;, step 3, 2 ranks",
+                           ">rank 0<", ">rank 1<", ">communication<", "bucket 1, 0.5 kB",
+                           "waits for gradients", "prefers-color-scheme:dark"})
     EXPECT_NE(svg.find(word), std::string::npos) << word;
   RankTimeline alone = rank_at("a", 0);
   alone.buckets.clear();
@@ -76,7 +80,8 @@ class TraceTest : public testing::Test {
 
   int train(const std::string& flags) {
     const std::string command = "cd " + folder_.string() + " && env -u RINGTAPE_THREADS " + RINGTAPE_BINARY +
-                                " train --train-size 300 --test-size 60 --epochs 1 --batch-size 32 --hidden 16 --run r " + flags + " >out 2>err </dev/null";
+                                " train --train-size 300 --test-size 60 --epochs 1 --batch-size 32 --hidden 16 --run r " + flags +
+                                " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }

@@ -91,8 +91,12 @@ void Svg::line(double x1, double y1, double x2, double y2, const std::string& st
   shape(fmt::format("line class=\"{}\" x1=\"{:.2f}\" y1=\"{:.2f}\" x2=\"{:.2f}\" y2=\"{:.2f}\"", style, x1, y1, x2, y2), {});
 }
 
-void Svg::curve(const Points& points, const std::string& style) { shape(fmt::format("path class=\"{}\" d=\"{}\"", style, path(points)), {}); }
-void Svg::area(const Points& points, const std::string& style) { shape(fmt::format("path class=\"{}\" d=\"{}Z\"", style, path(points)), {}); }
+void Svg::curve(const Points& points, const std::string& style) {
+  shape(fmt::format("path class=\"{}\" d=\"{}\"", style, path(points)), {});
+}
+void Svg::area(const Points& points, const std::string& style) {
+  shape(fmt::format("path class=\"{}\" d=\"{}Z\"", style, path(points)), {});
+}
 
 void Svg::dot(double x, double y, const std::string& style, const std::string& tooltip) {
   shape(fmt::format("circle class=\"{}\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"4\"", style, x, y), tooltip);
@@ -100,11 +104,13 @@ void Svg::dot(double x, double y, const std::string& style, const std::string& t
 
 void Svg::text(double x, double y, const std::string& text, const std::string& style, Anchor anchor) {
   static constexpr const char* kAnchors[] = {"start", "middle", "end"};
-  body_ += fmt::format("<text class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\">{}</text>\n", style, x, y, kAnchors[int(anchor)], escaped(text));
+  body_ += fmt::format("<text class=\"{}\" x=\"{:.2f}\" y=\"{:.2f}\" text-anchor=\"{}\">{}</text>\n", style, x, y, kAnchors[int(anchor)],
+                       escaped(text));
 }
 
 std::string Svg::str() const {
-  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n"
+  return fmt::format("<svg xmlns=\"http://www.w3.org/2000/svg\" "
+                     "width=\"{0:g}\" height=\"{1:g}\" viewBox=\"0 0 {0:g} {1:g}\" role=\"img\">\n"
                      "<title>{2}</title>\n<style>\n{3}</style>\n{4}</svg>\n",
                      width_, height_, escaped(title_), sheet(), body_);
 }

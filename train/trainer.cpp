@@ -54,7 +54,7 @@ class ModeGuard {
 int64_t limited(int64_t n, int64_t limit) { return limit > 0 ? std::min(n, limit) : n; }
 
 // Of all ranks together: a collective.
-Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& split, double seconds, Device device) {
+Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& split, double seconds, const Task& task) {
   const Tally tally = of_all(group, own);
   Metrics m;
   m.split = split;
@@ -62,7 +62,9 @@ Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& 
   m.images = tally.samples();
   m.seconds = seconds;
   m.images_per_s = seconds > 0 ? double(tally.samples()) / seconds : 0;
-  m.peak_bytes = most_of(group, double(memory_stats(device).peak));
+  int64_t peak = 0;
+  for (const Device device : task.devices()) peak = std::max(peak, int64_t(memory_stats(device).peak));
+  m.peak_bytes = most_of(group, double(peak));
   if (group) m.ranks = group->size();
   return m;
 }
@@ -114,11 +116,12 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     }
     tally.finish();
   }
-  return figures(group, tally, split, watch.lap(), task.device);
+  return figures(group, tally, split, watch.lap(), task);
 }
 
 Trainer::Trainer(Task& task, comm::ProcessGroup* group)
-    : task_(task), group_(group), trace_(task.options.trace, task.options.trace_step, concat(task.options.model, " on ", task.options.device)) {
+    : task_(task), group_(group),
+      trace_(task.options.trace, task.options.trace_step, concat(task.options.model, " on ", task.options.device)) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.val_size, uint64_t(o.seed));
   loader_ = std::make_unique<Loader>(task.data.train, split_.train,
@@ -145,8 +148,9 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   schedule_.warmup_epochs = o.warmup_epochs;
   schedule_.step_size = o.step_size;
   schedule_.gamma = o.gamma;
-  RT_CHECK_AS(UsageError, o.trace.empty() || o.trace_step <= o.epochs * steps_per_epoch(), "--trace-step ", o.trace_step, ": the training has only ",
-              o.epochs * steps_per_epoch(), " steps");
+  const int64_t steps = o.epochs * steps_per_epoch();
+  RT_CHECK_AS(UsageError, o.trace.empty() || o.trace_step <= steps, "--trace-step ", o.trace_step, ": the training has only ", steps,
+              " steps");
 }
 
 bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
@@ -159,6 +163,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     trace_.ended(phase);
   };
   Progress bar(concat("epoch ", at_.epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress && leads());
+  if (task_.replicas) travelled_ = task_.replicas->travelled().bytes();
   Loader::Epoch batches = loader_->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     watch.lap();
@@ -192,6 +197,10 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
 }
 
 void Trainer::count_traffic() {
+  if (task_.replicas) {
+    const int64_t now = task_.replicas->travelled().bytes();
+    at_.traffic.bytes += now - std::exchange(travelled_, now);
+  }
   if (!step_->reducer()) return;
   const comm::Reducer::Totals& now = step_->reducer()->totals();
   at_.traffic.bytes += now.bytes - counted_.bytes;
@@ -201,12 +210,13 @@ void Trainer::count_traffic() {
 }
 
 Metrics Trainer::train_metrics() {
-  Metrics m = figures(group_, tally_, "train", at_.seconds.whole, task_.device);
+  Metrics m = figures(group_, tally_, "train", at_.seconds.whole, task_);
   m.lr = schedule_.at(steps() - 1);
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
-  if (step_->reducer()) m.comm_bytes = double(at_.traffic.bytes), m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
+  if (step_->reducer() || task_.replicas) m.comm_bytes = double(at_.traffic.bytes);
+  if (step_->reducer()) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
 }
 
@@ -229,7 +239,7 @@ Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   RT_CHECK_AS(UsageError, task_.options.trace.empty() || steps() < task_.options.trace_step, "--trace-step ", task_.options.trace_step,
               ": the run is at step ", steps(), " already; name a later one");
-  reset_peak_memory(task_.device);
+  for (const Device device : task_.devices()) reset_peak_memory(device);
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
     m.step = steps();

@@ -27,6 +27,7 @@ struct Task {
   std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
 
   Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
+  comm::Devices devices() const { return replicas ? replicas->devices() : comm::Devices{device}; }
 };
 
 // Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
@@ -81,7 +82,8 @@ class Trainer {
   StepTrace trace_;
   TrainState at_;
   Tally tally_;                    // of the epoch at_.epoch
-  comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's
+  comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
+  int64_t travelled_ = 0;          // and of the replicas'
   int64_t saved_step_ = -1;        // of the newest checkpoint
 };
 

@@ -16,7 +16,7 @@ struct PassSeconds {
 
 // What the ranks of a training have told each other in a pass, as the first of them saw it.
 struct PassTraffic {
-  int64_t bytes = 0;              // handed to all_reduce
+  int64_t bytes = 0;                // handed to all_reduce, or sent between the devices of a process
   double seconds = 0, exposed = 0;  // gradients on their way; that it waited for them
 };
 

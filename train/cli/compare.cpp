@@ -8,7 +8,7 @@
 
 #include "comm/launch/launch.h"
 #include "comm/place.h"
-#include "train/cli/common.h"
+#include "train/cli/compare.h"
 #include "train/compare/child_run.h"
 #include "train/compare/plot.h"
 #include "train/io/file.h"
@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::set<std::string> kOwn = {"run", "overwrite", "resume", "seed", "strategy", "trace", "trace-step", "json"};  // not for all runs alike
+// Options of a training that are not for all of them alike.
+const std::set<std::string> kOwn = {"run", "overwrite", "resume", "seed", "strategy", "trace", "trace-step", "json"};
 
 std::vector<std::string> strategy_choices() {
   for (const Option& option : train_options())
@@ -41,19 +42,6 @@ std::string default_strategies() {
   return out;
 }
 
-// "a,b" as its words, each once.
-std::vector<std::string> words_of(const std::string& flag, const std::string& list) {
-  std::vector<std::string> out;
-  std::istringstream words(list);
-  for (std::string word; std::getline(words, word, ',');) {
-    RT_CHECK_AS(UsageError, !word.empty() && std::find(out.begin(), out.end(), word) == out.end(), "--", flag, " ", list, ": expected different ones",
-                " with commas between them");
-    out.push_back(word);
-  }
-  RT_CHECK_AS(UsageError, !out.empty(), "--", flag, ": expected at least one");
-  return out;
-}
-
 struct Plan {
   TrainOptions options;               // of all runs alike
   std::vector<std::string> flags;     // that ask for them
@@ -71,7 +59,10 @@ Plan plan_of(const Invocation& invocation) {
     const bool trains = name == "config" || std::any_of(options.begin(), options.end(), [&](const Option& o) { return o.name == name; });
     if (trains && !kOwn.contains(name) && name != "devices") p.flags.push_back(concat("--", name, "=", value));
   }
-  const auto flag = [&](const char* name, const std::string& fallback) { return invocation.flag(name) ? *invocation.flag(name) : fallback; };
+  const auto flag = [&](const char* name, const std::string& fallback) {
+    const std::string* const given = invocation.flag(name);
+    return given ? *given : fallback;
+  };
   p.strategies = words_of("strategies", flag("strategies", default_strategies()));
   p.seeds = words_of("seeds", flag("seeds", "2,4,42"));
   const std::vector<std::string> known = strategy_choices();
@@ -97,9 +88,9 @@ Run run_of(const Plan& p, const std::string& strategy, int64_t devices, const st
   r.log = concat(p.out, "/logs/", r.name, ".log");
   r.command = {"train"};
   r.command.insert(r.command.end(), p.flags.begin(), p.flags.end());
-  for (const std::string& word : {concat("--strategy=", strategy), concat("--devices=", devices), concat("--seed=", seed), concat("--run=", r.path)})
-    r.command.push_back(word);
-  r.command.push_back(p.overwrite ? "--overwrite" : "--resume");
+  const std::vector<std::string> own = {concat("--strategy=", strategy), concat("--devices=", devices), concat("--seed=", seed),
+                                        concat("--run=", r.path), p.overwrite ? "--overwrite" : "--resume"};
+  r.command.insert(r.command.end(), own.begin(), own.end());
   return r;
 }
 
@@ -141,7 +132,8 @@ int run_one(const Plan& p, const Run& r) {
     if (line.starts_with("epoch ")) say(p, "  " + line);
   });
   if (code == 0 || code == comm::kPreempted) return code;
-  const std::string message = concat(r.name, ": ", code > 128 ? concat("ended by signal ", code - 128) : error_of(r.log), "; all it wrote is in ", r.log);
+  const std::string cause = code > 128 ? concat("ended by signal ", code - 128) : error_of(r.log);
+  const std::string message = concat(r.name, ": ", cause, "; all it wrote is in ", r.log);
   if (code == 2) throw UsageError(message);
   if (code == 3) throw OutOfMemory(message);
   throw Error(message);
@@ -156,10 +148,12 @@ void write_comparison(const Plan& p, const std::vector<ComparedStrategy>& all, c
   for (const std::string& seed : p.seeds) seeds += (seeds.empty() ? "" : ", ") + seed;
   for (size_t i = 1; i < invocation.command_line.size(); ++i) command += " " + invocation.command_line[i];
   const std::string table = comparison_table(all);
-  const std::string notes = concat(p.seeds.size() > 1 ? concat("Mean ± standard deviation over the seeds ", seeds, ". ") : concat("Seed ", seeds, ". "),
-                                   "Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. Sent: what a rank gives to all-reduce.");
+  const std::string notes = concat(p.seeds.size() > 1 ? "Mean ± standard deviation over the seeds " : "Seed ", seeds,
+                                   ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
+                                   "Sent: what a rank gives to all-reduce, or dp's devices to each other.");
   const nlohmann::ordered_json json{{"title", title_of(p)}, {"command", command}, {"strategies", comparison_json(all)}};
-  write_file(p.out + "/compare.md", concat("# ", title_of(p), "\n\n", table, "\n", notes, "\n\n    ", command, "\n\n![by epoch](compare.svg)\n"));
+  const std::string page = concat("# ", title_of(p), "\n\n", table, "\n", notes, "\n\n    ", command, "\n\n![by epoch](compare.svg)\n");
+  write_file(p.out + "/compare.md", page);
   write_file(p.out + "/compare.json", json_text(json, 2) + "\n");
   write_file(p.out + "/compare.svg", comparison_plot(all, title_of(p)));
   if (p.json) std::printf("%s\n", json_text(json).c_str());
@@ -167,6 +161,7 @@ void write_comparison(const Plan& p, const std::vector<ComparedStrategy>& all, c
 }
 
 int run(const Invocation& invocation) {
+  if (invocation.has("inference")) return compare_inference(invocation);
   const Plan p = plan_of(invocation);
   RT_CHECK_AS(UsageError, !comm::place_of_process(), "compare: starts the ranks of each training itself; run it without a launcher");
   std::vector<ComparedStrategy> all;
@@ -194,6 +189,18 @@ int run(const Invocation& invocation) {
 
 }  // namespace
 
+std::vector<std::string> words_of(const std::string& flag, const std::string& list) {
+  std::vector<std::string> out;
+  std::istringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool fresh = !word.empty() && std::find(out.begin(), out.end(), word) == out.end();
+    RT_CHECK_AS(UsageError, fresh, "--", flag, " ", list, ": expected different ones with commas between them");
+    out.push_back(word);
+  }
+  RT_CHECK_AS(UsageError, !out.empty(), "--", flag, ": expected at least one");
+  return out;
+}
+
 Command compare_command() {
   Command command;
   command.name = "compare";
@@ -201,12 +208,15 @@ Command compare_command() {
   command.usage = "[FLAGS]";
   command.examples = {"compare --devices 2 --strategies single,ddp --seeds 2,4,42",
                       "compare --model resnet18 --data cifar10 --data-dir DIR --devices 2 --epochs 10",
-                      "compare --config configs/cifar100_resnet18.toml --data-dir DIR --devices 2 --out results"};
+                      "compare --config configs/cifar100_resnet18.toml --data-dir DIR --devices 2 --out results",
+                      "compare --inference --model fashion_cnn --devices 2"};
   command.flags = {{"Comparison", "strategies", "LIST", "with commas between them:", default_strategies()},
                    {"Comparison", "seeds", "LIST", "each strategy is trained once with each", "2,4,42"},
-                   {"Comparison", "out", "DIR", "gets compare.md, compare.json, compare.svg, logs/ and a run a training", "runs/compare-MODEL-DATA"},
+                   {"Comparison", "out", "DIR", "gets compare.md, .json and .svg, logs/ and a run a training", "runs/compare-MODEL-DATA"},
                    {"Comparison", "overwrite", "", "train all again; otherwise what has been run is taken as it is", ""},
-                   {"Comparison", "json", "", "print compare.json instead of text", ""}};
+                   {"Comparison", "json", "", "print compare.json instead of text", ""},
+                   {"Inference", "inference", "", "time forward passes instead: one device beside dp, by batch size", ""},
+                   {"Inference", "batch-sizes", "LIST", "images of a pass", "1,4,16,64,256"}};
   for (const std::string& name : strategy_choices()) command.flags[0].help += " " + name;
   for (Flag& flag : option_flags(false))
     if (!kOwn.contains(flag.name)) command.flags.push_back(std::move(flag));

@@ -112,7 +112,8 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   out["parameters"] = nn::count_parameters(*task.model);
   out["model"] = o.model, out["data"] = o.data, out["seed"] = o.seed, out["deterministic"] = o.deterministic,
   out["ranks"] = ranks;
-  if (sent > 0) out["comm_bytes"] = int64_t(sent), out["comm_s"] = sending, out["exposed_s"] = exposed;
+  if (sent > 0) out["comm_bytes"] = int64_t(sent);
+  if (sending > 0) out["comm_s"] = sending, out["exposed_s"] = exposed;
   out["train_s"] = train_seconds;
   out["run"] = run.path();
   return out;

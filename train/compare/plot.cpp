@@ -106,14 +106,15 @@ std::string comparison_plot(const std::vector<ComparedStrategy>& strategies, con
   Panel(svg, kSecond, strategies, split, &Metrics::loss, 1).draw("loss of the " + name);
   double at = kFirst;
   for (size_t i = 0; i < strategies.size(); ++i) {
-    const std::string label = fmt::format("{} on {} {}", strategies[i].name, strategies[i].devices, strategies[i].devices == 1 ? "device" : "devices");
+    const ComparedStrategy& s = strategies[i];
+    const std::string label = fmt::format("{} on {} device{}", s.name, s.devices, s.devices == 1 ? "" : "s");
     svg.line(at, kLegend - 4, at + 34, kLegend - 4, Svg::series(i));
     svg.text(at + 42, kLegend, label);
     at += 70 + 6.6 * double(label.size());
   }
   const size_t seeds = strategies.empty() ? 0 : strategies[0].runs.size();
-  svg.text(kSecond + kPanel, kLegend, seeds > 1 ? fmt::format("mean of {} seeds ± standard deviation; dots: test", seeds) : "dots: test", "soft",
-           Svg::Anchor::end);
+  const std::string of_seeds = seeds > 1 ? fmt::format("mean of {} seeds ± standard deviation; ", seeds) : "";
+  svg.text(kSecond + kPanel, kLegend, of_seeds + "dots: test", "soft", Svg::Anchor::end);
   return svg.str();
 }
 

@@ -72,10 +72,8 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);
-  if (end.contains("comm_bytes")) {
-    out.step_bytes = number("comm_bytes") / double(out.steps);
-    out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
-  }
+  if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
+  if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
   return out;
 }
 

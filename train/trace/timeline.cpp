@@ -52,7 +52,8 @@ StepTimeline together(const std::string& title, int64_t step, std::vector<RankTi
 
 // An event of duration; its times are microseconds.
 static Json event(const std::string& name, const char* kind, size_t rank, int thread, int64_t begin, int64_t end) {
-  return {{"name", name}, {"cat", kind}, {"ph", "X"}, {"pid", rank}, {"tid", thread}, {"ts", double(begin) / 1e3}, {"dur", double(end - begin) / 1e3}};
+  const double from = double(begin) / 1e3, duration = double(end - begin) / 1e3;
+  return {{"name", name}, {"cat", kind}, {"ph", "X"}, {"pid", rank}, {"tid", thread}, {"ts", from}, {"dur", duration}};
 }
 
 static Json name_of(const char* kind, const std::string& name, size_t rank, int thread) {
@@ -73,7 +74,8 @@ std::string chrome_trace(const StepTimeline& timeline) {
       e["args"] = {{"bytes", b.bytes}, {"ready_us", double(b.ready) / 1e3}};
     }
   }
-  return Json{{"displayTimeUnit", "ms"}, {"otherData", {{"title", timeline.title}, {"step", timeline.step}}}, {"traceEvents", events}}.dump(1) + "\n";
+  const Json about{{"title", timeline.title}, {"step", timeline.step}};
+  return Json{{"displayTimeUnit", "ms"}, {"otherData", about}, {"traceEvents", events}}.dump(1) + "\n";
 }
 
 }  // namespace ringtape

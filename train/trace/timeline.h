@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// What one rank did in one training step. Times are nanoseconds of its steady clock, until together() has made them those of the step. On a GPU
-// they are the host's: when it handed work over.
+// What one rank did in one training step. Times are nanoseconds of its steady clock, until together() has made them those of the step.
+// On a GPU they are the host's: when it handed work over.
 struct RankTimeline {
   struct Span {
     std::string name;  // "forward", "backward", "wait" for gradients on their way, "optimizer"
