@@ -165,11 +165,12 @@ int run(const Invocation& invocation) {
   const Plan p = plan_of(invocation);
   RT_CHECK_AS(UsageError, !comm::place_of_process(), "compare: starts the ranks of each training itself; run it without a launcher");
   std::vector<ComparedStrategy> all;
+  for (const std::string& strategy : p.strategies)
+    all.push_back(ComparedStrategy{strategy, strategy == "single" ? 1 : p.options.devices, {}});
   size_t number = 0;
-  for (const std::string& strategy : p.strategies) {
-    ComparedStrategy& row = all.emplace_back(ComparedStrategy{strategy, strategy == "single" ? 1 : p.options.devices, {}});
-    for (const std::string& seed : p.seeds) {
-      const Run r = run_of(p, strategy, row.devices, seed);
+  for (const std::string& seed : p.seeds)  // strategies take turns, so that what else the machine does meets all of them
+    for (ComparedStrategy& row : all) {
+      const Run r = run_of(p, row.name, row.devices, seed);
       std::optional<FinishedRun> done = finished(p, r, invocation, seed);
       say(p, fmt::format("[{}/{}] {}{}", ++number, p.strategies.size() * p.seeds.size(), r.name, done ? ": has been run" : ""));
       if (!done) {
@@ -182,7 +183,6 @@ int run(const Invocation& invocation) {
       RT_CHECK_AS(Error, done, r.path, ": the training has ended without a summary");
       row.runs.push_back(std::move(*done));
     }
-  }
   write_comparison(p, all, invocation);
   return 0;
 }
