@@ -49,12 +49,12 @@ Reducer::~Reducer() {
 // From the last parameter to the first: a bucket is closed once it is large enough, and where what is left is small.
 void Reducer::plan(const ReducerOptions& options) {
   const auto bytes = [&](int64_t elements) { return elements * int64_t(size_of(memory_.dtype())); };
-  const int64_t front = words(int64_t(slots_.size()));
+  const int64_t front = words(int64_t(slots_.size())), small_bytes = std::min(options.small_bytes, options.bucket_bytes);
   bool was_small = false;
   for (size_t i = slots_.size(); i-- > 0;) {
     const GradientSlot& s = slots_[i];
-    const int64_t limit = buckets_.size() > 1 ? options.bucket_bytes : options.small_bytes;
-    const bool small = bytes(s.end - front) <= options.small_bytes;
+    const int64_t limit = buckets_.size() > 1 ? options.bucket_bytes : small_bytes;
+    const bool small = bytes(s.end - front) <= small_bytes;
     if (buckets_.empty() || bytes(buckets_.back().end - buckets_.back().begin) >= limit || (small && !was_small))
       buckets_.push_back({.begin = s.begin, .end = s.end});
     buckets_.back().begin = s.begin;
@@ -131,10 +131,11 @@ void Reducer::finish() {
     }
     completed(i);
   }
-  const auto begin = Clock::now();
+  waited_.begin = Clock::now();
   for (const Bucket& b : buckets_) b.work.wait();
+  waited_.end = Clock::now();
   armed_ = false;
-  totals_.exposed += Clock::now() - begin;
+  totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
   totals_.bytes += memory_.size() * int64_t(size_of(memory_.dtype()));
   for (const Trace& t : trace()) totals_.communicating += t.end - t.begin;

@@ -18,7 +18,8 @@ struct GradientSlot {
 
 struct ReducerOptions {
   int64_t bucket_bytes = 25 << 20;  // a bucket is closed once it has as many
-  int64_t small_bytes = 1 << 20;    // the same of the first, so that sending starts early, and what the last has at most, for which all wait
+  // The same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait.
+  int64_t small_bytes = 1 << 20;
 };
 
 // Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel does (Li et al., "PyTorch
@@ -70,6 +71,7 @@ class Reducer {
     Seconds communicating{0}, exposed{0};  // buckets on their way; finish() waiting for them
   };
   const Totals& totals() const { return totals_; }
+  Work::Span waited() const { return waited_; }  // when finish() last did
 
  private:
   struct Bucket;
@@ -96,6 +98,7 @@ class Reducer {
   int64_t expected_ = 0, expected_before_ = 0;
   bool stop_ = false;
   Totals totals_;
+  Work::Span waited_;
 };
 
 }  // namespace ringtape::comm

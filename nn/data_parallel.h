@@ -45,6 +45,7 @@ class DataParallel {
   };
   struct Travelled {
     Traffic inputs, parameters, outputs, gradients;
+    int64_t bytes() const { return inputs.bytes + parameters.bytes + outputs.bytes + gradients.bytes; }
   };
   const Travelled& travelled() const { return travelled_; }
   const comm::Devices& devices() const { return devices_; }

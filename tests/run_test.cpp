@@ -118,9 +118,9 @@ TEST_F(RunTest, MetricsFiles) {
             "{\"split\":\"summary\"}\n");
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
-            "peak_bytes,grad_norm,loss_scale\n"
-            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,\n"
-            "val,2,30,0.25,,,,,,,,,,,,\n");
+            "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,,,,,,,\n");
 }
 
 // The records of an events file, read back as TensorBoard does.

@@ -88,11 +88,11 @@ std::string settings_text(const TrainOptions& options) {
   return out;
 }
 
-void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path) {
+void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path, const std::string& otherwise) {
   for (const Option& option : train_options()) {
     const std::string now = option_text(options, option), then = option_text(before, option);
     RT_CHECK_AS(UsageError, !option.recorded || may_change(option) || now == then, "--", option.name, " ", now, ": ", path,
-                " was trained with ", then, " so far; leave it so, or choose another --run");
+                " was trained with ", then, " so far; leave it so, or ", otherwise);
   }
 }
 

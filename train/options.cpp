@@ -94,6 +94,8 @@ const Option kOptions[] = {
     {"Run", "checkpoint-steps", &O::checkpoint_steps, "N", "steps between further checkpoints within an epoch; 0: none", kCount},
     {"Run", "keep", &O::keep, "N", "newest checkpoints that stay, besides that of the best validation", kPositive},
     {"Run", "log-every", &O::log_every, "N", "steps between lines of metrics within an epoch; 0: none", kCount},
+    {"Run", "trace", &O::trace, "FILE", "write what every rank does in one step to FILE.json (chrome://tracing, Perfetto) and FILE.svg", {}, nullptr, nullptr, false, false},
+    {"Run", "trace-step", &O::trace_step, "N", "which step, counted from 1", kPositive, nullptr, nullptr, false, false},
     {"Run", "json", &O::json, "", "print metrics as JSON lines instead of text", {}, nullptr, nullptr, true, false},
 };
 // clang-format on

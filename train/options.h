@@ -71,6 +71,8 @@ struct TrainOptions {
   int64_t checkpoint_every = 1;
   int64_t checkpoint_steps = 0;
   int64_t keep = 2;
+  std::string trace;  // a path without its ending; empty: none
+  int64_t trace_step = 3;
   int64_t log_every = 0;
   bool json = false;
 };
@@ -113,8 +115,9 @@ std::string config_text(const TrainOptions& options);
 
 // The settings that stay what they were when a training is continued, a line each.
 std::string settings_text(const TrainOptions& options);
-// Throws UsageError, naming the first one, unless `options` has the same as `before`, the run at `path`.
-void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path);
+// Throws UsageError, naming the first one, unless `options` has the same as `before`, the run at `path`; `otherwise`: what else to do.
+void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path,
+                         const std::string& otherwise = "choose another --run");
 
 // What a file of weights says of itself, so that it can be evaluated without its run: strings to strings.
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options);

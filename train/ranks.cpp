@@ -18,11 +18,20 @@ Tally of_all(comm::ProcessGroup* group, const Tally& own) {
   return Tally({int64_t(s[0]), int64_t(s[1]), int64_t(s[2]), s[3]});
 }
 
-bool any_of(comm::ProcessGroup* group, bool wish) {
-  if (!group) return wish;
-  const Tensor any = from_host(std::vector<int64_t>{wish}, {1}, group->transport().device());
-  group->all_reduce(any, ReduceOp::max).wait();
-  return any.item() > 0;
+bool any_of(comm::ProcessGroup* group, bool wish) { return most_of(group, wish) > 0; }
+
+double most_of(comm::ProcessGroup* group, double own) {
+  if (!group) return own;
+  const Tensor most = from_host(std::vector<double>{own}, {1}, group->transport().device());
+  group->all_reduce(most, ReduceOp::max).wait();
+  return most.item();
+}
+
+std::vector<std::string> texts_of(comm::ProcessGroup* group, const std::string& own) {
+  if (!group) return {own};
+  std::vector<std::string> out;
+  for (int rank = 0; rank < group->size(); ++rank) out.push_back(comm::broadcast_text(*group, own, rank));
+  return out;
 }
 
 void replicate(comm::ProcessGroup& group, const std::vector<Tensor>& tensors) {

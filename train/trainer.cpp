@@ -53,14 +53,19 @@ class ModeGuard {
 
 int64_t limited(int64_t n, int64_t limit) { return limit > 0 ? std::min(n, limit) : n; }
 
-Metrics figures(const Tally& tally, const std::string& split, double seconds, Device device) {
+// Of all ranks together: a collective.
+Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& split, double seconds, const Task& task) {
+  const Tally tally = of_all(group, own);
   Metrics m;
   m.split = split;
   m.loss = tally.loss(), m.top1 = tally.top1(), m.top5 = tally.top5();
   m.images = tally.samples();
   m.seconds = seconds;
   m.images_per_s = seconds > 0 ? double(tally.samples()) / seconds : 0;
-  m.peak_bytes = double(memory_stats(device).peak);
+  int64_t peak = 0;
+  for (const Device device : task.devices()) peak = std::max(peak, int64_t(memory_stats(device).peak));
+  m.peak_bytes = most_of(group, double(peak));
+  if (group) m.ranks = group->size();
   return m;
 }
 
@@ -111,10 +116,12 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     }
     tally.finish();
   }
-  return figures(of_all(group, tally), split, watch.lap(), task.device);
+  return figures(group, tally, split, watch.lap(), task);
 }
 
-Trainer::Trainer(Task& task, comm::ProcessGroup* group) : task_(task), group_(group) {
+Trainer::Trainer(Task& task, comm::ProcessGroup* group)
+    : task_(task), group_(group),
+      trace_(task.options.trace, task.options.trace_step, concat(task.options.model, " on ", task.options.device)) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.val_size, uint64_t(o.seed));
   loader_ = std::make_unique<Loader>(task.data.train, split_.train,
@@ -141,6 +148,9 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group) : task_(task), group_(gr
   schedule_.warmup_epochs = o.warmup_epochs;
   schedule_.step_size = o.step_size;
   schedule_.gamma = o.gamma;
+  const int64_t steps = o.epochs * steps_per_epoch();
+  RT_CHECK_AS(UsageError, o.trace.empty() || o.trace_step <= steps, "--trace-step ", o.trace_step, ": the training has only ", steps,
+              " steps");
 }
 
 bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
@@ -148,16 +158,22 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const int64_t every = task_.options.checkpoint_steps;
   Stopwatch whole, watch;
   double* const parts[] = {&at_.seconds.forward, &at_.seconds.backward, &at_.seconds.optimizer};
-  const auto ended = [&](Phase phase) { *parts[int(phase)] += watch.lap(); };
+  const auto ended = [&](Phase phase) {
+    *parts[int(phase)] += watch.lap();
+    trace_.ended(phase);
+  };
   Progress bar(concat("epoch ", at_.epoch + 1, "/", task_.options.epochs), steps_per_epoch(), progress && leads());
+  if (task_.replicas) travelled_ = task_.replicas->travelled().bytes();
   Loader::Epoch batches = loader_->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     watch.lap();
     const Batch* batch = batches.next();
     at_.seconds.data += watch.lap();
     const double lr = schedule_.at(steps());
+    trace_.begin(steps() + 1);
     comm::Activity::process().set_step(steps() + 1);
     const Step::Result result = step_->run(batch->x, batch->y, lr, ended, {batch->whole, stop_requested()});
+    trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
     tally_.add(result.loss, result.logits, batch->y);
     ++at_.batch;
@@ -169,20 +185,38 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (!tally_.finite()) break;
     log.flush();
     at_.seconds.whole += whole.lap();
+    count_traffic();
     checkpoint(save);
     if (stop) return false;
   }
   tally_.finish();
   log.flush();
   at_.seconds.whole += whole.lap();
+  count_traffic();
   return true;
 }
 
+void Trainer::count_traffic() {
+  if (task_.replicas) {
+    const int64_t now = task_.replicas->travelled().bytes();
+    at_.traffic.bytes += now - std::exchange(travelled_, now);
+  }
+  if (!step_->reducer()) return;
+  const comm::Reducer::Totals& now = step_->reducer()->totals();
+  at_.traffic.bytes += now.bytes - counted_.bytes;
+  at_.traffic.seconds += (now.communicating - counted_.communicating).count();
+  at_.traffic.exposed += (now.exposed - counted_.exposed).count();
+  counted_ = now;
+}
+
 Metrics Trainer::train_metrics() {
-  Metrics m = figures(of_all(group_, tally_), "train", at_.seconds.whole, task_.device);
+  Metrics m = figures(group_, tally_, "train", at_.seconds.whole, task_);
   m.lr = schedule_.at(steps() - 1);
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
+  m.steps = at_.batch;
+  if (step_->reducer() || task_.replicas) m.comm_bytes = double(at_.traffic.bytes);
+  if (step_->reducer()) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
 }
 
@@ -203,7 +237,9 @@ Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t
 }
 
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {
-  reset_peak_memory(task_.device);
+  RT_CHECK_AS(UsageError, task_.options.trace.empty() || steps() < task_.options.trace_step, "--trace-step ", task_.options.trace_step,
+              ": the run is at step ", steps(), " already; name a later one");
+  for (const Device device : task_.devices()) reset_peak_memory(device);
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
     m.step = steps();
@@ -225,7 +261,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
       best = !at_.best || *m.top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *m.top1};
     }
-    at_.epoch = epoch, at_.batch = 0, at_.seconds = {};
+    at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {};
     tally_ = {};
     const bool stop = epoch < o.epochs && any_of(group_, stop_requested());
     const int64_t every = o.checkpoint_every;

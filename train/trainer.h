@@ -10,6 +10,7 @@
 #include "train/options.h"
 #include "train/run/metrics_log.h"
 #include "train/step_log.h"
+#include "train/trace/step_trace.h"
 
 namespace ringtape {
 
@@ -26,6 +27,7 @@ struct Task {
   std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
 
   Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
+  comm::Devices devices() const { return replicas ? replicas->devices() : comm::Devices{device}; }
 };
 
 // Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
@@ -64,6 +66,7 @@ class Trainer {
  private:
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
+  void count_traffic();
   bool leads() const { return !group_ || group_->rank() == 0; }
   RandomState own_random(RandomState first) const;
   void share_buffers();
@@ -76,9 +79,12 @@ class Trainer {
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Step> step_;
   Schedule schedule_;
+  StepTrace trace_;
   TrainState at_;
-  Tally tally_;             // of the epoch at_.epoch
-  int64_t saved_step_ = -1;  // of the newest checkpoint
+  Tally tally_;                    // of the epoch at_.epoch
+  comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
+  int64_t travelled_ = 0;          // and of the replicas'
+  int64_t saved_step_ = -1;        // of the newest checkpoint
 };
 
 }  // namespace ringtape

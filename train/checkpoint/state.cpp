@@ -19,6 +19,7 @@ Json to_json(const TrainState& s) {
              {"backward", s.seconds.backward},
              {"optimizer", s.seconds.optimizer}}},
            {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
+  if (s.traffic.bytes > 0) out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
   out["lengths"] = s.lengths;
   return out;
@@ -37,6 +38,8 @@ TrainState parse_train_state(const Json& json) {
     s.random = {random.at("seed").get<uint64_t>(), Stream(random.at("stream").get<uint64_t>()), random.at("counter").get<uint64_t>()};
     if (const auto best = json.find("best"); best != json.end())
       s.best = TrainState::Best{best->at("step").get<int64_t>(), best->at("top1").get<double>()};
+    if (const auto traffic = json.find("traffic"); traffic != json.end())
+      s.traffic = {traffic->at("bytes").get<int64_t>(), traffic->at("seconds").get<double>(), traffic->at("exposed").get<double>()};
     json.at("lengths").get_to(s.lengths);
   } catch (const Json::exception& e) {
     detail::fail<FormatError>("not the state of a training: ", e.what());

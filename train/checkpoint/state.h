@@ -14,6 +14,12 @@ struct PassSeconds {
   double whole = 0, data = 0, forward = 0, backward = 0, optimizer = 0;
 };
 
+// What the ranks of a training have told each other in a pass, as the first of them saw it.
+struct PassTraffic {
+  int64_t bytes = 0;                // handed to all_reduce, or sent between the devices of a process
+  double seconds = 0, exposed = 0;  // gradients on their way; that it waited for them
+};
+
 // How far a training is. With the weights and the optimizer's state it decides all that comes after.
 struct TrainState {
   int64_t step = 0;     // optimizer steps taken
@@ -21,6 +27,7 @@ struct TrainState {
   int64_t batch = 0;    // batches of the epoch after those
   Tally::Totals tally;  // of that epoch, as its seconds are
   PassSeconds seconds;
+  PassTraffic traffic;
   RandomState random;  // of default_generator()
   struct Best {
     int64_t step = 0;

@@ -41,6 +41,7 @@ Command evaluate_command();
 Command bench_step_command();
 Command bench_collectives_command();
 Command launch_command();
+Command compare_command();
 Command data_info_command();
 Command data_verify_command();
 Command data_download_command();

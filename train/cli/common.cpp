@@ -47,6 +47,9 @@ std::string metrics_text(const Metrics& m, int64_t epochs) {
                   m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
                   with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
+  if (m.comm_bytes && m.steps > 0)
+    out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
+  if (m.comm_s && m.steps > 0) out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
   return out;
 }
 

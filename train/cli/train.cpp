@@ -90,12 +90,13 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
              double seconds) {
   const TrainOptions& o = task.options;
   Json out{{"split", "summary"}, {"epoch", o.epochs}, {"step", trainer.steps()}};
-  double images = 0, train_seconds = 0, peak = 0;
+  double images = 0, train_seconds = 0, peak = 0, sent = 0, sending = 0, exposed = 0;
   std::map<std::string, const Metrics*> last;
   for (const Metrics& m : all) {
     last[m.split] = &m;
     peak = std::max(peak, m.peak_bytes.value_or(0));
     if (m.split == "train") images += *m.images_per_s * *m.seconds, train_seconds += *m.seconds;
+    sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
   const Metrics& test = *last.at("test");
   out["loss"] = json_number(*test.loss), out["top1"] = json_number(*test.top1),
@@ -110,7 +111,11 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   out["peak_bytes"] = int64_t(peak);
   out["parameters"] = nn::count_parameters(*task.model);
   out["model"] = o.model, out["data"] = o.data, out["seed"] = o.seed, out["deterministic"] = o.deterministic,
-  out["ranks"] = ranks, out["run"] = run.path();
+  out["ranks"] = ranks;
+  if (sent > 0) out["comm_bytes"] = int64_t(sent);
+  if (sending > 0) out["comm_s"] = sending, out["exposed_s"] = exposed;
+  out["train_s"] = train_seconds;
+  out["run"] = run.path();
   return out;
 }
 

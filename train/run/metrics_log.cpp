@@ -1,5 +1,6 @@
 #include "train/run/metrics_log.h"
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -24,7 +25,9 @@ constexpr Column kColumns[] = {
     {"data_s", &Metrics::data_s},       {"forward_s", &Metrics::forward_s},
     {"backward_s", &Metrics::backward_s}, {"optimizer_s", &Metrics::optimizer_s},
     {"peak_bytes", &Metrics::peak_bytes}, {"grad_norm", &Metrics::grad_norm},
-    {"loss_scale", &Metrics::loss_scale},
+    {"loss_scale", &Metrics::loss_scale}, {"ranks", &Metrics::ranks},
+    {"comm_bytes", &Metrics::comm_bytes}, {"comm_s", &Metrics::comm_s},
+    {"exposed_s", &Metrics::exposed_s},
 };
 // clang-format on
 
@@ -44,6 +47,8 @@ std::string csv_line(const Metrics& m) {
 }
 
 }  // namespace
+
+double hidden_share(double comm_s, double exposed_s) { return comm_s > 0 ? std::clamp(1 - exposed_s / comm_s, 0.0, 1.0) : 1; }
 
 nlohmann::ordered_json json_number(double x) {
   if (std::isnan(x)) return "nan";

@@ -16,12 +16,17 @@ struct Metrics {
   std::string split;   // "train", "val" or "test"; "train_step" for one step
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
-  int64_t images = 0;  // of the pass; not written to the files
+  int64_t images = 0, steps = 0;  // of the pass; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
-  std::optional<double> peak_bytes;                                  // of tensors on the device
+  std::optional<double> peak_bytes;                                  // of tensors on a device, the most of all ranks
   std::optional<double> grad_norm, loss_scale;                       // of a step
+  std::optional<double> ranks;                                       // where there are several; of the first of them:
+  std::optional<double> comm_bytes, comm_s, exposed_s;               // handed to all_reduce, or sent among devices; on their way; waited for
 };
+
+// The part of the time that gradients were on their way in which nobody waited for them.
+double hidden_share(double comm_s, double exposed_s);
 
 // {"split":"train","epoch":1,...} without the empty fields. JSON has no NaN or infinity: they become the
 // strings "nan", "inf" and "-inf".

@@ -1,0 +1,59 @@
+#include "train/trace/step_trace.h"
+
+#include <utility>
+
+#include "comm/transport/host.h"
+#include "core/log.h"
+#include "train/io/file.h"
+#include "train/ranks.h"
+
+namespace ringtape {
+namespace {
+
+constexpr const char* kPhases[] = {"forward", "backward", "optimizer"};
+
+int64_t ns(comm::Clock::time_point t) { return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count(); }
+
+// The last backward phase ends with finish(), where a rank waits.
+void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
+  for (size_t i = phases.size(); i-- > 0;) {
+    RankTimeline::Span& p = phases[i];
+    if (p.name != kPhases[int(Phase::backward)]) continue;
+    if (begin < p.begin || end > p.end) return;
+    end = std::exchange(p.end, begin);
+    phases.insert(phases.begin() + long(i) + 1, {"wait", begin, end});
+    return;
+  }
+}
+
+}  // namespace
+
+void StepTrace::begin(int64_t step) {
+  on_ = !file_.empty() && step == step_;
+  if (on_) since_ = ns(comm::Clock::now());
+}
+
+void StepTrace::ended(Phase phase) {
+  if (!on_) return;
+  const int64_t now = ns(comm::Clock::now());
+  own_.phases.push_back({kPhases[int(phase)], std::exchange(since_, now), now});
+}
+
+void StepTrace::end(const comm::Reducer* reducer, comm::ProcessGroup* group) {
+  if (!std::exchange(on_, false)) return;
+  own_.clock = comm::host_identity("time");
+  if (reducer) {
+    split_wait(own_.phases, ns(reducer->waited().begin), ns(reducer->waited().end));
+    for (const comm::Reducer::Trace& b : reducer->trace()) own_.buckets.push_back({b.bytes, ns(b.ready), ns(b.begin), ns(b.end)});
+  }
+  std::vector<RankTimeline> ranks;
+  for (const std::string& text : texts_of(group, own_.text())) ranks.push_back(RankTimeline::parse(text));
+  own_ = {};
+  if (group && group->rank() > 0) return;
+  const StepTimeline timeline = together(title_, step_, std::move(ranks));
+  write_file(file_ + ".json", chrome_trace(timeline));
+  write_file(file_ + ".svg", timeline_picture(timeline));
+  log_info("wrote ", file_, ".json and ", file_, ".svg");
+}
+
+}  // namespace ringtape
