@@ -28,10 +28,11 @@ Tensor transposed(const Tensor& x) { return x.window({x.dim(1), x.dim(0)}, {x.st
 
 // PowerSGD (Vogels, Karimireddy and Jaggi, "PowerSGD: Practical low-rank gradient compression for distributed optimization", 2019): instead
 // of a gradient M (rows, columns), two factors of rank r are sent, one step of the power method from the last step's factor:
-//   M += e;  P = sum over ranks of M Q, orthonormalised;  Q = sum over ranks of M^T P;  M' = P Q^T;  e = M - M'
-// The sum of M over the ranks is M' but for what e keeps, on each rank its own, for the next step. Gradients that are no matrices, or of
-// which r columns are no fewer numbers, travel as they are beside P. The first steps do so too: gradients then change most, and Q has
-// seen none. P and Q are held transposed.
+//   M += e;  P = sum over ranks of M Q, orthonormalised;  Q = sum over ranks of M^T P;  M' = P Q^T;  e = M - P P^T M
+// M' is the sum of M over the ranks but for the sum of e, which is added to the next step's: each rank keeps what its own M has beside the
+// columns of P. (M - M' / ranks, as in PyTorch, has the same sum, but on each rank it grows by how its data differs from that of others.)
+// Gradients that are no matrices, or not much smaller as two of rank r, travel as they are beside P. The first steps do so with all:
+// gradients then change most. P and Q are held transposed.
 class PowerSgd : public Reduction {
  public:
   PowerSgd(ProcessGroup& group, Gradients gradients, const ReductionOptions& options);
@@ -48,8 +49,8 @@ class PowerSgd : public Reduction {
     Tensor gradient, sent;  // (n), and in a packet
   };
   void begin() override;
-  void approximate(const Matrix& x);
-  void renew(const Matrix& x);
+  static void keep_error(const Matrix& x, const Tensor& q);
+  static void renew(const Matrix& x);
 
   const Tensor all_;
   Tensor first_, second_;  // what is sent: all P and the others; all Q
@@ -113,11 +114,15 @@ void PowerSgd::begin() {
 void PowerSgd::proceed() {
   if (!compressed_) return;
   wait();
+  Tensors parts;
   for (const Matrix& x : matrices_) {
     orthonormalize(x.p);
     multiply(x.q, x.p, x.m);
+    parts.push_back(empty_like(x.q));
+    copy(parts.back(), x.q);
   }
   send(second_);
+  for (size_t i = 0; i < parts.size(); ++i) keep_error(matrices_[i], parts[i]);
 }
 
 void PowerSgd::finish() {
@@ -125,22 +130,22 @@ void PowerSgd::finish() {
   if (!compressed_) return;
   for (const Other& x : others_) copy(x.gradient, x.sent);
   for (const Matrix& x : matrices_) {
-    approximate(x);
+    multiply(x.m, transposed(x.p), x.q);
     renew(x);
   }
 }
 
-// Where no rank has the gradient, nobody looks at the sum, and the error stays as it is. A sum that is not finite leaves none.
-void PowerSgd::approximate(const Matrix& x) {
-  const Tensor q = empty_like(x.q), used = empty_like(x.users);
+// q: this rank's part of the sum. Where no rank has the gradient, nobody will look at the sum, and all of M is kept. A sum that is not
+// finite, as where f16 overflows, has made NaNs of P: it leaves no error.
+void PowerSgd::keep_error(const Matrix& x, const Tensor& q) {
+  const Tensor length = square_rows(q.window({1, q.size()}, {q.size(), 1})), finite(length.shape(), DType::b8, length.device()), zero = like(length, 0);
+  sub_forward(length, length, length);
+  equal_forward(finite, length, zero);
+  const Tensor used = empty_like(x.users);
   minimum_forward(used, x.users, like(used, 1));
-  mul_forward(q, x.q, used);
-  copy(x.error, x.m);
-  multiply(x.m, transposed(x.p), q);
-  sub_forward(x.error, x.error, x.m);
-  const Tensor size = square_rows(q.window({1, q.size()}, {q.size(), 1})), finite(size.shape(), DType::b8, size.device()), zero = like(size, 0);
-  sub_forward(size, size, size);
-  equal_forward(finite, size, zero);
+  mul_forward(q, q, used);
+  multiply(x.error, transposed(x.p), q);
+  sub_forward(x.error, x.m, x.error);
   where_forward(x.error, finite, x.error, zero);
 }
 
