@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "comm/reduction.h"
 #include "core/env.h"
 #include "core/runtime.h"
 #include "train/data/dataset.h"
@@ -28,6 +29,7 @@ std::vector<std::string> model_names() { return names(models()); }
 std::vector<std::string> precision_names() { return {"f32", "bf16", "f16"}; }
 std::vector<std::string> dataset_names() { return names(datasets()); }
 std::vector<std::string> strategy_names() { return {"auto", "single", "dp", "ddp", "ddp2"}; }
+std::vector<std::string> reduction_names() { return names(comm::reductions()); }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
@@ -86,6 +88,8 @@ const Option kOptions[] = {
     {"Parallel", "batch-size-per-rank", &O::batch_size_per_rank, "N", "images of one rank's part of a step; --batch-size is then that by the ranks", kCount, nullptr, "--batch-size is of all ranks"},
     {"Parallel", "lr-scale", &O::lr_scale, "RULE", "multiply --lr by the number of ranks (linear), its root (sqrt) or not (none)", {}, lr_scale_names},
     {"Parallel", "bucket-mb", &O::bucket_mb, "X", "MiB of gradients that are sent together while others are still made", {1e-6, 1e6}},
+    {"Parallel", "gradient-reduction", &O::gradient_reduction, "NAME", "between ranks: sum, in bf16 or f16 (half the bytes), or powersgd (of low rank, the rest goes with later steps; begins anew on --resume)", {}, reduction_names},
+    {"Parallel", "powersgd-rank", &O::powersgd_rank, "N", "of the matrices that powersgd sends", kPositive},
 
     {"Run", "run", &O::run, "NAME", "run directory: a name below runs/, or a path with a /", {}, nullptr, "MODEL-DATA-TIME", false, false},
     {"Run", "overwrite", &O::overwrite, "", "replace an earlier run of that name", {}, nullptr, nullptr, false, false},
