@@ -129,7 +129,7 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group) : task_(task), group_(gr
   if (group) {
     group->set_deterministic(o.deterministic);
     comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
-    comm::check_same(*group, "the settings", settings_text(o));
+    comm::check_same(*group, "the settings", common_settings_text(o));
   }
   if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
   step_ = std::make_unique<Step>(*task.model, o, group, task.replicas.get());

@@ -215,7 +215,12 @@ Command train_command() {
   command.run = [](const Invocation& invocation) {
     TrainOptions options = wanted(invocation);
     check_run_path(run_path(options.run, options.model, options.data), earlier(options));
-    if (wants_ranks(options)) return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    if (wants_ranks(options)) {
+      TrainOptions common = options;
+      common.device = "cpu";  // the ranks look for theirs themselves
+      (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
+      return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    }
     World world = join_world(options);
     try {
       Task task(options, world.size());
