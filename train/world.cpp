@@ -75,7 +75,7 @@ std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const
 }  // namespace
 
 void World::fail(const std::string& cause) noexcept {
-  constexpr comm::Seconds kAfterYou(0.3);
+  constexpr comm::Seconds kAfterYou(0.2);
   if (!job.failure) return;
   try {
     job.failure->raise(concat("rank ", job.rank, " on ", job.host, ": ", cause));
