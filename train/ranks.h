@@ -10,6 +10,7 @@ namespace ringtape {
 
 Tally of_all(comm::ProcessGroup* group, const Tally& own);  // what they have counted together
 bool any_of(comm::ProcessGroup* group, bool wish);          // whether it is true on one of them
+std::vector<int64_t> of_each(comm::ProcessGroup& group, int64_t own);
 
 // Rank 0's values on all of them; throws CommError if they are not the same then, which would be an error of a transport or a device.
 void replicate(comm::ProcessGroup& group, const std::vector<Tensor>& tensors);

@@ -65,7 +65,7 @@ class Trainer {
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
   Metrics train_metrics();
   bool leads() const { return !group_ || group_->rank() == 0; }
-  RandomState own_random(RandomState first) const;
+  RandomState own_random(const TrainState& state) const;
   void share_buffers();
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);

@@ -19,6 +19,7 @@ Json to_json(const TrainState& s) {
              {"backward", s.seconds.backward},
              {"optimizer", s.seconds.optimizer}}},
            {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
+  if (!s.counters.empty()) out["counters"] = s.counters;
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
   out["lengths"] = s.lengths;
   return out;
@@ -35,6 +36,7 @@ TrainState parse_train_state(const Json& json) {
     seconds.at("forward").get_to(s.seconds.forward), seconds.at("backward").get_to(s.seconds.backward);
     seconds.at("optimizer").get_to(s.seconds.optimizer);
     s.random = {random.at("seed").get<uint64_t>(), Stream(random.at("stream").get<uint64_t>()), random.at("counter").get<uint64_t>()};
+    if (const auto counters = json.find("counters"); counters != json.end()) counters->get_to(s.counters);
     if (const auto best = json.find("best"); best != json.end())
       s.best = TrainState::Best{best->at("step").get<int64_t>(), best->at("top1").get<double>()};
     json.at("lengths").get_to(s.lengths);
