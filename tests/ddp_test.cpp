@@ -142,21 +142,22 @@ class DdpTest : public testing::Test {
   std::set<std::string> shared_before_;
 };
 
-// RINGTAPE_KILLS: how many. Without --deterministic: the same number of ranks adds up in the same order.
+// RINGTAPE_KILLS: how many; the first comes behind a checkpoint, the others at random. Without --deterministic: the same number of ranks adds up in the same order.
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
   const char* given = std::getenv("RINGTAPE_KILLS");
-  const int kills = given ? std::atoi(given) : 3, ranks = 3;
-  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining, " --dropout 0.2 --epochs 9 --checkpoint-steps 7 --run ");
+  const int kills = given ? std::atoi(given) : 2, ranks = 3;
+  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining, " --dropout 0.2 --checkpoint-steps 9 --run ");
   const auto begin = Clock::now();
   ASSERT_EQ(run(job + "whole"), 0) << log();
   const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
   int killed = 0, resumed = 0;
   for (uint64_t draw = 0; killed < kills; ++draw) {
-    const auto random = philox(11, uint64_t(Stream::test), draw).x;
+    const auto random = philox(11, uint64_t(Stream::test), draw);
     const std::string name = concat("killed", draw);
     const pid_t launcher = start(job + name);
-    std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random[0])));
-    const pid_t victim = rank_of(launcher, int(random[1] % ranks));
+    if (draw == 0) EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last") || ended(launcher); }));
+    else std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random.x[0])));
+    const pid_t victim = rank_of(launcher, int(random.x[1] % ranks));
     if (victim > 0) ::kill(victim, SIGKILL);
     ASSERT_EQ(wait(launcher), 0) << log();
     EXPECT_TRUE(bytes(name) == bytes("whole")) << name << " after " << killed << " kills: " << log();
@@ -165,6 +166,7 @@ TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
     if (said.find("resume runs/" + name + "/checkpoints/step-") != std::string::npos) ++resumed;
     fs::remove_all(run_folder(name));
   }
+  EXPECT_GE(resumed, 1);
   std::printf("%d kills, %d of them behind a checkpoint\n", killed, resumed);
 }
 
@@ -183,6 +185,7 @@ TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {
     EXPECT_EQ(log().find("error"), std::string::npos) << log();
     const char* const ways[] = {"--devices 2", "--devices 1", "--devices 3", "--devices 2 --strategy dp", "--devices 1 --strategy single"};
     for (const std::string way : ways) {
+      if (!launcher && way != ways[0]) break;
       fs::remove_all(run_folder("on"));
       fs::copy(run_folder("stopped"), run_folder("on"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
       ASSERT_EQ(run("ringtape train --run on --resume " + way), 0) << way << ": " << log();
