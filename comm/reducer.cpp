@@ -72,8 +72,10 @@ void Reducer::make_reductions(const ReductionOptions& options) {
     Gradients gradients{window(buckets_[b].begin, buckets_[b].end), {}};
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (bucket_of_[i] != b) continue;
-      const Shape& shape = slots_[i].leaf->shape;
-      gradients.members.push_back({memory_.window(shape, contiguous_strides(shape), slots_[i].begin), memory_.window({}, {}, kUsed + int64_t(i)), slots_[i].begin});
+      const GradientSlot& s = slots_[i];
+      const Shape& shape = s.leaf->shape;
+      gradients.members.push_back(
+          {memory_.window(shape, contiguous_strides(shape), s.begin), memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
     }
     buckets_[b].reduction = make(group_, std::move(gradients), options);
   }

@@ -62,7 +62,7 @@ class Reducer {
   // Whether a rank wished to stop, the same on all: in the step that has ended; on a GPU in the one before, so that nobody waits to know.
   bool stop() const { return stop_; }
 
-  // Of one bucket in the last step: when its gradients were complete, and when what was sent of it first went and last was back, on the host.
+  // Of one bucket in the last step: when its gradients were complete, and when what it sends first went and last was back, on the host.
   struct Trace {
     int64_t bytes = 0;
     Clock::time_point ready{}, begin{}, end{};

@@ -5,8 +5,10 @@
 namespace ringtape::comm {
 
 namespace {
-constexpr ReductionEntry kReductions[] = {
-    {"sum", true, make_sum}, {"bf16", false, make_sixteen_bit<DType::bf16>}, {"f16", false, make_sixteen_bit<DType::f16>}, {"powersgd", false, make_powersgd}};
+constexpr ReductionEntry kReductions[] = {{"sum", true, make_sum},
+                                          {"bf16", false, make_sixteen_bit<DType::bf16>},
+                                          {"f16", false, make_sixteen_bit<DType::f16>},
+                                          {"powersgd", false, make_powersgd}};
 }  // namespace
 
 std::span<const ReductionEntry> reductions() { return kReductions; }

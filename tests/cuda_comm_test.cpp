@@ -273,7 +273,8 @@ TEST_F(CudaComm, Reductions) {
         for (int i = 0; i < 108; ++i) x.data<float>()[i] = float((1 + (i / 9 + r) % 5) * ((i % 9 * (r + 1)) % 7 - 3)) / 8;
         return x;
       };
-      const Tensor all = group.allocate({144}, DType::f32), m = all.window({12, 9}, {9, 1}), bias = all.window({7}, {1}, 112), users = full({}, 3, DType::f32, device);
+      const Tensor all = group.allocate({128}, DType::f32), m = all.window({12, 9}, {9, 1}), bias = all.window({7}, {1}, 112);
+      const Tensor users = full({}, 3, DType::f32, device);
       const auto reduction = how.make(group, {all, {{m, users, 0}, {bias, users, 112}}}, {how.name, 3, 1});
       const std::vector<double> expected = values(matrix(0) + matrix(1) + matrix(2));
       for (int step = 0; step < 3; ++step) {
@@ -283,7 +284,8 @@ TEST_F(CudaComm, Reductions) {
         reduction->proceed();
         reduction->finish();
         const std::vector<double> own = values(m), others = values(bias);
-        for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], how.exact ? 0 : 0.02) << how.name << ", step " << step << ", at " << i;
+        for (size_t i = 0; i < own.size(); ++i)
+          ASSERT_NEAR(own[i], expected[i], how.exact ? 0 : 0.02) << how.name << ", step " << step << ", at " << i;
         for (const double v : others) ASSERT_EQ(v, 6) << how.name;
       }
     }), "") << how.name;

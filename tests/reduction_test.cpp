@@ -77,7 +77,8 @@ struct Bucket {
     group.all_gather(everywhere, y).wait();
     const size_t bytes = size_t(y.size()) * size_of(y.dtype());
     for (int r = 0; r < group.size(); ++r)
-      expect(std::memcmp(static_cast<const char*>(View(everywhere).data) + size_t(r) * bytes, View(everywhere).data, bytes) == 0, "other bits on other ranks");
+      expect(std::memcmp(static_cast<const char*>(View(everywhere).data) + size_t(r) * bytes, View(everywhere).data, bytes) == 0,
+             concat("other bits on rank ", r, " than on rank 0"));
     Tensors out;
     for (const auto& member : gradients.members) out.push_back(member.gradient * 1);
     return out;
@@ -297,8 +298,8 @@ double trained(const char* reduction) {
       std::vector<int64_t> labels;
       for (auto row = s.begin(); row != s.end(); row += 5) labels.push_back(std::max_element(row, row + 5) - row);
       const Part own = part_of(32, 2, group.rank());
-      const Step::Result result = step.run(contiguous(slice(x, 0, own.begin, own.end)),
-                                           from_host(std::vector<int64_t>(labels.begin() + own.begin, labels.begin() + own.end), {own.size()}), 0.05, {}, {32});
+      labels = {labels.begin() + own.begin, labels.begin() + own.end};
+      const Step::Result result = step.run(contiguous(slice(x, 0, own.begin, own.end)), from_host(labels, {own.size()}), 0.05, {}, {32});
       if (group.rank() == 0 && i >= 130) last += result.loss.item() / 20;
     }
   });

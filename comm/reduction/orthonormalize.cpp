@@ -35,8 +35,9 @@ void gram_schmidt(const Tensor& x, double least) {
     where_forward(length, gone, infinity, length);
     div_forward(row, row, length);
     if (rest.size() == 0) continue;
-    const Tensor along({r - i - 1, 1}, x.dtype(), x.device()), part = empty_like(rest);
-    matmul_forward(along.window({1, r - i - 1, 1}, {r - i - 1, 1, 1}), rest.window({1, r - i - 1, n}, {0, n, 1}), row.window({1, n, 1}, {0, 1, n}));
+    const Tensor along({rest.dim(0), 1}, x.dtype(), x.device()), part = empty_like(rest);
+    matmul_forward(along.window({1, rest.dim(0), 1}, {rest.dim(0), 1, 1}), rest.window({1, rest.dim(0), n}, {rest.size(), n, 1}),
+                   row.window({1, n, 1}, {n, 1, n}));
     mul_forward(part, along, row);
     sub_forward(rest, rest, part);
   }

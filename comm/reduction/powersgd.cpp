@@ -82,7 +82,9 @@ PowerSgd::PowerSgd(ProcessGroup& group, Gradients gradients, const ReductionOpti
   first_ = group.allocate({first}, all_.dtype());
   second_ = group.allocate({second}, all_.dtype());
   first = second = 0;
-  const auto next = [r](const Tensor& packet, int64_t& at, int64_t n) { return packet.window({r, n}, {n, 1}, std::exchange(at, at + r * n)); };
+  const auto next = [r](const Tensor& packet, int64_t& at, int64_t n) {
+    return packet.window({r, n}, {n, 1}, std::exchange(at, at + r * n));
+  };
   for (const Gradients::Member& member : gradients.members) {
     const Tensor& g = member.gradient;
     if (!pays(g.shape(), r)) {
@@ -138,7 +140,8 @@ void PowerSgd::finish() {
 // q: this rank's part of the sum. Where no rank has the gradient, nobody will look at the sum, and all of M is kept. A sum that is not
 // finite, as where f16 overflows, has made NaNs of P: it leaves no error.
 void PowerSgd::keep_error(const Matrix& x, const Tensor& q) {
-  const Tensor length = square_rows(q.window({1, q.size()}, {q.size(), 1})), finite(length.shape(), DType::b8, length.device()), zero = like(length, 0);
+  const Tensor length = square_rows(q.window({1, q.size()}, {q.size(), 1})), zero = like(length, 0);
+  const Tensor finite(length.shape(), DType::b8, length.device());
   sub_forward(length, length, length);
   equal_forward(finite, length, zero);
   const Tensor used = empty_like(x.users);

@@ -11,7 +11,8 @@ namespace {
 // infinite, stays so on all ranks, and is left to the loss scale, which leaves such a step out; below 6e-8 it is 0.
 class SixteenBit : public Reduction {
  public:
-  SixteenBit(ProcessGroup& group, Tensor all, DType dtype) : Reduction(group), all_(std::move(all)), rounded_(group.allocate(all_.shape(), dtype)) {}
+  SixteenBit(ProcessGroup& group, Tensor all, DType dtype)
+      : Reduction(group), all_(std::move(all)), rounded_(group.allocate(all_.shape(), dtype)) {}
   void finish() override {
     wait();
     copy(all_, rounded_);
