@@ -87,12 +87,9 @@ void finish_leaf(Node& node) {
   if (node.hook) node.hook(node.grad);
 }
 
-// Leaves first, although they are older than all else: hooks are told as soon as can be. Then the latest.
 struct Ready {
   Node* node;
-  bool operator<(const Ready& other) const {
-    return std::pair(!node->backward, node->seq) < std::pair(!other.node->backward, other.node->seq);
-  }
+  bool operator<(const Ready& other) const { return node->seq < other.node->seq; }
 };
 
 class Running {
@@ -193,14 +190,11 @@ void backward(const Tensor& loss, const Tensor& dloss) {
   }
   root->pending_grad = seed;
   std::priority_queue<Ready> ready;
-  ready.push({root});
+  if (root->backward) ready.push({root});
+  else finish_leaf(*root);
   while (!ready.empty()) {
     Node* node = ready.top().node;
     ready.pop();
-    if (!node->backward) {
-      finish_leaf(*node);
-      continue;
-    }
     const Tensor dy = std::move(node->pending_grad);
     node->pending_grad = {};
     Tensors dx;
@@ -216,7 +210,9 @@ void backward(const Tensor& loss, const Tensor& dloss) {
         check_gradient(*node, dx[i], i);
         accumulate(input->pending_grad, std::move(dx[i]));
       }
-      if (--input->pending_uses == 0) ready.push({input});
+      if (--input->pending_uses > 0) continue;
+      if (input->backward) ready.push({input});
+      else finish_leaf(*input);  // at once: what is done with complete gradients goes on beside the rest
     }
   }
 }

@@ -8,7 +8,9 @@ void Failure::raise(const std::string& cause) {
   const auto others = peers();  // let go of after the lock: its end may wait for another raise()
   const std::lock_guard lock(mutex_);
   if (raised_) return;
-  publish(others ? others->agree(cause) : cause);
+  const std::string agreed = others ? others->agree(cause) : cause;
+  ours_.store(agreed == cause, std::memory_order_release);
+  publish(agreed);
 }
 
 void Failure::raise_agreed(const std::string& cause) {

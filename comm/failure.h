@@ -19,6 +19,7 @@ class Failure {
   void raise(const std::string& cause);              // later calls change nothing
   void raise_agreed(const std::string& cause);       // the same, with what the job's processes have agreed on: asks no peers
   std::string cause() const;                         // empty: none
+  bool ours() const noexcept { return ours_.load(std::memory_order_acquire); }  // raised, and this process's cause is the one that counts
   void check() const { if (raised()) [[unlikely]] throw CommError(cause()); }
 
   // Calls f(cause) once, from the thread that raises, or at once if it has been. Returns what remove() takes; after remove() f does not
@@ -41,7 +42,7 @@ class Failure {
  private:
   void publish(const std::string& cause);
   mutable std::mutex mutex_;
-  std::atomic<bool> raised_{false}, claimed_{false};
+  std::atomic<bool> raised_{false}, ours_{false}, claimed_{false};
   std::string cause_;
   std::vector<std::pair<int, std::function<void(const std::string&)>>> listeners_;
   int next_ = 1;

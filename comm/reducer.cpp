@@ -24,18 +24,19 @@ struct Reducer::Bucket {
   int64_t begin, end;  // elements of the memory
   int64_t slots = 0, missing = 0;
   Clock::time_point ready{};
-  Work work{};
+  std::unique_ptr<Reduction> reduction{};
 };
 
 int64_t Reducer::words(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
 
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options)
-    : group_(group), memory_(memory), slots_(std::move(slots)), bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
-      loss_(zeros({}, memory.dtype(), memory.device())) {
+    : group_(group), memory_(memory), slots_(std::move(slots)), exact_(find_reduction(options.reduction.name).exact),
+      bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), loss_(zeros({}, memory.dtype(), memory.device())) {
   std::string lines;
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
   plan(options);
+  make_reductions(options.reduction);
   for (size_t i = 0; i < slots_.size(); ++i)
     slots_[i].leaf->hook = [this, i](const Tensor&) {
       if (armed_) completed(i);
@@ -62,7 +63,20 @@ void Reducer::plan(const ReducerOptions& options) {
     bucket_of_[i] = buckets_.size() - 1;
     was_small = small;
   }
-  buckets_.back().begin = 0;
+  if (exact_) buckets_.back().begin = 0;
+}
+
+void Reducer::make_reductions(const ReductionOptions& options) {
+  const auto make = find_reduction(options.name).make;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    Gradients gradients{window(buckets_[b].begin, buckets_[b].end), {}};
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (bucket_of_[i] != b) continue;
+      const Shape& shape = slots_[i].leaf->shape;
+      gradients.members.push_back({memory_.window(shape, contiguous_strides(shape), slots_[i].begin), memory_.window({}, {}, kUsed + int64_t(i)), slots_[i].begin});
+    }
+    buckets_[b].reduction = make(group_, std::move(gradients), options);
+  }
 }
 
 void Reducer::arm(const Tensor& loss, const Step& step) {
@@ -70,7 +84,7 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
   std::unordered_set<const Node*> reached;
   if (loss.defined())
     for (const NodePtr& leaf : used_leaves(loss)) reached.insert(leaf.get());
-  for (Bucket& b : buckets_) b.missing = b.slots, b.work = {};
+  for (Bucket& b : buckets_) b.missing = b.slots;
   launched_ = 0;
   armed_ = true;
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -81,6 +95,7 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
     if (!used_[i]) fill(window(s.begin, s.end), 0);
   }
   write_words(step);
+  if (!exact_) words_ = group_.all_reduce(window(0, words(int64_t(slots_.size())))).start();
   for (size_t i = slots_.size(); i-- > 0;)
     if (!reached.contains(slots_[i].leaf.get())) completed(i);
 }
@@ -113,10 +128,7 @@ void Reducer::completed(size_t slot) {
 }
 
 void Reducer::launch() {
-  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_) {
-    Bucket& b = buckets_[launched_];
-    b.work = group_.all_reduce(window(b.begin, b.end)).start();
-  }
+  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_) buckets_[launched_].reduction->start();
 }
 
 void Reducer::finish() {
@@ -132,17 +144,28 @@ void Reducer::finish() {
     completed(i);
   }
   waited_.begin = Clock::now();
-  for (const Bucket& b : buckets_) b.work.wait();
+  words_.wait();
+  for (const Bucket& b : buckets_) b.reduction->proceed();
+  for (const Bucket& b : buckets_) b.reduction->finish();
   waited_.end = Clock::now();
   armed_ = false;
   totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
-  totals_.bytes += memory_.size() * int64_t(size_of(memory_.dtype()));
-  for (const Trace& t : trace()) totals_.communicating += t.end - t.begin;
+  count_sent();
   loss_ = empty_like(loss_);
   copy(loss_, memory_.window({}, {}, kLoss));
   settle_missing();
   read_words();
+}
+
+void Reducer::count_sent() {
+  const auto count = [this](const Work& work, int64_t bytes) {
+    totals_.bytes += bytes;
+    totals_.communicating += work.span().end - work.span().begin;
+  };
+  if (!exact_) count(words_, words(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
+  for (const Bucket& b : buckets_)
+    for (const Reduction::Sent& s : b.reduction->sent()) count(s.work, s.bytes);
 }
 
 // Only a rank that lacks a gradient has to look whether others have it.
@@ -175,8 +198,14 @@ void Reducer::read_words() {
 std::vector<Reducer::Trace> Reducer::trace() const {
   std::vector<Trace> out;
   for (const Bucket& b : buckets_) {
-    const Work::Span span = b.work.span();
-    out.push_back({(b.end - b.begin) * int64_t(size_of(memory_.dtype())), b.ready, span.begin, span.end});
+    Trace t{.ready = b.ready};
+    for (const Reduction::Sent& s : b.reduction->sent()) {
+      const Work::Span span = s.work.span();
+      t.bytes += s.bytes;
+      if (t.end == Clock::time_point()) t.begin = span.begin;
+      t.end = span.end;
+    }
+    out.push_back(t);
   }
   return out;
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "autograd/tape.h"
-#include "comm/process_group.h"
+#include "comm/reduction.h"
 #include "core/readback.h"
 
 namespace ringtape::comm {
@@ -20,15 +20,17 @@ struct ReducerOptions {
   int64_t bucket_bytes = 25 << 20;  // a bucket is closed once it has as many
   // The same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait.
   int64_t small_bytes = 1 << 20;
+  ReductionOptions reduction = {};
 };
 
 // Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel does (Li et al., "PyTorch
 // Distributed", 2020). Gradients lie in buckets, slices of one flat buffer, in the reverse order of the parameters, which is nearly that in which
-// backward() completes them; a bucket goes as soon as it is complete and those before it have gone. Nothing is copied or divided: each rank
-// weighs its loss by its share of the batch, and the sum is the exact mean.
+// backward() completes them; a bucket goes as soon as it is complete and those before it have gone. Nothing is divided: each rank weighs its
+// loss by its share of the batch, and the sum is the exact mean. How a bucket is summed is a Reduction; the usual one copies nothing.
 //
 // The last bucket also carries, in front of the gradients, what the ranks tell each other with every step: the loss, the number of samples,
-// the wish to stop, and which parameters were used. A parameter that no rank used keeps no gradient; one that some rank used has it on all.
+// the wish to stop, and which parameters were used. Where its sums are not exact, that goes by itself, before the first bucket. A parameter
+// that no rank used keeps no gradient; one that some rank used has it on all.
 class Reducer {
  public:
   // Memory for `size` gradients of `parameters` parameters: (words(parameters) + size), the first words(...) of which are the reducer's.
@@ -60,7 +62,7 @@ class Reducer {
   // Whether a rank wished to stop, the same on all: in the step that has ended; on a GPU in the one before, so that nobody waits to know.
   bool stop() const { return stop_; }
 
-  // Of one bucket in the last step: when its gradients were complete and when it was sent and back, on the host.
+  // Of one bucket in the last step: when its gradients were complete, and when what was sent of it first went and last was back, on the host.
   struct Trace {
     int64_t bytes = 0;
     Clock::time_point ready{}, begin{}, end{};
@@ -76,16 +78,20 @@ class Reducer {
  private:
   struct Bucket;
   void plan(const ReducerOptions& options);
+  void make_reductions(const ReductionOptions& options);
   void completed(size_t slot);
   void launch();
   void write_words(const Step& step);
   void read_words();
   void settle_missing();
+  void count_sent();
   Tensor window(int64_t begin, int64_t end) const { return memory_.window({end - begin}, {1}, begin); }
 
   ProcessGroup& group_;
   const Tensor memory_;
   const std::vector<GradientSlot> slots_;
+  const bool exact_;                // the words stand in front of the last bucket
+  Work words_;                      // where they go by themselves
   std::vector<Bucket> buckets_;     // in the order in which they go
   std::vector<size_t> bucket_of_;   // a slot's
   size_t launched_ = 0;

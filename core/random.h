@@ -38,6 +38,7 @@ enum class Stream : uint64_t {
   test = 5,
   augment = 6,    // what happens to training images
   rows = 7,       // which rank gets which row of a batch
+  powersgd = 8,   // what compressed gradients begin with
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

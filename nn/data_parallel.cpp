@@ -2,8 +2,6 @@
 
 #include "comm/store/store.h"
 #include "comm/transport/gpu.h"
-#include "core/part.h"
-#include "kernels/combine.h"
 #include "nn/batch_norm.h"
 
 namespace ringtape::nn {
@@ -39,16 +37,6 @@ void count(DataParallel::Traffic& traffic, const Tensor& x, Device to) {
   traffic.bytes += bytes_of(x);
 }
 
-void add_up(const Tensor& sum, const Tensors& all) {
-  Tensors flat;
-  Sources sources{{}, int(all.size())};
-  for (size_t i = 0; i < all.size(); ++i) {
-    flat.push_back(contiguous(all[i]));
-    sources.data[i] = View(flat.back()).data;
-  }
-  combine(sum.window({sum.size()}, {1}), sources, ReduceOp::sum, 1);
-}
-
 std::unique_ptr<comm::Transport> transport_between_threads(comm::Context context, Device device) {
   if (device.type == DeviceType::cpu) return comm::threads_transport(std::move(context));
   RT_CHECK_AS(UsageError, comm::p2p_transport, "synchronised batch normalisation on ", device, ": this build has no CUDA");
@@ -66,8 +54,7 @@ void check_alike(const std::vector<Named>& model, const std::vector<Named>& repl
 
 DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Module>()>& make, comm::Devices devices, Options options)
     : model_(model), devices_(std::move(devices)), options_(options) {
-  RT_CHECK_AS(UsageError, !devices_.empty() && devices_.size() <= size_t(kMaxSources), "DataParallel: expected 1 to ", kMaxSources, " devices, got ",
-              devices_.size());
+  RT_CHECK_AS(UsageError, !devices_.empty(), "DataParallel: expected at least one device");
   const auto store = comm::memory_store();
   const auto failure = std::make_shared<comm::Failure>();
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -190,13 +177,10 @@ Tensors DataParallel::reduced_gradients(const std::vector<char>& took_part) {
       const Tensor& own = grad(*replicas_[i].parameters[j].tensor);
       if (!took_part[i] || !own.defined()) continue;
       count(travelled_.gradients, own, devices_[0]);
-      all.push_back(to(own, devices_[0]));
+      all.push_back(own);
       zero_grad(*replicas_[i].parameters[j].tensor);
     }
-    if (all.empty()) continue;
-    const Shape& shape = all[0].shape();
-    out[j] = empty_grad(j, shape, all[0].dtype(), devices_[0]);
-    add_up(out[j], all);
+    if (!all.empty()) out[j] = comm::reduce_add(all, devices_[0]);
   }
   return out;
 }

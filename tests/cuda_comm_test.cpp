@@ -6,6 +6,7 @@
 #include "comm/algorithm.h"
 #include "comm/parallel_apply.h"
 #include "comm/process_group.h"
+#include "comm/reduction.h"
 #include "comm/shuffle.h"
 #include "comm/transport/gpu.h"
 #include "kernels/combine.h"
@@ -261,6 +262,33 @@ TEST_F(CudaComm, Shuffle) {
 }
 
 // A step of replicas on all GPUs, two at least, is the step on the CPU.
+// Rank r has a matrix of rank 1, so that all of them are sums of as many ranks as there are.
+TEST_F(CudaComm, Reductions) {
+  for (const ReductionEntry& how : reductions())
+    EXPECT_EQ(on_gpus(3, [&](std::unique_ptr<Transport> transport) {
+      ProcessGroup group(std::move(transport));
+      const Device device = group.transport().device();
+      const auto matrix = [](int r) {
+        Tensor x({12, 9});
+        for (int i = 0; i < 108; ++i) x.data<float>()[i] = float((1 + (i / 9 + r) % 5) * ((i % 9 * (r + 1)) % 7 - 3)) / 8;
+        return x;
+      };
+      const Tensor all = group.allocate({144}, DType::f32), m = all.window({12, 9}, {9, 1}), bias = all.window({7}, {1}, 112), users = full({}, 3, DType::f32, device);
+      const auto reduction = how.make(group, {all, {{m, users, 0}, {bias, users, 112}}}, {how.name, 3, 1});
+      const std::vector<double> expected = values(matrix(0) + matrix(1) + matrix(2));
+      for (int step = 0; step < 3; ++step) {
+        copy(m, to(matrix(group.rank()), device));
+        copy(bias, full({7}, group.rank() + 1, DType::f32, device));
+        reduction->start();
+        reduction->proceed();
+        reduction->finish();
+        const std::vector<double> own = values(m), others = values(bias);
+        for (size_t i = 0; i < own.size(); ++i) ASSERT_NEAR(own[i], expected[i], how.exact ? 0 : 0.02) << how.name << ", step " << step << ", at " << i;
+        for (const double v : others) ASSERT_EQ(v, 6) << how.name;
+      }
+    }), "") << how.name;
+}
+
 TEST(CudaDataParallel, AStep) {
   RT_NEEDS_CUDA();
   Devices devices;

@@ -101,7 +101,7 @@ TEST_F(CudaBatchNorm, NoRows) {
 TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
   for (DType dtype : {DType::f32, DType::f64})
     for (const auto& [parts, c] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {7, 300}}) {
-      const Tensor own = noise({parts, 2 * c + 1}, dtype, 1, 0, 9);
+      const Tensor own = noise({parts, 2 * c + 1}, DType::f64, 1, 0, 9);
       for (int64_t p = 0; p < parts; ++p) fill(own.window({1}, {1}, p * (2 * c + 1) + 2 * c), double(p % 3 == 2 ? 0 : 2 + p));
       const auto merged = [&](Device device) {
         const auto output = [&](int64_t n) { return full({n}, 77, dtype, device); };
@@ -113,6 +113,17 @@ TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
       const double tolerance = dtype == DType::f64 ? 1e-14 : 1e-7;
       for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], tolerance, 0, concat(dtype, " output ", i));
     }
+}
+
+TEST_F(CudaBatchNorm, StatisticsMayBeDouble) {
+  const Tensor x = noise({37, 6}, DType::f32, 2, -3, 5);
+  const auto found = [&](Device device) {
+    const Tensors out{full({6}, 77, DType::f64, device), full({6}, 77, DType::f64, device)};
+    batch_norm_statistics(out[0], out[1], to(x, device));
+    return out;
+  };
+  const Tensors cuda = found(kCuda), cpu = found(Device{});
+  for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], 1e-6, 0, concat("output ", i));
 }
 
 TEST_F(CudaBatchNorm, RunningStatisticsStayOnTheDevice) {

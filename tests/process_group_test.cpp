@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/choice.h"
 #include "tests/comm_worlds.h"
@@ -156,8 +157,9 @@ TEST(ProcessGroup, ArgumentsAreCheckedBeforeAnythingIsSent) {
               "all_reduce: x is f64, the other operand f32; convert one with cast(x, dtype)");
     EXPECT_EQ(message_of<DTypeError>([&] { g.all_reduce(Tensor({2}, DType::b8)); }),
               "all_reduce: booleans have no sum; convert them with cast(x, dtype)");
-    EXPECT_EQ(message_of<DeviceError>([&] { g.all_reduce(Tensor({2}, DType::f32, {DeviceType::cpu, 1})); }),
-              "all_reduce: y is on cpu:1, the group on cpu:0; move it with to(x, device)");
+    const Tensor elsewhere = full({2}, 1, DType::f32, {DeviceType::cpu, 1});  // of the same memory
+    g.all_reduce(elsewhere).wait();
+    expect_all(elsewhere.copy_to(Device{}), 2, "on cpu:1");
     EXPECT_EQ(message_of<UsageError>([&] { g.broadcast(y, 2); }), "broadcast: root 2 in a group of 2 ranks");
     EXPECT_EQ(message_of<ShapeError>([&] { g.all_to_all(Tensor({3}), Tensor({3})); }),
               "all_to_all: x has 3 elements, which are not 2 equal parts");

@@ -17,6 +17,14 @@ namespace {
 using ringtape::test::values;
 using test::kThreadWorlds;
 
+// Each way to reduce, compressing from the first step, and how near it comes with the gradients of Replica.
+struct How {
+  const char* name;
+  double tolerance;
+  ReducerOptions options() const { return {.bucket_bytes = 256, .small_bytes = 64, .reduction = {name, 2, 0}}; }
+};
+const How kHows[] = {{"sum", 1e-13}, {"bf16", 1e-3}, {"f16", 1e-4}, {"powersgd", 0.03}};
+
 // A model with its gradients in a reducer's buckets.
 struct Replica {
   nn::Sequential model;
@@ -63,12 +71,12 @@ void expect(bool condition, const std::string& what) {
   if (!condition) throw CommError(what);
 }
 
-void expect_same(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b) {
+void expect_same(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b, double tolerance = 1e-13) {
   expect(a.size() == b.size(), "as many parameters");
   for (size_t i = 0; i < a.size(); ++i) {
     expect(a[i].size() == b[i].size(), concat("parameter ", i, " has a gradient on one side alone"));
     for (size_t j = 0; j < a[i].size(); ++j)
-      expect(std::abs(a[i][j] - b[i][j]) <= 1e-13, concat("parameter ", i, "[", j, "]: ", a[i][j], ", expected ", b[i][j]));
+      expect(std::abs(a[i][j] - b[i][j]) <= tolerance, concat("parameter ", i, "[", j, "]: ", a[i][j], ", expected ", b[i][j]));
   }
 }
 
@@ -132,33 +140,35 @@ TEST(Reducer, SumsAreTheMeanOfAllSamplesHoweverTheyAreSpread) {
 }
 
 TEST(Reducer, TellsTheLossAndWhoWishesToStop) {
-  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group, int r) {
-    Replica replica(group);
-    const Tensor x = samples(6);
-    for (const int stopper : {-1, 2, -1}) {
-      replica.flat->zero_grad();
-      const Tensor loss = replica.loss(x);
-      replica.reducer->arm(loss, {full({}, r + 1.0, DType::f64), 6, 18, r == stopper});
-      backward(loss);
-      replica.reducer->finish();
-      expect(replica.reducer->loss().item() == 6, "the loss");
-      expect(replica.reducer->stop() == (stopper >= 0), "the wish to stop");
-    }
-  }), "");
+  for (const How& how : kHows)
+    EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group, int r) {
+      Replica replica(group, 3, how.options());
+      const Tensor x = samples(6);
+      for (const int stopper : {-1, 2, -1}) {
+        replica.flat->zero_grad();
+        const Tensor loss = replica.loss(x);
+        replica.reducer->arm(loss, {full({}, r + 1.0, DType::f64), 1001, 3003, r == stopper});
+        backward(loss);
+        replica.reducer->finish();
+        expect(replica.reducer->loss().item() == 6, "the loss");
+        expect(replica.reducer->stop() == (stopper >= 0), "the wish to stop");
+      }
+    }), "") << how.name;
 }
 
 TEST(Reducer, AParameterNoRankUsedKeepsNoGradient) {
   const Tensor x = samples(8);
   const auto some = alone(x, 3);
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int) {
-    Replica replica(group);
-    const Tensor loss = replica.loss(x, 3);
-    replica.reducer->arm(loss, {loss.detach() * 0.5, 8, 16});
-    backward(loss, full({}, 0.5, DType::f64));
-    replica.reducer->finish();
-    expect_same(replica.gradients(), some);
-    expect(!grad(*nn::named_parameters(replica.model)[4].tensor).defined(), "the last layer was not used");
-  }), "");
+  for (const How& how : kHows)
+    EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int) {
+      Replica replica(group, 3, how.options());
+      const Tensor loss = replica.loss(x, 3);
+      replica.reducer->arm(loss, {loss.detach() * 0.5, 8, 16});
+      backward(loss, full({}, 0.5, DType::f64));
+      replica.reducer->finish();
+      expect_same(replica.gradients(), some, how.tolerance);
+      expect(!grad(*nn::named_parameters(replica.model)[4].tensor).defined(), "the last layer was not used");
+    }), "") << how.name;
 }
 
 TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
@@ -169,17 +179,37 @@ TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
     expected[i].resize(whole[i].size());
     for (size_t j = 0; j < whole[i].size(); ++j) expected[i][j] = 0.5 * expected[i][j] + 0.5 * whole[i][j];
   }
-  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
-    Replica replica(group);
-    for (int step = 0; step < 2; ++step) {
-      replica.flat->zero_grad();
-      const Tensor loss = replica.loss(x, r == 0 ? 3 : 5);
-      replica.reducer->arm(loss, {loss.detach() * 0.5, 8, 16});
-      backward(loss, full({}, 0.5, DType::f64));
-      replica.reducer->finish();
-      expect_same(replica.gradients(), expected);
-    }
-  }), "");
+  for (const How& how : kHows)
+    EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
+      Replica replica(group, 3, how.options());
+      for (int step = 0; step < 2; ++step) {
+        replica.flat->zero_grad();
+        const Tensor loss = replica.loss(x, r == 0 ? 3 : 5);
+        replica.reducer->arm(loss, {loss.detach() * 0.5, 8, 16});
+        backward(loss, full({}, 0.5, DType::f64));
+        replica.reducer->finish();
+        expect_same(replica.gradients(), expected, how.tolerance);
+      }
+    }), "") << how.name;
+}
+
+// The words (16 with six parameters), and two matrices as two of rank 2 each.
+TEST(Reducer, CountsWhatIsSent) {
+  const std::pair<const char*, int64_t> sent[] = {{"sum", 8 * (16 + 160)},
+                                                  {"bf16", 8 * 16 + 2 * 160},
+                                                  {"powersgd", 8 * (16 + 2 * (7 + 4) + 7 + 2 * (6 + 7) + 6 + 3 * 6 + 3)}};
+  for (const auto& [name, bytes] : sent)
+    EXPECT_EQ(on_ranks(2, [&, name = name, bytes = bytes](ProcessGroup& group, int) {
+      Replica replica(group, 3, {.reduction = {name, 2, 0}});
+      for (int step = 1; step <= 2; ++step) {
+        replica.flat->zero_grad();
+        const Tensor loss = replica.loss(samples(4));
+        replica.reducer->arm(loss, {loss.detach(), 4, 8});
+        backward(loss);
+        replica.reducer->finish();
+        expect(replica.reducer->totals().bytes == step * bytes, concat(name, ": ", replica.reducer->totals().bytes, " bytes in ", step, " steps"));
+      }
+    }), "");
 }
 
 TEST(Reducer, PartsOfAStepAddUpBeforeTheyAreSent) {

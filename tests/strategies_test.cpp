@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <future>
 #include <limits>
+#include <optional>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -47,8 +49,9 @@ struct Course {
     const int64_t n = samples(step);
     const bool rows = std::string(model) == "mlp";
     manual_seed(uint64_t(100 + step));
+    const int64_t side = dtype == DType::f64 ? 16 : 32;  // f32: as many rows of channels as make whole tiles; see kernels/cpu/batch_norm.cpp
     const Tensor size = reshape(cast(arange(n), dtype) * 0.3 + 0.2, rows ? Shape{n, 1} : Shape{n, 1, 1, 1});
-    return size * randn(rows ? Shape{n, 10} : Shape{n, 32, 32, 3}, 0.1, 1, dtype) * (nudge ? 1 + std::numeric_limits<float>::epsilon() : 1);
+    return size * randn(rows ? Shape{n, 10} : Shape{n, side, side, 3}, 0.1, 1, dtype) * (nudge ? 1 + std::numeric_limits<float>::epsilon() : 1);
   }
   Tensor y(int step) const {
     std::vector<int64_t> labels;
@@ -57,9 +60,13 @@ struct Course {
   }
 
   // The weights and buffers behind the last step; of rank `rank` of a group.
-  std::vector<Tensor> train(comm::ProcessGroup* group) const {
-    set_threads(1);
+  std::vector<Tensor> train(comm::ProcessGroup* group, int replicas = 0, bool persistent = false) const {
+    set_threads(std::max(1, replicas));
     const auto model = make();
+    comm::Devices devices;
+    for (int i = 0; i < replicas; ++i) devices.push_back({DeviceType::cpu, i});
+    std::optional<nn::DataParallel> spread;
+    if (replicas > 0) spread.emplace(*model, [this] { return make(); }, devices, nn::DataParallel::Options{persistent, true, deterministic});
     TrainOptions o;
     o.optimizer = "sgd", o.momentum = 0.9, o.weight_decay = 1e-3, o.bucket_mb = 1, o.sync_bn = group != nullptr;
     o.deterministic = deterministic, o.accumulate = accumulate;
@@ -67,7 +74,7 @@ struct Course {
       group->set_deterministic(deterministic);
       nn::synchronize_batch_norm(*model, group);
     }
-    Step step(*model, o, group);
+    Step step(*model, o, group, spread ? &*spread : nullptr);
     for (int i = 0; i < steps; ++i) {
       const Tensor all_x = x(i), all_y = y(i);
       const Part own = part_of(samples(i), group ? group->size() : 1, group ? group->rank() : 0);
@@ -143,6 +150,41 @@ TEST(Strategies, DdpGivesTheWeightsOfOneRank) {
 TEST(Strategies, DdpGivesTheWeightsOfOneRankWithSynchronizedBatchNorm) {
   expect_weights_of_one({full() ? "resnet18" : "resnet10", DType::f64, full() ? 10 : 2}, 1e-12, true);
   expect_weights_of_one({full() ? "resnet18" : "resnet10", DType::f32, 1}, 1e-6, true);
+}
+
+TEST(Strategies, DpGivesTheWeightsOfOneDevice) {
+  const char* const resnet = full() ? "resnet18" : "resnet10";
+  for (const Course& course : {Course{"mlp", DType::f32, 10}, {"mlp", DType::f64, 10}, {resnet, DType::f64, full() ? 10 : 2}, {resnet, DType::f32, 1}}) {
+    const bool heavy = std::string(course.model) != "mlp";
+    const Weights alone = course.train(nullptr);
+    for (const int n : {2, 3, 4})
+      for (const bool persistent : {false, true}) {
+        if (heavy && !full() && n != (persistent ? 2 : 3)) continue;
+        EXPECT_LE(difference(course.train(nullptr, n, persistent), alone), course.dtype == DType::f64 ? 1e-12 : 1e-6)
+            << course.model << " " << name_of(course.dtype) << " on " << n;
+      }
+  }
+}
+
+TEST(Strategies, DpAddsUpAsDdpDoes) {
+  for (const Course& course : {Course{"mlp", DType::f32, 10, true}, Course{"resnet10", DType::f32, 2, true}}) {
+    const Weights dp = course.train(nullptr, 3);
+    EXPECT_EQ(climb(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+      const Weights own = course.train(&group);
+      for (size_t i = 0; i < own.size(); ++i)
+        if (!same_bytes(own[i], dp[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
+    }), "");
+  }
+}
+
+// Devices within ranks. A forked rank has none of the threads that this one has had replicas on: it takes a thread that knows of none.
+TEST(Strategies, Ddp2GivesTheWeightsOfOneDevice) {
+  const Course course{"mlp", DType::f64, 10};
+  const Weights alone = course.train(nullptr);
+  for (const comm::test::World& world : rungs())
+    EXPECT_EQ(climb(world, 2, [&](comm::ProcessGroup& group) {
+      std::async(std::launch::async, [&] { expect_near(course, course.train(&group, 2), alone, 1e-12); }).get();
+    }), "") << world.name;
 }
 
 // A ReLU whose input is 0 but for rounding opens or closes, and what it lets through is not small: in f32 the weights of ResNets go

@@ -148,13 +148,13 @@ TEST(SyncBatchNorm, OverEveryTransport) {
 // A mean far from zero beside the deviation, and parts whose means differ by far more than their rows do.
 TEST(SyncBatchNorm, MergedStatisticsKeepTheirDigits) {
   const int64_t parts = 3, c = 4;
-  const Tensor own({parts, 2 * c + 1});
+  const Tensor own({parts, 2 * c + 1}, DType::f64);
   const Tensor x = noise({60, c}, 1, 10000) + reshape(cast(arange(60), DType::f64), {60, 1}) * 5;
   const int64_t bounds[] = {0, 1, 40, 60};
   for (int64_t p = 0; p < parts; ++p) {
     const Tensor rows = cast(slice(x, 0, bounds[p], bounds[p + 1]), DType::f32), message = slice(own, 0, p, p + 1);
     batch_norm_statistics(message.window({c}, {1}), message.window({c}, {1}, c), contiguous(rows));
-    message.data<float>()[2 * c] = float(rows.dim(0));
+    message.data<double>()[2 * c] = double(rows.dim(0));
   }
   const Tensor mean_of({c}), var_of({c}), unbiased({c}), count({1});
   batch_norm_merge(mean_of, var_of, unbiased, count, own);

@@ -88,15 +88,16 @@ TEST(Tape, DetachStopsTheGradient) {
 TEST(Tape, HooksRunWhenTheirLeafIsFinalAndNotBefore) {
   std::vector<std::string> order;
   const Tensor first = leaf_of({1}), last = leaf_of({2});
-  const Tensor h = record("below", {first}, first.detach() * 3.0, [&](const Tensor& dy) -> Tensors {
-    order.push_back("below");
-    return {dy * 3.0};
+  const Tensor h = first * 3.0;
+  const Tensor between = record("between", {h}, h * 1.0, [&](const Tensor& dy) -> Tensors {
+    order.push_back("between");
+    return {dy};
   });
-  const Tensor y = h * last;
+  const Tensor y = between * last;
   on_grad(last, [&](const Tensor& g) { order.push_back(concat("last ", g.item())); });
   on_grad(first, [&](const Tensor& g) { order.push_back(concat("first ", g.item())); });
   backward(sum(y + last));  // `last` has two uses: its hook sees the sum
-  EXPECT_EQ(order, (std::vector<std::string>{"last 4", "below", "first 6"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"last 4", "between", "first 6"}));
 }
 
 TEST(Tape, KnowsExactlyWhichLeavesAreUsed) {

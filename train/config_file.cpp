@@ -88,6 +88,13 @@ std::string settings_text(const TrainOptions& options) {
   return out;
 }
 
+std::string common_settings_text(const TrainOptions& options) {
+  std::string out;
+  for (const Option& option : train_options())
+    if (option.recorded && !of_rank(option)) out += setting_line(options, option);
+  return out;
+}
+
 void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path, const std::string& otherwise) {
   for (const Option& option : train_options()) {
     const std::string now = option_text(options, option), then = option_text(before, option);

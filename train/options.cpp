@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "comm/reduction.h"
 #include "core/env.h"
 #include "core/runtime.h"
 #include "train/data/dataset.h"
@@ -28,6 +29,8 @@ std::vector<std::string> model_names() { return names(models()); }
 std::vector<std::string> precision_names() { return {"f32", "bf16", "f16"}; }
 std::vector<std::string> dataset_names() { return names(datasets()); }
 std::vector<std::string> strategy_names() { return {"auto", "single", "dp", "ddp", "ddp2"}; }
+std::vector<std::string> reduction_names() { return names(comm::reductions()); }
+std::vector<std::string> transport_names() { return {"auto", "shm", "tcp", "mpi", "nccl"}; }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
@@ -80,12 +83,15 @@ const Option kOptions[] = {
     {"Parallel", "strategy", &O::strategy, "NAME", "single, dp (this process on several devices), ddp (a rank a device), ddp2 (ddp over processes, dp in each), or auto: ddp or single", {}, strategy_names},
     {"Parallel", "devices", &O::devices, "N", "devices of this machine: of dp and ddp2 in each process, of ddp a rank each, which are started where no launcher has", {1, 4096}},
     {"Parallel", "gpu-ids", &O::gpu_ids, "LIST", "these GPUs, as in 2,3: of ddp the r-th for rank r of a machine", {}, nullptr, "cuda:0, cuda:1 ..."},
-    {"Parallel", "transport", &O::transport, "NAME", "between ranks: auto, shm, tcp or mpi"},
+    {"Parallel", "transport", &O::transport, "NAME", "between ranks", {}, transport_names},
     {"Parallel", "sync-bn", &O::sync_bn, "", "batch normalisation over the samples of all ranks or devices"},
     {"Parallel", "dp-persistent", &O::dp_persistent, "", "dp, ddp2: replicas stay, and get what has changed alone, not everything at each step"},
     {"Parallel", "batch-size-per-rank", &O::batch_size_per_rank, "N", "images of one rank's part of a step; --batch-size is then that by the ranks", kCount, nullptr, "--batch-size is of all ranks"},
     {"Parallel", "lr-scale", &O::lr_scale, "RULE", "multiply --lr by the number of ranks (linear), its root (sqrt) or not (none)", {}, lr_scale_names},
     {"Parallel", "bucket-mb", &O::bucket_mb, "X", "MiB of gradients that are sent together while others are still made", {1e-6, 1e6}},
+    {"Parallel", "gradient-reduction", &O::gradient_reduction, "NAME", "between ranks: sum, in bf16 or f16 (half the bytes), or powersgd (of low rank, the rest goes with later steps; begins anew on --resume)", {}, reduction_names},
+    {"Parallel", "powersgd-rank", &O::powersgd_rank, "N", "of the matrices that powersgd sends", kPositive},
+    {"Parallel", "comm-timeout", &O::comm_timeout, "SECONDS", "after which a rank that others wait for ends the training, with what each is at; a rank that dies ends it at once", {0.001, 1e8}},
 
     {"Run", "run", &O::run, "NAME", "run directory: a name below runs/, or a path with a /", {}, nullptr, "MODEL-DATA-TIME", false, false},
     {"Run", "overwrite", &O::overwrite, "", "replace an earlier run of that name", {}, nullptr, nullptr, false, false},
@@ -139,8 +145,12 @@ std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool may_change(const Option& option) {
   static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
-                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "dp-persistent", "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
+                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "comm-timeout", "dp-persistent", "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
+}
+bool of_rank(const Option& option) {
+  static constexpr std::string_view kOfRank[] = {"data-dir", "device", "threads", "workers", "strategy", "devices", "gpu-ids", "transport", "comm-timeout", "dp-persistent"};
+  return std::find(std::begin(kOfRank), std::end(kOfRank), option.name) != std::end(kOfRank);
 }
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }
 

@@ -63,7 +63,10 @@ struct TrainOptions {
   bool dp_persistent = false;
   int64_t batch_size_per_rank = 0;  // 0: as batch_size has it
   std::string lr_scale = "none";
-  double bucket_mb = 25;  // MiB
+  double bucket_mb = 25;      // MiB
+  std::string gradient_reduction = "sum";
+  int64_t powersgd_rank = 2;
+  double comm_timeout = 600;  // seconds
 
   std::string run;  // empty: runs/MODEL-DATA-TIME
   bool overwrite = false;
@@ -100,6 +103,7 @@ struct Option {
 };
 std::span<const Option> train_options();
 bool may_change(const Option& option);  // when a training is continued
+bool of_rank(const Option& option);     // whether ranks that train together may differ in it
 
 // Throws UsageError, beginning with `origin`, for text that is not such a value, is out of range or not a
 // choice.
@@ -115,6 +119,8 @@ std::string config_text(const TrainOptions& options);
 
 // The settings that stay what they were when a training is continued, a line each.
 std::string settings_text(const TrainOptions& options);
+// The settings that all ranks of a training have in common, a line each: all but what each does its part with.
+std::string common_settings_text(const TrainOptions& options);
 // Throws UsageError, naming the first one, unless `options` has the same as `before`, the run at `path`; `otherwise`: what else to do.
 void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path,
                          const std::string& otherwise = "choose another --run");

@@ -34,6 +34,15 @@ std::vector<std::string> texts_of(comm::ProcessGroup* group, const std::string& 
   return out;
 }
 
+std::vector<int64_t> of_each(comm::ProcessGroup& group, int64_t own) {
+  const Device device = group.transport().device();
+  const Tensor all({group.size()}, DType::i64, device);
+  group.all_gather(all, from_host(std::vector<int64_t>{own}, {1}, device)).wait();
+  const Tensor host = all.copy_to(Device{});
+  const auto values = host.span<int64_t>();
+  return {values.begin(), values.end()};
+}
+
 void replicate(comm::ProcessGroup& group, const std::vector<Tensor>& tensors) {
   std::string checksums;
   for (const Tensor& t : tensors) {

@@ -21,7 +21,8 @@ Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* g
   const int64_t front = memory_.size() - parameters_.size();
   for (const FlatParameters::Parameter& p : parameters_.parameters()) slots.push_back({p.name, p.node, front + p.begin, front + p.end});
   reducer_ = std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots),
-                                             comm::ReducerOptions{.bucket_bytes = int64_t(options.bucket_mb * double(1 << 20))});
+                                             comm::ReducerOptions{.bucket_bytes = int64_t(options.bucket_mb * double(1 << 20)),
+                                                                  .reduction = {options.gradient_reduction, options.powersgd_rank}});
 }
 
 // Where other ranks can reach it, behind the reducer's own words.

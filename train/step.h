@@ -24,8 +24,9 @@ struct WholeBatch {
 class Step {
  public:
   // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, label-smoothing, precision,
-  // accumulate, clip-grad-norm, ema, sync-bn, bucket-mb. With a group, whose ranks all have the same model and options, each gets its own part
-  // of every batch and gradients are summed over them; null: this is the only one. With replicas of the model, they compute its outputs.
+  // accumulate, clip-grad-norm, ema, sync-bn, bucket-mb, gradient-reduction, powersgd-rank. With a group, whose ranks all have the same model
+  // and options, each gets its own part of every batch and gradients are summed over them; null: this is the only one. With replicas of the
+  // model, they compute its outputs.
   Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr, nn::DataParallel* replicas = nullptr);
 
   struct Result {

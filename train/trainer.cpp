@@ -136,7 +136,7 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   if (group) {
     group->set_deterministic(o.deterministic);
     comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
-    comm::check_same(*group, "the settings", settings_text(o));
+    comm::check_same(*group, "the settings", common_settings_text(o));
   }
   if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
   step_ = std::make_unique<Step>(*task.model, o, group, task.replicas.get());
@@ -226,6 +226,7 @@ void Trainer::checkpoint(const Save& save) {
   at_.step = saved_step_ = steps();
   at_.tally = of_all(group_, tally_).totals();
   at_.random = default_generator().state();
+  if (group_) at_.counters = of_each(*group_, int64_t(at_.random.counter));
   if (group_) share_buffers();
   if (save && leads()) save();
 }
@@ -290,14 +291,17 @@ void Trainer::restore(const TrainState& state) {
   tally_ = leads() ? Tally(state.tally) : Tally();
   step_->set_count(state.step);
   saved_step_ = state.step;
-  default_generator().set_state(own_random(state.random));
+  default_generator().set_state(own_random(state));
 }
 
-// Ranks draw from places of one stream that are far apart: each its own dropout.
-RandomState Trainer::own_random(RandomState first) const {
+// Ranks draw from places of one stream that are far apart, each its own dropout, and go on from where they were if there are as many.
+RandomState Trainer::own_random(const TrainState& state) const {
   constexpr uint64_t kApart = uint64_t{1} << 48;
-  if (group_) first.counter += kApart * uint64_t(group_->rank());
-  return first;
+  RandomState own = state.random;
+  if (!group_) return own;
+  if (state.counters.size() == size_t(group_->size())) own.counter = uint64_t(state.counters[size_t(group_->rank())]);
+  else own.counter += kApart * uint64_t(group_->rank());
+  return own;
 }
 
 void Trainer::share_state() {

@@ -68,7 +68,7 @@ class Trainer {
   Metrics train_metrics();
   void count_traffic();
   bool leads() const { return !group_ || group_->rank() == 0; }
-  RandomState own_random(RandomState first) const;
+  RandomState own_random(const TrainState& state) const;
   void share_buffers();
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);

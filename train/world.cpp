@@ -36,6 +36,18 @@ int64_t threads_of(const TrainOptions& options, int local_size) {
 
 bool replicates(const TrainOptions& options) { return options.strategy == "dp" || options.strategy == "ddp2"; }
 
+void check_strategy(const TrainOptions& options, const comm::Job& job, bool launched) {
+  const bool grouped = job.size > 1;
+  RT_CHECK_AS(UsageError, !grouped || options.strategy != "single", "--strategy single: one rank, but a launcher has started ", job.size,
+              "; leave the flag out, or choose ddp");
+  RT_CHECK_AS(UsageError, !grouped || options.strategy != "dp", "--strategy dp: one process, but a launcher has started ", job.size,
+              " ranks; choose ddp, or ddp2 for dp in each of them");
+  RT_CHECK_AS(UsageError, !launched || options.devices == 1 || replicates(options) || options.devices == job.local_size, "--devices ", options.devices,
+              ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
+  RT_CHECK_AS(UsageError, grouped || replicates(options) || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ",
+              options.devices);
+}
+
 std::string device_of(const TrainOptions& options, const comm::Job& job, bool grouped) {
   const std::string& device = options.device;
   if (!options.gpu_ids.empty()) {
@@ -51,19 +63,23 @@ std::string device_of(const TrainOptions& options, const comm::Job& job, bool gr
 
 std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const comm::Job& job) {
   const Device device = options.device == "auto" ? Device{} : parse_device(options.device);
-  if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, job.context());
+  const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
+  if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
   RT_CHECK_AS(UsageError, comm::nccl_transport, "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
   RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
               ": ranks on GPUs use nccl; leave the flag out");
-  return comm::nccl_transport(job.context(), device);
+  comm::check_same_transport(context, "nccl");
+  return comm::nccl_transport(context, device);
 }
 
 }  // namespace
 
 void World::fail(const std::string& cause) noexcept {
-  if (!job.failure || job.failure->raised()) return;
+  constexpr comm::Seconds kAfterYou(0.2);
+  if (!job.failure) return;
   try {
     job.failure->raise(concat("rank ", job.rank, " on ", job.host, ": ", cause));
+    if (!job.failure->ours()) std::this_thread::sleep_for(kAfterYou);
   } catch (const std::exception&) {  // the others then miss it
   }
 }
@@ -84,22 +100,20 @@ comm::Devices devices_of(const TrainOptions& options) {
 }
 
 World join_world(TrainOptions& options) {
+  constexpr comm::Seconds kMeeting(300);
   World world;
-  auto job = comm::job_from_environment();
-  if (job) {
-    world.job = std::move(*job);
-    RT_CHECK_AS(UsageError, world.size() == 1 || options.strategy != "single", "--strategy single: one rank, but a launcher has started ",
-                world.size(), "; leave the flag out, or choose ddp");
-    RT_CHECK_AS(UsageError, world.size() == 1 || options.strategy != "dp", "--strategy dp: one process, but a launcher has started ", world.size(),
-                " ranks; choose ddp, or ddp2 for dp in each of them");
-    RT_CHECK_AS(UsageError, options.devices == 1 || replicates(options) || options.devices == world.job.local_size, "--devices ", options.devices,
-                ": a launcher has started ", world.job.local_size, " ranks here; leave the flag out");
+  auto job = comm::job_from_environment(std::min(comm::Seconds(options.comm_timeout), kMeeting));
+  if (job) world.job = std::move(*job);
+  try {
+    check_strategy(options, world.job, job.has_value());
+    const bool grouped = world.size() > 1;
+    options.device = device_of(options, world.job, grouped);
+    options.threads = threads_of(options, world.job.local_size);
+    if (grouped) world.group = std::make_unique<comm::ProcessGroup>(transport_of(options, world.job));
+  } catch (const std::exception& e) {
+    world.fail(e.what());
+    throw;
   }
-  const bool grouped = world.size() > 1;
-  RT_CHECK_AS(UsageError, grouped || replicates(options) || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ", options.devices);
-  options.device = device_of(options, world.job, grouped);
-  options.threads = threads_of(options, world.job.local_size);
-  if (grouped) world.group = std::make_unique<comm::ProcessGroup>(transport_of(options, world.job));
   return world;
 }
 

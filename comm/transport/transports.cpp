@@ -1,5 +1,7 @@
 #include "comm/transport/transports.h"
 
+#include <algorithm>
+
 #include "comm/transport/host.h"
 
 namespace ringtape::comm {
@@ -26,14 +28,25 @@ bool on_one_host(const Context& context) {
 
 std::span<const TransportKind> transports() { return kTransports; }
 
+void check_same_transport(const Context& context, std::string_view name) {
+  const std::string mine(name), first = context.store->set_once("transport", mine);
+  if (first == mine) return;
+  context.failure->raise(concat("rank ", context.rank, " is to use the transport ", mine, ", those before it ", first, "; all ranks need the same"));
+  context.failure->check();
+}
+
 std::unique_ptr<Transport> make_transport(std::string_view name, Context context) {
-  if (name == "auto") name = on_one_host(context) ? "shm" : "tcp";
-  std::string all = "auto";
-  for (const TransportKind& kind : kTransports) {
-    if (kind.name == name) return kind.make(std::move(context));
-    all += concat(", ", kind.name);
+  const auto kind_of = [](std::string_view wanted) {
+    return std::find_if(std::begin(kTransports), std::end(kTransports), [&](const TransportKind& kind) { return kind.name == wanted; });
+  };
+  if (name != "auto" && kind_of(name) == std::end(kTransports)) {
+    std::string all = "auto";
+    for (const TransportKind& kind : kTransports) all += concat(", ", kind.name);
+    throw UsageError(concat("unknown transport '", name, "'; there are ", all));
   }
-  throw UsageError(concat("unknown transport '", name, "'; there are ", all));
+  check_same_transport(context, name);
+  if (name == "auto") name = on_one_host(context) ? "shm" : "tcp";
+  return kind_of(name)->make(std::move(context));
 }
 
 }  // namespace ringtape::comm

@@ -3,6 +3,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/random.h"
 #include "train/metrics.h"
@@ -28,7 +29,8 @@ struct TrainState {
   Tally::Totals tally;  // of that epoch, as its seconds are
   PassSeconds seconds;
   PassTraffic traffic;
-  RandomState random;  // of default_generator()
+  RandomState random;             // of default_generator()
+  std::vector<int64_t> counters;  // of each rank's, as they draw for their own samples; empty where there is one rank, or no step yet
   struct Best {
     int64_t step = 0;
     double top1 = 0;

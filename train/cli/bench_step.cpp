@@ -11,8 +11,11 @@
 #include "core/random.h"
 #include "core/runtime.h"
 #include "train/cli/common.h"
+#include "nn/batch_norm.h"
+#include "train/collectives/world.h"
 #include "train/models.h"
 #include "train/trainer.h"
+#include "train/world.h"
 
 namespace ringtape::cli {
 namespace {
@@ -48,17 +51,19 @@ Dataset noise(const Shape& image, int64_t batch_size) {
 // Training steps: what the network costs is measured on one batch that stays, what the loader adds with batches of its own.
 class StepBench {
  public:
-  explicit StepBench(const TrainOptions& o) : options_(o), device_(parse_device(o.device)) {
+  StepBench(const TrainOptions& o, comm::ProcessGroup* group) : options_(o), group_(group), device_(parse_device(o.device)) {
     const ModelEntry& entry = find_model(o.model);
     manual_seed(uint64_t(o.seed));
     model_ = entry.make({entry.image, 10, o.hidden, o.dropout});
     nn::move_to(*model_, device_);
-    step_ = std::make_unique<Step>(*model_, o);
+    if (group && o.sync_bn) nn::synchronize_batch_norm(*model_, group);
+    step_ = std::make_unique<Step>(*model_, o, group);
     const Dataset images = noise(entry.image, o.batch_size);
     const bool colour = entry.image[2] == 3;
     loader_ = std::make_unique<Loader>(images, all_samples(images),
                                        LoaderConfig{.batch_size = o.batch_size, .shuffle = true, .workers = int(o.workers), .device = device_,
-                                                    .augmentation = {.pad = colour ? 4 : 0, .flip = colour}});
+                                                    .augmentation = {.pad = colour ? 4 : 0, .flip = colour},
+                                                    .rank = group ? group->rank() : 0, .ranks = group ? group->size() : 1});
     Loader::Epoch epoch = loader_->epoch(0);
     const Batch* batch = epoch.next();
     x_ = batch->x, y_ = batch->y;
@@ -67,10 +72,11 @@ class StepBench {
   // Seconds that `steps` steps took, from a moment when the device was idle until it is idle again.
   double run(int64_t steps) {
     synchronize(device_);
+    if (group_) group_->barrier().wait();
     auto at = Clock::now();
-    for (int64_t i = 0; i < steps; ++i) step_->run(x_, y_, options_.lr);
+    for (int64_t i = 0; i < steps; ++i) step_->run(x_, y_, options_.lr, {}, {options_.batch_size});
     synchronize(device_);
-    return since(at);
+    return slowest(since(at));
   }
 
   // Seconds of the parts of a step, batches coming from the loader. Each is waited for: on a GPU, where the host is otherwise
@@ -90,14 +96,24 @@ class StepBench {
       const Batch* batch = epoch->next();
       synchronize(device_);
       phases.data += since(at) / double(steps);
-      step_->run(batch->x, batch->y, options_.lr, ended);
+      step_->run(batch->x, batch->y, options_.lr, ended, {batch->whole});
     }
     return phases;
   }
   Device device() const { return device_; }
+  const comm::Reducer* reducer() const { return step_->reducer(); }
 
  private:
+  // Of all ranks', so that they go on alike.
+  double slowest(double seconds) const {
+    if (!group_) return seconds;
+    const Tensor most = from_host(std::vector<double>{seconds}, {1}, group_->transport().device());
+    group_->all_reduce(most, ReduceOp::max).wait();
+    return most.item();
+  }
+
   TrainOptions options_;
+  comm::ProcessGroup* group_;  // null: alone
   Device device_;
   std::unique_ptr<nn::Module> model_;
   std::unique_ptr<Step> step_;
@@ -109,7 +125,7 @@ std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", r
 
 bool takes(const std::string& name) {
   for (const char* flag :
-       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json"})
+       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb"})
     if (name == flag) return true;
   return false;
 }
@@ -121,9 +137,12 @@ int run(const Invocation& invocation) {
   options.batch_size = 16;
   options.momentum = 0;
   apply_flags(options, invocation);
-  options = resolve(options);
+  RT_CHECK_AS(UsageError, options.strategy != "dp" && options.strategy != "ddp2", "bench step: measures single and ddp, not ", options.strategy);
+  if (wants_ranks(options)) return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  World world = join_world(options);
+  options = resolve(options, world.size());
   set_threads(int(options.threads));
-  StepBench bench(options);
+  StepBench bench(options, world.group.get());
   bench.run(2);  // the first steps also get memory and load kernels
   int64_t trials = 1;
   double seconds = bench.run(trials);
@@ -135,7 +154,8 @@ int run(const Invocation& invocation) {
   const Phases phases = bench.run_apart(steps);
   std::sort(rates.begin(), rates.end());
   const double median = rates[kRounds / 2];
-  const nlohmann::ordered_json out{{"model", options.model},
+  if (!world.leads()) return 0;
+  nlohmann::ordered_json out{{"model", options.model},
                                    {"batch_size", options.batch_size},
                                    {"threads", options.threads},
                                    {"device", options.device},
@@ -152,6 +172,11 @@ int run(const Invocation& invocation) {
                                      {"forward_s", phases.forward},
                                      {"backward_s", phases.backward},
                                      {"optimizer_s", phases.optimizer}}}};
+  if (const comm::Reducer* reducer = bench.reducer()) {
+    const comm::Reducer::Totals& t = reducer->totals();
+    out["ranks"] = world.size(), out["comm_bytes"] = t.bytes / t.steps;
+    out["comm_s"] = t.communicating.count() / double(t.steps), out["exposed_s"] = t.exposed.count() / double(t.steps);
+  }
   if (options.json) {
     std::printf("%s\n", out.dump().c_str());
     return 0;

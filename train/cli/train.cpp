@@ -189,17 +189,29 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
   }
 }
 
+// The folder of the run that is there and to be continued; empty: none.
+std::string continued(const Invocation& invocation) {
+  const std::string* run = invocation.flag("run");
+  const std::string path = run && invocation.has("resume") ? run_path(*run, "", "") : "";
+  return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
+}
+
 // What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
 TrainOptions wanted(const Invocation& invocation) {
   TrainOptions options;
-  const std::string* run = invocation.flag("run");
-  const std::string path = run ? run_path(*run, "", "") : "";
-  const bool there = run && invocation.has("resume") && std::filesystem::exists(path + "/config.toml");
-  if (there) read_config(options, path + "/config.toml");
+  const std::string path = continued(invocation);
+  if (!path.empty()) read_config(options, path + "/config.toml");
   const TrainOptions before = options;
   apply_flags(options, invocation);
-  if (there) check_same_settings(options, before, path);
+  if (!path.empty()) check_same_settings(options, before, path);
   return options;
+}
+
+// A part of the same size makes another batch on other ranks; the options of a run that is continued have both as they were.
+void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
+  const int64_t each = o.batch_size_per_rank;
+  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ", path, " has had ", o.batch_size,
+              " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks, "; start as many ranks as before");
 }
 
 }  // namespace
@@ -220,9 +232,16 @@ Command train_command() {
   command.run = [](const Invocation& invocation) {
     TrainOptions options = wanted(invocation);
     check_run_path(run_path(options.run, options.model, options.data), earlier(options));
-    if (wants_ranks(options)) return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    if (wants_ranks(options)) {
+      TrainOptions common = options;
+      common.device = "cpu";  // the ranks look for theirs themselves
+      check_same_batch(options, continued(invocation), options.devices);
+      (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
+      return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    }
     World world = join_world(options);
     try {
+      check_same_batch(options, continued(invocation), world.size());
       Task task(options, world.size());
       return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
     } catch (const std::exception& e) {
