@@ -2,10 +2,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "tests/support.h"
 #include "tests/xml.h"
@@ -81,7 +84,7 @@ class CompareCommand : public testing::Test {
 
   // Its exit code; `out` and `err` are what it wrote.
   int run(const std::string& flags) {
-    const std::string command = "cd " + folder_.string() + " && env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
+    const std::string command = "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
                                 " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags +
                                 " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
@@ -156,6 +159,18 @@ TEST_F(CompareCommand, InferenceCountsWhatIsSent) {
   EXPECT_NE(out.find("outputs back: 3 M"), std::string::npos);
   expect_error("--inference --devices 1", 2, "compare --inference: needs --devices 2 or more");
   expect_error("--inference --batch-sizes 0", 2, "--batch-sizes: expected a whole number");
+}
+
+TEST_F(CompareCommand, ASignalStopsTheTrainingBehindACheckpoint) {
+  int code = -1;
+  std::thread comparing([&] { code = run("--strategies single --seeds 2 --epochs 1000000"); });
+  const fs::path begun = folder_ / "r/single-1-seed-2/checkpoints/last";
+  for (int i = 0; i < 6000 && !fs::exists(begun); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ::kill(std::stoi(read_file((folder_ / "pid").string())), SIGTERM);
+  comparing.join();
+  EXPECT_EQ(code, 75) << err;
+  EXPECT_NE(out.find("stopped by a signal; the same command goes on from there"), std::string::npos) << out;
+  EXPECT_NE(file("logs/single-1-seed-2.log").find("stopped by a signal at step "), std::string::npos);
 }
 
 TEST_F(CompareCommand, SaysWhatIsWrong) {

@@ -2,9 +2,11 @@
 #include <cstdio>
 #include <fstream>
 #include <regex>
+#include <set>
 
 #include "core/env.h"
 #include "tests/support.h"
+#include "train/options.h"
 
 namespace ringtape {
 namespace {
@@ -36,10 +38,22 @@ TEST(Readme, ListsEveryEnvironmentVariable) {
 }
 
 TEST(Readme, NamesFilesThatExist) {
-  const std::string text = read("README.md");
   const std::regex link(R"(\]\(([\w./-]+)\))");
-  for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
-    EXPECT_TRUE(std::ifstream(std::string(RINGTAPE_SOURCE_DIR) + "/" + (*it)[1].str()).good()) << (*it)[1];
+  for (const std::string page : {"README.md", "docs/data-parallel.md", "docs/cluster/README.md"}) {
+    const std::string text = read(page), folder = page.substr(0, page.rfind('/') + 1);
+    for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
+      EXPECT_TRUE(std::ifstream(concat(RINGTAPE_SOURCE_DIR, "/", folder, (*it)[1].str())).good()) << page << ": " << (*it)[1];
+  }
+}
+
+// Flags in the lines of commands that a page shows.
+TEST(Readme, ShowsFlagsThatThereAre) {
+  std::set<std::string> known = {"--config", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--max-restarts"};
+  for (const char* flag : {"--strategies", "--seeds", "--out", "--inference", "--batch-sizes"}) known.insert(flag);
+  for (const Option& option : train_options()) known.insert(concat("--", option.name));
+  const std::string text = read("docs/data-parallel.md");
+  const std::regex flag(R"(--[a-z][a-z-]*)");
+  for (std::sregex_iterator it(text.begin(), text.end(), flag), end; it != end; ++it) EXPECT_TRUE(known.contains(it->str())) << it->str();
 }
 
 }  // namespace

@@ -216,7 +216,8 @@ Metrics Trainer::train_metrics() {
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
   if (step_->reducer() || task_.replicas) m.comm_bytes = double(at_.traffic.bytes);
-  if (step_->reducer()) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
+  const bool host_waits = task_.device.type == DeviceType::cpu;  // else it hands work over, and knows nothing of its times
+  if (step_->reducer() && host_waits) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
 }
 
