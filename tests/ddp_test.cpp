@@ -227,7 +227,7 @@ TEST_F(LaunchersTest, Torchrun) {
   const char* const given = std::getenv("RINGTAPE_TORCHRUN");
   const std::string torchrun = given ? given : "torchrun";
   if (run(torchrun + " --help") != 0) GTEST_SKIP() << "there is no torchrun (pip install torch)";
-  expect_same(torchrun + " --standalone --nproc-per-node 2 --no-python");
+  expect_same(torchrun + " --standalone --nproc-per-node 2 --no-python --");
 }
 
 // Ranks that are started one by one, as other launchers would.
