@@ -32,7 +32,7 @@ using Words = std::vector<std::string>;
 
 // 70 steps an epoch, with all that has state; sums in another order stay as near as that.
 const std::string kTraining = "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 --optimizer sgd --lr 0.002 --momentum 0.5 "
-                              "--ema 0.9 --schedule cosine --workers 0 --threads 1 --epochs 5";
+                              "--ema 0.9 --schedule cosine --workers 0 --threads 1 --device cpu --epochs 5";
 const std::string kEndless = kTraining + " --epochs 1000000 --checkpoint-every 0";
 
 std::set<std::string> entries(const fs::path& folder) {
@@ -356,6 +356,7 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
       {"--devices 2 --transport pigeon", "unknown value 'pigeon'"},
       {"--devices 2 --strategy single", "--strategy single: uses one device, not --devices 2"},
       {"--devices 2 --resume", "--resume: needs --run"},
+      {"--device auto --gpu-ids 0,1", "--gpu-ids 0,1: one rank uses one of them; add --devices 2"},
       {"--devices 2 --run busy --overwrite", "another process is training there"},
       {"--devices 2 --run busy --resume", "another process is training there"},
   };
