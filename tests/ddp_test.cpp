@@ -32,12 +32,14 @@ using Words = std::vector<std::string>;
 
 // 70 steps an epoch, with all that has state; sums in another order stay as near as that.
 const std::string kTraining = "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 --optimizer sgd --lr 0.002 --momentum 0.5 "
-                              "--ema 0.9 --schedule cosine --workers 0 --threads 1 --epochs 5";
+                              "--ema 0.9 --schedule cosine --workers 0 --threads 1 --device cpu --epochs 5";
 const std::string kEndless = kTraining + " --epochs 1000000 --checkpoint-every 0";
 
-std::set<std::string> entries(const fs::path& folder) {
+// Of ours: other tests may run at the same time.
+std::set<std::string> shared_memory() {
   std::set<std::string> out;
-  for (const auto& entry : fs::directory_iterator(folder)) out.insert(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator("/dev/shm"))
+    if (const std::string name = entry.path().filename().string(); name.find("ringtape") != std::string::npos) out.insert(name);
   return out;
 }
 
@@ -48,12 +50,12 @@ class DdpTest : public testing::Test {
     fs::remove_all(folder_);
     fs::create_directories(folder_ / "run");
     fs::permissions(folder_ / "run", fs::perms::owner_all);
-    shared_before_ = entries("/dev/shm");
+    shared_before_ = shared_memory();
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a job leaves behind comes here, where TearDown sees it
   }
   void TearDown() override {
     EXPECT_TRUE(within(10, [] { return ::waitpid(-1, nullptr, WNOHANG) < 0; })) << "a process is left behind";
-    EXPECT_TRUE(within(10, [this] { return entries("/dev/shm") == shared_before_; })) << "shared memory is left behind";
+    EXPECT_TRUE(within(10, [this] { return shared_memory() == shared_before_; })) << "shared memory is left behind";
     EXPECT_TRUE(fs::is_empty(folder_ / "run"));
     std::error_code none;
     for (const auto& entry : fs::recursive_directory_iterator(folder_ / "runs", none))
@@ -146,7 +148,7 @@ class DdpTest : public testing::Test {
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int kills = given ? std::atoi(given) : 2, ranks = 3;
-  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining, " --dropout 0.2 --checkpoint-steps 9 --run ");
+  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining, " --dropout 0.2 --checkpoint-steps 25 --run ");
   const auto begin = Clock::now();
   ASSERT_EQ(run(job + "whole"), 0) << log();
   const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -227,7 +229,7 @@ TEST_F(LaunchersTest, Torchrun) {
   const char* const given = std::getenv("RINGTAPE_TORCHRUN");
   const std::string torchrun = given ? given : "torchrun";
   if (run(torchrun + " --help") != 0) GTEST_SKIP() << "there is no torchrun (pip install torch)";
-  expect_same(torchrun + " --standalone --nproc-per-node 2 --no-python");
+  expect_same(torchrun + " --standalone --nproc-per-node 2 --no-python --");
 }
 
 // Ranks that are started one by one, as other launchers would.
@@ -356,6 +358,7 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
       {"--devices 2 --transport pigeon", "unknown value 'pigeon'"},
       {"--devices 2 --strategy single", "--strategy single: uses one device, not --devices 2"},
       {"--devices 2 --resume", "--resume: needs --run"},
+      {"--device auto --gpu-ids 0,1", "--gpu-ids 0,1: one rank uses one of them; add --devices 2"},
       {"--devices 2 --run busy --overwrite", "another process is training there"},
       {"--devices 2 --run busy --resume", "another process is training there"},
   };

@@ -54,6 +54,8 @@ std::string device_of(const TrainOptions& options, const comm::Job& job, bool gr
     const std::vector<int> ids = parse_ids(options.gpu_ids);
     const int at = replicates(options) ? 0 : job.local_rank;
     RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank, " of this machine");
+    RT_CHECK_AS(UsageError, grouped || replicates(options) || ids.size() == 1, "--gpu-ids ", options.gpu_ids,
+                ": one rank uses one of them; add --devices ", ids.size());
     RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device, " and --gpu-ids: give one of them");
     return Device{DeviceType::cuda, ids[size_t(at)]}.str();
   }
@@ -64,6 +66,7 @@ std::string device_of(const TrainOptions& options, const comm::Job& job, bool gr
 std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const comm::Job& job) {
   const Device device = options.device == "auto" ? Device{} : parse_device(options.device);
   const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
+  RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl", "--transport nccl: is between GPUs, and this rank is on ", device);
   if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
   RT_CHECK_AS(UsageError, comm::nccl_transport, "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
   RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
