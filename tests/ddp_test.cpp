@@ -31,8 +31,8 @@ using Words = std::vector<std::string>;
 #define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 // 70 steps an epoch, with all that has state; sums in another order stay as near as that.
-const std::string kTraining = "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 --optimizer sgd --lr 0.002 --momentum 0.5 "
-                              "--ema 0.9 --schedule cosine --workers 0 --threads 1 --device cpu --epochs 5";
+const std::string kTraining = "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 "
+                              "--optimizer sgd --lr 0.002 --momentum 0.5 --ema 0.9 --schedule cosine --workers 0 --threads 1 --device cpu --epochs 5";
 const std::string kEndless = kTraining + " --epochs 1000000 --checkpoint-every 0";
 
 // Of ours: other tests may run at the same time.
@@ -144,11 +144,13 @@ class DdpTest : public testing::Test {
   std::set<std::string> shared_before_;
 };
 
-// RINGTAPE_KILLS: how many; the first comes behind a checkpoint, the others at random. Without --deterministic: the same number of ranks adds up in the same order.
+// RINGTAPE_KILLS: how many; the first comes behind a checkpoint, the others at random. Without
+// --deterministic: the same number of ranks adds up in the same order.
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int kills = given ? std::atoi(given) : 2, ranks = 3;
-  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining, " --dropout 0.2 --checkpoint-steps 25 --run ");
+  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining,
+                                 " --dropout 0.2 --checkpoint-steps 25 --run ");
   const auto begin = Clock::now();
   ASSERT_EQ(run(job + "whole"), 0) << log();
   const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -248,8 +250,8 @@ class HostileTest : public DdpTest {
   Job start_ranks(const std::string& all, const std::vector<Rank>& ranks) {
     Job out{++jobs_, {}};
     for (size_t r = 0; r < ranks.size(); ++r)
-      out.pids.push_back(start(concat(ranks[r].before, "env RANK=", r, " WORLD_SIZE=", ranks.size(), " MASTER_ADDR=127.0.0.1 MASTER_PORT=", out.number, " ",
-                                      ranks[r].variables, " ringtape ", all, " --run h", out.number, " ", ranks[r].flags), log_of(out, r)));
+      out.pids.push_back(start(concat(ranks[r].before, "env RANK=", r, " WORLD_SIZE=", ranks.size(), " MASTER_ADDR=127.0.0.1 MASTER_PORT=",
+                                      out.number, " ", ranks[r].variables, " ringtape ", all, " --run h", out.number, " ", ranks[r].flags), log_of(out, r)));
     return out;
   }
   static std::string log_of(const Job& job, size_t rank) { return concat("log.", job.number, ".", rank); }
@@ -365,7 +367,8 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
   const pid_t busy = start("ringtape " + kEndless + " --devices 2 --run busy", "busy");
   EXPECT_TRUE(within(30, [&] { return log("busy").find("epoch 1/") != std::string::npos; })) << log("busy");
   for (const auto& [flags, cause] : cases) {
-    EXPECT_EQ(run(concat("ringtape ", std::string(flags).find("--resume") != std::string::npos ? "train " : kTraining + " ", flags)), 2) << flags;
+    const bool resumes = std::string(flags).find("--resume") != std::string::npos;
+    EXPECT_EQ(run(concat("ringtape ", resumes ? "train" : kTraining, " ", flags)), 2) << flags;
     EXPECT_MENTIONS(log(), cause);
     const std::string said = log();
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;

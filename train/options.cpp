@@ -149,7 +149,8 @@ bool may_change(const Option& option) {
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
 }
 bool of_rank(const Option& option) {
-  static constexpr std::string_view kOfRank[] = {"data-dir", "device", "threads", "workers", "strategy", "devices", "gpu-ids", "transport", "comm-timeout", "dp-persistent"};
+  static constexpr std::string_view kOfRank[] = {"data-dir", "device", "threads", "workers", "strategy",
+                                                  "devices", "gpu-ids", "transport", "comm-timeout", "dp-persistent"};
   return std::find(std::begin(kOfRank), std::end(kOfRank), option.name) != std::end(kOfRank);
 }
 bool is_switch(const Option& option) { return std::holds_alternative<bool TrainOptions::*>(option.member); }

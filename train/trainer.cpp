@@ -226,7 +226,7 @@ void Trainer::checkpoint(const Save& save) {
   at_.step = saved_step_ = steps();
   at_.tally = of_all(group_, tally_).totals();
   at_.random = default_generator().state();
-  if (group_) at_.counters = of_each(*group_, int64_t(at_.random.counter));
+  at_.counters = group_ ? of_each(*group_, int64_t(at_.random.counter)) : std::vector<int64_t>();
   if (group_) share_buffers();
   if (save && leads()) save();
 }

@@ -42,10 +42,10 @@ void check_strategy(const TrainOptions& options, const comm::Job& job, bool laun
               "; leave the flag out, or choose ddp");
   RT_CHECK_AS(UsageError, !grouped || options.strategy != "dp", "--strategy dp: one process, but a launcher has started ", job.size,
               " ranks; choose ddp, or ddp2 for dp in each of them");
-  RT_CHECK_AS(UsageError, !launched || options.devices == 1 || replicates(options) || options.devices == job.local_size, "--devices ", options.devices,
-              ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
-  RT_CHECK_AS(UsageError, grouped || replicates(options) || options.devices == 1, "--strategy ", options.strategy, ": uses one device, not --devices ",
-              options.devices);
+  RT_CHECK_AS(UsageError, !launched || options.devices == 1 || replicates(options) || options.devices == job.local_size,
+              "--devices ", options.devices, ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
+  RT_CHECK_AS(UsageError, grouped || replicates(options) || options.devices == 1, "--strategy ", options.strategy,
+              ": uses one device, not --devices ", options.devices);
 }
 
 std::string device_of(const TrainOptions& options, const comm::Job& job, bool grouped) {
@@ -66,7 +66,8 @@ std::string device_of(const TrainOptions& options, const comm::Job& job, bool gr
 std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const comm::Job& job) {
   const Device device = options.device == "auto" ? Device{} : parse_device(options.device);
   const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
-  RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl", "--transport nccl: is between GPUs, and this rank is on ", device);
+  RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl",
+              "--transport nccl: is between GPUs, and this rank is on ", device);
   if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
   RT_CHECK_AS(UsageError, comm::nccl_transport, "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
   RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,

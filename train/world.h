@@ -16,8 +16,8 @@ struct World {
 
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
-  // Ends the others with what has ended this rank. Where they have ended this one, lets them go first, so that a launcher, which names the first
-  // that ends, names the one that failed. Does nothing alone.
+  // Ends the others with what has ended this rank. Where they have ended this one, lets them go first, so that a launcher, which names the
+  // first that ends, names the one that failed. Does nothing alone.
   void fail(const std::string& cause) noexcept;
 };
 

@@ -31,7 +31,8 @@ std::span<const TransportKind> transports() { return kTransports; }
 void check_same_transport(const Context& context, std::string_view name) {
   const std::string mine(name), first = context.store->set_once("transport", mine);
   if (first == mine) return;
-  context.failure->raise(concat("rank ", context.rank, " is to use the transport ", mine, ", those before it ", first, "; all ranks need the same"));
+  context.failure->raise(concat("rank ", context.rank, " is to use the transport ", mine, ", those before it ", first,
+                                "; all ranks need the same"));
   context.failure->check();
 }
 

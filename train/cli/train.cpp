@@ -210,8 +210,9 @@ TrainOptions wanted(const Invocation& invocation) {
 // A part of the same size makes another batch on other ranks; the options of a run that is continued have both as they were.
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
   const int64_t each = o.batch_size_per_rank;
-  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ", path, " has had ", o.batch_size,
-              " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks, "; start as many ranks as before");
+  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ",
+              path, " has had ", o.batch_size, " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks,
+              "; start as many ranks as before");
 }
 
 }  // namespace
