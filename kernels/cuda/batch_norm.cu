@@ -7,14 +7,19 @@
 namespace ringtape::cuda {
 namespace {
 
-template <class T, class Out>
+template <class T>
 struct Statistics : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
-  Out *mean, *var;
-  Statistics(Out* m, Out* v) : mean(m), var(v) {}
+  void *mean, *var;
+  bool wide;  // whether they are double
+  Statistics(const View& m, const View& v) : mean(m.data), var(v.data), wide(m.dtype == DType::f64) {}
   __device__ void finish(int64_t o, const Acc& all) const {
-    mean[o] = all.mean;
-    var[o] = all.n > 0 ? all.squares / all.n : 0;
+    put(mean, o, all.mean);
+    put(var, o, all.n > 0 ? all.squares / all.n : C(0));
+  }
+  __device__ void put(void* to, int64_t o, C value) const {
+    if (wide) static_cast<double*>(to)[o] = value;
+    else static_cast<C*>(to)[o] = value;
   }
 };
 
@@ -62,9 +67,7 @@ void batch_norm_statistics(View mean, View var, View x) {
   if (channels == 0) return;
   const View rows = matrix(x, x.size() / channels);
   dispatch_float(x.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    if (mean.dtype == DType::f64) reduce<T>(Statistics<T, double>(mean.as<double>(), var.as<double>()), matrix(x, 1), rows);
-    else reduce<T>(Statistics<T, C>(mean.as<C>(), var.as<C>()), matrix(x, 1), rows);
+    reduce<T>(Statistics<T>(mean, var), matrix(x, 1), rows);
   });
 }
 
