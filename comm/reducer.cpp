@@ -56,7 +56,8 @@ void Reducer::plan(const ReducerOptions& options) {
     const GradientSlot& s = slots_[i];
     const int64_t limit = buckets_.size() > 1 ? options.bucket_bytes : small_bytes;
     const bool small = bytes(s.end - front) <= small_bytes;
-    if (buckets_.empty() || bytes(buckets_.back().end - buckets_.back().begin) >= limit || (small && !was_small))
+    const bool full = !buckets_.empty() && bytes(buckets_.back().end - buckets_.back().begin) >= limit;
+    if (buckets_.empty() || (options.overlap && (full || (small && !was_small))))
       buckets_.push_back({.begin = s.begin, .end = s.end});
     buckets_.back().begin = s.begin;
     ++buckets_.back().slots;

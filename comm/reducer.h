@@ -20,6 +20,7 @@ struct ReducerOptions {
   int64_t bucket_bytes = 25 << 20;  // a bucket is closed once it has as many
   // The same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait.
   int64_t small_bytes = 1 << 20;
+  bool overlap = true;  // false: one bucket, which goes behind backward()
   ReductionOptions reduction = {};
 };
 

@@ -139,6 +139,20 @@ TEST(Reducer, SumsAreTheMeanOfAllSamplesHoweverTheyAreSpread) {
     }
 }
 
+TEST(Reducer, WithoutOverlapAllGoAtOnce) {
+  const Tensor x = samples(8);
+  const auto expected = alone(x);
+  EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group, int r) {
+    Replica replica(group, 3, {.bucket_bytes = 256, .small_bytes = 64, .overlap = false});
+    const Tensor loss = replica.loss(slice(x, 0, 4 * r, 4 * r + 4));
+    replica.reducer->arm(loss, {loss.detach() * 0.5, 4, 8});
+    backward(loss, full({}, 0.5, DType::f64));
+    replica.reducer->finish();
+    expect_same(replica.gradients(), expected);
+    expect(replica.reducer->trace().size() == 1, "one bucket");
+  }), "");
+}
+
 TEST(Reducer, TellsTheLossAndWhoWishesToStop) {
   for (const How& how : kHows)
     EXPECT_EQ(on_ranks(3, [&](ProcessGroup& group, int r) {

@@ -89,6 +89,7 @@ const Option kOptions[] = {
     {"Parallel", "batch-size-per-rank", &O::batch_size_per_rank, "N", "images of one rank's part of a step; --batch-size is then that by the ranks", kCount, nullptr, "--batch-size is of all ranks"},
     {"Parallel", "lr-scale", &O::lr_scale, "RULE", "multiply --lr by the number of ranks (linear), its root (sqrt) or not (none)", {}, lr_scale_names},
     {"Parallel", "bucket-mb", &O::bucket_mb, "X", "MiB of gradients that are sent together while others are still made", {1e-6, 1e6}},
+    {"Parallel", "no-overlap", &O::no_overlap, "", "send all gradients at once behind backward, to see what sending them meanwhile gains"},
     {"Parallel", "gradient-reduction", &O::gradient_reduction, "NAME", "between ranks: sum, in bf16 or f16 (half the bytes), or powersgd (of low rank, the rest goes with later steps; begins anew on --resume)", {}, reduction_names},
     {"Parallel", "powersgd-rank", &O::powersgd_rank, "N", "of the matrices that powersgd sends", kPositive},
     {"Parallel", "comm-timeout", &O::comm_timeout, "SECONDS", "after which a rank that others wait for ends the training, with what each is at; a rank that dies ends it at once", {0.001, 1e8}},
@@ -145,7 +146,8 @@ std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool may_change(const Option& option) {
   static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
-                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "comm-timeout", "dp-persistent", "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
+                                                    "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent",
+                                                    "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
 }
 bool of_rank(const Option& option) {

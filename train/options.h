@@ -64,6 +64,7 @@ struct TrainOptions {
   int64_t batch_size_per_rank = 0;  // 0: as batch_size has it
   std::string lr_scale = "none";
   double bucket_mb = 25;      // MiB
+  bool no_overlap = false;
   std::string gradient_reduction = "sum";
   int64_t powersgd_rank = 2;
   double comm_timeout = 600;  // seconds

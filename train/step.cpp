@@ -22,6 +22,7 @@ Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* g
   for (const FlatParameters::Parameter& p : parameters_.parameters()) slots.push_back({p.name, p.node, front + p.begin, front + p.end});
   reducer_ = std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots),
                                              comm::ReducerOptions{.bucket_bytes = int64_t(options.bucket_mb * double(1 << 20)),
+                                                                  .overlap = !options.no_overlap,
                                                                   .reduction = {options.gradient_reduction, options.powersgd_rank}});
 }
 

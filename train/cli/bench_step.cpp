@@ -125,7 +125,7 @@ std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", r
 
 bool takes(const std::string& name) {
   for (const char* flag :
-       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb"})
+       {"model", "hidden", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (name == flag) return true;
   return false;
 }
@@ -175,6 +175,10 @@ int run(const Invocation& invocation) {
   if (const comm::Reducer* reducer = bench.reducer()) {
     const comm::Reducer::Totals& t = reducer->totals();
     out["ranks"] = world.size(), out["comm_bytes"] = t.bytes / t.steps;
+    for (const comm::Reducer::Trace& b : reducer->trace()) {  // of the last step, from the end of backward
+      const auto after = [&](comm::Clock::time_point at) { return comm::Seconds(at - reducer->waited().begin).count(); };
+      out["buckets"].push_back({{"bytes", b.bytes}, {"ready_s", after(b.ready)}, {"begin_s", after(b.begin)}, {"end_s", after(b.end)}});
+    }
     out["comm_s"] = t.communicating.count() / double(t.steps), out["exposed_s"] = t.exposed.count() / double(t.steps);
   }
   if (options.json) {
