@@ -79,8 +79,8 @@ void Attempt::start() {
     if (launch_.pin) spec.cores = parts[size_t(local)];
     spec.input = r.rank == 0 && !::isatty(0);  // a group in the background may not read a terminal
     spec.signals = signals_.before();
+    spec.announced = guard_.to_watch();
     Child child = start_child(spec);
-    guard_.watch(child.pid);
     r.pid = child.pid;
     r.out = std::move(child.out);
     r.err = std::move(child.err);

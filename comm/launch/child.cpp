@@ -30,6 +30,8 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // it died before that
+  const pid_t self = ::getpid();
+  if (spec.announced >= 0 && ::write(spec.announced, &self, sizeof self) != ssize_t(sizeof self)) return;
   if (!spec.input) {
     const int null = ::open("/dev/null", O_RDONLY);
     if (null < 0 || ::dup2(null, 0) < 0) return;

@@ -59,7 +59,9 @@ Guard::~Guard() {
   while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {}
 }
 
-void Guard::watch(pid_t group) { write_all(pipe_.get(), {reinterpret_cast<const char*>(&group), sizeof group}); }
-void Guard::forget(pid_t group) { watch(-group); }
+void Guard::forget(pid_t group) {
+  const pid_t message = -group;
+  write_all(pipe_.get(), {reinterpret_cast<const char*>(&message), sizeof message});
+}
 
 }  // namespace ringtape::comm

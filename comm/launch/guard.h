@@ -14,7 +14,7 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  void watch(pid_t group);
+  int to_watch() const { return pipe_.get(); }  // a group (pid_t) that is written there is watched from then on
   void forget(pid_t group);  // while its leader is not yet waited for, since the number can be another's after that
   pid_t pid() const { return pid_; }
 

@@ -135,6 +135,11 @@ void* reserve(size_t bytes, size_t alignment) {
   return p;
 }
 
+// The pages' bytes, those around buffers too.
+__attribute__((no_sanitize("address"))) void copy_pages(volatile char* to, const volatile char* from, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
 // In place: the pages get a file behind them, and whatever else they hold with them.
 int share(void* buffer) {
   const auto it = state().buffers.find(static_cast<char*>(buffer));
@@ -142,9 +147,12 @@ int share(void* buffer) {
   const size_t bytes = rounded(it->second.bytes, page());
   const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
   if (file < 0) return -1;
-  if (ftruncate(file, off_t(bytes)) == 0 && pwrite(file, buffer, bytes, 0) == ssize_t(bytes) &&
-      mmap(buffer, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED)
-    return file;
+  void* const there = ftruncate(file, off_t(bytes)) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  if (there != MAP_FAILED) {
+    copy_pages(static_cast<char*>(there), static_cast<const char*>(buffer), bytes);
+    munmap(there, bytes);
+    if (mmap(buffer, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED) return file;
+  }
   close(file);
   return -1;
 }
