@@ -19,8 +19,6 @@ using comm::Collective;
 using comm::Operation;
 using nlohmann::json;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 // Each rank's output from all inputs, by the definitions in comm/algorithm.h alone.
 std::vector<float> outcome(const Operation& o, const std::vector<std::vector<float>>& x, int rank) {
   const auto c = size_t(o.count), n = x.size(), r = size_t(rank);

@@ -13,6 +13,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support.h"
 #include "train/io/file.h"
 #include "train/io/safetensors.h"
 
@@ -26,8 +27,6 @@ struct Result {
   int code;
   std::string out, err;
 };
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 class CliTest : public testing::Test {
  protected:

@@ -10,14 +10,13 @@
 #include <sstream>
 
 #include "train/io/file.h"
+#include "tests/support.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 using Lines = std::multiset<std::string>;
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 const std::string kFolder = std::string(RINGTAPE_SOURCE_DIR) + "/docs/cluster/";
 

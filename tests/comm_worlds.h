@@ -7,6 +7,7 @@
 #include "comm/transport/simulated.h"
 #include "comm/transport/transports.h"
 #include "tests/process_ranks.h"
+#include "tests/thread_ranks.h"
 
 // Ranks over each transport that this machine has, for the tests of collectives.
 namespace ringtape::comm::test {
@@ -28,24 +29,6 @@ struct ThreadWorld {
   const char* name;
   std::string (*open)(int ranks, int island, Seconds timeout, const OwnerFn& f);
 };
-
-// Runs f(context) on ranks that are threads.
-template <class F>
-std::string run_threads(int ranks, int island, Seconds timeout, F&& f) {
-  const auto store = memory_store();
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r)
-    threads.emplace_back([&, r] {
-      try {
-        f(Context{r, ranks, store, failure, timeout, island});
-      } catch (const std::exception& e) {
-        failure->raise(e.what());
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  return failure->cause();
-}
 
 template <auto make>
 std::string open_threads(int ranks, int island, Seconds timeout, const OwnerFn& f) {

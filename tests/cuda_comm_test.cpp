@@ -1,6 +1,4 @@
 // Collectives on GPUs: their arithmetic, and ranks that are threads of one process.
-#include <thread>
-
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/algorithm.h"
@@ -15,6 +13,7 @@
 #include "nn/nn.h"
 #include "tests/cuda_support.h"
 #include "tests/support.h"
+#include "tests/thread_ranks.h"
 
 namespace ringtape {
 namespace {
@@ -88,21 +87,12 @@ using test::values;
 template <class F>
 std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();
-  const auto store = memory_store();
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r)
-    ranks.emplace_back([&, r] {
-      try {
-        auto transport = p2p_transport({r, n, store, failure, timeout}, {DeviceType::cuda, r % devices});
-        if constexpr (std::is_invocable_v<F, Transport&>) f(*transport);
-        else f(std::move(transport));
-      } catch (const std::exception& e) {
-        failure->raise(e.what());
-      }
-    });
-  for (std::thread& t : ranks) t.join();
-  return failure->cause();
+  return run_threads(n, 1, timeout, [&](Context context) {
+    const int rank = context.rank;
+    auto transport = p2p_transport(std::move(context), {DeviceType::cuda, rank % devices});
+    if constexpr (std::is_invocable_v<F, Transport&>) f(*transport);
+    else f(std::move(transport));
+  });
 }
 
 void begin(Transport& t, DType dtype, int64_t count, uint64_t sequence = 1) {

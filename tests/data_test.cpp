@@ -11,6 +11,7 @@
 #include <set>
 
 #include "core/device.h"
+#include "tests/support.h"
 #include "train/data/dataset.h"
 #include "train/data/download.h"
 #include "train/data/idx.h"
@@ -90,8 +91,6 @@ class DataTest : public testing::Test {
 
   fs::path folder_;
 };
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text
 
 TEST_F(DataTest, ReadsEveryLayoutOfAnIdxSet) {
   for (bool gz : {false, true})

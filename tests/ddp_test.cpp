@@ -28,8 +28,6 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 // 70 steps an epoch, with all that has state; sums in another order stay as near as that.
 const std::string kTraining = "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 "
                               "--optimizer sgd --lr 0.002 --momentum 0.5 --ema 0.9 --schedule cosine --workers 0 --threads 1 --device cpu --epochs 5";

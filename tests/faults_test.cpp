@@ -21,8 +21,6 @@ using comm::Clock;
 using comm::Deadline;
 using comm::Seconds;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 std::set<std::string> entries(const fs::path& folder) {
   std::set<std::string> out;
   for (const auto& entry : fs::directory_iterator(folder)) out.insert(entry.path().filename().string());

@@ -25,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::message_of;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 struct JpegOptions {
   J_COLOR_SPACE from = JCS_RGB;
   bool progressive = false;

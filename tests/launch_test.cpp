@@ -18,6 +18,7 @@
 
 #include "comm/launch/cores.h"
 #include "comm/store/socket.h"
+#include "tests/support.h"
 #include "train/io/file.h"
 
 namespace ringtape {
@@ -26,9 +27,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Words = std::vector<std::string>;
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-#define EXPECT_LACKS(text, part) EXPECT_EQ(std::string(text).find(part), std::string::npos) << text
 
 using Lines = std::multiset<std::string>;
 

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/random.h"
+#include "tests/support.h"
 #include "train/io/file.h"
 
 namespace ringtape {
@@ -21,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
-
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 
 // 20 steps an epoch; what draws random numbers, and what has state, is in it.
 const std::vector<std::string> kTraining = {"train", "--train-size", "711", "--test-size", "50", "--val-size", "71", "--epochs", "4", "--batch-size", "32",

@@ -25,8 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 using test::message_of;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 class RunTest : public testing::Test {
  protected:
   void SetUp() override {

@@ -18,6 +18,10 @@ bool same_bytes(const Tensor& a, const Tensor& b);
 // |a - b| <= atol + rtol |b| elementwise (NaN equals NaN), same shape; adds a failure naming `what` and the worst place.
 void expect_close(const Tensor& a, const Tensor& b, double rtol, double atol, const std::string& what);
 
+// Whether a text has a part, or not.
+#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
+#define EXPECT_LACKS(text, part) EXPECT_EQ(std::string(text).find(part), std::string::npos) << text
+
 // The message of the E that f throws; fails if it throws none, or another.
 template <class E, class F>
 std::string message_of(F&& f) {

@@ -1,12 +1,12 @@
 #pragma once
 #include <filesystem>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "comm/transport/transports.h"
 #include "tests/process_ranks.h"
 #include "tests/support.h"
+#include "tests/thread_ranks.h"
 
 // What the tests of transports send, and the ranks that do.
 namespace ringtape::comm::test {
@@ -15,25 +15,11 @@ using ringtape::test::message_of;
 using ringtape::test::on_processes;
 using ringtape::test::run_processes;
 
-#define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
-
 constexpr Seconds kTimeout(60);
 
 // Runs f on n threads, each with the context of its rank.
 inline void on_threads(int n, const std::function<void(const Context&)>& f) {
-  const auto store = memory_store();
-  const auto failure = std::make_shared<Failure>();
-  std::vector<std::thread> ranks;
-  for (int r = 0; r < n; ++r)
-    ranks.emplace_back([&, r] {
-      try {
-        f({r, n, store, failure, kTimeout});
-      } catch (const std::exception& e) {
-        failure->raise(e.what());
-      }
-    });
-  for (std::thread& t : ranks) t.join();
-  EXPECT_EQ(failure->cause(), "");
+  EXPECT_EQ(run_threads(n, 1, kTimeout, f), "");
 }
 
 inline Operation operation(int64_t count, uint64_t sequence = 1) {

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <thread>
 
+#include "comm/launch/launch.h"
 #include "comm/place.h"
+#include "comm/store/token.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
 #include "core/env.h"
@@ -123,6 +125,16 @@ World join_world(TrainOptions& options) {
 
 bool wants_ranks(const TrainOptions& options) {
   return options.devices > 1 && (options.strategy == "auto" || options.strategy == "ddp") && !comm::place_of_process();
+}
+
+int run_as_processes(int ranks, const std::vector<std::string>& arguments) {
+  comm::Launch launch;
+  launch.command = {""};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  launch.local_size = ranks;
+  launch.token = comm::random_token();
+  launch.prefix = false;
+  return comm::launch(launch);
 }
 
 }  // namespace ringtape

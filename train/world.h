@@ -31,4 +31,7 @@ World join_world(TrainOptions& options);
 // Whether these options want ranks that nobody has started yet, so that the process is to start them as a launcher would.
 bool wants_ranks(const TrainOptions& options);
 
+// Starts the ranks as processes of this executable, with these arguments; they then find themselves in a job. Their exit code.
+int run_as_processes(int ranks, const std::vector<std::string>& arguments);
+
 }  // namespace ringtape

@@ -8,10 +8,11 @@
 #include "comm/transport/transports.h"
 #include "train/cli/common.h"
 #include "train/collectives/simulation.h"
-#include "train/collectives/world.h"
+#include "train/collectives/on_threads.h"
 #include "train/io/file.h"
 #include "train/run/version.h"
 #include "train/suggest.h"
+#include "train/world.h"
 
 namespace ringtape::cli {
 namespace {

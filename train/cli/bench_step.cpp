@@ -12,7 +12,6 @@
 #include "core/runtime.h"
 #include "train/cli/common.h"
 #include "nn/batch_norm.h"
-#include "train/collectives/world.h"
 #include "train/models.h"
 #include "train/trainer.h"
 #include "train/world.h"

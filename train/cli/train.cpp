@@ -17,7 +17,6 @@
 #include "train/run/stop.h"
 #include "train/run/version.h"
 #include "train/trainer.h"
-#include "train/collectives/world.h"
 #include "train/weights.h"
 #include "train/world.h"
 

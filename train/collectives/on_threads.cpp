@@ -1,9 +1,6 @@
-#include "train/collectives/world.h"
+#include "train/collectives/on_threads.h"
 
 #include <thread>
-
-#include "comm/launch/launch.h"
-#include "comm/store/token.h"
 
 namespace ringtape {
 
@@ -23,16 +20,6 @@ void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f) {
     });
   for (std::thread& thread : all) thread.join();
   failure->check();
-}
-
-int run_as_processes(int ranks, const std::vector<std::string>& arguments) {
-  comm::Launch launch;
-  launch.command = {""};
-  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
-  launch.local_size = ranks;
-  launch.token = comm::random_token();
-  launch.prefix = false;
-  return comm::launch(launch);
 }
 
 }  // namespace ringtape
