@@ -18,8 +18,8 @@
 namespace ringtape {
 namespace {
 
-using test::kCuda;
-using test::same_bytes;
+using ringtape::test::kCuda;
+using ringtape::test::same_bytes;
 
 class CudaCombine : public testing::Test {
  protected:
@@ -48,7 +48,7 @@ void expect_same_combine(DType dtype, int64_t n, int count, int64_t offset, Redu
   combine(y, host, op, factor);
   combine(out, device, op, factor);
   EXPECT_TRUE(same_bytes(contiguous(to(out, Device{})), y));
-  const std::vector<double> all = test::values(whole);
+  const std::vector<double> all = ringtape::test::values(whole);
   for (int64_t i = 0; i < int64_t(all.size()); ++i)
     if (into >= 0 || i < offset || i >= offset + n) {
       ASSERT_EQ(all[size_t(i)], 77) << "written outside, at " << i - offset;
@@ -79,15 +79,15 @@ TEST_F(CudaCombine, IntoAnyOfItsSources) {
 namespace ringtape::comm {
 namespace {
 
-using test::kCuda;
-using test::values;
+using ringtape::test::kCuda;
+using ringtape::test::values;
 
 // Runs f(transport), or f with the transport for it to keep, on n threads, a rank each; the devices there are take turns. Returns why they
 // failed, or nothing.
 template <class F>
 std::string on_gpus(int n, F&& f, Seconds timeout = Seconds(20)) {
   const int devices = runtime(kCuda).device_count();
-  return run_threads(n, 1, timeout, [&](Context context) {
+  return test::run_threads(n, 1, timeout, [&](Context context) {
     const int rank = context.rank;
     auto transport = p2p_transport(std::move(context), {DeviceType::cuda, rank % devices});
     if constexpr (std::is_invocable_v<F, Transport&>) f(*transport);
@@ -234,7 +234,7 @@ TEST_F(CudaComm, SynchronisedBatchNorm) {
   for (size_t i = 0; i < one.size(); ++i) {
     const Tensors parts{ranks[0][i], ranks[1][i], ranks[2][i]};
     const Tensor together = i < 3 ? concat(parts) : i < 5 ? parts[0] + parts[1] + parts[2] : parts[1];
-    test::expect_close(together, one[i], 1e-12, 1e-12, std::to_string(i));
+    ringtape::test::expect_close(together, one[i], 1e-12, 1e-12, std::to_string(i));
   }
 }
 
@@ -310,7 +310,7 @@ TEST(CudaDataParallel, AStep) {
     return Tensors{y.detach(), grad(weights[0]), grad(weights[1]), reduce_add_coalesced({weights, weights}, home)[0]};
   };
   const Tensors many = step(kCuda), one = step(Device{});
-  for (size_t i = 0; i < one.size(); ++i) test::expect_close(many[i], one[i], 1e-12, 1e-12, std::to_string(i));
+  for (size_t i = 0; i < one.size(); ++i) ringtape::test::expect_close(many[i], one[i], 1e-12, 1e-12, std::to_string(i));
 }
 
 TEST_F(CudaComm, MessagesInFlightTogether) {
@@ -354,7 +354,7 @@ TEST_F(CudaComm, NothingHangs) {
 }
 
 TEST_F(CudaComm, NotOnTheCpu) {
-  EXPECT_EQ(test::message_of<DeviceError>([] { p2p_transport({0, 1, memory_store(), std::make_shared<Failure>()}, Device{}); }),
+  EXPECT_EQ(ringtape::test::message_of<DeviceError>([] { p2p_transport({0, 1, memory_store(), std::make_shared<Failure>()}, Device{}); }),
             "a transport between GPUs, on cpu:0");
 }
 
