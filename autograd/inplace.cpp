@@ -5,6 +5,7 @@
 #include "autograd/tape.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
+#include "kernels/optimizer.h"
 
 namespace ringtape {
 
@@ -54,6 +55,31 @@ const Tensor& mul_(const Tensor& x, double factor) {
   RT_CHECK_AS(DTypeError, is_float(x.dtype()), "mul_ on ", x.dtype());
   mul_forward(x, x, full({}, factor, x.dtype(), x.device()));
   return x;
+}
+
+// Elements from the first of x to the first of y, which lies behind it on the same storage; -1 where it does not.
+static int64_t distance(const Tensor& x, const Tensor& y) {
+  const auto bytes = static_cast<const char*>(View(y).data) - static_cast<const char*>(View(x).data);
+  return x.storage() == y.storage() && bytes >= 0 ? bytes / int64_t(size_of(x.dtype())) : -1;
+}
+
+void average_(const Tensors& averages, const Tensors& xs, double decay) {
+  RT_CHECK_AS(ShapeError, averages.size() == xs.size(), "average_: ", xs.size(), " tensors into ", averages.size());
+  for (size_t i = 0; i < xs.size(); ++i) {
+    begin_write(averages[i], "average_");
+    RT_CHECK_AS(ShapeError, averages[i].shape() == xs[i].shape() && averages[i].contiguous() && xs[i].contiguous(), "average_: ", xs[i].shape(),
+                " into ", averages[i].shape(), "; both contiguous");
+    RT_CHECK_AS(DTypeError, averages[i].dtype() == xs[i].dtype(), "average_: ", xs[i].dtype(), " into ", averages[i].dtype());
+  }
+  for (size_t begin = 0, end; begin < xs.size(); begin = end) {
+    int64_t size = xs[begin].size();
+    for (end = begin + 1; end < xs.size(); ++end) {
+      const int64_t apart = distance(xs[begin], xs[end]);
+      if (apart < size || apart != distance(averages[begin], averages[end])) break;
+      size = apart + xs[end].size();
+    }
+    ema_step(averages[begin].window({size}, {1}), xs[begin].window({size}, {1}), decay);
+  }
 }
 
 }  // namespace ringtape

@@ -1,5 +1,7 @@
 #include "nn/module.h"
 
+#include <utility>
+
 #include "autograd/create.h"
 
 namespace ringtape::nn {
@@ -10,6 +12,12 @@ void Visitor::child(const std::string& name, Module& module) {
   prefix_ += name + ".";
   module.visit(*this);
   prefix_ = before;
+}
+
+void Visitor::frozen_child(const std::string& name, Module& module) {
+  const bool before = std::exchange(frozen_, true);
+  child(name, module);
+  frozen_ = before;
 }
 
 namespace {

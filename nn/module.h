@@ -15,9 +15,11 @@ class Module;
 class Visitor {
  public:
   virtual ~Visitor() = default;
-  void parameter(const std::string& name, Tensor& x) { on_parameter(prefix_ + name, x); }
+  void parameter(const std::string& name, Tensor& x) { frozen_ ? on_buffer(prefix_ + name, x) : on_parameter(prefix_ + name, x); }
   void buffer(const std::string& name, Tensor& x) { on_buffer(prefix_ + name, x); }
   void child(const std::string& name, Module& module);
+  // A child that is not trained: its parameters count as buffers, which are saved and moved, and no more.
+  void frozen_child(const std::string& name, Module& module);
 
  protected:
   virtual void on_parameter(const std::string& /*path*/, Tensor& /*leaf*/) {}
@@ -26,6 +28,7 @@ class Visitor {
 
  private:
   std::string prefix_;
+  bool frozen_ = false;
 };
 
 // A function with parameters. `visit` is the one list of what it holds: saving, moving, counting, optimizing and

@@ -28,31 +28,32 @@ void BasicBlock::visit(Visitor& v) {
 }
 
 ResNet::ResNet(const Options& o)
-    : stem_(o.stem), conv1_(o.in, 64, o.stem == Stem::cifar ? 3 : 7, o.stem == Stem::cifar ? no_bias(1, 1) : no_bias(2, 3)), bn1_(64),
-      fc_(512, o.classes) {
-  int64_t in = 64;
+    : stem_(o.stem), stem_activation_(o.stem_relu ? Activation::relu : Activation::none),
+      conv1_(o.in, o.width, o.stem == Stem::cifar ? 3 : 7, o.stem == Stem::cifar ? no_bias(1, 1) : no_bias(2, 3)), bn1_(o.width) {
+  int64_t in = o.width;
   for (size_t stage = 0; stage < layers_.size(); ++stage)
     for (int64_t block = 0; block < o.blocks[stage]; ++block) {
-      const int64_t out = int64_t{64} << stage;
+      const int64_t out = o.width << stage;
       layers_[stage].add<BasicBlock>(in, out, stage > 0 && block == 0 ? 2 : 1);
       in = out;
     }
+  if (o.classes > 0) fc_ = std::make_unique<Linear>(in, o.classes);
 }
 
 Tensor ResNet::features(const Tensor& x) {
-  Tensor y = bn1_(conv1_(x), Activation::relu);
+  Tensor y = bn1_(conv1_(x), stem_activation_);
   if (stem_ == Stem::imagenet) y = max_pool2d(y, 3, 3, square_window(2, 1));
   for (Sequential& layer : layers_) y = layer(y);
   return mean(y, {1, 2});
 }
 
-Tensor ResNet::forward(const Tensor& x) { return fc_(features(x)); }
+Tensor ResNet::forward(const Tensor& x) { return fc_ ? (*fc_)(features(x)) : features(x); }
 
 void ResNet::visit(Visitor& v) {
   v.child("conv1", conv1_);
   v.child("bn1", bn1_);
   for (size_t i = 0; i < layers_.size(); ++i) v.child(concat("layer", i + 1), layers_[i]);
-  v.child("fc", fc_);
+  if (fc_) v.child("fc", *fc_);
 }
 
 }  // namespace ringtape::nn

@@ -37,21 +37,24 @@ class ResNet : public Module {
   struct Options {
     std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // of each stage; {3, 4, 6, 3} makes a ResNet-34
     int64_t in = 3;
-    int64_t classes = 10;
+    int64_t classes = 10;  // 0: no last layer, features come out
     Stem stem = Stem::cifar;
+    int64_t width = 64;     // channels of the first stage; the last has 8 times as many
+    bool stem_relu = true;  // behind the first convolution; lightly's benchmark has lost it
   };
   explicit ResNet(const Options& options);
   Tensor forward(const Tensor& x) override;  // logits
-  Tensor features(const Tensor& x);          // (N, 512): what the last layer gets
+  Tensor features(const Tensor& x);          // (N, 8 width): what the last layer gets
   void visit(Visitor& v) override;
   std::string str() const override { return "ResNet"; }
 
  private:
   Stem stem_;
+  Activation stem_activation_;
   Conv2d conv1_;
   BatchNorm bn1_;
   std::array<Sequential, 4> layers_;
-  Linear fc_;
+  std::unique_ptr<Linear> fc_;
 };
 
 }  // namespace ringtape::nn

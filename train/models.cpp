@@ -13,7 +13,7 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
   auto net = std::make_unique<nn::Sequential>();
   net->add<nn::Flatten>().add<nn::Linear>(spec.image.size(), spec.hidden).add<nn::ReLU>();
   if (spec.dropout > 0) net->add<nn::Dropout>(spec.dropout);
-  net->add<nn::Linear>(spec.hidden, spec.classes);
+  if (spec.classes > 0) net->add<nn::Linear>(spec.hidden, spec.classes);
   return net;
 }
 
@@ -33,7 +33,8 @@ nn::Stem stem_for(const ModelSpec& spec) { return std::min(spec.image[0], spec.i
 template <int64_t... blocks>
 std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
   return std::make_unique<nn::ResNet>(
-      nn::ResNet::Options{.blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = stem_for(spec)});
+      nn::ResNet::Options{.blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = stem_for(spec), .width = spec.width,
+                          .stem_relu = spec.stem_relu});
 }
 
 template <int depth>

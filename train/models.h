@@ -9,9 +9,11 @@ namespace ringtape {
 
 struct ModelSpec {
   Shape image;  // (H, W, C)
-  int64_t classes = 10;
+  int64_t classes = 10;  // 0: no last layer, so that features come out
   int64_t hidden = 128;
   double dropout = 0;
+  int64_t width = 64;
+  bool stem_relu = true;
 };
 
 // A network the command line knows by name: images (N, H, W, C) -> logits (N, classes).

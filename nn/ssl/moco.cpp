@@ -1,0 +1,86 @@
+#include <cmath>
+
+#include "autograd/create.h"
+#include "comm/shuffle.h"
+#include "nn/batch_norm.h"
+#include "nn/loss/memory_bank.h"
+#include "nn/ssl/queue.h"
+#include "nn/ssl/teacher.h"
+
+// He et al., "Momentum contrast for unsupervised visual representation learning", 2020, with the symmetric loss of lightly's benchmark.
+namespace ringtape::nn {
+namespace {
+
+constexpr HeadDefaults kProjection{512, 128, HeadNorm::none};
+
+class Moco : public Method {
+ public:
+  Moco(Encoder encoder, Encoder teacher, const MethodOptions& o)
+      : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum),
+        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection)), temperature_(o.temperature > 0 ? o.temperature : 0.1),
+        enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
+
+  void begin_step(const Moment& moment) override {
+    teacher_.follow(encoder_, moment);
+    order_ = moment.seed ^ (uint64_t(moment.step) + 1) << 20;
+  }
+  // q0, q1, k0, k1: the student's queries and the teacher's keys.
+  Tensors outputs(const Tensors& views) override {
+    return {encoder_(views[0]), encoder_(views[1]), key(views[0], 0), key(views[1], 1)};
+  }
+  Tensor loss(const Tensors& y) override {
+    const Tensor first = memory_bank_loss(y[0], y[3], queue_.rows(), temperature_);
+    if (enqueue_between_) queue_.push(group(), y[3]);
+    const Tensor second = memory_bank_loss(y[1], y[2], queue_.rows(), temperature_);
+    if (!enqueue_between_) queue_.push(group(), y[3]);
+    queue_.push(group(), y[2]);
+    return (first + second) * 0.5;
+  }
+  std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(queue_.size() + 1)); }
+  bool can_gather() const override { return false; }
+  void visit(Visitor& v) override {
+    Method::visit(v);
+    teacher_.visit(v);
+    queue_.visit(v);
+  }
+  std::string str() const override { return concat("MoCo(queue ", queue_.size(), ", temperature ", temperature_, ")"); }
+
+ private:
+  // Through the teacher in another company: a batch's statistics could tell a key by the images it came with.
+  Tensor key(const Tensor& view, uint64_t which) const {
+    const NoGrad no_grad;
+    const uint64_t seed = order_ + which;
+    if (group()) {
+      const std::vector<int64_t> rows(size_t(ranks()), view.dim(0));
+      return comm::unshuffle(*group(), teacher_(comm::shuffle(*group(), view, seed, rows)), seed, rows);
+    }
+    if (splits_ == 1) return teacher_(view);
+    const std::vector<int64_t> order = permutation(view.dim(0), seed, Stream::rows, 0);
+    std::vector<int64_t> back(order.size());
+    for (size_t i = 0; i < order.size(); ++i) back[size_t(order[i])] = int64_t(i);
+    const auto take = [&](const Tensor& x, const std::vector<int64_t>& at) { return index_select(x, 0, from_host(at, {int64_t(at.size())}, x.device())); };
+    return take(teacher_(take(view, order)), back);
+  }
+
+  Teacher teacher_;
+  Queue queue_;
+  double temperature_;
+  bool enqueue_between_;
+  int64_t splits_;
+  uint64_t order_ = 0;
+};
+
+std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
+  const auto encoder = [&] {
+    Encoder out{backbone(), make_head(features, o.projection, kProjection)};
+    split_batch_norm(*out.backbone, o.bn_splits);
+    return out;
+  };
+  Encoder student = encoder(), teacher = encoder();
+  return std::make_unique<Moco>(std::move(student), std::move(teacher), o);
+}
+
+const RegisterMethod registered({"moco", "finds one view's key, by an average of earlier weights, among those of earlier batches", make});
+
+}  // namespace
+}  // namespace ringtape::nn

@@ -1,0 +1,23 @@
+#include "nn/ssl/queue.h"
+
+#include "autograd/create.h"
+#include "comm/ops.h"
+
+namespace ringtape::nn {
+
+Queue::Queue(const char* what, int64_t size, int64_t width) : what_(what) {
+  RT_CHECK_AS(UsageError, size > 0, what, ": a queue of ", size, " rows; expected at least 1");
+  rows_ = l2_normalize(randn({size, width}));
+}
+
+void Queue::push(comm::ProcessGroup* group, const Tensor& x) {
+  const NoGrad no_grad;
+  const int64_t n = x.dim(0) * (group ? group->size() : 1);
+  RT_CHECK_AS(UsageError, n > 0 && size() % n == 0, what_, ": --queue ", size(), ": not a multiple of the ", n, " rows of a batch");
+  Tensor fresh = l2_normalize(cast(x.detach(), rows_.dtype()));
+  if (group) fresh = comm::all_gather(*group, contiguous(fresh));
+  // A new tensor: the old one may be what backward() is to read.
+  rows_ = size() == n ? fresh : concat({fresh, slice(rows_, 0, 0, size() - n)});
+}
+
+}  // namespace ringtape::nn

@@ -1,0 +1,75 @@
+#include "nn/loss/swav.h"
+
+#include <cmath>
+#include <optional>
+
+#include "autograd/inplace.h"
+#include "nn/init.h"
+#include "nn/ssl/method.h"
+#include "nn/ssl/queue.h"
+
+// Caron et al., "Unsupervised learning of visual features by contrasting cluster assignments", 2020.
+namespace ringtape::nn {
+namespace {
+
+constexpr HeadDefaults kProjection{512, 128, HeadNorm::hidden};
+constexpr size_t kCoded = 2;  // of the crops, the first have codes
+
+class Swav : public Method {
+ public:
+  Swav(Encoder encoder, int64_t width, const MethodOptions& o)
+      : Method(std::move(encoder)), prototypes_(uniform_fan_in({o.prototypes, width}, width)), sinkhorn_{o.epsilon, int(o.iterations)},
+        temperature_(o.temperature > 0 ? o.temperature : 0.1), freeze_epochs_(o.freeze_epochs), queue_epoch_(o.queue_epoch) {
+    if (o.queue > 0) queue_.emplace("swav", o.queue, width);
+  }
+
+  void begin_step(const Moment& moment) override {
+    frozen_ = moment.epoch < freeze_epochs_;
+    balances_queue_ = moment.epoch >= queue_epoch_;
+    const NoGrad no_grad;
+    copy_(prototypes_, l2_normalize(prototypes_));
+  }
+  Tensors outputs(const Tensors& views) override {
+    Tensors out;
+    for (const Tensor& view : views) out.push_back(encoder_(view));
+    return out;
+  }
+  Tensor loss(const Tensors& z) override {
+    Tensors scores, codes;
+    for (const Tensor& crop : z) scores.push_back(linear(l2_normalize(crop), frozen_ ? prototypes_.detach() : prototypes_));
+    Tensor queued;
+    if (queue_ && balances_queue_) {
+      const NoGrad no_grad;
+      queued = linear(queue_->rows(), prototypes_);
+    }
+    for (size_t i = 0; i < kCoded; ++i) codes.push_back(sinkhorn(scores[i], sinkhorn_, gathering(), queued));
+    if (queue_)
+      for (size_t i = 0; i < kCoded; ++i) queue_->push(group(), z[i]);
+    return swav_loss(scores, codes, temperature_);
+  }
+  std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(prototypes_.dim(0))); }
+  void visit(Visitor& v) override {
+    Method::visit(v);
+    v.parameter("prototypes", prototypes_);
+    if (queue_) queue_->visit(v);
+  }
+  std::string str() const override { return concat("SwAV(prototypes ", prototypes_.dim(0), ", temperature ", temperature_, ")"); }
+
+ private:
+  Tensor prototypes_;  // (K, D), rows of length 1
+  SinkhornOptions sinkhorn_;
+  double temperature_;
+  int64_t freeze_epochs_, queue_epoch_;
+  std::optional<Queue> queue_;
+  bool frozen_ = false, balances_queue_ = false;
+};
+
+std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
+  Encoder encoder{backbone(), make_head(features, o.projection, kProjection)};
+  return std::make_unique<Swav>(std::move(encoder), head_width(o.projection, kProjection), o);
+}
+
+const RegisterMethod registered({"swav", "predicts which prototype the other view belongs to, of which all get equal parts", make});
+
+}  // namespace
+}  // namespace ringtape::nn
