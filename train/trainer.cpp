@@ -8,9 +8,10 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "comm/same.h"
-#include "core/part.h"
 #include "nn/batch_norm.h"
+#include "train/features.h"
 #include "train/metrics.h"
+#include "train/mode_guard.h"
 #include "train/models.h"
 #include "train/ranks.h"
 #include "train/run/progress.h"
@@ -20,8 +21,6 @@
 
 namespace ringtape {
 namespace {
-
-constexpr int64_t kEvalBatch = 500;  // images
 
 // Seconds since it was made, or since the last lap().
 class Stopwatch {
@@ -34,21 +33,6 @@ class Stopwatch {
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point at_ = Clock::now();
-};
-
-// A mode for as long as it lives; then the one there was.
-class ModeGuard {
- public:
-  ModeGuard(nn::Module& model, bool training) : model_(model), was_(model.training()) {
-    model.train(training);
-  }
-  ~ModeGuard() { model_.train(was_); }
-  ModeGuard(const ModeGuard&) = delete;
-  ModeGuard& operator=(const ModeGuard&) = delete;
-
- private:
-  nn::Module& model_;
-  bool was_;
 };
 
 int64_t limited(int64_t n, int64_t limit) { return limit > 0 ? std::min(n, limit) : n; }
@@ -96,10 +80,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const Autocast autocast(parse_dtype(task.options.precision));
   const ModeGuard mode(*task.model, false);
   samples.resize(size_t(limited(int64_t(samples.size()), kEvalBatch * task.options.limit_eval_batches)));
-  if (group) {
-    const Part own = part_of(int64_t(samples.size()), group->size(), group->rank());
-    samples = {samples.begin() + own.begin, samples.begin() + own.end};
-  }
+  samples = own_part(samples, group);
   Stopwatch watch;
   Tally tally;
   if (!samples.empty()) {

@@ -1,0 +1,31 @@
+#pragma once
+#include <bit>
+#include <limits>
+
+#include "kernels/kernel.h"
+
+namespace ringtape {
+
+// Of each of queries (Q, D) its k largest dot products with the rows of bank (M, D), largest first: values (Q, k) f32 and the
+// rows' numbers in indices (Q, k) i64. Of equal ones the lower number comes first; NaN counts as -infinity. All contiguous f32,
+// k <= M < 2^32. No more of the Q x M products is kept than a tile, and each is the same sum for any Q, M and number of threads on
+// a CPU. CUDA: k <= kMostNearest.
+RT_KERNEL(nearest, void(View values, View indices, View queries, View bank));
+inline constexpr int64_t kMostNearest = 2048;  // with as many newcomers they fill 32 KiB of shared memory
+
+// A product and the row it is of, as one number: the nearer the larger, and no two alike. 0 is no neighbour.
+struct NeighbourKey {
+  RT_HD static uint64_t of(float product, int64_t row) {
+    if (!(product == product)) product = -std::numeric_limits<float>::infinity();
+    const uint32_t bits = std::bit_cast<uint32_t>(product + 0.0f);  // -0 becomes 0
+    const uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return uint64_t{ordered} << 32 | (0xffffffffu - uint32_t(row));
+  }
+  RT_HD static float product(uint64_t key) {
+    const uint32_t ordered = uint32_t(key >> 32);
+    return std::bit_cast<float>(ordered >> 31 ? ordered & 0x7fffffffu : ~ordered);
+  }
+  RT_HD static int64_t row(uint64_t key) { return int64_t(0xffffffffu - uint32_t(key)); }
+};
+
+}  // namespace ringtape
