@@ -2,14 +2,16 @@
 
 #include <cmath>
 
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "kernels/topk.h"
 
 namespace ringtape {
 
 void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-  Tensor rank(labels.shape(), DType::i64, labels.device());
-  if (labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
+  constexpr double kWrong = 1e9;
+  Tensor rank = logits.defined() ? Tensor(labels.shape(), DType::i64, labels.device()) : full(labels.shape(), kWrong, DType::i64, labels.device());
+  if (logits.defined() && labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
   const Readback loss_now(loss.detach()), rank_now(rank);
   finish();
   pending_loss_ = loss_now;

@@ -7,7 +7,7 @@ namespace ringtape {
 // waits.
 class Tally {
  public:
-  // loss (): the mean over the batch; logits (B, C); labels (B) i64. Of no samples, logits may be undefined.
+  // loss (): the mean over the batch; logits (B, C); labels (B) i64. Without logits no sample counts as right.
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels);
   void finish();  // reads the last one
 

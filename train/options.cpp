@@ -8,6 +8,7 @@
 #include "comm/reduction.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "nn/ssl/method.h"
 #include "train/data/dataset.h"
 #include "train/models.h"
 #include "train/optim/schedule.h"
@@ -31,6 +32,10 @@ std::vector<std::string> dataset_names() { return names(datasets()); }
 std::vector<std::string> strategy_names() { return {"auto", "single", "dp", "ddp", "ddp2"}; }
 std::vector<std::string> reduction_names() { return names(comm::reductions()); }
 std::vector<std::string> transport_names() { return {"auto", "shm", "tcp", "mpi", "nccl"}; }
+std::vector<std::string> method_names() { return names(nn::methods()); }
+std::vector<std::string> norm_names() { return {"method", "none", "hidden", "all"}; }
+std::vector<std::string> statistics_names() { return {"biased", "unbiased", "exact"}; }
+std::vector<std::string> normalize_names() { return {"dataset", "imagenet"}; }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
@@ -40,7 +45,52 @@ constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1,
 const Option kOptions[] = {
     {"Model", "model", &O::model, "NAME", "network to train", {}, model_names, nullptr, true},
     {"Model", "hidden", &O::hidden, "N", "width of the mlp's hidden layer", kPositive, nullptr, nullptr, true},
+    {"Model", "width", &O::width, "N", "channels of a ResNet's first stage; the last has 8 times as many", {1, 1024}, nullptr, nullptr, true},
+    {"Model", "no-stem-relu", &O::no_stem_relu, "", "no ReLU behind a ResNet's first convolution, as in lightly's benchmark", {}, nullptr, nullptr, true},
     {"Model", "dropout", &O::dropout, "P", "probability of zeroing a hidden unit in training", kFraction, nullptr, nullptr, true},
+
+    {"Method", "method", &O::method, "NAME", "what is learnt without labels", {}, method_names, "none"},
+    {"Method", "temperature", &O::temperature, "X", "that similarities are divided by", kReal, nullptr, "simclr 0.5, moco and swav 0.1"},
+    {"Method", "projection-hidden", &O::projection_hidden, "N", "width of the projection within", kCount, nullptr, "moco, simclr, swav 512, byol 1024, others 2048"},
+    {"Method", "projection-dim", &O::projection_dim, "N", "width of what comes out of it", kCount, nullptr, "moco, simclr, swav 128, byol 256, others 2048"},
+    {"Method", "projection-layers", &O::projection_layers, "N", "linear layers of it", kCount, nullptr, "2"},
+    {"Method", "projection-norm", &O::projection_norm, "WHERE", "its batch normalisation", {}, norm_names},
+    {"Method", "head-bias", &O::head_bias, "", "linear layers of heads have a bias even where batch normalisation follows"},
+    {"Method", "prediction-hidden", &O::prediction_hidden, "N", "simsiam, byol: width of the prediction within", kCount, nullptr, "512, 1024"},
+    {"Method", "prediction-norm", &O::prediction_norm, "WHERE", "its batch normalisation", {}, norm_names},
+    {"Method", "momentum-encoder", &O::momentum_encoder, "X", "moco, byol: part of the teacher's weights that stays in a step", {0, 1}},
+    {"Method", "momentum-encoder-end", &O::momentum_encoder_end, "X", "and what it becomes by the end, along a cosine; -1: it stays", {-1, 1}},
+    {"Method", "queue", &O::queue, "N", "moco: keys of earlier batches that are negatives; swav: rows that codes are balanced with", {-1, kMost}, nullptr, "moco 4096, swav 0"},
+    {"Method", "enqueue-between", &O::enqueue_between, "", "moco: keys of one half of the loss are negatives in the other, as lightly has it"},
+    {"Method", "bn-splits", &O::bn_splits, "N", "moco: parts of a batch that are normalised apart; not with --sync-bn", kPositive},
+    {"Method", "barlow-lambda", &O::barlow_lambda, "X", "barlow_twins: weight of what is off the diagonal", kReal},
+    {"Method", "barlow-statistics", &O::barlow_statistics, "WHICH", "barlow_twins: outputs are standardised by variance + 1e-5, by n - 1 as lightly did until 2023, or by all ranks' variance", {}, statistics_names},
+    {"Method", "loss-scale", &O::loss_scale, "X", "barlow_twins: factor of the loss", kReal},
+    {"Method", "prototypes", &O::prototypes, "N", "swav: how many", kPositive},
+    {"Method", "freeze-prototypes", &O::freeze_prototypes, "N", "swav: epochs in which they stay as they are", kCount},
+    {"Method", "sinkhorn-epsilon", &O::sinkhorn_epsilon, "X", "swav: entropy of the codes", {1e-6, kMost}},
+    {"Method", "sinkhorn-iterations", &O::sinkhorn_iterations, "N", "swav: of balancing them", kPositive},
+    {"Method", "queue-epoch", &O::queue_epoch, "N", "swav: epochs before the queue counts", kCount},
+    {"Method", "gather-distributed", &O::gather_distributed, "", "the loss compares with, or is balanced over, the outputs of all ranks (simclr, barlow_twins, swav, vicreg)"},
+
+    {"Views", "views", &O::views, "N", "random views of an image; methods but swav use two", {2, 64}},
+    {"Views", "crop-low", &O::crop_low, "X", "least part of an image's area that a view shows", {1e-4, 1}},
+    {"Views", "crop-high", &O::crop_high, "X", "most of it", {1e-4, 1}},
+    {"Views", "view-flip", &O::view_flip, "P", "probability of left becoming right", {0, 1}},
+    {"Views", "jitter", &O::jitter, "P", "probability of changing the colours by what follows, in random order", {0, 1}},
+    {"Views", "brightness", &O::brightness, "X", "by a factor of 1 - X to 1 + X", {0, 100}},
+    {"Views", "contrast", &O::contrast, "X", "by a factor of 1 - X to 1 + X", {0, 100}},
+    {"Views", "saturation", &O::saturation, "X", "by a factor of 1 - X to 1 + X", {0, 100}},
+    {"Views", "hue", &O::hue, "X", "by -X to X turns", {0, 0.5}},
+    {"Views", "gray", &O::gray, "P", "probability of gray", {0, 1}},
+    {"Views", "blur", &O::blur, "P", "probability of a Gaussian blur of 0.1 to 2 pixels", {0, 1}},
+    {"Views", "blur-second", &O::blur_second, "P", "the same of the second view; -1: as of the first", {-1, 1}},
+    {"Views", "solarize-second", &O::solarize_second, "P", "probability, in the second view, that bright levels are inverted", {0, 1}},
+    {"Views", "normalize", &O::normalize, "WHICH", "mean and deviation of the data set, or of ImageNet", {}, normalize_names},
+
+    {"Evaluation", "knn-every", &O::knn_every, "N", "epochs between kNN tests of the features; 0: at the end alone", kCount},
+    {"Evaluation", "knn-k", &O::knn_k, "N", "kNN: neighbours that vote", kPositive},
+    {"Evaluation", "knn-temperature", &O::knn_temperature, "X", "kNN: similarities count exp(cosine / X)", {1e-6, kMost}},
 
     {"Data", "data", &O::data, "NAME", "data set", {}, dataset_names, nullptr, true},
     {"Data", "data-dir", &O::data_dir, "DIR", "folder of its files", {}, nullptr, "RINGTAPE_DATA_DIR, else ./data", true},
@@ -144,8 +194,15 @@ T parse_number(const Option& option, const std::string& text, const std::string&
 std::span<const Option> train_options() { return kOptions; }
 std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
+bool concerns(const Option& option, bool self_supervised) {
+  static constexpr std::string_view kSupervised[] = {"val-size", "dropout", "label-smoothing", "accumulate"};
+  const std::string_view group = option.group;
+  if (group == "Method" || group == "Views" || group == "Evaluation") return self_supervised;
+  if (!self_supervised) return true;
+  return group != "Augmentation" && std::find(std::begin(kSupervised), std::end(kSupervised), option.name) == std::end(kSupervised);
+}
 bool may_change(const Option& option) {
-  static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
+  static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "knn-every", "knn-k", "knn-temperature", "device", "threads", "workers", "limit-eval-batches",
                                                     "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent",
                                                     "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);

@@ -15,7 +15,41 @@ namespace ringtape {
 struct TrainOptions {
   std::string model = "mlp";
   int64_t hidden = 128;
+  int64_t width = 64;
+  bool no_stem_relu = false;
   double dropout = 0;
+
+  std::string method;  // empty: supervised, with labels
+  double temperature = 0;  // in this group 0, -1 or nothing mean what the method has by itself
+  int64_t projection_hidden = 0, projection_dim = 0, projection_layers = 0;
+  std::string projection_norm = "method", prediction_norm = "method";
+  bool head_bias = false;
+  int64_t prediction_hidden = 0;
+  double momentum_encoder = 0.99, momentum_encoder_end = -1;
+  int64_t queue = -1;
+  bool enqueue_between = false;
+  int64_t bn_splits = 1;
+  double barlow_lambda = 5e-3, loss_scale = 1;
+  std::string barlow_statistics = "biased";
+  int64_t prototypes = 512;
+  double sinkhorn_epsilon = 0.05;
+  int64_t sinkhorn_iterations = 3;
+  int64_t freeze_prototypes = 0;  // epochs
+  int64_t queue_epoch = 0;
+  bool gather_distributed = false;
+
+  int64_t views = 2;
+  double crop_low = 0.08, crop_high = 1;
+  double view_flip = 0.5;
+  double jitter = 0.8, brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.1;
+  double gray = 0.2;
+  double blur = 0, blur_second = -1;  // -1: as of the first
+  double solarize_second = 0;
+  std::string normalize = "dataset";
+
+  int64_t knn_every = 1;  // epochs
+  int64_t knn_k = 200;
+  double knn_temperature = 0.1;
 
   std::string data = "shapes";
   std::string data_dir;
@@ -103,6 +137,8 @@ struct Option {
   bool recorded = true;             // a setting of the training, not of this one invocation
 };
 std::span<const Option> train_options();
+// Whether it means anything to a training with labels, or to a self-supervised one.
+bool concerns(const Option& option, bool self_supervised);
 bool may_change(const Option& option);  // when a training is continued
 bool of_rank(const Option& option);     // whether ranks that train together may differ in it
 

@@ -8,9 +8,8 @@
 
 namespace ringtape {
 
-Step::Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group, nn::DataParallel* replicas)
-    : model_(model), replicas_(replicas), group_(group ? group->split(0, group->rank()) : nullptr), label_smoothing_(options.label_smoothing),
-      accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
+Step::Step(nn::Module& model, Objective objective, const TrainOptions& options, comm::ProcessGroup* group)
+    : model_(model), objective_(std::move(objective)), group_(group ? group->split(0, group->rank()) : nullptr), accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
       parameters_(model, [this](int64_t size, int64_t n, DType dtype, Device device) { return gradient_memory(size, n, dtype, device); }),
       optimizer_(make_optimizer(options, parameters_)),
       scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
@@ -34,42 +33,46 @@ Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Devi
   return memory_.window({size}, {1}, front);
 }
 
+static Tensors rows_of(const Tensors& images, const Part& rows) {
+  Tensors out;
+  for (const Tensor& x : images) out.push_back(rows.size() == x.dim(0) ? x : slice(x, 0, rows.begin, rows.end));
+  return out;
+}
+
 // Takes the samples in parts. Each rank has as many, since modules may talk to each other in them.
-Step::Result Step::gradients(const Tensor& x, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended) {
+Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended) {
   const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / (group_ ? group_->size() : 1), 1, accumulate_));
-  Tensor loss;
+  Tensor loss, spread;
   Tensors logits;
   for (int i = 0; i < parts; ++i) {
     const Part rows = part_of(samples, parts, i);
     const double share = double(rows.size()) / double(all);
-    Tensor part;
+    Outcome part;
     if (samples > 0 || synchronized_) {
-      const bool is_all = rows.size() == samples;
-      const Tensor images = is_all ? x : slice(x, 0, rows.begin, rows.end);
-      logits.push_back(replicas_ ? (*replicas_)(images) : model_(images));
-      part = cross_entropy(logits.back(), is_all ? y : slice(y, 0, rows.begin, rows.end), label_smoothing_);
+      part = objective_(rows_of(images, rows), rows_of(Tensors{y}, rows)[0]);
+      if (part.logits.defined()) logits.push_back(part.logits);
+      spread = part.spread;
       if (rows.size() > 0) {
-        const Tensor weighed = share == 1 ? part.detach() : part.detach() * share;
+        const Tensor weighed = share == 1 ? part.loss.detach() : part.loss.detach() * share;
         loss = loss.defined() ? loss + weighed : weighed;
       }
-      logits.back() = logits.back().detach();
     }
     if (ended) ended(Phase::forward);
-    if (reducer_ && i == parts - 1) reducer_->arm(part, {loss, samples, all, whole.stop});
-    if (part.defined()) backward(part, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, part.dtype()));
+    if (reducer_ && i == parts - 1) reducer_->arm(part.loss, {loss, samples, all, whole.stop});
+    if (part.loss.defined()) backward(part.loss, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, part.loss.dtype()));
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
-  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits)};
+  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits), spread};
 }
 
-Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended, WholeBatch whole) {
+Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended, WholeBatch whole) {
   optimizer_->zero_grad();
   Result out;
   {
     const Autocast autocast(precision_);
-    out = gradients(x, y, whole, ended);
+    out = gradients(images, y, whole, ended);
   }
   optimizer_->step(lr, scale_.active() ? scale_.factor() : Tensor{});
   if (ema_) ema_->update();

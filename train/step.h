@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "comm/reducer.h"
-#include "nn/data_parallel.h"
+#include "train/objective.h"
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optimizers.h"
@@ -23,18 +23,24 @@ struct WholeBatch {
 // One optimization step after the other: what is done to a model with a batch. Nothing in it waits for the device.
 class Step {
  public:
-  // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, label-smoothing, precision,
-  // accumulate, clip-grad-norm, ema, sync-bn, bucket-mb, gradient-reduction, powersgd-rank. With a group, whose ranks all have the same model
-  // and options, each gets its own part of every batch and gradients are summed over them; null: this is the only one. With replicas of the
-  // model, they compute its outputs.
-  Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr, nn::DataParallel* replicas = nullptr);
+  // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, precision, accumulate, clip-grad-norm, ema,
+  // sync-bn, bucket-mb, gradient-reduction, powersgd-rank. With a group, whose ranks all have the same model and options, each gets its own part
+  // of every batch and gradients are summed over them; null: this is the only one.
+  Step(nn::Module& model, Objective objective, const TrainOptions& options, comm::ProcessGroup* group = nullptr);
+  // With cross_entropy_of the model, label-smoothing as the options have it.
+  Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr, nn::DataParallel* replicas = nullptr)
+      : Step(model, cross_entropy_of(model, replicas, options.label_smoothing), options, group) {}
 
   struct Result {
     Tensor loss;    // (): the mean over the batch, all ranks' together
-    Tensor logits;  // (B, C) of this rank's samples; undefined where it has none
+    Tensor logits;  // (B, C) of this rank's samples; undefined where it has none, or the objective
+    Tensor spread;  // (): of the objective, on this rank
   };
-  // x (B, ...), y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
-  Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {});
+  // Images, one tensor (B, ...) a view, and labels y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
+  Result run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {});
+  Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {}) {
+    return run(Tensors{x}, y, lr, ended, whole);
+  }
 
   int64_t count() const { return optimizer_->steps(); }  // steps so far
   const GradientScale& gradient_scale() const { return scale_; }
@@ -49,13 +55,12 @@ class Step {
   std::vector<Tensor> replicated() const;
 
  private:
-  Result gradients(const Tensor& x, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
+  Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   Tensor gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device);
 
   nn::Module& model_;
-  nn::DataParallel* replicas_;
+  const Objective objective_;
   const std::unique_ptr<comm::ProcessGroup> group_;  // of its own, so that the model's collectives need not wait behind gradients
-  double label_smoothing_;
   int64_t accumulate_;
   bool synchronized_;
   DType precision_;

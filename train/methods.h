@@ -1,0 +1,25 @@
+#pragma once
+#include "nn/ssl/method.h"
+#include "train/data/loader.h"
+#include "train/models.h"
+#include "train/options.h"
+
+namespace ringtape {
+
+// The method that the options ask for, on a backbone of their model. Throws UsageError with the nearest name, or where a setting does not
+// fit it.
+std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const ModelSpec& backbone);
+
+// How its views are made, one after the other.
+std::vector<ViewAugmentation> views_of(const TrainOptions& options);
+
+// By which images are normalised. Nothing: by those of the data set.
+struct Normalization {
+  std::vector<float> mean, deviation;
+};
+Normalization normalization_of(const TrainOptions& options);
+
+// Throws UsageError for settings that a self-supervised training of that many images, by so many ranks, could not keep.
+void check_pretraining(const TrainOptions& options, int64_t images, int ranks);
+
+}  // namespace ringtape
