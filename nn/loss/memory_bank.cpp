@@ -1,0 +1,18 @@
+#include "nn/loss/memory_bank.h"
+
+#include "nn/loss/common.h"
+
+namespace ringtape::nn {
+
+Tensor memory_bank_loss(const Tensor& q, const Tensor& k, const Tensor& bank, double temperature) {
+  check_pair("memory_bank_loss", q, k);
+  RT_CHECK_AS(ShapeError, bank.defined() && bank.rank() == 2 && bank.dim(1) == q.dim(1), "memory_bank_loss: expected a bank (M, ", q.dim(1),
+              "), got ", bank.defined() ? bank.shape().str() : "none");
+  check_temperature("memory_bank_loss", temperature);
+  const Autocast none(DType::f32);
+  const Tensor query = l2_normalize(wide(q)), key = l2_normalize(wide(k.detach()));
+  const Tensor positive = sum(query * key, {1}, true), negatives = linear(query, cast(bank.detach(), query.dtype()));
+  return cross_entropy(concat({positive, negatives}, 1) / temperature, zeros({q.dim(0)}, DType::i64, q.device()));
+}
+
+}  // namespace ringtape::nn

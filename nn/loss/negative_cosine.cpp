@@ -1,0 +1,15 @@
+#include "nn/loss/negative_cosine.h"
+
+#include "nn/loss/common.h"
+
+namespace ringtape::nn {
+
+Tensor negative_cosine(const Tensor& p, const Tensor& z) {
+  check_pair("negative_cosine", p, z);
+  constexpr double eps = 1e-8;
+  const Autocast none(DType::f32);
+  const Tensor cosines = sum(l2_normalize(wide(p), -1, eps) * l2_normalize(wide(z.detach()), -1, eps), {1});
+  return -mean(cosines);
+}
+
+}  // namespace ringtape::nn
