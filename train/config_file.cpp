@@ -5,6 +5,7 @@
 
 #include "train/io/file.h"
 #include "train/options.h"
+#include "train/presets.h"
 #include "train/suggest.h"
 
 namespace ringtape {
@@ -33,20 +34,46 @@ static std::string value_text(const toml::node& value, const std::string& where)
   detail::fail<UsageError>(where, ": expected a string, a number, true or false");
 }
 
-void read_config(TrainOptions& options, const std::string& path) {
-  const std::string content = read_file(path);
-  toml::table table;
+static toml::table parse(const std::string& content, const std::string& path) {
   try {
-    table = toml::parse(content);
+    return toml::parse(content);
   } catch (const toml::parse_error& e) {
-    detail::fail<FormatError>(path, ":", e.source().begin.line,
-                              ": not valid TOML: ", std::string(e.description()));
+    detail::fail<FormatError>(path, ":", e.source().begin.line, ": not valid TOML: ", std::string(e.description()));
   }
+}
+
+static void apply(TrainOptions& options, const toml::table& table, const std::string& path) {
   for (const auto& [key, value] : table) {
+    if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
     const Option& option = find_key(name, where);
     set_option(options, option, value_text(value, where + ": " + name), where + ": " + name);
   }
+}
+
+void read_config(TrainOptions& options, const std::string& path) {
+  const toml::table table = parse(read_file(path), path);
+  for (const auto& [key, value] : table)
+    RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '", std::string(key.str()),
+                "'; a configuration has a line a setting");
+  apply(options, table, path);
+}
+
+void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
+  std::vector<std::string> known;
+  for (const Preset& preset : presets()) {
+    known.emplace_back(preset.name);
+    if (name != preset.name) continue;
+    const std::string path = concat("preset ", name);
+    const toml::table table = parse(preset.text, path);
+    const toml::table* const own = table[method].as_table();
+    RT_CHECK_AS(UsageError, own, "--preset ", name, ": has no recipe for ", method);
+    apply(options, table, path);
+    apply(options, *own, path);
+    options.method = method;
+    return;
+  }
+  throw UsageError("--preset: " + unknown("preset", name, known));
 }
 
 static std::string quoted(const std::string& s) {
@@ -71,10 +98,11 @@ static std::string setting_line(const TrainOptions& options, const Option& optio
 }
 
 std::string config_text(const TrainOptions& options) {
-  std::string out = "# Train again like this: ringtape train --config THIS_FILE\n";
+  const bool self_supervised = !options.method.empty();
+  std::string out = concat("# Train again like this: ringtape ", self_supervised ? "pretrain" : "train", " --config THIS_FILE\n");
   std::string group;
   for (const Option& option : train_options()) {
-    if (!option.recorded) continue;
+    if (!option.recorded || !concerns(option, self_supervised)) continue;
     if (group != option.group) out += "\n# " + (group = option.group) + "\n";
     out += setting_line(options, option);
   }
@@ -84,14 +112,14 @@ std::string config_text(const TrainOptions& options) {
 std::string settings_text(const TrainOptions& options) {
   std::string out;
   for (const Option& option : train_options())
-    if (option.recorded && !may_change(option)) out += setting_line(options, option);
+    if (option.recorded && !may_change(option) && concerns(option, !options.method.empty())) out += setting_line(options, option);
   return out;
 }
 
 std::string common_settings_text(const TrainOptions& options) {
   std::string out;
   for (const Option& option : train_options())
-    if (option.recorded && !of_rank(option)) out += setting_line(options, option);
+    if (option.recorded && !of_rank(option) && concerns(option, !options.method.empty())) out += setting_line(options, option);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "train/methods.h"
 
+#include "autograd/create.h"
 #include "autograd/tape.h"
 #include "nn/batch_norm.h"
 #include "train/suggest.h"
@@ -69,11 +70,6 @@ std::vector<ViewAugmentation> views_of(const TrainOptions& o) {
   return out;
 }
 
-Normalization normalization_of(const TrainOptions& o) {
-  if (o.normalize == "dataset") return {};
-  return {{0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
-}
-
 void check_pretraining(const TrainOptions& o, int64_t images, int ranks) {
   RT_CHECK_AS(UsageError, o.batch_size >= 2 * ranks, "--batch-size ", o.batch_size, ": ", o.method, " compares the images of a batch; each of ", ranks,
               ranks == 1 ? " rank" : " ranks", " needs 2 at least");
@@ -88,8 +84,6 @@ void check_pretraining(const TrainOptions& o, int64_t images, int ranks) {
   RT_CHECK_AS(UsageError, o.knn_k <= images, "--knn-k ", o.knn_k, ": more neighbours than the ", images, " training images");
   RT_CHECK_AS(UsageError, o.bn_splits == 1 || (o.batch_size / ranks) % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ",
               o.batch_size / ranks, " images of a rank's batch");
-  if (o.queue <= 0) return;
-  RT_CHECK_AS(UsageError, o.queue % o.batch_size == 0, "--queue ", o.queue, ": not a multiple of --batch-size ", o.batch_size);
 }
 
 }  // namespace ringtape

@@ -13,12 +13,6 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
 // How its views are made, one after the other.
 std::vector<ViewAugmentation> views_of(const TrainOptions& options);
 
-// By which images are normalised. Nothing: by those of the data set.
-struct Normalization {
-  std::vector<float> mean, deviation;
-};
-Normalization normalization_of(const TrainOptions& options);
-
 // Throws UsageError for settings that a self-supervised training of that many images, by so many ranks, could not keep.
 void check_pretraining(const TrainOptions& options, int64_t images, int ranks);
 

@@ -86,7 +86,6 @@ const Option kOptions[] = {
     {"Views", "blur", &O::blur, "P", "probability of a Gaussian blur of 0.1 to 2 pixels", {0, 1}},
     {"Views", "blur-second", &O::blur_second, "P", "the same of the second view; -1: as of the first", {-1, 1}},
     {"Views", "solarize-second", &O::solarize_second, "P", "probability, in the second view, that bright levels are inverted", {0, 1}},
-    {"Views", "normalize", &O::normalize, "WHICH", "mean and deviation of the data set, or of ImageNet", {}, normalize_names},
 
     {"Evaluation", "knn-every", &O::knn_every, "N", "epochs between kNN tests of the features; 0: at the end alone", kCount},
     {"Evaluation", "knn-k", &O::knn_k, "N", "kNN: neighbours that vote", kPositive},
@@ -97,6 +96,7 @@ const Option kOptions[] = {
     {"Data", "train-size", &O::train_size, "N", "shapes: images to generate for training and validation", kPositive, nullptr, nullptr, true},
     {"Data", "test-size", &O::test_size, "N", "shapes: images to generate for testing", kPositive, nullptr, nullptr, true},
     {"Data", "val-size", &O::val_size, "N", "training images held out for validation; 0: none", kCount, nullptr, "5000 of 60,000, else a tenth"},
+    {"Data", "normalize", &O::normalize, "WHICH", "images by mean and deviation of the data set, or of ImageNet", {}, normalize_names, nullptr, true},
     {"Data", "image-size", &O::image_size, "N", "imagefolder: resize and crop images to N x N", {0, 4096}, nullptr, "that of all images, else 32", true},
 
     {"Augmentation", "crop-padding", &O::crop_padding, "N", "zeros on each side of training images, then cropped at random", {0, 4096}},

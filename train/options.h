@@ -45,7 +45,6 @@ struct TrainOptions {
   double gray = 0.2;
   double blur = 0, blur_second = -1;  // -1: as of the first
   double solarize_second = 0;
-  std::string normalize = "dataset";
 
   int64_t knn_every = 1;  // epochs
   int64_t knn_k = 200;
@@ -57,6 +56,7 @@ struct TrainOptions {
   int64_t test_size = 4'000;
   int64_t val_size = -1;  // -1: as the data set has it
   int64_t image_size = 0;  // 0: as the images have it
+  std::string normalize = "dataset";
 
   int64_t crop_padding = 0;  // these four: of training images alone
   bool flip = false;
@@ -153,6 +153,8 @@ bool is_switch(const Option& option);
 // UsageError for unknown keys (with the nearest one) and values out of range.
 void read_config(TrainOptions& options, const std::string& path);
 std::string config_text(const TrainOptions& options);
+// A recipe of configs/ssl by its name, for a method: the settings it has for all of them, then the method's. Throws UsageError.
+void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
 
 // The settings that stay what they were when a training is continued, a line each.
 std::string settings_text(const TrainOptions& options);

@@ -10,6 +10,7 @@
 #include "comm/same.h"
 #include "nn/batch_norm.h"
 #include "train/features.h"
+#include "train/knn.h"
 #include "train/metrics.h"
 #include "train/mode_guard.h"
 #include "train/models.h"
@@ -59,17 +60,24 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
   set_threads(int(options.threads));
   const DatasetEntry& entry = find_dataset(options.data);
   data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size});
+  if (options.normalize == "imagenet") normalize_as_imagenet(data);
   keep_on_device(data, device);
+  if (!options.method.empty()) options.val_size = 0;
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
-  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
-  model = find_model(options.model).make(spec);
+  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout, options.width, !options.no_stem_relu};
+  const auto make = [this]() -> std::unique_ptr<nn::Module> {
+    if (options.method.empty()) return find_model(options.model).make(spec);
+    return make_method(options, spec);
+  };
+  model = make();
+  method = dynamic_cast<nn::Method*>(model.get());
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options);
   if (devices.empty()) return;
   const RandomState drawn = default_generator().state();
   replicas = std::make_unique<nn::DataParallel>(
-      *model, [this] { return find_model(options.model).make(spec); }, devices,
+      *model, make, devices,
       nn::DataParallel::Options{options.dp_persistent, options.sync_bn, options.deterministic});
   default_generator().set_state(drawn);
 }
@@ -105,22 +113,18 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
       trace_(task.options.trace, task.options.trace_step, concat(task.options.model, " on ", task.options.device)) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.val_size, uint64_t(o.seed));
-  loader_ = std::make_unique<Loader>(task.data.train, split_.train,
-                                     LoaderConfig{.batch_size = o.batch_size,
-                                                  .shuffle = true,
-                                                  .seed = uint64_t(o.seed),
-                                                  .workers = int(o.workers),
-                                                  .device = task.device,
-                                                  .augmentation = {o.crop_padding, o.flip, o.rotation, o.cutout},
-                                                  .rank = group ? group->rank() : 0,
-                                                  .ranks = group ? group->size() : 1});
+  loader_ = std::make_unique<Loader>(make_loader());
   if (group) {
     group->set_deterministic(o.deterministic);
     comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
     comm::check_same(*group, "the settings", common_settings_text(o));
   }
   if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
-  step_ = std::make_unique<Step>(*task.model, o, group, task.replicas.get());
+  if (task.method) {
+    task.method->distribute(group, o.gather_distributed);
+    task.method->check_batch(o.batch_size);
+  }
+  step_ = std::make_unique<Step>(*task.model, objective(), o, group);
   at_.random = default_generator().state();
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = peak_lr(o, group ? group->size() : 1);
@@ -132,6 +136,30 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   const int64_t steps = o.epochs * steps_per_epoch();
   RT_CHECK_AS(UsageError, o.trace.empty() || o.trace_step <= steps, "--trace-step ", o.trace_step, ": the training has only ", steps,
               " steps");
+}
+
+Loader Trainer::make_loader() const {
+  const TrainOptions& o = task_.options;
+  LoaderConfig config{.batch_size = o.batch_size,
+                      .shuffle = true,
+                      .seed = uint64_t(o.seed),
+                      .workers = int(o.workers),
+                      .device = task_.device,
+                      .augmentation = {o.crop_padding, o.flip, o.rotation, o.cutout},
+                      .rank = group_ ? group_->rank() : 0,
+                      .ranks = group_ ? group_->size() : 1};
+  if (task_.method) {
+    check_pretraining(o, int64_t(split_.train.size()), config.ranks);
+    config.drop_last = true;
+    config.augmentation = {};
+    config.views = views_of(o);
+  }
+  return Loader(task_.data.train, split_.train, config);
+}
+
+Objective Trainer::objective() const {
+  if (task_.method) return loss_of(*task_.method, task_.replicas.get());
+  return cross_entropy_of(*task_.model, task_.replicas.get(), task_.options.label_smoothing);
 }
 
 bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
@@ -153,7 +181,9 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     const double lr = schedule_.at(steps());
     trace_.begin(steps() + 1);
     comm::Activity::process().set_step(steps() + 1);
-    const Step::Result result = step_->run(batch->x, batch->y, lr, ended, {batch->whole, stop_requested()});
+    if (task_.method) task_.method->begin_step({steps(), task_.options.epochs * steps_per_epoch(), at_.epoch, uint64_t(task_.options.seed)});
+    const Step::Result result = step_->run(batch->views.empty() ? Tensors{batch->x} : batch->views, batch->y, lr, ended, {batch->whole, stop_requested()});
+    if (result.spread.defined()) spread_ = Readback(result.spread);
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
     tally_.add(result.loss, result.logits, batch->y);
@@ -193,6 +223,10 @@ void Trainer::count_traffic() {
 Metrics Trainer::train_metrics() {
   Metrics m = figures(group_, tally_, "train", at_.seconds.whole, task_);
   m.lr = schedule_.at(steps() - 1);
+  if (task_.method) {
+    m.top1 = m.top5 = std::nullopt;
+    if (spread_.defined()) m.spread = spread_.get().item();
+  }
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
@@ -219,6 +253,36 @@ Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t
   return evaluate(task_, data, samples, split, progress && leads(), nullptr, group_);
 }
 
+Metrics Trainer::knn(bool progress) {
+  std::optional<Ema::Use> average;
+  if (step_->ema()) average.emplace(*step_->ema());
+  if (group_) share_buffers();
+  const TrainOptions& o = task_.options;
+  const Autocast autocast(parse_dtype(o.precision));
+  const EmbedOptions embedding{.device = task_.device, .workers = int(o.workers), .progress = progress && leads() ? "kNN" : ""};
+  std::vector<int64_t> queries = all_samples(task_.data.test);
+  queries.resize(size_t(limited(int64_t(queries.size()), kEvalBatch * o.limit_eval_batches)));
+  Stopwatch watch;
+  const Tally tally = knn_test(*task_.model, [this](const Tensor& x) { return (*task_.model)(x); }, task_.data.train, split_.train, task_.data.test,
+                               queries, {o.knn_k, o.knn_temperature}, embedding, group_);
+  Metrics m;
+  m.split = "knn";
+  m.top1 = tally.top1(), m.top5 = tally.top5();
+  m.seconds = watch.lap();
+  m.images = tally.samples();
+  m.images_per_s = double(split_.train.size() + queries.size()) / *m.seconds;
+  return m;
+}
+
+// The epoch's validation: of a method, where it is due, kNN.
+std::optional<Metrics> Trainer::judge(bool progress) {
+  const TrainOptions& o = task_.options;
+  if (!task_.method) return split_.val.empty() ? std::nullopt : std::optional(evaluate_average(task_.data.train, split_.val, "val", progress));
+  const int64_t epoch = at_.epoch + 1;
+  if (epoch != o.epochs && (o.knn_every == 0 || epoch % o.knn_every != 0)) return {};
+  return knn(progress);
+}
+
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   RT_CHECK_AS(UsageError, task_.options.trace.empty() || steps() < task_.options.trace_step, "--trace-step ", task_.options.trace_step,
               ": the run is at step ", steps(), " already; name a later one");
@@ -227,7 +291,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     m.epoch = epoch;
     m.step = steps();
     if (leads()) report(m);
-    RT_CHECK_AS(Error, std::isfinite(*m.loss), "the ", m.split, " loss became ", *m.loss, " by step ", m.step,
+    RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, " by step ", m.step,
                 " (epoch ", epoch, ", learning rate ", schedule_.at(m.step),
                 "); lower --lr, or find the operation with RINGTAPE_NAN=1");
     return m;
@@ -239,8 +303,8 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     const int64_t epoch = at_.epoch + 1;
     emit(train_metrics(), epoch);
     bool best = false;
-    if (!split_.val.empty()) {
-      const Metrics m = emit(evaluate_average(task_.data.train, split_.val, "val", progress), epoch);
+    if (const auto judged = judge(progress)) {
+      const Metrics m = emit(*judged, epoch);
       best = !at_.best || *m.top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *m.top1};
     }
@@ -251,7 +315,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);
     if (stop) return false;
   }
-  emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
+  if (!task_.method) emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
   return true;
 }
 
@@ -263,8 +327,13 @@ std::vector<TensorFile> Trainer::files() const {
 }
 
 void Trainer::export_weights(const std::string& path) const {
-  const bool averaged = step_->ema();
-  write_safetensors(path, averaged ? step_->average() : weights_of(*task_.model), weights_metadata(task_.options));
+  std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
+  if (task_.method) {
+    static constexpr std::string_view kBackbone = "backbone.";
+    std::erase_if(weights, [](const NamedTensor& t) { return !t.name.starts_with(kBackbone); });
+    for (NamedTensor& t : weights) t.name.erase(0, kBackbone.size());
+  }
+  write_safetensors(path, weights, weights_metadata(task_.options));
 }
 
 void Trainer::restore(const TrainState& state) {

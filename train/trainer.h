@@ -6,7 +6,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/loader.h"
 #include "train/optim/schedule.h"
-#include "train/models.h"
+#include "train/methods.h"
 #include "train/options.h"
 #include "train/run/metrics_log.h"
 #include "train/step_log.h"
@@ -14,7 +14,7 @@
 
 namespace ringtape {
 
-// Data set and model that the options ask for, on their device; set_threads and the seed are applied. Throws
+// Data set and model, or self-supervised method, that the options ask for, on their device; set_threads and the seed are applied. Throws
 // for whatever is wrong with the options or the files, before anything has been written.
 struct Task {
   explicit Task(const TrainOptions& wanted, int ranks = 1);  // of a training by so many
@@ -24,6 +24,7 @@ struct Task {
   Splits data;
   ModelSpec spec;
   std::unique_ptr<nn::Module> model;
+  nn::Method* method = nullptr;                // the model, if it is one
   std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
 
   Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
@@ -35,8 +36,8 @@ struct Task {
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress = false,
                  Tensors* outputs = nullptr, comm::ProcessGroup* group = nullptr);
 
-// Supervised training with cross-entropy; with a group, by all its ranks together, each of which makes one and calls the same. The first of
-// them reports and saves.
+// Training with labels and cross-entropy, or by a method without labels, whose features kNN then judges; with a group, by all its ranks together,
+// each of which makes one and calls the same. The first of them reports and saves.
 class Trainer {
  public:
   // Throws UsageError for a batch larger than the set, CommError where ranks differ in settings, data or model.
@@ -48,7 +49,7 @@ class Trainer {
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
 
-  // From where it is: the epochs, each followed by a validation, then the test; `report` gets the figures of each as they come.
+  // From where it is: the epochs, each followed by a validation, then the test, or a method's by a test with kNN; `report` gets the figures of each as they come.
   // `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has stopped it
   // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error when the loss is no longer finite.
   using Report = std::function<void(const Metrics&)>;
@@ -60,7 +61,7 @@ class Trainer {
   void restore(const TrainState& state);  // once what files() lists has been read
   void share_state();  // rank 0's, on all ranks; a collective
 
-  // The weights that are validated and tested, averaged ones with --ema, as a safetensors file.
+  // The weights that are validated and tested, averaged ones with --ema, of a method those of its backbone, as a safetensors file.
   void export_weights(const std::string& path) const;
 
  private:
@@ -70,6 +71,10 @@ class Trainer {
   bool leads() const { return !group_ || group_->rank() == 0; }
   RandomState own_random(const TrainState& state) const;
   void share_buffers();
+  Loader make_loader() const;
+  Objective objective() const;
+  std::optional<Metrics> judge(bool progress);  // behind the epoch at_.epoch
+  Metrics knn(bool progress);
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
 
@@ -81,6 +86,7 @@ class Trainer {
   Schedule schedule_;
   StepTrace trace_;
   TrainState at_;
+  Readback spread_;                // of the newest step
   Tally tally_;                    // of the epoch at_.epoch
   comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
   int64_t travelled_ = 0;          // and of the replicas'

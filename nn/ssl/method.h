@@ -75,8 +75,9 @@ class Method : public Module {
   // From now on the batch is what all ranks of the group have: queues take the outputs of all. `gather`: losses, too, compare with the outputs
   // of all ranks. Each rank has as many rows as any other.
   void distribute(comm::ProcessGroup* group, bool gather) { group_ = group, gathers_ = gather; }
-  // Whether --gather-distributed means anything to it.
-  virtual bool can_gather() const { return true; }
+  virtual bool can_gather() const { return true; }  // whether that makes a difference
+  // Throws UsageError for batches of so many images, of all ranks together, that it could not learn from.
+  virtual void check_batch(int64_t /*n*/) const {}
 
  protected:
   comm::ProcessGroup* group() const { return group_; }

@@ -38,6 +38,7 @@ class Moco : public Method {
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(queue_.size() + 1)); }
   bool can_gather() const override { return false; }
+  void check_batch(int64_t n) const override { queue_.check_batch(n); }
   void visit(Visitor& v) override {
     Method::visit(v);
     teacher_.visit(v);

@@ -10,10 +10,15 @@ Queue::Queue(const char* what, int64_t size, int64_t width) : what_(what) {
   rows_ = l2_normalize(randn({size, width}));
 }
 
+void Queue::check_batch(int64_t n) const {
+  RT_CHECK_AS(UsageError, n > 0 && size() % n == 0, "--queue ", size(), ": ", what_, " fills it with whole batches, and --batch-size ", n,
+              " does not divide it");
+}
+
 void Queue::push(comm::ProcessGroup* group, const Tensor& x) {
   const NoGrad no_grad;
   const int64_t n = x.dim(0) * (group ? group->size() : 1);
-  RT_CHECK_AS(UsageError, n > 0 && size() % n == 0, what_, ": --queue ", size(), ": not a multiple of the ", n, " rows of a batch");
+  check_batch(n);
   Tensor fresh = l2_normalize(cast(x.detach(), rows_.dtype()));
   if (group) fresh = comm::all_gather(*group, contiguous(fresh));
   // A new tensor: the old one may be what backward() is to read.

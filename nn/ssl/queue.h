@@ -16,8 +16,9 @@ class Queue {
 
   const Tensor& rows() const { return rows_; }
   int64_t size() const { return rows_.dim(0); }
-  // x (n, D), normalised here. Throws UsageError unless size is a multiple of what all ranks push: a part of a batch would make some count
-  // for longer than others.
+  // Throws UsageError unless whole batches of n rows fill it: else some rows would count for longer than others.
+  void check_batch(int64_t n) const;
+  // x (n, D), normalised here.
   void push(comm::ProcessGroup* group, const Tensor& x);
   void visit(Visitor& v) { v.buffer("queue", rows_); }
 

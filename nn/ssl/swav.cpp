@@ -1,10 +1,9 @@
-#include "nn/loss/swav.h"
-
 #include <cmath>
 #include <optional>
 
 #include "autograd/inplace.h"
 #include "nn/init.h"
+#include "nn/loss/swav.h"
 #include "nn/ssl/method.h"
 #include "nn/ssl/queue.h"
 
@@ -48,6 +47,7 @@ class Swav : public Method {
     return swav_loss(scores, codes, temperature_);
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(prototypes_.dim(0))); }
+  void check_batch(int64_t n) const override { if (queue_) queue_->check_batch(n); }
   void visit(Visitor& v) override {
     Method::visit(v);
     v.parameter("prototypes", prototypes_);

@@ -206,7 +206,7 @@ Command bench_step_command() {
   command.usage = "[FLAGS]";
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
                       "bench step --model resnet18 --batch-size 128 --json"};
-  for (Flag& flag : option_flags(false))
+  for (Flag& flag : option_flags(Use::train))
     if (takes(flag.name)) {
       if (flag.name == "batch-size") flag.fallback = "16";
       flag.group = "Benchmark";

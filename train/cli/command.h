@@ -37,6 +37,7 @@ struct Command {
 };
 
 Command train_command();
+Command pretrain_command();
 Command evaluate_command();
 Command bench_step_command();
 Command bench_collectives_command();

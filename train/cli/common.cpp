@@ -4,11 +4,11 @@
 
 namespace ringtape::cli {
 
-std::vector<Flag> option_flags(bool evaluate_only) {
+std::vector<Flag> option_flags(Use use) {
   const TrainOptions defaults;
   std::vector<Flag> out;
   for (const Option& option : train_options()) {
-    if (evaluate_only && !option.evaluate) continue;
+    if (use == Use::evaluate ? !option.evaluate : !concerns(option, use == Use::pretrain)) continue;
     std::string help = option.help;
     if (option.choices) {
       help += ":";
@@ -39,18 +39,34 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
   return out;
 }
 
+static std::string comm_text(const Metrics& m) {
+  std::string out;
+  if (m.comm_bytes && m.steps > 0) out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
+  if (m.comm_s && m.steps > 0) out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
+  return out;
+}
+
+// Of a training without labels: its loss, or what kNN makes of its features.
+static std::string method_text(const Metrics& m, int64_t epochs) {
+  std::string out = fmt::format("{:<12} {:<5}  ", fmt::format("epoch {}/{}", m.epoch, epochs), m.split);
+  if (m.loss) out += fmt::format("loss {:.4f}  ", *m.loss);
+  if (m.top1) out += fmt::format("top-1 {:>8}  top-5 {:>8}  ", percent(*m.top1), percent(m.top5.value_or(0)));
+  if (m.spread) out += fmt::format("spread {:.4f}  ", *m.spread);
+  out += fmt::format("{:>9} images/s  {:.2f} s", with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+  if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
+  return out + comm_text(m);
+}
+
 std::string metrics_text(const Metrics& m, int64_t epochs) {
   if (m.split == "train_step") return step_text(m, epochs);
+  if (!m.top1 || !m.loss) return method_text(m, epochs);
   const std::string head = m.split == "test" ? "" : fmt::format("epoch {}/{}", m.epoch, epochs);
   std::string out =
       fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}  {:>9} images/s  {:.2f} s", head,
                   m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
                   with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
-  if (m.comm_bytes && m.steps > 0)
-    out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
-  if (m.comm_s && m.steps > 0) out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
-  return out;
+  return out + comm_text(m);
 }
 
 }  // namespace ringtape::cli

@@ -10,8 +10,9 @@
 
 namespace ringtape::cli {
 
-// The flags of the option list, all of them or those that `evaluate` takes.
-std::vector<Flag> option_flags(bool evaluate_only);
+// The flags of the option list that a command takes: of a training with labels, of one without, or of `evaluate`.
+enum class Use : uint8_t { train, pretrain, evaluate };
+std::vector<Flag> option_flags(Use use);
 
 // Applies --config, then the flags.
 void apply_flags(TrainOptions& options, const Invocation& invocation);

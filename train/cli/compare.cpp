@@ -218,7 +218,7 @@ Command compare_command() {
                    {"Inference", "inference", "", "time forward passes instead: one device beside dp, by batch size", ""},
                    {"Inference", "batch-sizes", "LIST", "images of a pass", "1,4,16,64,256"}};
   for (const std::string& name : strategy_choices()) command.flags[0].help += " " + name;
-  for (Flag& flag : option_flags(false))
+  for (Flag& flag : option_flags(Use::train))
     if (!kOwn.contains(flag.name)) command.flags.push_back(std::move(flag));
   command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each", ""});
   command.run = run;

@@ -30,7 +30,7 @@ Splits load(const DatasetEntry& entry, const Invocation& invocation) {
 // The flags that say which data set.
 std::vector<Flag> data_flags() {
   std::vector<Flag> out;
-  for (Flag& flag : option_flags(true))
+  for (Flag& flag : option_flags(Use::evaluate))
     for (const char* name : {"data-dir", "train-size", "test-size", "image-size", "seed"})
       if (flag.name == name) {
         flag.group = "Data";

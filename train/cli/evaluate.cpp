@@ -94,7 +94,7 @@ Command evaluate_command() {
   command.positionals = 1;
   command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"},
                    {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""}};
-  for (Flag& flag : option_flags(true)) command.flags.push_back(std::move(flag));
+  for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;
 }

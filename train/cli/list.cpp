@@ -3,6 +3,7 @@
 
 #include "autograd/op.h"
 #include "core/env.h"
+#include "nn/ssl/method.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
 #include "train/models.h"
@@ -50,6 +51,7 @@ std::vector<Item> variables() {
 const Kind kKinds[] = {
     {"models", [] { return entries(models()); }},
     {"data", [] { return entries(datasets()); }},
+    {"methods", [] { return entries(nn::methods()); }},
     {"optimizers", [] { return plain(optimizer_names()); }},
     {"schedules", [] { return plain(schedule_names()); }},
     {"ops", operations},

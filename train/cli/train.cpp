@@ -13,6 +13,7 @@
 #include "train/exported.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/presets.h"
 #include "train/run/environment.h"
 #include "train/run/stop.h"
 #include "train/run/version.h"
@@ -66,7 +67,7 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
                   " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
   const std::string scaled = trainer.lr() == o.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", o.lr, o.lr_scale);
-  out.line(concat("model  ", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
+  out.line(concat("model  ", task.method ? concat(task.method->str(), " of ") : "", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
                   o.optimizer, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ",
                   with_commas(trainer.steps_per_epoch()), " steps an epoch"));
   if (world.group) {
@@ -84,6 +85,18 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
   out.line("run    " + run.path());
 }
 
+// By which protocol the top-1 of a method is what it is, and the best of all epochs beside that of the last.
+void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) {
+  const TrainOptions& o = task.options;
+  double best = 0;
+  for (const Metrics& m : all)
+    if (m.split == "knn") best = std::max(best, *m.top1);
+  out["best_top1"] = best;
+  out["protocol"] = fmt::format("kNN, k {}, temperature {:g}, all training images as they are, the whole test set, after the last epoch; best: of all epochs, by the test set",
+                                o.knn_k, o.knn_temperature);
+  out["method"] = o.method;
+}
+
 // The figures that are left at the end, from the last metrics of each split.
 Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all, int ranks,
              double seconds) {
@@ -97,13 +110,14 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
     if (m.split == "train") images += *m.images_per_s * *m.seconds, train_seconds += *m.seconds;
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
-  const Metrics& test = *last.at("test");
-  out["loss"] = json_number(*test.loss), out["top1"] = json_number(*test.top1),
-  out["top5"] = json_number(*test.top5);
+  const Metrics& test = *last.at(task.method ? "knn" : "test");
+  if (test.loss) out["loss"] = json_number(*test.loss);
+  out["top1"] = json_number(*test.top1), out["top5"] = json_number(*test.top5);
+  if (task.method) describe_knn(out, task, all);
   for (const char* split : {"train", "val"})
     if (const auto at = last.find(split); at != last.end()) {
       out[concat(split, "_loss")] = json_number(*at->second->loss);
-      out[concat(split, "_top1")] = json_number(*at->second->top1);
+      if (at->second->top1) out[concat(split, "_top1")] = json_number(*at->second->top1);
     }
   out["images_per_s"] = train_seconds > 0 ? images / train_seconds : 0;
   out["seconds"] = seconds;
@@ -131,6 +145,8 @@ void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, 
   out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));
 }
 
+std::string path_of(const TrainOptions& o) { return run_path(o.run, o.method.empty() ? o.model : o.method, o.data); }
+
 // A rank that does not lead: it writes nothing.
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group.get());
@@ -145,7 +161,7 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
   Trainer trainer(task, world.group.get());
-  RunDir run(run_path(o.run, o.model, o.data), earlier(o));
+  RunDir run(path_of(o), earlier(o));
   Output out(run, o.json);
   const StopSignals signals;
   try {
@@ -173,7 +189,7 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
       out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
       return false;
     }
-    const std::string weights = run.file("exported/model.safetensors");
+    const std::string weights = run.file(concat("exported/", exported_name(task)));
     trainer.export_weights(weights);
     write_file(run.file("exported/README.md"), exported_readme(task));
     out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
@@ -195,13 +211,28 @@ std::string continued(const Invocation& invocation) {
   return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
 }
 
+// Of a training without labels: those of --preset, or of "corrected" unless a file has settings.
+void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
+  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+  if (!preset && invocation.flag("config")) return;
+  if (!method) {
+    std::string known;
+    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
+    throw UsageError("--method: expected one of " + known);
+  }
+  read_preset(options, preset ? *preset : "corrected", *method);
+}
+
 // What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
-TrainOptions wanted(const Invocation& invocation) {
+TrainOptions wanted(const Invocation& invocation, Use use) {
   TrainOptions options;
   const std::string path = continued(invocation);
   if (!path.empty()) read_config(options, path + "/config.toml");
+  else if (use == Use::pretrain) begin_with_preset(options, invocation);
   const TrainOptions before = options;
   apply_flags(options, invocation);
+  RT_CHECK_AS(UsageError, use == Use::pretrain || options.method.empty(), "these are settings of ", options.method,
+              ", which learns without labels: ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);
   return options;
 }
@@ -216,6 +247,27 @@ void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ra
 
 }  // namespace
 
+int run_training(const Invocation& invocation, Use use) {
+  TrainOptions options = wanted(invocation, use);
+  check_run_path(path_of(options), earlier(options));
+  if (wants_ranks(options)) {
+    TrainOptions common = options;
+    common.device = "cpu";  // the ranks look for theirs themselves
+    check_same_batch(options, continued(invocation), options.devices);
+    (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
+    return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  }
+  World world = join_world(options);
+  try {
+    check_same_batch(options, continued(invocation), world.size());
+    Task task(options, world.size());
+    return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
+  } catch (const std::exception& e) {
+    world.fail(e.what());
+    throw;
+  }
+}
+
 Command train_command() {
   Command command;
   command.name = "train";
@@ -225,30 +277,29 @@ Command train_command() {
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
                       "train --config runs/digits/config.toml --lr 3e-4 --run digits-2",
                       "train --run digits --resume          # from its newest checkpoint"};
-  command.flags = option_flags(false);
+  command.flags = option_flags(Use::train);
   command.flags.push_back({"Run", "config", "FILE",
                            "TOML file of the settings above, a line each: batch-size = 64; flags override it",
                            ""});
-  command.run = [](const Invocation& invocation) {
-    TrainOptions options = wanted(invocation);
-    check_run_path(run_path(options.run, options.model, options.data), earlier(options));
-    if (wants_ranks(options)) {
-      TrainOptions common = options;
-      common.device = "cpu";  // the ranks look for theirs themselves
-      check_same_batch(options, continued(invocation), options.devices);
-      (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
-      return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
-    }
-    World world = join_world(options);
-    try {
-      check_same_batch(options, continued(invocation), world.size());
-      Task task(options, world.size());
-      return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
-    } catch (const std::exception& e) {
-      world.fail(e.what());
-      throw;
-    }
-  };
+  command.run = [](const Invocation& invocation) { return run_training(invocation, Use::train); };
+  return command;
+}
+
+Command pretrain_command() {
+  Command command;
+  command.name = "pretrain";
+  command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
+  command.usage = "--method NAME [FLAGS]";
+  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --batch-size 128",
+                      "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
+                      "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
+                      "pretrain --run byol --resume         # from its newest checkpoint"};
+  command.flags = option_flags(Use::pretrain);
+  std::string names;
+  for (const Preset& preset : presets()) names += concat(" ", preset.name);
+  command.flags.push_back({"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
+  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
+  command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }
 

@@ -88,4 +88,12 @@ Holdout holdout(int64_t n, int64_t val_size, uint64_t seed) {
   return {{order.begin(), cut}, {cut, order.end()}};
 }
 
+void normalize_as_imagenet(Splits& data) {
+  for (Dataset* set : {&data.train, &data.test}) {
+    RT_CHECK_AS(UsageError, set->images.dim(3) == 3, "--normalize imagenet: ", set->name, " has images of ", set->images.dim(3),
+                " channels; expected 3");
+    set->mean = {0.485f, 0.456f, 0.406f}, set->deviation = {0.229f, 0.224f, 0.225f};
+  }
+}
+
 }  // namespace ringtape

@@ -24,6 +24,9 @@ struct Splits {
   Dataset train, test;
 };
 
+// By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless these have three channels.
+void normalize_as_imagenet(Splits& data);
+
 struct DataRequest {
   std::string dir = {};    // where files lie; empty: RINGTAPE_DATA_DIR, else ./data
   int64_t train_size = 0;  // images to generate, for generated sets

@@ -27,7 +27,7 @@ constexpr Column kColumns[] = {
     {"peak_bytes", &Metrics::peak_bytes}, {"grad_norm", &Metrics::grad_norm},
     {"loss_scale", &Metrics::loss_scale}, {"ranks", &Metrics::ranks},
     {"comm_bytes", &Metrics::comm_bytes}, {"comm_s", &Metrics::comm_s},
-    {"exposed_s", &Metrics::exposed_s},
+    {"exposed_s", &Metrics::exposed_s}, {"spread", &Metrics::spread},
 };
 // clang-format on
 

@@ -13,7 +13,7 @@ namespace ringtape {
 // What is known after a pass over a split; a field that does not apply stays empty. Accuracies in [0, 1],
 // times in seconds; images_per_s over the whole pass.
 struct Metrics {
-  std::string split;   // "train", "val" or "test"; "train_step" for one step
+  std::string split;   // "train", "val" or "test"; "knn" of features; "train_step" for one step
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
   int64_t images = 0, steps = 0;  // of the pass; not written to the files
@@ -21,6 +21,7 @@ struct Metrics {
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
   std::optional<double> peak_bytes;                                  // of tensors on a device, the most of all ranks
   std::optional<double> grad_norm, loss_scale;                       // of a step
+  std::optional<double> spread;                                      // of a self-supervised method's outputs (nn/loss/spread.h)
   std::optional<double> ranks;                                       // where there are several; of the first of them:
   std::optional<double> comm_bytes, comm_s, exposed_s;               // handed to all_reduce, or sent among devices; on CPUs: on their way, waited for
 };
