@@ -39,6 +39,7 @@ enum class Stream : uint64_t {
   augment = 6,    // what happens to training images
   rows = 7,       // which rank gets which row of a batch
   powersgd = 8,   // what compressed gradients begin with
+  views = 9,      // random views of images
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

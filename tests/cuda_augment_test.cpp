@@ -1,5 +1,5 @@
-// Augmentation and the loader on CUDA: the same bytes as on the CPU.
-#include "kernels/augment.h"
+// Augmentation, random views and the loader on CUDA: the same bytes as on the CPU.
+#include "kernels/random_view.h"
 #include "tests/cuda_support.h"
 #include "tests/support.h"
 #include "train/data/loader.h"
@@ -53,6 +53,44 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
         }
 }
 
+TEST(CudaRandomView, EqualsTheCpuBitForBit) {
+  RT_NEEDS_CUDA();
+  const ViewAugmentation all{.jitter = 0.8, .gray = 0.3, .blur = 0.5, .solarize = 0.3}, colourless{.jitter = 0, .gray = 0, .blur = 1};
+  struct Case {
+    Shape images;
+    int64_t height, width;
+    const ViewAugmentation& what;
+  };
+  for (const Case& c : {Case{{24, 32, 32, 3}, 32, 32, all}, Case{{9, 21, 34, 3}, 16, 9, all}, Case{{9, 7, 5, 3}, 8, 12, all},
+                        Case{{3, 96, 96, 3}, 96, 96, all}, Case{{6, 9, 8, 4}, 4, 8, colourless}, Case{{6, 9, 8, 1}, 9, 3, colourless}})
+    for (DType dtype : {DType::f32, DType::bf16, DType::f64})
+      for (bool gathered : {false, true}) {
+        if (c.height == 96 && (dtype != DType::f32 || gathered)) continue;
+        const Tensor images = bytes(c.images);
+        const int64_t n = c.images[0], channels = c.images[3];
+        Tensor index({n}, DType::i64), table({channels, 256}, dtype);
+        for (int64_t i = 0; i < n; ++i) index.data<int64_t>()[i] = n - 1 - i;
+        dispatch_float(dtype, [&]<class T>() {
+          for (int64_t i = 0; i < table.size(); ++i) table.data<T>()[i] = T(compute_t<T>(float(i) * 0.37f - 100));
+        });
+        const RandomViewParams params(c.what, 3, 8, 1, gathered);
+        Tensor host({n, c.height, c.width, channels}, dtype), device(host.shape(), dtype, kCuda);
+        random_view(host, images, index, table, params);
+        random_view(device, images.copy_to(kCuda), index.copy_to(kCuda), table.copy_to(kCuda), params);
+        ASSERT_TRUE(same_bytes(device.copy_to({}), host)) << concat(c.images, " to ", host.shape(), ' ', dtype, " gathered ", gathered);
+      }
+}
+
+TEST(CudaRandomView, MoreThanABlockHoldsIsRefused) {
+  RT_NEEDS_CUDA();
+  const Tensor images = bytes({1, 512, 512, 3}).copy_to(kCuda);
+  const Tensor index = zeros({1}, DType::i64, kCuda), table = zeros({3, 256}, DType::f32, kCuda);
+  Tensor y({1, 512, 512, 3}, DType::f32, kCuda);
+  const auto message = test::message_of<ShapeError>([&] { random_view(y, images, index, table, RandomViewParams({}, 1, 0, 0, false)); });
+  EXPECT_MENTIONS(message, "views of 512 x 512 x 3");
+  EXPECT_MENTIONS(message, "bytes of shared memory");
+}
+
 Dataset noise_set(int64_t n) {
   Dataset set;
   set.name = "noise";
@@ -65,16 +103,22 @@ Dataset noise_set(int64_t n) {
   return set;
 }
 
-// All batches of an epoch, on the host; read when all have been asked for.
-std::vector<std::pair<Tensor, Tensor>> batches(const Dataset& set, Device device, int workers, int64_t epoch) {
+// All batches of an epoch, on the host: images or views, and labels. Read when all have been asked for.
+std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int64_t epoch, const std::vector<ViewAugmentation>& views = {}) {
   const Loader loader(set, all_samples(set),
-                      {.batch_size = 16, .shuffle = true, .seed = 5, .workers = workers, .device = device, .augmentation = kEach[6]});
-  std::vector<std::pair<Tensor, Tensor>> out;
-  for (const Batch& batch : loader.epoch(epoch)) out.emplace_back(batch.x, batch.y);
-  for (auto& [x, y] : out) {
-    EXPECT_EQ(x.device(), device);
-    x = x.copy_to({}), y = y.copy_to({});
+                      {.batch_size = 16, .shuffle = true, .seed = 5, .workers = workers, .device = device, .augmentation = kEach[6],
+                       .views = views});
+  std::vector<Tensors> out;
+  for (const Batch& batch : loader.epoch(epoch)) {
+    out.push_back(batch.views);
+    if (views.empty()) out.back().push_back(batch.x);
+    out.back().push_back(batch.y);
   }
+  for (Tensors& batch : out)
+    for (Tensor& x : batch) {
+      EXPECT_EQ(x.device(), device);
+      x = x.copy_to({});
+    }
   return out;
 }
 
@@ -85,19 +129,21 @@ TEST(CudaLoader, BatchesAreThoseOfTheCpu) {
   EXPECT_EQ(kept.train.images.device(), kCuda);
   EXPECT_EQ(kept.test.labels.device(), kCuda);
   const Dataset set = noise_set(500);
-  for (int64_t epoch : {0, 3}) {
-    const auto cpu = batches(set, {}, 1, epoch);
-    ASSERT_EQ(cpu.size(), 32u);
-    for (int workers : {0, 1, 3})
-      for (const Dataset* from : std::initializer_list<const Dataset*>{&set, &kept.train}) {
-        const auto cuda = batches(*from, kCuda, workers, epoch);
-        ASSERT_EQ(cuda.size(), cpu.size());
-        for (size_t i = 0; i < cpu.size(); ++i) {
-          ASSERT_TRUE(same_bytes(cuda[i].first, cpu[i].first)) << "images of batch " << i << ", " << workers << " workers";
-          ASSERT_TRUE(same_bytes(cuda[i].second, cpu[i].second)) << "labels of batch " << i;
+  for (const std::vector<ViewAugmentation>& views : {std::vector<ViewAugmentation>{}, {{}, {.blur = 1, .solarize = 0.5}}})
+    for (int64_t epoch : {0, 3}) {
+      const auto cpu = batches(set, {}, 1, epoch, views);
+      ASSERT_EQ(cpu.size(), 32u);
+      for (int workers : {0, 1, 3})
+        for (const Dataset* from : std::initializer_list<const Dataset*>{&set, &kept.train}) {
+          const auto cuda = batches(*from, kCuda, workers, epoch, views);
+          ASSERT_EQ(cuda.size(), cpu.size());
+          for (size_t i = 0; i < cpu.size(); ++i) {
+            ASSERT_EQ(cuda[i].size(), std::max<size_t>(views.size(), 1) + 1);
+            for (size_t k = 0; k < cpu[i].size(); ++k)
+              ASSERT_TRUE(same_bytes(cuda[i][k], cpu[i][k])) << "tensor " << k << " of batch " << i << ", " << workers << " workers";
+          }
         }
-      }
-  }
+    }
 }
 
 TEST(CudaLoader, MayBeLeftEarly) {

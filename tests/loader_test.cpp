@@ -154,6 +154,76 @@ TEST(Loader, AugmentationDependsOnSeedEpochAndSampleAlone) {
   EXPECT_NE(images(1, false, 2, 3, 60), reference);
 }
 
+// 60 images of 6x6 with noise in them.
+Dataset noise() {
+  Dataset set = numbered(60, 3);
+  set.images = Tensor({60, 6, 6, 3}, DType::u8);
+  for (size_t i = 0; i < set.images.span<uint8_t>().size(); ++i) set.images.span<uint8_t>()[i] = uint8_t(i * 2654435761u >> 13);
+  return set;
+}
+
+// Views by sample: all of the first, then all of the second.
+std::vector<std::vector<float>> views_of(const Dataset& set, const LoaderConfig& config, int64_t epoch) {
+  const auto n = size_t(set.size());
+  std::vector<std::vector<float>> out(n * config.views.size());
+  for (const Batch& batch : Loader(set, all_samples(set), config).epoch(epoch)) {
+    EXPECT_FALSE(batch.x.defined());
+    EXPECT_EQ(batch.views.size(), config.views.size());
+    for (size_t v = 0; v < batch.views.size(); ++v) {
+      EXPECT_EQ(batch.views[v].shape(), set.images.shape().with(0, batch.y.dim(0)));
+      for (size_t i = 0; i < batch.y.span<int64_t>().size(); ++i) {
+        const auto x = batch.views[v].span<float>().subspan(108 * i, 108);
+        out[n * v + size_t(batch.y.span<int64_t>()[i])].assign(x.begin(), x.end());
+      }
+    }
+  }
+  return out;
+}
+
+TEST(Loader, ViewsDependOnSeedEpochSampleAndTheirNumberAlone) {
+  const Dataset set = noise();
+  const std::vector<ViewAugmentation> two = {{.blur = 0.5}, {.blur = 0.5}};
+  const auto reference = views_of(set, {.batch_size = 60, .seed = 1, .workers = 0, .views = two}, 3);
+  EXPECT_EQ(views_of(set, {.batch_size = 7, .shuffle = true, .seed = 1, .workers = 2, .views = two}, 3), reference);
+  EXPECT_EQ(views_of(set, {.batch_size = 1, .seed = 1, .workers = 1, .views = two}, 3), reference);
+  EXPECT_NE(views_of(set, {.batch_size = 60, .seed = 1, .workers = 1, .views = two}, 4), reference);
+  EXPECT_NE(views_of(set, {.batch_size = 60, .seed = 2, .workers = 1, .views = two}, 3), reference);
+  int same = 0;
+  for (size_t i = 0; i < 60; ++i) same += reference[i] == reference[60 + i];
+  EXPECT_LE(same, 1);
+
+  auto shared = reference;  // what three ranks get, put together
+  for (auto& view : shared) view.clear();
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto part = views_of(set, {.batch_size = 16, .shuffle = true, .seed = 1, .views = two, .rank = rank, .ranks = 3}, 3);
+    for (size_t i = 0; i < part.size(); ++i)
+      if (!part[i].empty()) {
+        EXPECT_TRUE(shared[i].empty()) << i;
+        shared[i] = part[i];
+      }
+  }
+  EXPECT_EQ(shared, reference);
+  EXPECT_EQ(Loader(set, all_samples(set), {.batch_size = 16, .drop_last = true, .views = two}).batches(), 3);
+}
+
+TEST(Loader, MeanAndDeviationMayBeOthers) {
+  const Dataset set = noise();
+  constexpr ViewAugmentation kNothing{.crop_low = 1, .flip = 0, .jitter = 0, .gray = 0};
+  const std::vector<float> mean = {0.485f, 0.456f, 0.406f}, deviation = {0.229f, 0.224f, 0.225f};
+  const auto views = views_of(set, {.batch_size = 60, .views = {kNothing}, .mean = mean, .deviation = deviation}, 0);
+  for (size_t i = 0; i < 60; ++i)
+    for (size_t k = 0; k < 108; ++k) {
+      const float level = float(set.images.span<uint8_t>()[108 * i + k]);
+      ASSERT_EQ(views[i][k], (level / 255.0f - mean[k % 3]) / deviation[k % 3]);
+    }
+  const auto refused = [&](const Dataset& data, LoaderConfig config) {
+    EXPECT_THROW(Loader(data, all_samples(data), config), ShapeError);
+  };
+  refused(set, {.batch_size = 4, .mean = {0.5f}, .deviation = {0.5f}});
+  refused(numbered(10), {.batch_size = 4, .views = {{}}});  // one channel has no colours
+  EXPECT_THROW(Loader(set, all_samples(set), {.batch_size = 4, .views = {{.hue = 1}}}), UsageError);
+}
+
 TEST(Loader, RefusesWhatCannotBeServed) {
   const Dataset set = numbered(10);
   const auto make = [&](std::vector<int64_t> samples, int64_t size) {

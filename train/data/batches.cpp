@@ -7,11 +7,11 @@
 namespace ringtape {
 
 // (byte / 255 - mean) / deviation, in the order and precision of torchvision's ToTensor and Normalize.
-static Tensor byte_table(const Dataset& data, Device device) {
+static Tensor byte_table(const std::vector<float>& mean, const std::vector<float>& deviation, Device device) {
   std::vector<float> table;
-  for (size_t c = 0; c < data.mean.size(); ++c)
-    for (int byte = 0; byte < 256; ++byte) table.push_back((float(byte) / 255.0f - data.mean[c]) / data.deviation[c]);
-  return from_host(table, {int64_t(data.mean.size()), 256}, device);
+  for (size_t c = 0; c < mean.size(); ++c)
+    for (int byte = 0; byte < 256; ++byte) table.push_back((float(byte) / 255.0f - mean[c]) / deviation[c]);
+  return from_host(table, {int64_t(mean.size()), 256}, device);
 }
 
 // The same bytes: the devices cpu:0, cpu:1 ... share the host's memory.
@@ -37,14 +37,24 @@ struct BatchMaker::Layout {
   int64_t labels_at, images_at, bytes;
 };
 
-BatchMaker::BatchMaker(const Dataset& data, Device device, const Augmentation& augmentation, uint64_t seed)
-    : images_(data.images), labels_(data.labels), device_(device), augmentation_(augmentation), seed_(seed) {
+BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
+    : images_(data.images), labels_(data.labels), device_(config.device), augmentation_(config.augmentation), views_(config.views),
+      seed_(config.seed) {
   const Shape& shape = images_.shape();
-  RT_CHECK(shape.rank() == 4 && int64_t(data.mean.size()) == shape[3] && data.deviation.size() == data.mean.size(), data.name);
-  RT_CHECK(augmentation.pad >= 0 && augmentation.cutout >= 0 && augmentation.rotation >= 0 && augmentation.rotation <= 180, data.name);
-  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device, data.name, " lies on ", images_.device(),
-              ", batches are wanted on ", device, "; load it again");
-  table_ = byte_table(data, device);
+  const Augmentation& a = augmentation_;
+  RT_CHECK(shape.rank() == 4, data.name);
+  RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
+  for (size_t v = 0; v < views_.size(); ++v) {
+    check_view(views_[v], image(), image());
+    RandomViewParams(views_[v], 0, 0, int(v), false);  // throws, where the loader is made, what could only be thrown by its threads
+  }
+  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name, " lies on ",
+              images_.device(), ", batches are wanted on ", device_, "; load it again");
+  const std::vector<float>& mean = config.mean.empty() ? data.mean : config.mean;
+  const std::vector<float>& deviation = config.deviation.empty() ? data.deviation : config.deviation;
+  RT_CHECK_AS(ShapeError, int64_t(mean.size()) == shape[3] && int64_t(deviation.size()) == shape[3], data.name, " has ", shape[3],
+              " channels, its mean ", mean.size(), ", its deviation ", deviation.size());
+  table_ = byte_table(mean, deviation, device_);
 }
 
 std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
@@ -53,7 +63,13 @@ std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
 }
 
 void BatchMaker::make(Chunk& chunk, View images, View samples, bool gathered, int64_t epoch) const {
-  chunk.x = Tensor(images_.shape().with(0, samples.dims[0]), DType::f32, device_);
+  const Shape shape = images_.shape().with(0, samples.dims[0]);
+  for (size_t v = 0; v < views_.size(); ++v) {
+    chunk.views.emplace_back(shape, DType::f32, device_);
+    random_view(chunk.views[v], images, samples, table_, RandomViewParams(views_[v], seed_, uint64_t(epoch), int(v), gathered));
+  }
+  if (!views_.empty()) return;
+  chunk.x = Tensor(shape, DType::f32, device_);
   augment(chunk.x, images, samples, table_, AugmentParams(augmentation_, seed_, uint64_t(epoch), gathered));
 }
 

@@ -2,15 +2,15 @@
 #include <exception>
 #include <span>
 
-#include "kernels/augment.h"
-#include "train/data/dataset.h"
+#include "train/data/loader.h"
 
 namespace ringtape {
 
 // Some batches of an epoch, one after the other.
 struct Chunk {
   int64_t first = 0, count = 0;       // batches
-  Tensor x;                           // f32 (samples, H, W, C), augmented and normalised
+  Tensor x;                           // f32 (samples, H, W, C), augmented and normalised,
+  Tensors views;                      // or so many of them
   Tensor y;                           // i64 (samples)
   std::shared_ptr<HostBuffer> bytes;  // or what they are made of, to be sent: samples, labels, images
   std::exception_ptr error;           // what prevented them
@@ -21,7 +21,7 @@ struct Chunk {
 // lies on the device, or from the bytes that gather() has collected on the host, which travel while the device computes.
 class BatchMaker {
  public:
-  BatchMaker(const Dataset& data, Device device, const Augmentation& augmentation, uint64_t seed);
+  BatchMaker(const Dataset& data, const LoaderConfig& config);
 
   bool on_host() const { return device_.type == DeviceType::cpu; }
   bool resident() const { return !on_host() && images_.device() == device_; }
@@ -41,6 +41,7 @@ class BatchMaker {
   Tensor table_;  // f32 (C, 256): what becomes of each byte
   Device device_;
   Augmentation augmentation_;
+  std::vector<ViewAugmentation> views_;
   uint64_t seed_;
 };
 

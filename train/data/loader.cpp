@@ -54,7 +54,9 @@ class EpochState {
   const Batch* next() {
     if (failed_ || (at_ == current_.count && !next_chunk())) return nullptr;
     const int64_t size = own_size(), begin = at_ * size;
-    batch_.x = rows(current_.x, begin, size);
+    batch_.x = current_.x.defined() ? rows(current_.x, begin, size) : Tensor();
+    batch_.views.clear();
+    for (const Tensor& view : current_.views) batch_.views.push_back(rows(view, begin, size));
     batch_.y = rows(current_.y, begin, size);
     batch_.index = current_.first + at_++;
     batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
@@ -175,11 +177,13 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   const Shape& shape = data.images.shape();
   for (int64_t i : samples)
     RT_CHECK_AS(ShapeError, i >= 0 && i < shape[0], "sample ", i, " of a data set of ", shape[0]);
-  const int64_t batch_bytes = part_of(config.batch_size, config.ranks, config.rank).size() * shape.without(0).size() * int64_t(sizeof(float));
+  const int64_t copies = std::max<int64_t>(int64_t(config.views.size()), 1);
+  const int64_t batch_bytes =
+      part_of(config.batch_size, config.ranks, config.rank).size() * copies * shape.without(0).size() * int64_t(sizeof(float));
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
   source_ = std::make_shared<const Source>(
-      Source{BatchMaker(data, config.device, config.augmentation, config.seed), std::move(samples), config, chunk});
+      Source{BatchMaker(data, config), std::move(samples), config, chunk});
 }
 
 int64_t Loader::samples() const { return int64_t(source_->samples.size()); }

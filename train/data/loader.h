@@ -2,13 +2,14 @@
 #include <iterator>
 #include <memory>
 
-#include "kernels/augment.h"
+#include "kernels/random_view.h"
 #include "train/data/dataset.h"
 
 namespace ringtape {
 
 struct Batch {
-  Tensor x;           // f32 (B, H, W, C), normalised per channel
+  Tensor x;           // f32 (B, H, W, C), normalised per channel; undefined where there are views
+  Tensors views;      // or so many of them
   Tensor y;           // i64 (B)
   int64_t index = 0;  // within the epoch
   int64_t whole = 0;  // samples of all ranks' batches of this index
@@ -22,6 +23,8 @@ struct LoaderConfig {
   int workers = 1;     // background threads; 0: batches are made when they are asked for
   Device device = {};  // where batches are to lie
   Augmentation augmentation = {};
+  std::vector<ViewAugmentation> views = {};   // any: instead of augmentation, so many random views of each image, of its size
+  std::vector<float> mean = {}, deviation = {};  // to normalise by, of pixels scaled to [0, 1]; empty: the data set's
   int rank = 0, ranks = 1;  // of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty
 };
 
@@ -55,7 +58,8 @@ class Loader {
   };
 
   // Throws UsageError for a batch size below the ranks' number or above that of samples, ShapeError for a sample that
-  // is not in the set, DeviceError for a set that lies on another device than the batches'.
+  // is not in the set, for views that the images do not permit and for a mean of another number of channels, DeviceError for a set
+  // that lies on another device than the batches'.
   Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
 
   int64_t samples() const;  // of all ranks

@@ -1,0 +1,218 @@
+#include "kernels/random_view.h"
+
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/random_view_pixels.h"
+
+namespace ringtape::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr size_t kStaticBytes = 1024;  // of shared memory: the view that was drawn and a sum, at most
+
+struct Frame {
+  int height, width, channels, out_height, out_width;
+  int column_taps, row_taps;  // of the largest part there is
+  __host__ __device__ int out_pixels() const { return out_height * out_width; }
+};
+
+// The weights of an axis: those of output pixel i are weights[i * stride ..], for `count[i]` input pixels from first[i] on.
+struct Axis {
+  int32_t *weights, *first, *count;
+  int stride;
+};
+
+// A block's dynamic shared memory. `planes` is the view, channel after channel; `narrow`, of as many rows as the part of the image
+// has, and `smooth`, the blur's first pass, take turns.
+struct Shared {
+  Axis columns, rows;
+  int32_t* blur;
+  uint8_t *planes, *narrow;
+  uint16_t* smooth;
+};
+
+__host__ __device__ size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
+
+size_t shared_bytes(const Frame& f) {
+  const size_t words = size_t(f.out_width) * size_t(f.column_taps + 2) + size_t(f.out_height) * size_t(f.row_taps + 2) + kMostRadius + 1;
+  const size_t plane = size_t(f.channels) * size_t(f.out_pixels()), narrow = size_t(f.channels) * size_t(f.height) * size_t(f.out_width);
+  return rounded(4 * words) + rounded(plane) + (narrow > 2 * plane ? narrow : 2 * plane);
+}
+
+__device__ Shared divided(unsigned char* bytes, const Frame& f) {
+  int32_t* words = reinterpret_cast<int32_t*>(bytes);
+  const auto take = [&](int n) { return (words += n) - n; };
+  Shared s;
+  s.columns = {take(f.out_width * f.column_taps), take(f.out_width), take(f.out_width), f.column_taps};
+  s.rows = {take(f.out_height * f.row_taps), take(f.out_height), take(f.out_height), f.row_taps};
+  s.blur = take(kMostRadius + 1);
+  s.planes = bytes + rounded(size_t(reinterpret_cast<unsigned char*>(words) - bytes));
+  s.narrow = s.planes + rounded(size_t(f.channels) * size_t(f.out_pixels()));
+  s.smooth = reinterpret_cast<uint16_t*>(s.narrow);
+  return s;
+}
+
+// Every function below is called by all threads of the block, and by all for the same reasons.
+
+__device__ void prepare(const Axis& a, int64_t from, int to) {
+  for (int i = int(threadIdx.x); i < to; i += kThreads) {
+    const Taps t = taps_of(from, to, i);
+    a.first[i] = int32_t(t.first);
+    a.count[i] = int32_t(t.end - t.first);
+    for (int64_t x = t.first; x < t.end; ++x) a.weights[i * a.stride + int(x - t.first)] = weight(t, from, to, i, x);
+  }
+}
+
+// The part of the image that was drawn, in the size of the view.
+__device__ void crop(const Shared& s, const uint8_t* image, const Frame& f, const RandomView& v) {
+  const int plane = int(v.height) * f.out_width;
+  for (int i = int(threadIdx.x); i < f.channels * plane; i += kThreads) {
+    const int c = i / plane, row = i % plane / f.out_width, column = i % f.out_width;
+    const uint8_t* from = image + ((v.top + row) * f.width + v.left + s.columns.first[column]) * f.channels + c;
+    int32_t sum = 0;
+    for (int k = 0; k < s.columns.count[column]; ++k) sum += s.columns.weights[column * s.columns.stride + k] * from[k * f.channels];
+    s.narrow[i] = resampled(sum);
+  }
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < f.channels * f.out_pixels(); i += kThreads) {
+    const int c = i / f.out_pixels(), row = i % f.out_pixels() / f.out_width, column = i % f.out_width;
+    const uint8_t* from = s.narrow + c * plane + s.rows.first[row] * f.out_width + column;
+    int32_t sum = 0;
+    for (int k = 0; k < s.rows.count[row]; ++k) sum += s.rows.weights[row * s.rows.stride + k] * from[k * f.out_width];
+    s.planes[i] = resampled(sum);
+  }
+  __syncthreads();
+}
+
+__device__ Rgb pixel(const uint8_t* x, int i, int n) { return {x[i], x[n + i], x[2 * n + i]}; }
+
+// Each thread has pixels of its own, the same in every step.
+template <class F>
+__device__ void for_each_pixel(uint8_t* x, int n, F&& f) {
+  for (int i = int(threadIdx.x); i < n; i += kThreads) {
+    const Rgb y = f(pixel(x, i, n));
+    x[i] = uint8_t(y.r), x[n + i] = uint8_t(y.g), x[2 * n + i] = uint8_t(y.b);
+  }
+}
+
+__device__ void jitter(uint8_t* x, int n, const RandomView& v) {
+  for (Jitter step : v.order) {
+    if (step == Jitter::hue) {
+      if (v.turn >= 0) for_each_pixel(x, n, [&](Rgb p) { return turned_hue(p, v.turn); });
+      continue;
+    }
+    int32_t mean = 0;
+    if (step == Jitter::contrast) {
+      int64_t sum = 0;
+      for (int i = int(threadIdx.x); i < n; i += kThreads) {
+        const Rgb p = pixel(x, i, n);
+        sum += luma(p.r, p.g, p.b);
+      }
+      mean = mean_luma(block_reduce<Sum>(sum), n);
+    }
+    const int32_t factor = v.factor[int(step)];
+    for_each_pixel(x, n, [&](Rgb p) {
+      const int32_t from = step == Jitter::saturation ? luma(p.r, p.g, p.b) : mean;
+      return Rgb{blended(from, p.r, factor), blended(from, p.g, factor), blended(from, p.b, factor)};
+    });
+  }
+}
+
+// All planes, rows first.
+__device__ void blur(const Shared& s, const Frame& f, int64_t sigma) {
+  const int radius = int(blur_radius(sigma, f.out_height, f.out_width)), elements = f.channels * f.out_pixels();
+  __syncthreads();
+  if (threadIdx.x == 0) blur_weights(s.blur, sigma, radius);
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < elements; i += kThreads) {
+    const int column = i % f.out_width;
+    const uint8_t* const row = s.planes + (i - column);
+    uint32_t sum = uint32_t(s.blur[0]) * row[column];
+    for (int k = 1; k <= radius; ++k)
+      sum += uint32_t(s.blur[k]) * (uint32_t(row[reflected(column - k, f.out_width)]) + row[reflected(column + k, f.out_width)]);
+    s.smooth[i] = blurred_once(sum);
+  }
+  __syncthreads();
+  for (int i = int(threadIdx.x); i < elements; i += kThreads) {
+    const int row = i % f.out_pixels() / f.out_width;
+    const uint16_t* const column = s.smooth + (i - row * f.out_width);
+    const auto at = [&](int r) { return uint32_t(column[reflected(r, f.out_height) * f.out_width]); };
+    uint32_t sum = uint32_t(s.blur[0]) * at(row);
+    for (int k = 1; k <= radius; ++k) sum += uint32_t(s.blur[k]) * (at(row - k) + at(row + k));
+    s.planes[i] = blurred_twice(sum);
+  }
+}
+
+// Element i of the view: left and right change places here, where no step comes behind that would know them apart.
+template <class T>
+__device__ T looked_up(const uint8_t* planes, const Frame& f, const RandomView& v, const T* table, int i) {
+  const int c = i % f.channels, row = i / f.channels / f.out_width, column = i / f.channels % f.out_width;
+  const uint8_t byte = planes[(c * f.out_height + row) * f.out_width + (v.flip ? f.out_width - 1 - column : column)];
+  return table[c * 256 + (v.solarize ? solarized(byte) : byte)];
+}
+
+// A block an image; at the end a thread stores `wide` neighbours at a time.
+template <class T, int wide>
+__global__ void __launch_bounds__(kThreads)
+random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f, RandomViewParams p) {
+  SHARED_DYN(unsigned char, bytes);
+  SHARED_ARRAY(RandomView, drawn, [1]);
+  const Shared s = divided(bytes, f);
+  const int elements = f.channels * f.out_pixels();
+  for (int64_t b = blockIdx.x; b < batch; b += gridDim.x) {
+    const int64_t sample = index[b];
+    __syncthreads();  // the image before is done
+    if (threadIdx.x == 0) drawn[0] = draw_view(p, sample, f.height, f.width);
+    __syncthreads();
+    const RandomView& v = drawn[0];
+    prepare(s.columns, v.width, f.out_width);
+    prepare(s.rows, v.height, f.out_height);
+    __syncthreads();
+    crop(s, images + (p.gathered ? b : sample) * f.height * f.width * f.channels, f, v);
+    if (v.jitter) jitter(s.planes, f.out_pixels(), v);
+    if (v.gray)
+      for_each_pixel(s.planes, f.out_pixels(), [](Rgb x) {
+        const int32_t gray = luma(x.r, x.g, x.b);
+        return Rgb{gray, gray, gray};
+      });
+    if (v.sigma > 0) blur(s, f, v.sigma);
+    __syncthreads();
+    for (int i = int(threadIdx.x) * wide; i < elements; i += kThreads * wide) {
+      Vec<T, wide> out;
+      for (int k = 0; k < wide; ++k) out.x[k] = looked_up(s.planes, f, v, table, i + k);
+      store(y + b * elements + i, out);
+    }
+  }
+}
+
+template <class T>
+void random_view_as(const View& y, const View& images, const View& index, const View& table, const RandomViewParams& p) {
+  constexpr int kWide = 16 / sizeof(T);
+  const auto side = [](int64_t n) { return int(n); };
+  Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), 0, 0};
+  f.column_taps = int(most_taps(f.width, f.out_width));
+  f.row_taps = int(most_taps(f.height, f.out_height));
+  const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
+  RT_CHECK_AS(ShapeError, bytes <= most, "views of ", f.out_height, " x ", f.out_width, " x ", f.channels, " from images of ", f.height,
+              " x ", f.width, " need ", bytes, " bytes of shared memory, ", y.device, " has ", most,
+              "; make them on the CPU, or from smaller images");
+  const int64_t blocks = y.dims[0];
+  const Grid grid{dim3(unsigned(blocks < (1 << 20) ? blocks : 1 << 20)), dim3(kThreads), bytes};
+  T* const to = static_cast<T*>(y.data);
+  const T* const lookup = static_cast<const T*>(table.data);
+  if (f.channels * f.out_pixels() % kWide == 0 && aligned_width(kWide, to) == kWide)
+    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
+  else
+    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
+}
+
+}  // namespace
+
+void random_view(View y, View images, View index, View table, RandomViewParams params) {
+  if (y.size() == 0) return;
+  if (size_of(y.dtype) == 2) random_view_as<uint16_t>(y, images, index, table, params);
+  else if (size_of(y.dtype) == 4) random_view_as<uint32_t>(y, images, index, table, params);
+  else random_view_as<uint64_t>(y, images, index, table, params);
+}
+
+}  // namespace ringtape::cuda

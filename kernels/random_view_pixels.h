@@ -1,0 +1,109 @@
+#pragma once
+#include "kernels/random_view.h"
+
+// What the steps of a random view do to a pixel: integers but for the hue, whose few operations in floating point no compiler may
+// contract, so that they round alike everywhere.
+namespace ringtape {
+
+// PIL's resampling of 8-bit images, of an axis: pixel i of `to` is the sum of weights times pixels [first, end) of `from`, a triangle
+// around its centre which is as wide as the larger of an input and an output pixel. PIL's weights are f64, rounded to 2^-kTapBits; from
+// whole numbers these come out the same. Distances are in units of 1 / (2 to).
+inline constexpr int kTapBits = 22;
+struct Taps {
+  int64_t first, end, sum;
+};
+RT_HD inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+RT_HD inline int64_t most_taps(int64_t from, int64_t to) { return (2 * larger(from, to) + to - 1) / to; }
+RT_HD inline int64_t tap(int64_t from, int64_t to, int64_t i, int64_t x) {
+  const int64_t distance = 2 * to * x + to - (2 * i + 1) * from;
+  return 2 * larger(from, to) - (distance < 0 ? -distance : distance);
+}
+RT_HD inline Taps taps_of(int64_t from, int64_t to, int64_t i) {
+  const int64_t centre = (2 * i + 1) * from - to, reach = 2 * larger(from, to);
+  Taps t;
+  t.first = centre < reach ? 0 : (centre - reach) / (2 * to) + 1;
+  const int64_t end = (centre + reach + 2 * to - 1) / (2 * to);
+  t.end = end < from ? end : from;
+  t.sum = 0;
+  for (int64_t x = t.first; x < t.end; ++x) t.sum += tap(from, to, i, x);
+  return t;
+}
+RT_HD inline int32_t weight(const Taps& t, int64_t from, int64_t to, int64_t i, int64_t x) {
+  return int32_t(((tap(from, to, i, x) << (kTapBits + 1)) + t.sum) / (2 * t.sum));
+}
+
+// Of a sum in such units.
+RT_HD inline uint8_t resampled(int32_t sum) { return uint8_t((sum + (1 << (kTapBits - 1))) >> kTapBits); }
+
+RT_HD inline int32_t clipped(int32_t x) { return x < 0 ? 0 : x > 255 ? 255 : x; }
+
+// from + factor (x - from), rounded down: PIL's blend.
+RT_HD inline int32_t blended(int32_t from, int32_t x, int32_t factor) {
+  return clipped(((from << kFactorBits) + factor * (x - from)) >> kFactorBits);
+}
+
+RT_HD inline int32_t luma(int32_t r, int32_t g, int32_t b) { return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16; }
+
+// The mean of n lumas with that sum, as PIL rounds it for the contrast.
+RT_HD inline int32_t mean_luma(int64_t sum, int64_t n) { return int32_t((2 * sum + n) / (2 * n)); }
+
+struct Rgb {
+  int32_t r, g, b;
+};
+
+// PIL's way to 8-bit hue, saturation and value, `turn` added to the hue modulo 256, and back. Forward, f32 and f64 where PIL has them:
+// quotients and sums are rounded one by one. Back, all numbers are multiples of 1 / (255 85) and none is half-way between two levels,
+// where PIL's rounding errors could matter.
+RT_HD inline Rgb turned_hue(Rgb x, int32_t turn) {
+  const int32_t rg = x.r > x.g ? x.r : x.g, least_rg = x.r > x.g ? x.g : x.r;
+  const int32_t v = rg > x.b ? rg : x.b, least = least_rg < x.b ? least_rg : x.b, range = v - least;
+  const float t = float(least + 2 * v - x.r - x.g - x.b) / float(range > 0 ? range : 1);  // (v - the middle one) / range
+  const float from_red = x.g >= x.b ? 1.0f - t : t - 1.0f, from_green = x.r >= x.b ? 1.0f + t : 3.0f - t;
+  const float from_blue = x.g >= x.r ? 3.0f + t : 5.0f - t;
+  const float sextants = x.r == v ? from_red : x.g == v ? from_green : from_blue;
+  const double turns = double(sextants) / 6.0 + 1.0;
+  const int32_t hue = range == 0 ? 0 : int32_t(double(float(turns - (turns >= 1.0 ? 1.0 : 0.0))) * 255.0);
+  const int32_t s = int32_t(double(float(range) / float(v > 0 ? v : 1)) * 255.0);
+
+  const int32_t twice = 2 * ((hue + turn) & 255), sector = twice / 85, within = twice - 85 * sector, i = sector == 6 ? 0 : sector;
+  const int32_t low = (v * (255 - s) + 127) / 255;
+  const int32_t part = (i & 1) ? within : 85 - within;
+  const int32_t middle = (v * (21675 - s * part) + 10837) / 21675;
+  return {i == 0 || i == 5 ? v : i == 1 || i == 4 ? middle : low, i == 1 || i == 2 ? v : i == 0 || i == 3 ? middle : low,
+          i == 3 || i == 4 ? v : i == 2 || i == 5 ? middle : low};
+}
+
+RT_HD inline uint8_t solarized(uint8_t x) { return x < 128 ? x : uint8_t(255 - x); }
+
+// A Gaussian of 2 radius + 1 pixels, symmetric; its weights add up to 2^kBlurBits. Between the two passes pixels have 8 bits more.
+inline constexpr int kBlurBits = 16, kMostRadius = 60;
+RT_HD inline int64_t blur_radius(int64_t sigma, int64_t height, int64_t width) {
+  const int64_t radius = (3 * sigma + (1 << kSigmaBits) - 1) >> kSigmaBits, side = height < width ? height : width;
+  return radius < side ? radius : side - 1;
+}
+
+// The weights of pixels 0 .. radius away: w[k] = exp(-k^2 / (2 sigma^2)), normalised; the first takes what rounding left over.
+RT_HD inline void blur_weights(int32_t* w, int64_t sigma, int64_t radius) {
+  constexpr int64_t kLog2 = int64_t(0.6931471805599453 * (1 << 28));
+  const int64_t inverse = (int64_t{1} << 59) / (sigma * sigma);  // 1 / (2 sigma^2) in units of 2^-28
+  const auto gauss = [=](int64_t k) {                            // in units of 2^-30
+    const int64_t x = k * k * inverse, halvings = x / kLog2;
+    return halvings > 30 ? 0 : fixed_exp(-(x - halvings * kLog2) * 4) >> halvings;
+  };
+  int64_t sum = int64_t{1} << 30, rest = 1 << kBlurBits;
+  for (int64_t k = 1; k <= radius; ++k) sum += 2 * gauss(k);
+  for (int64_t k = 1; k <= radius; ++k) {
+    w[k] = int32_t(((gauss(k) << kBlurBits) + sum / 2) / sum);
+    rest -= 2 * w[k];
+  }
+  w[0] = int32_t(rest);
+}
+
+// Where pixel i, up to n - 1 outside of [0, n), is reflected to.
+RT_HD inline int64_t reflected(int64_t i, int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
+
+// Of the sums of the two passes.
+RT_HD inline uint16_t blurred_once(uint32_t sum) { return uint16_t((sum + 128) >> 8); }
+RT_HD inline uint8_t blurred_twice(uint32_t sum) { return uint8_t((sum + (1u << 23)) >> 24); }
+
+}  // namespace ringtape
