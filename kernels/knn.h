@@ -10,7 +10,7 @@ namespace ringtape {
 // rows' numbers in indices (Q, k) i64. Of equal ones the lower number comes first; NaN counts as -infinity. All contiguous f32,
 // k <= M < 2^32. No more of the Q x M products is kept than a tile, and each is the same sum for any Q, M and number of threads on
 // a CPU. CUDA: k <= kMostNearest.
-RT_KERNEL(nearest, void(View values, View indices, View queries, View bank));
+RT_KERNEL(nearest_rows, void(View values, View indices, View queries, View bank));
 inline constexpr int64_t kMostNearest = 2048;  // with as many newcomers they fill 32 KiB of shared memory
 
 // A product and the row it is of, as one number: the nearer the larger, and no two alike. 0 is no neighbour.

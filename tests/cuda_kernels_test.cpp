@@ -277,6 +277,31 @@ TEST_F(CudaOptimizer, AFactorScalesGradientsAndZeroLeavesTheStepOut) {
   }
 }
 
+TEST_F(CudaOptimizer, LarsEqualsTheCpu) {
+  // Elements 0-99 are a parameter of one axis, 112-1411 one of three chunks.
+  const std::vector<int64_t> table = {0, 100, 0, 0, 112, 612, 0, 3, 612, 1112, 1, 3, 1112, 1412, 2, 3};
+  for (DType dtype : {DType::f32, DType::f64})
+    for (double momentum : {0.0, 0.9})
+      for (float factor : {1.0f, 0.5f, 0.0f}) {
+        const Tensor w = noise({1424}, dtype, 1), g = noise({1424}, dtype, 2), v = noise({1424}, dtype, 3);
+        Tensor found[2][3];
+        for (int on = 0; on < 2; ++on) {
+          const Device device = on ? kCuda : Device{};
+          const Tensor chunks = from_host(table, {4, 4}, device), squares = zeros({4, 2}, DType::f64, device);
+          const Tensor f = full({1}, factor, DType::f32, device), dg = to(g, device);
+          auto& [dw, dv, sums] = found[on];
+          dw = to(to(w, kCuda), device), dv = to(to(v, kCuda), device), sums = squares;
+          lars_squares(squares, dw, dg, chunks);
+          lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, squares, chunks, factor == 1 ? View{} : View(f), {0.1, momentum, 0.01, 0.02, momentum > 0, factor < 1});
+        }
+        const double tolerance = dtype == DType::f32 ? 1e-6 : 1e-13;
+        expect_close(found[1][2], found[0][2], 1e-13, 0, "squares");
+        expect_close(found[1][0], found[0][0], tolerance, tolerance, "w");
+        expect_close(found[1][1], found[0][1], tolerance, tolerance, "v");
+        EXPECT_EQ(values(found[0][0]) == values(w), factor == 0);
+      }
+}
+
 TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
   for (DType dtype : {DType::f32, DType::f64})
     for (int64_t n : {1, 7, 1024, 100'003})

@@ -27,7 +27,7 @@ struct Found {
 };
 Found find(const Tensor& queries, const Tensor& bank, int64_t k) {
   Found out{Tensor({queries.dim(0), k}, DType::f32, queries.device()), Tensor({queries.dim(0), k}, DType::i64, queries.device())};
-  nearest(out.products, out.rows, queries, bank);
+  nearest_rows(out.products, out.rows, queries, bank);
   return out;
 }
 

@@ -30,7 +30,7 @@ struct Trained {
 Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {}) {
   options.device = device;
   options.optimizer = optimizer;
-  options.lr = optimizer == "sgd" ? 0.1 : 1e-4;
+  options.lr = optimizer == "adam" ? 1e-4 : 0.1;
   options.dropout = dropout;
   options.train_size = 400, options.test_size = 100, options.val_size = 0;
   options.batch_size = 16, options.epochs = 1, options.limit_train_batches = 20, options.threads = 1;
@@ -64,6 +64,13 @@ TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithSgd) {
 TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithAdam) {
   RT_NEEDS_CUDA();
   expect_same(train("cuda:0", "adam"), train("cpu:0", "adam"), 1e-5);
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithLars) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.weight_decay = 1e-3;
+  expect_same(train("cuda:0", "lars", 0, options), train("cpu:0", "lars", 0, options), 1e-5);
 }
 
 TEST(CudaTraining, DropoutDrawsTheSameNumbers) {

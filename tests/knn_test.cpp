@@ -19,7 +19,7 @@ struct Found {
 };
 Found find(const Tensor& queries, const Tensor& bank, int64_t k) {
   Found out{Tensor({queries.dim(0), k}), Tensor({queries.dim(0), k}, DType::i64)};
-  nearest(out.products, out.rows, queries, bank);
+  nearest_rows(out.products, out.rows, queries, bank);
   return out;
 }
 

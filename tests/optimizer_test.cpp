@@ -5,6 +5,7 @@
 #include "nn/nn.h"
 #include "tests/support.h"
 #include "train/optim/adam.h"
+#include "train/optim/lars.h"
 #include "train/optim/schedule.h"
 #include "train/optim/sgd.h"
 
@@ -79,6 +80,76 @@ TEST(Optimizer, FindsTheMinimumOfABowl) {
   }
 }
 
+// One parameter, by the rule as solo-learn writes it.
+struct LarsByHand {
+  Lars::Options o;
+  bool adapted;
+  std::vector<double> w, v = std::vector<double>(w.size());
+
+  void step(const std::vector<double>& g, double lr, double factor) {
+    double w_squares = 0, g_squares = 0;
+    for (size_t i = 0; i < w.size(); ++i) w_squares += w[i] * w[i], g_squares += factor * g[i] * factor * g[i];
+    double ratio = o.eta * std::sqrt(w_squares) / (std::sqrt(g_squares) + o.weight_decay * std::sqrt(w_squares) + 1e-8), decay = o.weight_decay;
+    if (o.clip) ratio = std::min(ratio / lr, 1.0);
+    if (!adapted || w_squares == 0 || g_squares == 0) ratio = 1, decay = 0;
+    for (size_t i = 0; i < w.size(); ++i) {
+      const double d = ratio * (factor * g[i] + decay * w[i]);
+      v[i] = o.momentum * v[i] + d;
+      w[i] -= lr * (o.nesterov ? d + o.momentum * v[i] : o.momentum > 0 ? v[i] : d);
+    }
+  }
+};
+
+TEST(Lars, FollowsItsRule) {
+  for (const Lars::Options& o : {Lars::Options{.weight_decay = 0.01}, Lars::Options{.momentum = 0, .weight_decay = 0.01},
+                                 Lars::Options{.weight_decay = 1e-4, .eta = 0.5, .nesterov = true}, Lars::Options{.weight_decay = 0.01, .clip = true}}) {
+    manual_seed(5);
+    nn::Sequential model;
+    model.add<nn::Linear>(300, 250).add<nn::Linear>(250, 3).add<nn::Linear>(3, 2);  // the first weight has more than a chunk
+    nn::cast_to(model, DType::f64);
+    Tensor& second = dynamic_cast<nn::Linear&>(model[1]).weight;
+    second = leaf(zeros(second.shape(), DType::f64));  // its norm is 0 at first, and so is the first layer's gradient
+    FlatParameters flat(model);
+    Lars lars(flat, o);
+    std::vector<LarsByHand> expected;
+    for (const nn::Named& p : nn::named_parameters(model)) expected.push_back({o, p.tensor->rank() > 1, values(*p.tensor)});
+    const Tensor x = randn({7, 300}, 0, 1, DType::f64);
+    for (double factor : {1.0, 0.5, 0.0, 1.0}) {
+      lars.zero_grad();
+      backward(sum(square(model[1](model[0](x)))));  // the last layer has no gradient: it stays as it is
+      const Tensor scale = full({1}, factor);
+      size_t i = 0;
+      for (const nn::Named& p : nn::named_parameters(model)) {
+        if (factor != 0 && grad(*p.tensor).defined()) expected[i].step(values(grad(*p.tensor)), 0.03, factor);
+        ++i;
+      }
+      lars.step(0.03, factor == 1 ? Tensor() : scale);
+    }
+    size_t i = 0;
+    for (const nn::Named& p : nn::named_parameters(model)) {
+      test::expect_close(*p.tensor, from_host(expected[i].w, p.tensor->shape()), 1e-12, 1e-12, p.name);
+      ++i;
+    }
+    EXPECT_EQ(lars.state().size(), o.momentum > 0 ? 1u : 0u);
+  }
+}
+
+TEST(Lars, IsTheSameForAnyNumberOfThreads) {
+  std::vector<std::vector<double>> found;
+  for (int threads : {1, 3}) {
+    manual_seed(5);
+    nn::Linear layer(400, 400);
+    FlatParameters flat(layer);
+    Lars lars(flat, {.weight_decay = 0.01});
+    test::with_threads(threads, [&] {
+      backward(sum(square(layer(ones({2, 400})))));
+      lars.step(0.1);
+    });
+    found.push_back(values(layer.weight));
+  }
+  EXPECT_EQ(found[0], found[1]);
+}
+
 TEST(Schedule, FollowsItsFormulas) {
   const Schedule constant{.lr = 0.1};
   EXPECT_EQ(constant.at(12345), 0.1);
@@ -94,6 +165,18 @@ TEST(Schedule, FollowsItsFormulas) {
   EXPECT_EQ(cosine.at(10), 2);
   EXPECT_NEAR(cosine.at(60), 1.5, 1e-12);
   EXPECT_NEAR(cosine.at(110), 1, 1e-12);
+
+  // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped behind each epoch.
+  const Schedule by_epoch{.kind = Schedule::Kind::cosine, .lr = 0.5, .steps_per_epoch = 7, .epochs = 10, .final_lr = 1e-3, .by_epoch = true};
+  for (int64_t epoch : {0, 1, 5, 9})
+    for (int64_t step : {0, 6})
+      EXPECT_NEAR(by_epoch.at(7 * epoch + step), 1e-3 + (0.5 - 1e-3) * (1 + std::cos(M_PI * double(epoch) / 10)) / 2, 1e-15) << epoch;
+
+  const Schedule warm{.kind = Schedule::Kind::cosine, .lr = 2, .steps_per_epoch = 10, .epochs = 12, .warmup_epochs = 2, .warmup_lr = 1, .by_epoch = true};
+  EXPECT_NEAR(warm.at(0), 1.05, 1e-15);
+  EXPECT_EQ(warm.at(19), 2);
+  EXPECT_EQ(warm.at(29), 2);
+  EXPECT_NEAR(warm.at(70), 1, 1e-12);
   EXPECT_NE(test::message_of<UsageError>([] { parse_schedule("cos"); }).find("one of"), std::string::npos);
 }
 

@@ -152,6 +152,16 @@ TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {
   }
 }
 
+TEST_F(ResumeTest, LarsGoesOnAsItWould) {
+  ASSERT_EQ(run({"--run", "lars", "--keep", "9", "--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01", "--schedule-by", "epoch"}), 0) << log();
+  fs::copy(run_folder("lars"), run_folder("copy"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+  const std::vector<std::string> all = checkpoints("copy");
+  for (size_t i = all.size() - 5; i < all.size(); ++i) fs::remove_all(run_folder("copy") / "checkpoints" / all[i]);
+  ASSERT_EQ(run({"--run", "copy", "--resume"}), 0) << log();
+  EXPECT_MENTIONS(log(), "/checkpoints/" + all[all.size() - 6]);
+  expect_same_run("copy", "lars");
+}
+
 TEST_F(ResumeTest, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
   ASSERT_EQ(run({"--run", "whole", "--keep", "5"}), 0) << log();
   const fs::path folder = run_folder("whole") / "checkpoints";

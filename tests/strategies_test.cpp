@@ -27,6 +27,7 @@ struct Course {
   int steps;
   bool deterministic = false;
   int64_t accumulate = 1;
+  const char* optimizer = "sgd";
   bool nudge = false;  // each image by the smallest step of its dtype
 
   std::unique_ptr<nn::Module> make() const {
@@ -68,7 +69,7 @@ struct Course {
     std::optional<nn::DataParallel> spread;
     if (replicas > 0) spread.emplace(*model, [this] { return make(); }, devices, nn::DataParallel::Options{persistent, true, deterministic});
     TrainOptions o;
-    o.optimizer = "sgd", o.momentum = 0.9, o.weight_decay = 1e-3, o.bucket_mb = 1, o.sync_bn = group != nullptr;
+    o.optimizer = optimizer, o.momentum = 0.9, o.weight_decay = 1e-3, o.bucket_mb = 1, o.sync_bn = group != nullptr;
     o.deterministic = deterministic, o.accumulate = accumulate;
     if (group) {
       group->set_deterministic(deterministic);
@@ -185,6 +186,13 @@ TEST(Strategies, Ddp2GivesTheWeightsOfOneDevice) {
     EXPECT_EQ(climb(world, 2, [&](comm::ProcessGroup& group) {
       std::async(std::launch::async, [&] { expect_near(course, course.train(&group, 2), alone, 1e-12); }).get();
     }), "") << world.name;
+}
+
+TEST(Strategies, LarsGivesTheWeightsOfOneDevice) {
+  const Course course{.model = "mlp", .dtype = DType::f64, .steps = 10, .optimizer = "lars"};
+  const Weights alone = course.train(nullptr);
+  EXPECT_LE(difference(course.train(nullptr, 3), alone), 1e-12);
+  EXPECT_EQ(climb(rungs()[0], 3, [&](comm::ProcessGroup& group) { expect_near(course, course.train(&group), alone, 1e-12); }), "");
 }
 
 // A ReLU whose input is 0 but for rounding opens or closes, and what it lets through is not small: in f32 the weights of ResNets go

@@ -25,7 +25,7 @@ Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& label
   check(bank.dim(0), knn);
   const int64_t count = queries.dim(0), k = knn.k;
   const Tensor similarity({count, k}, DType::f32, queries.device()), rows({count, k}, DType::i64, queries.device());
-  nearest(similarity, rows, l2_normalize(queries, 1), l2_normalize(bank, 1));
+  nearest_rows(similarity, rows, l2_normalize(queries, 1), l2_normalize(bank, 1));
   const Tensor values = similarity.copy_to(Device{}), found = rows.copy_to(Device{}), host_labels = contiguous(labels).copy_to(Device{});
   for (int64_t label : host_labels.span<int64_t>())
     RT_CHECK_AS(UsageError, label >= 0 && label < classes, "kNN: label ", label, " in a bank of ", classes, " classes");

@@ -1,6 +1,7 @@
 #include "train/optimizers.h"
 
 #include "train/optim/adam.h"
+#include "train/optim/lars.h"
 #include "train/optim/sgd.h"
 #include "train/suggest.h"
 
@@ -9,6 +10,10 @@ namespace {
 
 std::unique_ptr<Optimizer> make_sgd(const TrainOptions& o, FlatParameters& parameters) {
   return std::make_unique<Sgd>(parameters, Sgd::Options{o.momentum, o.weight_decay, o.nesterov});
+}
+
+std::unique_ptr<Optimizer> make_lars(const TrainOptions& o, FlatParameters& parameters) {
+  return std::make_unique<Lars>(parameters, Lars::Options{o.momentum, o.weight_decay, o.lars_eta, o.nesterov, o.lars_clip});
 }
 
 template <bool kDecoupled>
@@ -23,6 +28,7 @@ const OptimizerEntry kOptimizers[] = {
     {"sgd", make_sgd},
     {"adam", make_adam<false>},
     {"adamw", make_adam<true>},
+    {"lars", make_lars},
 };
 
 }  // namespace

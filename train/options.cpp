@@ -36,6 +36,7 @@ std::vector<std::string> method_names() { return names(nn::methods()); }
 std::vector<std::string> norm_names() { return {"method", "none", "hidden", "all"}; }
 std::vector<std::string> statistics_names() { return {"biased", "unbiased", "exact"}; }
 std::vector<std::string> normalize_names() { return {"dataset", "imagenet"}; }
+std::vector<std::string> schedule_by_names() { return {"step", "epoch"}; }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
@@ -109,9 +110,11 @@ const Option kOptions[] = {
     {"Optimizer", "accumulate", &O::accumulate, "N", "parts that a batch is taken in, one after the other: less memory, the same step", kPositive},
     {"Optimizer", "optimizer", &O::optimizer, "NAME", "update rule", {}, optimizer_names},
     {"Optimizer", "lr", &O::lr, "X", "learning rate, at its peak", kReal},
-    {"Optimizer", "momentum", &O::momentum, "X", "sgd: momentum", kFraction},
-    {"Optimizer", "nesterov", &O::nesterov, "", "sgd: Nesterov's momentum"},
-    {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam) or decoupled decay (adamw)", kReal},
+    {"Optimizer", "momentum", &O::momentum, "X", "sgd, lars: momentum", kFraction},
+    {"Optimizer", "nesterov", &O::nesterov, "", "sgd, lars: Nesterov's momentum"},
+    {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam, lars) or decoupled decay (adamw)", kReal},
+    {"Optimizer", "lars-eta", &O::lars_eta, "X", "lars: length of a parameter's step beside its own, before --lr", kReal},
+    {"Optimizer", "lars-clip", &O::lars_clip, "", "lars: take the smaller one of --lr and that length, not their product"},
     {"Optimizer", "clip-grad-norm", &O::clip_grad_norm, "X", "longest that all gradients together may be; 0: any length", kReal},
     {"Optimizer", "ema", &O::ema, "DECAY", "average the weights, keeping this part a step, and test those; 0: do not", kFraction},
     {"Optimizer", "label-smoothing", &O::label_smoothing, "X", "part of the target spread evenly over all classes", kFraction},
@@ -119,7 +122,10 @@ const Option kOptions[] = {
     {"Schedule", "schedule", &O::schedule, "NAME", "course of the learning rate", {}, schedule_names},
     {"Schedule", "step-size", &O::step_size, "N", "step: epochs between drops", kPositive},
     {"Schedule", "gamma", &O::gamma, "X", "step: factor of a drop", kReal},
-    {"Schedule", "warmup-epochs", &O::warmup_epochs, "X", "epochs of linear rise from 0 (may be a fraction)", kReal},
+    {"Schedule", "warmup-epochs", &O::warmup_epochs, "X", "epochs of linear rise, step by step (may be a fraction)", kReal},
+    {"Schedule", "warmup-lr", &O::warmup_lr, "X", "learning rate that the rise begins above", kReal},
+    {"Schedule", "final-lr", &O::final_lr, "X", "cosine: learning rate that it ends at", kReal},
+    {"Schedule", "schedule-by", &O::schedule_by, "NAME", "cosine: whether the learning rate changes with each step, or with each epoch as PyTorch's CosineAnnealingLR", {}, schedule_by_names},
 
     {"Execution", "device", &O::device, "DEVICE", "auto, cpu, cpu:N, cuda or cuda:N", {}, nullptr, nullptr, true},
     {"Execution", "threads", &O::threads, "N", "threads of the CPU kernels", {1, 1024}, nullptr, "RINGTAPE_THREADS, else all cores", true},
@@ -256,8 +262,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   if (data.generated) options.data_dir.clear();
   if (!options.data_dir.empty())
     options.data_dir = std::filesystem::absolute(options.data_dir).lexically_normal().string();
-  RT_CHECK_AS(UsageError, !options.nesterov || (options.optimizer == "sgd" && options.momentum > 0),
-              "--nesterov: needs --optimizer sgd and a --momentum above 0");
+  RT_CHECK_AS(UsageError, !options.nesterov || ((options.optimizer == "sgd" || options.optimizer == "lars") && options.momentum > 0),
+              "--nesterov: needs --optimizer sgd or lars and a --momentum above 0");
   RT_CHECK_AS(UsageError, options.warmup_epochs <= double(options.epochs), "--warmup-epochs ",
               options.warmup_epochs, ": longer than the ", options.epochs, " epochs of the training");
   RT_CHECK_AS(UsageError, !options.resume || !options.run.empty(), "--resume: needs --run, the run to continue");

@@ -70,6 +70,8 @@ struct TrainOptions {
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
+  double lars_eta = 0.02;
+  bool lars_clip = false;
   double label_smoothing = 0;
   int64_t accumulate = 1;
   double clip_grad_norm = 0;  // 0: not
@@ -79,6 +81,9 @@ struct TrainOptions {
   int64_t step_size = 30;
   double gamma = 0.1;
   double warmup_epochs = 0;
+  double warmup_lr = 0;
+  double final_lr = 0;
+  std::string schedule_by = "step";
 
   std::string device = "auto";
   int64_t threads = 0;  // 0: RINGTAPE_THREADS, else all cores

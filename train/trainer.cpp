@@ -131,6 +131,9 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   schedule_.steps_per_epoch = limited(loader_->batches(), o.limit_train_batches);
   schedule_.epochs = o.epochs;
   schedule_.warmup_epochs = o.warmup_epochs;
+  schedule_.warmup_lr = o.warmup_lr;
+  schedule_.final_lr = o.final_lr;
+  schedule_.by_epoch = o.schedule_by == "epoch";
   schedule_.step_size = o.step_size;
   schedule_.gamma = o.gamma;
   const int64_t steps = o.epochs * steps_per_epoch();

@@ -79,7 +79,7 @@ void find_nearest(const View& values, const View& indices, const View& queries, 
 
 }  // namespace
 
-void nearest(View values, View indices, View queries, View bank) {
+void nearest_rows(View values, View indices, View queries, View bank) {
   const int64_t count = queries.dims[0], k = values.dims[1], depth = queries.dims[1];
   if (count == 0 || k == 0) return;
   const int64_t each = std::min(kQueries, ceil_div(count, int64_t(threads())));

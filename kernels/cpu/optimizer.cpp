@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/rows.h"
 
 RT_ISA_BEGIN
 
@@ -29,10 +30,14 @@ class FlushDenormals {
 // What gradients are multiplied by.
 double value_of(const View& factor) { return factor.data ? double(factor.as<float>()[0]) : 1; }
 
+void check_parameters(const View& w, const char* name) {
+  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+}
+
 // Calls f(begin, end) with the C++ type of the parameters, over parts of the buffers.
 template <class F>
 void for_each_part(const View& w, const char* name, const F& f) {
-  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+  check_parameters(w, name);
   parallel_for(w.size(), kGrain, [&](int64_t begin, int64_t end) {
     [[maybe_unused]] const FlushDenormals flush;
     if (w.dtype == DType::f32) f.template operator()<float>(begin, end);
@@ -59,6 +64,16 @@ void sgd_momentum(T* w, T* v, const T* g, int64_t n, T factor, T lr, T decay, T 
   }
 }
 
+// Elements [begin, end).
+template <class T>
+void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_t end, double multiplier, const SgdStep& step) {
+  T* at = w.as<T>() + begin;
+  const T* grad = g.as<T>() + begin;
+  const T scale = T(multiplier), lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
+  if (momentum == 0) sgd(at, grad, end - begin, scale, lr, decay);
+  else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, scale, lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0));
+}
+
 template <class T>
 void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
 #pragma GCC ivdep
@@ -82,13 +97,41 @@ void ema(T* average, const T* w, int64_t n, T decay, T rest) {
 void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   const double multiplier = value_of(factor);
   if (multiplier == 0) return;
-  for_each_part(w, "sgd_step", [&]<class T>(int64_t begin, int64_t end) {
-    T* at = w.as<T>() + begin;
-    const T* grad = g.as<T>() + begin;
-    const T scale = T(multiplier), lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    if (momentum == 0) sgd(at, grad, end - begin, scale, lr, decay);
-    else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, scale, lr, decay, momentum, step.nesterov ? momentum : T(1),
-                      step.nesterov ? T(1) : T(0));
+  for_each_part(w, "sgd_step", [&]<class T>(int64_t begin, int64_t end) { sgd_part<T>(w, v, g, begin, end, multiplier, step); });
+}
+
+void lars_squares(View squares, View w, View g, View chunks) {
+  check_parameters(w, "lars_squares");
+  const int64_t* const table = chunks.as<int64_t>();
+  const auto sum = [&]<class T>(const T* x, int64_t n) { return row_sum<double>(n, [=](int64_t i) { return double(x[i]) * double(x[i]); }); };
+  parallel_for(chunks.dims[0], 1, [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      const int64_t begin = table[4 * c], n = table[4 * c + 1] - begin;
+      double* const to = squares.as<double>() + 2 * c;
+      if (w.dtype == DType::f32) to[0] = sum(w.as<float>() + begin, n), to[1] = sum(g.as<float>() + begin, n);
+      else to[0] = sum(w.as<double>() + begin, n), to[1] = sum(g.as<double>() + begin, n);
+    }
+  });
+}
+
+void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
+  check_parameters(w, "lars_step");
+  const double multiplier = value_of(factor);
+  if (multiplier == 0) return;
+  parallel_for(chunks.dims[0], 1, [&](int64_t first, int64_t last) {
+    [[maybe_unused]] const FlushDenormals flush;
+    for (int64_t c = first; c < last; ++c) {
+      const int64_t* const chunk = chunks.as<int64_t>() + 4 * c;
+      const double* const sums = squares.as<double>() + 2 * (c - chunk[2]);
+      LarsScale scale{multiplier, 0};
+      if (chunk[3] > 0) {
+        const auto total = [&](int64_t of) { return row_sum<double>(chunk[3], [&](int64_t i) { return sums[2 * i + of]; }); };
+        scale = lars_scale(step, total(0), total(1), multiplier);
+      }
+      const SgdStep sgd{step.lr, step.momentum, scale.weight, step.nesterov};
+      if (w.dtype == DType::f32) sgd_part<float>(w, v, g, chunk[0], chunk[1], scale.gradient, sgd);
+      else sgd_part<double>(w, v, g, chunk[0], chunk[1], scale.gradient, sgd);
+    }
   });
 }
 

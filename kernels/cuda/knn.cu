@@ -71,9 +71,9 @@ View slice_rows(View x, int64_t begin, int64_t count) {
 
 }  // namespace
 
-void nearest(View values, View indices, View queries, View bank) {
+void nearest_rows(View values, View indices, View queries, View bank) {
   const int64_t count = queries.dims[0], size = bank.dims[0], k = values.dims[1];
-  RT_CHECK_AS(UsageError, k <= kMostNearest, "nearest: ", k, " neighbours; on CUDA at most ", kMostNearest);
+  RT_CHECK_AS(UsageError, k <= kMostNearest, "nearest_rows: ", k, " neighbours; on CUDA at most ", kMostNearest);
   if (count == 0 || k == 0) return;
   const Device device = values.device;
   const Tensor best = zeros({count, k}, DType::i64, device);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -73,6 +74,41 @@ struct PlainSgd {
   __device__ void operator()(T& w, T g) const { w -= lr * (g + decay * w); }
 };
 
+constexpr int kLarsThreads = 256;
+
+// A block a chunk.
+template <class T>
+__global__ void __launch_bounds__(kLarsThreads) lars_squares_kernel(double* squares, const T* w, const T* g, const int64_t* chunks) {
+  const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
+  double of_w = 0, of_g = 0;
+  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads) of_w += double(w[i]) * double(w[i]), of_g += double(g[i]) * double(g[i]);
+  of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
+  if (threadIdx.x == 0) squares[2 * int64_t(blockIdx.x)] = of_w, squares[2 * int64_t(blockIdx.x) + 1] = of_g;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kLarsThreads) lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* squares,
+                                                                 const int64_t* chunks, T* w, T* v) {
+  const double multiplier = factor ? double(*factor) : 1;
+  if (multiplier == 0) return;
+  const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
+  LarsScale scale{multiplier, 0};
+  if (chunk[3] > 0) {
+    const double* const sums = squares + 2 * (int64_t(blockIdx.x) - chunk[2]);
+    double of_w = 0, of_g = 0;
+    for (int64_t i = threadIdx.x; i < chunk[3]; i += kLarsThreads) of_w += sums[2 * i], of_g += sums[2 * i + 1];
+    of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
+    scale = lars_scale(step, of_w, of_g, multiplier);
+  }
+  const T gradient = T(scale.gradient);
+  const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1), step.nesterov ? T(1) : T(0)};
+  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads) {
+    T velocity = v ? v[i] : T(0);
+    sgd(w[i], velocity, gradient * g[i]);
+    if (v) v[i] = velocity;
+  }
+}
+
 template <class T>
 struct Ema {
   T decay, rest;
@@ -86,6 +122,20 @@ void sgd_step(View w, View v, View g, View factor, SgdStep step) {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
     if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g, factor);
     run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, factor, v.as<T>());
+  });
+}
+
+void lars_squares(View squares, View w, View g, View chunks) {
+  const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
+  for_dtype(w, "lars_squares", [&]<class T>() {
+    launch<lars_squares_kernel<T>>(w.device, grid, squares.as<double>(), w.as<T>(), g.as<T>(), chunks.as<int64_t>());
+  });
+}
+
+void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
+  const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
+  for_dtype(w, "lars_step", [&]<class T>() {
+    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(), chunks.as<int64_t>(), w.as<T>(), v.as<T>());
   });
 }
 

@@ -4,6 +4,17 @@
 
 namespace ringtape {
 
+// What momentum keeps: zeros, undefined for momentum 0. The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step
+// to tell apart. Throws UsageError for nesterov without it.
+inline Tensor velocity_for(const FlatParameters& parameters, double momentum, bool nesterov) {
+  RT_CHECK_AS(UsageError, !nesterov || momentum > 0, "nesterov needs a momentum above 0");
+  return momentum == 0 ? Tensor() : zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
+}
+inline std::vector<NamedTensor> velocity_state(const Tensor& velocity) {
+  if (!velocity.defined()) return {};
+  return {{"velocity", velocity}};
+}
+
 // Stochastic gradient descent, with PyTorch's formulas (kernels/optimizer.h).
 class Sgd : public Optimizer {
  public:
@@ -13,18 +24,12 @@ class Sgd : public Optimizer {
     bool nesterov = false;
   };
   explicit Sgd(FlatParameters& parameters) : Sgd(parameters, Options{}) {}
-  Sgd(FlatParameters& parameters, Options options) : Optimizer(parameters), options_(options) {
-    RT_CHECK_AS(UsageError, !options.nesterov || options.momentum > 0, "nesterov needs a momentum above 0");
-    if (options.momentum != 0) velocity_ = zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
-  }
-  std::vector<NamedTensor> state() const override {
-    if (!velocity_.defined()) return {};
-    return {{"velocity", velocity_}};
-  }
+  Sgd(FlatParameters& parameters, Options options)
+      : Optimizer(parameters), options_(options), velocity_(velocity_for(parameters, options.momentum, options.nesterov)) {}
+  std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) override {
-    // The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step to tell apart.
     sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
