@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "train/io/file.h"
+#include "train/methods.h"
 #include "train/options.h"
 #include "train/presets.h"
 #include "train/suggest.h"
@@ -60,6 +61,7 @@ void read_config(TrainOptions& options, const std::string& path) {
 }
 
 void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
+  check_method_name(method);
   std::vector<std::string> known;
   for (const Preset& preset : presets()) {
     known.emplace_back(preset.name);

@@ -70,7 +70,9 @@ std::vector<ViewAugmentation> views_of(const TrainOptions& o) {
   return out;
 }
 
-void check_pretraining(const TrainOptions& o, int64_t images, int ranks) {
+void check_method_name(const std::string& name) { (void)find_method(name); }
+
+void check_pretraining(const TrainOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, o.batch_size >= 2 * ranks, "--batch-size ", o.batch_size, ": ", o.method, " compares the images of a batch; each of ", ranks,
               ranks == 1 ? " rank" : " ranks", " needs 2 at least");
   RT_CHECK_AS(UsageError, o.batch_size % ranks == 0, "--batch-size ", o.batch_size, ": not a multiple of the ", ranks,
@@ -81,7 +83,6 @@ void check_pretraining(const TrainOptions& o, int64_t images, int ranks) {
               "--strategy ddp --devices N");
   RT_CHECK_AS(UsageError, o.views == 2 || o.method == "swav", "--views ", o.views, ": ", o.method, " compares two views");
   RT_CHECK_AS(UsageError, o.crop_low <= o.crop_high, "--crop-low ", o.crop_low, ": above --crop-high ", o.crop_high);
-  RT_CHECK_AS(UsageError, o.knn_k <= images, "--knn-k ", o.knn_k, ": more neighbours than the ", images, " training images");
   RT_CHECK_AS(UsageError, o.bn_splits == 1 || (o.batch_size / ranks) % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ",
               o.batch_size / ranks, " images of a rank's batch");
 }

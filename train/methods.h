@@ -13,7 +13,8 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
 // How its views are made, one after the other.
 std::vector<ViewAugmentation> views_of(const TrainOptions& options);
 
-// Throws UsageError for settings that a self-supervised training of that many images, by so many ranks, could not keep.
-void check_pretraining(const TrainOptions& options, int64_t images, int ranks);
+// Throws UsageError for settings that a self-supervised training by so many ranks could not keep.
+void check_pretraining(const TrainOptions& options, int ranks);
+void check_method_name(const std::string& name);  // throws UsageError with the nearest one
 
 }  // namespace ringtape

@@ -10,6 +10,7 @@
 #include "core/runtime.h"
 #include "nn/ssl/method.h"
 #include "train/data/dataset.h"
+#include "train/methods.h"
 #include "train/models.h"
 #include "train/optim/schedule.h"
 #include "train/optimizers.h"
@@ -273,6 +274,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(UsageError, options.batch_size >= ranks, "--batch-size ", options.batch_size, ": fewer images than the ", ranks, " ranks");
   RT_CHECK_AS(UsageError, options.accumulate <= options.batch_size, "--accumulate ", options.accumulate, ": more parts than the ",
               options.batch_size, " images of --batch-size");
+  if (!options.method.empty()) check_pretraining(options, ranks);
   for (const Option& option : kOptions)
     RT_CHECK_AS(UsageError, !option.recorded || is_utf8(option_text(options, option)), "--", option.name,
                 ": is not UTF-8, which config.toml could not hold; give the folder a link of another name");

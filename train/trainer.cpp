@@ -8,6 +8,7 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "comm/same.h"
+#include "core/log.h"
 #include "nn/batch_norm.h"
 #include "train/features.h"
 #include "train/knn.h"
@@ -152,7 +153,8 @@ Loader Trainer::make_loader() const {
                       .rank = group_ ? group_->rank() : 0,
                       .ranks = group_ ? group_->size() : 1};
   if (task_.method) {
-    check_pretraining(o, int64_t(split_.train.size()), config.ranks);
+    const auto images = int64_t(split_.train.size());
+    RT_CHECK_AS(UsageError, o.knn_k <= images, "--knn-k ", o.knn_k, ": more neighbours than the ", images, " training images");
     config.drop_last = true;
     config.augmentation = {};
     config.views = views_of(o);
@@ -229,6 +231,7 @@ Metrics Trainer::train_metrics() {
   if (task_.method) {
     m.top1 = m.top5 = std::nullopt;
     if (spread_.defined()) m.spread = spread_.get().item();
+    warn_if_collapsed(*m.loss, m.spread);
   }
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
@@ -237,6 +240,15 @@ Metrics Trainer::train_metrics() {
   const bool host_waits = task_.device.type == DeviceType::cpu;  // else it hands work over, and knows nothing of its times
   if (step_->reducer() && host_waits) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
+}
+
+void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const {
+  constexpr double kNear = 2e-3;
+  const int64_t ranks = group_ ? group_->size() : 1, n = task_.options.batch_size / ranks;
+  const auto collapsed = task_.method->collapsed_loss(n);
+  if (!leads() || !collapsed || std::abs(loss - *collapsed) > kNear) return;
+  log_warn(task_.options.method, ": the loss of epoch ", at_.epoch + 1, " was ", loss, ", what it is of outputs that do not depend on the image (",
+           *collapsed, "; spread ", spread.value_or(0), "): it learns nothing; try another --lr, more --warmup-epochs, or other --normalize");
 }
 
 void Trainer::checkpoint(const Save& save) {

@@ -75,6 +75,7 @@ class Trainer {
   Objective objective() const;
   std::optional<Metrics> judge(bool progress);  // behind the epoch at_.epoch
   Metrics knn(bool progress);
+  void warn_if_collapsed(double loss, std::optional<double> spread) const;
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
 

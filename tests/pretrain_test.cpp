@@ -1,0 +1,155 @@
+// Training without labels from the command line: the ringtape binary, as its users meet it.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "nn/ssl/method.h"
+#include "tests/processes.h"
+#include "tests/support.h"
+#include "train/io/file.h"
+#include "train/io/safetensors.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kTiny = " --data shapes --train-size 136 --test-size 40 --model mlp --hidden 12 --epochs 2 --warmup-epochs 0.5 --batch-size 32 --queue 64"
+                          " --projection-hidden 16 --projection-dim 8 --prediction-hidden 8 --prototypes 6 --knn-k 20 --lr 0.01 --threads 1 ";
+
+std::vector<std::string> all_methods() {
+  std::vector<std::string> out;
+  for (const nn::MethodEntry& entry : nn::methods()) out.emplace_back(entry.name);
+  return out;
+}
+
+class Pretrain : public testing::Test {
+ protected:
+  struct Result {
+    int code;
+    std::string text;
+  };
+  Result run(const std::string& arguments) {
+    const std::string command = concat("cd ", folder_.path(), " && env -u RINGTAPE_DATA_DIR ", RINGTAPE_BINARY, " ", arguments, " >log 2>&1 </dev/null");
+    const int status = std::system(command.c_str());
+    return {WEXITSTATUS(status), read_file(path("log"))};
+  }
+  Result pretrain(const std::string& flags) { return run("pretrain" + kTiny + flags); }
+  std::string path(const std::string& name) const { return concat(folder_.path(), "/", name); }
+  json summary(const std::string& name) const {
+    std::istringstream lines(read_file(path(name + "/metrics.jsonl")));
+    json last;
+    for (std::string line; std::getline(lines, line);) last = json::parse(line);
+    EXPECT_EQ(last["split"], "summary");
+    return last;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+void expect_same_tensors(const std::string& a, const std::string& b) {
+  const Safetensors x = read_safetensors(a), y = read_safetensors(b);
+  ASSERT_EQ(x.tensors.size(), y.tensors.size());
+  for (size_t i = 0; i < x.tensors.size(); ++i) EXPECT_TRUE(test::same_bytes(x.tensors[i].tensor, y.tensors[i].tensor)) << x.tensors[i].name;
+}
+
+// The second epoch again, from a checkpoint behind the first, and in the middle of it.
+TEST_F(Pretrain, ResumesEveryMethodBitwise) {
+  for (const std::string& method : all_methods()) {
+    SCOPED_TRACE(method);
+    const std::string flags = concat(" --method ", method, " --checkpoint-steps 3 --keep 9 --run ./", method);
+    const Result whole = pretrain(flags);
+    ASSERT_EQ(whole.code, 0) << whole.text;
+    for (const char* step : {"4", "6"}) {
+      fs::copy(path(method), path("again"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+      for (const auto& entry : fs::directory_iterator(path("again/checkpoints")))
+        if (entry.path().filename().string() > concat("step-0000000", step) && !entry.is_symlink()) fs::remove_all(entry.path());
+      const Result again = run("pretrain --run ./again --resume");
+      ASSERT_EQ(again.code, 0) << again.text;
+      EXPECT_MENTIONS(again.text, concat("step-0000000", step));
+      for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+        expect_same_tensors(concat(path(method), "/checkpoints/last/", file), concat(path("again"), "/checkpoints/last/", file));
+      EXPECT_EQ(summary(method)["top1"], summary("again")["top1"]);
+      EXPECT_EQ(summary(method)["train_loss"], summary("again")["train_loss"]);
+      fs::remove_all(path("again"));
+    }
+  }
+}
+
+TEST_F(Pretrain, TellsWhatItHasFound) {
+  const Result r = pretrain("--method simclr --run ./a");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_MENTIONS(r.text, "SimCLR(temperature 0.5) of mlp");
+  EXPECT_MENTIONS(r.text, "epoch 2/2    knn    top-1");
+  const json last = summary("a");
+  EXPECT_EQ(last["method"], "simclr");
+  EXPECT_EQ(last["step"], 8);  // the 8 images of a fifth batch are left out
+  EXPECT_MENTIONS(last["protocol"].get<std::string>(), "kNN, k 20, temperature 0.1");
+  EXPECT_GE(last["best_top1"].get<double>(), last["top1"].get<double>());
+  EXPECT_LACKS(read_file(path("a/config.toml")), "label-smoothing");
+  EXPECT_LACKS(read_file(path("a/config.toml")), "crop-padding");
+  const Safetensors backbone = read_safetensors(path("a/exported/backbone.safetensors"));
+  ASSERT_EQ(backbone.tensors.size(), 2u);
+  EXPECT_EQ(backbone.tensors[0].name, "1.bias");
+  EXPECT_EQ(backbone.tensors[1].name, "1.weight");
+  EXPECT_EQ(backbone.metadata.at("ringtape.model"), "mlp");
+  const Result same = run("pretrain --config a/config.toml --run ./b");
+  ASSERT_EQ(same.code, 0) << same.text;
+  expect_same_tensors(path("a/exported/backbone.safetensors"), path("b/exported/backbone.safetensors"));
+}
+
+TEST_F(Pretrain, RanksMakeTheSame) {
+  const std::string flags = " --strategy ddp --devices 2 --transport shm --sync-bn";
+  ASSERT_EQ(pretrain("--method moco --run ./one --bn-splits 1").code, 0);
+  const Result two = pretrain("--method moco --run ./two" + flags);
+  ASSERT_EQ(two.code, 0) << two.text;
+  const Safetensors a = read_safetensors(path("one/exported/backbone.safetensors")), b = read_safetensors(path("two/exported/backbone.safetensors"));
+  for (size_t i = 0; i < a.tensors.size(); ++i) test::expect_close(b.tensors[i].tensor, a.tensors[i].tensor, 1e-5, 1e-6, a.tensors[i].name);
+  EXPECT_EQ(summary("one")["top1"], summary("two")["top1"]);
+  const Result replicas = pretrain("--method simclr --run ./dp --strategy dp --devices 2");
+  EXPECT_EQ(replicas.code, 0) << replicas.text;
+}
+
+TEST_F(Pretrain, WarnsOfCollapse) {
+  const Result r = pretrain("--method swav --temperature 1e5 --run ./a");  // all scores alike: ln 6
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_MENTIONS(r.text, "the loss of epoch 1 was 1.79");
+  EXPECT_MENTIONS(r.text, "do not depend on the image");
+}
+
+TEST_F(Pretrain, RefusesWhatCannotBe) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "--method: expected one of"},
+      {"--method simcrl", "did you mean simclr?"},
+      {"--method moco --queue 100", "--queue 100: moco fills it with whole batches, and --batch-size 32 does not divide it"},
+      {"--method moco --queue 0", "expected at least 1"},
+      {"--method swav --queue 100", "--queue 100"},
+      {"--method moco --bn-splits 5", "--bn-splits 5: does not divide the 32 images"},
+      {"--method simclr --knn-k 200", "--knn-k 200: more neighbours than the 136 training images"},
+      {"--method simclr --gather-distributed", "--gather-distributed: there is one rank"},
+      {"--method simclr --batch-size 1", "--batch-size 1"},
+      {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
+      {"--method simclr --views 3", "--views 3: simclr compares two views"},
+      {"--method simclr --crop-low 0.9 --crop-high 0.5", "--crop-low 0.9: above"},
+      {"--method simclr --preset seed00", "did you mean seed000?"},
+      {"--method vicreg --preset seed000", "has no recipe for vicreg"},
+      {"--method simclr --label-smoothing 0.1", "unknown flag --label-smoothing"},
+      {"--method simclr --devices 3 --strategy ddp", "not a multiple of the 3 ranks"},
+  };
+  for (const auto& [flags, message] : cases) {
+    const Result r = pretrain(concat(flags, " --run ./bad"));
+    EXPECT_EQ(r.code, 2) << flags << "\n" << r.text;
+    EXPECT_MENTIONS(r.text, message);
+    EXPECT_EQ(std::count(r.text.begin(), r.text.end(), '\n'), 1) << r.text;
+    EXPECT_FALSE(fs::exists(path("bad"))) << flags;
+  }
+  ASSERT_EQ(pretrain("--method byol --run ./a").code, 0);
+  EXPECT_MENTIONS(run("train --config a/config.toml --run ./bad").text, "ringtape pretrain");
+  EXPECT_MENTIONS(run("pretrain --run ./a --resume --temperature 0.3").text, "was trained with");
+}
+
+}  // namespace
+}  // namespace ringtape
