@@ -118,10 +118,19 @@ void saturate(uint8_t* __restrict r, uint8_t* __restrict g, uint8_t* __restrict 
   }
 }
 
-void turn_hue(uint8_t* __restrict r, uint8_t* __restrict g, uint8_t* __restrict b, int64_t n, int32_t turn) {
-  for (int64_t i = 0; i < n; ++i) {
-    const Rgb y = turned_hue({r[i], g[i], b[i]}, turn);
-    r[i] = uint8_t(y.r), g[i] = uint8_t(y.g), b[i] = uint8_t(y.b);
+// Pixels become words for a while: bytes and f64 in one loop would keep it from vectorising.
+void turn_hue(uint8_t* x, int64_t n, int32_t turn) {
+  constexpr int64_t kBlock = 256;
+  int32_t r[kBlock], g[kBlock], b[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t count = std::min(kBlock, n - begin);
+    uint8_t* const at = x + begin;
+    for (int64_t i = 0; i < count; ++i) r[i] = at[i], g[i] = at[n + i], b[i] = at[2 * n + i];
+    for (int64_t i = 0; i < count; ++i) {
+      const Rgb y = turned_hue({r[i], g[i], b[i]}, turn);
+      r[i] = y.r, g[i] = y.g, b[i] = y.b;
+    }
+    for (int64_t i = 0; i < count; ++i) at[i] = uint8_t(r[i]), at[n + i] = uint8_t(g[i]), at[2 * n + i] = uint8_t(b[i]);
   }
 }
 
@@ -136,7 +145,7 @@ void jitter(uint8_t* x, int64_t n, const RandomView& v) {
     if (step == Jitter::brightness) blend_with(x, 3 * n, 0, factor);
     else if (step == Jitter::contrast) blend_with(x, 3 * n, mean_luma(sum_of_lumas(x, n), n), factor);
     else if (step == Jitter::saturation) saturate(x, x + n, x + 2 * n, n, factor);
-    else if (v.turn >= 0) turn_hue(x, x + n, x + 2 * n, n, v.turn);
+    else if (v.turn >= 0) turn_hue(x, n, v.turn);
   }
 }
 
