@@ -39,9 +39,9 @@ struct Axis {
 struct Workspace {
   Axis columns, rows;
   std::vector<uint8_t> narrow, planes;
-  std::vector<int32_t> sums;
-  std::vector<uint8_t> padded;
-  std::vector<uint16_t> smooth;
+  std::vector<uint8_t> padded;    // of the blur: a row and what is reflected beside it,
+  std::vector<uint32_t> sums;     // a row of weighted sums,
+  std::vector<uint16_t> smooth;   // a plane behind the first pass
 };
 
 // A row of the image, C interleaved channels, to rows of y that are `plane` apart.
@@ -160,19 +160,20 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
   const int64_t height = f.out_height, width = f.out_width;
   w.padded.resize(size_t(width + 2 * radius));
   w.smooth.resize(size_t(f.out_pixels()));
-  std::vector<uint32_t> sums(static_cast<size_t>(width));
+  w.sums.resize(size_t(width));
+  uint32_t* const sums = w.sums.data();
   for (int64_t row = 0; row < height; ++row) {
     for (int64_t i = 0; i < width + 2 * radius; ++i) w.padded[size_t(i)] = x[row * width + reflected(i - radius, width)];
     const uint8_t* const from = w.padded.data() + radius;
-    for (int64_t i = 0; i < width; ++i) sums[size_t(i)] = uint32_t(weights[0]) * from[i];
-    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums.data(), from - k, from + k, uint32_t(weights[k]), width);
-    for (int64_t i = 0; i < width; ++i) w.smooth[size_t(row * width + i)] = blurred_once(sums[size_t(i)]);
+    for (int64_t i = 0; i < width; ++i) sums[i] = uint32_t(weights[0]) * from[i];
+    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums, from - k, from + k, uint32_t(weights[k]), width);
+    for (int64_t i = 0; i < width; ++i) w.smooth[size_t(row * width + i)] = blurred_once(sums[i]);
   }
   for (int64_t row = 0; row < height; ++row) {
     const auto at = [&](int64_t r) { return w.smooth.data() + reflected(r, height) * width; };
-    for (int64_t i = 0; i < width; ++i) sums[size_t(i)] = uint32_t(weights[0]) * at(row)[i];
-    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums.data(), at(row - k), at(row + k), uint32_t(weights[k]), width);
-    for (int64_t i = 0; i < width; ++i) x[row * width + i] = blurred_twice(sums[size_t(i)]);
+    for (int64_t i = 0; i < width; ++i) sums[i] = uint32_t(weights[0]) * at(row)[i];
+    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums, at(row - k), at(row + k), uint32_t(weights[k]), width);
+    for (int64_t i = 0; i < width; ++i) x[row * width + i] = blurred_twice(sums[i]);
   }
 }
 
