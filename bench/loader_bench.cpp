@@ -1,8 +1,11 @@
-// Images a second that the loader hands out, with crop (4 pixels of zeros around), flip and normalisation: JSON on standard output.
-//   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds]
+// Images a second that the loader hands out, with crop (4 pixels of zeros around), flip and normalisation; or, with a number of views,
+// random views a second, those of SimCLR: JSON on standard output. Seconds of the clock, and of the processor in all threads.
+//   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds] [views] [their blur's probability]
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #include "core/device.h"
@@ -15,21 +18,31 @@ int main(int argc, char** argv) {
   const int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 128;
   const int workers = argc > 3 ? std::atoi(argv[3]) : 1;
   const double wanted = argc > 4 ? std::atof(argv[4]) : 1;
+  const int views = argc > 5 ? std::atoi(argv[5]) : 0;
+  const double blur = argc > 6 ? std::atof(argv[6]) : 0;
   const Splits data = find_dataset(dir.empty() ? "shapes" : "cifar10").load({.dir = dir, .train_size = 50'000, .test_size = 1, .seed = 1});
   const Loader loader(data.train, all_samples(data.train),
-                      {.batch_size = batch_size, .shuffle = true, .seed = 1, .workers = workers, .augmentation = {.pad = 4, .flip = true}});
+                      {.batch_size = batch_size,
+                       .shuffle = true,
+                       .seed = 1,
+                       .workers = workers,
+                       .augmentation = {.pad = 4, .flip = true},
+                       .views = std::vector<ViewAugmentation>(size_t(views), {.blur = blur})});
   int64_t images = 0, epoch = 0;
   const auto pass = [&] {
-    for (const Batch& batch : loader.epoch(epoch++)) images += batch.y.dim(0);
+    for (const Batch& batch : loader.epoch(epoch++)) images += batch.y.dim(0) * std::max(views, 1);
   };
   pass();  // the first one also gets memory
   images = 0;
   const auto begin = Clock::now();
+  const std::clock_t cpu_begin = std::clock();
   double seconds = 0;
   while (seconds < wanted) {
     pass();
     seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
-  std::printf("{\"data\":\"%s\",\"batch_size\":%lld,\"workers\":%d,\"threads\":%d,\"images_per_s\":%.0f}\n", data.train.name.c_str(),
-              static_cast<long long>(batch_size), workers, threads(), double(images) / seconds);
+  const double cpu_seconds = double(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+  std::printf("{\"data\":\"%s\",\"batch_size\":%lld,\"workers\":%d,\"threads\":%d,\"views\":%d,", data.train.name.c_str(),
+              static_cast<long long>(batch_size), workers, threads(), views);
+  std::printf("\"images_per_s\":%.0f,\"images_per_cpu_s\":%.0f}\n", double(images) / seconds, double(images) / cpu_seconds);
 }

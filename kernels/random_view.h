@@ -68,7 +68,7 @@ RT_HD inline int64_t fixed_exp(int64_t x) {
   return e;
 }
 
-// The largest r with r r <= x, for x >= 0.
+// The largest r with r r <= x, for x in [0, 2^62).
 RT_HD inline int64_t whole_root(int64_t x) {
   int64_t root = 0;
   for (int64_t bit = int64_t{1} << 31; bit > 0; bit >>= 1)

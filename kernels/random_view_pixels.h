@@ -5,6 +5,11 @@
 // contract, so that they round alike everywhere.
 namespace ringtape {
 
+template <class T>
+RT_HD inline T smaller(T a, T b) { return a < b ? a : b; }
+template <class T>
+RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
+
 // PIL's resampling of 8-bit images, of an axis: pixel i of `to` is the sum of weights times pixels [first, end) of `from`, a triangle
 // around its centre which is as wide as the larger of an input and an output pixel. PIL's weights are f64, rounded to 2^-kTapBits; from
 // whole numbers these come out the same. Distances are in units of 1 / (2 to).
@@ -12,18 +17,16 @@ inline constexpr int kTapBits = 22;
 struct Taps {
   int64_t first, end, sum;
 };
-RT_HD inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
-RT_HD inline int64_t most_taps(int64_t from, int64_t to) { return (2 * larger(from, to) + to - 1) / to; }
+RT_HD inline int64_t most_taps(int64_t from, int64_t to) { return (2 * greater(from, to) + to - 1) / to; }
 RT_HD inline int64_t tap(int64_t from, int64_t to, int64_t i, int64_t x) {
   const int64_t distance = 2 * to * x + to - (2 * i + 1) * from;
-  return 2 * larger(from, to) - (distance < 0 ? -distance : distance);
+  return 2 * greater(from, to) - (distance < 0 ? -distance : distance);
 }
 RT_HD inline Taps taps_of(int64_t from, int64_t to, int64_t i) {
-  const int64_t centre = (2 * i + 1) * from - to, reach = 2 * larger(from, to);
+  const int64_t centre = (2 * i + 1) * from - to, reach = 2 * greater(from, to);
   Taps t;
   t.first = centre < reach ? 0 : (centre - reach) / (2 * to) + 1;
-  const int64_t end = (centre + reach + 2 * to - 1) / (2 * to);
-  t.end = end < from ? end : from;
+  t.end = smaller((centre + reach + 2 * to - 1) / (2 * to), from);
   t.sum = 0;
   for (int64_t x = t.first; x < t.end; ++x) t.sum += tap(from, to, i, x);
   return t;
@@ -35,11 +38,9 @@ RT_HD inline int32_t weight(const Taps& t, int64_t from, int64_t to, int64_t i, 
 // Of a sum in such units.
 RT_HD inline uint8_t resampled(int32_t sum) { return uint8_t((sum + (1 << (kTapBits - 1))) >> kTapBits); }
 
-RT_HD inline int32_t clipped(int32_t x) { return x < 0 ? 0 : x > 255 ? 255 : x; }
-
 // from + factor (x - from), rounded down: PIL's blend.
 RT_HD inline int32_t blended(int32_t from, int32_t x, int32_t factor) {
-  return clipped(((from << kFactorBits) + factor * (x - from)) >> kFactorBits);
+  return smaller(greater(((from << kFactorBits) + factor * (x - from)) >> kFactorBits, 0), 255);
 }
 
 RT_HD inline int32_t luma(int32_t r, int32_t g, int32_t b) { return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16; }
@@ -53,24 +54,24 @@ struct Rgb {
 
 // PIL's way to 8-bit hue, saturation and value, `turn` added to the hue modulo 256, and back. Forward, f32 and f64 where PIL has them:
 // quotients and sums are rounded one by one. Back, all numbers are multiples of 1 / (255 85) and none is half-way between two levels,
-// where PIL's rounding errors could matter.
+// where PIL's rounding errors could matter: a channel is v (1 - s m), m going from 0 to 1 within a sextant of the circle, and back
+// on the other side. Without branches, so that it vectorises.
+RT_HD inline int32_t channel_of_hue(int32_t angle, int32_t s, int32_t v) {  // angle: from the channel's, in sextants / 85
+  angle -= angle >= 510 ? 510 : 0;
+  const int32_t m = greater(smaller(smaller(angle, 340 - angle), 85), 0);
+  return int32_t((uint32_t(v) * uint32_t(255 * 85 - s * m) + 255 * 85 / 2) / (255 * 85));
+}
 RT_HD inline Rgb turned_hue(Rgb x, int32_t turn) {
-  const int32_t rg = x.r > x.g ? x.r : x.g, least_rg = x.r > x.g ? x.g : x.r;
-  const int32_t v = rg > x.b ? rg : x.b, least = least_rg < x.b ? least_rg : x.b, range = v - least;
-  const float t = float(least + 2 * v - x.r - x.g - x.b) / float(range > 0 ? range : 1);  // (v - the middle one) / range
+  const int32_t v = greater(greater(x.r, x.g), x.b), least = smaller(smaller(x.r, x.g), x.b), range = v - least;
+  const float t = float(least + 2 * v - x.r - x.g - x.b) / float(greater(range, 1));  // (v - the middle one) / range
   const float from_red = x.g >= x.b ? 1.0f - t : t - 1.0f, from_green = x.r >= x.b ? 1.0f + t : 3.0f - t;
   const float from_blue = x.g >= x.r ? 3.0f + t : 5.0f - t;
   const float sextants = x.r == v ? from_red : x.g == v ? from_green : from_blue;
   const double turns = double(sextants) / 6.0 + 1.0;
-  const int32_t hue = range == 0 ? 0 : int32_t(double(float(turns - (turns >= 1.0 ? 1.0 : 0.0))) * 255.0);
-  const int32_t s = int32_t(double(float(range) / float(v > 0 ? v : 1)) * 255.0);
-
-  const int32_t twice = 2 * ((hue + turn) & 255), sector = twice / 85, within = twice - 85 * sector, i = sector == 6 ? 0 : sector;
-  const int32_t low = (v * (255 - s) + 127) / 255;
-  const int32_t part = (i & 1) ? within : 85 - within;
-  const int32_t middle = (v * (21675 - s * part) + 10837) / 21675;
-  return {i == 0 || i == 5 ? v : i == 1 || i == 4 ? middle : low, i == 1 || i == 2 ? v : i == 0 || i == 3 ? middle : low,
-          i == 3 || i == 4 ? v : i == 2 || i == 5 ? middle : low};
+  const int32_t hue = int32_t(double(float(turns - (turns >= 1.0 ? 1.0 : 0.0))) * 255.0);  // of a gray it does not matter: s is 0
+  const int32_t s = int32_t(double(float(range) / float(greater(v, 1))) * 255.0);
+  const int32_t angle = 2 * ((hue + turn) & 255);
+  return {channel_of_hue(angle + 425, s, v), channel_of_hue(angle + 255, s, v), channel_of_hue(angle + 85, s, v)};
 }
 
 RT_HD inline uint8_t solarized(uint8_t x) { return x < 128 ? x : uint8_t(255 - x); }
@@ -78,8 +79,7 @@ RT_HD inline uint8_t solarized(uint8_t x) { return x < 128 ? x : uint8_t(255 - x
 // A Gaussian of 2 radius + 1 pixels, symmetric; its weights add up to 2^kBlurBits. Between the two passes pixels have 8 bits more.
 inline constexpr int kBlurBits = 16, kMostRadius = 60;
 RT_HD inline int64_t blur_radius(int64_t sigma, int64_t height, int64_t width) {
-  const int64_t radius = (3 * sigma + (1 << kSigmaBits) - 1) >> kSigmaBits, side = height < width ? height : width;
-  return radius < side ? radius : side - 1;
+  return smaller((3 * sigma + (1 << kSigmaBits) - 1) >> kSigmaBits, smaller(height, width) - 1);
 }
 
 // The weights of pixels 0 .. radius away: w[k] = exp(-k^2 / (2 sigma^2)), normalised; the first takes what rounding left over.

@@ -39,9 +39,9 @@ struct Axis {
 struct Workspace {
   Axis columns, rows;
   std::vector<uint8_t> narrow, planes;
-  std::vector<int32_t> sums;
-  std::vector<uint8_t> padded;
-  std::vector<uint16_t> smooth;
+  std::vector<uint8_t> padded;    // of the blur: a row and what is reflected beside it,
+  std::vector<uint32_t> sums;     // a row of weighted sums,
+  std::vector<uint16_t> smooth;   // a plane behind the first pass
 };
 
 // A row of the image, C interleaved channels, to rows of y that are `plane` apart.
@@ -118,10 +118,19 @@ void saturate(uint8_t* __restrict r, uint8_t* __restrict g, uint8_t* __restrict 
   }
 }
 
-void turn_hue(uint8_t* __restrict r, uint8_t* __restrict g, uint8_t* __restrict b, int64_t n, int32_t turn) {
-  for (int64_t i = 0; i < n; ++i) {
-    const Rgb y = turned_hue({r[i], g[i], b[i]}, turn);
-    r[i] = uint8_t(y.r), g[i] = uint8_t(y.g), b[i] = uint8_t(y.b);
+// Pixels become words for a while: bytes and f64 in one loop would keep it from vectorising.
+void turn_hue(uint8_t* x, int64_t n, int32_t turn) {
+  constexpr int64_t kBlock = 256;
+  int32_t r[kBlock], g[kBlock], b[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock) {
+    const int64_t count = std::min(kBlock, n - begin);
+    uint8_t* const at = x + begin;
+    for (int64_t i = 0; i < count; ++i) r[i] = at[i], g[i] = at[n + i], b[i] = at[2 * n + i];
+    for (int64_t i = 0; i < count; ++i) {
+      const Rgb y = turned_hue({r[i], g[i], b[i]}, turn);
+      r[i] = y.r, g[i] = y.g, b[i] = y.b;
+    }
+    for (int64_t i = 0; i < count; ++i) at[i] = uint8_t(r[i]), at[n + i] = uint8_t(g[i]), at[2 * n + i] = uint8_t(b[i]);
   }
 }
 
@@ -136,7 +145,7 @@ void jitter(uint8_t* x, int64_t n, const RandomView& v) {
     if (step == Jitter::brightness) blend_with(x, 3 * n, 0, factor);
     else if (step == Jitter::contrast) blend_with(x, 3 * n, mean_luma(sum_of_lumas(x, n), n), factor);
     else if (step == Jitter::saturation) saturate(x, x + n, x + 2 * n, n, factor);
-    else if (v.turn >= 0) turn_hue(x, x + n, x + 2 * n, n, v.turn);
+    else if (v.turn >= 0) turn_hue(x, n, v.turn);
   }
 }
 
@@ -151,19 +160,20 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
   const int64_t height = f.out_height, width = f.out_width;
   w.padded.resize(size_t(width + 2 * radius));
   w.smooth.resize(size_t(f.out_pixels()));
-  std::vector<uint32_t> sums(static_cast<size_t>(width));
+  w.sums.resize(size_t(width));
+  uint32_t* const sums = w.sums.data();
   for (int64_t row = 0; row < height; ++row) {
     for (int64_t i = 0; i < width + 2 * radius; ++i) w.padded[size_t(i)] = x[row * width + reflected(i - radius, width)];
     const uint8_t* const from = w.padded.data() + radius;
-    for (int64_t i = 0; i < width; ++i) sums[size_t(i)] = uint32_t(weights[0]) * from[i];
-    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums.data(), from - k, from + k, uint32_t(weights[k]), width);
-    for (int64_t i = 0; i < width; ++i) w.smooth[size_t(row * width + i)] = blurred_once(sums[size_t(i)]);
+    for (int64_t i = 0; i < width; ++i) sums[i] = uint32_t(weights[0]) * from[i];
+    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums, from - k, from + k, uint32_t(weights[k]), width);
+    for (int64_t i = 0; i < width; ++i) w.smooth[size_t(row * width + i)] = blurred_once(sums[i]);
   }
   for (int64_t row = 0; row < height; ++row) {
     const auto at = [&](int64_t r) { return w.smooth.data() + reflected(r, height) * width; };
-    for (int64_t i = 0; i < width; ++i) sums[size_t(i)] = uint32_t(weights[0]) * at(row)[i];
-    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums.data(), at(row - k), at(row + k), uint32_t(weights[k]), width);
-    for (int64_t i = 0; i < width; ++i) x[row * width + i] = blurred_twice(sums[size_t(i)]);
+    for (int64_t i = 0; i < width; ++i) sums[i] = uint32_t(weights[0]) * at(row)[i];
+    for (int64_t k = 1; k <= radius; ++k) add_weighted(sums, at(row - k), at(row + k), uint32_t(weights[k]), width);
+    for (int64_t i = 0; i < width; ++i) x[row * width + i] = blurred_twice(sums[i]);
   }
 }
 
