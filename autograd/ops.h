@@ -94,6 +94,13 @@ enum class Reduction : uint8_t { mean, none };
 // target evenly over all classes.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing = 0, Reduction = Reduction::mean);
 
+// Normalised, temperature-scaled cross-entropy of pairs (SimCLR) -> (). q (2 n, D) has the normalised embeddings of one view of all images,
+// then those of the other; k (M, D) the candidates, with q's own rows from row `first` on: those of other ranks too, or q itself with first
+// 0. Each row is compared with all candidates but itself, S = q k^T / temperature:
+//   mean over i of  logsumexp over j != first + i of S[i, j]  -  S[i, first + (i + n) mod 2 n]
+// S is never in memory: forward and backward take O((2 n + M) D). f32 (f64 of f64) whatever the operands are.
+Tensor nt_xent(const Tensor& q, const Tensor& k, int64_t first, double temperature);
+
 // x / (1 - p) where kept, 0 with probability p. Without a state it draws from default_generator().
 Tensor dropout(const Tensor& x, double p, std::optional<RandomState> state = {});
 

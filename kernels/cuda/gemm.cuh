@@ -29,6 +29,18 @@ __device__ void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int6
   }
 }
 
+// sum(i, j) += the product of what the tiles hold of rows ti + 16 i and tj + 16 j.
+template <class C>
+__device__ void multiply_tiles(C (&sum)[kPerThread][kPerThread], const C (&a)[kGemmDepth][kGemmTile + 1],
+                               const C (&w)[kGemmDepth][kGemmTile + 1], int ti, int tj) {
+#pragma unroll
+  for (int d = 0; d < kGemmDepth; ++d)
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i)
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) sum[i][j] += a[d][ti + 16 * i] * w[d][tj + 16 * j];
+}
+
 template <class C, class A, class W, class Out>
 __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, Product p) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
@@ -44,12 +56,7 @@ __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, P
       load_tile(a_tile, a, b, row, p.m, depth, end);
       load_tile(w_tile, w, b, column, p.n, depth, end);
       __syncthreads();
-#pragma unroll
-      for (int d = 0; d < kGemmDepth; ++d)
-#pragma unroll
-        for (int i = 0; i < kPerThread; ++i)
-#pragma unroll
-          for (int j = 0; j < kPerThread; ++j) sum[i][j] += a_tile[d][ti + 16 * i] * w_tile[d][tj + 16 * j];
+      multiply_tiles(sum, a_tile, w_tile, ti, tj);
       __syncthreads();
     }
     for (int i = 0; i < kPerThread; ++i)

@@ -1,0 +1,197 @@
+// Scores are computed tile by tile, by the register tiles of matrix products, and used while they are in the cache. Threads share
+// the rows of x; the sums of a row depend neither on the other rows nor on the threads.
+#include "kernels/nt_xent.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/cpu/gemm_pack.h"
+#include "kernels/cpu/gemm_panels.h"
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/scratch.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// A tile of scores, 112 x 192 floats, its rows of x and its columns' rows of y at 128 dimensions stay in the second-level cache.
+constexpr int64_t kTileScores = 192, kBlockRows = 8 * kTileRows;
+constexpr int64_t kDepth = 384;  // of a product: what a panel has in the first-level cache
+
+// x y^T, not scaled.
+template <class C>
+class Scores {
+ public:
+  static constexpr int64_t kWidth = kTileCols<C>;
+  static constexpr int64_t kStride = kTileScores + kLanes<C>;  // odd in vectors: rows meet in no few sets of the first-level cache
+
+  Scores(const View& x, const View& y)
+      : x_(x.as<C>()), y_(y.as<C>()), rows_(x.dims[0]), columns_(y.dims[0]), d_(x.dims[1]), device_(x.device),
+        panels_(round_up(columns_, kWidth) * d_, device_) {
+    parallel_for(ceil_div(columns_, kWidth), 16, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin * kWidth; j < std::min(end * kWidth, columns_); j += kWidth)
+        pack_panel(y_ + j * d_, d_, 1, std::min(kWidth, columns_ - j), kWidth, d_, panels_.data() + j * d_);
+    });
+  }
+
+  // f(rows, scratch) for blocks of rows, which threads share. The scratch is for for_each_tile.
+  template <class F>
+  void for_each_block(const F& f) const {
+    const int64_t tiles = ceil_div(rows_, kTileRows), each = round_up(kBlockRows * (d_ + kStride), kLanes<C>);
+    const Scratch<C> scratch(parts_for(tiles) * each, device_);
+    parallel_parts(tiles, [&](int64_t part, Range own) {
+      const int64_t end = std::min(own.end * kTileRows, rows_);
+      for (int64_t i = own.begin * kTileRows; i < end; i += kBlockRows)
+        f(Range{i, std::min(i + kBlockRows, end)}, scratch.data() + part * each);
+    });
+  }
+
+  // f(columns, scores) for the tiles of a block of rows, from the first columns to the last: row after row, kStride apart.
+  template <class F>
+  void for_each_tile(Range rows, C* scratch, const F& f) const {
+    C *packed = scratch, *scores = scratch + rows.size() * d_;
+    pack_panel(x_ + rows.begin * d_, d_, 1, rows.size(), rows.size(), d_, packed);
+    for (int64_t j = 0; j < columns_; j += kTileScores) {
+      const Range columns{j, std::min(j + kTileScores, columns_)};
+      for (int64_t p = 0; p == 0 || p < d_; p += kDepth) {
+        PanelProduct<C> t{};
+        t.m = rows.size(), t.n = columns.size(), t.k = std::min(kDepth, d_ - p);
+        t.a = packed + p * rows.size(), t.a_stride = rows.size();
+        t.b = panels_.data() + j * d_ + p * kWidth, t.panel_stride = d_ * kWidth, t.b_step = kWidth;
+        t.add = p ? scores : nullptr, t.add_stride = kStride;
+        t.c = scores, t.c_stride = kStride;
+        multiply_panels(t);
+      }
+      f(columns, scores);
+    }
+  }
+
+ private:
+  const C *x_, *y_;
+  int64_t rows_, columns_, d_;
+  Device device_;
+  Scratch<C> panels_;  // of y^T: the columns of kWidth rows of y, side by side
+};
+
+// Where in a tile's row a column lies; null if elsewhere.
+template <class C>
+C* find(C* row, Range columns, int64_t column) {
+  return column >= columns.begin && column < columns.end ? row + (column - columns.begin) : nullptr;
+}
+
+// The sum of exp(scale s) over what has been seen of a row, as exp(scale top) sum.
+template <class C>
+struct ExpSum {
+  C top = -std::numeric_limits<C>::infinity(), sum = 0, positive = 0;
+
+  void add(const C* s, int64_t n, C scale) {
+    const C before = top;
+    top = max_or_nan(top, row_max(s, n));
+    const C shift = top * scale;
+    sum *= before == top ? C(1) : Math::exp((before - top) * scale);
+    sum += row_sum<C>(n, [s, scale, shift](int64_t j) { return Math::exp(s[j] * scale - shift); });
+  }
+};
+
+template <class C>
+void forward(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs, C scale) {
+  const Scores<C> scores(x, y);
+  scores.for_each_block([&](Range rows, C* scratch) {
+    ExpSum<C> sums[kBlockRows];
+    scores.for_each_tile(rows, scratch, [&](Range columns, C* tile) {
+      for (int64_t i = 0; i < rows.size(); ++i) {
+        C* s = tile + i * Scores<C>::kStride;
+        if (C* same = find(s, columns, pairs.same(rows.begin + i))) *same = -std::numeric_limits<C>::infinity();
+        if (const C* other = find(s, columns, pairs.other(rows.begin + i))) sums[i].positive = *other;
+        sums[i].add(s, columns.size(), scale);
+      }
+    });
+    for (int64_t i = 0; i < rows.size(); ++i) {
+      const auto& [top, sum, positive] = sums[i];
+      lse.as<C>()[rows.begin + i] = top * scale + Math::log(sum);
+      loss.as<C>()[rows.begin + i] = (top - positive) * scale + Math::log(sum);
+    }
+  });
+}
+
+// dx += weights y, of weights that are made in place of scores.
+template <class C>
+class Accumulation {
+ public:
+  static constexpr int64_t kWidth = kTileCols<C>;
+
+  Accumulation(const View& dx, const View& y)
+      : dx_(dx.as<C>()), columns_(y.dims[0]), d_(y.dims[1]), padded_(round_up(d_, kWidth)), panels_(columns_ * padded_, y.device) {
+    parallel_for(ceil_div(columns_, kTileScores), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin * kTileScores; j < std::min(end * kTileScores, columns_); j += kTileScores) {
+        const int64_t n = std::min(kTileScores, columns_ - j);
+        for (int64_t c = 0; c < d_; c += kWidth)
+          pack_panel(y.as<C>() + j * d_ + c, 1, d_, std::min(kWidth, d_ - c), kWidth, n, panels_.data() + j * padded_ + c * n);
+      }
+    });
+  }
+
+  void add(Range rows, Range columns, const C* weights) const {
+    PanelProduct<C> t{};
+    t.m = rows.size(), t.n = d_, t.k = columns.size();
+    t.a = weights, t.a_stride = Scores<C>::kStride, t.along_k = true;
+    t.b = panels_.data() + columns.begin * padded_, t.panel_stride = columns.size() * kWidth, t.b_step = kWidth;
+    t.c = dx_ + rows.begin * d_, t.c_stride = d_;
+    t.add = columns.begin ? t.c : nullptr, t.add_stride = d_;
+    multiply_panels(t);
+  }
+
+ private:
+  C* dx_;
+  int64_t columns_, d_, padded_;
+  Scratch<C> panels_;  // of y: kWidth columns of the rows of a tile
+};
+
+// Weights g (exp(s scale - lse) + ...) in place of scores s.
+template <class C>
+void weigh(C* s, int64_t n, C scale, C g, const C* x_lse, const C* y_lse) {
+  if (!y_lse) {
+    const C shift = *x_lse;
+    for (int64_t j = 0; j < n; ++j) s[j] = g * Math::exp(s[j] * scale - shift);
+  } else if (!x_lse) {
+    for (int64_t j = 0; j < n; ++j) s[j] = g * Math::exp(s[j] * scale - y_lse[j]);
+  } else {
+    const C shift = *x_lse;
+    for (int64_t j = 0; j < n; ++j) s[j] = g * (Math::exp(s[j] * scale - shift) + Math::exp(s[j] * scale - y_lse[j]));
+  }
+}
+
+template <class C>
+void backward(const View& dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss, const ViewPairs& pairs,
+              C scale) {
+  const Scores<C> scores(x, y);
+  const Accumulation<C> sums(dx, y);
+  const C *by_row = x_lse.as<C>(), *by_column = y_lse.as<C>();
+  const C g = *dloss.as<C>() * scale / C(pairs.rows), at_other = g * C((by_row != nullptr) + (by_column != nullptr));
+  scores.for_each_block([&](Range rows, C* scratch) {
+    scores.for_each_tile(rows, scratch, [&](Range columns, C* tile) {
+      for (int64_t i = 0; i < rows.size(); ++i) {
+        C* s = tile + i * Scores<C>::kStride;
+        const int64_t row = rows.begin + i;
+        weigh(s, columns.size(), scale, g, by_row ? by_row + row : nullptr, by_column ? by_column + columns.begin : nullptr);
+        if (C* same = find(s, columns, pairs.same(row))) *same = 0;
+        if (C* other = find(s, columns, pairs.other(row))) *other -= at_other;
+      }
+      sums.add(rows, columns, tile);
+    });
+  });
+}
+
+}  // namespace
+
+void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
+  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale) : forward<float>(loss, lse, x, y, pairs, float(scale));
+}
+
+void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {
+  x.dtype == DType::f64 ? backward<double>(dx, x, y, x_lse, y_lse, dloss, pairs, scale)
+                        : backward<float>(dx, x, y, x_lse, y_lse, dloss, pairs, float(scale));
+}
+
+RT_ISA_END

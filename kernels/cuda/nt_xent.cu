@@ -1,0 +1,214 @@
+#include "kernels/nt_xent.h"
+
+#include <algorithm>
+
+#include "core/tensor.h"
+#include "kernels/cuda/block.cuh"
+#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/vector.cuh"
+#include "kernels/reduce.h"
+
+// A block has 64 rows of x and goes over a range of the rows of y, 64 at a time, whose scores are in its threads' registers alone. What
+// ranges give is put together in their order, so that nothing depends on when they ran.
+namespace ringtape::cuda {
+namespace {
+
+// (n, d) as an operand of a product along d, and along n.
+template <class C>
+struct Rows {
+  const C* data;
+  int64_t n, d;
+  __device__ bool outer_first() const { return false; }
+  __device__ C at(int64_t, int64_t i, int64_t p) const { return data[i * d + p]; }
+};
+template <class C>
+struct Columns {
+  const C* data;
+  int64_t d;
+  __device__ bool outer_first() const { return true; }
+  __device__ C at(int64_t, int64_t i, int64_t p) const { return data[p * d + i]; }
+};
+
+template <class C>
+using TileOf = C[kGemmDepth][kGemmTile + 1];
+template <class C>
+using Scores = C[kPerThread][kPerThread];  // of rows ti + 16 i and columns tj + 16 j of a tile
+
+template <class C>
+__device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Rows<C>& x, const Rows<C>& y, int64_t row, int64_t column,
+                               int ti, int tj) {
+  for (int i = 0; i < kPerThread; ++i)
+    for (int j = 0; j < kPerThread; ++j) s[i][j] = 0;
+  for (int64_t depth = 0; depth < x.d; depth += kGemmDepth) {
+    load_tile(a, x, 0, row, x.n, depth, x.d);
+    load_tile(w, y, 0, column, y.n, depth, x.d);
+    __syncthreads();
+    multiply_tiles(s, a, w, ti, tj);
+    __syncthreads();
+  }
+}
+
+// exp(top) sum is the sum of exp over some scores of a row; `positive` is that of the other view, -infinity where it is not among them.
+template <class C>
+struct RowSum { C top, sum, positive; };
+
+struct AddRowSums {
+  template <class A>
+  static __device__ A identity() {
+    const auto none = Max::identity<decltype(A::top)>();
+    return {none, 0, none};
+  }
+  template <class A>
+  static __device__ A combine(const A& a, const A& b) {
+    const auto top = Max::combine(a.top, b.top), positive = Max::combine(a.positive, b.positive);
+    if (top == Max::identity<decltype(A::top)>()) return {top, 0, positive};
+    return {top, a.sum * Math::exp(a.top - top) + b.sum * Math::exp(b.top - top), positive};
+  }
+};
+
+// part[q, i]: row i over the columns [q chunk, (q + 1) chunk).
+template <class C>
+__global__ void __launch_bounds__(kGemmThreads) row_sums_kernel(RowSum<C>* part, Rows<C> x, Rows<C> y, ViewPairs pairs, C scale,
+                                                                int64_t chunk) {
+  SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
+  SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
+  const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
+  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile, q = blockIdx.x / row_tiles;
+  const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
+  RowSum<C> sums[kPerThread];
+  for (RowSum<C>& sum : sums) sum = AddRowSums::identity<RowSum<C>>();
+  for (int64_t column = q * chunk; column < end; column += kGemmTile) {
+    Scores<C> s;
+    compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
+    for (int i = 0; i < kPerThread; ++i) {
+      const int64_t r = row + ti + 16 * i, same = pairs.same(r), other = pairs.other(r);
+      RowSum<C> here = AddRowSums::identity<RowSum<C>>();
+      for (int j = 0; j < kPerThread; ++j) {
+        const int64_t c = column + tj + 16 * j;
+        s[i][j] = c < end && c != same ? s[i][j] * scale : Max::identity<C>();
+        here.top = Max::combine(here.top, s[i][j]);
+        if (c == other) here.positive = s[i][j];
+      }
+      if (here.top == Max::identity<C>()) continue;
+      for (int j = 0; j < kPerThread; ++j) here.sum += Math::exp(s[i][j] - here.top);
+      sums[i] = AddRowSums::combine(sums[i], here);
+    }
+  }
+  for (int i = 0; i < kPerThread; ++i) {
+    const RowSum<C> sum = warp_reduce<AddRowSums>(sums[i], 16);
+    const int64_t r = row + ti + 16 * i;
+    if (tj == 0 && r < x.n) part[q * x.n + r] = sum;
+  }
+}
+
+template <class C>
+__global__ void __launch_bounds__(256) row_losses_kernel(C* loss, C* lse, const RowSum<C>* part, int64_t chunks, int64_t rows) {
+  for (int64_t r = thread_in_grid(); r < rows; r += threads_in_grid()) {
+    RowSum<C> sum = part[r];
+    for (int64_t q = 1; q < chunks; ++q) sum = AddRowSums::combine(sum, part[q * rows + r]);
+    lse[r] = sum.top + Math::log(sum.sum);
+    loss[r] = sum.top - sum.positive + Math::log(sum.sum);
+  }
+}
+
+// dx[q]: what the columns [q chunk, (q + 1) chunk) add.
+template <class C>
+__global__ void __launch_bounds__(kGemmThreads) gradient_kernel(C* dx, Rows<C> x, Rows<C> y, const C* x_lse, const C* y_lse,
+                                                                const C* dloss, ViewPairs pairs, C scale, int64_t chunk) {
+  SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
+  SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
+  const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
+  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile, q = blockIdx.x / row_tiles;
+  const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
+  const C g = *dloss * scale / C(pairs.rows);
+  for (int64_t column = q * chunk; column < end; column += kGemmTile) {
+    Scores<C> s;
+    compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
+    for (int i = 0; i < kPerThread; ++i) {
+      const int64_t r = row + ti + 16 * i, same = pairs.same(r), other = pairs.other(r);
+      for (int j = 0; j < kPerThread; ++j) {
+        const int64_t c = column + tj + 16 * j;
+        const bool counts = r < x.n && c < end && c != same;
+        const C score = s[i][j] * scale, positive = c == other ? C(1) : C(0);
+        C weight = 0;
+        if (counts && x_lse) weight += Math::exp(score - x_lse[r]) - positive;
+        if (counts && y_lse) weight += Math::exp(score - y_lse[c]) - positive;
+        s[i][j] = g * weight;
+      }
+    }
+    for (int64_t first = 0; first < y.d; first += kGemmTile) {
+      C sum[kPerThread][kPerThread] = {};
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {  // the weights of 16 columns are the depth of a tile
+        for (int i = 0; i < kPerThread; ++i) a_tile[tj][ti + 16 * i] = s[i][j];
+        load_tile(w_tile, Columns<C>{y.data, y.d}, 0, first, y.d, column + 16 * j, end);
+        __syncthreads();
+        multiply_tiles(sum, a_tile, w_tile, ti, tj);
+        __syncthreads();
+      }
+      for (int i = 0; i < kPerThread; ++i)
+        for (int j = 0; j < kPerThread; ++j) {
+          const int64_t r = row + ti + 16 * i, c = first + tj + 16 * j;
+          if (r >= x.n || c >= y.d) continue;
+          C& to = dx[(q * x.n + r) * y.d + c];
+          to = column == q * chunk ? sum[i][j] : to + sum[i][j];
+        }
+    }
+  }
+}
+
+// Columns in chunks, whole tiles, such that a GPU has enough blocks; the shape alone decides, so that sums are the same on all.
+struct Chunks {
+  int64_t chunk, count;
+  unsigned blocks;
+  Chunks(int64_t rows, int64_t columns) {
+    constexpr int64_t kBlocksWanted = 256, kLeastTiles = 2;
+    const int64_t row_tiles = divide_up(rows, kGemmTile), column_tiles = divide_up(columns, kGemmTile);
+    const int64_t wanted = std::max<int64_t>(kBlocksWanted / row_tiles, 1);
+    chunk = std::max(divide_up(column_tiles, wanted), kLeastTiles) * kGemmTile;
+    count = divide_up(columns, chunk);
+    blocks = unsigned(row_tiles * count);
+  }
+};
+
+template <class C>
+void forward(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs, C scale) {
+  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
+  const Chunks chunks(n, m);
+  const Tensor parts({chunks.count, n, 3}, dtype_of<C>::value, x.device);
+  RowSum<C>* const part = View(parts).as<RowSum<C>>();
+  launch<row_sums_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, part, Rows<C>{x.as<C>(), n, d},
+                             Rows<C>{y.as<C>(), m, d}, pairs, scale, chunks.chunk);
+  launch<row_losses_kernel<C>>(x.device, covering(x.device, n), loss.as<C>(), lse.as<C>(), part, chunks.count, n);
+}
+
+template <class C>
+void backward(View dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss, const ViewPairs& pairs,
+              C scale) {
+  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
+  const Chunks chunks(n, m);
+  Tensor parts;
+  if (chunks.count > 1) parts = Tensor({chunks.count, n, d}, dtype_of<C>::value, x.device);
+  C* const to = parts.defined() ? View(parts).as<C>() : dx.as<C>();
+  launch<gradient_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, to, Rows<C>{x.as<C>(), n, d},
+                             Rows<C>{y.as<C>(), m, d}, x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, scale, chunks.chunk);
+  if (!parts.defined()) return;
+  dx.rank = 3;
+  dx.dims[0] = 1, dx.dims[1] = n, dx.dims[2] = d;
+  dx.strides[0] = n * d, dx.strides[1] = d, dx.strides[2] = 1;
+  sum_forward(dx, parts);
+}
+
+}  // namespace
+
+void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
+  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale) : forward<float>(loss, lse, x, y, pairs, float(scale));
+}
+
+void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {
+  x.dtype == DType::f64 ? backward<double>(dx, x, y, x_lse, y_lse, dloss, pairs, scale)
+                        : backward<float>(dx, x, y, x_lse, y_lse, dloss, pairs, float(scale));
+}
+
+}  // namespace ringtape::cuda
