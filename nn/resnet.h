@@ -2,6 +2,7 @@
 #include <array>
 
 #include "nn/batch_norm.h"
+#include "nn/classifier.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
@@ -32,7 +33,7 @@ enum class Stem : uint8_t { cifar, imagenet };
 
 // ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names; PyTorch's default
 // initialisation.
-class ResNet : public Module {
+class ResNet : public Module, public Classifier {
  public:
   struct Options {
     std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // of each stage; {3, 4, 6, 3} makes a ResNet-34
@@ -41,8 +42,9 @@ class ResNet : public Module {
     Stem stem = Stem::cifar;
   };
   explicit ResNet(const Options& options);
-  Tensor forward(const Tensor& x) override;  // logits
-  Tensor features(const Tensor& x);          // (N, 512): what the last layer gets
+  Tensor forward(const Tensor& x) override;   // logits
+  Tensor features(const Tensor& x) override;  // (N, 512)
+  std::string last_layer() const override { return "fc"; }
   void visit(Visitor& v) override;
   std::string str() const override { return "ResNet"; }
 

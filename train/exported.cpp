@@ -10,18 +10,26 @@ static std::string list(const std::vector<float>& numbers) {
   return "[" + out + "]";
 }
 
-std::string exported_readme(const Task& task) {
+// Python that takes the last layer, "fc" or "3", off `model`.
+static std::string without(const std::string& last) {
+  const bool number = last.find_first_not_of("0123456789") == std::string::npos;
+  return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";
+}
+
+std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
   const TrainOptions& o = task.options;
   const ModelEntry& entry = find_model(o.model);
   const Dataset& data = task.data.train;
   std::string out = concat("# ", o.model, " trained on ", data.name,
-                           "\n\n`model.safetensors` has its weights under PyTorch's names and in PyTorch's order.\n");
+                           "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
+                           " under PyTorch's names and in PyTorch's order.\n");
   if (entry.pytorch)
     out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n\n" + entry.pytorch(task.spec) +
-           "model.load_state_dict(load_file(\"model.safetensors\"), strict=True)\nmodel.eval()\n```\n";
+           (backbone ? without(classifier(*task.model, o.model).last_layer()) : "") + "model.load_state_dict(load_file(\"" + file +
+           "\"), strict=True)\nmodel.eval()\n```\n";
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1], ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ",
-                "with mean ", list(data.mean), " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate model.safetensors`.\n");
+                "with mean ", list(data.mean), " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate ", file, backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }
 

@@ -5,7 +5,7 @@
 
 namespace ringtape {
 
-// What lies beside an exported model.safetensors: how PyTorch loads it, and what images it wants.
-std::string exported_readme(const Task& task);
+// What lies beside an exported file of weights: how PyTorch loads it, and what images it wants. A backbone is without its last layer.
+std::string exported_readme(const Task& task, const std::string& file = "model.safetensors", bool backbone = false);
 
 }  // namespace ringtape

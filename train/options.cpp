@@ -42,6 +42,7 @@ const Option kOptions[] = {
     {"Model", "model", &O::model, "NAME", "network to train", {}, model_names, nullptr, true},
     {"Model", "hidden", &O::hidden, "N", "width of the mlp's hidden layer", kPositive, nullptr, nullptr, true},
     {"Model", "dropout", &O::dropout, "P", "probability of zeroing a hidden unit in training", kFraction, nullptr, nullptr, true},
+    {"Model", "weights", &O::weights, "FILE", "safetensors file of the initial weights; one without the last layer leaves that layer random", {}, nullptr, "random ones"},
 
     {"Data", "data", &O::data, "NAME", "data set", {}, dataset_names, nullptr, true},
     {"Data", "data-dir", &O::data_dir, "DIR", "folder of its files", {}, nullptr, "RINGTAPE_DATA_DIR, else ./data", true},
@@ -151,7 +152,7 @@ std::span<const Option> train_options() { return kOptions; }
 std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool may_change(const Option& option) {
-  static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
+  static constexpr std::string_view kMayChange[] = {"weights", "data-dir", "epochs", "device", "threads", "workers", "limit-eval-batches",
                                                     "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent",
                                                     "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
@@ -205,6 +206,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   if (data.generated) options.data_dir.clear();
   if (!options.data_dir.empty())
     options.data_dir = std::filesystem::absolute(options.data_dir).lexically_normal().string();
+  if (!options.weights.empty()) options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
   RT_CHECK_AS(UsageError, !options.nesterov || ((options.optimizer == "sgd" || options.optimizer == "lars") && options.momentum > 0),
               "--nesterov: needs --optimizer sgd or lars and a --momentum above 0");
   RT_CHECK_AS(UsageError, options.warmup_epochs <= double(options.epochs), "--warmup-epochs ",

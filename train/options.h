@@ -16,6 +16,7 @@ struct TrainOptions {
   std::string model = "mlp";
   int64_t hidden = 128;
   double dropout = 0;
+  std::string weights;  // a file to begin with; empty: random
 
   std::string data = "shapes";
   std::string data_dir;

@@ -64,6 +64,7 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
   manual_seed(uint64_t(options.seed));
   spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout};
   model = find_model(options.model).make(spec);
+  if (!options.weights.empty()) whole_weights = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options);
   if (devices.empty()) return;

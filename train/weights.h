@@ -19,4 +19,10 @@ void load_tensors(const std::string& path, const std::vector<NamedTensor>& into)
 
 void load_weights(const std::string& path, nn::Module& module);
 
+// Those that are not of the layer called `last`.
+std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last);
+
+// load_weights of a file that may lack the layer called `last`, which then stays as it is. Whether the file has it.
+bool load_backbone(const std::string& path, nn::Module& module, const std::string& last);
+
 }  // namespace ringtape

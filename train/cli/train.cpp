@@ -69,6 +69,7 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
   out.line(concat("model  ", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
                   o.optimizer, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ",
                   with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  if (!o.weights.empty()) out.line(concat("begin  ", o.weights, task.whole_weights ? "" : ", with a new last layer"));
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
     out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
