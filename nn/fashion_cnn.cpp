@@ -12,12 +12,14 @@ FashionCnn::FashionCnn(int64_t height, int64_t width, int64_t in, int64_t classe
     : conv1_(in, 32, 3, {.pad = 1}), bn1_(32), conv2_(32, 64, 3), bn2_(64), fc1_(flat_size(height, width), 600), drop_(0.25), fc2_(600, 120),
       fc3_(120, classes) {}
 
-Tensor FashionCnn::forward(const Tensor& x) {
+Tensor FashionCnn::features(const Tensor& x) {
   Tensor y = max_pool2d(bn1_(conv1_(x), Activation::relu), 2, 2, square_window(2));
   y = max_pool2d(bn2_(conv2_(y), Activation::relu), 2, 2, square_window(2));
   y = flatten(permute(y, {0, 3, 1, 2}));  // channels first: the order in which the course's weights take them
-  return fc3_(fc2_(drop_(fc1_(y))));
+  return fc2_(drop_(fc1_(y)));
 }
+
+Tensor FashionCnn::forward(const Tensor& x) { return fc3_(features(x)); }
 
 void FashionCnn::visit(Visitor& v) {
   v.child("layer1.0", conv1_);

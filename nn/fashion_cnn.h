@@ -1,5 +1,6 @@
 #pragma once
 #include "nn/batch_norm.h"
+#include "nn/classifier.h"
 #include "nn/conv2d.h"
 #include "nn/dropout.h"
 #include "nn/linear.h"
@@ -9,10 +10,12 @@ namespace ringtape::nn {
 // The network of DTU's machine-learning-operations course (fashion_trainer.py): two convolutions with BatchNorm, ReLU and
 // max-pool, three linear layers with nothing between them but dropout. Images (N, H, W, in), at least 8x8 -> (N, classes).
 // Parameters have the course's names and orders.
-class FashionCnn : public Module {
+class FashionCnn : public Module, public Classifier {
  public:
   FashionCnn(int64_t height, int64_t width, int64_t in, int64_t classes);
   Tensor forward(const Tensor& x) override;
+  Tensor features(const Tensor& x) override;  // (N, 120)
+  std::string last_layer() const override { return "fc3"; }
   void visit(Visitor& v) override;
   std::string str() const override { return "FashionCnn"; }
 

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "nn/batch_norm.h"
+#include "nn/classifier.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"
 #include "nn/sequential.h"
@@ -32,7 +33,7 @@ enum class Stem : uint8_t { cifar, imagenet };
 
 // ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names; PyTorch's default
 // initialisation.
-class ResNet : public Module {
+class ResNet : public Module, public Classifier {
  public:
   struct Options {
     std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // of each stage; {3, 4, 6, 3} makes a ResNet-34
@@ -43,8 +44,9 @@ class ResNet : public Module {
     bool stem_relu = true;  // behind the first convolution; lightly's benchmark has lost it
   };
   explicit ResNet(const Options& options);
-  Tensor forward(const Tensor& x) override;  // logits
-  Tensor features(const Tensor& x);          // (N, 8 width): what the last layer gets
+  Tensor forward(const Tensor& x) override;   // logits
+  Tensor features(const Tensor& x) override;  // (N, 8 width)
+  std::string last_layer() const override { return "fc"; }
   void visit(Visitor& v) override;
   std::string str() const override { return "ResNet"; }
 

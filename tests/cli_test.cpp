@@ -83,7 +83,7 @@ constexpr const char* kTiny = "train --train-size 300 --test-size 60 --epochs 2 
 TEST_F(CliTest, HelpAndVersion) {
   const Result overview = run("--help");
   EXPECT_EQ(overview.code, 0);
-  for (const char* command : {"train", "evaluate", "compare", "data info", "data verify", "data download", "launch", "bench step", "bench collectives", "doctor", "list"}) {
+  for (const char* command : {"train", "evaluate", "embed", "export", "compare", "data info", "data verify", "data download", "launch", "bench step", "bench collectives", "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
     const Result help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;

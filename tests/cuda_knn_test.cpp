@@ -1,4 +1,4 @@
-// Nearest neighbours on CUDA: those of the CPU, tile by tile.
+// Nearest neighbours on CUDA, tile by tile, and what features are judged by: as on the CPU.
 #include <cmath>
 
 #include "autograd/create.h"
@@ -7,6 +7,8 @@
 #include "kernels/knn.h"
 #include "tests/cuda_support.h"
 #include "tests/support.h"
+#include "train/knn.h"
+#include "train/linear_probe.h"
 
 namespace ringtape {
 namespace {
@@ -55,6 +57,23 @@ TEST(CudaNearest, NanIsFurthest) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor q = ones({1, 1}, DType::f32, kCuda), bank = from_host(std::vector<float>{nan, -1, -0.0f, 0, 2}, {5, 1}, kCuda);
   EXPECT_EQ(values(find(q, bank, 5).rows), (std::vector<double>{4, 2, 3, 1, 0}));
+}
+
+TEST(CudaFeatures, AreJudgedAsOnTheCpu) {
+  RT_NEEDS_CUDA();
+  const auto features = [](int64_t n, uint64_t seed) {
+    Features f{Tensor({n, 12}), Tensor({n}, DType::i64)};
+    fill_uniform(f.x, RandomState{seed, Stream::test, 0}, -1, 1);
+    for (int64_t i = 0; i < n; ++i) f.labels.data<int64_t>()[i] = f.x.data<float>()[12 * i] > 0 ? 2 : 0;
+    return f;
+  };
+  const auto on_cuda = [](const Features& f) { return Features{to(f.x, kCuda), to(f.labels, kCuda)}; };
+  const Features bank = features(90, 1), queries = features(40, 2);
+  const Tensor host = knn_scores(queries.x, bank.x, bank.labels, 3, {.k = 7});
+  test::expect_close(knn_scores(to(queries.x, kCuda), to(bank.x, kCuda), to(bank.labels, kCuda), 3, {.k = 7}), host, 1e-4, 1e-9, "votes");
+  EXPECT_EQ(knn_tally(on_cuda(queries), on_cuda(bank), 3, {.k = 7}).top1(), knn_tally(queries, bank, 3, {.k = 7}).top1());
+  const LinearProbe probe{.epochs = 2, .batch_size = 32};
+  EXPECT_NEAR(linear_probe(on_cuda(bank), on_cuda(queries), 3, probe).loss(), linear_probe(bank, queries, 3, probe).loss(), 1e-5);
 }
 
 }  // namespace

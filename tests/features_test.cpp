@@ -11,6 +11,7 @@
 #include "train/data/loader.h"
 #include "train/data/shapes.h"
 #include "train/knn.h"
+#include "train/linear_probe.h"
 
 namespace ringtape {
 namespace {
@@ -54,6 +55,25 @@ TEST(Knn, SaysWhatIsWrong) {
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 0}); }), "choose");
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 1, .temperature = 0}); }), "above 0");
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 5, {.k = 1}); }), "label 5");
+}
+
+// Two classes that one feature of very small values tells apart, beside a constant one.
+TEST(LinearProbe, LearnsWhatALineCanTell) {
+  Features train{zeros({60, 3}), alternating(60)}, queries{zeros({20, 3}), alternating(20)};
+  for (const Features* f : {&train, &queries})
+    for (int64_t i = 0; i < f->size(); ++i) {
+      f->x.data<float>()[3 * i] = 1e-3f * float(i % 2 ? 1 : -1) + 1e-5f * float(i % 7);
+      f->x.data<float>()[3 * i + 1] = float(i % 5);
+      f->x.data<float>()[3 * i + 2] = 40;
+    }
+  const LinearProbe probe{.epochs = 10, .batch_size = 16};
+  const Tally tally = linear_probe(train, queries, 2, probe);
+  EXPECT_EQ(tally.samples(), 20);
+  EXPECT_EQ(tally.top1(), 1);
+  EXPECT_LT(tally.loss(), 0.3);
+  EXPECT_EQ(linear_probe(train, queries, 2, probe).loss(), tally.loss());
+  EXPECT_NE(linear_probe(train, queries, 2, {.epochs = 10, .batch_size = 16, .seed = 2}).loss(), tally.loss());
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { linear_probe(train, {zeros({0, 3}), alternating(0)}, 2, probe); }), "0 test samples");
 }
 
 // Remembers the mode in which it was asked.

@@ -10,22 +10,29 @@ static std::string list(const std::vector<float>& numbers) {
   return "[" + out + "]";
 }
 
-std::string exported_name(const Task& task) { return task.method ? "backbone.safetensors" : "model.safetensors"; }
+// Python that takes the last layer, "fc" or "3", off `model`.
+static std::string without(const std::string& last) {
+  const bool number = last.find_first_not_of("0123456789") == std::string::npos;
+  return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";
+}
 
-std::string exported_readme(const Task& task) {
+std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
+
+std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
   const TrainOptions& o = task.options;
   const ModelEntry& entry = find_model(o.model);
   const Dataset& data = task.data.train;
-  const std::string file = exported_name(task), as = task.method ? concat(" without its last layer, trained by ", o.method, " on ") : " trained on ";
-  std::string out = concat("# ", o.model, as, data.name, "\n\n`", file, "` has its weights under PyTorch's names and in PyTorch's order.\n");
+  std::string out = concat("# ", o.model, " trained ", task.method ? concat("by ", o.method, " ") : "", "on ", data.name,
+                           "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
+                           " under PyTorch's names and in PyTorch's order.\n");
   if (o.no_stem_relu) out += "\nThere is no ReLU behind the first convolution, as in lightly's benchmark.\n";
-  else if (entry.pytorch && o.width == 64)
-    out += concat("\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n\n", entry.pytorch(task.spec),
-                  task.method ? "model.fc = nn.Identity()\n" : "", "model.load_state_dict(load_file(\"", file, "\"), strict=True)\nmodel.eval()\n```\n");
+  else if (entry.pytorch && o.width == ModelSpec().width)
+    out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n\n" + entry.pytorch(task.spec) +
+           (backbone ? without(classifier(task.method ? task.method->backbone() : *task.model, o.model).last_layer()) : "") + "model.load_state_dict(load_file(\"" + file +
+           "\"), strict=True)\nmodel.eval()\n```\n";
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1], ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ",
-                "with mean ", list(data.mean), " and deviation ", list(data.deviation), ".\n");
-  if (!task.method) out += "\nWithout Python: `ringtape evaluate model.safetensors`.\n";
+                "with mean ", list(data.mean), " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate ", file, backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "train/features.h"
 
 #include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "core/part.h"
 #include "kernels/copy.h"
 #include "train/data/loader.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "core/parallel.h"
 #include "kernels/knn.h"
 #include "train/ranks.h"

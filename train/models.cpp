@@ -9,10 +9,23 @@ namespace ringtape {
 namespace {
 
 // With 128 hidden units the network of PyTorch Lightning's MNIST tutorial; named as nn.Sequential names it.
+class Mlp : public nn::Sequential, public nn::Classifier {
+ public:
+  Tensor features(const Tensor& x) override {
+    Tensor y = x;
+    for (size_t i = 0; i < last; ++i) y = (*this)[i](y);
+    return y;
+  }
+  std::string last_layer() const override { return std::to_string(last); }
+
+  size_t last = 0;  // number of the last layer, if there is one
+};
+
 std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
-  auto net = std::make_unique<nn::Sequential>();
+  auto net = std::make_unique<Mlp>();
   net->add<nn::Flatten>().add<nn::Linear>(spec.image.size(), spec.hidden).add<nn::ReLU>();
   if (spec.dropout > 0) net->add<nn::Dropout>(spec.dropout);
+  net->last = net->size();
   if (spec.classes > 0) net->add<nn::Linear>(spec.hidden, spec.classes);
   return net;
 }
@@ -24,6 +37,7 @@ std::string mlp_in_pytorch(const ModelSpec& spec) {
 }
 
 std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
+  RT_CHECK_AS(UsageError, spec.classes > 0, "--model fashion_cnn: comes with its last layer alone, and is no backbone; try resnet18 --width 16");
   return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
 }
 
@@ -66,6 +80,12 @@ const ModelEntry& find_model(const std::string& name) {
     names.emplace_back(entry.name);
   }
   throw UsageError(unknown("model", name, names));
+}
+
+nn::Classifier& classifier(nn::Module& model, const std::string& name) {
+  auto* const out = dynamic_cast<nn::Classifier*>(&model);
+  RT_CHECK_AS(UsageError, out, "--model ", name, ": has no last linear layer whose input could be its features");
+  return *out;
 }
 
 }  // namespace ringtape

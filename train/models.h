@@ -3,6 +3,7 @@
 #include <span>
 #include <string>
 
+#include "nn/classifier.h"
 #include "nn/module.h"
 
 namespace ringtape {
@@ -26,5 +27,8 @@ struct ModelEntry {
 };
 std::span<const ModelEntry> models();
 const ModelEntry& find_model(const std::string& name);  // throws UsageError with the nearest name
+
+// A model of that name as features and a last layer; throws UsageError where it is not made like that.
+nn::Classifier& classifier(nn::Module& model, const std::string& name);
 
 }  // namespace ringtape

@@ -50,6 +50,7 @@ const Option kOptions[] = {
     {"Model", "width", &O::width, "N", "channels of a ResNet's first stage; the last has 8 times as many", {1, 1024}, nullptr, nullptr, true},
     {"Model", "no-stem-relu", &O::no_stem_relu, "", "no ReLU behind a ResNet's first convolution, as in lightly's benchmark", {}, nullptr, nullptr, true},
     {"Model", "dropout", &O::dropout, "P", "probability of zeroing a hidden unit in training", kFraction, nullptr, nullptr, true},
+    {"Model", "weights", &O::weights, "FILE", "safetensors file of the initial weights; one without the last layer leaves that layer random", {}, nullptr, "random ones"},
 
     {"Method", "method", &O::method, "NAME", "what is learnt without labels", {}, method_names, "none"},
     {"Method", "temperature", &O::temperature, "X", "that similarities are divided by", kReal, nullptr, "simclr 0.5, moco and swav 0.1"},
@@ -202,14 +203,14 @@ std::span<const Option> train_options() { return kOptions; }
 std::vector<std::string> optimizer_names() { return names(optimizers()); }
 std::vector<std::string> schedule_names() { return names(schedules()); }
 bool concerns(const Option& option, bool self_supervised) {
-  static constexpr std::string_view kSupervised[] = {"val-size", "dropout", "label-smoothing", "accumulate"};
+  static constexpr std::string_view kSupervised[] = {"val-size", "dropout", "weights", "label-smoothing", "accumulate"};
   const std::string_view group = option.group;
   if (group == "Method" || group == "Views" || group == "Evaluation") return self_supervised;
   if (!self_supervised) return true;
   return group != "Augmentation" && std::find(std::begin(kSupervised), std::end(kSupervised), option.name) == std::end(kSupervised);
 }
 bool may_change(const Option& option) {
-  static constexpr std::string_view kMayChange[] = {"data-dir", "epochs", "knn-every", "knn-k", "knn-temperature", "device", "threads", "workers", "limit-eval-batches",
+  static constexpr std::string_view kMayChange[] = {"weights", "data-dir", "epochs", "knn-every", "knn-k", "knn-temperature", "device", "threads", "workers", "limit-eval-batches",
                                                     "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent",
                                                     "checkpoint-every", "checkpoint-steps", "keep", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
@@ -263,6 +264,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   if (data.generated) options.data_dir.clear();
   if (!options.data_dir.empty())
     options.data_dir = std::filesystem::absolute(options.data_dir).lexically_normal().string();
+  if (!options.weights.empty()) options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
   RT_CHECK_AS(UsageError, !options.nesterov || ((options.optimizer == "sgd" || options.optimizer == "lars") && options.momentum > 0),
               "--nesterov: needs --optimizer sgd or lars and a --momentum above 0");
   RT_CHECK_AS(UsageError, options.warmup_epochs <= double(options.epochs), "--warmup-epochs ",

@@ -18,6 +18,7 @@ struct TrainOptions {
   int64_t width = 64;
   bool no_stem_relu = false;
   double dropout = 0;
+  std::string weights;  // a file to begin with; empty: random
 
   std::string method;  // empty: supervised, with labels
   double temperature = 0;  // in this group 0, -1 or nothing mean what the method has by itself

@@ -73,6 +73,7 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
   };
   model = make();
   method = dynamic_cast<nn::Method*>(model.get());
+  if (!options.weights.empty()) whole_weights = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options);
   if (devices.empty()) return;
@@ -342,13 +343,8 @@ std::vector<TensorFile> Trainer::files() const {
 }
 
 void Trainer::export_weights(const std::string& path) const {
-  std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
-  if (task_.method) {
-    static constexpr std::string_view kBackbone = "backbone.";
-    std::erase_if(weights, [](const NamedTensor& t) { return !t.name.starts_with(kBackbone); });
-    for (NamedTensor& t : weights) t.name.erase(0, kBackbone.size());
-  }
-  write_safetensors(path, weights, weights_metadata(task_.options));
+  const std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
+  write_safetensors(path, task_.method ? below("backbone", weights) : weights, weights_metadata(task_.options));
 }
 
 void Trainer::restore(const TrainState& state) {

@@ -23,6 +23,7 @@ struct Task {
   Device device;
   Splits data;
   ModelSpec spec;
+  bool whole_weights = false;  // whether the file of options.weights has the last layer too
   std::unique_ptr<nn::Module> model;
   nn::Method* method = nullptr;                // the model, if it is one
   std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise

@@ -1,5 +1,6 @@
 #include "train/weights.h"
 
+#include <algorithm>
 #include <map>
 
 #include "kernels/copy.h"
@@ -18,8 +19,7 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
-void load_tensors(const std::string& path, const std::vector<NamedTensor>& into) {
-  const Safetensors file = read_safetensors(path);
+static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into) {
   std::map<std::string, Tensor> found;
   for (const NamedTensor& t : file.tensors) found.emplace(t.name, t.tensor);
   for (const NamedTensor& want : into) {
@@ -42,6 +42,31 @@ void load_tensors(const std::string& path, const std::vector<NamedTensor>& into)
   }
 }
 
+void load_tensors(const std::string& path, const std::vector<NamedTensor>& into) { load(read_safetensors(path), path, into); }
+
 void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, weights_of(module)); }
+
+static bool is_of(const NamedTensor& t, const std::string& layer) { return t.name.starts_with(layer + "."); }
+
+std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last) {
+  std::vector<NamedTensor> out = weights_of(module);
+  std::erase_if(out, [&](const NamedTensor& t) { return is_of(t, last); });
+  return out;
+}
+
+// Those that are below this name, by what follows it.
+std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors) {
+  std::erase_if(tensors, [&](const NamedTensor& t) { return !is_of(t, name); });
+  for (NamedTensor& t : tensors) t.name.erase(0, name.size() + 1);
+  return tensors;
+}
+
+bool load_backbone(const std::string& path, nn::Module& module, const std::string& last) {
+  Safetensors file = read_safetensors(path);
+  if (std::vector<NamedTensor> own = below("backbone", file.tensors); !own.empty()) file.tensors = std::move(own);
+  const bool whole = std::any_of(file.tensors.begin(), file.tensors.end(), [&](const NamedTensor& t) { return is_of(t, last); });
+  load(file, path, whole ? weights_of(module) : backbone_of(module, last));
+  return whole;
+}
 
 }  // namespace ringtape

@@ -19,4 +19,14 @@ void load_tensors(const std::string& path, const std::vector<NamedTensor>& into)
 
 void load_weights(const std::string& path, nn::Module& module);
 
+// Those that are not of the layer called `last`.
+std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last);
+
+// Those that are below this name, by what follows it: "fc.bias" is "bias" below "fc".
+std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors);
+
+// load_weights of a file that may lack the layer called `last`, which then stays as it is. Whether the file has it. Of a checkpoint of a
+// self-supervised method, what is below "backbone" counts.
+bool load_backbone(const std::string& path, nn::Module& module, const std::string& last);
+
 }  // namespace ringtape

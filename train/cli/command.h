@@ -39,6 +39,8 @@ struct Command {
 Command train_command();
 Command pretrain_command();
 Command evaluate_command();
+Command embed_command();
+Command export_command();
 Command bench_step_command();
 Command bench_collectives_command();
 Command launch_command();

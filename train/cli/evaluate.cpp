@@ -1,85 +1,118 @@
-#include <cstdio>
-#include <filesystem>
+#include <fmt/core.h>
 
+#include <cstdio>
+
+#include "autograd/autocast.h"
 #include "train/cli/common.h"
+#include "train/cli/trained.h"
 #include "train/io/json.h"
 #include "train/io/safetensors.h"
+#include "train/knn.h"
+#include "train/linear_probe.h"
 #include "train/suggest.h"
-#include "train/trainer.h"
-#include "train/weights.h"
 
 namespace ringtape::cli {
 namespace {
 
-namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
 
-// A run or a checkpoint is a folder, a run also a name below runs/; everything else is a file of weights.
-std::string find_run(const std::string& target) {
-  for (const std::string& folder : {target, "runs/" + target}) {
-    std::error_code ignored;
-    if (fs::is_directory(folder, ignored)) return folder;
-  }
-  return {};
-}
-
-// The settings the weights were trained with, from the run's config.toml or from what the file says of
-// itself.
-std::string find_weights(const std::string& target, TrainOptions& options) {
-  const std::string run = find_run(target);
-  if (run.empty()) {
-    RT_CHECK_AS(IoError, fs::exists(target), "there is no run and no file '", target, "'");
-    apply_metadata(options, read_safetensors(target).metadata, target);
-    return target;
-  }
-  if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // a checkpoint
-    const std::string averaged = run + "/ema.safetensors", file = fs::exists(averaged) ? averaged : own;
-    apply_metadata(options, read_safetensors(file).metadata, file);
-    return file;
-  }
-  const std::string config = run + "/config.toml", weights = run + "/exported/model.safetensors";
-  RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
-  RT_CHECK_AS(IoError, fs::exists(weights), run,
-              ": has no exported/model.safetensors; the training has not finished (its checkpoints can be tested: ", run,
-              "/checkpoints/last)");
-  read_config(options, config);
-  return weights;
-}
-
-int run(const Invocation& invocation) {
-  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1,
-              "evaluate: name a run, a checkpoint or a file of weights: ringtape evaluate RUN|CHECKPOINT|FILE");
-  const std::string* protocol = invocation.flag("protocol");
-  const std::vector<std::string> protocols = {"test"};
-  if (protocol && *protocol != "test")
-    throw UsageError("--protocol: " + unknown("value", *protocol, protocols));
-  TrainOptions options;
-  const std::string weights = find_weights(invocation.positionals[0], options);
-  const TrainOptions defaults;
-  options.device = defaults.device;  // those of this machine, not of the one it was trained on
-  options.threads = defaults.threads;
-  options.limit_eval_batches = defaults.limit_eval_batches;  // a short training still gets a whole test
-  apply_flags(options, invocation);
-  options.train_size = std::min<int64_t>(options.train_size, 1);  // not needed here, so not generated
-  options.val_size = 0;
-  Task task(options);
-  load_weights(weights, *task.model);
+int test_outputs(const Invocation& invocation, Trained trained) {
+  trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // not needed here, so not generated
+  Task task(trained.options);
+  const TrainOptions& options = task.options;
+  load_trained(trained, task);
   const std::string* file = invocation.flag("logits");
   Tensors outputs;
   const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json, file ? &outputs : nullptr);
   if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
   if (options.json) {
-    nlohmann::ordered_json line = nlohmann::ordered_json::parse(json_line(m));
+    Json line = Json::parse(json_line(m));
     line.erase("epoch"), line.erase("step");
-    line["images"] = m.images, line["data"] = options.data, line["weights"] = weights;
+    line["images"] = m.images, line["data"] = options.data, line["weights"] = trained.weights;
     std::printf("%s\n", json_text(line).c_str());
   } else {
     const std::string all = with_commas(task.data.test.size());
     const std::string tested =
         m.images < task.data.test.size() ? concat(with_commas(m.images), " of the ", all) : "the " + all;
-    std::printf("%s on %s test images of %s\n%s\n", weights.c_str(), tested.c_str(),
+    std::printf("%s on %s test images of %s\n%s\n", trained.weights.c_str(), tested.c_str(),
                 task.data.test.name.c_str(), metrics_text(m, 0).c_str());
   }
   return 0;
+}
+
+// What a protocol that looks at features alone found, and with which settings.
+struct Judged {
+  Tally tally;
+  std::string title;  // "kNN, k 200, temperature 0.1"
+  Json settings;
+};
+
+using Judge = Judged (*)(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task);
+
+Judged by_neighbours(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task) {
+  Knn knn;
+  knn.k = number_flag<int64_t>(invocation, "knn-k", 1, 1'000'000'000, knn.k);
+  knn.temperature = number_flag(invocation, "knn-temperature", 1e-6, 1e6, knn.temperature);
+  return {knn_tally(queries, bank, task.data.train.classes, knn), fmt::format("kNN, k {}, temperature {:g}", knn.k, knn.temperature),
+          {{"k", knn.k}, {"temperature", knn.temperature}}};
+}
+
+Judged by_a_layer(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task) {
+  LinearProbe probe;
+  probe.epochs = number_flag<int64_t>(invocation, "probe-epochs", 1, 1'000'000, probe.epochs);
+  probe.lr = number_flag(invocation, "probe-lr", 0.0, 1e6, probe.lr);
+  probe.seed = uint64_t(task.options.seed);
+  return {linear_probe(bank, queries, task.data.train.classes, probe), fmt::format("linear probe, {} epochs, learning rate {:g}", probe.epochs, probe.lr),
+          {{"epochs", probe.epochs}, {"lr", probe.lr}}};
+}
+
+template <Judge judge>
+int test_features(const Invocation& invocation, Trained trained) {
+  RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: are what --protocol test writes");
+  Task task(trained.options);
+  const TrainOptions& options = task.options;
+  load_trained(trained, task, true);
+  const Autocast autocast(parse_dtype(options.precision));
+  const Embedding f = [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); };
+  const auto features = [&](const Dataset& data, const char* title, int64_t batches) {
+    std::vector<int64_t> samples = all_samples(data);
+    if (batches > 0 && int64_t(samples.size()) > kEvalBatch * batches) samples.resize(size_t(kEvalBatch * batches));
+    return embed(*task.model, f, data, samples, {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
+  };
+  const Features bank = features(task.data.train, "train", 0), queries = features(task.data.test, "test", options.limit_eval_batches);
+  const Judged found = judge(invocation, bank, queries, task);
+  if (options.json) {
+    Json line{{"protocol", *invocation.flag("protocol")}, {"top1", found.tally.top1()}, {"top5", found.tally.top5()}};
+    line.update(found.settings);
+    line["train_images"] = bank.size(), line["images"] = queries.size(), line["features"] = bank.x.dim(1);
+    line["data"] = options.data, line["weights"] = trained.weights;
+    std::printf("%s\n", json_text(line).c_str());
+  } else {
+    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n", trained.weights.c_str(), found.title.c_str(),
+                int(bank.x.dim(1)), with_commas(bank.size()).c_str(), with_commas(queries.size()).c_str(), task.data.test.name.c_str(),
+                percent(found.tally.top1()).c_str(), percent(found.tally.top5()).c_str());
+  }
+  return 0;
+}
+
+struct Protocol {
+  const char* name;
+  int (*run)(const Invocation& invocation, Trained trained);
+};
+const Protocol kProtocols[] = {
+    {"test", test_outputs},
+    {"knn", test_features<by_neighbours>},
+    {"linear", test_features<by_a_layer>},
+};
+
+int run(const Invocation& invocation) {
+  const std::string* wanted = invocation.flag("protocol");
+  std::vector<std::string> names;
+  for (const Protocol& protocol : kProtocols) {
+    names.emplace_back(protocol.name);
+    if (wanted ? *wanted == protocol.name : &protocol == kProtocols) return protocol.run(invocation, find_trained(invocation, "evaluate"));
+  }
+  throw UsageError("--protocol: " + unknown("value", *wanted, names));
 }
 
 }  // namespace
@@ -87,13 +120,22 @@ int run(const Invocation& invocation) {
 Command evaluate_command() {
   Command command;
   command.name = "evaluate";
-  command.summary = "Tests the weights of a finished run, of a checkpoint, or of a safetensors file.";
+  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: their outputs or their features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
   command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
+                      "evaluate digits --protocol knn --knn-k 20",
                       "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
   command.positionals = 1;
-  command.flags = {{"Evaluation", "protocol", "NAME", "what to measure: test", "test"},
-                   {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""}};
+  const Knn knn;
+  const LinearProbe probe;
+  command.flags = {{"Evaluation", "protocol", "NAME",
+                    "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what a linear layer "
+                    "trained on the features says)", "test"},
+                   {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""},
+                   {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
+                   {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
+                   {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine", std::to_string(probe.epochs)},
+                   {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

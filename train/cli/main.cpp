@@ -23,8 +23,8 @@ int main(int argc, char** argv) {
   using namespace ringtape;
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of that write, not the end of the training
   try {
-    const std::vector<cli::Command> commands = {cli::train_command(), cli::pretrain_command(), cli::evaluate_command(), cli::compare_command(),
-                                                cli::data_info_command(), cli::data_verify_command(),
+    const std::vector<cli::Command> commands = {cli::train_command(), cli::pretrain_command(), cli::evaluate_command(), cli::embed_command(),
+                                                cli::export_command(), cli::compare_command(), cli::data_info_command(), cli::data_verify_command(),
                                                 cli::data_download_command(), cli::launch_command(),
                                                 cli::bench_step_command(), cli::bench_collectives_command(),
                                                 cli::doctor_command(), cli::list_command()};

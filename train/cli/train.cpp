@@ -70,6 +70,7 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
   out.line(concat("model  ", task.method ? concat(task.method->str(), " of ") : "", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
                   o.optimizer, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ",
                   with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  if (!o.weights.empty()) out.line(concat("begin  ", o.weights, task.whole_weights ? "" : ", with a new last layer"));
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
     out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
@@ -189,9 +190,9 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
       out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
       return false;
     }
-    const std::string weights = run.file(concat("exported/", exported_name(task)));
+    const std::string weights = run.file(concat("exported/", exported_name(task.method)));
     trainer.export_weights(weights);
-    write_file(run.file("exported/README.md"), exported_readme(task));
+    write_file(run.file("exported/README.md"), exported_readme(task, exported_name(task.method), task.method));
     out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::string line = json_text(summary(task, trainer, run, all, world.size(), seconds));

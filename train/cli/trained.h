@@ -1,0 +1,21 @@
+#pragma once
+#include <string>
+
+#include "train/cli/command.h"
+#include "train/trainer.h"
+
+// What the commands share that begin with trained weights.
+namespace ringtape::cli {
+
+struct Trained {
+  std::string weights;   // the file
+  TrainOptions options;  // that it was trained with, for this machine, as the flags change them
+};
+
+// Of the command's one argument: a run, a checkpoint or a file. Throws UsageError without one, IoError where there is nothing of that name.
+Trained find_trained(const Invocation& invocation, const std::string& command);
+
+// The file's weights into the task's model; with `features`, the file may lack the last layer.
+void load_trained(const Trained& trained, const Task& task, bool features = false);
+
+}  // namespace ringtape::cli
