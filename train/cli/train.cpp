@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "comm/launch/launch.h"
+#include "comm/place.h"
 #include "core/log.h"
 #include "core/part.h"
 #include "kernels/kernel.h"
@@ -134,7 +135,7 @@ void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, 
 // A rank that does not lead: it writes nothing.
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group.get());
-  const StopSignals signals;
+  stop_behind_a_step();
   trainer.share_state();
   return trainer.fit({});
 }
@@ -145,9 +146,9 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
   Trainer trainer(task, world.group.get());
+  stop_behind_a_step();
   RunDir run(run_path(o.run, o.model, o.data), earlier(o));
   Output out(run, o.json);
-  const StopSignals signals;
   try {
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
@@ -221,6 +222,7 @@ Command train_command() {
   command.name = "train";
   command.summary = "Trains a network, with a validation after each epoch and a test at the end.";
   command.usage = "[FLAGS]";
+  command.meets = true;
   command.examples = {"train                                # shapes: generated images, no files needed",
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
                       "train --config runs/digits/config.toml --lr 3e-4 --run digits-2",
@@ -230,6 +232,7 @@ Command train_command() {
                            "TOML file of the settings above, a line each: batch-size = 64; flags override it",
                            ""});
   command.run = [](const Invocation& invocation) {
+    hold_stops();
     TrainOptions options = wanted(invocation);
     check_run_path(run_path(options.run, options.model, options.data), earlier(options));
     if (wants_ranks(options)) {
@@ -239,6 +242,8 @@ Command train_command() {
       (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
       return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
     }
+    const auto place = comm::place_of_process();
+    stop_at_once(!place || place->rank == 0);
     World world = join_world(options);
     try {
       check_same_batch(options, continued(invocation), world.size());
@@ -246,7 +251,9 @@ Command train_command() {
       return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
     } catch (const std::exception& e) {
       world.fail(e.what());
-      throw;
+      if (!stop_requested() || !world.ended_by_another()) throw;
+      log_warn("stopped by a signal, and before a checkpoint by what has ended another rank: ", e.what());
+      return comm::kPreempted;
     }
   };
   return command;
