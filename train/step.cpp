@@ -1,9 +1,11 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/autocast.h"
 #include "core/part.h"
+#include "kernels/gradient.h"
 #include "train/weights.h"
 
 namespace ringtape {
@@ -61,7 +63,7 @@ Step::Result Step::gradients(const Tensor& x, const Tensor& y, WholeBatch whole,
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
-  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits)};
+  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits), loss};
 }
 
 Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended, WholeBatch whole) {
@@ -75,6 +77,12 @@ Step::Result Step::run(const Tensor& x, const Tensor& y, double lr, const std::f
   if (ema_) ema_->update();
   if (ended) ended(Phase::optimizer);
   return out;
+}
+
+bool Step::finite() const {
+  const Tensor squares({1}, DType::f32, parameters_.values().device());
+  square_sum(squares, parameters_.values());
+  return std::isfinite(squares.item());
 }
 
 std::vector<Tensor> Step::replicated() const {

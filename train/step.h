@@ -32,6 +32,7 @@ class Step {
   struct Result {
     Tensor loss;    // (): the mean over the batch, all ranks' together
     Tensor logits;  // (B, C) of this rank's samples; undefined where it has none
+    Tensor own;     // (): the part of the loss that is of these
   };
   // x (B, ...), y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
   Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {});
@@ -45,6 +46,7 @@ class Step {
   std::vector<NamedTensor> state() const;
   void set_count(int64_t steps) { optimizer_->set_steps(steps); }
   std::vector<NamedTensor> average() const;  // the averaged parameters and the buffers, as files hold them; none without ema
+  bool finite() const;  // whether the parameters are; waits for the device
   // What ranks must have in common: the parameters, their average, the optimizer's state, the model's buffers.
   std::vector<Tensor> replicated() const;
 

@@ -50,7 +50,8 @@ class Trainer {
 
   // From where it is: the epochs, each followed by a validation, then the test; `report` gets the figures of each as they come.
   // `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has stopped it
-  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error when the loss is no longer finite.
+  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error on every rank, naming those where it began, when the
+  // loss is no longer finite, and when weights that are not would be saved.
   using Report = std::function<void(const Metrics&)>;
   using Save = std::function<void()>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false);
@@ -72,6 +73,7 @@ class Trainer {
   void share_buffers();
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
+  std::string whose_loss() const;
 
   Task& task_;
   comm::ProcessGroup* group_;  // null: alone
@@ -82,6 +84,7 @@ class Trainer {
   StepTrace trace_;
   TrainState at_;
   Tally tally_;                    // of the epoch at_.epoch
+  Readback own_loss_;              // this rank's part in the first step whose loss was not finite, else in the last
   comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
   int64_t travelled_ = 0;          // and of the replicas'
   int64_t saved_step_ = -1;        // of the newest checkpoint
