@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -204,7 +205,10 @@ Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
   return job;
 }
 
+static std::atomic<bool> asked{false};
+
 std::optional<Job> job_from_environment(Seconds timeout) {
+  asked = true;
   const auto place = place_of_process();
   if (!place) return std::nullopt;
   Job job = join(*place, {.store = env::store(), .token = env::token(), .heartbeat = Seconds(env::heartbeat())}, timeout);
@@ -213,6 +217,15 @@ std::optional<Job> job_from_environment(Seconds timeout) {
   dump_activity_on_sigquit(path);
   if (!path.empty()) job.failure->on_raise([path](const std::string&) { dump_activity(path); });
   return job;
+}
+
+void excuse_from_job(const std::string& cause, Seconds timeout) noexcept {
+  if (asked) return;
+  try {
+    if (const auto job = job_from_environment(timeout))
+      job->failure->raise(concat("rank ", job->rank, " on ", job->host, ": ", cause));
+  } catch (const std::exception&) {  // nobody waits for it, or they end anyway
+  }
 }
 
 }  // namespace ringtape::comm

@@ -31,7 +31,11 @@ struct Job {
 // Throws CommError, on every rank, naming ranks that have not come by the deadline, that came twice, or that expect another size.
 std::optional<Job> job_from_environment(Seconds timeout = Seconds(300));
 
-// The same, for a place and settings that are known.
+// For a process that has failed before it asked for its job: tells the ranks that wait for it why it does not come, once they are there.
+// Does nothing if no launcher started it, or if it has asked.
+void excuse_from_job(const std::string& cause, Seconds timeout = Seconds(60)) noexcept;
+
+// job_from_environment, for a place and settings that are known.
 struct Meeting {
   std::string store{};   // as RINGTAPE_STORE
   std::string token{};

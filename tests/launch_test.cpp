@@ -221,7 +221,7 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   ::kill(launcher, SIGTERM);
   EXPECT_EQ(wait(launcher), 75);
   EXPECT_EQ(lines(out()).count("[0] bye") + lines(out()).count("[1] bye"), 2u) << out();
-  EXPECT_MENTIONS(err(), "ringtape: stopped behind a checkpoint: exit code 75");
+  EXPECT_MENTIONS(err(), "ringtape: stopped, to be gone on with: exit code 75");
   EXPECT_LACKS(err(), "restart");
 }
 

@@ -12,6 +12,7 @@
 #include "core/part.h"
 #include "nn/nn.h"
 #include "tests/comm_worlds.h"
+#include "tests/mpi_ranks.h"
 #include "tests/support.h"
 #include "train/step.h"
 
@@ -221,6 +222,27 @@ TEST(Strategies, DeterministicIsBitwiseTheSameOverEveryTransport) {
           if (!same_bytes(own[i], first[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
       }), "") << world.name;
   }
+}
+
+// One of the ranks that mpirun starts for the test below.
+TEST(StrategiesOverMpi, DISABLED_Rank) {
+  test::as_mpi_rank(comm::Seconds(60), [](const comm::Context& context) {
+    const auto train = [&](const Course& course, const std::string& transport) {
+      comm::Context own = context;
+      own.store = comm::prefix_store(context.store, concat(transport, course.deterministic));
+      comm::ProcessGroup group(comm::make_transport(transport, std::move(own)));
+      return course.train(&group);
+    };
+    const Course course{"mlp", DType::f32, 10}, ordered{"mlp", DType::f32, 10, true};
+    EXPECT_LE(difference(train(course, "mpi"), course.train(nullptr)), 1e-6);
+    const Weights mpi = train(ordered, "mpi"), tcp = train(ordered, "tcp");
+    for (size_t i = 0; i < mpi.size(); ++i) EXPECT_TRUE(same_bytes(mpi[i], tcp[i])) << i;
+  });
+}
+
+TEST(StrategiesOverMpi, GiveTheWeightsOfOneRankAndThoseOverTcp) {
+  if (!test::has_mpirun()) GTEST_SKIP() << "there is no mpirun (apt-get install openmpi-bin)";
+  test::run_under_mpirun(2, "StrategiesOverMpi");
 }
 
 TEST(Strategies, PartsOfABatchAreAsRanks) {

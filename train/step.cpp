@@ -1,9 +1,11 @@
 #include "train/step.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "autograd/autocast.h"
 #include "core/part.h"
+#include "kernels/gradient.h"
 #include "train/weights.h"
 
 namespace ringtape {
@@ -64,7 +66,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
-  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits), spread};
+  return {reducer_ ? reducer_->loss() : loss, logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits), loss, spread};
 }
 
 Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended, WholeBatch whole) {
@@ -78,6 +80,12 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   if (ema_) ema_->update();
   if (ended) ended(Phase::optimizer);
   return out;
+}
+
+bool Step::finite() const {
+  const Tensor squares({1}, DType::f32, parameters_.values().device());
+  square_sum(squares, parameters_.values());
+  return std::isfinite(squares.item());
 }
 
 std::vector<Tensor> Step::replicated() const {

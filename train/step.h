@@ -34,6 +34,7 @@ class Step {
   struct Result {
     Tensor loss;    // (): the mean over the batch, all ranks' together
     Tensor logits;  // (B, C) of this rank's samples; undefined where it has none, or the objective
+    Tensor own;     // (): the part of the loss that is of these
     Tensor spread;  // (): of the objective, on this rank
   };
   // Images, one tensor (B, ...) a view, and labels y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
@@ -51,6 +52,7 @@ class Step {
   std::vector<NamedTensor> state() const;
   void set_count(int64_t steps) { optimizer_->set_steps(steps); }
   std::vector<NamedTensor> average() const;  // the averaged parameters and the buffers, as files hold them; none without ema
+  bool finite() const;  // whether the parameters are; waits for the device
   // What ranks must have in common: the parameters, their average, the optimizer's state, the model's buffers.
   std::vector<Tensor> replicated() const;
 

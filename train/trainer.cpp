@@ -192,7 +192,8 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (result.spread.defined()) spread_ = Readback(result.spread);
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
-    tally_.add(result.loss, result.logits, batch->y);
+    tally_.add(result.loss, result.logits, batch->y);  // knows the step before
+    if (group_ && tally_.finite()) own_loss_ = result.own.defined() ? Readback(result.own) : Readback();
     ++at_.batch;
     if (!tally_.finite()) break;
     if (bar.due()) bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4));
@@ -254,12 +255,28 @@ void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const
 
 void Trainer::checkpoint(const Save& save) {
   if (saved_step_ == steps()) return;
+  RT_CHECK_AS(Error, step_->finite(), "the weights are no longer finite behind step ", steps(), " (learning rate ", schedule_.at(steps()),
+              "), so that they are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
   at_.step = saved_step_ = steps();
   at_.tally = of_all(group_, tally_).totals();
   at_.random = default_generator().state();
   at_.counters = group_ ? of_each(*group_, int64_t(at_.random.counter)) : std::vector<int64_t>();
   if (group_) share_buffers();
   if (save && leads()) save();
+}
+
+// The ranks alone whose samples made the loss what it is; empty: it is none's, or that of all.
+std::string Trainer::whose_loss() const {
+  if (!group_) return "";
+  Readback own = own_loss_;
+  const bool bad = own.defined() && !std::isfinite(own.get().item());
+  std::string ranks;
+  int count = 0;
+  const std::vector<int64_t> all = of_each(*group_, bad);
+  for (size_t r = 0; r < all.size(); ++r)
+    if (all[r]) ranks += concat(++count > 1 ? ", " : "", r);
+  if (count == 0 || count == group_->size()) return "";
+  return concat(", first on ", count == 1 ? "rank " : "ranks ", ranks, " of ", group_->size(), ",");
 }
 
 Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
@@ -307,7 +324,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     m.epoch = epoch;
     m.step = steps();
     if (leads()) report(m);
-    RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, " by step ", m.step,
+    RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, whose_loss(), " by step ", m.step,
                 " (epoch ", epoch, ", learning rate ", schedule_.at(m.step),
                 "); lower --lr, or find the operation with RINGTAPE_NAN=1");
     return m;

@@ -52,7 +52,8 @@ class Trainer {
 
   // From where it is: the epochs, each followed by a validation, then the test, or a method's by a test with kNN; `report` gets the figures of each as they come.
   // `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has stopped it
-  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error when the loss is no longer finite.
+  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error on every rank, naming those where it began, when the
+  // loss is no longer finite, and when weights that are not would be saved.
   using Report = std::function<void(const Metrics&)>;
   using Save = std::function<void()>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false);
@@ -79,6 +80,7 @@ class Trainer {
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   void checkpoint(const Save& save);
+  std::string whose_loss() const;
 
   Task& task_;
   comm::ProcessGroup* group_;  // null: alone
@@ -90,6 +92,7 @@ class Trainer {
   TrainState at_;
   Readback spread_;                // of the newest step
   Tally tally_;                    // of the epoch at_.epoch
+  Readback own_loss_;              // this rank's part in the first step whose loss was not finite, else in the last
   comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
   int64_t travelled_ = 0;          // and of the replicas'
   int64_t saved_step_ = -1;        // of the newest checkpoint

@@ -90,6 +90,8 @@ void World::fail(const std::string& cause) noexcept {
   }
 }
 
+bool World::ended_by_another() const { return job.failure && job.failure->raised() && !job.failure->ours(); }
+
 comm::Devices devices_of(const TrainOptions& options) {
   comm::Devices out;
   if (!replicates(options)) return out;

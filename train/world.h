@@ -19,6 +19,7 @@ struct World {
   // Ends the others with what has ended this rank. Where they have ended this one, lets them go first, so that a launcher, which names the
   // first that ends, names the one that failed. Does nothing alone.
   void fail(const std::string& cause) noexcept;
+  bool ended_by_another() const;  // what has ended this rank is another's failure
 };
 
 // The devices of --strategy dp and ddp2 in this process; empty for the others.

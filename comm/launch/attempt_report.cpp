@@ -32,7 +32,7 @@ std::string host_name() {
 std::string Attempt::report() const {
   if (!first_) return concat("ringtape: error: the job did not end within the ", launch_.timeout.count(), " s of --timeout\n");
   const Rank& f = *first_;
-  if (code_ == kPreempted) return concat("ringtape: stopped behind a checkpoint: exit code 75, of rank ", f.rank, " first\n");
+  if (code_ == kPreempted) return concat("ringtape: stopped, to be gone on with: exit code 75, of rank ", f.rank, " first\n");
   std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.nodes * launch_.local_size, " was the first to fail: ",
                            end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
   if (code_ == 128 + SIGKILL && !stopped_)

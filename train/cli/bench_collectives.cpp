@@ -215,6 +215,7 @@ Command bench_collectives_command() {
   command.name = "bench collectives";
   command.summary = "Measures collectives between ranks of this machine, in the columns of nccl-tests.";
   command.usage = "[FLAGS]";
+  command.meets = true;
   command.examples = {"bench collectives --ranks 4 --check", "bench collectives --op all_gather -b 1K -e 1M -f 2 --json before.json"};
   const std::string group = "Benchmark";
   command.flags = {

@@ -204,6 +204,7 @@ Command bench_step_command() {
   command.summary =
       "Measures training steps a second: forward, backward and update on a batch of random images.";
   command.usage = "[FLAGS]";
+  command.meets = true;
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
                       "bench step --model resnet18 --batch-size 128 --json"};
   for (Flag& flag : option_flags(Use::train))

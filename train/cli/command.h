@@ -33,6 +33,7 @@ struct Command {
   std::vector<Flag> flags;
   size_t positionals = 0;                     // at most
   bool takes_command = false;                 // behind "--"
+  bool meets = false;                         // ranks wait for each other in it
   std::function<int(const Invocation&)> run;  // returns the exit code; throws for errors
 };
 
@@ -51,9 +52,9 @@ Command data_download_command();
 Command doctor_command();
 Command list_command();
 
-// Finds the command in argv, parses its flags, runs it. Prints help where asked to. Throws UsageError for
+// Finds the command in argv, tells it in `found`, parses its flags, runs it. Prints help where asked to. Throws UsageError for
 // anything unknown, with the nearest name.
-int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv);
+int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found);
 
 std::string command_help(const Command& command);
 std::string overview(const std::vector<Command>& commands, const std::string& word = "");  // of those that begin with the word

@@ -13,6 +13,7 @@
 #include "train/compare/plot.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/run/stop.h"
 #include "train/suggest.h"
 
 namespace ringtape::cli {
@@ -162,6 +163,7 @@ void write_comparison(const Plan& p, const std::vector<ComparedStrategy>& all, c
 
 int run(const Invocation& invocation) {
   if (invocation.has("inference")) return compare_inference(invocation);
+  hold_stops();
   const Plan p = plan_of(invocation);
   RT_CHECK_AS(UsageError, !comm::place_of_process(), "compare: starts the ranks of each training itself; run it without a launcher");
   std::vector<ComparedStrategy> all;

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/env.h"
 #include "train/cli/common.h"
+#include "train/run/stop.h"
 
 namespace ringtape::cli {
 namespace {
@@ -41,6 +42,8 @@ bool has_flag(const std::vector<std::string>& command, const std::string& flag) 
   return std::any_of(command.begin(), command.end(), [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
 }
 
+bool is_training(const comm::Launch& launch) { return launch.command[0].empty() && launch.command[1] == "train"; }
+
 comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
@@ -66,7 +69,7 @@ comm::Launch launch_of(const Invocation& invocation) {
   l.grace = comm::Seconds(number_flag(invocation, "grace", 0.0, 1e6, l.grace.count()));
   l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");
-  if (l.command[0].empty() && l.command[1] == "train" && l.max_restarts > 0) {
+  if (is_training(l) && l.max_restarts > 0) {
     RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),
                 "--max-restarts: needs train --run NAME, the run to go on with from its checkpoints");
     if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
@@ -100,7 +103,11 @@ Command launch_command() {
       {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
       {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},
   };
-  command.run = [](const Invocation& invocation) { return comm::launch(launch_of(invocation)); };
+  command.run = [](const Invocation& invocation) {
+    const comm::Launch launch = launch_of(invocation);
+    if (is_training(launch)) hold_stops();
+    return comm::launch(launch);
+  };
   return command;
 }
 

@@ -136,7 +136,7 @@ bool Invocation::has(const std::string& name) const {
   return value && *value == "true";
 }
 
-int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv) {
+int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found) {
   std::vector<std::string> args(argv + 1, argv + argc);
   if (args.size() == 2 && args[0] == "help") args = {args[1], "--help"};
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
@@ -154,6 +154,7 @@ int dispatch_command(const std::vector<Command>& commands, int argc, const char*
     return 0;
   }
   if (!command) unknown_command(commands, args);
+  found = command;
   bool help = false;
   Invocation invocation = parse(*command, {args.begin() + long(words), args.end()}, help);
   if (help) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "comm/launch/launch.h"
+#include "comm/place.h"
 #include "core/log.h"
 #include "core/part.h"
 #include "kernels/kernel.h"
@@ -151,7 +152,7 @@ std::string path_of(const TrainOptions& o) { return run_path(o.run, o.method.emp
 // A rank that does not lead: it writes nothing.
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group.get());
-  const StopSignals signals;
+  stop_behind_a_step();
   trainer.share_state();
   return trainer.fit({});
 }
@@ -162,9 +163,9 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
   Trainer trainer(task, world.group.get());
+  stop_behind_a_step();
   RunDir run(path_of(o), earlier(o));
   Output out(run, o.json);
-  const StopSignals signals;
   try {
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
@@ -249,6 +250,7 @@ void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ra
 }  // namespace
 
 int run_training(const Invocation& invocation, Use use) {
+  hold_stops();
   TrainOptions options = wanted(invocation, use);
   check_run_path(path_of(options), earlier(options));
   if (wants_ranks(options)) {
@@ -258,6 +260,8 @@ int run_training(const Invocation& invocation, Use use) {
     (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
     return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
   }
+  const auto place = comm::place_of_process();
+  stop_at_once(!place || place->rank == 0);
   World world = join_world(options);
   try {
     check_same_batch(options, continued(invocation), world.size());
@@ -265,7 +269,9 @@ int run_training(const Invocation& invocation, Use use) {
     return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
   } catch (const std::exception& e) {
     world.fail(e.what());
-    throw;
+    if (!stop_requested() || !world.ended_by_another()) throw;
+    log_warn("stopped by a signal, and before a checkpoint by what has ended another rank: ", e.what());
+    return comm::kPreempted;
   }
 }
 
@@ -274,6 +280,7 @@ Command train_command() {
   command.name = "train";
   command.summary = "Trains a network, with a validation after each epoch and a test at the end.";
   command.usage = "[FLAGS]";
+  command.meets = true;
   command.examples = {"train                                # shapes: generated images, no files needed",
                       "train --data mnist --data-dir ~/mnist --epochs 5 --run digits",
                       "train --config runs/digits/config.toml --lr 3e-4 --run digits-2",
@@ -291,6 +298,7 @@ Command pretrain_command() {
   command.name = "pretrain";
   command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
   command.usage = "--method NAME [FLAGS]";
+  command.meets = true;
   command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --batch-size 128",
                       "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
                       "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",

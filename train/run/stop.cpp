@@ -2,22 +2,43 @@
 
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
-#include <iterator>
+#include <string_view>
+
+#include "comm/launch/launch.h"
 
 namespace ringtape {
 namespace {
 
-constexpr int kSignals[] = {SIGTERM, SIGINT};
-volatile sig_atomic_t requested = 0;
-timespec first;
-struct sigaction before[std::size(kSignals)];
+constexpr std::string_view kAtOnce =
+    "ringtape: stopped by a signal before a step was done: exit code 75; the same command, or the same with --resume, begins again\n";
 
-void restore() {
-  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+volatile sig_atomic_t requested = 0, speaks_of_it = 0;
+timespec first;
+
+sigset_t signals() {
+  sigset_t out;
+  sigemptyset(&out);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&out, signal);
+  return out;
 }
 
-// Calls what may be called in a signal handler alone.
+void handle(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  action.sa_mask = signals();
+  for (const int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+  ::pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, nullptr);
+}
+
+// These two call what may be called in a signal handler alone.
+void leave(int) {
+  if (speaks_of_it) (void)!::write(2, kAtOnce.data(), kAtOnce.size());
+  ::_exit(comm::kPreempted);
+}
+
 void request(int signal) {
   timespec now;
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -25,24 +46,27 @@ void request(int signal) {
     first = now;
     requested = 1;
   } else if (double(now.tv_sec - first.tv_sec) + 1e-9 * double(now.tv_nsec - first.tv_nsec) >= 1) {
-    restore();
+    ::signal(signal, SIG_DFL);
     ::raise(signal);
   }
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
-  requested = 0;
-  struct sigaction action {};
-  action.sa_handler = request;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : kSignals) sigaddset(&action.sa_mask, signal);
-  for (size_t i = 0; i < std::size(kSignals); ++i) ::sigaction(kSignals[i], &action, &before[i]);
+void hold_stops() {
+  const sigset_t all = signals();
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
 }
 
-StopSignals::~StopSignals() { restore(); }
+void stop_at_once(bool speaks) {
+  speaks_of_it = speaks;
+  handle(leave);
+}
+
+void stop_behind_a_step() { handle(request); }
 
 bool stop_requested() { return requested != 0; }
+
+void stop_as_always() { handle(SIG_DFL); }
 
 }  // namespace ringtape
