@@ -10,11 +10,10 @@
 #include "core/log.h"
 #include "core/part.h"
 #include "kernels/kernel.h"
-#include "train/cli/common.h"
+#include "train/cli/training.h"
 #include "train/exported.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
-#include "train/presets.h"
 #include "train/run/environment.h"
 #include "train/run/stop.h"
 #include "train/run/version.h"
@@ -213,18 +212,6 @@ std::string continued(const Invocation& invocation) {
   return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
 }
 
-// Of a training without labels: those of --preset, or of "corrected" unless a file has settings.
-void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
-  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
-  if (!preset && invocation.flag("config")) return;
-  if (!method) {
-    std::string known;
-    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
-    throw UsageError("--method: expected one of " + known);
-  }
-  read_preset(options, preset ? *preset : "corrected", *method);
-}
-
 // What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
 TrainOptions wanted(const Invocation& invocation, Use use) {
   TrainOptions options;
@@ -290,25 +277,6 @@ Command train_command() {
                            "TOML file of the settings above, a line each: batch-size = 64; flags override it",
                            ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::train); };
-  return command;
-}
-
-Command pretrain_command() {
-  Command command;
-  command.name = "pretrain";
-  command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
-  command.usage = "--method NAME [FLAGS]";
-  command.meets = true;
-  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --batch-size 128",
-                      "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
-                      "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
-                      "pretrain --run byol --resume         # from its newest checkpoint"};
-  command.flags = option_flags(Use::pretrain);
-  std::string names;
-  for (const Preset& preset : presets()) names += concat(" ", preset.name);
-  command.flags.push_back({"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
-  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
-  command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }
 

@@ -1,0 +1,37 @@
+#include "train/cli/training.h"
+#include "train/methods.h"
+#include "train/presets.h"
+
+namespace ringtape::cli {
+
+void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
+  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+  if (!preset && invocation.flag("config")) return;
+  if (!method) {
+    std::string known;
+    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
+    throw UsageError("--method: expected one of " + known);
+  }
+  read_preset(options, preset ? *preset : "corrected", *method);
+}
+
+Command pretrain_command() {
+  Command command;
+  command.name = "pretrain";
+  command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
+  command.usage = "--method NAME [FLAGS]";
+  command.meets = true;
+  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --batch-size 128",
+                      "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
+                      "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
+                      "pretrain --run byol --resume         # from its newest checkpoint"};
+  command.flags = option_flags(Use::pretrain);
+  std::string names;
+  for (const Preset& preset : presets()) names += concat(" ", preset.name);
+  command.flags.push_back({"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
+  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
+  command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
+  return command;
+}
+
+}  // namespace ringtape::cli
