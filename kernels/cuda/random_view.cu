@@ -121,9 +121,8 @@ __device__ void jitter(uint8_t* x, int n, const RandomView& v) {
 // All planes, rows first.
 __device__ void blur(const Shared& s, const Frame& f, int64_t sigma) {
   const int radius = int(blur_radius(sigma, f.out_height, f.out_width)), elements = f.channels * f.out_pixels();
-  __syncthreads();
   if (threadIdx.x == 0) blur_weights(s.blur, sigma, radius);
-  __syncthreads();
+  __syncthreads();  // the steps before are done, too
   for (int i = int(threadIdx.x); i < elements; i += kThreads) {
     const int column = i % f.out_width;
     const uint8_t* const row = s.planes + (i - column);
