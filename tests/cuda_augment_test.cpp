@@ -55,13 +55,14 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
 
 TEST(CudaRandomView, EqualsTheCpuBitForBit) {
   RT_NEEDS_CUDA();
-  const ViewAugmentation all{.jitter = 0.8, .gray = 0.3, .blur = 0.5, .solarize = 0.3}, colourless{.jitter = 0, .gray = 0, .blur = 1};
+  const ViewAugmentation all{.jitter = 0.8, .gray = 0.3, .blur = 0.5, .solarize = 0.3};
+  const ViewAugmentation colourless{.jitter = 0, .gray = 0, .blur = 1, .blur_high = 20};
   struct Case {
     Shape images;
     int64_t height, width;
     const ViewAugmentation& what;
   };
-  for (const Case& c : {Case{{24, 32, 32, 3}, 32, 32, all}, Case{{9, 21, 34, 3}, 16, 9, all}, Case{{9, 7, 5, 3}, 8, 12, all},
+  for (const Case& c : {Case{{24, 32, 32, 3}, 32, 32, all}, Case{{9, 21, 34, 3}, 16, 9, all}, Case{{70, 7, 5, 3}, 8, 12, all},
                         Case{{3, 96, 96, 3}, 96, 96, all}, Case{{6, 9, 8, 4}, 4, 8, colourless}, Case{{6, 9, 8, 1}, 9, 3, colourless}})
     for (DType dtype : {DType::f32, DType::bf16, DType::f64})
       for (bool gathered : {false, true}) {
@@ -104,7 +105,8 @@ Dataset noise_set(int64_t n) {
 }
 
 // All batches of an epoch, on the host: images or views, and labels. Read when all have been asked for.
-std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int64_t epoch, const std::vector<ViewAugmentation>& views = {}) {
+std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int64_t epoch,
+                             const std::vector<ViewAugmentation>& views = {}) {
   const Loader loader(set, all_samples(set),
                       {.batch_size = 16, .shuffle = true, .seed = 5, .workers = workers, .device = device, .augmentation = kEach[6],
                        .views = views});
@@ -131,6 +133,7 @@ TEST(CudaLoader, BatchesAreThoseOfTheCpu) {
   const Dataset set = noise_set(500);
   for (const std::vector<ViewAugmentation>& views : {std::vector<ViewAugmentation>{}, {{}, {.blur = 1, .solarize = 0.5}}})
     for (int64_t epoch : {0, 3}) {
+      if (epoch == 0 && !views.empty()) continue;  // one is enough, and takes long under the checker
       const auto cpu = batches(set, {}, 1, epoch, views);
       ASSERT_EQ(cpu.size(), 32u);
       for (int workers : {0, 1, 3})

@@ -121,9 +121,8 @@ __device__ void jitter(uint8_t* x, int n, const RandomView& v) {
 // All planes, rows first.
 __device__ void blur(const Shared& s, const Frame& f, int64_t sigma) {
   const int radius = int(blur_radius(sigma, f.out_height, f.out_width)), elements = f.channels * f.out_pixels();
-  __syncthreads();
   if (threadIdx.x == 0) blur_weights(s.blur, sigma, radius);
-  __syncthreads();
+  __syncthreads();  // the steps before are done, too
   for (int i = int(threadIdx.x); i < elements; i += kThreads) {
     const int column = i % f.out_width;
     const uint8_t* const row = s.planes + (i - column);
@@ -151,7 +150,7 @@ __device__ T looked_up(const uint8_t* planes, const Frame& f, const RandomView& 
   return table[c * 256 + (v.solarize ? solarized(byte) : byte)];
 }
 
-// A block an image; at the end a thread stores `wide` neighbours at a time.
+// A block an image at a time; at the end a thread stores `wide` neighbours at a time.
 template <class T, int wide>
 __global__ void __launch_bounds__(kThreads)
 random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f, RandomViewParams p) {
@@ -196,14 +195,15 @@ void random_view_as(const View& y, const View& images, const View& index, const 
   RT_CHECK_AS(ShapeError, bytes <= most, "views of ", f.out_height, " x ", f.out_width, " x ", f.channels, " from images of ", f.height,
               " x ", f.width, " need ", bytes, " bytes of shared memory, ", y.device, " has ", most,
               "; make them on the CPU, or from smaller images");
-  const int64_t blocks = y.dims[0];
-  const Grid grid{dim3(unsigned(blocks < (1 << 20) ? blocks : 1 << 20)), dim3(kThreads), bytes};
+  const int64_t batch = y.dims[0];
+  Grid grid = covering(y.device, batch * kThreads, kThreads);
+  grid.shared_bytes = bytes;
   T* const to = static_cast<T*>(y.data);
   const T* const lookup = static_cast<const T*>(table.data);
   if (f.channels * f.out_pixels() % kWide == 0 && aligned_width(kWide, to) == kWide)
-    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
+    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f, p);
   else
-    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
+    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f, p);
 }
 
 }  // namespace
