@@ -75,7 +75,7 @@ Outcome follow(const Loss& loss, const Tensors& z, double share, comm::ProcessGr
 }
 
 std::vector<Outcome> follow_on_ranks(const Loss& loss, const Batch& batch) {
-  std::vector<Outcome> ranks(batch.counts.size());
+  std::vector<Outcome> ranks(batch.counts.size(), {0, Tensors(size_t(loss.views))});
   EXPECT_EQ(on_ranks(int(ranks.size()), [&](comm::ProcessGroup& group) {
     const int r = group.rank();
     ranks[size_t(r)] = follow(loss, batch.part(batch.views(loss.views), r), batch.share(r), &group);
@@ -110,6 +110,7 @@ TEST(SslLossesOverRanks, GradientsAreThoseOfTheSum) {
     if (loss.exact) continue;
     const Batch batch{{3, 4, 2}, 3};
     const std::vector<Outcome> ranks = follow_on_ranks(loss, batch);
+    for (const Outcome& rank : ranks) ASSERT_TRUE(rank.gradients[1].defined()) << loss.name;
     const std::string cause = on_ranks(3, [&](comm::ProcessGroup& group) {
       const NoGrad no_grad;
       const int own = group.rank();
@@ -121,7 +122,7 @@ TEST(SslLossesOverRanks, GradientsAreThoseOfTheSum) {
             return comm::all_reduce(group, reshape(loss.call(z, &group) * batch.share(own), {1})).item();
           };
           const double slope = (moved(eps) - moved(-eps)) / (2 * eps), given = ranks[size_t(rank)].gradients[1].data<double>()[i];
-          RT_CHECK(std::abs(slope - given) <= 1e-5 + 1e-3 * std::abs(slope), "element ", i, " of rank ", rank, ": ", given, ", not ", slope);
+          RT_CHECK(std::abs(slope - given) <= 1e-5 + 1e-3 * std::abs(slope), "rank ", rank, ", element ", i, ": ", given, ", not ", slope);
         }
     });
     EXPECT_EQ(cause, "") << loss.name;
@@ -157,7 +158,7 @@ TEST(SslLossesOverRanks, UnequalRowsAreAnError) {
     const std::string cause = on_ranks(2, [&](comm::ProcessGroup& group) {
       loss.call(batch.part(batch.views(loss.views), group.rank()), &group);
     });
-    EXPECT_MENTIONS(cause, "all_gather") << loss.name;
+    EXPECT_MENTIONS(cause, "rank 1 is at all_gather #1 (f64, 30 elements), rank 0 at all_gather #1 (f64, 20 elements)") << loss.name;
   }
 }
 

@@ -1,6 +1,6 @@
 // The losses of self-supervised learning on one rank: values computed elsewhere in double, gradients, precision, errors.
 #include <cmath>
-#include <numeric>
+#include <limits>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
@@ -48,6 +48,53 @@ TEST(SslLosses, NtXentToTheDigit) {
   EXPECT_NEAR(loss.item(), 2.609890733086, 6e-13);
   expect_row(grad(a), 0, {-0.189549756687, 0.121904756239, 0.344762871912});
   expect_row(grad(b), 3, {0.250100564228, 0.319607476634, 0.032806079953});
+}
+
+// The same with all scores in memory.
+Tensor plain_nt_xent(const Tensor& q, const Tensor& k, int64_t first, double temperature) {
+  const int64_t rows = q.dim(0), n = rows / 2;
+  const Tensor row = reshape(arange(rows, DType::f64), {rows, 1}), own = equal(arange(k.dim(0), DType::f64), row + double(first));
+  const Tensor scores = matmul(q, transpose(k)) / temperature;
+  const Tensor others = where(own, full({}, -std::numeric_limits<double>::infinity(), q.dtype()), scores);
+  const Tensor image = arange(k.dim(0));
+  return cross_entropy(others, ringtape::concat({slice(image, 0, first + n, first + rows), slice(image, 0, first, first + n)}));
+}
+
+// Over several tiles and blocks of rows, candidates and dimensions; with k that is q and is not, and gradients that are wanted and are not.
+TEST(SslLosses, NtXentInTilesIsThatOfAllScores) {
+  const struct {
+    int64_t rows, candidates, dims, first;
+    double temperature;
+  } cases[] = {{2, 2, 1, 0, 0.5}, {6, 15, 33, 8, 0.1}, {250, 250, 17, 0, 0.07}, {250, 700, 400, 450, 0.5}, {64, 1000, 129, 1, 0.01}};
+  const auto rows_of = [](int64_t n, int64_t d) { return l2_normalize(randn({n, d}, 0, 1, DType::f64)); };
+  manual_seed(1);
+  for (const auto& c : cases)
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      const Tensor q = cast(rows_of(c.rows, c.dims), dtype);
+      Tensor k = cast(rows_of(c.candidates, c.dims), dtype);
+      k = ringtape::concat({slice(k, 0, 0, c.first), q, slice(k, 0, c.first + c.rows, c.candidates)});
+      const double tolerance = dtype == DType::f64 ? 1e-12 : 1e-6;
+      const auto expect_same = [&](const char* what, auto&& call, bool q_moves, bool k_moves) {
+        Tensors got, want;
+        for (const bool tiled : {true, false}) {
+          const Tensor a = q_moves ? leaf(q) : q, b = k_moves ? leaf(k) : k, loss = call(a, b, tiled ? nt_xent : plain_nt_xent);
+          backward(loss);
+          for (const Tensor& x : {loss.detach(), q_moves ? grad(a) : Tensor{}, k_moves ? grad(b) : Tensor{}})
+            if (x.defined()) (tiled ? got : want).push_back(x);
+        }
+        ASSERT_EQ(got.size(), 1u + q_moves + k_moves);
+        for (size_t i = 0; i < got.size(); ++i)
+          test::expect_close(got[i], want[i], tolerance, tolerance, concat(what, ", ", q.shape(), " in ", k.shape(), ' ', dtype, ": ", i));
+      };
+      const auto among = [&](const Tensor& a, const Tensor& b, auto* loss) { return loss(a, b, c.first, c.temperature); };
+      expect_same("both", among, true, true);
+      expect_same("q", among, true, false);
+      expect_same("k", among, false, true);
+      if (c.candidates > c.rows) continue;
+      expect_same("alone", [&](const Tensor& a, const Tensor&, auto* loss) { return loss(a, a, 0, c.temperature); }, true, false);
+      const auto detached = [&](const Tensor& a, const Tensor&, auto* loss) { return loss(a, a.detach(), 0, c.temperature); };
+      expect_same("detached", detached, true, false);
+    }
 }
 
 TEST(SslLosses, MemoryBankToTheDigit) {

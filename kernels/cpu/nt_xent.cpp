@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_panels.h"
@@ -80,37 +81,55 @@ C* find(C* row, Range columns, int64_t column) {
   return column >= columns.begin && column < columns.end ? row + (column - columns.begin) : nullptr;
 }
 
-// The sum of exp(scale s) over what has been seen of a row, as exp(scale top) sum.
+// The sum of exp over the scores of a row, lane by lane exp(top) sum: what is in different lanes meets only at the end of the row.
 template <class C>
-struct ExpSum {
-  C top = -std::numeric_limits<C>::infinity(), sum = 0, positive = 0;
+struct RowSum {
+  static constexpr int kN = kLanes<C>;
+  alignas(kVectorBytes) C top[kN], sum[kN] = {};
+  C positive = 0;
 
+  // Finite, so that a lane that has seen no score takes no infinity from itself.
+  RowSum() { std::fill_n(top, kN, std::numeric_limits<C>::lowest()); }
+
+  // n is whole vectors.
   void add(const C* s, int64_t n, C scale) {
-    const C before = top;
-    top = max_or_nan(top, row_max(s, n));
-    const C shift = top * scale;
-    sum *= before == top ? C(1) : Math::exp((before - top) * scale);
-    sum += row_sum<C>(n, [s, scale, shift](int64_t j) { return Math::exp(s[j] * scale - shift); });
+    C before[kN], at[kN], total[kN];
+    Vec<C> largest = load(top);
+    store(before, largest);
+    for (int64_t j = 0; j < n; j += kN) largest = max_or_nan(largest, load(s + j) * scale);
+    store(at, largest), store(top, largest);
+    for (int l = 0; l < kN; ++l) total[l] = sum[l] * Math::exp(before[l] - at[l]);
+    for (int64_t j = 0; j < n; j += kN)
+      for (int l = 0; l < kN; ++l) total[l] += Math::exp(s[j + l] * scale - at[l]);
+    std::copy_n(total, kN, sum);
+  }
+  // The largest score and, beside it, the sum of all lanes.
+  std::pair<C, C> whole() const {
+    const C largest = row_max(top, kN);
+    return {largest, row_sum<C>(kN, [&](int64_t l) { return sum[l] * Math::exp(top[l] - largest); })};
   }
 };
 
 template <class C>
 void forward(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs, C scale) {
+  constexpr C none = -std::numeric_limits<C>::infinity();
   const Scores<C> scores(x, y);
   scores.for_each_block([&](Range rows, C* scratch) {
-    ExpSum<C> sums[kBlockRows];
+    RowSum<C> sums[kBlockRows];
     scores.for_each_tile(rows, scratch, [&](Range columns, C* tile) {
+      const int64_t n = columns.size(), whole = round_up(n, kLanes<C>);
       for (int64_t i = 0; i < rows.size(); ++i) {
         C* s = tile + i * Scores<C>::kStride;
-        if (C* same = find(s, columns, pairs.same(rows.begin + i))) *same = -std::numeric_limits<C>::infinity();
-        if (const C* other = find(s, columns, pairs.other(rows.begin + i))) sums[i].positive = *other;
-        sums[i].add(s, columns.size(), scale);
+        std::fill(s + n, s + whole, none);
+        if (C* same = find(s, columns, pairs.same(rows.begin + i))) *same = none;
+        if (const C* other = find(s, columns, pairs.other(rows.begin + i))) sums[i].positive = *other * scale;
+        sums[i].add(s, whole, scale);
       }
     });
     for (int64_t i = 0; i < rows.size(); ++i) {
-      const auto& [top, sum, positive] = sums[i];
-      lse.as<C>()[rows.begin + i] = top * scale + Math::log(sum);
-      loss.as<C>()[rows.begin + i] = (top - positive) * scale + Math::log(sum);
+      const auto [top, sum] = sums[i].whole();
+      lse.as<C>()[rows.begin + i] = top + Math::log(sum);
+      loss.as<C>()[rows.begin + i] = top - sums[i].positive + Math::log(sum);
     }
   });
 }
