@@ -15,6 +15,7 @@ namespace {
 
 // A tile of products: with the packed rows of the bank, 640 deep 384, it is what the second-level cache holds.
 constexpr int64_t kQueries = 28 * kTileRows, kRows = kBlockN;
+constexpr int64_t kKeys = 1 << 20;  // that all queries of a tile keep, at most: 8 MiB
 
 // The nearest rows of one query so far. Newcomers wait, unsorted, until there are as many as the k that stay.
 struct Nearest {
@@ -82,7 +83,7 @@ void find_nearest(const View& values, const View& indices, const View& queries, 
 void nearest_rows(View values, View indices, View queries, View bank) {
   const int64_t count = queries.dims[0], k = values.dims[1], depth = queries.dims[1];
   if (count == 0 || k == 0) return;
-  const int64_t each = std::min(kQueries, ceil_div(count, int64_t(threads())));
+  const int64_t each = std::min({kQueries, ceil_div(count, int64_t(threads())), std::max<int64_t>(1, kKeys / Nearest::size(k))});
   const Gemm<float> tile(kQueries, kRows, depth, {nullptr, depth, 1}, {nullptr, 1, depth}, nullptr, {nullptr, kRows, 1});
   parallel_parts(ceil_div(count, each), [&](int64_t, Range blocks) {
     const Scratch<float> products(each * kRows, values.device), packed(tile.scratch_size(), values.device);
