@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "comm/transport/header.h"
 #include "comm/transport/tcp_mesh.h"
@@ -18,6 +19,9 @@ namespace {
 constexpr size_t kStripe = 256 << 10;    // a message has so many bytes for each socket it travels on
 constexpr int kVectors = 16;             // pieces that one system call moves
 constexpr int kNapMs = 10;
+constexpr size_t kMuch = 32 << 10;       // to come: nobody spins for it, and poll() tells when it is there,
+constexpr size_t kWake = 256 << 10;      // or so much of it: each time takes the core from whoever computes beside
+constexpr short kBoth = POLLIN | POLLOUT;
 
 // What travels on one socket for one message: its header, on the first socket alone, then bytes.
 struct Piece {
@@ -28,7 +32,7 @@ struct Piece {
   size_t whole;           // bytes of the message
   size_t head;            // of the header: all or none
   size_t done = 0;        // of head + bytes
-  bool complete() const { return done == head + bytes; }
+  size_t rest() const { return head + bytes - done; }
 };
 
 // One socket to one rank, with what is to be sent and received on it, in this order.
@@ -37,6 +41,8 @@ struct Lane {
   Fd fd;
   std::deque<Piece> out, in;
   std::string out_error, in_error;  // why nothing more goes, comes
+  short ready = kBoth;              // what may move: what poll() has said, if it was asked
+  int wake = 1;                     // bytes that poll() waits for
 };
 
 class Tcp : public Transport {
@@ -66,18 +72,24 @@ class Tcp : public Transport {
 
   void finish(Ticket ticket) override {
     if (progress(ticket)) return;
+    if (much_to_come()) doze();
     for (Wait wait(*this, -1); !progress(ticket); wait.pause()) waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
   }
 
  protected:
   void doze() override {
     polled_.clear();
-    for (const auto& lanes : peers_)
-      for (const Lane& lane : lanes) {
+    asked_.clear();
+    for (auto& lanes : peers_)
+      for (Lane& lane : lanes) {
         const bool in = !lane.in.empty() && lane.in_error.empty(), out = !lane.out.empty() && lane.out_error.empty();
-        if (in || out) polled_.push_back({lane.fd.get(), short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+        if (!in && !out) continue;
+        if (in) wait_for_much(lane);
+        polled_.push_back({lane.fd.get(), short((in ? POLLIN : 0) | (out ? POLLOUT : 0)), 0});
+        asked_.push_back(&lane);
       }
     ::poll(polled_.data(), polled_.size(), kNapMs);
+    for (size_t i = 0; i < polled_.size(); ++i) asked_[i]->ready = polled_[i].revents & (POLLERR | POLLHUP) ? kBoth : polled_[i].revents;
   }
 
   std::string lost(int) override {
@@ -107,12 +119,26 @@ class Tcp : public Transport {
     }
   }
 
+  static void wait_for_much(Lane& lane) {
+    const size_t rest = lane.in.front().rest();
+    const int wake = rest < kMuch ? 1 : int(std::min(rest, kWake));
+    if (wake != std::exchange(lane.wake, wake)) ::setsockopt(lane.fd.get(), SOL_SOCKET, SO_RCVLOWAT, &wake, sizeof wake);
+  }
+
+  bool much_to_come() const {
+    for (const auto& lanes : peers_)
+      for (const Lane& lane : lanes)
+        if (!lane.in.empty() && lane.in.front().rest() >= kMuch) return true;
+    return false;
+  }
+
   // Moves what can be moved. True if all up to the ticket is done.
   bool progress(Ticket ticket) {
     for (size_t r = 0; r < peers_.size(); ++r)
       for (Lane& lane : peers_[r]) {
-        if (!lane.out.empty()) send_some(lane);
-        if (!lane.in.empty()) receive_some(lane, int(r));
+        const short ready = std::exchange(lane.ready, kBoth);
+        if (!lane.out.empty() && (ready & POLLOUT)) send_some(lane);
+        if (!lane.in.empty() && (ready & POLLIN)) receive_some(lane, int(r));
       }
     for (; !pending_.empty() && pending_.front() == 0; pending_.pop_front()) ++first_;
     return first_ > ticket;
@@ -178,11 +204,11 @@ class Tcp : public Transport {
   void advance(std::deque<Piece>& pieces, size_t bytes, const F& on_header) {
     while (!pieces.empty()) {
       Piece& p = pieces.front();
-      const size_t n = std::min(bytes, p.head + p.bytes - p.done);
+      const size_t n = std::min(bytes, p.rest());
       if (p.done < p.head && p.done + n >= p.head) on_header(p);
       p.done += n;
       bytes -= n;
-      if (!p.complete()) return;
+      if (p.rest() > 0) return;
       --pending_[size_t(p.ticket - first_)];
       pieces.pop_front();
     }
@@ -192,6 +218,7 @@ class Tcp : public Transport {
   std::deque<size_t> pending_;  // pieces of each ticket from first_ on that are not done
   Ticket first_ = 0;
   std::vector<pollfd> polled_;
+  std::vector<Lane*> asked_;  // whose each of them is
 };
 
 }  // namespace
