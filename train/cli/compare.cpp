@@ -151,7 +151,8 @@ void write_comparison(const Plan& p, const std::vector<ComparedStrategy>& all, c
   const std::string table = comparison_table(all);
   const std::string notes = concat(p.seeds.size() > 1 ? "Mean ± standard deviation over the seeds " : "Seed ", seeds,
                                    ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
-                                   "Sent: what a rank gives to all-reduce, or dp's devices to each other.");
+                                   "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
+                                   "Hidden: of the time that takes, what rank 0 did not stand still for.");
   const nlohmann::ordered_json json{{"title", title_of(p)}, {"command", command}, {"strategies", comparison_json(all)}};
   const std::string page = concat("# ", title_of(p), "\n\n", table, "\n", notes, "\n\n    ", command, "\n\n![by epoch](compare.svg)\n");
   write_file(p.out + "/compare.md", page);

@@ -17,7 +17,7 @@ using Course = std::map<int64_t, Spread>;  // by epoch
 
 // Pixels.
 constexpr double kWidth = 960, kHeight = 420, kTop = 64, kBottom = 340, kLegend = 392;
-constexpr double kPanel = 390, kFirst = 64, kSecond = 552;
+constexpr double kPanel = 370, kFirst = 64, kSecond = 540, kDots = 9;  // from one dot to the next
 
 Course course(const ComparedStrategy& strategy, const std::string& split, Member member, double scale) {
   std::map<int64_t, std::vector<double>> values;
@@ -76,8 +76,9 @@ class Panel {
     upper.insert(upper.end(), lower.rbegin(), lower.rend());
     svg_.area(upper, Svg::spread(i));
     svg_.curve(line, Svg::series(i));
-    for (const auto& [epoch, s] : tests_[i])
-      if (std::isfinite(s.mean)) svg_.dot(x(double(epoch)), y(s.mean), Svg::mark(i), fmt::format("test: {:.4g}", s.mean));
+    for (const auto& [epoch, s] : tests_[i])  // beside each other: strategies that agree would hide each other's
+      if (std::isfinite(s.mean))
+        svg_.dot(x(double(epoch)) + kDots * double(i + 1), y(s.mean), Svg::mark(i), fmt::format("test: {:.4g}", s.mean));
   }
 
   Svg& svg_;
@@ -114,7 +115,7 @@ std::string comparison_plot(const std::vector<ComparedStrategy>& strategies, con
   }
   const size_t seeds = strategies.empty() ? 0 : strategies[0].runs.size();
   const std::string of_seeds = seeds > 1 ? fmt::format("mean of {} seeds ± standard deviation; ", seeds) : "";
-  svg.text(kSecond + kPanel, kLegend, of_seeds + "dots: test", "soft", Svg::Anchor::end);
+  svg.text(kSecond + kPanel, 26, of_seeds + "dots: the test at the end", "soft", Svg::Anchor::end);
   return svg.str();
 }
 
