@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -42,6 +43,7 @@ TrainOptions wanted(const Invocation& invocation) {
 struct Measured {
   std::vector<double> rates;  // steps a second of each round, ascending
   int64_t steps = 0;          // of a round
+  double cpu_seconds = 0;     // of all threads of this process, a step
   StepBench::Phases phases;   // of a step
 
   double median() const { return rates[rates.size() / 2]; }
@@ -57,7 +59,9 @@ Measured measure(StepBench& bench) {
   while (seconds < 0.02) seconds = bench.run(trials *= 4);
   out.steps = std::max(int64_t(kRoundSeconds * double(trials) / seconds), int64_t{1});
   reset_peak_memory(bench.device());
+  const std::clock_t begin = std::clock();
   for (int round = 0; round < kRounds; ++round) out.rates.push_back(double(out.steps) / bench.run(out.steps));
+  out.cpu_seconds = double(std::clock() - begin) / double(CLOCKS_PER_SEC) / double(kRounds * out.steps);
   std::sort(out.rates.begin(), out.rates.end());
   out.phases = bench.run_apart(out.steps);
   return out;
@@ -76,6 +80,7 @@ nlohmann::ordered_json figures(const TrainOptions& options, const Measured& m, c
               {"steps_per_s_min", m.rates.front()},
               {"steps_per_s_max", m.rates.back()},
               {"steps", m.steps * int64_t(m.rates.size())},
+              {"cpu_s", m.cpu_seconds},
               {"peak_bytes", memory_stats(bench.device()).peak},
               {"phases",
                {{"data_s", m.phases.data},
@@ -124,7 +129,7 @@ Command bench_step_command() {
   Command command;
   command.name = "bench step";
   command.summary =
-      "Measures training steps a second on random images: forward, backward and update; of a self-supervised method, its views as well.";
+      "Measures training steps a second on random images; of a self-supervised method, with its views.";
   command.usage = "[FLAGS]";
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1", "bench step --model resnet18 --batch-size 128 --json",
                       "bench step --method simclr --batch-size 128"};
@@ -135,6 +140,7 @@ Command bench_step_command() {
       if (!is_of_methods(flag.group)) flag.group = "Benchmark";
       command.flags.push_back(std::move(flag));
     }
+  std::stable_partition(command.flags.begin(), command.flags.end(), [](const Flag& flag) { return !is_of_methods(flag.group); });
   command.run = run;
   return command;
 }
