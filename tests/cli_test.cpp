@@ -399,6 +399,14 @@ TEST_F(CliTest, DoctorListAndBench) {
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_GT(json::parse(bench.out)["steps_per_s"].get<double>(), 0);
   EXPECT_TRUE(json::parse(bench.out)["phases"].contains("backward_s"));
+  const Result method = run("bench step --method byol --model resnet18 --width 1 --batch-size 4 --projection-hidden 8 --projection-dim 4 --prediction-hidden 8 "
+                            "--threads 1 --workers 0 --json");
+  ASSERT_EQ(method.code, 0) << method.err;
+  EXPECT_EQ(json::parse(method.out)["method"], "byol");
+  EXPECT_GT(json::parse(method.out)["phases"]["data_s"].get<double>(), 0);
+  EXPECT_GT(json::parse(method.out)["cpu_s"].get<double>(), 0);
+  expect_error("bench step --temperature 0.2", 2, "--method");
+  expect_error("bench step --method simclr --batch-size 1", 2, "--batch-size 1");
   EXPECT_TRUE(fs::is_empty(folder_ / "work"));
 }
 

@@ -4,11 +4,21 @@
 
 namespace ringtape::cli {
 
+static bool takes(Use use, const Option& option) {
+  switch (use) {
+    case Use::train: return concerns(option, false);
+    case Use::pretrain: return concerns(option, true);
+    case Use::evaluate: return option.evaluate;
+    case Use::bench: break;
+  }
+  return true;
+}
+
 std::vector<Flag> option_flags(Use use) {
   const TrainOptions defaults;
   std::vector<Flag> out;
   for (const Option& option : train_options()) {
-    if (use == Use::evaluate ? !option.evaluate : !concerns(option, use == Use::pretrain)) continue;
+    if (!takes(use, option)) continue;
     std::string help = option.help;
     if (option.choices) {
       help += ":";

@@ -10,8 +10,8 @@
 
 namespace ringtape::cli {
 
-// The flags of the option list that a command takes: of a training with labels, of one without, or of `evaluate`.
-enum class Use : uint8_t { train, pretrain, evaluate };
+// The flags of the option list that a command takes: of a training with labels, of one without, of `evaluate`, or of a benchmark of either training.
+enum class Use : uint8_t { train, pretrain, evaluate, bench };
 std::vector<Flag> option_flags(Use use);
 
 // Applies --config, then the flags.

@@ -1,0 +1,139 @@
+"""The self-supervised methods of ringtape's corrected recipe, of lightly's parts: what nn/ssl/*.cpp are by default.
+
+Each has a backbone, begin_step(step, steps), to be called before a step, and loss(views) of two batches of views (N, 3, 32, 32).
+"""
+import copy
+
+import torch
+from lightly.loss import BarlowTwinsLoss, NegativeCosineSimilarity, NTXentLoss, SwaVLoss
+from lightly.models import ResNetGenerator
+from lightly.models.modules.heads import ProjectionHead, SwaVPrototypes
+from lightly.models.modules.memory_bank import MemoryBankModule
+from lightly.models.utils import batch_shuffle, batch_unshuffle, deactivate_requires_grad, update_momentum
+from lightly.utils.scheduler import cosine_schedule
+from torch import nn
+from torch.nn import functional as F
+
+
+def resnet18(width, splits=0):
+    """-> (N, 8 width). lightly's own children, with the ReLU behind the first convolution that they leave out."""
+    conv, norm, *stages, _ = ResNetGenerator("resnet-18", width=width / 64, num_splits=splits).children()
+    return nn.Sequential(conv, norm, nn.ReLU(), *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def head(features, hidden, out, norm="hidden"):
+    """Two linear layers; batch normalisation behind none of them, the first (hidden) or both (all), and no bias where it is."""
+    return ProjectionHead([(features, hidden, None if norm == "none" else nn.BatchNorm1d(hidden), nn.ReLU()),
+                           (hidden, out, nn.BatchNorm1d(out) if norm == "all" else None, None)])
+
+
+class Method(nn.Module):
+    def __init__(self, recipe, hidden, out, norm="hidden"):
+        super().__init__()
+        self.backbone = resnet18(recipe["width"], recipe.get("bn-splits", 0))
+        self.projection = head(8 * recipe["width"], hidden, out, recipe.get("projection-norm", norm))
+
+    def encode(self, x):
+        return self.projection(self.backbone(x))
+
+    def begin_step(self, step, steps):
+        pass
+
+
+class Simclr(Method):
+    def __init__(self, recipe):
+        super().__init__(recipe, 512, 128, "none")
+        self.criterion = NTXentLoss(temperature=0.5)
+
+    def loss(self, views):
+        return self.criterion(self.encode(views[0]), self.encode(views[1]))
+
+
+class BarlowTwins(Method):
+    def __init__(self, recipe):
+        super().__init__(recipe, 2048, 2048)
+        self.criterion = BarlowTwinsLoss(lambda_param=5e-3)
+
+    def loss(self, views):
+        return self.criterion(self.encode(views[0]), self.encode(views[1]))
+
+
+class Simsiam(Method):
+    def __init__(self, recipe):
+        super().__init__(recipe, 2048, 2048, "all")
+        self.prediction = head(2048, 512, 2048)
+        self.criterion = NegativeCosineSimilarity()
+
+    def loss(self, views):
+        z0, z1 = self.encode(views[0]), self.encode(views[1])
+        return (self.criterion(self.prediction(z0), z1.detach()) + self.criterion(self.prediction(z1), z0.detach())) / 2
+
+
+class Taught(Method):
+    """With a teacher: an average of earlier weights of backbone and projection."""
+
+    def __init__(self, recipe, *dimensions):
+        super().__init__(recipe, *dimensions)
+        self.teacher = nn.Sequential(copy.deepcopy(self.backbone), copy.deepcopy(self.projection))
+        deactivate_requires_grad(self.teacher)
+        self.momentum = recipe.get("momentum-encoder", 0.99)
+        self.final_momentum = recipe.get("momentum-encoder-end", self.momentum)
+
+    def begin_step(self, step, steps):
+        momentum = cosine_schedule(step, steps, self.momentum, self.final_momentum)
+        update_momentum(nn.Sequential(self.backbone, self.projection), self.teacher, momentum)
+
+    @torch.no_grad()
+    def teach(self, x):
+        return self.teacher(x)
+
+
+class Byol(Taught):
+    def __init__(self, recipe):
+        super().__init__(recipe, 1024, 256)
+        self.prediction = head(256, 1024, 256)
+        self.criterion = NegativeCosineSimilarity()
+
+    def loss(self, views):
+        z0, z1 = self.teach(views[0]), self.teach(views[1])
+        return (self.criterion(self.prediction(self.encode(views[0])), z1) + self.criterion(self.prediction(self.encode(views[1])), z0)) / 2
+
+
+class Moco(Taught):
+    def __init__(self, recipe):
+        super().__init__(recipe, 512, 128, "none")
+        self.bank = MemoryBankModule((4096, 128))
+
+    def key(self, view):
+        shuffled, order = batch_shuffle(view)
+        return F.normalize(batch_unshuffle(self.teach(shuffled), order))
+
+    def contrast(self, view, keys):
+        """lightly's NTXentLoss puts the keys into the bank at once, where the other half of the loss has them as negatives."""
+        q = F.normalize(self.encode(view))
+        _, negatives = self.bank(keys)
+        logits = torch.cat([(q * keys).sum(1, keepdim=True), q @ negatives], 1) / 0.1
+        return F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long))
+
+    def loss(self, views):
+        k0, k1 = self.key(views[0]), self.key(views[1])
+        loss = (self.contrast(views[0], k1) + self.contrast(views[1], k0)) / 2
+        self.bank(k1, update=True), self.bank(k0, update=True)
+        return loss
+
+
+class Swav(Method):
+    def __init__(self, recipe):
+        super().__init__(recipe, 512, 128)
+        self.prototypes = SwaVPrototypes(128, 512)
+        self.prototypes.heads[0].bias = None
+        self.criterion = SwaVLoss(temperature=0.1, sinkhorn_iterations=3, sinkhorn_epsilon=0.05)
+
+    def begin_step(self, step, steps):
+        self.prototypes.normalize()
+
+    def loss(self, views):
+        return self.criterion([self.prototypes(F.normalize(self.encode(view))) for view in views], [])
+
+
+METHODS = {"simclr": Simclr, "byol": Byol, "moco": Moco, "simsiam": Simsiam, "barlow_twins": BarlowTwins, "swav": Swav}
