@@ -2,13 +2,15 @@
 
 #include <fmt/core.h>
 
+#include "nn/ssl/method.h"
+
 namespace ringtape::cli {
 
 std::vector<Flag> option_flags(Use use) {
   const TrainOptions defaults;
   std::vector<Flag> out;
   for (const Option& option : train_options()) {
-    if (use == Use::evaluate ? !option.evaluate : !concerns(option, use == Use::pretrain)) continue;
+    if (use == Use::evaluate ? !option.evaluate : use != Use::compare && !concerns(option, use == Use::pretrain)) continue;
     std::string help = option.help;
     if (option.choices) {
       help += ":";
@@ -27,6 +29,17 @@ void apply_flags(TrainOptions& options, const Invocation& invocation) {
   for (const Option& option : train_options())
     if (const std::string* text = invocation.flag(option.name))
       set_option(options, option, *text, concat("--", option.name));
+}
+
+void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
+  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+  if (!preset && invocation.flag("config")) return;
+  if (!method) {
+    std::string known;
+    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
+    throw UsageError("--method: expected one of " + known);
+  }
+  read_preset(options, preset ? *preset : "corrected", *method);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }

@@ -211,18 +211,6 @@ std::string continued(const Invocation& invocation) {
   return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
 }
 
-// Of a training without labels: those of --preset, or of "corrected" unless a file has settings.
-void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
-  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
-  if (!preset && invocation.flag("config")) return;
-  if (!method) {
-    std::string known;
-    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
-    throw UsageError("--method: expected one of " + known);
-  }
-  read_preset(options, preset ? *preset : "corrected", *method);
-}
-
 // What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
 TrainOptions wanted(const Invocation& invocation, Use use) {
   TrainOptions options;
