@@ -65,12 +65,12 @@ void check_switches(const Invocation& invocation, const Comparison& c, const std
   const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
   RT_CHECK_AS(UsageError, devices > 1 || c.strategies == std::vector<std::string>{"single"}, "--devices ", devices,
               ": --strategies other than single need 2 or more");
-  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"), "--sync-bn ", *invocation.flag("sync-bn"),
-              ": is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
-  RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"), "--gather ", *invocation.flag("gather"),
-              ": is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
-  RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), can_gather), "--gather ", *invocation.flag("gather"),
-              ": makes no difference to these methods, whose losses compare no images with each other; leave it out");
+  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
+              "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
+  RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
+              "--gather: is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
+  RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), can_gather),
+              "--gather: makes no difference to these methods, whose losses compare no images with each other; leave it out");
 }
 
 Training training_of(const ComparedMethod& row, const Invocation& common) {
