@@ -1,26 +1,27 @@
 // The table of strategies: what it makes of finished runs, and the command that makes them.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "tests/compare_command.h"
 #include "tests/support.h"
 #include "tests/xml.h"
 #include "train/compare/plot.h"
 #include "train/compare/table.h"
-#include "train/io/file.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+class CompareCommand : public test::CompareCommand {
+ protected:
+  CompareCommand()
+      : test::CompareCommand(RINGTAPE_BINARY, "--train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r") {}
+};
 
 FinishedRun run_of(int64_t seed, double top1, double images_per_s) {
   FinishedRun r;
@@ -72,35 +73,6 @@ TEST(Compare, PlotIsWellFormed) {
   test::expect_xml(one_epoch);
   EXPECT_NE(one_epoch.find("loss of the training"), std::string::npos);
 }
-
-class CompareCommand : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("ringtape_compare_" + std::to_string(::getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  // Its exit code; `out` and `err` are what it wrote.
-  int run(const std::string& flags) {
-    const std::string command = "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
-                                " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags +
-                                " >out 2>err </dev/null";
-    const int status = std::system(command.c_str());
-    out = read_file((folder_ / "out").string()), err = read_file((folder_ / "err").string());
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  }
-  void expect_error(const std::string& flags, int code, const std::string& part) {
-    EXPECT_EQ(run(flags), code) << flags;
-    EXPECT_NE(err.find(part), std::string::npos) << flags << "\n" << err;
-    EXPECT_EQ(std::count(err.begin(), err.end(), '\n'), 1) << err;
-  }
-  std::string file(const std::string& name) const { return read_file((folder_ / "r" / name).string()); }
-
-  fs::path folder_;
-  std::string out, err;
-};
 
 TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   const std::string flags = "--strategies single,ddp --seeds 2,4 --epochs 1 ";

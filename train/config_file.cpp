@@ -60,22 +60,26 @@ void read_config(TrainOptions& options, const std::string& path) {
   apply(options, table, path);
 }
 
-void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
-  check_method_name(method);
+static toml::table find_preset(const std::string& name) {
   std::vector<std::string> known;
   for (const Preset& preset : presets()) {
+    if (name == preset.name) return parse(preset.text, concat("preset ", name));
     known.emplace_back(preset.name);
-    if (name != preset.name) continue;
-    const std::string path = concat("preset ", name);
-    const toml::table table = parse(preset.text, path);
-    const toml::table* const own = table[method].as_table();
-    RT_CHECK_AS(UsageError, own, "--preset ", name, ": has no recipe for ", method);
-    apply(options, table, path);
-    apply(options, *own, path);
-    options.method = method;
-    return;
   }
   throw UsageError("--preset: " + unknown("preset", name, known));
+}
+
+bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
+
+void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
+  check_method_name(method);
+  const std::string path = concat("preset ", name);
+  const toml::table table = find_preset(name);
+  const toml::table* const own = table[method].as_table();
+  RT_CHECK_AS(UsageError, own, "--preset ", name, ": has no recipe for ", method);
+  apply(options, table, path);
+  apply(options, *own, path);
+  options.method = method;
 }
 
 static std::string quoted(const std::string& s) {
@@ -128,7 +132,8 @@ std::string common_settings_text(const TrainOptions& options) {
 void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path, const std::string& otherwise) {
   for (const Option& option : train_options()) {
     const std::string now = option_text(options, option), then = option_text(before, option);
-    RT_CHECK_AS(UsageError, !option.recorded || may_change(option) || now == then, "--", option.name, " ", now, ": ", path,
+    const bool settled = option.recorded && !may_change(option) && concerns(option, !options.method.empty());
+    RT_CHECK_AS(UsageError, !settled || now == then, "--", option.name, " ", now, ": ", path,
                 " was trained with ", then, " so far; leave it so, or ", otherwise);
   }
 }

@@ -1,8 +1,11 @@
 #include "train/methods.h"
 
+#include <algorithm>
+
 #include "autograd/create.h"
 #include "autograd/tape.h"
 #include "nn/batch_norm.h"
+#include "nn/linear.h"
 #include "train/suggest.h"
 
 namespace ringtape {
@@ -54,6 +57,24 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
   const int64_t features = feature_count(*make(), spec.image);
   default_generator().set_state(drawn);
   return entry.make(make, features, method_options(options));
+}
+
+std::vector<std::string> all_methods() {
+  std::vector<std::string> known, out;
+  for (const nn::MethodEntry& entry : nn::methods()) known.emplace_back(entry.name);
+  for (const char* name : {"moco", "simclr", "simsiam", "barlow_twins", "byol", "swav"})
+    if (std::erase(known, name)) out.emplace_back(name);
+  out.insert(out.end(), known.begin(), known.end());
+  return out;
+}
+
+bool can_gather(const std::string& method) {
+  nn::MethodOptions small;
+  small.projection.hidden = small.projection.out = small.prediction.hidden = 1;
+  const RandomState drawn = default_generator().state();
+  const bool out = find_method(method).make([] { return std::make_unique<nn::Linear>(1, 1); }, 1, small)->can_gather();
+  default_generator().set_state(drawn);
+  return out;
 }
 
 std::vector<ViewAugmentation> views_of(const TrainOptions& o) {

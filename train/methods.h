@@ -10,6 +10,11 @@ namespace ringtape {
 // fit it.
 std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const ModelSpec& backbone);
 
+// Those there are: the six of lightly's table of distributed training in its order, then others.
+std::vector<std::string> all_methods();
+// Whether --gather-distributed makes a difference to it.
+bool can_gather(const std::string& method);
+
 // How its views are made, one after the other.
 std::vector<ViewAugmentation> views_of(const TrainOptions& options);
 

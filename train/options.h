@@ -161,6 +161,7 @@ void read_config(TrainOptions& options, const std::string& path);
 std::string config_text(const TrainOptions& options);
 // A recipe of configs/ssl by its name, for a method: the settings it has for all of them, then the method's. Throws UsageError.
 void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
+bool has_recipe(const std::string& preset, const std::string& method);
 
 // The settings that stay what they were when a training is continued, a line each.
 std::string settings_text(const TrainOptions& options);

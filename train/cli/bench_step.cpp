@@ -134,7 +134,7 @@ Command bench_step_command() {
   command.meets = true;
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1", "bench step --model resnet18 --batch-size 128 --json",
                       "bench step --method simclr --batch-size 128"};
-  for (Flag& flag : option_flags(Use::bench))
+  for (Flag& flag : option_flags(Use::either))
     if (takes(flag)) {
       if (flag.name == "batch-size") flag.fallback = "16";
       if (flag.name == "model") flag.fallback = "mlp, with --method resnet18";

@@ -9,7 +9,7 @@ namespace ringtape::cli {
 // A flag of a subcommand, as --help shows it and the parser takes it.
 struct Flag {
   std::string group, name;     // "Optimizer", "batch-size"; one letter is -n
-  std::string placeholder;     // "N"; empty for a switch
+  std::string placeholder;     // "N"; "[N]" where it may be left out, and is "true" then; empty for a switch
   std::string help, fallback;  // `fallback`: the default, as text
 
   std::string typed() const { return (name.size() == 1 ? "-" : "--") + name; }

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "nn/ssl/method.h"
+
 namespace ringtape::cli {
 
 static bool takes(Use use, const Option& option) {
@@ -9,7 +11,7 @@ static bool takes(Use use, const Option& option) {
     case Use::train: return concerns(option, false);
     case Use::pretrain: return concerns(option, true);
     case Use::evaluate: return option.evaluate;
-    case Use::bench: break;
+    case Use::either: break;
   }
   return true;
 }
@@ -37,6 +39,17 @@ void apply_flags(TrainOptions& options, const Invocation& invocation) {
   for (const Option& option : train_options())
     if (const std::string* text = invocation.flag(option.name))
       set_option(options, option, *text, concat("--", option.name));
+}
+
+void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
+  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
+  if (!preset && invocation.flag("config")) return;
+  if (!method) {
+    std::string known;
+    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
+    throw UsageError("--method: expected one of " + known);
+  }
+  read_preset(options, preset ? *preset : "corrected", *method);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }

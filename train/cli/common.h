@@ -10,12 +10,14 @@
 
 namespace ringtape::cli {
 
-// The flags of the option list that a command takes: of a training with labels, of one without, of `evaluate`, or of a benchmark of either training.
-enum class Use : uint8_t { train, pretrain, evaluate, bench };
+// The flags of the option list that a command takes: of a training with labels, of one without, of either, or of `evaluate`.
+enum class Use : uint8_t { train, pretrain, either, evaluate };
 std::vector<Flag> option_flags(Use use);
 
 // Applies --config, then the flags.
 void apply_flags(TrainOptions& options, const Invocation& invocation);
+// Before that, of a training without labels: the recipe of --preset, or "corrected" unless there is a --config. Throws UsageError.
+void begin_with_preset(TrainOptions& options, const Invocation& invocation);
 
 // The number that a flag gives, from `low` to `high`, or `fallback`.
 template <class T>

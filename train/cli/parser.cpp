@@ -22,6 +22,7 @@ struct Parser {
       std::string& value = values.emplace_back();
       CLI::Option* option = flag.placeholder.empty() ? app.add_flag(flag.typed(), value)
                                                      : app.add_option(flag.typed(), value);
+      if (flag.placeholder.starts_with('[')) option->expected(0, 1)->default_str("true");
       options.push_back(option->take_last());
     }
   }

@@ -3,13 +3,9 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <filesystem>
-#include <functional>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "core/check.h"
-#include "train/io/file.h"
 
 namespace ringtape {
 namespace {
@@ -17,22 +13,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // "1.234 ± 0.05" in units of 1 / scale.
-std::string text(const std::optional<Spread>& s, int digits, double scale = 1) {
+std::string text(const std::optional<Spread>& s, int digits, double scale) {
   if (!s) return "-";
   const std::string mean = fmt::format("{:.{}f}", s->mean * scale, digits);
   return s->deviation ? fmt::format("{} ± {:.{}f}", mean, *s->deviation * scale, digits) : mean;
-}
-
-struct Column {
-  const char *head, *key;
-  std::function<std::optional<Spread>(const ComparedStrategy&)> value;
-  int digits;
-  double scale;
-};
-
-template <class Member>
-std::function<std::optional<Spread>(const ComparedStrategy&)> field(Member member) {
-  return [member](const ComparedStrategy& s) -> std::optional<Spread> { return s.spread(member); };
 }
 
 std::vector<Column> columns(const ComparedStrategy& first) {
@@ -54,29 +38,6 @@ std::vector<Column> columns(const ComparedStrategy& first) {
 
 }  // namespace
 
-std::optional<FinishedRun> read_finished_run(const std::string& path) {
-  const std::string file = path + "/metrics.jsonl";
-  if (!std::filesystem::exists(file)) return {};
-  std::istringstream lines(read_file(file));
-  std::string line, last;
-  while (std::getline(lines, line)) last = line;
-  const Json end = Json::parse(last, nullptr, false);
-  if (!end.is_object() || end.value("split", "") != "summary") return {};
-  FinishedRun out;
-  const auto number = [&](const char* key) {
-    const auto value = end.find(key);
-    return value != end.end() && value->is_number() ? value->get<double>() : std::nan("");
-  };
-  out.path = path, out.metrics = read_metrics(file);
-  out.seed = end.value("seed", int64_t{0}), out.epochs = end.value("epoch", int64_t{0}), out.steps = end.value("step", int64_t{0});
-  out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
-  out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
-  out.epoch_s = number("train_s") / double(out.epochs);
-  if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
-  if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
-  return out;
-}
-
 Spread spread_of(const std::vector<double>& values) {
   const auto n = double(values.size());
   Spread out;
@@ -87,6 +48,8 @@ Spread spread_of(const std::vector<double>& values) {
   out.deviation = std::sqrt(squares / (n - 1));
   return out;
 }
+
+std::string ComparedStrategy::str() const { return concat(name, " on ", devices, devices == 1 ? " device" : " devices"); }
 
 Spread ComparedStrategy::spread(double FinishedRun::*value) const {
   std::vector<double> all;
@@ -103,29 +66,41 @@ std::optional<Spread> ComparedStrategy::spread(std::optional<double> FinishedRun
   return spread_of(all);
 }
 
-std::string comparison_table(const std::vector<ComparedStrategy>& strategies) {
-  const std::vector<Column> all = columns(strategies.at(0));
-  std::string head = "| strategy | devices |", rule = "|---|---|", rows;
-  for (const Column& c : all) head += concat(" ", c.head, " |"), rule += "---|";
-  for (const ComparedStrategy& s : strategies) {
-    rows += concat("| ", s.name, " | ", s.devices, " |");
-    for (const Column& c : all) rows += concat(" ", text(c.value(s), c.digits, c.scale), " |");
-    rows += "\n";
+std::string markdown_table(const std::vector<std::string>& heads, const std::vector<TableRow>& rows) {
+  std::string head = "|", rule = "|", body;
+  for (const std::string& h : heads) head += concat(" ", h, " |"), rule += "---|";
+  for (const Column& c : rows.at(0).columns) head += concat(" ", c.head, " |"), rule += "---|";
+  for (const TableRow& row : rows) {
+    body += "|";
+    for (const std::string& word : row.words) body += concat(" ", word, " |");
+    for (const Column& c : row.columns) body += concat(" ", text(c.value(*row.runs), c.digits, c.scale), " |");
+    body += "\n";
   }
-  return head + "\n" + rule + "\n" + rows;
+  return head + "\n" + rule + "\n" + body;
+}
+
+void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Column>& columns) {
+  out["seeds"] = Json::array(), out["runs"] = Json::array();
+  for (const FinishedRun& run : runs.runs) out["seeds"].push_back(run.seed), out["runs"].push_back(run.path);
+  for (const Column& c : columns) {
+    const std::optional<Spread> value = c.value(runs);
+    if (!value) continue;
+    out[c.key] = Json{{"mean", json_number(value->mean)}};
+    if (value->deviation) out[c.key]["deviation"] = json_number(*value->deviation);
+  }
+}
+
+std::string comparison_table(const std::vector<ComparedStrategy>& strategies) {
+  std::vector<TableRow> rows;
+  for (const ComparedStrategy& s : strategies) rows.push_back({{s.name, std::to_string(s.devices)}, &s, columns(strategies.at(0))});
+  return markdown_table({"strategy", "devices"}, rows);
 }
 
 Json comparison_json(const std::vector<ComparedStrategy>& strategies) {
   Json out = Json::array();
   for (const ComparedStrategy& s : strategies) {
-    Json& row = out.emplace_back(Json{{"strategy", s.name}, {"devices", s.devices}, {"seeds", Json::array()}, {"runs", Json::array()}});
-    for (const FinishedRun& run : s.runs) row["seeds"].push_back(run.seed), row["runs"].push_back(run.path);
-    for (const Column& c : columns(strategies.at(0))) {
-      const std::optional<Spread> value = c.value(s);
-      if (!value) continue;
-      row[c.key] = Json{{"mean", json_number(value->mean)}};
-      if (value->deviation) row[c.key]["deviation"] = json_number(*value->deviation);
-    }
+    Json& row = out.emplace_back(Json{{"strategy", s.name}, {"devices", s.devices}});
+    add_figures(row, s, columns(strategies.at(0)));
   }
   return out;
 }

@@ -1,24 +1,10 @@
 #pragma once
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <string>
-#include <vector>
 
-#include "train/run/metrics_log.h"
+#include "train/compare/finished_run.h"
 
 namespace ringtape {
-
-// A training that has come to its end, as its run directory tells it.
-struct FinishedRun {
-  std::string path;
-  int64_t seed = 0, epochs = 0, steps = 0;
-  double loss = 0, top1 = 0, top5 = 0;                  // of the test
-  double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // seconds of training an epoch; the most of all ranks
-  std::optional<double> step_bytes, hidden;              // between ranks: bytes a step; the part of their time that nobody waited for
-  std::vector<Metrics> metrics;
-};
-
-// Nothing where the run at `path` has not ended. Throws IoError, FormatError.
-std::optional<FinishedRun> read_finished_run(const std::string& path);
 
 // Over seeds: the mean and the standard deviation (of a sample, with n - 1), which one seed has not.
 struct Spread {
@@ -33,9 +19,32 @@ struct ComparedStrategy {
   int64_t devices = 1;
   std::vector<FinishedRun> runs;
 
+  std::string str() const;                                                        // "ddp on 2 devices"
   std::optional<Spread> spread(std::optional<double> FinishedRun::*value) const;  // nothing unless all runs have it
   Spread spread(double FinishedRun::*value) const;
 };
+
+// One figure of a row.
+struct Column {
+  const char *head, *key;  // in the table, with its unit, and in JSON
+  std::function<std::optional<Spread>(const ComparedStrategy&)> value;
+  int digits;
+  double scale;  // from the unit in JSON to that in the table
+};
+template <class Member>
+std::function<std::optional<Spread>(const ComparedStrategy&)> field(Member member) {
+  return [member](const ComparedStrategy& s) -> std::optional<Spread> { return s.spread(member); };
+}
+
+// A table in Markdown: the words that a row begins with, then its figures.
+struct TableRow {
+  std::vector<std::string> words;
+  const ComparedStrategy* runs;
+  std::vector<Column> columns;  // the same ones in all rows
+};
+std::string markdown_table(const std::vector<std::string>& heads, const std::vector<TableRow>& rows);
+// Adds seeds, runs and figures to an object.
+void add_figures(nlohmann::ordered_json& out, const ComparedStrategy& runs, const std::vector<Column>& columns);
 
 // One row a strategy; speed-ups are ratios of images/s to those of the first.
 std::string comparison_table(const std::vector<ComparedStrategy>& strategies);  // Markdown

@@ -1,0 +1,127 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "train/cli/compare.h"
+#include "train/compare/plot.h"
+#include "train/methods.h"
+#include "train/suggest.h"
+
+namespace ringtape::cli {
+namespace {
+
+// What a switch of the trainings is to be: all that is asked for, on before off.
+std::vector<bool> states_of(const Invocation& invocation, const char* name, const std::string& fallback) {
+  const std::string text = invocation.flag(name) ? *invocation.flag(name) : fallback;
+  if (text == "both") return {true, false};
+  if (text == "on" || text == "true") return {true};
+  if (text == "off" || text == "false") return {false};
+  throw UsageError(concat("--", name, ": expected both, on or off, got '", text, "'"));
+}
+
+// Of "all" those that the preset has a recipe for.
+std::vector<std::string> methods_of(const Invocation& invocation) {
+  std::vector<std::string> all = all_methods();
+  const std::string& list = *invocation.flag("methods");
+  if (list == "all") {
+    if (const std::string* const preset = invocation.flag("preset"))
+      std::erase_if(all, [&](const std::string& method) { return !has_recipe(*preset, method); });
+    return all;
+  }
+  const std::vector<std::string> out = words_of("methods", list);
+  for (const std::string& method : out)
+    if (std::find(all.begin(), all.end(), method) == all.end()) throw UsageError("--methods: " + unknown("method", method, all));
+  return out;
+}
+
+// A row of the table, and which group of rows it is in.
+struct Row {
+  ComparedMethod compared;
+  size_t group;
+};
+
+// Method by method, so that runs whose times are compared are neighbours.
+std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
+  const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"), gather = states_of(invocation, "gather", "on");
+  const std::vector<bool> off = {false};
+  std::vector<Row> out;
+  for (const std::string& method : methods)
+    for (size_t i = 0; i < c.strategies.size(); ++i) {
+      const std::string& strategy = c.strategies[i];
+      const std::vector<bool>& syncs = strategy == "ddp" || strategy == "dp" ? sync_bn : off;
+      const bool gathers = strategy == "ddp" && can_gather(method);
+      for (size_t j = 0; j < syncs.size(); ++j)
+        for (size_t k = 0; k < (gathers ? gather.size() : 1); ++k) {
+          ComparedMethod row{method, {strategy, strategy == "single" ? 1 : devices, {}}, syncs[j]};
+          if (gathers) row.gather = gather[k];
+          out.push_back({row, 4 * i + 2 * j + k});
+        }
+    }
+  return out;
+}
+
+// Throws UsageError for switches that no training would have.
+void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
+  const auto has = [&](const char* strategy) { return std::find(c.strategies.begin(), c.strategies.end(), strategy) != c.strategies.end(); };
+  const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
+  RT_CHECK_AS(UsageError, devices > 1 || c.strategies == std::vector<std::string>{"single"}, "--devices ", devices,
+              ": --strategies other than single need 2 or more");
+  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
+              "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
+  RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
+              "--gather: is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
+  RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), can_gather),
+              "--gather: makes no difference to these methods, whose losses compare no images with each other; leave it out");
+}
+
+Training training_of(const ComparedMethod& row, const Invocation& common) {
+  Training out{row.name(), Use::pretrain, common};
+  const auto word = [](bool on) { return on ? "true" : "false"; };
+  auto& flags = out.flags.flags;
+  flags.emplace_back("method", row.method);
+  flags.emplace_back("strategy", row.under.name), flags.emplace_back("devices", std::to_string(row.under.devices));
+  flags.emplace_back("sync-bn", word(row.sync_bn)), flags.emplace_back("gather-distributed", word(row.gather.value_or(false)));
+  return out;
+}
+
+// Of a training, before it is begun.
+TrainOptions options_of(const Training& training) {
+  TrainOptions out;
+  begin_with_preset(out, training.flags);
+  apply_flags(out, training.flags);
+  return out;
+}
+
+std::string notes_of(const Comparison& c, const std::string& protocol) {
+  return concat(c.seeds_text(), ". Accuracy: ", protocol, ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
+                "Speed-up: time of the same method under single, beside it. Peak: of tensors, the largest of the devices. ",
+                "Gather -: there are no ranks, or the loss compares no images with each other.");
+}
+
+}  // namespace
+
+int compare_methods(const Invocation& invocation) {
+  Invocation common = training_flags(invocation, Use::pretrain);
+  std::erase_if(common.flags, [](const auto& flag) { return flag.first == "sync-bn"; });
+  const std::vector<std::string> methods = methods_of(invocation);
+  const int64_t devices = number_flag<int64_t>(invocation, "devices", 1, 4096, 1);
+  const TrainOptions options = options_of(training_of({methods.at(0), {"single", 1, {}}}, common));
+  Comparison c = comparison_of(invocation, {"single,ddp", "0", concat("runs/compare-methods-", options.model, "-", options.data)});
+  check_switches(invocation, c, methods, devices);
+  std::vector<Row> rows = rows_of(invocation, c, methods, devices);
+  for (const Row& row : rows) {
+    c.trainings.push_back(training_of(row.compared, common));
+    (void)options_of(c.trainings.back());  // what is wrong for one of them is said before the first is run
+  }
+  Trained trained = train_all(c);
+  if (trained.stopped) return trained.stopped;
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].compared.under.runs = std::move(trained.runs[i]);
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.group < b.group; });
+  std::vector<ComparedMethod> all;
+  for (Row& row : rows) all.push_back(std::move(row.compared));
+  const std::string title = title_of(options), protocol = protocol_of(all);
+  write_findings(c, {title, methods_table(all), notes_of(c, protocol), methods_plot(all, title)},
+                 {{"protocol", protocol}, {"methods", methods_json(all)}});
+  return 0;
+}
+
+}  // namespace ringtape::cli

@@ -1,0 +1,87 @@
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "comm/place.h"
+#include "train/cli/compare.h"
+#include "train/suggest.h"
+
+namespace ringtape::cli {
+namespace {
+
+// Options of a training that are not for all of them alike.
+const std::set<std::string> kOwn = {"run", "overwrite", "resume", "seed", "strategy", "method", "gather-distributed", "trace", "trace-step", "json"};
+
+const Option* find_option(const std::string& name) {
+  for (const Option& option : train_options())
+    if (name == option.name) return &option;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<std::string> words_of(const std::string& flag, const std::string& list) {
+  std::vector<std::string> out;
+  std::istringstream words(list);
+  for (std::string word; std::getline(words, word, ',');) {
+    const bool fresh = !word.empty() && std::find(out.begin(), out.end(), word) == out.end();
+    RT_CHECK_AS(UsageError, fresh, "--", flag, " ", list, ": expected different ones with commas between them");
+    out.push_back(word);
+  }
+  RT_CHECK_AS(UsageError, !out.empty(), "--", flag, ": expected at least one");
+  return out;
+}
+
+std::string Comparison::seeds_text() const {
+  std::string all;
+  for (const std::string& seed : seeds) all += (all.empty() ? "" : ", ") + seed;
+  return (seeds.size() > 1 ? "Mean ± standard deviation over the seeds " : "Seed ") + all;
+}
+
+std::vector<std::string> strategy_choices() {
+  std::vector<std::string> out = find_option("strategy")->choices();
+  std::erase(out, "auto");
+  return out;
+}
+
+std::vector<Flag> training_flags() {
+  std::vector<Flag> out = option_flags(Use::either);
+  std::erase_if(out, [](const Flag& flag) { return kOwn.contains(flag.name); });
+  return out;
+}
+
+Invocation training_flags(const Invocation& invocation, Use use) {
+  Invocation out;
+  for (const auto& [name, value] : invocation.flags) {
+    const bool without_labels = use == Use::pretrain;
+    const Option* const option = find_option(name);
+    const bool of_methods = option ? !concerns(*option, false) : name == "preset" || name == "gather";
+    RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name, ": of self-supervised methods; name them with --methods");
+    RT_CHECK_AS(UsageError, !without_labels || !option || concerns(*option, true), "--", name, ": of trainings with labels, which --methods are without");
+    if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices")) out.flags.emplace_back(name, value);
+  }
+  return out;
+}
+
+Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwise) {
+  RT_CHECK_AS(UsageError, !comm::place_of_process(), "compare: starts the ranks of each training itself; run it without a launcher");
+  const auto flag = [&](const char* name, const std::string& fallback) {
+    const std::string* const given = invocation.flag(name);
+    return given ? *given : fallback;
+  };
+  Comparison c;
+  c.strategies = words_of("strategies", flag("strategies", otherwise.strategies));
+  const std::vector<std::string> known = strategy_choices();
+  for (const std::string& s : c.strategies)
+    if (std::find(known.begin(), known.end(), s) == known.end()) throw UsageError("--strategies: " + unknown("strategy", s, known));
+  c.seeds = words_of("seeds", flag("seeds", otherwise.seeds));
+  TrainOptions options;
+  for (const std::string& seed : c.seeds) set_option(options, *find_option("seed"), seed, "--seeds");
+  c.out = flag("out", otherwise.out);
+  c.overwrite = invocation.has("overwrite"), c.json = invocation.has("json");
+  c.command = "ringtape";
+  for (size_t i = 1; i < invocation.command_line.size(); ++i) c.command += " " + invocation.command_line[i];
+  return c;
+}
+
+}  // namespace ringtape::cli

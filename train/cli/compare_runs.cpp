@@ -1,0 +1,129 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "comm/launch/launch.h"
+#include "train/cli/compare.h"
+#include "train/compare/child_run.h"
+#include "train/io/file.h"
+#include "train/io/json.h"
+
+namespace ringtape::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Run {
+  std::string name, path, log;
+  std::vector<std::string> command;
+};
+
+Run run_of(const Comparison& c, const Training& training, const std::string& seed) {
+  Run r;
+  r.name = concat(training.name, "-seed-", seed);
+  r.path = concat(c.out, "/", r.name);
+  r.log = concat(c.out, "/logs/", r.name, ".log");
+  r.command = {training.use == Use::pretrain ? "pretrain" : "train"};
+  for (const auto& [name, value] : training.flags.flags) r.command.push_back(concat("--", name, "=", value));
+  for (const std::string& own : {concat("--seed=", seed), concat("--run=", r.path), std::string(c.overwrite ? "--overwrite" : "--resume")})
+    r.command.push_back(own);
+  return r;
+}
+
+// What the flags make of a run that is there. A preset stands for all settings that it says nothing of, too.
+TrainOptions wanted(const Training& training, const TrainOptions& there) {
+  const bool preset = training.use == Use::pretrain;
+  TrainOptions out = preset ? TrainOptions() : there;
+  if (preset) begin_with_preset(out, training.flags);
+  apply_flags(out, training.flags);
+  if (out.batch_size_per_rank > 0) out.batch_size = there.batch_size;
+  out.seed = there.seed;  // that of its name
+  return out;
+}
+
+// Nothing if it is yet to be run, or to be run on. Throws UsageError where the run that is there is of other settings.
+std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r, const std::string& seed) {
+  if (c.overwrite || !fs::exists(r.path + "/config.toml")) return {};
+  TrainOptions there;
+  read_config(there, r.path + "/config.toml");
+  const TrainOptions now = wanted(training, there);
+  check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
+  std::optional<FinishedRun> out = read_finished_run(r.path);
+  if (!out || out->epochs != now.epochs) return {};
+  RT_CHECK_AS(UsageError, std::to_string(out->seed) == seed, r.path, ": a run with seed ", out->seed, "; choose another --out");
+  return out;
+}
+
+// The error that a training has ended with: the first line that says so.
+std::string error_of(const std::string& log) {
+  constexpr std::string_view kError = "ringtape: error: ";
+  std::istringstream lines(read_file(log));
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t at = line.find(kError); at != std::string::npos) return line.substr(at + kError.size());
+  return "no error was said";
+}
+
+void say(const Comparison& c, const std::string& line) {
+  if (c.json) return;
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+// Zero, or the exit code with which the run was stopped. Throws if it failed.
+int run_one(const Comparison& c, const Run& r) {
+  fs::create_directories(c.out + "/logs");
+  fs::remove(r.log);
+  const int code = run_child(r.command, r.log, [&](const std::string& line) {
+    if (line.starts_with("epoch ")) say(c, "  " + line);
+  });
+  if (code == 0 || code == comm::kPreempted) return code;
+  const std::string cause = code > 128 ? concat("ended by signal ", code - 128) : error_of(r.log);
+  const std::string message = concat(r.name, ": ", cause, "; all it wrote is in ", r.log);
+  if (code == 2) throw UsageError(message);
+  if (code == 3) throw OutOfMemory(message);
+  throw Error(message);
+}
+
+}  // namespace
+
+Trained train_all(const Comparison& c) {
+  Trained out;
+  out.runs.resize(c.trainings.size());
+  size_t number = 0;
+  for (const std::string& seed : c.seeds)  // trainings take turns, so that what else the machine does meets all of them
+    for (size_t i = 0; i < c.trainings.size(); ++i) {
+      const Run r = run_of(c, c.trainings[i], seed);
+      std::optional<FinishedRun> done = finished(c, c.trainings[i], r, seed);
+      say(c, fmt::format("[{}/{}] {}{}", ++number, c.trainings.size() * c.seeds.size(), r.name, done ? ": has been run" : ""));
+      if (!done) {
+        if ((out.stopped = run_one(c, r))) {
+          say(c, "stopped by a signal; the same command goes on from there");
+          return out;
+        }
+        done = read_finished_run(r.path);
+      }
+      RT_CHECK_AS(Error, done, r.path, ": the training has ended without a summary");
+      out.runs[i].push_back(std::move(*done));
+    }
+  return out;
+}
+
+void write_findings(const Comparison& c, const Findings& f, nlohmann::ordered_json rows) {
+  nlohmann::ordered_json json{{"title", f.title}, {"command", c.command}};
+  json.update(rows);
+  const std::string page = concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n\n![by epoch](compare.svg)\n");
+  write_file(c.out + "/compare.md", page);
+  write_file(c.out + "/compare.json", json_text(json, 2) + "\n");
+  write_file(c.out + "/compare.svg", f.plot);
+  if (c.json) std::printf("%s\n", json_text(json).c_str());
+  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.json and compare.svg"));
+}
+
+std::string title_of(const TrainOptions& o) {
+  return fmt::format("{} on {}, {} {}", o.model, o.data, o.epochs, o.epochs == 1 ? "epoch" : "epochs");
+}
+
+}  // namespace ringtape::cli

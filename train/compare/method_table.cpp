@@ -1,0 +1,78 @@
+#include "train/compare/method_table.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+
+namespace ringtape {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The same method under `single`; null if it was not run.
+const ComparedStrategy* single_of(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
+  for (const ComparedMethod& m : all)
+    if (m.method == row.method && m.under.name == "single") return &m.under;
+  return nullptr;
+}
+
+std::vector<Column> columns(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
+  const ComparedStrategy* const single = single_of(row, all);
+  const auto speed_up = [single](const ComparedStrategy& s) -> std::optional<Spread> {
+    const double seconds = s.spread(&FinishedRun::seconds).mean;
+    if (!single || !(seconds > 0)) return {};
+    return Spread{single->spread(&FinishedRun::seconds).mean / seconds, {}};
+  };
+  return {{"kNN top-1, %", "top1", field(&FinishedRun::top1), 2, 100},
+          {"best epoch, %", "best_top1", field(&FinishedRun::best_top1), 2, 100},
+          {"time, min", "seconds", field(&FinishedRun::seconds), 2, 1.0 / 60},
+          {"s an epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
+          {"speed-up", "speed_up", speed_up, 2, 1},
+          {"images/s", "images_per_s", field(&FinishedRun::images_per_s), 0, 1},
+          {"peak MB a device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6}};
+}
+
+const char* yes_or_no(bool yes) { return yes ? "yes" : "no"; }
+
+std::vector<std::string> words(const ComparedMethod& m) {
+  const auto& [strategy, devices, runs] = m.under;
+  return {m.method, strategy, std::to_string(devices), devices > 1 ? yes_or_no(m.sync_bn) : "-", m.gather ? yes_or_no(*m.gather) : "-"};
+}
+
+}  // namespace
+
+std::string ComparedMethod::setting() const { return concat(under.str(), sync_bn ? ", SyncBN" : "", gather.value_or(false) ? ", gather" : ""); }
+
+std::string ComparedMethod::name() const {
+  return concat(method, "-", under.name, "-", under.devices, sync_bn ? "-sync-bn" : "", gather.value_or(false) ? "-gather" : "");
+}
+
+std::string methods_table(const std::vector<ComparedMethod>& methods) {
+  std::vector<TableRow> rows;
+  for (const ComparedMethod& m : methods) rows.push_back({words(m), &m.under, columns(m, methods)});
+  return markdown_table({"method", "strategy", "devices", "SyncBN", "gather"}, rows);
+}
+
+Json methods_json(const std::vector<ComparedMethod>& methods) {
+  Json out = Json::array();
+  for (const ComparedMethod& m : methods) {
+    Json& row = out.emplace_back(Json{{"method", m.method}, {"strategy", m.under.name}, {"devices", m.under.devices},
+                                      {"sync_bn", m.sync_bn}, {"gather", nullptr}});
+    if (m.gather) row["gather"] = *m.gather;
+    add_figures(row, m.under, columns(m, methods));
+  }
+  return out;
+}
+
+std::string protocol_of(const std::vector<ComparedMethod>& methods) {
+  std::vector<std::string> all;
+  for (const ComparedMethod& m : methods)
+    for (const FinishedRun& run : m.under.runs)
+      if (std::find(all.begin(), all.end(), run.protocol) == all.end()) all.push_back(run.protocol);
+  std::string out;
+  for (const std::string& protocol : all) out += concat(out.empty() ? "" : "; of others: ", protocol);
+  return out;
+}
+
+}  // namespace ringtape
