@@ -74,7 +74,6 @@ Loader StepBench::make_loader() const {
   }
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < kRepeats * images.size(); ++i) samples.push_back(i % images.size());
-  check_pretraining(o, int64_t(samples.size()), config.ranks);
   config.views = views_of(o);
   return Loader(images, std::move(samples), config);
 }
