@@ -1,6 +1,7 @@
 // NT-Xent forward and backward, in tiles or composed of matmul and cross_entropy: one line of JSON, for bench/pytorch/nt_xent.py, which
 // runs both and PyTorch in turn.
-//   nt_xent_bench tiled|plain [rows] [dims] [seconds]        RINGTAPE_THREADS sets the threads.
+//   nt_xent_bench tiled|plain [rows] [dims] [seconds] [ranks]        RINGTAPE_THREADS sets the threads.
+// With more ranks than one, there are candidates as of the others, with gradients.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -13,22 +14,19 @@
 #include "autograd/tape.h"
 #include "bench/apart.h"
 #include "bench/timing.h"
-#include "nn/loss/nt_xent.h"
 
 namespace ringtape {
 namespace {
 
 constexpr double kTemperature = 0.5;
 
-// As lightly and most implementations do, with all scores in memory.
-Tensor plain(const Tensor& z0, const Tensor& z1) {
-  const int64_t n = z0.dim(0), rows = 2 * n;
-  const Tensor u = l2_normalize(concat({z0, z1}));
-  const Tensor index = arange(rows, DType::f32), own = equal(index, reshape(index, {rows, 1}));
-  const Tensor scores = matmul(u, transpose(u)) / kTemperature;
-  const Tensor masked = where(own, full({}, -std::numeric_limits<double>::infinity()), scores);
-  const Tensor image = arange(rows);
-  return cross_entropy(masked, concat({slice(image, 0, n, rows), slice(image, 0, 0, n)}));
+// As most implementations do, with all scores in memory.
+Tensor plain(const Tensor& q, const Tensor& k) {
+  const int64_t rows = q.dim(0), n = rows / 2;
+  const Tensor row = reshape(arange(rows, DType::f32), {rows, 1}), own = equal(arange(k.dim(0), DType::f32), row);
+  const Tensor scores = matmul(q, transpose(k)) / kTemperature;
+  const Tensor others = where(own, full({}, -std::numeric_limits<double>::infinity()), scores), image = arange(rows);
+  return cross_entropy(others, concat({slice(image, 0, n, rows), slice(image, 0, 0, n)}));
 }
 
 // A line of /proc/self/status in bytes.
@@ -39,12 +37,13 @@ double status(const std::string& key) {
   return 0;
 }
 
-void measure(bool tiled, int64_t rows, int64_t dims, double seconds) {
+void measure(bool tiled, int64_t rows, int64_t dims, double seconds, int64_t ranks) {
   manual_seed(1);
-  const Tensor z0 = leaf(randn({rows / 2, dims})), z1 = leaf(randn({rows / 2, dims}));
+  const Tensor own = leaf(randn({rows, dims})), others = leaf(randn({(ranks - 1) * rows, dims}));
   const auto call = [&] {
-    zero_grad(z0), zero_grad(z1);
-    backward(tiled ? nn::nt_xent_loss(z0, z1, kTemperature) : plain(z0, z1));
+    zero_grad(own), zero_grad(others);
+    const Tensor q = l2_normalize(own), k = ranks > 1 ? concat({q, l2_normalize(others)}) : q;
+    backward(tiled ? nt_xent(q, k, 0, kTemperature) : plain(q, k));
   };
   const double before = status("VmRSS:");
   call();
@@ -64,5 +63,5 @@ void measure(bool tiled, int64_t rows, int64_t dims, double seconds) {
 int main(int argc, char** argv) {
   const auto number = [&](int i, double otherwise) { return argc > i ? std::atof(argv[i]) : otherwise; };
   const bool tiled = argc < 2 || std::string(argv[1]) == "tiled";
-  ringtape::measure(tiled, int64_t(number(2, 4096)), int64_t(number(3, 128)), number(4, 1));
+  ringtape::measure(tiled, int64_t(number(2, 4096)), int64_t(number(3, 128)), number(4, 1), int64_t(number(5, 1)));
 }

@@ -7,6 +7,7 @@
 #include "autograd/gradcheck.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "core/runtime.h"
 #include "nn/loss/barlow_twins.h"
 #include "nn/loss/losses.h"
 #include "nn/loss/memory_bank.h"
@@ -95,6 +96,16 @@ TEST(SslLosses, NtXentInTilesIsThatOfAllScores) {
       const auto detached = [&](const Tensor& a, const Tensor&, auto* loss) { return loss(a, a.detach(), 0, c.temperature); };
       expect_same("detached", detached, true, false);
     }
+}
+
+// The 2048 x 6144 scores would be 50 MB; operands, gradients and copies are some times (2048 + 6144) x 8 floats, and threads have tiles.
+TEST(SslLosses, NtXentKeepsNoScores) {
+  manual_seed(1);
+  const Tensor q = leaf(l2_normalize(randn({2048, 8}))), others = leaf(l2_normalize(randn({4096, 8})));
+  reset_peak_memory({});
+  const int64_t before = memory_stats({}).peak;
+  backward(nt_xent(q, ringtape::concat({q, others}), 0, 0.5));
+  EXPECT_LT(memory_stats({}).peak - before, 2'000'000 + int64_t{200'000} * threads());
 }
 
 TEST(SslLosses, MemoryBankToTheDigit) {
