@@ -158,7 +158,7 @@ TEST_F(CompareMethodsCommand, SaysWhatIsWrong) {
   expect_error("--methods all --strategies single --gather on", 2, "--gather: is between the ranks of ddp");
   expect_error("--methods all --strategies single --sync-bn", 2, "--sync-bn: is between the devices of ddp or dp");
   expect_error("--methods moco,byol --devices 2 --gather both", 2, "--gather: makes no difference to these methods");
-  expect_error("--methods byol --devices 2 --sync-bn maybe", 2, "--sync-bn: expected both, on or off, got 'maybe'");
+  expect_error("--methods byol --devices 2 --sync-bn maybe", 2, "--sync-bn: expected on, off or both, got 'maybe'");
   expect_error("--methods byol --devices 2 --preset seed", 2, "--preset: unknown preset 'seed'; did you mean seed000?");
   expect_error("--methods byol,vicreg --devices 2 --preset seed000", 2, "--preset seed000: has no recipe for vicreg");
   expect_error("--methods byol --label-smoothing 0.1", 2, "--label-smoothing: of trainings with labels");

@@ -15,7 +15,7 @@ std::vector<bool> states_of(const Invocation& invocation, const char* name, cons
   if (text == "both") return {true, false};
   if (text == "on" || text == "true") return {true};
   if (text == "off" || text == "false") return {false};
-  throw UsageError(concat("--", name, ": expected both, on or off, got '", text, "'"));
+  throw UsageError(concat("--", name, ": expected on, off or both, got '", text, "'"));
 }
 
 // Of "all" those that the preset has a recipe for.
@@ -93,7 +93,7 @@ TrainOptions options_of(const Training& training) {
 
 std::string notes_of(const Comparison& c, const std::string& protocol) {
   return concat(c.seeds_text(), ". Accuracy: ", protocol, ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
-                "Speed-up: time of the same method under single, beside it. Peak: of tensors, the largest of the devices. ",
+                "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
                 "Gather -: there are no ranks, or the loss compares no images with each other.");
 }
 

@@ -7,8 +7,6 @@
 
 namespace ringtape {
 
-constexpr double kTick = 39;  // pixels between two values of a scale, at least
-
 Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member, double scale) {
   std::map<int64_t, std::vector<double>> values;
   for (const FinishedRun& run : strategy.runs)
@@ -46,7 +44,7 @@ double Panel::y(double value) const {
 void Panel::draw(Svg& svg, const std::string& title) const {
   svg.text(left_, top_ - 12, title);
   const auto [low, high] = scale();
-  for (const double value : ticks(low, high, int((bottom_ - top_) / kTick))) {
+  for (const double value : ticks(low, high, 7)) {
     svg.line(left_, y(value), left_ + width_, y(value), "grid");
     svg.text(left_ - 6, y(value) + 4, fmt::format("{:g}", value), "soft", Svg::Anchor::end);
   }
