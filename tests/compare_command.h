@@ -27,9 +27,9 @@ class CompareCommand : public testing::Test {
 
   // Its exit code; `out` and `err` are what it wrote.
   int run(const std::string& flags) {
-    const std::string command = "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + command_ + " " +
-                                flags + " >out 2>err </dev/null";
-    const int status = std::system(command.c_str());
+    const std::string line = "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " +
+                             command_ + " " + flags + " >out 2>err </dev/null";
+    const int status = std::system(line.c_str());
     out = read_file((folder_ / "out").string()), err = read_file((folder_ / "err").string());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }

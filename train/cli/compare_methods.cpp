@@ -15,7 +15,7 @@ std::vector<bool> states_of(const Invocation& invocation, const char* name, cons
   if (text == "both") return {true, false};
   if (text == "on" || text == "true") return {true};
   if (text == "off" || text == "false") return {false};
-  throw UsageError(concat("--", name, ": expected both, on or off, got '", text, "'"));
+  throw UsageError(concat("--", name, ": expected on, off or both, got '", text, "'"));
 }
 
 // Of "all" those that the preset has a recipe for.
@@ -41,8 +41,7 @@ struct Row {
 
 // Method by method, so that runs whose times are compared are neighbours.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
-  const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"), gather = states_of(invocation, "gather", "on");
-  const std::vector<bool> off = {false};
+  const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"), gather = states_of(invocation, "gather", "on"), off = {false};
   std::vector<Row> out;
   for (const std::string& method : methods)
     for (size_t i = 0; i < c.strategies.size(); ++i) {
@@ -61,9 +60,10 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
 
 // Throws UsageError for switches that no training would have.
 void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
-  const auto has = [&](const char* strategy) { return std::find(c.strategies.begin(), c.strategies.end(), strategy) != c.strategies.end(); };
+  const auto& given = c.strategies;
+  const auto has = [&](const char* strategy) { return std::find(given.begin(), given.end(), strategy) != given.end(); };
   const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
-  RT_CHECK_AS(UsageError, devices > 1 || c.strategies == std::vector<std::string>{"single"}, "--devices ", devices,
+  RT_CHECK_AS(UsageError, devices > 1 || given == std::vector<std::string>{"single"}, "--devices ", devices,
               ": --strategies other than single need 2 or more");
   RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
               "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
@@ -93,17 +93,20 @@ TrainOptions options_of(const Training& training) {
 
 std::string notes_of(const Comparison& c, const std::string& protocol) {
   return concat(c.seeds_text(), ". Accuracy: ", protocol, ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
-                "Speed-up: time of the same method under single, beside it. Peak: of tensors, the largest of the devices. ",
-                "Gather -: there are no ranks, or the loss compares no images with each other.");
+                "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
+                "Gather -: one process has all outputs, or the loss compares no images with each other.");
 }
 
 }  // namespace
 
 int compare_methods(const Invocation& invocation) {
-  Invocation common = training_flags(invocation, Use::pretrain);
-  std::erase_if(common.flags, [](const auto& flag) { return flag.first == "sync-bn"; });
+  Invocation asked = invocation;
+  std::erase_if(asked.flags, [](const auto& flag) { return flag.first == "sync-bn"; });
+  TrainOptions given;
+  apply_flags(given, asked);
+  const int64_t devices = given.devices;
+  const Invocation common = training_flags(asked, Use::pretrain);
   const std::vector<std::string> methods = methods_of(invocation);
-  const int64_t devices = number_flag<int64_t>(invocation, "devices", 1, 4096, 1);
   const TrainOptions options = options_of(training_of({methods.at(0), {"single", 1, {}}}, common));
   Comparison c = comparison_of(invocation, {"single,ddp", "0", concat("runs/compare-methods-", options.model, "-", options.data)});
   check_switches(invocation, c, methods, devices);

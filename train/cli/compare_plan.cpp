@@ -10,7 +10,8 @@ namespace ringtape::cli {
 namespace {
 
 // Options of a training that are not for all of them alike.
-const std::set<std::string> kOwn = {"run", "overwrite", "resume", "seed", "strategy", "method", "gather-distributed", "trace", "trace-step", "json"};
+const std::set<std::string> kOwn = {"run",    "overwrite",          "resume", "seed",       "strategy",
+                                    "method", "gather-distributed", "trace",  "trace-step", "json"};
 
 const Option* find_option(const std::string& name) {
   for (const Option& option : train_options())
@@ -57,7 +58,8 @@ Invocation training_flags(const Invocation& invocation, Use use) {
     const Option* const option = find_option(name);
     const bool of_methods = option ? !concerns(*option, false) : name == "preset" || name == "gather";
     RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name, ": of self-supervised methods; name them with --methods");
-    RT_CHECK_AS(UsageError, !without_labels || !option || concerns(*option, true), "--", name, ": of trainings with labels, which --methods are without");
+    RT_CHECK_AS(UsageError, !without_labels || !option || concerns(*option, true), "--", name,
+                ": of trainings with labels, which --methods are without");
     if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices")) out.flags.emplace_back(name, value);
   }
   return out;

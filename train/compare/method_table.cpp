@@ -37,12 +37,15 @@ const char* yes_or_no(bool yes) { return yes ? "yes" : "no"; }
 
 std::vector<std::string> words(const ComparedMethod& m) {
   const auto& [strategy, devices, runs] = m.under;
-  return {m.method, strategy, std::to_string(devices), devices > 1 ? yes_or_no(m.sync_bn) : "-", m.gather ? yes_or_no(*m.gather) : "-"};
+  const char *const sync_bn = devices > 1 ? yes_or_no(m.sync_bn) : "-", *const gather = m.gather ? yes_or_no(*m.gather) : "-";
+  return {m.method, strategy, std::to_string(devices), sync_bn, gather};
 }
 
 }  // namespace
 
-std::string ComparedMethod::setting() const { return concat(under.str(), sync_bn ? ", SyncBN" : "", gather.value_or(false) ? ", gather" : ""); }
+std::string ComparedMethod::setting() const {
+  return concat(under.str(), sync_bn ? ", SyncBN" : "", gather.value_or(false) ? ", gather" : "");
+}
 
 std::string ComparedMethod::name() const {
   return concat(method, "-", under.name, "-", under.devices, sync_bn ? "-sync-bn" : "", gather.value_or(false) ? "-gather" : "");

@@ -47,7 +47,7 @@ double Panel::y(double value) const {
 void Panel::draw(Svg& svg, const std::string& title) const {
   svg.text(left_, top_ - 12, title);
   const auto [low, high] = scale();
-  for (const double value : ticks(low, high, int((bottom_ - top_) / kTick))) {
+  for (const double value : ticks(low, high, 7)) {
     svg.line(left_, y(value), left_ + width_, y(value), "grid");
     svg.text(left_ - 6, y(value) + 4, fmt::format("{:g}", value), "soft", Svg::Anchor::end);
   }
