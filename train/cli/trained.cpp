@@ -33,7 +33,8 @@ std::string find_weights(const std::string& target, TrainOptions& options) {
     apply_metadata(options, read_safetensors(file).metadata, file);
     return file;
   }
-  const std::string config = run + "/config.toml", weights = run + "/exported/model.safetensors";
+  const std::string config = run + "/config.toml", whole = run + "/exported/model.safetensors", backbone = run + "/exported/backbone.safetensors";
+  const std::string weights = fs::exists(whole) ? whole : backbone;
   RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
   RT_CHECK_AS(IoError, fs::exists(weights), run,
               ": has no exported/model.safetensors; the training has not finished (its checkpoints can be tested: ", run,
