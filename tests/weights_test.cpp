@@ -138,6 +138,10 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
     same["weights"] = "backbone.safetensors";
     return same;
   }());
+  fs::create_directories(path("runs/features/exported"));  // as a training without labels leaves it
+  fs::copy(path("runs/one/config.toml"), path("runs/features/config.toml"));
+  fs::copy(path("backbone.safetensors"), path("runs/features/exported/backbone.safetensors"));
+  EXPECT_EQ(result_of("embed features --out x.npy")["weights"], "runs/features/exported/backbone.safetensors");
   expect_error("evaluate backbone.safetensors", 2, "has no last layer '3'");
   expect_error("export one --out weights.bin", 2, "FILE.safetensors");
 
