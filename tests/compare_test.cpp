@@ -84,9 +84,9 @@ class CompareCommand : public testing::Test {
 
   // Its exit code; `out` and `err` are what it wrote.
   int run(const std::string& flags) {
-    const std::string command = "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
-                                " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags +
-                                " >out 2>err </dev/null";
+    const std::string command =
+        "cd " + folder_.string() + " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + RINGTAPE_BINARY +
+        " compare --train-size 300 --test-size 60 --batch-size 32 --hidden 16 --devices 2 --out r " + flags + " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
     out = read_file((folder_ / "out").string()), err = read_file((folder_ / "err").string());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -126,7 +126,8 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_EQ(file("single-1-seed-2/train.log"), log);
   EXPECT_EQ(json::parse(file("compare.json"))["strategies"][1]["test_loss"], ddp["test_loss"]);
 
-  const std::string other = "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
+  const std::string other =
+      "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
   expect_error(flags + "--lr 0.1", 2, other);
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // goes on to the second
   EXPECT_EQ(json::parse(out)["strategies"][0]["runs"].size(), 1u);
