@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
   std::printf("%-18s %10s", "m x n x k", "ringtape");
   for (const Peer& p : others) std::printf(" %10s", p.name.c_str());
   std::printf("   ringtape / best\n");
-  const int64_t shapes[][3] = {{512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}, {8192, 64, 576}, {1024, 512, 4608}, {16, 128, 784}, {128, 784, 16}};
+  const int64_t shapes[][3] = {{512, 512, 512},   {1024, 1024, 1024}, {2048, 2048, 2048}, {8192, 64, 576},
+                               {1024, 512, 4608}, {16, 128, 784},     {128, 784, 16}};
   for (const auto& [m, n, k] : shapes) {
     std::vector<std::vector<double>> rates(others.size() + 1);
     for (int round = 0; round < rounds; ++round)
@@ -90,7 +91,8 @@ int main(int argc, char** argv) {
         rates[who].push_back(bench::apart([&, m = m, n = n, k = k] { return rate(m, n, k, who ? &others[who - 1] : nullptr); }));
     double best = 0;
     for (size_t who = 1; who < rates.size(); ++who) best = std::max(best, bench::median(rates[who]));
-    std::printf("%-18s %10.1f", (std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k)).c_str(), bench::median(rates[0]));
+    std::printf("%-18s %10.1f", (std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k)).c_str(),
+                bench::median(rates[0]));
     for (size_t who = 1; who < rates.size(); ++who) std::printf(" %10.1f", bench::median(rates[who]));
     std::printf("   %.2f\n", best > 0 ? bench::median(rates[0]) / best : 0.0);
   }

@@ -121,8 +121,8 @@ void Reducer::write_words(const Step& step) {
 }
 
 void Reducer::completed(size_t slot) {
-  RT_CHECK_AS(AutogradError, !done_[slot], "the gradient of ", slots_[slot].name, " was completed twice in one step; only the last backward() of a ",
-              "step may come after Reducer::arm");
+  RT_CHECK_AS(AutogradError, !done_[slot], "the gradient of ", slots_[slot].name,
+              " was completed twice in one step; only the last backward() of a step may come after Reducer::arm");
   done_[slot] = true;
   Bucket& b = buckets_[bucket_of_[slot]];
   if (--b.missing > 0) return;
@@ -191,8 +191,8 @@ void Reducer::read_words() {
     Tensor words({kUsed}, DType::f64);
     copy(words, known.get());
     const double* const w = words.data<double>();
-    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks have had ", int64_t(w[kSamples]), " samples in a step that was to have ", expected,
-                "; they must read the same data with the same --batch-size");
+    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks have had ", int64_t(w[kSamples]),
+                " samples in a step that was to have ", expected, "; they must read the same data with the same --batch-size");
     stop_ = w[kStop] > 0;
   }
   if (waits) heard_ = std::move(now);

@@ -327,7 +327,8 @@ TEST(Comm, EveryCollectiveHasAnAlgorithm) {
     for (const Algorithm* a : algorithms()) offers += a->of(Collective(kind)) != nullptr && std::string_view(a->name) != "direct";
     EXPECT_GE(offers, 1) << name_of(Collective(kind));
   }
-  EXPECT_NE(ringtape::test::message_of<UsageError>([] { find_algorithm("rind"); }).find("there are direct, double_tree, doubling"), std::string::npos);
+  EXPECT_NE(ringtape::test::message_of<UsageError>([] { find_algorithm("rind"); }).find("there are direct, double_tree, doubling"),
+            std::string::npos);
 }
 
 }  // namespace

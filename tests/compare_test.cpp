@@ -98,7 +98,8 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_EQ(file("single-1-seed-2/train.log"), log);
   EXPECT_EQ(json::parse(file("compare.json"))["strategies"][1]["test_loss"], ddp["test_loss"]);
 
-  const std::string other = "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
+  const std::string other =
+      "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
   expect_error(flags + "--lr 0.1", 2, other);
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // goes on to the second
   EXPECT_EQ(json::parse(out)["strategies"][0]["runs"].size(), 1u);

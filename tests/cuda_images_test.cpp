@@ -65,7 +65,8 @@ Results run(Device device, int64_t offset, int64_t m, int64_t c, DType dtype, bo
 
 TEST_F(CudaBatchNorm, EverySizeDTypeAndAlignment) {
   for (DType dtype : kFloats)
-    for (const auto& [m, c] : {std::pair<int64_t, int64_t>{2, 1}, {64, 1}, {3, 5}, {67, 8}, {33, 24}, {9, 264}, {130, 17}, {5, 2056}, {1, 40}})
+    for (const auto& [m, c] :
+         {std::pair<int64_t, int64_t>{2, 1}, {64, 1}, {3, 5}, {67, 8}, {33, 24}, {9, 264}, {130, 17}, {5, 2056}, {1, 40}})
       for (int64_t offset : {0, 1})
         for (const auto& [residual, f] : {std::pair{false, Activation::none}, {false, kRelu}, {true, kRelu}}) {
           SCOPED_TRACE(concat(dtype, ' ', m, " x ", c, " offset ", offset, residual ? ", residual" : "", f == kRelu ? ", relu" : ""));

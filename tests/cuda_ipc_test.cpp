@@ -122,7 +122,8 @@ TEST_F(CudaIpc, LongMessages) {
     const size_t bytes = size_t(kCount) * 4;
     for (int round = 0; round < 2; ++round) {
       const Tensor made = numbers(kCount, t->rank() + round, t->device());
-      t->begin({.kind = Collective::all_to_all, .dtype = DType::f32, .count = kCount, .sequence = uint64_t(round) + 1}, Deadline(Seconds(30)));
+      t->begin({.kind = Collective::all_to_all, .dtype = DType::f32, .count = kCount, .sequence = uint64_t(round) + 1},
+               Deadline(Seconds(30)));
       t->copy(View(x).data, View(made).data, bytes);
       const int peer = 1 - t->rank();
       t->exchange({send_to(peer, View(x).data, bytes), recv_from(peer, View(y).data, bytes)});

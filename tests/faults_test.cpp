@@ -111,7 +111,8 @@ TEST_F(FaultsTest, AKilledRankIsNamedByAllOthers) {
       times.push_back(Seconds(Clock::now() - begin).count());
     }
     std::sort(times.begin(), times.end());
-    std::printf("%s: %d kills, all others ended after %.3f s (median) to %.3f s (at most)\n", transport.c_str(), kills, times[times.size() / 2], times.back());
+    std::printf("%s: %d kills, all others ended after %.3f s (median) to %.3f s (at most)\n", transport.c_str(), kills,
+                times[times.size() / 2], times.back());
   }
 }
 

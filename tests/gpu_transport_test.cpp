@@ -68,8 +68,9 @@ TEST(GpuTransport, CallsAreComparedOnceSomebodyWaits) {
   EXPECT_EQ(compared(-1, 5, 3), "");
   EXPECT_EQ(compared(1, 5, 0), "");
   for (const int who : {0, 1, 2})
-    EXPECT_EQ(compared(who, 5, 3), "the ranks do not ask for the same: rank 2 is at all_reduce #3 (sum, f32, 101 elements), rank 0 at all_reduce #3 "
-                                   "(sum, f32, 100 elements); every rank must make the same calls, in the same order");
+    EXPECT_EQ(compared(who, 5, 3),
+              "the ranks do not ask for the same: rank 2 is at all_reduce #3 (sum, f32, 101 elements), rank 0 at all_reduce #3 "
+              "(sum, f32, 100 elements); every rank must make the same calls, in the same order");
   EXPECT_NE(compared(0, 1000, 990), "");
   EXPECT_EQ(compared(0, 1000, 3), "");  // long past
 }
@@ -89,7 +90,8 @@ TEST(GpuTransport, ALateRankIsNoMismatch) {
   EXPECT_EQ(failure->cause(), "");
   behind.add(call(291, 7));
   behind.look(false);
-  EXPECT_NE(failure->cause().find("rank 1 is at all_reduce #291 (sum, f32, 7 elements), rank 0 at all_reduce #291 (sum, f32, 291"), std::string::npos)
+  EXPECT_NE(failure->cause().find("rank 1 is at all_reduce #291 (sum, f32, 7 elements), rank 0 at all_reduce #291 (sum, f32, 291"),
+            std::string::npos)
       << failure->cause();
 }
 

@@ -70,7 +70,8 @@ TEST(Math, IsAccurateInEveryInstructionSet) {
       for (int64_t i = 0; i < n; ++i) {
         const double t = double(i) / (n - 1);
         // log over all magnitudes, the others evenly
-        x.data<float>()[i] = f.low > 0 ? float(std::exp(std::log(double(f.low)) * (1 - t) + std::log(double(f.high)) * t)) : float(f.low + (f.high - f.low) * t);
+        x.data<float>()[i] = f.low > 0 ? float(std::exp(std::log(double(f.low)) * (1 - t) + std::log(double(f.high)) * t))
+                                       : float(f.low + (f.high - f.low) * t);
       }
       const Tensor y = f.ours(x);
       double worst = 0;
@@ -127,7 +128,8 @@ TEST(Copy, ConvertsEveryDtypeToEveryOther) {
   for (DType from : all)
     for (DType to : all) {
       const Tensor x = cast(from_host(std::vector<double>{0, 1, 3, 100}, {4}), from);
-      const std::vector<double> want = from == DType::b8 || to == DType::b8 ? std::vector<double>{0, 1, 1, 1} : std::vector<double>{0, 1, 3, 100};
+      const std::vector<double> want =
+          from == DType::b8 || to == DType::b8 ? std::vector<double>{0, 1, 1, 1} : std::vector<double>{0, 1, 3, 100};
       EXPECT_EQ(test::values(cast(x, to)), want) << name_of(from) << " to " << name_of(to);
     }
   EXPECT_EQ(cast(from_host(std::vector<int64_t>{(int64_t{1} << 53) - 1}, {1}), DType::f64).item(), 0x1p53 - 1);

@@ -110,8 +110,10 @@ TEST(NnDataParallel, RunningStatisticsAreThoseOfReplicaZero) {
     DataParallel spread(*model, with_norm, kThree, {.synchronize_batch_norm = synchronized});
     spread(x);
     (*alone)(synchronized ? x : slice(x, 0, 0, 3));
-    test::expect_close(static_cast<BatchNorm&>((*model)[0]).running().mean, static_cast<BatchNorm&>((*alone)[0]).running().mean, 1e-6, 0, "mean");
-    test::expect_close(static_cast<BatchNorm&>((*model)[0]).running().var, static_cast<BatchNorm&>((*alone)[0]).running().var, 1e-6, 0, "var");
+    test::expect_close(static_cast<BatchNorm&>((*model)[0]).running().mean, static_cast<BatchNorm&>((*alone)[0]).running().mean, 1e-6, 0,
+                       "mean");
+    test::expect_close(static_cast<BatchNorm&>((*model)[0]).running().var, static_cast<BatchNorm&>((*alone)[0]).running().var, 1e-6, 0,
+                       "var");
   }
 }
 

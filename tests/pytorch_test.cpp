@@ -83,7 +83,8 @@ std::unique_ptr<Optimizer> make(const std::string& name, FlatParameters& p) {
   if (name == "adam") return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 1e-3});
   return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 0.1, .decoupled = true});
 }
-const std::map<std::string, double> kRates = {{"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}};
+const std::map<std::string, double> kRates = {
+    {"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}};
 
 // ||a - b|| / ||b||
 double distance(const Tensor& a, const Tensor& b) {
@@ -111,10 +112,12 @@ void follow(DType dtype, double tolerance) {
       backward(loss);
       EXPECT_NEAR(loss.item(), losses[size_t(step)], tolerance * losses[size_t(step)]) << "step " << step;
       for (const nn::Named& p : nn::named_parameters(model))
-        EXPECT_LE(distance(grad(*p.tensor), file[concat(name, "/grad/", step, "/", p.name)]), tolerance) << "step " << step << ", " << p.name;
+        EXPECT_LE(distance(grad(*p.tensor), file[concat(name, "/grad/", step, "/", p.name)]), tolerance)
+            << "step " << step << ", " << p.name;
       optimizer->step(lr);
     }
-    for (const nn::Named& p : nn::named_parameters(model)) EXPECT_LE(distance(*p.tensor, file[concat(name, "/final/", p.name)]), tolerance) << p.name;
+    for (const nn::Named& p : nn::named_parameters(model))
+      EXPECT_LE(distance(*p.tensor, file[concat(name, "/final/", p.name)]), tolerance) << p.name;
   }
 }
 

@@ -221,7 +221,8 @@ TEST(Reducer, CountsWhatIsSent) {
         replica.reducer->arm(loss, {loss.detach(), 4, 8});
         backward(loss);
         replica.reducer->finish();
-        expect(replica.reducer->totals().bytes == step * bytes, concat(name, ": ", replica.reducer->totals().bytes, " bytes in ", step, " steps"));
+        expect(replica.reducer->totals().bytes == step * bytes,
+               concat(name, ": ", replica.reducer->totals().bytes, " bytes in ", step, " steps"));
       }
     }), "");
 }
@@ -250,14 +251,16 @@ TEST(Reducer, OtherNumbersOfSamplesThanAgreedOn) {
     backward(loss);
     replica.reducer->finish();
   });
-  EXPECT_NE(cause.find("the ranks have had 9 samples in a step that was to have 8; they must read the same data with the same --batch-size"),
-            std::string::npos)
+  EXPECT_NE(
+      cause.find("the ranks have had 9 samples in a step that was to have 8; they must read the same data with the same --batch-size"),
+      std::string::npos)
       << cause;
 }
 
 TEST(Reducer, OtherModels) {
   const std::string cause = on_ranks(3, [](ProcessGroup& group, int r) { Replica replica(group, r == 1 ? 5 : 3); });
-  EXPECT_NE(cause.find("the parameters differ: rank 1 has '4.weight f64 (5, 6)', rank 0 '4.weight f64 (3, 6)'"), std::string::npos) << cause;
+  EXPECT_NE(cause.find("the parameters differ: rank 1 has '4.weight f64 (5, 6)', rank 0 '4.weight f64 (3, 6)'"), std::string::npos)
+      << cause;
 }
 
 TEST(Reducer, ASecondBackwardInAStep) {
@@ -268,7 +271,9 @@ TEST(Reducer, ASecondBackwardInAStep) {
     backward(loss);
     backward(loss);
   });
-  EXPECT_NE(cause.find("was completed twice in one step; only the last backward() of a step may come after Reducer::arm"), std::string::npos) << cause;
+  EXPECT_NE(cause.find("was completed twice in one step; only the last backward() of a step may come after Reducer::arm"),
+            std::string::npos)
+      << cause;
 }
 
 }  // namespace

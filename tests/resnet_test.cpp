@@ -169,7 +169,8 @@ TEST(ResNet, SummaryShowsEveryLayer) {
   nn::ResNet model({});
   const std::string text = nn::summary(model, {1, 32, 32, 3});
   EXPECT_NE(text.find("11,173,962 parameters"), std::string::npos) << text;
-  for (const char* line : {"conv1", "(1, 32, 32, 64)", "layer2.0.downsample.0", "Conv2d(64 -> 128, 1x1, stride 2, no bias)", "(1, 4, 4, 512)", "layer4.1.bn2", "fc"})
+  for (const char* line : {"conv1", "(1, 32, 32, 64)", "layer2.0.downsample.0", "Conv2d(64 -> 128, 1x1, stride 2, no bias)",
+                           "(1, 4, 4, 512)", "layer4.1.bn2", "fc"})
     EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
 }
 

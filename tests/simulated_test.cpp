@@ -42,7 +42,8 @@ TEST(Simulated, ARingTakesTheTimeOfTheFormula) {
 // Parts of several pieces: the combination of one hides behind the next one's way.
 TEST(Simulated, ARingInPiecesHidesTheCombination) {
   const int64_t count = 4 << 20;
-  const double bytes = double(count) * 4, gamma = 1e-11, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta, combining = 0.75 * bytes * gamma;
+  const double bytes = double(count) * 4, gamma = 1e-11, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta,
+               combining = 0.75 * bytes * gamma;
   const double seconds = timed(4, Topology::one_switch(kLink, gamma), count, find_algorithm("ring").all_reduce).seconds;
   EXPECT_GE(seconds, 1.5 * bytes * kLink.beta);
   EXPECT_LE(seconds, moving + 0.1 * combining);
@@ -65,7 +66,9 @@ TEST(Simulated, AThousandRanks) {
 TEST(Simulated, FourThousandRanks) {
   const int n = 4 * kMany;
   const double lg = std::log2(double(n)), bytes = 1 << 20;
-  const auto run = [&](const char* name) { return timed(n, Topology::one_switch(kLink), int64_t(bytes) / 4, find_algorithm(name).all_reduce); };
+  const auto run = [&](const char* name) {
+    return timed(n, Topology::one_switch(kLink), int64_t(bytes) / 4, find_algorithm(name).all_reduce);
+  };
   const SimulationResult halved = run("halving_doubling");
   EXPECT_NEAR(halved.seconds, 2 * lg * kLink.alpha + 2 * (n - 1.0) / n * bytes * kLink.beta, 1e-9);
   EXPECT_EQ(halved.bytes, 2 * int64_t(n - 1) * int64_t(bytes));

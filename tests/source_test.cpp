@@ -55,7 +55,8 @@ TEST(Source, IncludesAreRooted) {
   const std::regex include(R"(^#include \"([^\"]+)\")");
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {
-      for_each_match(file, include, [&](const std::string& target) { EXPECT_TRUE(fs::exists(kRoot / target)) << file << " includes " << target; });
+      for_each_match(file, include,
+                     [&](const std::string& target) { EXPECT_TRUE(fs::exists(kRoot / target)) << file << " includes " << target; });
     });
 }
 
@@ -77,7 +78,9 @@ TEST(Source, LibrariesOfADeviceStayInItsFolder) {
 TEST(Source, OnlyFourFilesAskForCuda) {
   std::set<std::string> files;
   for (const auto& [folder, below] : kMayInclude)
-    for_each_source(kRoot / folder, [&](const fs::path& file) { for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA))"), [&](const std::string&) { files.insert(file); }); });
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA))"), [&](const std::string&) { files.insert(file); });
+    });
   EXPECT_LE(files.size(), 4u);
 }
 
@@ -155,7 +158,8 @@ TEST(Source, EnvironmentVariablesAreReadInOnePlace) {
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [](const fs::path& file) {
       if (file.filename() == "env.cpp") return;
-      for_each_match(file, std::regex("(getenv *\\( *\"RINGTAPE)"), [&](const std::string&) { ADD_FAILURE() << file << " reads the environment"; });
+      for_each_match(file, std::regex("(getenv *\\( *\"RINGTAPE)"),
+                     [&](const std::string&) { ADD_FAILURE() << file << " reads the environment"; });
     });
 }
 

@@ -181,8 +181,9 @@ TEST(Tape, ChecksWhatABackwardFunctionReturns) {
 
 TEST(Tape, UndefinedTensorsAreNamed) {
   const Tensor x = leaf_of({1, 2}), none;
-  for (const auto& call : std::vector<std::function<void()>>{[&] { x + none; }, [&] { none + 1.0; }, [&] { less(none, 1.0); }, [&] { cast(none, DType::f32); },
-                                                             [&] { leaf(none); }, [&] { fill_(none, 1); }, [&] { matmul(x, none); }, [&] { relu(none); }})
+  for (const auto& call :
+       std::vector<std::function<void()>>{[&] { x + none; }, [&] { none + 1.0; }, [&] { less(none, 1.0); }, [&] { cast(none, DType::f32); },
+                                          [&] { leaf(none); }, [&] { fill_(none, 1); }, [&] { matmul(x, none); }, [&] { relu(none); }})
     EXPECT_NE(message_of<Error>(call).find("undefined"), std::string::npos);
   EXPECT_NE(message_of<Error>([&] { none.span<float>(); }).find("undefined"), std::string::npos);
 }

@@ -66,7 +66,8 @@ static const RegisterOp register_matmul{{
                 {"vectors", {{{1, 7}}, {{7, 1}}}, call},
                 {"no_inner", {{{3, 0}}, {{0, 2}}}, call},
                 {"empty", {{{0, 3}}, {{3, 2}}}, call}},
-    .workloads = {square("512", 512), square("1024", 1024), square("2048", 2048), {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call}},
+    .workloads =
+        {square("512", 512), square("1024", 1024), square("2048", 2048), {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call}},
     .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call}, {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call}, {"rank", {{{4}}, {{4, 5}}}, call}},
     .flops = flops,
     .tolerance = 4,

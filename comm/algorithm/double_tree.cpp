@@ -40,9 +40,9 @@ int from_place(int place, int tree, int n) { return tree == 0 || place == 0 ? pl
 // alpha / beta of a link, in bytes: what could travel while a message is on its way; see choice.cpp.
 constexpr int64_t kInFlight = 128 << 10;
 
-// Chunks go up one tree's levels and down again, each chunk a round behind the one before and `lag` rounds from level to level. A rank starts the
-// messages of a round together and finishes them lag rounds later, so that as much is on its way as the links hold. Both ends of a
-// message know its round, and what it depends on has an earlier one: so no two ranks wait for each other.
+// Chunks go up one tree's levels and down again, each chunk a round behind the one before and `lag` rounds from level to level. A rank
+// starts the messages of a round together and finishes them lag rounds later, so that as much is on its way as the links hold. Both ends of
+// a message know its round, and what it depends on has an earlier one: so no two ranks wait for each other.
 class Pass {
  public:
   Pass(Transport& t, int root, const void* x, void* y, bool up, bool down) : t_(t), x_(x), y_(y), root_(root) {

@@ -33,7 +33,8 @@ void CallLog::look(bool late) {
   const Operation* first = nullptr;  // the earliest that differs
   for (const Operation& o : ours) {
     const Operation& other = theirs[o.sequence % kCalls];
-    if (o.sequence > 0 && o.sequence == other.sequence && o.fingerprint() != other.fingerprint() && (!first || o.sequence < first->sequence))
+    if (o.sequence > 0 && o.sequence == other.sequence && o.fingerprint() != other.fingerprint() &&
+        (!first || o.sequence < first->sequence))
       first = &o;
   }
   if (first) context_.failure->raise(mismatch_cause(context_.rank, *first, 0, theirs[first->sequence % kCalls]));

@@ -13,8 +13,8 @@ class CallLog {
   explicit CallLog(const Context& context) : context_(context) {}
   void add(const Operation& operation);  // where the rank begins it
 
-  // Called now and then on every rank, wherever it is; `late`: it has waited for longer than it should. Raises the group's failure, naming both
-  // calls, if this rank and rank 0 have begun different operations under the same number.
+  // Called now and then on every rank, wherever it is; `late`: it has waited for longer than it should. Raises the group's failure, naming
+  // both calls, if this rank and rank 0 have begun different operations under the same number.
   void look(bool late);
 
  private:

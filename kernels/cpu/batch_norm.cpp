@@ -21,8 +21,8 @@ RT_INLINE V tree_sum(const V* v) {
 }
 
 // Adds `rows` rows to mean and squares, the sum of squared distances from it, of `before` rows. Two sets together: Chan, Golub and
-// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979). In double: what is left of f32's rounding is that
-// within the tiles, which is the same however a batch is spread over ranks, if each image has a whole number of tiles.
+// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979). In double: what is left of f32's rounding is
+// that within the tiles, which is the same however a batch is spread over ranks, if each image has a whole number of tiles.
 template <int rows, class T>
 void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
   using C = compute_t<T>;

@@ -63,7 +63,8 @@ RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
     store(p, v);
 #if RT_ISA_LEVEL == 3
   } else if constexpr (std::is_same_v<T, f16>) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   } else {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_to_bf16(v))));
 #elif RT_ISA_LEVEL == 2

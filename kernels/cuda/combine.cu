@@ -62,7 +62,8 @@ __global__ void combine_sources(T* y, Sources x, int64_t n, ReduceOp op, Scale<c
 
 template <class T, int N>
 void combine_as(View y, const Sources& x, ReduceOp op, double factor) {
-  launch<combine_sources<T, N>>(y.device, covering(y.device, (y.size() + N - 1) / N), y.as<T>(), x, y.size(), op, Scale<compute_t<T>>(factor));
+  launch<combine_sources<T, N>>(y.device, covering(y.device, (y.size() + N - 1) / N), y.as<T>(), x, y.size(), op,
+                                Scale<compute_t<T>>(factor));
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ void copy_same(View y, View x) {
   const Layout<2> whole = coalesce(std::array{y, x});
   if (whole.dense(0) && whole.dense(1)) {
     use(y.device.index);
-    RT_GPU_CHECK(cudaMemcpyAsync(y.data, x.data, size_t(whole.size()) * sizeof(U), cudaMemcpyDeviceToDevice, compute_stream(y.device.index)));
+    RT_GPU_CHECK(
+        cudaMemcpyAsync(y.data, x.data, size_t(whole.size()) * sizeof(U), cudaMemcpyDeviceToDevice, compute_stream(y.device.index)));
     return;
   }
   split(whole, kMostElements, [&](const Layout<2>& part, const std::array<int64_t, 2>& offsets) {

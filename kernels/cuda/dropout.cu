@@ -30,7 +30,8 @@ void dropout_forward(View y, View x, double p, RandomState state) {
     const int64_t n = y.size();
     const Grid grid = covering(y.device, (n + 3) / 4);
     const C scale = p < 1 ? C(1 / (1 - p)) : C(0);
-    if (sizeof(T) <= 4 && aligned_width(4, y.as<T>(), x.as<T>()) == 4) launch<dropout_kernel<T, sizeof(T) <= 4>>(y.device, grid, y.as<T>(), x.as<T>(), n, float(p), scale, state);
+    if (sizeof(T) <= 4 && aligned_width(4, y.as<T>(), x.as<T>()) == 4)
+      launch<dropout_kernel<T, sizeof(T) <= 4>>(y.device, grid, y.as<T>(), x.as<T>(), n, float(p), scale, state);
     else launch<dropout_kernel<T, false>>(y.device, grid, y.as<T>(), x.as<T>(), n, float(p), scale, state);
   });
 }

@@ -156,7 +156,8 @@ void map_any(F f, View y, X... x) {
   constexpr size_t n_operands = 1 + sizeof...(x);
   const std::array<View, n_operands> views{y, x...};
   split(coalesce(views), kMostElements, [&](const Layout<n_operands>& part, const auto& offsets) {
-    launch<map_strided<C, n_operands, F>>(y.device, covering(y.device, part.size()), f, Strided<n_operands>(part, views, offsets), uint32_t(part.size()));
+    launch<map_strided<C, n_operands, F>>(y.device, covering(y.device, part.size()), f, Strided<n_operands>(part, views, offsets),
+                                          uint32_t(part.size()));
   });
 }
 

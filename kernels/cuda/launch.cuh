@@ -72,7 +72,8 @@ void launch(Device device, Grid grid, Args&&... args) {
   if (size_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z == 0) return;
   use(device.index);
   nvtxRangePushA(kernel_name<kernel>());
-  cudaError_t status = start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index), std::forward<Args>(args)...);
+  cudaError_t status =
+      start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index), std::forward<Args>(args)...);
   if (status == cudaSuccess && env::sync() && !recording(device.index)) status = cudaStreamSynchronize(compute_stream(device.index));
   nvtxRangePop();
   check(status, kernel_name<kernel>(), __FILE__, __LINE__);

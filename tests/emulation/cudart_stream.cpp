@@ -12,7 +12,7 @@ using namespace ringtape::emulation;
 struct CUevent_st {
   int device = 0;
   bool timed = false;
-  bool shared = false;                      // between processes: complete when it is recorded, for another process cannot run this one's streams
+  bool shared = false;  // between processes: complete when it is recorded, for another process cannot run this one's streams
   bool recorded = false;
   Point point;
   std::shared_ptr<double> milliseconds;     // on the fake clock, when the point is reached

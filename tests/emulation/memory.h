@@ -17,8 +17,8 @@ void make_live(void* buffer);              // poisoned, uninitialised
 void kill(void* buffer);                   // the content is gone
 void release(void* buffer);                // live or not
 
-// A live buffer that begins at a page, with the same bytes in several processes: the file that has them, which the caller closes, and a live buffer
-// of such a file's bytes. -1 and nullptr: the system refuses.
+// A live buffer that begins at a page, with the same bytes in several processes: the file that has them, which the caller closes, and a
+// live buffer of such a file's bytes. -1 and nullptr: the system refuses.
 int share(void* buffer);
 void* adopt(int file, size_t bytes);
 void disown(void* buffer);                 // one that was adopted: its address is free, the bytes stay

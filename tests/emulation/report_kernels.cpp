@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
 
   std::cout << "emulated: " << kernels.size() << " CUDA kernels;";
   for (size_t m = 0; m < modes; ++m)
-    std::cout << ' ' << kModeNames[m] << ' ' << std::count_if(kernels.begin(), kernels.end(), [m](const auto& k) { return k.second[m] > 0; });
+    std::cout << ' ' << kModeNames[m] << ' '
+              << std::count_if(kernels.begin(), kernels.end(), [m](const auto& k) { return k.second[m] > 0; });
   uint64_t total = 0, missing = 0;
   for (const auto& [name, launches] : kernels)
     for (size_t m = 0; m < modes; ++m) {

@@ -44,10 +44,13 @@ std::string command_help(const Command& command) {
 }
 
 std::string overview(const std::vector<Command>& commands, const std::string& word) {
-  std::string out = word.empty() ? "ringtape trains neural networks from C++ alone, on CPUs and GPUs.\n\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n" : "";
+  std::string out =
+      word.empty() ? "ringtape trains neural networks from C++ alone, on CPUs and GPUs.\n\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
+                   : "";
   for (const Command& c : commands)
     if (word.empty() || c.name.starts_with(word + " ")) out += padded("  " + c.name, 16) + wrapped(c.summary, 16);
-  if (!word.empty()) return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word + " COMMAND --help` explains one.\n";
+  if (!word.empty())
+    return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word + " COMMAND --help` explains one.\n";
   return out +
          "\nExamples:\n"
          "  ringtape train                                   # generated images, no files needed\n"

@@ -66,8 +66,8 @@ void retire(std::unique_ptr<Membership> membership) {
   kept.remove_if([](const auto& m) { return m->over(); });
 }
 
-// A message is copied into a slot of the sender's memory, from where its receiver pulls it: both on their own streams, ordered by events. The host
-// only counts pieces. What a stream waits for has always been recorded before, so streams never wait for each other in a circle.
+// A message is copied into a slot of the sender's memory, from where its receiver pulls it: both on their own streams, ordered by events.
+// The host only counts pieces. What a stream waits for has always been recorded before, so streams never wait for each other in a circle.
 class Ipc : public GpuTransport {
  public:
   Ipc(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -175,7 +175,8 @@ class Ipc : public GpuTransport {
     pid_t pid = 0;
     int64_t at = 0;
     std::getline(in >> host >> pid >> at >> std::ws, address);
-    RT_CHECK_AS(CommError, host == own, "ipc: rank ", r, " runs on another host, or in another container, than rank ", rank(), "; use nccl");
+    RT_CHECK_AS(CommError, host == own, "ipc: rank ", r, " runs on another host, or in another container, than rank ", rank(),
+                "; use nccl");
     RT_CHECK_AS(CommError, pid != ::getpid(), "ipc: ranks ", rank(), " and ", r, " are threads of one process; use p2p");
     Peer& p = us_->peers[size_t(r)];
     p.process = std::make_unique<PeerProcess>(pid);

@@ -56,9 +56,9 @@ std::string uuid_of(int index) {
 // From here on a wait is long enough to compare calls with the other ranks.
 constexpr Seconds kLate(1);
 
-// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches what
-// is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels. NCCL's messages carry no header: what the ranks
-// asked for is compared beside them, once one waits.
+// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches
+// what is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels. NCCL's messages carry no header:
+// what the ranks asked for is compared beside them, once one waits.
 class Nccl : public GpuTransport {
  public:
   Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
