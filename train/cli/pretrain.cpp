@@ -1,19 +1,7 @@
 #include "train/cli/training.h"
-#include "train/methods.h"
 #include "train/presets.h"
 
 namespace ringtape::cli {
-
-void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
-  const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
-  if (!preset && invocation.flag("config")) return;
-  if (!method) {
-    std::string known;
-    for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
-    throw UsageError("--method: expected one of " + known);
-  }
-  read_preset(options, preset ? *preset : "corrected", *method);
-}
 
 Command pretrain_command() {
   Command command;
