@@ -16,6 +16,8 @@ struct Training {
   Invocation flags;  // that ask for it
 };
 
+TrainOptions options_of(const Training& training);  // where it is begun; throws UsageError
+
 // What is to be run, and where to.
 struct Comparison {
   std::vector<Training> trainings;

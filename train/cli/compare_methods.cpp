@@ -70,7 +70,7 @@ void check_switches(const Invocation& invocation, const Comparison& c, const std
   RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
               "--gather: is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
   RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), can_gather),
-              "--gather: makes no difference to these methods, whose losses compare no images with each other; leave it out");
+              "--gather: makes no difference to these methods; leave it out");
 }
 
 Training training_of(const ComparedMethod& row, const Invocation& common) {
@@ -83,18 +83,10 @@ Training training_of(const ComparedMethod& row, const Invocation& common) {
   return out;
 }
 
-// Of a training, before it is begun.
-TrainOptions options_of(const Training& training) {
-  TrainOptions out;
-  begin_with_preset(out, training.flags);
-  apply_flags(out, training.flags);
-  return out;
-}
-
 std::string notes_of(const Comparison& c, const std::string& protocol) {
   return concat(c.seeds_text(), ". Accuracy: ", protocol, ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
                 "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
-                "Gather -: one process has all outputs, or the loss compares no images with each other.");
+                "Gather -: it would make no difference.");
 }
 
 }  // namespace

@@ -35,10 +35,9 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
 
 // What the flags make of a run that is there. A preset stands for all settings that it says nothing of, too.
 TrainOptions wanted(const Training& training, const TrainOptions& there) {
-  const bool preset = training.use == Use::pretrain;
-  TrainOptions out = preset ? TrainOptions() : there;
-  if (preset) begin_with_preset(out, training.flags);
-  apply_flags(out, training.flags);
+  TrainOptions out = there;
+  if (training.use == Use::pretrain) out = options_of(training);
+  else apply_flags(out, training.flags);
   if (out.batch_size_per_rank > 0) out.batch_size = there.batch_size;
   out.seed = there.seed;  // that of its name
   return out;
@@ -88,6 +87,13 @@ int run_one(const Comparison& c, const Run& r) {
 }
 
 }  // namespace
+
+TrainOptions options_of(const Training& training) {
+  TrainOptions out;
+  if (training.use == Use::pretrain) begin_with_preset(out, training.flags);
+  apply_flags(out, training.flags);
+  return out;
+}
 
 Trained train_all(const Comparison& c) {
   Trained out;
