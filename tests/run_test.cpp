@@ -116,9 +116,9 @@ TEST_F(RunTest, MetricsFiles) {
             "{\"split\":\"summary\"}\n");
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
-            "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s\n"
-            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,,,,,\n"
-            "val,2,30,0.25,,,,,,,,,,,,,,,,\n");
+            "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s,spread\n"
+            "train,2,30,nan,0.5,,1e-04,inf,,,,,,,,,,,,,\n"
+            "val,2,30,0.25,,,,,,,,,,,,,,,,,\n");
 }
 
 // The records of an events file, read back as TensorBoard does.
@@ -195,7 +195,7 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("dropout = 1.0"), "and below 1");
   EXPECT_MENTIONS(error("lr = nan"), "expected a number");
   EXPECT_MENTIONS(error("lr = [1]"), "expected a string, a number");
-  EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "expected a string, a number");
+  EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "a table 'optimizer'");
   EXPECT_MENTIONS(error("lr = = 1"), "not valid TOML");
   TrainOptions options;
   EXPECT_THROW(read_config(options, folder_ + "/absent.toml"), IoError);
@@ -203,6 +203,7 @@ TEST_F(RunTest, ConfigurationErrors) {
 
 TEST(Options, EveryCommittedConfigurationIsValid) {
   for (const auto& entry : fs::directory_iterator(fs::path(RINGTAPE_SOURCE_DIR) / "configs")) {
+    if (entry.is_directory()) continue;  // of presets: ssl_methods_test.cpp
     TrainOptions options;
     EXPECT_NO_THROW(read_config(options, entry.path().string())) << entry.path();
   }

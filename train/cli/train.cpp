@@ -12,6 +12,7 @@
 #include "kernels/kernel.h"
 #include "train/cli/training.h"
 #include "train/exported.h"
+#include "train/features.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/run/environment.h"
@@ -93,8 +94,9 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
   for (const Metrics& m : all)
     if (m.split == "knn") best = std::max(best, *m.top1);
   out["best_top1"] = best;
-  out["protocol"] = fmt::format("kNN, k {}, temperature {:g}, all training images as they are, the whole test set, after the last epoch; best: of all epochs, by the test set",
-                                o.knn_k, o.knn_temperature);
+  out["protocol"] = fmt::format("kNN, k {}, temperature {:g}, all training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
+                                o.knn_k, o.knn_temperature,
+                                o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
   out["method"] = o.method;
 }
 

@@ -37,10 +37,10 @@ std::string find_weights(const std::string& target, TrainOptions& options) {
   const std::string config = run + "/config.toml";
   RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
   read_config(options, config);
-  const std::string weights = concat(run, "/exported/", exported_name(!options.method.empty()));
-  RT_CHECK_AS(IoError, fs::exists(weights), run, ": has no exported/", fs::path(weights).filename().string(),
-              "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)");
-  return weights;
+  for (const bool backbone : {false, true})
+    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); fs::exists(weights)) return weights;
+  throw IoError(concat(run, ": has no exported/", exported_name(!options.method.empty()),
+                       "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
 }
 
 }  // namespace
