@@ -206,11 +206,13 @@ TEST(Loader, ViewsDependOnSeedEpochSampleAndTheirNumberAlone) {
   EXPECT_EQ(Loader(set, all_samples(set), {.batch_size = 16, .drop_last = true, .views = two}).batches(), 3);
 }
 
-TEST(Loader, MeanAndDeviationMayBeOthers) {
-  const Dataset set = noise();
+TEST(Loader, ViewsAreNormalisedAsTheSetSays) {
+  Splits both{noise(), noise()};
+  normalize_as_imagenet(both);
+  const Dataset& set = both.train;
   constexpr ViewAugmentation kNothing{.crop_low = 1, .flip = 0, .jitter = 0, .gray = 0};
   const std::vector<float> mean = {0.485f, 0.456f, 0.406f}, deviation = {0.229f, 0.224f, 0.225f};
-  const auto views = views_of(set, {.batch_size = 60, .views = {kNothing}, .mean = mean, .deviation = deviation}, 0);
+  const auto views = views_of(set, {.batch_size = 60, .views = {kNothing}}, 0);
   for (size_t i = 0; i < 60; ++i)
     for (size_t k = 0; k < 108; ++k) {
       const float level = float(set.images.span<uint8_t>()[108 * i + k]);
@@ -219,7 +221,6 @@ TEST(Loader, MeanAndDeviationMayBeOthers) {
   const auto refused = [&](const Dataset& data, LoaderConfig config) {
     EXPECT_THROW(Loader(data, all_samples(data), config), ShapeError);
   };
-  refused(set, {.batch_size = 4, .mean = {0.5f}, .deviation = {0.5f}});
   refused(numbered(10), {.batch_size = 4, .views = {{}}});  // one channel has no colours
   EXPECT_THROW(Loader(set, all_samples(set), {.batch_size = 4, .views = {{.hue = 1}}}), UsageError);
 }

@@ -7,11 +7,11 @@
 namespace ringtape {
 
 // (byte / 255 - mean) / deviation, in the order and precision of torchvision's ToTensor and Normalize.
-static Tensor byte_table(const std::vector<float>& mean, const std::vector<float>& deviation, Device device) {
+static Tensor byte_table(const Dataset& data, Device device) {
   std::vector<float> table;
-  for (size_t c = 0; c < mean.size(); ++c)
-    for (int byte = 0; byte < 256; ++byte) table.push_back((float(byte) / 255.0f - mean[c]) / deviation[c]);
-  return from_host(table, {int64_t(mean.size()), 256}, device);
+  for (size_t c = 0; c < data.mean.size(); ++c)
+    for (int byte = 0; byte < 256; ++byte) table.push_back((float(byte) / 255.0f - data.mean[c]) / data.deviation[c]);
+  return from_host(table, {int64_t(data.mean.size()), 256}, device);
 }
 
 // The same bytes: the devices cpu:0, cpu:1 ... share the host's memory.
@@ -50,11 +50,8 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   }
   RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name, " lies on ",
               images_.device(), ", batches are wanted on ", device_, "; load it again");
-  const std::vector<float>& mean = config.mean.empty() ? data.mean : config.mean;
-  const std::vector<float>& deviation = config.deviation.empty() ? data.deviation : config.deviation;
-  RT_CHECK_AS(ShapeError, int64_t(mean.size()) == shape[3] && int64_t(deviation.size()) == shape[3], data.name, " has ", shape[3],
-              " channels, its mean ", mean.size(), ", its deviation ", deviation.size());
-  table_ = byte_table(mean, deviation, device_);
+  RT_CHECK(int64_t(data.mean.size()) == shape[3] && data.deviation.size() == data.mean.size(), data.name);
+  table_ = byte_table(data, device_);
 }
 
 std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {

@@ -24,7 +24,6 @@ struct LoaderConfig {
   Device device = {};  // where batches are to lie
   Augmentation augmentation = {};
   std::vector<ViewAugmentation> views = {};   // any: instead of augmentation, so many random views of each image, of its size
-  std::vector<float> mean = {}, deviation = {};  // to normalise by, of pixels scaled to [0, 1]; empty: the data set's
   int rank = 0, ranks = 1;  // of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty
 };
 
@@ -58,7 +57,7 @@ class Loader {
   };
 
   // Throws UsageError for a batch size below the ranks' number or above that of samples, ShapeError for a sample that
-  // is not in the set, for views that the images do not permit and for a mean of another number of channels, DeviceError for a set
+  // is not in the set and for views that the images do not permit, DeviceError for a set
   // that lies on another device than the batches'.
   Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
 
