@@ -19,6 +19,9 @@ struct ViewAugmentation {
   double blur = 0;                        // probability: a Gaussian of sigma in [low, high] pixels, 0.05 <= low <= high <= 20, cut
   double blur_low = 0.1, blur_high = 2;   // off behind 3 sigma, the image reflected at its border (torchvision's GaussianBlur)
   double solarize = 0;                    // probability: levels from 128 on are inverted
+  int64_t size = 0;                       // height and width of the view; 0: the image's. Who calls random_view makes y so
+
+  Shape shape(const Shape& image) const { return size > 0 ? image.with(0, size).with(1, size) : image; }  // of a view of (H, W, C)
 };
 
 // Units of the fixed-point numbers that a view is drawn with: everything is decided in integers, so that every device and

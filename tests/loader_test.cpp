@@ -206,6 +206,15 @@ TEST(Loader, ViewsDependOnSeedEpochSampleAndTheirNumberAlone) {
   EXPECT_EQ(Loader(set, all_samples(set), {.batch_size = 16, .drop_last = true, .views = two}).batches(), 3);
 }
 
+TEST(Loader, ViewsMayHaveASizeOfTheirOwn) {
+  const Dataset set = noise();
+  const Loader loader(set, all_samples(set), {.batch_size = 10, .views = {{}, {.crop_low = 0.05, .crop_high = 0.14, .size = 4}}});
+  Loader::Epoch epoch = loader.epoch(0);
+  const Batch* batch = epoch.next();
+  EXPECT_EQ(batch->views[0].shape(), set.images.shape().with(0, 10));
+  EXPECT_EQ(batch->views[1].shape(), (Shape{10, 4, 4, 3}));
+}
+
 TEST(Loader, ViewsAreNormalisedAsTheSetSays) {
   Splits both{noise(), noise()};
   normalize_as_imagenet(both);

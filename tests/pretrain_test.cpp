@@ -113,6 +113,13 @@ TEST_F(Pretrain, RanksMakeTheSame) {
   EXPECT_EQ(replicas.code, 0) << replicas.text;
 }
 
+TEST_F(Pretrain, SmallViewsPredictTheCodesOfTheOthers) {
+  const Result r = run("pretrain --method swav --data shapes --train-size 70 --test-size 40 --width 2 --epochs 1 --warmup-epochs 0 --batch-size 32 --knn-k 9"
+                       " --small-views 2 --small-view-size 12 --projection-hidden 16 --projection-dim 8 --prototypes 6 --lr 0.001 --run ./a");
+  ASSERT_EQ(r.code, 0) << r.text;
+  EXPECT_MENTIONS(r.text, "epoch 1/1    knn");
+}
+
 TEST_F(Pretrain, WarnsOfCollapse) {
   const Result r = pretrain("--method swav --temperature 1e5 --run ./a");  // all scores alike: ln 6
   ASSERT_EQ(r.code, 0) << r.text;
@@ -133,6 +140,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method simclr --batch-size 1", "--batch-size 1"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
       {"--method simclr --views 3", "--views 3: simclr compares two views"},
+      {"--method simclr --small-views 2", "--small-views 2: simclr compares two views"},
       {"--method simclr --crop-low 0.9 --crop-high 0.5", "--crop-low 0.9: above"},
       {"--method simclr --preset seed00", "did you mean seed000?"},
       {"--method vicreg --preset seed000", "has no recipe for vicreg"},
@@ -149,6 +157,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
   ASSERT_EQ(pretrain("--method byol --run ./a").code, 0);
   EXPECT_MENTIONS(run("train --config a/config.toml --run ./bad").text, "ringtape pretrain");
   EXPECT_MENTIONS(run("pretrain --run ./a --resume --temperature 0.3").text, "was trained with");
+  EXPECT_MENTIONS(run("pretrain --run ./a --resume --method byol --preset seed000").text, "was trained with");
 }
 
 }  // namespace

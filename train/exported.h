@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "train/trainer.h"
+#include "train/task.h"
 
 namespace ringtape {
 

@@ -88,6 +88,10 @@ std::vector<ViewAugmentation> views_of(const TrainOptions& o) {
   std::vector<ViewAugmentation> out(size_t(o.views), first);
   if (o.blur_second >= 0) out[1].blur = o.blur_second;
   out[1].solarize = o.solarize_second;
+  ViewAugmentation small = first;
+  small.crop_low = o.small_crop_low, small.crop_high = o.small_crop_high;
+  small.size = o.small_view_size;
+  out.insert(out.end(), size_t(o.small_views), small);
   return out;
 }
 
@@ -103,6 +107,8 @@ void check_pretraining(const TrainOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, !o.gather_distributed || ranks > 1, "--gather-distributed: there is one rank, and nothing to gather; leave it out, or use "
               "--strategy ddp --devices N");
   RT_CHECK_AS(UsageError, o.views == 2 || o.method == "swav", "--views ", o.views, ": ", o.method, " compares two views");
+  RT_CHECK_AS(UsageError, o.small_views == 0 || o.method == "swav", "--small-views ", o.small_views, ": ", o.method, " compares two views");
+  RT_CHECK_AS(UsageError, o.small_crop_low <= o.small_crop_high, "--small-crop-low ", o.small_crop_low, ": above --small-crop-high ", o.small_crop_high);
   RT_CHECK_AS(UsageError, o.crop_low <= o.crop_high, "--crop-low ", o.crop_low, ": above --crop-high ", o.crop_high);
   RT_CHECK_AS(UsageError, o.bn_splits == 1 || (o.batch_size / ranks) % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ",
               o.batch_size / ranks, " images of a rank's batch");

@@ -76,7 +76,11 @@ const Option kOptions[] = {
     {"Method", "queue-epoch", &O::queue_epoch, "N", "swav: epochs before the queue counts", kCount},
     {"Method", "gather-distributed", &O::gather_distributed, "", "the loss compares with, or is balanced over, the outputs of all ranks (simclr, barlow_twins, swav, vicreg)"},
 
-    {"Views", "views", &O::views, "N", "random views of an image; methods but swav use two", {2, 64}},
+    {"Views", "views", &O::views, "N", "random views of an image, of its size; methods but swav use two", {2, 64}},
+    {"Views", "small-views", &O::small_views, "N", "swav: further views, of a smaller part and size, that predict the codes of the first two", {0, 64}},
+    {"Views", "small-view-size", &O::small_view_size, "N", "their height and width", {1, 4096}},
+    {"Views", "small-crop-low", &O::small_crop_low, "X", "least part of an image's area that they show", {1e-4, 1}},
+    {"Views", "small-crop-high", &O::small_crop_high, "X", "most of it", {1e-4, 1}},
     {"Views", "crop-low", &O::crop_low, "X", "least part of an image's area that a view shows", {1e-4, 1}},
     {"Views", "crop-high", &O::crop_high, "X", "most of it", {1e-4, 1}},
     {"Views", "view-flip", &O::view_flip, "P", "probability of left becoming right", {0, 1}},

@@ -40,6 +40,8 @@ struct TrainOptions {
   bool gather_distributed = false;
 
   int64_t views = 2;
+  int64_t small_views = 0, small_view_size = 16;
+  double small_crop_low = 0.05, small_crop_high = 0.14;
   double crop_low = 0.08, crop_high = 1;
   double view_flip = 0.5;
   double jitter = 0.8, brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.1;

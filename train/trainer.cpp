@@ -1,114 +1,22 @@
 #include "train/trainer.h"
 
-#include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "comm/same.h"
 #include "core/log.h"
 #include "nn/batch_norm.h"
-#include "train/features.h"
-#include "train/knn.h"
 #include "train/metrics.h"
 #include "train/mode_guard.h"
-#include "train/models.h"
 #include "train/ranks.h"
 #include "train/run/progress.h"
 #include "train/run/stop.h"
+#include "train/stopwatch.h"
 #include "train/weights.h"
-#include "train/world.h"
 
 namespace ringtape {
-namespace {
-
-// Seconds since it was made, or since the last lap().
-class Stopwatch {
- public:
-  double lap() {
-    const auto now = Clock::now();
-    return std::chrono::duration<double>(now - std::exchange(at_, now)).count();
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point at_ = Clock::now();
-};
-
-int64_t limited(int64_t n, int64_t limit) { return limit > 0 ? std::min(n, limit) : n; }
-
-// Of all ranks together: a collective.
-Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& split, double seconds, const Task& task) {
-  const Tally tally = of_all(group, own);
-  Metrics m;
-  m.split = split;
-  m.loss = tally.loss(), m.top1 = tally.top1(), m.top5 = tally.top5();
-  m.images = tally.samples();
-  m.seconds = seconds;
-  m.images_per_s = seconds > 0 ? double(tally.samples()) / seconds : 0;
-  int64_t peak = 0;
-  for (const Device device : task.devices()) peak = std::max(peak, int64_t(memory_stats(device).peak));
-  m.peak_bytes = most_of(group, double(peak));
-  if (group) m.ranks = group->size();
-  return m;
-}
-
-}  // namespace
-
-Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, ranks)), device(parse_device(options.device)) {
-  set_threads(int(options.threads));
-  const DatasetEntry& entry = find_dataset(options.data);
-  data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size});
-  if (options.normalize == "imagenet") normalize_as_imagenet(data);
-  keep_on_device(data, device);
-  if (!options.method.empty()) options.val_size = 0;
-  if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
-  manual_seed(uint64_t(options.seed));
-  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout, options.width, !options.no_stem_relu};
-  const auto make = [this]() -> std::unique_ptr<nn::Module> {
-    if (options.method.empty()) return find_model(options.model).make(spec);
-    return make_method(options, spec);
-  };
-  model = make();
-  method = dynamic_cast<nn::Method*>(model.get());
-  if (!options.weights.empty()) whole_weights = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
-  if (device != Device{}) nn::move_to(*model, device);
-  const comm::Devices devices = devices_of(options);
-  if (devices.empty()) return;
-  const RandomState drawn = default_generator().state();
-  replicas = std::make_unique<nn::DataParallel>(
-      *model, make, devices,
-      nn::DataParallel::Options{options.dp_persistent, options.sync_bn, options.deterministic});
-  default_generator().set_state(drawn);
-}
-
-Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress,
-                 Tensors* outputs, comm::ProcessGroup* group) {
-  const NoGrad no_grad;
-  const Autocast autocast(parse_dtype(task.options.precision));
-  const ModeGuard mode(*task.model, false);
-  samples.resize(size_t(limited(int64_t(samples.size()), kEvalBatch * task.options.limit_eval_batches)));
-  samples = own_part(samples, group);
-  Stopwatch watch;
-  Tally tally;
-  if (!samples.empty()) {
-    const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
-    const Loader loader(data, std::move(samples),
-                        {.batch_size = batch_size, .workers = int(task.options.workers), .device = task.device});
-    Progress bar(split, loader.batches(), progress);
-    Loader::Epoch epoch = loader.epoch(0);
-    while (const Batch* batch = epoch.next()) {
-      const Tensor logits = task.forward(batch->x);
-      tally.add(cross_entropy(logits, batch->y), logits, batch->y);
-      if (outputs) outputs->push_back(to(logits, Device{}));
-      bar.update(batch->index + 1);
-    }
-    tally.finish();
-  }
-  return figures(group, tally, split, watch.lap(), task);
-}
 
 Trainer::Trainer(Task& task, comm::ProcessGroup* group)
     : task_(task), group_(group),
@@ -130,7 +38,7 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   at_.random = default_generator().state();
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = peak_lr(o, group ? group->size() : 1);
-  schedule_.steps_per_epoch = limited(loader_->batches(), o.limit_train_batches);
+  schedule_.steps_per_epoch = o.limit_train_batches > 0 ? std::min(loader_->batches(), o.limit_train_batches) : loader_->batches();
   schedule_.epochs = o.epochs;
   schedule_.warmup_epochs = o.warmup_epochs;
   schedule_.warmup_lr = o.warmup_lr;
@@ -279,32 +187,15 @@ std::string Trainer::whose_loss() const {
   return concat(", first on ", count == 1 ? "rank " : "ranks ", ranks, " of ", group_->size(), ",");
 }
 
-Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
-  std::optional<Ema::Use> average;
-  if (step_->ema()) average.emplace(*step_->ema());
+// The averaged ones, if there are such, while what it returns lives; with buffers that all ranks have.
+std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
   if (group_) share_buffers();
-  return evaluate(task_, data, samples, split, progress && leads(), nullptr, group_);
+  return step_->ema() ? std::make_unique<Ema::Use>(*step_->ema()) : nullptr;
 }
 
-Metrics Trainer::knn(bool progress) {
-  std::optional<Ema::Use> average;
-  if (step_->ema()) average.emplace(*step_->ema());
-  if (group_) share_buffers();
-  const TrainOptions& o = task_.options;
-  const Autocast autocast(parse_dtype(o.precision));
-  const EmbedOptions embedding{.device = task_.device, .workers = int(o.workers), .progress = progress && leads() ? "kNN" : ""};
-  std::vector<int64_t> queries = all_samples(task_.data.test);
-  queries.resize(size_t(limited(int64_t(queries.size()), kEvalBatch * o.limit_eval_batches)));
-  Stopwatch watch;
-  const Tally tally = knn_test(*task_.model, [this](const Tensor& x) { return (*task_.model)(x); }, task_.data.train, split_.train, task_.data.test,
-                               queries, {o.knn_k, o.knn_temperature}, embedding, group_);
-  Metrics m;
-  m.split = "knn";
-  m.top1 = tally.top1(), m.top5 = tally.top5();
-  m.seconds = watch.lap();
-  m.images = tally.samples();
-  m.images_per_s = double(split_.train.size() + queries.size()) / *m.seconds;
-  return m;
+Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress) {
+  const auto average = weights_to_judge();
+  return evaluate(task_, data, samples, split, progress && leads(), nullptr, group_);
 }
 
 // The epoch's validation: of a method, where it is due, kNN.
@@ -313,7 +204,8 @@ std::optional<Metrics> Trainer::judge(bool progress) {
   if (!task_.method) return split_.val.empty() ? std::nullopt : std::optional(evaluate_average(task_.data.train, split_.val, "val", progress));
   const int64_t epoch = at_.epoch + 1;
   if (epoch != o.epochs && (o.knn_every == 0 || epoch % o.knn_every != 0)) return {};
-  return knn(progress);
+  const auto average = weights_to_judge();
+  return evaluate_features(task_, split_.train, progress && leads(), group_);
 }
 
 bool Trainer::fit(const Report& report, const Save& save, bool progress) {

@@ -2,40 +2,14 @@
 #include <functional>
 #include <memory>
 
-#include "nn/module.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/loader.h"
 #include "train/optim/schedule.h"
-#include "train/methods.h"
-#include "train/options.h"
-#include "train/run/metrics_log.h"
 #include "train/step_log.h"
+#include "train/task.h"
 #include "train/trace/step_trace.h"
 
 namespace ringtape {
-
-// Data set and model, or self-supervised method, that the options ask for, on their device; set_threads and the seed are applied. Throws
-// for whatever is wrong with the options or the files, before anything has been written.
-struct Task {
-  explicit Task(const TrainOptions& wanted, int ranks = 1);  // of a training by so many
-
-  TrainOptions options;  // resolved
-  Device device;
-  Splits data;
-  ModelSpec spec;
-  bool whole_weights = false;  // whether the file of options.weights has the last layer too
-  std::unique_ptr<nn::Module> model;
-  nn::Method* method = nullptr;                // the model, if it is one
-  std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
-
-  Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
-  comm::Devices devices() const { return replicas ? replicas->devices() : comm::Devices{device}; }
-};
-
-// Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
-// logits of each, on cpu:0. The ranks of a group share the samples, and all get the figures of all of them.
-Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress = false,
-                 Tensors* outputs = nullptr, comm::ProcessGroup* group = nullptr);
 
 // Training with labels and cross-entropy, or by a method without labels, whose features kNN then judges; with a group, by all its ranks together,
 // each of which makes one and calls the same. The first of them reports and saves.
@@ -76,9 +50,9 @@ class Trainer {
   Loader make_loader() const;
   Objective objective() const;
   std::optional<Metrics> judge(bool progress);  // behind the epoch at_.epoch
-  Metrics knn(bool progress);
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
+  std::unique_ptr<Ema::Use> weights_to_judge();
   void checkpoint(const Save& save);
   std::string whose_loss() const;
 

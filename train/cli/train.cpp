@@ -219,8 +219,8 @@ TrainOptions wanted(const Invocation& invocation, Use use) {
   TrainOptions options;
   const std::string path = continued(invocation);
   if (!path.empty()) read_config(options, path + "/config.toml");
-  else if (use == Use::pretrain) begin_with_preset(options, invocation);
   const TrainOptions before = options;
+  if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
   apply_flags(options, invocation);
   RT_CHECK_AS(UsageError, use == Use::pretrain || options.method.empty(), "these are settings of ", options.method,
               ", which learns without labels: ringtape pretrain");

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "train/cli/command.h"
-#include "train/trainer.h"
+#include "train/task.h"
 
 // What the commands share that begin with trained weights.
 namespace ringtape::cli {

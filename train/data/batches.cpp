@@ -45,7 +45,7 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   RT_CHECK(shape.rank() == 4, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
   for (size_t v = 0; v < views_.size(); ++v) {
-    check_view(views_[v], image(), image());
+    check_view(views_[v], image(), views_[v].shape(image()));
     RandomViewParams(views_[v], 0, 0, int(v), false);  // throws, where the loader is made, what could only be thrown by its threads
   }
   RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name, " lies on ",
@@ -60,13 +60,13 @@ std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
 }
 
 void BatchMaker::make(Chunk& chunk, View images, View samples, bool gathered, int64_t epoch) const {
-  const Shape shape = images_.shape().with(0, samples.dims[0]);
+  const auto batch_of = [&](const Shape& image) { return Shape{samples.dims[0], image[0], image[1], image[2]}; };
   for (size_t v = 0; v < views_.size(); ++v) {
-    chunk.views.emplace_back(shape, DType::f32, device_);
+    chunk.views.emplace_back(batch_of(views_[v].shape(image())), DType::f32, device_);
     random_view(chunk.views[v], images, samples, table_, RandomViewParams(views_[v], seed_, uint64_t(epoch), int(v), gathered));
   }
   if (!views_.empty()) return;
-  chunk.x = Tensor(shape, DType::f32, device_);
+  chunk.x = Tensor(batch_of(image()), DType::f32, device_);
   augment(chunk.x, images, samples, table_, AugmentParams(augmentation_, seed_, uint64_t(epoch), gathered));
 }
 

@@ -1,0 +1,42 @@
+#pragma once
+#include <memory>
+
+#include "comm/process_group.h"
+#include "nn/data_parallel.h"
+#include "train/metrics.h"
+#include "train/methods.h"
+#include "train/run/metrics_log.h"
+
+namespace ringtape {
+
+// Data set and model, or self-supervised method, that the options ask for, on their device; set_threads and the seed are applied. Throws
+// for whatever is wrong with the options or the files, before anything has been written.
+struct Task {
+  explicit Task(const TrainOptions& wanted, int ranks = 1);  // of a training by so many
+
+  TrainOptions options;  // resolved
+  Device device;
+  Splits data;
+  ModelSpec spec;
+  bool whole_weights = false;  // whether the file of options.weights has the last layer too
+  std::unique_ptr<nn::Module> model;
+  nn::Method* method = nullptr;                // the model, if it is one
+  std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
+
+  Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
+  comm::Devices devices() const { return replicas ? replicas->devices() : comm::Devices{device}; }
+};
+
+// Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches of 500 at most; `outputs` gets the
+// logits of each, on cpu:0. The ranks of a group share the samples, and all get the figures of all of them.
+Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress = false,
+                 Tensors* outputs = nullptr, comm::ProcessGroup* group = nullptr);
+
+// What kNN makes of the features that a method's backbone has for the test set, with those of these training samples as its bank: split "knn".
+// Otherwise as evaluate.
+Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress = false, comm::ProcessGroup* group = nullptr);
+
+// Figures of a pass over a split that has taken so many seconds, of all ranks' tallies together: a collective.
+Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& split, double seconds, const Task& task);
+
+}  // namespace ringtape
