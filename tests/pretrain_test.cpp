@@ -135,6 +135,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method moco --queue 0", "expected at least 1"},
       {"--method swav --queue 100", "--queue 100"},
       {"--method moco --bn-splits 5", "--bn-splits 5: does not divide the 32 images"},
+      {"--method moco --bn-splits 32 --strategy dp --devices 2", "does not divide the 16 images that a device has"},
       {"--method simclr --knn-k 200", "--knn-k 200: more neighbours than the 136 training images"},
       {"--method simclr --gather-distributed", "--gather-distributed: there is one rank"},
       {"--method simclr --batch-size 1", "--batch-size 1"},

@@ -110,8 +110,11 @@ void check_pretraining(const TrainOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, o.small_views == 0 || o.method == "swav", "--small-views ", o.small_views, ": ", o.method, " compares two views");
   RT_CHECK_AS(UsageError, o.small_crop_low <= o.small_crop_high, "--small-crop-low ", o.small_crop_low, ": above --small-crop-high ", o.small_crop_high);
   RT_CHECK_AS(UsageError, o.crop_low <= o.crop_high, "--crop-low ", o.crop_low, ": above --crop-high ", o.crop_high);
-  RT_CHECK_AS(UsageError, o.bn_splits == 1 || (o.batch_size / ranks) % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ",
-              o.batch_size / ranks, " images of a rank's batch");
+  const bool replicas = o.strategy == "dp" || o.strategy == "ddp2";
+  const int64_t parts = ranks * (replicas ? o.devices : 1), part = o.batch_size / parts;
+  RT_CHECK_AS(UsageError, o.batch_size % parts == 0, "--batch-size ", o.batch_size, ": not a multiple of the ", parts, " devices");
+  RT_CHECK_AS(UsageError, o.bn_splits == 1 || o.sync_bn || part % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ", part,
+              " images that a device has of a batch");
 }
 
 }  // namespace ringtape

@@ -109,7 +109,7 @@ std::vector<NamedTensor> Step::average() const {
   std::vector<NamedTensor> out;
   if (!ema_) return out;
   for (const NamedTensor& p : parameters_.named(ema_->average())) out.push_back({p.name, in_file_order(p.tensor)});
-  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back({b.name, b.tensor->detach()});
+  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back({b.name, in_file_order(*b.tensor)});
   return out;
 }
 

@@ -15,7 +15,7 @@ Tensor in_file_order(const Tensor& x) {
 std::vector<NamedTensor> weights_of(nn::Module& module) {
   std::vector<NamedTensor> out;
   for (const nn::Named& p : nn::named_parameters(module)) out.push_back({p.name, in_file_order(*p.tensor)});
-  for (const nn::Named& b : nn::named_buffers(module)) out.push_back({b.name, b.tensor->detach()});
+  for (const nn::Named& b : nn::named_buffers(module)) out.push_back({b.name, in_file_order(*b.tensor)});
   return out;
 }
 
