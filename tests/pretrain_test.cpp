@@ -60,7 +60,7 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
 TEST_F(Pretrain, ResumesEveryMethodBitwise) {
   for (const std::string& method : all_methods()) {
     SCOPED_TRACE(method);
-    const std::string flags = concat(" --method ", method, " --checkpoint-steps 3 --keep 9 --run ./", method);
+    const std::string flags = concat(" --method ", method, " --online-probe --checkpoint-steps 3 --keep 9 --run ./", method);
     const Result whole = pretrain(flags);
     ASSERT_EQ(whole.code, 0) << whole.text;
     for (const char* step : {"4", "6"}) {
@@ -110,6 +110,20 @@ TEST_F(Pretrain, RanksMakeTheSame) {
   for (size_t i = 0; i < a.tensors.size(); ++i) test::expect_close(b.tensors[i].tensor, a.tensors[i].tensor, 1e-5, 1e-6, a.tensors[i].name);
   EXPECT_EQ(summary("one")["top1"], summary("two")["top1"]);
   const Result replicas = pretrain("--method simclr --run ./dp --strategy dp --devices 2");
+  EXPECT_EQ(replicas.code, 0) << replicas.text;
+}
+
+// The backbone is what it is without a probe, which learns beside it.
+TEST_F(Pretrain, AProbeLearnsAndTeachesNothing) {
+  ASSERT_EQ(pretrain("--method byol --run ./without").code, 0);
+  const Result with = pretrain("--method byol --online-probe --run ./with");
+  ASSERT_EQ(with.code, 0) << with.text;
+  expect_same_tensors(path("without/exported/backbone.safetensors"), path("with/exported/backbone.safetensors"));
+  EXPECT_MENTIONS(with.text, "epoch 2/2    probe  loss");
+  EXPECT_EQ(summary("with")["train_loss"], summary("without")["train_loss"]);
+  EXPECT_TRUE(summary("with").contains("probe_top1"));
+  EXPECT_TRUE(summary("with").contains("train_top1"));
+  const Result replicas = pretrain("--method byol --online-probe --run ./dp --strategy dp --devices 2");
   EXPECT_EQ(replicas.code, 0) << replicas.text;
 }
 

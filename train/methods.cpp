@@ -56,7 +56,9 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
   const RandomState drawn = default_generator().state();
   const int64_t features = feature_count(*make(), spec.image);
   default_generator().set_state(drawn);
-  return entry.make(make, features, method_options(options));
+  auto out = entry.make(make, features, method_options(options));
+  if (options.online_probe) out->add_probe(backbone.classes);
+  return out;
 }
 
 std::vector<std::string> all_methods() {

@@ -98,6 +98,8 @@ const Option kOptions[] = {
     {"Evaluation", "knn-k", &O::knn_k, "N", "kNN: neighbours that vote", kPositive},
     {"Evaluation", "knn-temperature", &O::knn_temperature, "X", "kNN: similarities count exp(cosine / X)", {1e-6, kMost}},
 
+    {"Evaluation", "online-probe", &O::online_probe, "", "train a linear layer on the features along with them, and test it where kNN is"},
+
     {"Data", "data", &O::data, "NAME", "data set", {}, dataset_names, nullptr, true},
     {"Data", "data-dir", &O::data_dir, "DIR", "folder of its files", {}, nullptr, "RINGTAPE_DATA_DIR, else ./data", true},
     {"Data", "train-size", &O::train_size, "N", "shapes: images to generate for training and validation", kPositive, nullptr, nullptr, true},

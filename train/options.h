@@ -52,6 +52,7 @@ struct TrainOptions {
   int64_t knn_every = 1;  // epochs
   int64_t knn_k = 200;
   double knn_temperature = 0.1;
+  bool online_probe = false;
 
   std::string data = "shapes";
   std::string data_dir;

@@ -61,8 +61,9 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
       }
     }
     if (ended) ended(Phase::forward);
-    if (reducer_ && i == parts - 1) reducer_->arm(part.loss, {loss, samples, all, whole.stop});
-    if (part.loss.defined()) backward(part.loss, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, part.loss.dtype()));
+    const Tensor total = part.beside.defined() ? part.loss + part.beside : part.loss;
+    if (reducer_ && i == parts - 1) reducer_->arm(total, {loss, samples, all, whole.stop});
+    if (total.defined()) backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }

@@ -23,7 +23,8 @@ struct Task {
   nn::Method* method = nullptr;                // the model, if it is one
   std::unique_ptr<nn::DataParallel> replicas;  // of dp and ddp2; null otherwise
 
-  Tensor forward(const Tensor& x) const { return replicas ? (*replicas)(x) : (*model)(x); }
+  // Logits; of a method those of its probe.
+  Tensor forward(const Tensor& x) const { return method ? method->classify(x) : replicas ? (*replicas)(x) : (*model)(x); }
   comm::Devices devices() const { return replicas ? replicas->devices() : comm::Devices{device}; }
 };
 

@@ -139,7 +139,7 @@ Metrics Trainer::train_metrics() {
   Metrics m = figures(group_, tally_, "train", at_.seconds.whole, task_);
   m.lr = schedule_.at(steps() - 1);
   if (task_.method) {
-    m.top1 = m.top5 = std::nullopt;
+    if (!task_.method->has_probe()) m.top1 = m.top5 = std::nullopt;
     if (spread_.defined()) m.spread = spread_.get().item();
     warn_if_collapsed(*m.loss, m.spread);
   }
@@ -230,6 +230,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     bool best = false;
     if (const auto judged = judge(progress)) {
       const Metrics m = emit(*judged, epoch);
+      if (task_.method && task_.method->has_probe()) emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "probe", progress), epoch);
       best = !at_.best || *m.top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *m.top1};
     }

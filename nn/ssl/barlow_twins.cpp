@@ -12,7 +12,7 @@ class BarlowTwins : public Method {
   BarlowTwins(Encoder encoder, const MethodOptions& o)
       : Method(std::move(encoder)), options_{.lambda = o.lambda, .scale = o.loss_scale, .unbiased = o.unbiased, .exact = o.exact} {}
 
-  Tensors outputs(const Tensors& views) override { return {encoder_(views[0]), encoder_(views[1])}; }
+  Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return barlow_twins_loss(z[0], z[1], options_, gathering()); }
   std::string str() const override { return concat("BarlowTwins(lambda ", options_.lambda, ")"); }
 

@@ -15,7 +15,7 @@ class Byol : public Method {
   void begin_step(const Moment& moment) override { teacher_.follow(encoder_, moment); }
   // z0, z1, p0, p1: the teacher's projections, and what the student predicts for the other view.
   Tensors outputs(const Tensors& views) override {
-    return {teacher_(views[0]), teacher_(views[1]), (*prediction_)(encoder_(views[0])), (*prediction_)(encoder_(views[1]))};
+    return {teacher_(views[0]), teacher_(views[1]), (*prediction_)(encode(views[0])), (*prediction_)(encode(views[1]))};
   }
   Tensor loss(const Tensors& y) override { return (negative_cosine(y[2], y[1]) + negative_cosine(y[3], y[0])) * 0.5; }
   std::optional<double> collapsed_loss(int64_t) const override { return -1; }

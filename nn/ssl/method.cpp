@@ -1,10 +1,30 @@
 #include "nn/ssl/method.h"
 
 #include <mutex>
+#include <utility>
 
 #include "autograd/tape.h"
 
 namespace ringtape::nn {
+
+void Method::add_probe(int64_t classes) {
+  const NoGrad no_grad;
+  const Tensor first = *named_parameters(*encoder_.projection)[0].tensor;  // (hidden, features)
+  probe_ = std::make_unique<Linear>(first.dim(1), classes);
+}
+
+Tensor Method::encode(const Tensor& view) {
+  const Tensor features = (*encoder_.backbone)(view);
+  if (probe_ && !probed_.defined()) probed_ = features.detach();
+  return (*encoder_.projection)(features);
+}
+
+Tensors Method::step_outputs(const Tensors& views) {
+  probed_ = {};
+  Tensors out = outputs(views);
+  if (probe_) out.push_back((*probe_)(std::exchange(probed_, {})));
+  return out;
+}
 
 // Gradients go through one result of replicas alone: outputs that have any lie side by side in it.
 Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
@@ -17,7 +37,7 @@ Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
   const Tensors results = replicas.forward(views, [&](Module& replica, const Tensors& rows) {
     Tensors side, apart;
     std::vector<Output> own;
-    for (const Tensor& y : dynamic_cast<Method&>(replica).outputs(rows)) {
+    for (const Tensor& y : dynamic_cast<Method&>(replica).step_outputs(rows)) {
       own.push_back({y.dim(1), requires_grad(y)});
       (own.back().packed ? side : apart).push_back(y);
     }

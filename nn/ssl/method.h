@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/data_parallel.h"
+#include "nn/linear.h"
 #include "nn/ssl/heads.h"
 
 namespace ringtape::nn {
@@ -46,8 +47,9 @@ struct Encoder {
   Tensor operator()(const Tensor& x) const { return (*projection)((*backbone)(x)); }
 };
 
-// Self-supervised learning of a backbone: a network that makes outputs of several random views of the same images, and a loss of these. As a module it is its backbone. What it keeps besides parameters, a teacher's weights or a queue of
-// earlier outputs, are buffers, so that checkpoints have them and replicas get them.
+// Self-supervised learning of a backbone: a network that makes outputs of several random views of the same images, and a loss of these. As a
+// module it is its backbone. What it keeps besides parameters, a teacher's weights or a queue of earlier outputs, are buffers, so that
+// checkpoints have them and replicas get them.
 class Method : public Module {
  public:
   explicit Method(Encoder encoder) : encoder_(std::move(encoder)) {}
@@ -57,7 +59,17 @@ class Method : public Module {
   void visit(Visitor& v) override {
     v.child("backbone", *encoder_.backbone);
     v.child("projection", *encoder_.projection);
+    if (probe_) v.child("probe", *probe_);
   }
+
+  // A linear layer on the features of the first view that learns the labels while the backbone learns without: what reaches it goes no further
+  // back. It is trained as the rest is; step_outputs() has its logits at last.
+  void add_probe(int64_t classes);
+  bool has_probe() const { return probe_ != nullptr; }
+  Tensor classify(const Tensor& x) { return (*probe_)((*this)(x)); }  // images -> logits
+
+  // outputs() of a step, and the probe's logits if there is one.
+  Tensors step_outputs(const Tensors& views);
 
   // The network's part of a step: of views, each (n, H, W, C) with row i of the same image, outputs, each (n, D). Views go through one by one, so
   // that batch normalisation has statistics of each.
@@ -84,9 +96,13 @@ class Method : public Module {
   comm::ProcessGroup* gathering() const { return gathers_ ? group_ : nullptr; }
   int ranks() const { return group_ ? group_->size() : 1; }
 
+  Tensor encode(const Tensor& view);  // by the encoder that is trained, for outputs()
+
   const Encoder encoder_;
 
  private:
+  std::unique_ptr<Linear> probe_;
+  Tensor probed_;  // features of the step's first view
   comm::ProcessGroup* group_ = nullptr;
   bool gathers_ = false;
 };

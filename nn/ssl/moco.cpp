@@ -26,7 +26,7 @@ class Moco : public Method {
   }
   // q0, q1, k0, k1: the student's queries and the teacher's keys.
   Tensors outputs(const Tensors& views) override {
-    return {encoder_(views[0]), encoder_(views[1]), key(views[0], 0), key(views[1], 1)};
+    return {encode(views[0]), encode(views[1]), key(views[0], 0), key(views[1], 1)};
   }
   Tensor loss(const Tensors& y) override {
     const Tensor first = memory_bank_loss(y[0], y[3], queue_.rows(), temperature_);

@@ -13,7 +13,7 @@ class SimClr : public Method {
  public:
   SimClr(Encoder encoder, const MethodOptions& o) : Method(std::move(encoder)), temperature_(o.temperature > 0 ? o.temperature : 0.5) {}
 
-  Tensors outputs(const Tensors& views) override { return {encoder_(views[0]), encoder_(views[1])}; }
+  Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return nt_xent_loss(z[0], z[1], temperature_, gathering()); }
   std::optional<double> collapsed_loss(int64_t n) const override {
     return std::log(double(2 * n * (gathering() ? ranks() : 1) - 1));

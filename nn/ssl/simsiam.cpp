@@ -13,7 +13,7 @@ class SimSiam : public Method {
 
   // z0, z1, p0, p1: projections, and what is predicted from them for the other view.
   Tensors outputs(const Tensors& views) override {
-    const Tensor z0 = encoder_(views[0]), z1 = encoder_(views[1]);
+    const Tensor z0 = encode(views[0]), z1 = encode(views[1]);
     return {z0.detach(), z1.detach(), (*prediction_)(z0), (*prediction_)(z1)};
   }
   Tensor loss(const Tensors& y) override { return (negative_cosine(y[2], y[1]) + negative_cosine(y[3], y[0])) * 0.5; }

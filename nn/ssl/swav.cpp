@@ -30,7 +30,7 @@ class Swav : public Method {
   }
   Tensors outputs(const Tensors& views) override {
     Tensors out;
-    for (const Tensor& view : views) out.push_back(encoder_(view));
+    for (const Tensor& view : views) out.push_back(encode(view));
     return out;
   }
   Tensor loss(const Tensors& z) override {

@@ -11,7 +11,7 @@ class Vicreg : public Method {
  public:
   explicit Vicreg(Encoder encoder) : Method(std::move(encoder)) {}
 
-  Tensors outputs(const Tensors& views) override { return {encoder_(views[0]), encoder_(views[1])}; }
+  Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return vicreg_loss(z[0], z[1], {}, gathering()); }
   std::string str() const override { return "VICReg"; }
 };

@@ -82,7 +82,7 @@ static std::string method_text(const Metrics& m, int64_t epochs) {
 
 std::string metrics_text(const Metrics& m, int64_t epochs) {
   if (m.split == "train_step") return step_text(m, epochs);
-  if (!m.top1 || !m.loss) return method_text(m, epochs);
+  if (m.split == "knn" || m.split == "probe" || m.spread) return method_text(m, epochs);
   const std::string head = m.split == "test" ? "" : fmt::format("epoch {}/{}", m.epoch, epochs);
   std::string out =
       fmt::format("{:<12} {:<5}  loss {:.4f}  top-1 {:>8}  top-5 {:>8}  {:>9} images/s  {:.2f} s", head,

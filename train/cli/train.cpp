@@ -98,6 +98,8 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
                                 o.knn_k, o.knn_temperature,
                                 o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
   out["method"] = o.method;
+  for (const Metrics& m : all)
+    if (m.split == "probe") out["probe_top1"] = *m.top1;  // the last
 }
 
 // The figures that are left at the end, from the last metrics of each split.

@@ -13,7 +13,7 @@ namespace ringtape {
 // What is known after a pass over a split; a field that does not apply stays empty. Accuracies in [0, 1],
 // times in seconds; images_per_s over the whole pass.
 struct Metrics {
-  std::string split;   // "train", "val" or "test"; "knn" of features; "train_step" for one step
+  std::string split;   // "train", "val" or "test"; "knn" of features, "probe" of a layer on them; "train_step" for one step
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
   int64_t images = 0, steps = 0;  // of the pass; not written to the files
