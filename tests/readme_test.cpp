@@ -39,7 +39,7 @@ TEST(Readme, ListsEveryEnvironmentVariable) {
 
 TEST(Readme, NamesFilesThatExist) {
   const std::regex link(R"(\]\(([\w./-]+)\))");
-  for (const std::string page : {"README.md", "docs/data-parallel.md", "docs/cluster/README.md"}) {
+  for (const std::string page : {"README.md", "docs/data-parallel.md", "docs/self-supervised.md", "docs/cluster/README.md"}) {
     const std::string text = read(page), folder = page.substr(0, page.rfind('/') + 1);
     for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
       EXPECT_TRUE(std::ifstream(concat(RINGTAPE_SOURCE_DIR, "/", folder, (*it)[1].str())).good()) << page << ": " << (*it)[1];
@@ -49,7 +49,7 @@ TEST(Readme, NamesFilesThatExist) {
 // Flags in the lines of commands that a page shows.
 TEST(Readme, ShowsFlagsThatThereAre) {
   std::set<std::string> known = {"--config", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--max-restarts"};
-  for (const char* flag : {"--strategies", "--seeds", "--out", "--inference", "--batch-sizes", "--methods", "--gather", "--preset", "--help"}) known.insert(flag);
+  for (const char* flag : {"--strategies", "--seeds", "--out", "--inference", "--batch-sizes", "--methods", "--gather", "--preset", "--protocol", "--help"}) known.insert(flag);
   for (const Option& option : train_options()) known.insert(concat("--", option.name));
   const std::string text = read("docs/data-parallel.md") + read("docs/self-supervised.md");
   const std::regex flag(R"(--[a-z][a-z-]*)");
