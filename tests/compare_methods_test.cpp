@@ -136,7 +136,7 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
   EXPECT_EQ(file("simclr-single-1-seed-0/train.log"), log);
   EXPECT_EQ(json::parse(file("compare.json"))["methods"][1]["top1"], rows[1]["top1"]);
   expect_error(flags + "--lr 0.1", 2,
-               "--lr 0.1: r/simclr-single-1-seed-0 was trained with 0.24 so far; leave it so, or choose another --out, or --overwrite");
+               "--lr 0.1: r/simclr-single-1-seed-0 was trained with 0.015 so far; leave it so, or choose another --out, or --overwrite");
   expect_error(flags + "--preset seed000", 2, "--no-stem-relu true: r/simclr-single-1-seed-0 was trained with false so far");
   expect_error("--methods simclr --strategies single", 2, "--projection-hidden 0: r/simclr-single-1-seed-0 was trained with 32 so far");
 }

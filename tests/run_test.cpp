@@ -171,6 +171,30 @@ TEST_F(RunTest, ConfigurationRoundTrip) {
   EXPECT_TRUE(back.run.empty());  // not a setting of the training
 }
 
+TEST_F(RunTest, ABaseLearningRateGrowsWithTheBatchUntilALearningRateIsGiven) {
+  const std::string path = folder_ + "/c.toml";
+  const auto read = [&](TrainOptions options, const std::string& content) {
+    write_file(path, content);
+    read_config(options, path);
+    return options;
+  };
+  TrainOptions start;
+  start.threads = 1, start.val_size = 0;
+  TrainOptions preset = read(start, "base-lr = 0.12\nbatch-size = 512");
+  EXPECT_EQ(preset.lr, 0.24);
+  EXPECT_EQ(read(preset, "batch-size = 128").lr, 0.06);
+  const TrainOptions given = read(preset, "batch-size = 128\nlr = 0.1");
+  EXPECT_EQ(given.lr, 0.1);
+  EXPECT_EQ(given.base_lr, 0);
+  EXPECT_EQ(read({}, config_text(preset)).lr, 0.24);
+  EXPECT_EQ(read({}, config_text(preset)).base_lr, 0.12);
+  EXPECT_EQ(read(preset, config_text(given)).lr, 0.1);
+  preset.batch_size_per_rank = 32;
+  EXPECT_EQ(resolve(preset, 2).lr, 0.03);
+  preset.lr_scale = "linear";
+  EXPECT_MENTIONS(message_of<UsageError>([&] { resolve(preset, 2); }), "--lr-scale linear: --base-lr grows with the batch");
+}
+
 TEST_F(RunTest, ConfigurationErrors) {
   const std::string path = folder_ + "/c.toml";
   const auto error = [&](const std::string& content) {
@@ -197,6 +221,7 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("lr = [1]"), "expected a string, a number");
   EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "a table 'optimizer'");
   EXPECT_MENTIONS(error("lr = = 1"), "not valid TOML");
+  EXPECT_MENTIONS(error("lr = 1\nbase_lr = 1"), "c.toml: --lr and --base-lr: one makes the other");
   TrainOptions options;
   EXPECT_THROW(read_config(options, folder_ + "/absent.toml"), IoError);
 }

@@ -44,12 +44,15 @@ static toml::table parse(const std::string& content, const std::string& path) {
 }
 
 static void apply(TrainOptions& options, const toml::table& table, const std::string& path) {
+  bool lr = false, base_lr = false;
   for (const auto& [key, value] : table) {
     if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
     const Option& option = find_key(name, where);
     set_option(options, option, value_text(value, where + ": " + name), where + ": " + name);
+    lr |= option.name == std::string_view("lr"), base_lr |= option.name == std::string_view("base-lr");
   }
+  settle_lr(options, lr, base_lr, path + ": ");
 }
 
 void read_config(TrainOptions& options, const std::string& path) {
@@ -109,6 +112,7 @@ std::string config_text(const TrainOptions& options) {
   std::string group;
   for (const Option& option : train_options()) {
     if (!option.recorded || !concerns(option, self_supervised)) continue;
+    if (option.name == std::string_view(options.base_lr > 0 ? "lr" : "base-lr")) continue;  // the one that is made of the other
     if (group != option.group) out += "\n# " + (group = option.group) + "\n";
     out += setting_line(options, option);
   }

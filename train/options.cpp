@@ -118,6 +118,7 @@ const Option kOptions[] = {
     {"Optimizer", "accumulate", &O::accumulate, "N", "parts that a batch is taken in, one after the other: less memory, the same step", kPositive},
     {"Optimizer", "optimizer", &O::optimizer, "NAME", "update rule", {}, optimizer_names},
     {"Optimizer", "lr", &O::lr, "X", "learning rate, at its peak", kReal},
+    {"Optimizer", "base-lr", &O::base_lr, "X", "instead of --lr: that of 256 images; --lr becomes X * --batch-size / 256", kReal, nullptr, "none"},
     {"Optimizer", "momentum", &O::momentum, "X", "sgd, lars: momentum", kFraction},
     {"Optimizer", "nesterov", &O::nesterov, "", "sgd, lars: Nesterov's momentum"},
     {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam, lars) or decoupled decay (adamw)", kReal},
@@ -255,6 +256,13 @@ std::string option_text(const TrainOptions& options, const Option& option) {
   return std::visit([&](auto member) { return text(options.*member); }, option.member);
 }
 
+void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin) {
+  constexpr double kImages = 256;  // that a base learning rate is for
+  RT_CHECK_AS(UsageError, !gives_lr || !gives_base_lr, origin, "--lr and --base-lr: one makes the other; give one of them");
+  if (gives_lr) options.base_lr = 0;
+  if (options.base_lr > 0) options.lr = options.base_lr * double(options.batch_size) / kImages;
+}
+
 double peak_lr(const TrainOptions& options, int ranks) {
   return options.lr * (options.lr_scale == "linear" ? ranks : options.lr_scale == "sqrt" ? std::sqrt(double(ranks)) : 1);
 }
@@ -279,6 +287,9 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(UsageError, !options.resume || !options.overwrite, "--resume and --overwrite: one continues the run, the other replaces it");
   RT_CHECK_AS(UsageError, !options.sync_bn || options.strategy != "ddp2", "--sync-bn: not over processes that have several devices each; use --strategy ddp");
   if (options.batch_size_per_rank > 0) options.batch_size = options.batch_size_per_rank * ranks;
+  RT_CHECK_AS(UsageError, options.base_lr == 0 || options.lr_scale == "none", "--lr-scale ", options.lr_scale,
+              ": --base-lr grows with the batch of all ranks already; leave one of them");
+  settle_lr(options, false, false, "");
   RT_CHECK_AS(UsageError, options.batch_size >= ranks, "--batch-size ", options.batch_size, ": fewer images than the ", ranks, " ranks");
   RT_CHECK_AS(UsageError, options.accumulate <= options.batch_size, "--accumulate ", options.accumulate, ": more parts than the ",
               options.batch_size, " images of --batch-size");

@@ -71,6 +71,7 @@ struct TrainOptions {
   int64_t batch_size = 64;
   std::string optimizer = "adam";
   double lr = 1e-3;
+  double base_lr = 0;  // 0: lr is what is said
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
@@ -182,6 +183,10 @@ void apply_metadata(TrainOptions& options, const std::map<std::string, std::stri
 // "auto" fields replaced by what they mean on this machine, for a training by so many ranks. Throws UsageError where options contradict each
 // other and DeviceError for a device that is not there.
 TrainOptions resolve(TrainOptions options, int ranks = 1);
+
+// What --base-lr makes of --lr. To be called behind a file or a command line: where it gives --lr, an earlier --base-lr no longer counts.
+// Throws UsageError where it gives both.
+void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin);
 
 // The learning rate at its peak: --lr as --lr-scale has it for so many ranks.
 double peak_lr(const TrainOptions& options, int ranks);

@@ -2,7 +2,7 @@
 """`ringtape pretrain --preset corrected` on CIFAR-10 in lightly and PyTorch: the same recipe, from configs/ssl/corrected.toml.
 
     bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16] [--epochs 5]
-        [--batch-size 128] [--lr 0.06] [--warmup-epochs 1] [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
+        [--batch-size 128] [--warmup-epochs 1] [--lr X] [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
 
 beside ringtape pretrain with the same flags, a method and a seed each. DIR/cifar-10-batches-bin holds the binary version. Losses and
 networks are lightly's where they do what the recipe says; what it changes is built of their parts. Views are torchvision's, of PIL images.
@@ -36,6 +36,8 @@ def recipe_of(method, args):
         table = tomllib.load(file)
     recipe = {key: value for key, value in table.items() if not isinstance(value, dict)} | table[method]
     recipe |= {key: value for key in KEPT if (value := getattr(args, key.replace("-", "_"))) is not None}
+    if args.lr is None:
+        recipe["lr"] = recipe["base-lr"] * recipe["batch-size"] / 256
     if recipe["warmup-epochs"] > recipe["epochs"]:
         sys.exit(f"--warmup-epochs {recipe['warmup-epochs']}: longer than the {recipe['epochs']} epochs of the training")
     return recipe | {"width": args.width}

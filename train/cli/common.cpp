@@ -39,6 +39,7 @@ void apply_flags(TrainOptions& options, const Invocation& invocation) {
   for (const Option& option : train_options())
     if (const std::string* text = invocation.flag(option.name))
       set_option(options, option, *text, concat("--", option.name));
+  settle_lr(options, invocation.flag("lr"), invocation.flag("base-lr"), "");
 }
 
 void begin_with_preset(TrainOptions& options, const Invocation& invocation) {

@@ -9,7 +9,7 @@ Command pretrain_command() {
   command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
   command.usage = "--method NAME [FLAGS]";
   command.meets = true;
-  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --batch-size 128",
+  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --warmup-epochs 1 --batch-size 128",
                       "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
                       "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
                       "pretrain --run byol --resume         # from its newest checkpoint"};
