@@ -12,7 +12,8 @@ namespace ringtape {
 static void begin_write(const Tensor& x, const char* op) {
   RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
   RT_CHECK_AS(AutogradError, !x.node() || !grad_enabled(), op, " on a tensor in a recorded graph; write to x.detach(), or inside NoGrad");
-  RT_CHECK_AS(AutogradError, !x.node() || !x.node()->backward, op, " on the result of ", x.node()->name, "; write to x.detach() if that is meant");
+  RT_CHECK_AS(AutogradError, !x.node() || !x.node()->backward, op, " on the result of ", x.node()->name,
+              "; write to x.detach() if that is meant");
   for (int i = 0; i < x.rank(); ++i)
     RT_CHECK_AS(ShapeError, x.strides()[i] != 0 || x.shape()[i] <= 1, op, " into an expanded tensor, whose elements share memory");
   x.storage()->written_by(op);
@@ -67,8 +68,8 @@ void average_(const Tensors& averages, const Tensors& xs, double decay) {
   RT_CHECK_AS(ShapeError, averages.size() == xs.size(), "average_: ", xs.size(), " tensors into ", averages.size());
   for (size_t i = 0; i < xs.size(); ++i) {
     begin_write(averages[i], "average_");
-    RT_CHECK_AS(ShapeError, averages[i].shape() == xs[i].shape() && averages[i].contiguous() && xs[i].contiguous(), "average_: ", xs[i].shape(),
-                " into ", averages[i].shape(), "; both contiguous");
+    RT_CHECK_AS(ShapeError, averages[i].shape() == xs[i].shape() && averages[i].contiguous() && xs[i].contiguous(),
+                "average_: ", xs[i].shape(), " into ", averages[i].shape(), "; both contiguous");
     RT_CHECK_AS(DTypeError, averages[i].dtype() == xs[i].dtype(), "average_: ", xs[i].dtype(), " into ", averages[i].dtype());
   }
   for (size_t begin = 0, end; begin < xs.size(); begin = end) {

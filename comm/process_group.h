@@ -33,9 +33,9 @@ class Work {
 //   group.all_reduce(y).wait();                    // now, on this thread
 //   const Work work = group.all_reduce(y).start(); // while this thread goes on; then work.wait()
 // One that is neither started nor waited for is done before the next that is, or before the group goes. Tensors are contiguous, of any
-// dtype but b8 (which only moves), on the transport's device (a CPU's: on any of the host), and stay untouched until the Work is done; y and x share no memory but where
-// comm/algorithm.h says. What does not fit throws ShapeError, DTypeError, DeviceError or UsageError before anything is sent. A group of one
-// is a group. After a failure every call throws its cause as CommError.
+// dtype but b8 (which only moves), on the transport's device (a CPU's: on any of the host), and stay untouched until the Work is done; y
+// and x share no memory but where comm/algorithm.h says. What does not fit throws ShapeError, DTypeError, DeviceError or UsageError before
+// anything is sent. A group of one is a group. After a failure every call throws its cause as CommError.
 class ProcessGroup {
  public:
   explicit ProcessGroup(std::unique_ptr<Transport> transport);

@@ -24,10 +24,11 @@ struct ReducerOptions {
   ReductionOptions reduction = {};
 };
 
-// Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel does (Li et al., "PyTorch
-// Distributed", 2020). Gradients lie in buckets, slices of one flat buffer, in the reverse order of the parameters, which is nearly that in which
-// backward() completes them; a bucket goes as soon as it is complete and those before it have gone. Nothing is divided: each rank weighs its
-// loss by its share of the batch, and the sum is the exact mean. How a bucket is summed is a Reduction; the usual one copies nothing.
+// Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel does (Li et al.,
+// "PyTorch Distributed", 2020). Gradients lie in buckets, slices of one flat buffer, in the reverse order of the parameters, which is
+// nearly that in which backward() completes them; a bucket goes as soon as it is complete and those before it have gone. Nothing is
+// divided: each rank weighs its loss by its share of the batch, and the sum is the exact mean. How a bucket is summed is a Reduction; the
+// usual one copies nothing.
 //
 // The last bucket also carries, in front of the gradients, what the ranks tell each other with every step: the loss, the number of samples,
 // the wish to stop, and which parameters were used. Where its sums are not exact, that goes by itself, before the first bucket. A parameter

@@ -11,7 +11,8 @@ class Storage {
   Storage(size_t bytes, Device device)
       : data_(ringtape::runtime(device).allocate(bytes, device.index)), bytes_(bytes), device_(device) {}
   // Memory of another owner, kept alive.
-  Storage(std::shared_ptr<void> memory, size_t bytes, Device device) : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
+  Storage(std::shared_ptr<void> memory, size_t bytes, Device device)
+      : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
   ~Storage() {
     if (!memory_) ringtape::runtime(device_).deallocate(data_, bytes_, device_.index);
   }

@@ -12,8 +12,8 @@
   X(div,     a / b,                          g / b,                            -g * a / (b * b),         inputs,  -2, 2, 0.5, 2) \
   X(maximum, a > b || a != a ? a : b,        a > b ? g : a == b ? g / 2 : T(0), b > a ? g : a == b ? g / 2 : T(0), inputs, -2, 2, -2, 2) \
   X(minimum, a < b || a != a ? a : b,        a < b ? g : a == b ? g / 2 : T(0), b < a ? g : a == b ? g / 2 : T(0), inputs, -2, 2, -2, 2) \
-  X(pow,     M::pow(a, b),                   b == 0 ? T(0) : g * b * M::pow(a, b - 1), a == 0 && b >= 0 ? T(0) : g * M::pow(a, b) * M::log(a), \
-                                                                                                         inputs,  0.2, 2, -2, 2)
+  X(pow,     M::pow(a, b),                   b == 0 ? T(0) : g * b * M::pow(a, b - 1), \
+                               a == 0 && b >= 0 ? T(0) : g * M::pow(a, b) * M::log(a), inputs,  0.2, 2, -2, 2)
 // clang-format on
 
 namespace ringtape::binary {

@@ -46,7 +46,8 @@ std::unique_ptr<comm::Transport> transport_between_threads(comm::Context context
 void check_alike(const std::vector<Named>& model, const std::vector<Named>& replica) {
   bool alike = model.size() == replica.size();
   for (size_t i = 0; alike && i < model.size(); ++i)
-    alike = model[i].name == replica[i].name && model[i].tensor->shape() == replica[i].tensor->shape() && model[i].tensor->dtype() == replica[i].tensor->dtype();
+    alike = model[i].name == replica[i].name && model[i].tensor->shape() == replica[i].tensor->shape() &&
+            model[i].tensor->dtype() == replica[i].tensor->dtype();
   RT_CHECK_AS(UsageError, alike, "DataParallel: what is made for a replica has other parameters or buffers than the model");
 }
 
@@ -69,7 +70,8 @@ DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Mo
   if (!options_.synchronize_batch_norm) return;
   comm::parallel_apply(devices_, [&](int i) {
     Replica& replica = replicas_[size_t(i)];
-    replica.group = std::make_unique<comm::ProcessGroup>(transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
+    replica.group =
+        std::make_unique<comm::ProcessGroup>(transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
     replica.group->set_deterministic(options_.deterministic);
     synchronize_batch_norm(*replica.module, replica.group.get());
   });
@@ -132,8 +134,8 @@ Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
   for (size_t i = 0; i < n; ++i) {
     if (!takes_part[i]) continue;
     const Tensors& own = (*results)[i];
-    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ", own.size(), " results, others ",
-                gathered.size());
+    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ", own.size(),
+                " results, others ", gathered.size());
     gathered.resize(own.size());
     for (size_t j = 0; j < own.size(); ++j) {
       count(travelled_.outputs, own[j], devices_[0]);

@@ -9,8 +9,8 @@ static int64_t flat_size(int64_t height, int64_t width) {
 }
 
 FashionCnn::FashionCnn(int64_t height, int64_t width, int64_t in, int64_t classes)
-    : conv1_(in, 32, 3, {.pad = 1}), bn1_(32), conv2_(32, 64, 3), bn2_(64), fc1_(flat_size(height, width), 600), drop_(0.25), fc2_(600, 120),
-      fc3_(120, classes) {}
+    : conv1_(in, 32, 3, {.pad = 1}), bn1_(32), conv2_(32, 64, 3), bn2_(64), fc1_(flat_size(height, width), 600), drop_(0.25),
+      fc2_(600, 120), fc3_(120, classes) {}
 
 Tensor FashionCnn::features(const Tensor& x) {
   Tensor y = max_pool2d(bn1_(conv1_(x), Activation::relu), 2, 2, square_window(2));

@@ -1,18 +1,15 @@
 // The ringtape binary, as its users meet it: what it writes, and what it says and leaves behind when
 // something is wrong.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
+#include "tests/cli_command.h"
 #include "tests/support.h"
 #include "train/io/file.h"
 #include "train/io/safetensors.h"
@@ -20,72 +17,17 @@
 namespace ringtape {
 namespace {
 
-namespace fs = std::filesystem;
 using nlohmann::json;
-
-struct Result {
-  int code;
-  std::string out, err;
-};
-
-class CliTest : public testing::Test {
- protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() / ("ringtape_cli_" + std::to_string(::getpid()));
-    fs::remove_all(folder_);
-    fs::create_directories(folder_ / "work");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
-  // Runs the binary in an empty folder, without variables that would change what it does.
-  Result run(const std::string& arguments, const std::string& before = "") {
-    const std::string out = (folder_ / "out").string(), err = (folder_ / "err").string();
-    const std::string command = "cd " + (folder_ / "work").string() +
-                                " && env -u RINGTAPE_DATA_DIR -u RINGTAPE_THREADS -u RINGTAPE_LOG " + before +
-                                " " + RINGTAPE_BINARY + " " + arguments + " >" + out + " 2>" + err +
-                                " </dev/null";
-    const int status = std::system(command.c_str());
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-  }
-
-  // It must fail with this code and one line on standard error that mentions `part`, and must not have
-  // written anything.
-  void expect_error(const std::string& arguments, int code, const std::string& part, const std::string& before = "") {
-    const Result r = run(arguments, before);
-    EXPECT_EQ(r.code, code) << arguments << "\n" << r.err;
-    EXPECT_TRUE(r.err.starts_with("ringtape: error: ")) << arguments << "\n" << r.err;
-    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
-    EXPECT_MENTIONS(r.err, part) << arguments;
-    EXPECT_EQ(r.out, "") << arguments;
-    EXPECT_TRUE(fs::is_empty(folder_ / "work")) << arguments << " has written something";
-  }
-
-  std::string write_idx_set(bool broken) {
-    const auto idx = [](std::vector<unsigned char> head, size_t n, char value) {
-      return std::string(head.begin(), head.end()) + std::string(n, value);
-    };
-    const fs::path data = folder_ / "idx";
-    fs::create_directories(data);
-    for (const std::string split : {"train", "t10k"}) {
-      write_file((data / (split + "-images-idx3-ubyte")).string(),
-                 idx({0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, 2}, 80, 100));
-      write_file((data / (split + "-labels-idx1-ubyte")).string(),
-                 idx({0, 0, 8, 1, 0, 0, 0, 20}, 20, broken ? 11 : 3));
-    }
-    return data.string();
-  }
-
-  fs::path folder_;
-};
 
 constexpr const char* kTiny = "train --train-size 300 --test-size 60 --epochs 2 --batch-size 32 --hidden 16 ";
 
 TEST_F(CliTest, HelpAndVersion) {
-  const Result overview = run("--help");
+  const CliResult overview = run("--help");
   EXPECT_EQ(overview.code, 0);
-  for (const char* command : {"train", "evaluate", "embed", "export", "compare", "data info", "data verify", "data download", "launch", "bench step", "bench collectives", "doctor", "list"}) {
+  for (const char* command : {"train", "pretrain", "evaluate", "embed", "export", "compare", "data info", "data verify", "data download",
+                              "launch", "bench step", "bench collectives", "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
-    const Result help = run(std::string(command) + " --help");
+    const CliResult help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;
     EXPECT_MENTIONS(help.out, "Usage: ringtape " + std::string(command));
     EXPECT_EQ(help.err, "");
@@ -165,10 +107,13 @@ TEST_F(CliTest, MachinesWithoutAUsableGpu) {
 
 TEST_F(CliTest, TrainsOnAnEmulatedGpuAsOnTheCpu) {
   for (const std::string device : {"cuda", "cpu"}) {
-    const Result r = run(std::string(kTiny) + "--threads 1 --optimizer sgd --lr 0.05 --run " + device + " --device " + device, "RINGTAPE_EMULATED_GPU=devices=1");
+    const CliResult r = run(std::string(kTiny) + "--threads 1 --optimizer sgd --lr 0.05 --run " + device + " --device " + device,
+                         "RINGTAPE_EMULATED_GPU=devices=1");
     ASSERT_EQ(r.code, 0) << r.err;
   }
-  const auto weights = [&](const std::string& run) { return read_safetensors((folder_ / "work/runs" / run / "exported/model.safetensors").string()); };
+  const auto weights = [&](const std::string& run) {
+    return read_safetensors((folder_ / "work/runs" / run / "exported/model.safetensors").string());
+  };
   const Safetensors on_cuda = weights("cuda"), on_cpu = weights("cpu");
   ASSERT_EQ(on_cuda.tensors.size(), on_cpu.tensors.size());
   for (size_t i = 0; i < on_cpu.tensors.size(); ++i) {
@@ -181,7 +126,7 @@ TEST_F(CliTest, TrainsOnAnEmulatedGpuAsOnTheCpu) {
 #endif
 
 TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
-  const Result r = run(std::string(kTiny) + "--run one --schedule cosine --warmup-epochs 0.5");
+  const CliResult r = run(std::string(kTiny) + "--run one --schedule cosine --warmup-epochs 0.5");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.err, "");
   EXPECT_MENTIONS(r.out, "epoch 2/2");
@@ -225,12 +170,12 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
   EXPECT_MENTIONS(readme, "strict=True");
 
   for (const std::string target : {"one", "runs/one", "runs/one/exported/model.safetensors", "runs/one/checkpoints/last"}) {
-    const Result test = run("evaluate " + target + " --json");
+    const CliResult test = run("evaluate " + target + " --json");
     ASSERT_EQ(test.code, 0) << test.err;
     EXPECT_EQ(json::parse(test.out)["top1"], lines[5]["top1"]);
     EXPECT_EQ(json::parse(test.out)["images"], 60);
   }
-  const Result again = run(std::string(kTiny) + "--run one");
+  const CliResult again = run(std::string(kTiny) + "--run one");
   EXPECT_EQ(again.code, 2);
   EXPECT_MENTIONS(again.err, "--overwrite");
   EXPECT_EQ(run(std::string(kTiny) + "--run one --overwrite").code, 0);
@@ -246,7 +191,7 @@ TEST_F(CliTest, TheSameRunTwiceGivesTheSameBytes) {
                                "--run f --workers 3"};
   std::string first;
   for (const char* variant : variants) {
-    const Result r =
+    const CliResult r =
         run(std::string(kTiny) + "--dropout 0.2 --optimizer adamw --weight-decay 0.01 " + variant);
     ASSERT_EQ(r.code, 0) << r.err;
     const std::string name(1, variant[6]);
@@ -262,7 +207,7 @@ TEST_F(CliTest, TheSameRunTwiceGivesTheSameBytes) {
 TEST_F(CliTest, PrecedenceOfFlagsConfigurationAndEnvironment) {
   const std::string config = (folder_ / "c.toml").string();
   write_file(config, "epochs = 1\nhidden = 8\ntrain_size = 100\ntest-size = 20\nlr = 0.5\n");
-  const Result r =
+  const CliResult r =
       run("train --config " + config + " --lr 0.25 --hidden=4 --batch_size 10 --run p", "RINGTAPE_THREADS=1");
   ASSERT_EQ(r.code, 0) << r.err;
   const std::string written = read_file((folder_ / "work/runs/p/config.toml").string());
@@ -274,13 +219,13 @@ TEST_F(CliTest, PrecedenceOfFlagsConfigurationAndEnvironment) {
 }
 
 TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
-  const Result r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
+  const CliResult r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
 }
 
 TEST_F(CliTest, LinesOfSingleSteps) {
-  const Result r = run(std::string(kTiny) + "--run s --log-every 4 --precision f16 --clip-grad-norm 1 --json");
+  const CliResult r = run(std::string(kTiny) + "--run s --log-every 4 --precision f16 --clip-grad-norm 1 --json");
   ASSERT_EQ(r.code, 0) << r.err;
   std::vector<json> steps;
   std::istringstream lines(r.out);
@@ -297,7 +242,7 @@ TEST_F(CliTest, LinesOfSingleSteps) {
 
 TEST_F(CliTest, EvaluateTestsAllImagesUnlessToldOtherwise) {
   const std::string tiny = "train --train-size 100 --test-size 600 --epochs 1 --hidden 4 ";
-  const Result r = run(tiny + "--run l --limit-eval-batches 1");
+  const CliResult r = run(tiny + "--run l --limit-eval-batches 1");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_EQ(json::parse(run("evaluate l --json").out)["images"], 600);
   EXPECT_MENTIONS(run("evaluate l").out, "on the 600 test images");
@@ -306,24 +251,24 @@ TEST_F(CliTest, EvaluateTestsAllImagesUnlessToldOtherwise) {
 }
 
 TEST_F(CliTest, ARunPathNeedNotBeUtf8) {
-  const Result r = run(std::string(kTiny) + "--json --run ./caf\xe9");
+  const CliResult r = run(std::string(kTiny) + "--json --run ./caf\xe9");
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_MENTIONS(r.out, "\"run\":\"./caf\xef\xbf\xbd\"");
-  const Result test = run("evaluate ./caf\xe9 --json");
+  const CliResult test = run("evaluate ./caf\xe9 --json");
   ASSERT_EQ(test.code, 0) << test.err;
   EXPECT_EQ(json::parse(test.out)["images"], 60);
 }
 
 TEST_F(CliTest, ReadsIdxFilesFromTheEnvironmentsFolder) {
   const std::string data = write_idx_set(false);
-  const Result r =
+  const CliResult r =
       run("train --data mnist --epochs 1 --batch-size 4 --run i --json", "RINGTAPE_DATA_DIR=" + data);
   ASSERT_EQ(r.code, 0) << r.err;
   EXPECT_MENTIONS(read_file((folder_ / "work/runs/i/config.toml").string()), "data-dir = \"" + data);
 }
 
 TEST_F(CliTest, ALossThatIsNoNumberStopsTheTraining) {
-  const Result r = run(std::string(kTiny) + "--optimizer sgd --lr 1e30 --run n");
+  const CliResult r = run(std::string(kTiny) + "--optimizer sgd --lr 1e30 --run n");
   EXPECT_EQ(r.code, 1);
   EXPECT_MENTIONS(r.err, "lower --lr");
   EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << r.err;
@@ -335,7 +280,7 @@ TEST_F(CliTest, ALossThatIsNoNumberStopsTheTraining) {
 
 TEST_F(CliTest, DataInfoVerifyAndDownload) {
   const std::string data = write_idx_set(false), dir = " --data-dir " + data;
-  const Result info = run("data info mnist --json" + dir);
+  const CliResult info = run("data info mnist --json" + dir);
   ASSERT_EQ(info.code, 0) << info.err;
   const json seen = json::parse(info.out);
   EXPECT_EQ(seen["train"]["images"], 20);
@@ -345,18 +290,20 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   EXPECT_MENTIONS(run("data info mnist" + dir).out, "20 images of 2x2x1, 0 to 20 a class, mean 0.3922, deviation 0.0000");
   EXPECT_MENTIONS(run("data info shapes --train-size 50 --test-size 10").out, "50 images of 32x32x3, 5 to 5 a class");
 
-  const Result good = run("data verify mnist" + dir);
+  const CliResult good = run("data verify mnist" + dir);
   EXPECT_EQ(good.code, 0) << good.err;
   EXPECT_MENTIONS(good.out, "ok      20 training images in " + data);
   write_file(data + "/train-images-idx3-ubyte.gz", "other");
-  const Result other = run("data verify mnist" + dir);
+  const CliResult other = run("data verify mnist" + dir);
   EXPECT_EQ(other.code, 1);
-  EXPECT_MENTIONS(other.out, "FAILED  " + data + "/train-images-idx3-ubyte.gz: md5 795f3202b17cb6bc3d4b771d8c6c9eaf; published is f68b3c2d");
+  EXPECT_MENTIONS(other.out,
+                  "FAILED  " + data + "/train-images-idx3-ubyte.gz: md5 795f3202b17cb6bc3d4b771d8c6c9eaf; published is f68b3c2d");
   expect_error("data verify mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
 
   const std::string there = " --data-dir " + (folder_ / "new").string() + " --from file://";
   expect_error("data download mnist" + there + "/nowhere", 1, "cannot fetch file:///nowhere/train-images-idx3-ubyte.gz (curl: (37)");
-  expect_error("data download mnist" + there + data, 1, "expected md5 f68b3c2dcbeaaa9fbdd348bbdeb94873, got 795f3202b17cb6bc3d4b771d8c6c9eaf");
+  expect_error("data download mnist" + there + data, 1,
+               "expected md5 f68b3c2dcbeaaa9fbdd348bbdeb94873, got 795f3202b17cb6bc3d4b771d8c6c9eaf");
   EXPECT_TRUE(fs::is_empty(folder_ / "new/mnist"));
   expect_error("data download shapes", 2, "it is generated");
   expect_error("data download imagefolder", 2, "nothing to download");
@@ -370,7 +317,7 @@ TEST_F(CliTest, AugmentationIsRecordedAndRepeatable) {
   const std::string flags = "--crop-padding 4 --flip --rotation 10 --cutout 8 ";
   std::string first;
   for (const char* variant : {"--run a", "--run b --workers 0 --threads 1", "--run c --workers 3"}) {
-    const Result r = run(std::string(kTiny) + flags + variant);
+    const CliResult r = run(std::string(kTiny) + flags + variant);
     ASSERT_EQ(r.code, 0) << r.err;
     const std::string bytes = read_file((folder_ / "work/runs" / std::string(1, variant[6]) / "exported/model.safetensors").string());
     if (first.empty()) first = bytes;
@@ -386,21 +333,22 @@ TEST_F(CliTest, AugmentationIsRecordedAndRepeatable) {
 }
 
 TEST_F(CliTest, DoctorListAndBench) {
-  const Result doctor = run("doctor --json");
+  const CliResult doctor = run("doctor --json");
   EXPECT_EQ(doctor.code, 0) << doctor.err << doctor.out;
   EXPECT_TRUE(json::parse(doctor.out)["checks"]["autograd"]["passed"].get<bool>());
-  const Result broken = run("doctor", "RINGTAPE_DATA_DIR=" + write_idx_set(true));
+  const CliResult broken = run("doctor", "RINGTAPE_DATA_DIR=" + write_idx_set(true));
   EXPECT_EQ(broken.code, 1);
   EXPECT_MENTIONS(broken.out, "label 11");
-  const Result list = run("list --json");
+  const CliResult list = run("list --json");
   EXPECT_EQ(json::parse(list.out)["models"][0], "mlp");
   EXPECT_MENTIONS(run("list data").out, "shapes");
-  const Result bench = run("bench step --json --threads 1 --hidden 16");
+  const CliResult bench = run("bench step --json --threads 1 --hidden 16");
   ASSERT_EQ(bench.code, 0) << bench.err;
   EXPECT_GT(json::parse(bench.out)["steps_per_s"].get<double>(), 0);
   EXPECT_TRUE(json::parse(bench.out)["phases"].contains("backward_s"));
-  const Result method = run("bench step --method byol --model resnet18 --width 1 --batch-size 4 --projection-hidden 8 --projection-dim 4 --prediction-hidden 8 "
-                            "--threads 1 --workers 0 --json");
+  const CliResult method = run(
+      "bench step --method byol --model resnet18 --width 1 --batch-size 4 --projection-hidden 8 --projection-dim 4 --prediction-hidden 8 "
+      "--threads 1 --workers 0 --json");
   ASSERT_EQ(method.code, 0) << method.err;
   EXPECT_EQ(json::parse(method.out)["method"], "byol");
   EXPECT_GT(json::parse(method.out)["phases"]["data_s"].get<double>(), 0);

@@ -180,7 +180,8 @@ TEST_P(Combine, EveryHalfIsConverted) {
 TEST_P(Combine, BooleansAndNoSourcesAreRefused) {
   const Tensor b({3}, DType::b8), f({3});
   EXPECT_NE(test::message_of<DTypeError>([&] { combine(b, sources_of({b}), ReduceOp::sum, 1); }).find("booleans"), std::string::npos);
-  EXPECT_NE(test::message_of<Error>([&] { combine(f, Sources{{}, 0}, ReduceOp::sum, 1); }).find("expected 1 to 32 sources, got 0"), std::string::npos);
+  EXPECT_NE(test::message_of<Error>([&] { combine(f, Sources{{}, 0}, ReduceOp::sum, 1); }).find("expected 1 to 32 sources, got 0"),
+            std::string::npos);
 }
 
 }  // namespace

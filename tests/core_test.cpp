@@ -21,7 +21,8 @@ TEST(Check, SaysWhatWasExpectedAndWhatCame) {
   const int n = 3;
   EXPECT_NE(message_of<Error>([&] { RT_CHECK_EQ(n, 4, "rows"); }).find("expected n == 4 (3 vs. 4): rows"), std::string::npos);
   EXPECT_NE(message_of<Error>([&] { RT_CHECK(n > 5); }).find("expected n > 5"), std::string::npos);
-  EXPECT_EQ(message_of<ShapeError>([&] { RT_CHECK_AS(ShapeError, false, "op: ", Shape{2, 3}, ' ', 1.5, ' ', true); }), "op: (2, 3) 1.5 true");
+  EXPECT_EQ(message_of<ShapeError>([&] { RT_CHECK_AS(ShapeError, false, "op: ", Shape{2, 3}, ' ', 1.5, ' ', true); }),
+            "op: (2, 3) 1.5 true");
 }
 
 TEST(Device, Parses) {
@@ -103,7 +104,8 @@ TEST(DType, SixteenBitFloatsRoundToNearestEven) {
 }
 
 TEST(DType, NamesRoundTrip) {
-  for (DType d : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64}) EXPECT_EQ(parse_dtype(name_of(d)), d);
+  for (DType d : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
+    EXPECT_EQ(parse_dtype(name_of(d)), d);
   EXPECT_NE(message_of<UsageError>([] { parse_dtype("float"); }).find("one of"), std::string::npos);
 }
 
@@ -182,7 +184,8 @@ TEST(Random, UniformAndNormalHaveTheirMoments) {
 }
 
 TEST(Random, PermutationsCoverAndDependOnEpochAndSeed) {
-  const auto a = permutation(1000, 1, Stream::shuffle, 0), b = permutation(1000, 1, Stream::shuffle, 1), c = permutation(1000, 2, Stream::shuffle, 0);
+  const auto a = permutation(1000, 1, Stream::shuffle, 0), b = permutation(1000, 1, Stream::shuffle, 1),
+             c = permutation(1000, 2, Stream::shuffle, 0);
   EXPECT_EQ(std::set<int64_t>(a.begin(), a.end()).size(), 1000u);
   EXPECT_NE(a, b);
   EXPECT_NE(a, c);
@@ -235,8 +238,9 @@ TEST(ParallelFor, NestedCallsRunSeriallyAndExceptionsComeBack) {
       for (int64_t i = begin; i < end; ++i) parallel_for(10, 1, [&](int64_t b, int64_t e) { sum += e - b; });
     });
     EXPECT_EQ(sum, 40);
+    const auto fail = [](int64_t begin, int64_t) { RT_CHECK_AS(UsageError, begin != 2, "part 2"); };
     for (int i = 0; i < 20; ++i)
-      EXPECT_EQ(message_of<UsageError>([] { parallel_for(4, 1, [](int64_t begin, int64_t) { if (begin == 2) throw UsageError("part 2"); }); }), "part 2");
+      EXPECT_EQ(message_of<UsageError>([&] { parallel_for(4, 1, fail); }), "part 2");
     return 0;
   });
 }

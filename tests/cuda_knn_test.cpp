@@ -36,7 +36,8 @@ Found find(const Tensor& queries, const Tensor& bank, int64_t k) {
 TEST(CudaNearest, AreThoseOfTheCpu) {
   RT_NEEDS_CUDA();
   for (const auto& [queries, bank, depth, k] : std::vector<std::array<int64_t, 4>>{
-           {1, 1, 1, 1}, {3, 40, 5, 1}, {5, 40, 5, 40}, {2, 300, 3, 256}, {2, 1100, 3, 300}, {3, 8500, 2, 7}, {2049, 3, 2, 2}, {0, 4, 2, 2}}) {
+           {1, 1, 1, 1}, {3, 40, 5, 1}, {5, 40, 5, 40}, {2, 300, 3, 256}, {2, 1100, 3, 300}, {3, 8500, 2, 7}, {2049, 3, 2, 2},
+           {0, 4, 2, 2}}) {
     SCOPED_TRACE(concat(queries, " x ", bank, " x ", depth, ", k ", k));
     const Tensor q = whole_numbers({queries, depth}, 1), b = whole_numbers({bank, depth}, 2);
     const Found host = find(q, b, k), device = find(to(q, kCuda), to(b, kCuda), k);

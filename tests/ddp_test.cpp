@@ -120,7 +120,8 @@ class HostileTest : public DdpTest {
     Job out{++jobs_, {}};
     for (size_t r = 0; r < ranks.size(); ++r)
       out.pids.push_back(start(concat(ranks[r].before, "env RANK=", r, " WORLD_SIZE=", ranks.size(), " MASTER_ADDR=127.0.0.1 MASTER_PORT=",
-                                      out.number, " ", ranks[r].variables, " ringtape ", all, " --run h", out.number, " ", ranks[r].flags), log_of(out, r)));
+                                      out.number, " ", ranks[r].variables, " ringtape ", all, " --run h", out.number, " ", ranks[r].flags),
+                               log_of(out, r)));
     return out;
   }
   static std::string log_of(const Job& job, size_t rank) { return concat("log.", job.number, ".", rank); }
@@ -261,7 +262,8 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
 
 // Under a launcher the one that failed is named, whatever the others do, and its exit code counts.
 TEST_F(HostileTest, ALauncherNamesTheRankThatFailed) {
-  const std::string bad = " if [ $RANK = 2 ]; then X=\"--data mnist --data-dir /nowhere\"; fi; exec " RINGTAPE_BINARY " " + kTraining + " $X";
+  const std::string bad =
+      " if [ $RANK = 2 ]; then X=\"--data mnist --data-dir /nowhere\"; fi; exec " RINGTAPE_BINARY " " + kTraining + " $X";
   write_file((folder_ / "job.sh").string(), bad);
   EXPECT_EQ(run("ringtape launch -n 3 --exec -- sh job.sh"), 1);
   EXPECT_MENTIONS(log(), "rank 2 of 3 was the first to fail: exit code 1");

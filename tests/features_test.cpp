@@ -51,7 +51,8 @@ TEST(Knn, ATinyTemperatureKeepsTheirRatios) {
 
 TEST(Knn, SaysWhatIsWrong) {
   const Tensor q = ones({1, 2}), bank = ones({3, 2}), labels = from_host(std::vector<int64_t>{0, 1, 5}, {3});
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 4}); }), "kNN: 4 neighbours of a bank of 3 samples");
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 4}); }),
+                  "kNN: 4 neighbours of a bank of 3 samples");
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 0}); }), "choose");
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 6, {.k = 1, .temperature = 0}); }), "above 0");
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 5, {.k = 1}); }), "label 5");
@@ -100,7 +101,8 @@ TEST(Features, AreThoseOfTheSamplesInOrder) {
     for (int64_t p : {0, 100, 3071}) {
       const double pixel = data.train.images.data<uint8_t>()[(1099 - i) * 3072 + p] / 255.0;
       const size_t channel = size_t(p % 3);
-      EXPECT_NEAR(features.x.data<float>()[i * 3072 + p], (pixel - double(data.train.mean[channel])) / double(data.train.deviation[channel]), 1e-5);
+      EXPECT_NEAR(features.x.data<float>()[i * 3072 + p],
+                  (pixel - double(data.train.mean[channel])) / double(data.train.deviation[channel]), 1e-5);
     }
   }
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { embed(model, [](const Tensor& x) { return x; }, data.train, {}); }), "no samples");
@@ -124,7 +126,8 @@ TEST(Features, OfSeveralRanksAreThoseOfOne) {
                 const Features all = embed(own, f, data.train, bank, {}, &group);
                 EXPECT_TRUE(test::same_bytes(all.x, alone.x));
                 EXPECT_TRUE(test::same_bytes(all.labels, alone.labels));
-                EXPECT_EQ(embed(own, f, data.train, {7}, {}, &group).labels.item(), alone.labels.span<int64_t>()[7]);  // fewer samples than ranks
+                EXPECT_EQ(embed(own, f, data.train, {7}, {}, &group).labels.item(),
+                          alone.labels.span<int64_t>()[7]);  // fewer samples than ranks
                 const Tally found = knn_test(own, f, data.train, bank, data.test, queries, knn, {}, &group);
                 EXPECT_EQ(found.samples(), expected.samples());
                 EXPECT_EQ(found.top1(), expected.top1());

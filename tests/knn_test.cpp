@@ -61,7 +61,8 @@ TEST(Nearest, AreTheLargestProductsOnEveryInstructionSet) {
   for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
     set_cpu_isa(CpuIsa(isa));
     for (const auto& [queries, bank, depth, k] : std::vector<std::array<int64_t, 4>>{
-             {1, 1, 1, 1}, {3, 40, 5, 1}, {5, 40, 5, 40}, {7, 700, 9, 200}, {400, 130, 3, 5}, {2, 3000, 400, 20}, {1, 70, 0, 65}, {15, 41000, 1, 40500}, {0, 4, 2, 2}, {3, 4, 2, 0}}) {
+             {1, 1, 1, 1}, {3, 40, 5, 1}, {5, 40, 5, 40}, {7, 700, 9, 200}, {400, 130, 3, 5}, {2, 3000, 400, 20}, {1, 70, 0, 65},
+             {15, 41000, 1, 40500}, {0, 4, 2, 2}, {3, 4, 2, 0}}) {
       SCOPED_TRACE(concat(name_of(CpuIsa(isa)), ": ", queries, " x ", bank, " x ", depth, ", k ", k));
       expect_nearest(whole_numbers({queries, depth}, 1), whole_numbers({bank, depth}, 2), k);
     }

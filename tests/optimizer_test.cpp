@@ -89,7 +89,8 @@ struct LarsByHand {
   void step(const std::vector<double>& g, double lr, double factor) {
     double w_squares = 0, g_squares = 0;
     for (size_t i = 0; i < w.size(); ++i) w_squares += w[i] * w[i], g_squares += factor * g[i] * factor * g[i];
-    double ratio = o.eta * std::sqrt(w_squares) / (std::sqrt(g_squares) + o.weight_decay * std::sqrt(w_squares) + 1e-8), decay = o.weight_decay;
+    double ratio = o.eta * std::sqrt(w_squares) / (std::sqrt(g_squares) + o.weight_decay * std::sqrt(w_squares) + 1e-8),
+           decay = o.weight_decay;
     if (o.clip) ratio = std::min(ratio / lr, 1.0);
     if (!adapted || w_squares == 0 || g_squares == 0) ratio = 1, decay = 0;
     for (size_t i = 0; i < w.size(); ++i) {
@@ -101,8 +102,9 @@ struct LarsByHand {
 };
 
 TEST(Lars, FollowsItsRule) {
-  for (const Lars::Options& o : {Lars::Options{.weight_decay = 0.01}, Lars::Options{.momentum = 0, .weight_decay = 0.01},
-                                 Lars::Options{.weight_decay = 1e-4, .eta = 0.5, .nesterov = true}, Lars::Options{.weight_decay = 0.01, .clip = true}}) {
+  for (const Lars::Options& o :
+       {Lars::Options{.weight_decay = 0.01}, Lars::Options{.momentum = 0, .weight_decay = 0.01},
+        Lars::Options{.weight_decay = 1e-4, .eta = 0.5, .nesterov = true}, Lars::Options{.weight_decay = 0.01, .clip = true}}) {
     manual_seed(5);
     nn::Sequential model;
     model.add<nn::Linear>(300, 250).add<nn::Linear>(250, 3).add<nn::Linear>(3, 2);  // the first weight has more than a chunk
@@ -167,12 +169,14 @@ TEST(Schedule, FollowsItsFormulas) {
   EXPECT_NEAR(cosine.at(110), 1, 1e-12);
 
   // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped behind each epoch.
-  const Schedule by_epoch{.kind = Schedule::Kind::cosine, .lr = 0.5, .steps_per_epoch = 7, .epochs = 10, .final_lr = 1e-3, .by_epoch = true};
+  const Schedule by_epoch{
+      .kind = Schedule::Kind::cosine, .lr = 0.5, .steps_per_epoch = 7, .epochs = 10, .final_lr = 1e-3, .by_epoch = true};
   for (int64_t epoch : {0, 1, 5, 9})
     for (int64_t step : {0, 6})
       EXPECT_NEAR(by_epoch.at(7 * epoch + step), 1e-3 + (0.5 - 1e-3) * (1 + std::cos(M_PI * double(epoch) / 10)) / 2, 1e-15) << epoch;
 
-  const Schedule warm{.kind = Schedule::Kind::cosine, .lr = 2, .steps_per_epoch = 10, .epochs = 12, .warmup_epochs = 2, .warmup_lr = 1, .by_epoch = true};
+  const Schedule warm{
+      .kind = Schedule::Kind::cosine, .lr = 2, .steps_per_epoch = 10, .epochs = 12, .warmup_epochs = 2, .warmup_lr = 1, .by_epoch = true};
   EXPECT_NEAR(warm.at(0), 1.05, 1e-15);
   EXPECT_EQ(warm.at(19), 2);
   EXPECT_EQ(warm.at(29), 2);

@@ -17,8 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::string kTiny = " --data shapes --train-size 136 --test-size 40 --model mlp --hidden 12 --epochs 2 --warmup-epochs 0.5 --batch-size 32 --queue 64"
-                          " --projection-hidden 16 --projection-dim 8 --prediction-hidden 8 --prototypes 6 --knn-k 20 --lr 0.01 --threads 1 ";
+const std::string kTiny =
+    " --data shapes --train-size 136 --test-size 40 --model mlp --hidden 12 --epochs 2 --warmup-epochs 0.5 --batch-size 32 --queue 64"
+    " --projection-hidden 16 --projection-dim 8 --prediction-hidden 8 --prototypes 6 --knn-k 20 --lr 0.01 --threads 1 ";
 
 std::vector<std::string> all_methods() {
   std::vector<std::string> out;
@@ -33,7 +34,8 @@ class Pretrain : public testing::Test {
     std::string text;
   };
   Result run(const std::string& arguments) {
-    const std::string command = concat("cd ", folder_.path(), " && env -u RINGTAPE_DATA_DIR ", RINGTAPE_BINARY, " ", arguments, " >log 2>&1 </dev/null");
+    const std::string command =
+        concat("cd ", folder_.path(), " && env -u RINGTAPE_DATA_DIR ", RINGTAPE_BINARY, " ", arguments, " >log 2>&1 </dev/null");
     const int status = std::system(command.c_str());
     return {WEXITSTATUS(status), read_file(path("log"))};
   }
@@ -53,7 +55,8 @@ class Pretrain : public testing::Test {
 void expect_same_tensors(const std::string& a, const std::string& b) {
   const Safetensors x = read_safetensors(a), y = read_safetensors(b);
   ASSERT_EQ(x.tensors.size(), y.tensors.size());
-  for (size_t i = 0; i < x.tensors.size(); ++i) EXPECT_TRUE(test::same_bytes(x.tensors[i].tensor, y.tensors[i].tensor)) << x.tensors[i].name;
+  for (size_t i = 0; i < x.tensors.size(); ++i)
+    EXPECT_TRUE(test::same_bytes(x.tensors[i].tensor, y.tensors[i].tensor)) << x.tensors[i].name;
 }
 
 // The second epoch again, from a checkpoint behind the first, and in the middle of it.
@@ -106,7 +109,8 @@ TEST_F(Pretrain, RanksMakeTheSame) {
   ASSERT_EQ(pretrain("--method moco --run ./one --bn-splits 1").code, 0);
   const Result two = pretrain("--method moco --run ./two" + flags);
   ASSERT_EQ(two.code, 0) << two.text;
-  const Safetensors a = read_safetensors(path("one/exported/backbone.safetensors")), b = read_safetensors(path("two/exported/backbone.safetensors"));
+  const Safetensors a = read_safetensors(path("one/exported/backbone.safetensors")),
+                    b = read_safetensors(path("two/exported/backbone.safetensors"));
   for (size_t i = 0; i < a.tensors.size(); ++i) test::expect_close(b.tensors[i].tensor, a.tensors[i].tensor, 1e-5, 1e-6, a.tensors[i].name);
   EXPECT_EQ(summary("one")["top1"], summary("two")["top1"]);
   const Result replicas = pretrain("--method simclr --run ./dp --strategy dp --devices 2");
@@ -128,8 +132,9 @@ TEST_F(Pretrain, AProbeLearnsAndTeachesNothing) {
 }
 
 TEST_F(Pretrain, SmallViewsPredictTheCodesOfTheOthers) {
-  const Result r = run("pretrain --method swav --data shapes --train-size 70 --test-size 40 --width 2 --epochs 1 --warmup-epochs 0 --batch-size 32 --knn-k 9"
-                       " --small-views 2 --small-view-size 12 --projection-hidden 16 --projection-dim 8 --prototypes 6 --lr 0.001 --run ./a");
+  const Result r = run(
+      "pretrain --method swav --data shapes --train-size 70 --test-size 40 --width 2 --epochs 1 --warmup-epochs 0 --batch-size 32 --knn-k 9"
+      " --small-views 2 --small-view-size 12 --projection-hidden 16 --projection-dim 8 --prototypes 6 --lr 0.001 --run ./a");
   ASSERT_EQ(r.code, 0) << r.text;
   EXPECT_MENTIONS(r.text, "epoch 1/1    knn");
 }

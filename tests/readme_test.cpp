@@ -49,7 +49,9 @@ TEST(Readme, NamesFilesThatExist) {
 // Flags in the lines of commands that a page shows.
 TEST(Readme, ShowsFlagsThatThereAre) {
   std::set<std::string> known = {"--config", "--nnodes", "--node-rank", "--master-addr", "--master-port", "--max-restarts"};
-  for (const char* flag : {"--strategies", "--seeds", "--out", "--inference", "--batch-sizes", "--methods", "--gather", "--preset", "--protocol", "--help"}) known.insert(flag);
+  for (const char* flag :
+       {"--strategies", "--seeds", "--out", "--inference", "--batch-sizes", "--methods", "--gather", "--preset", "--protocol", "--help"})
+    known.insert(flag);
   for (const Option& option : train_options()) known.insert(concat("--", option.name));
   const std::string text = read("docs/data-parallel.md") + read("docs/self-supervised.md");
   const std::regex flag(R"(--[a-z][a-z-]*)");

@@ -24,10 +24,11 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 // 20 steps an epoch; what draws random numbers, and what has state, is in it.
-const std::vector<std::string> kTraining = {"train", "--train-size", "711", "--test-size", "50", "--val-size", "71", "--epochs", "4", "--batch-size", "32",
-                                            "--hidden", "24", "--dropout", "0.2", "--schedule", "cosine", "--warmup-epochs", "0.5", "--accumulate", "2",
-                                            "--precision", "f16", "--clip-grad-norm", "1", "--ema", "0.9", "--log-every", "7",
-                                            "--threads", "1", "--checkpoint-steps", "3"};
+const std::vector<std::string> kTraining = {
+    "train", "--train-size",       "711", "--test-size",      "50",  "--val-size", "71",     "--epochs",        "4",   "--batch-size",
+    "32",    "--hidden",           "24",  "--dropout",        "0.2", "--schedule", "cosine", "--warmup-epochs", "0.5", "--accumulate",
+    "2",     "--precision",        "f16", "--clip-grad-norm", "1",   "--ema",      "0.9",    "--log-every",     "7",   "--threads",
+    "1",     "--checkpoint-steps", "3"};
 
 class ResumeTest : public testing::Test {
  protected:
@@ -75,7 +76,9 @@ class ResumeTest : public testing::Test {
     std::ifstream file(run_folder(run) / "metrics.jsonl");
     for (std::string line; std::getline(file, line);) {
       json& m = out.emplace_back(json::parse(line));
-      for (const char* key : {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "train_s", "run"}) m.erase(key);
+      for (const char* key :
+           {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "train_s", "run"})
+        m.erase(key);
     }
     return out;
   }
@@ -153,7 +156,9 @@ TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {
 }
 
 TEST_F(ResumeTest, LarsGoesOnAsItWould) {
-  ASSERT_EQ(run({"--run", "lars", "--keep", "9", "--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01", "--schedule-by", "epoch"}), 0) << log();
+  ASSERT_EQ(
+      run({"--run", "lars", "--keep", "9", "--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01", "--schedule-by", "epoch"}), 0)
+      << log();
   fs::copy(run_folder("lars"), run_folder("copy"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const std::vector<std::string> all = checkpoints("copy");
   for (size_t i = all.size() - 5; i < all.size(); ++i) fs::remove_all(run_folder("copy") / "checkpoints" / all[i]);
@@ -168,7 +173,9 @@ TEST_F(ResumeTest, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {
   fs::copy(run_folder("whole"), run_folder("copy"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   const std::vector<std::string> all = checkpoints("copy");
   ASSERT_GE(all.size(), 5u);
-  const auto file = [&](size_t from_newest, const char* name) { return run_folder("copy") / "checkpoints" / all[all.size() - 1 - from_newest] / name; };
+  const auto file = [&](size_t from_newest, const char* name) {
+    return run_folder("copy") / "checkpoints" / all[all.size() - 1 - from_newest] / name;
+  };
   fs::resize_file(file(0, "model.safetensors"), fs::file_size(file(0, "model.safetensors")) - 1);
   {
     std::fstream flipped(file(1, "optimizer.safetensors"), std::ios::in | std::ios::out | std::ios::binary);

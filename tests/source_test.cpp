@@ -1,4 +1,5 @@
 // The rules of the tree that the compiler cannot see.
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -48,6 +49,19 @@ TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {
       for_each_match(file, include, [&](const std::string& target) {
         EXPECT_TRUE(target == folder || below.count(target)) << file << " includes " << target << '/';
       });
+    });
+}
+
+TEST(Source, LinesAndFilesAreShort) {
+  const auto columns = [](const std::string& line) {  // of UTF-8
+    return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  };
+  for (const char* folder : {"core", "kernels", "autograd", "comm", "nn", "train", "tests"})
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      std::ifstream in(file);
+      int64_t n = 0;
+      for (std::string line; std::getline(in, line); ++n) EXPECT_LE(columns(line), 140) << file << ':' << n + 1;
+      EXPECT_LE(n, 400) << file;
     });
 }
 

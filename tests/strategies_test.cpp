@@ -21,7 +21,8 @@ namespace {
 
 using test::same_bytes;
 
-// A training of a few steps on batches of uneven sizes, whose samples differ in size from first to last, so that no rank's are like another's.
+// A training of a few steps on batches of uneven sizes, whose samples differ in size from first to last, so that no rank's are like
+// another's.
 struct Course {
   const char* model;
   DType dtype;
@@ -40,7 +41,8 @@ struct Course {
       out = std::move(mlp);
     } else {
       const bool whole = std::string(model) == "resnet18";
-      out = std::make_unique<nn::ResNet>(whole ? nn::ResNet::Options{.classes = 5} : nn::ResNet::Options{.blocks = {1, 1, 1, 1}, .classes = 5});
+      out = std::make_unique<nn::ResNet>(whole ? nn::ResNet::Options{.classes = 5}
+                                               : nn::ResNet::Options{.blocks = {1, 1, 1, 1}, .classes = 5});
     }
     nn::cast_to(*out, dtype);
     return out;
@@ -51,9 +53,11 @@ struct Course {
     const int64_t n = samples(step);
     const bool rows = std::string(model) == "mlp";
     manual_seed(uint64_t(100 + step));
-    const int64_t side = dtype == DType::f64 ? 16 : 32;  // f32: as many rows of channels as make whole tiles; see kernels/cpu/batch_norm.cpp
+    const int64_t side =
+        dtype == DType::f64 ? 16 : 32;  // f32: as many rows of channels as make whole tiles; see kernels/cpu/batch_norm.cpp
     const Tensor size = reshape(cast(arange(n), dtype) * 0.3 + 0.2, rows ? Shape{n, 1} : Shape{n, 1, 1, 1});
-    return size * randn(rows ? Shape{n, 10} : Shape{n, side, side, 3}, 0.1, 1, dtype) * (nudge ? 1 + std::numeric_limits<float>::epsilon() : 1);
+    return size * randn(rows ? Shape{n, 10} : Shape{n, side, side, 3}, 0.1, 1, dtype) *
+           (nudge ? 1 + std::numeric_limits<float>::epsilon() : 1);
   }
   Tensor y(int step) const {
     std::vector<int64_t> labels;
@@ -68,7 +72,9 @@ struct Course {
     comm::Devices devices;
     for (int i = 0; i < replicas; ++i) devices.push_back({DeviceType::cpu, i});
     std::optional<nn::DataParallel> spread;
-    if (replicas > 0) spread.emplace(*model, [this] { return make(); }, devices, nn::DataParallel::Options{persistent, true, deterministic});
+    if (replicas > 0)
+      spread.emplace(
+          *model, [this] { return make(); }, devices, nn::DataParallel::Options{persistent, true, deterministic});
     TrainOptions o;
     o.optimizer = optimizer, o.momentum = 0.9, o.weight_decay = 1e-3, o.bucket_mb = 1, o.sync_bn = group != nullptr;
     o.deterministic = deterministic, o.accumulate = accumulate;
@@ -114,7 +120,8 @@ std::string climb(const comm::test::World& world, int ranks, const std::function
 
 void expect_near(const Course& course, const Weights& own, const Weights& alone, double tolerance) {
   const double apart = difference(own, alone);
-  if (!(apart <= tolerance)) throw CommError(concat(course.model, " ", course.dtype, ": weights are ", apart, " apart, at most ", tolerance));
+  if (!(apart <= tolerance))
+    throw CommError(concat(course.model, " ", course.dtype, ": weights are ", apart, " apart, at most ", tolerance));
 }
 
 // The heavy rungs on every number of ranks: minutes.
@@ -156,7 +163,8 @@ TEST(Strategies, DdpGivesTheWeightsOfOneRankWithSynchronizedBatchNorm) {
 
 TEST(Strategies, DpGivesTheWeightsOfOneDevice) {
   const char* const resnet = full() ? "resnet18" : "resnet10";
-  for (const Course& course : {Course{"mlp", DType::f32, 10}, {"mlp", DType::f64, 10}, {resnet, DType::f64, full() ? 10 : 2}, {resnet, DType::f32, 1}}) {
+  for (const Course& course :
+       {Course{"mlp", DType::f32, 10}, {"mlp", DType::f64, 10}, {resnet, DType::f64, full() ? 10 : 2}, {resnet, DType::f32, 1}}) {
     const bool heavy = std::string(course.model) != "mlp";
     const Weights alone = course.train(nullptr);
     for (const int n : {2, 3, 4})

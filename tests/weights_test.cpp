@@ -1,4 +1,5 @@
-// What trained weights are good for, by the ringtape binary: features, nearest neighbours, a linear probe, exports, beginnings of other trainings.
+// What trained weights are good for, by the ringtape binary: features, nearest neighbours, a linear probe, exports, beginnings of other
+// trainings.
 #include "train/weights.h"
 
 #include <sys/wait.h>
@@ -34,7 +35,8 @@ class WeightsTest : public testing::Test {
 
   // The exit code; what it printed is in the files out and err.
   int run(const std::string& arguments) const {
-    const int status = std::system(concat("cd ", folder_.string(), " && ", RINGTAPE_BINARY, " ", arguments, " >out 2>err </dev/null").c_str());
+    const int status =
+        std::system(concat("cd ", folder_.string(), " && ", RINGTAPE_BINARY, " ", arguments, " >out 2>err </dev/null").c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   json result_of(const std::string& arguments) const {
@@ -50,7 +52,9 @@ class WeightsTest : public testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   std::string file(const std::string& name) const { return read_file(path(name)); }
 
-  void train(const std::string& more) const { ASSERT_EQ(run("train --train-size 900 --test-size 300 --epochs 2 --threads 1 " + more), 0) << file("err"); }
+  void train(const std::string& more) const {
+    ASSERT_EQ(run("train --train-size 900 --test-size 300 --epochs 2 --threads 1 " + more), 0) << file("err");
+  }
 
   fs::path folder_;
 };
@@ -64,7 +68,8 @@ TEST(Npy, IsWhatNumPyWrites) {
   };
   const std::string head = written(from_host(std::vector<int64_t>{7, -1}, {2}));
   ASSERT_EQ(head.size(), 128u + 16u);
-  EXPECT_EQ(head.substr(0, 128), std::string("\x93NUMPY\x01\x00v\x00", 10) + "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }" + std::string(60, ' ') + "\n");
+  EXPECT_EQ(head.substr(0, 128), std::string("\x93NUMPY\x01\x00v\x00", 10) + "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }" +
+                                     std::string(60, ' ') + "\n");
   EXPECT_EQ(head[128], 7);
   const Tensor x = from_host(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
   EXPECT_MENTIONS(written(x), "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } ");
@@ -152,7 +157,8 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
   for (const NamedTensor& t : backbone.tensors) EXPECT_EQ(values(fine[t.name]), values(t.tensor)) << t.name;
   train("--run same --hidden 32 --weights whole.safetensors --lr 0 --strategy dp --devices 2");
   EXPECT_EQ(file("runs/same/exported/model.safetensors"), file("whole.safetensors"));
-  expect_error("train --train-size 100 --hidden 16 --weights backbone.safetensors", 1, "tensor '1.weight' is f32 (32, 3072), the model's is f32 (16, 3072)");
+  expect_error("train --train-size 100 --hidden 16 --weights backbone.safetensors", 1,
+               "tensor '1.weight' is f32 (32, 3072), the model's is f32 (16, 3072)");
   expect_error("train --train-size 100 --model fashion_cnn --weights backbone.safetensors", 1, "no tensor 'layer1.0.weight'");
   expect_error("train --train-size 100 --weights nowhere.safetensors", 1, "nowhere.safetensors: cannot open");
 }

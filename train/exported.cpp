@@ -28,11 +28,13 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
   if (o.no_stem_relu) out += "\nThere is no ReLU behind the first convolution, as in lightly's benchmark.\n";
   else if (entry.pytorch && o.width == ModelSpec().width)
     out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n\n" + entry.pytorch(task.spec) +
-           (backbone ? without(classifier(task.method ? task.method->backbone() : *task.model, o.model).last_layer()) : "") + "model.load_state_dict(load_file(\"" + file +
-           "\"), strict=True)\nmodel.eval()\n```\n";
+           (backbone ? without(classifier(task.method ? task.method->backbone() : *task.model, o.model).last_layer()) : "") +
+           "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
   const Shape& image = task.spec.image;  // (H, W, C)
-  out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1], ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ",
-                "with mean ", list(data.mean), " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate ", file, backbone ? " --protocol knn" : "", "`.\n");
+  out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
+                ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ", list(data.mean),
+                " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate ", file,
+                backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }
 

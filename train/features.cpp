@@ -31,7 +31,8 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   if (ranks * each == n) return all;
   const Tensor out({n, columns}, own.dtype(), own.device());
   for (int r = 0; r < group.size(); ++r)
-    if (const Part part = part_of(n, group.size(), r); part.size() > 0) copy(rows_of(out, part.begin, part.size()), rows_of(all, r * each, part.size()));
+    if (const Part part = part_of(n, group.size(), r); part.size() > 0)
+      copy(rows_of(out, part.begin, part.size()), rows_of(all, r * each, part.size()));
   return out;
 }
 
@@ -45,7 +46,8 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
     const Tensor y = f(batch->x);
-    RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(), ", F), got ", y.shape());
+    RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(), ", F), got ",
+                y.shape());
     if (at == 0) out = {Tensor({n, y.dim(1)}, DType::f32, y.device()), Tensor({n, 1}, DType::i64, y.device())};
     copy(rows_of(out.x, at, y.dim(0)), y);
     copy(rows_of(out.labels, at, y.dim(0)), reshape(batch->y, {y.dim(0), 1}));
@@ -62,8 +64,8 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, comm::Process
   return {samples.begin() + own.begin, samples.begin() + own.end};
 }
 
-Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples, const EmbedOptions& options,
-               comm::ProcessGroup* group) {
+Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+               const EmbedOptions& options, comm::ProcessGroup* group) {
   RT_CHECK_AS(UsageError, !samples.empty(), "embed: no samples");
   const NoGrad no_grad;
   const ModeGuard mode(module, false);

@@ -27,11 +27,11 @@ struct EmbedOptions {
   std::string progress = {};  // what a progress bar is called; empty: none
 };
 
-// f of the samples of a data set as they are, not augmented, with `module`, whose function it is, in evaluation mode, and without gradients.
-// With a group each rank computes part_of the samples and all get everything: a collective, in which all give the same samples. Throws
-// UsageError for no samples, ShapeError where f gives no (B, F).
-Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples, const EmbedOptions& options = {},
-               comm::ProcessGroup* group = nullptr);
+// f of the samples of a data set as they are, not augmented, with `module`, whose function it is, in evaluation mode, and without
+// gradients. With a group each rank computes part_of the samples and all get everything: a collective, in which all give the same samples.
+// Throws UsageError for no samples, ShapeError where f gives no (B, F).
+Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+               const EmbedOptions& options = {}, comm::ProcessGroup* group = nullptr);
 
 // This rank's part of them; all of them without a group.
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, comm::ProcessGroup* group);

@@ -20,8 +20,8 @@ Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& label
 // How often these votes are right: top-1 and top-5, with no loss.
 Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, const Knn& knn);
 
-// The whole protocol: the bank is f of the training samples, the queries f of the test samples (embed()). With a group each rank computes and
-// classifies its part, and all get the result of all: a collective.
+// The whole protocol: the bank is f of the training samples, the queries f of the test samples (embed()). With a group each rank computes
+// and classifies its part, and all get the result of all: a collective.
 Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, const std::vector<int64_t>& bank, const Dataset& test,
                const std::vector<int64_t>& queries, const Knn& knn, const EmbedOptions& options = {}, comm::ProcessGroup* group = nullptr);
 

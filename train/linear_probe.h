@@ -5,8 +5,8 @@
 namespace ringtape {
 
 // How features are judged by what a linear layer can make of them: one is trained on them, by SGD with a momentum of 0.9 and a cosine to 0,
-// beginning with zeros. Each feature is first brought to mean 0 and deviation 1 over the training samples, as He et al., "Masked autoencoders
-// are scalable vision learners", 2021, so that one rate fits features of any size.
+// beginning with zeros. Each feature is first brought to mean 0 and deviation 1 over the training samples, as He et al., "Masked
+// autoencoders are scalable vision learners", 2021, so that one rate fits features of any size.
 struct LinearProbe {
   int64_t epochs = 100;
   double lr = 0.1;

@@ -100,23 +100,25 @@ std::vector<ViewAugmentation> views_of(const TrainOptions& o) {
 void check_method_name(const std::string& name) { (void)find_method(name); }
 
 void check_pretraining(const TrainOptions& o, int ranks) {
-  RT_CHECK_AS(UsageError, o.batch_size >= 2 * ranks, "--batch-size ", o.batch_size, ": ", o.method, " compares the images of a batch; each of ", ranks,
-              ranks == 1 ? " rank" : " ranks", " needs 2 at least");
+  RT_CHECK_AS(UsageError, o.batch_size >= 2 * ranks, "--batch-size ", o.batch_size, ": ", o.method,
+              " compares the images of a batch; each of ", ranks, ranks == 1 ? " rank" : " ranks", " needs 2 at least");
   RT_CHECK_AS(UsageError, o.batch_size % ranks == 0, "--batch-size ", o.batch_size, ": not a multiple of the ", ranks,
               " ranks; outputs are compared in equal parts");
   RT_CHECK_AS(UsageError, o.accumulate == 1, "--accumulate ", o.accumulate, ": ", o.method,
               " compares the images of a batch, which parts of it would not be; use a smaller --batch-size, or more ranks");
-  RT_CHECK_AS(UsageError, !o.gather_distributed || ranks > 1, "--gather-distributed: there is one rank, and nothing to gather; leave it out, or use "
+  RT_CHECK_AS(UsageError, !o.gather_distributed || ranks > 1,
+              "--gather-distributed: there is one rank, and nothing to gather; leave it out, or use "
               "--strategy ddp --devices N");
   RT_CHECK_AS(UsageError, o.views == 2 || o.method == "swav", "--views ", o.views, ": ", o.method, " compares two views");
   RT_CHECK_AS(UsageError, o.small_views == 0 || o.method == "swav", "--small-views ", o.small_views, ": ", o.method, " compares two views");
-  RT_CHECK_AS(UsageError, o.small_crop_low <= o.small_crop_high, "--small-crop-low ", o.small_crop_low, ": above --small-crop-high ", o.small_crop_high);
+  RT_CHECK_AS(UsageError, o.small_crop_low <= o.small_crop_high, "--small-crop-low ", o.small_crop_low, ": above --small-crop-high ",
+              o.small_crop_high);
   RT_CHECK_AS(UsageError, o.crop_low <= o.crop_high, "--crop-low ", o.crop_low, ": above --crop-high ", o.crop_high);
   const bool replicas = o.strategy == "dp" || o.strategy == "ddp2";
   const int64_t parts = ranks * (replicas ? o.devices : 1), part = o.batch_size / parts;
   RT_CHECK_AS(UsageError, o.batch_size % parts == 0, "--batch-size ", o.batch_size, ": not a multiple of the ", parts, " devices");
-  RT_CHECK_AS(UsageError, o.bn_splits == 1 || o.sync_bn || part % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ", part,
-              " images that a device has of a batch");
+  RT_CHECK_AS(UsageError, o.bn_splits == 1 || o.sync_bn || part % o.bn_splits == 0, "--bn-splits ", o.bn_splits, ": does not divide the ",
+              part, " images that a device has of a batch");
 }
 
 }  // namespace ringtape

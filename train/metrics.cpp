@@ -10,7 +10,8 @@ namespace ringtape {
 
 void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
   constexpr double kWrong = 1e9;
-  Tensor rank = logits.defined() ? Tensor(labels.shape(), DType::i64, labels.device()) : full(labels.shape(), kWrong, DType::i64, labels.device());
+  Tensor rank =
+      logits.defined() ? Tensor(labels.shape(), DType::i64, labels.device()) : full(labels.shape(), kWrong, DType::i64, labels.device());
   if (logits.defined() && labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
   const Readback loss_now(loss.detach()), rank_now(rank);
   finish();

@@ -32,12 +32,14 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
 
 std::string mlp_in_pytorch(const ModelSpec& spec) {
   const std::string dropout = spec.dropout > 0 ? concat("nn.Dropout(", spec.dropout, "), ") : "";
-  return concat("model = nn.Sequential(nn.Flatten(), nn.Linear(", spec.image.size(), ", ", spec.hidden, "), nn.ReLU(), ", dropout, "nn.Linear(",
-                spec.hidden, ", ", spec.classes, "))\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
+  const std::string first = concat("nn.Linear(", spec.image.size(), ", ", spec.hidden, ")");
+  const std::string last = concat("nn.Linear(", spec.hidden, ", ", spec.classes, ")");
+  return concat("model = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last,
+                ")\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
 }
 
 std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
-  RT_CHECK_AS(UsageError, spec.classes > 0, "--model fashion_cnn: comes with its last layer alone, and is no backbone; try resnet18 --width 16");
+  RT_CHECK_AS(UsageError, spec.classes > 0, "--model fashion_cnn: comes with its last layer alone, and is no backbone; try resnet18");
   return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
 }
 
@@ -65,7 +67,8 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
 const ModelEntry kModels[] = {
     {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, {28, 28, 1}, mlp_in_pytorch},
     {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn, {28, 28, 1}},
-    {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, {32, 32, 3}, resnet_in_pytorch<18>},
+    {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, {32, 32, 3},
+     resnet_in_pytorch<18>},
     {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, resnet_in_pytorch<34>},
 };
 

@@ -180,8 +180,8 @@ std::map<std::string, std::string> weights_metadata(const TrainOptions& options)
 void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
                     const std::string& path);
 
-// "auto" fields replaced by what they mean on this machine, for a training by so many ranks. Throws UsageError where options contradict each
-// other and DeviceError for a device that is not there.
+// "auto" fields replaced by what they mean on this machine, for a training by so many ranks. Throws UsageError where options contradict
+// each other and DeviceError for a device that is not there.
 TrainOptions resolve(TrainOptions options, int ranks = 1);
 
 // What --base-lr makes of --lr. To be called behind a file or a command line: where it gives --lr, an earlier --base-lr no longer counts.

@@ -11,7 +11,8 @@
 namespace ringtape {
 
 Step::Step(nn::Module& model, Objective objective, const TrainOptions& options, comm::ProcessGroup* group)
-    : model_(model), objective_(std::move(objective)), group_(group ? group->split(0, group->rank()) : nullptr), accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
+    : model_(model), objective_(std::move(objective)), group_(group ? group->split(0, group->rank()) : nullptr),
+      accumulate_(options.accumulate), synchronized_(group && options.sync_bn), precision_(parse_dtype(options.precision)),
       parameters_(model, [this](int64_t size, int64_t n, DType dtype, Device device) { return gradient_memory(size, n, dtype, device); }),
       optimizer_(make_optimizer(options, parameters_)),
       scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {

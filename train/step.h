@@ -24,8 +24,8 @@ struct WholeBatch {
 class Step {
  public:
   // Takes the model's parameters into flat buffers. Of the options: optimizer and its settings, precision, accumulate, clip-grad-norm, ema,
-  // sync-bn, bucket-mb, gradient-reduction, powersgd-rank. With a group, whose ranks all have the same model and options, each gets its own part
-  // of every batch and gradients are summed over them; null: this is the only one.
+  // sync-bn, bucket-mb, gradient-reduction, powersgd-rank. With a group, whose ranks all have the same model and options, each gets its own
+  // part of every batch and gradients are summed over them; null: this is the only one.
   Step(nn::Module& model, Objective objective, const TrainOptions& options, comm::ProcessGroup* group = nullptr);
   // With cross_entropy_of the model, label-smoothing as the options have it.
   Step(nn::Module& model, const TrainOptions& options, comm::ProcessGroup* group = nullptr, nn::DataParallel* replicas = nullptr)
@@ -37,7 +37,8 @@ class Step {
     Tensor own;     // (): the part of the loss that is of these
     Tensor spread;  // (): of the objective, on this rank
   };
-  // Images, one tensor (B, ...) a view, and labels y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated batch.
+  // Images, one tensor (B, ...) a view, and labels y (B) i64. `ended` is called as each phase ends, once for each part of an accumulated
+  // batch.
   Result run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {});
   Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {}, WholeBatch whole = {}) {
     return run(Tensors{x}, y, lr, ended, whole);

@@ -95,8 +95,9 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bo
   const EmbedOptions embedding{.device = task.device, .workers = int(o.workers), .progress = progress ? "kNN" : ""};
   const std::vector<int64_t> queries = first_of(all_samples(task.data.test), o.limit_eval_batches);
   Stopwatch watch;
-  const Tally tally = knn_test(*task.model, [&](const Tensor& x) { return (*task.model)(x); }, task.data.train, bank, task.data.test, queries,
-                               {o.knn_k, o.knn_temperature}, embedding, group);
+  const Tally tally = knn_test(
+      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, task.data.train, bank, task.data.test, queries,
+      {o.knn_k, o.knn_temperature}, embedding, group);
   Metrics m;
   m.split = "knn";
   m.top1 = tally.top1(), m.top5 = tally.top5();

@@ -33,8 +33,8 @@ struct Task {
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress = false,
                  Tensors* outputs = nullptr, comm::ProcessGroup* group = nullptr);
 
-// What kNN makes of the features that a method's backbone has for the test set, with those of these training samples as its bank: split "knn".
-// Otherwise as evaluate.
+// What kNN makes of the features that a method's backbone has for the test set, with those of these training samples as its bank: split
+// "knn". Otherwise as evaluate.
 Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress = false, comm::ProcessGroup* group = nullptr);
 
 // Figures of a pass over a split that has taken so many seconds, of all ranks' tallies together: a collective.

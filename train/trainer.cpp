@@ -95,8 +95,10 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     const double lr = schedule_.at(steps());
     trace_.begin(steps() + 1);
     comm::Activity::process().set_step(steps() + 1);
-    if (task_.method) task_.method->begin_step({steps(), task_.options.epochs * steps_per_epoch(), at_.epoch, uint64_t(task_.options.seed)});
-    const Step::Result result = step_->run(batch->views.empty() ? Tensors{batch->x} : batch->views, batch->y, lr, ended, {batch->whole, stop_requested()});
+    if (task_.method)
+      task_.method->begin_step({steps(), task_.options.epochs * steps_per_epoch(), at_.epoch, uint64_t(task_.options.seed)});
+    const Step::Result result =
+        step_->run(batch->views.empty() ? Tensors{batch->x} : batch->views, batch->y, lr, ended, {batch->whole, stop_requested()});
     if (result.spread.defined()) spread_ = Readback(result.spread);
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
@@ -157,8 +159,9 @@ void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const
   const int64_t ranks = group_ ? group_->size() : 1, n = task_.options.batch_size / ranks;
   const auto collapsed = task_.method->collapsed_loss(n);
   if (!leads() || !collapsed || std::abs(loss - *collapsed) > kNear) return;
-  log_warn(task_.options.method, ": the loss of epoch ", at_.epoch + 1, " was ", loss, ", what it is of outputs that do not depend on the image (",
-           *collapsed, "; spread ", spread.value_or(0), "): it learns nothing; try another --lr, more --warmup-epochs, or other --normalize");
+  log_warn(task_.options.method, ": the loss of epoch ", at_.epoch + 1, " was ", loss,
+           ", what it is of outputs that do not depend on the image (", *collapsed, "; spread ", spread.value_or(0),
+           "): it learns nothing; try another --lr, more --warmup-epochs, or other --normalize");
 }
 
 void Trainer::checkpoint(const Save& save) {
@@ -201,7 +204,8 @@ Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t
 // The epoch's validation: of a method, where it is due, kNN.
 std::optional<Metrics> Trainer::judge(bool progress) {
   const TrainOptions& o = task_.options;
-  if (!task_.method) return split_.val.empty() ? std::nullopt : std::optional(evaluate_average(task_.data.train, split_.val, "val", progress));
+  if (!task_.method)
+    return split_.val.empty() ? std::nullopt : std::optional(evaluate_average(task_.data.train, split_.val, "val", progress));
   const int64_t epoch = at_.epoch + 1;
   if (epoch != o.epochs && (o.knn_every == 0 || epoch % o.knn_every != 0)) return {};
   const auto average = weights_to_judge();
@@ -230,7 +234,8 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     bool best = false;
     if (const auto judged = judge(progress)) {
       const Metrics m = emit(*judged, epoch);
-      if (task_.method && task_.method->has_probe()) emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "probe", progress), epoch);
+      if (task_.method && task_.method->has_probe())
+        emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "probe", progress), epoch);
       best = !at_.best || *m.top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *m.top1};
     }

@@ -11,8 +11,8 @@
 
 namespace ringtape {
 
-// Training with labels and cross-entropy, or by a method without labels, whose features kNN then judges; with a group, by all its ranks together,
-// each of which makes one and calls the same. The first of them reports and saves.
+// Training with labels and cross-entropy, or by a method without labels, whose features kNN then judges; with a group, by all its ranks
+// together, each of which makes one and calls the same. The first of them reports and saves.
 class Trainer {
  public:
   // Throws UsageError for a batch larger than the set, CommError where ranks differ in settings, data or model.
@@ -24,10 +24,10 @@ class Trainer {
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
 
-  // From where it is: the epochs, each followed by a validation, then the test, or a method's by a test with kNN; `report` gets the figures of each as they come.
-  // `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has stopped it
-  // (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error on every rank, naming those where it began, when the
-  // loss is no longer finite, and when weights that are not would be saved.
+  // From where it is: the epochs, each followed by a validation, then the test, or a method's by a test with kNN; `report` gets the figures
+  // of each as they come. `save` is called where a checkpoint is due, which state() and files() then describe. False when a signal has
+  // stopped it (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error on every rank, naming those where it
+  // began, when the loss is no longer finite, and when weights that are not would be saved.
   using Report = std::function<void(const Metrics&)>;
   using Save = std::function<void()>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false);

@@ -71,7 +71,8 @@ std::unique_ptr<comm::Transport> transport_of(const TrainOptions& options, const
   RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl",
               "--transport nccl: is between GPUs, and this rank is on ", device);
   if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
-  RT_CHECK_AS(UsageError, comm::nccl_transport, "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
+  RT_CHECK_AS(UsageError, comm::nccl_transport,
+              "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
   RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
               ": ranks on GPUs use nccl; leave the flag out");
   comm::check_same_transport(context, "nccl");

@@ -10,7 +10,8 @@ static Shape output_shape(const Tensor& x, const Tensor& w, const Tensor& b, con
   check_same(x, w, "conv2d");
   if (b.defined()) check_same(x, b, "conv2d");
   RT_CHECK_AS(UsageError, p.stride_h >= 1 && p.stride_w >= 1 && p.dilation_h >= 1 && p.dilation_w >= 1 && p.pad_h >= 0 && p.pad_w >= 0,
-              "conv2d: strides and dilations must be at least 1 and padding at least 0; got stride ", p.stride_h, "x", p.stride_w, ", dilation ",
+              "conv2d: strides and dilations must be at least 1 and padding at least 0; got stride ", p.stride_h, "x", p.stride_w,
+              ", dilation ",
               p.dilation_h, "x", p.dilation_w, ", padding ", p.pad_h, "x", p.pad_w);
   const Shape &a = x.shape(), &f = w.shape();
   const bool fits = a.rank() == 4 && f.rank() == 4 && f[1] > 0 && f[2] > 0 && f[3] > 0 && a[3] % f[3] == 0 && f[0] % (a[3] / f[3]) == 0 &&
@@ -62,7 +63,8 @@ static const RegisterOp register_conv2d{{
                 {"5x5_stride_3", {{{1, 8, 9, 2}}, {{3, 5, 5, 2}}}, call<3, 2>},
                 {"grouped", {{{2, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},
                 {"depthwise", {{{2, 4, 5, 3}}, {{6, 3, 3, 1}}}, call<1, 1>},
-                {"rectangular", {{{1, 5, 7, 2}}, {{3, 3, 2, 2}}}, [](const Tensors& t) { return conv2d(t[0], t[1], {}, {2, 1, 0, 1, 1, 3}); }},
+                {"rectangular", {{{1, 5, 7, 2}}, {{3, 3, 2, 2}}},
+                 [](const Tensors& t) { return conv2d(t[0], t[1], {}, {2, 1, 0, 1, 1, 3}); }},
                 {"tiles", {{{2, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call<1, 1>},
                 {"large_padding", {{{1, 2, 2, 2}}, {{2, 3, 3, 2}}}, call<1, 3>},
                 {"empty", {{{0, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>}},

@@ -26,22 +26,27 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
     y = y.window({}, {});
   }
   const double scale = average ? 1 / double(n) : 1;
-  return record("cross_entropy", {rows}, y, [x = save(rows), lse = save(lse), index = save(index), smoothing, scale](const Tensor& dy) -> Tensors {
+  const auto backward = [x = save(rows), lse = save(lse), index = save(index), smoothing, scale](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);
     cross_entropy_backward(dx, *x, *lse, *index, expand(dy, {dx.shape()[0]}), smoothing, scale);
     return {dx};
-  });
+  };
+  return record("cross_entropy", {rows}, y, backward);
 }
 
 static Tensor call(const Tensors& t) { return cross_entropy(t[0], t[1]); }
 static const RegisterOp register_cross_entropy{{
     .name = "cross_entropy",
     .samples = {{"mean", {{{4, 7}, -3, 3}, {{4}, 0, 7, Fill::index}}, call},
-                {"per_sample", {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}}, [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }},
-                {"smoothed", {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}}, [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.1); }},
-                {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}}, [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, Reduction::none); }},
+                {"per_sample", {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }},
+                {"smoothed", {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.1); }},
+                {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, Reduction::none); }},
                 {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call},
-                {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }}},
+                {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }}},
     .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call}},
     .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call},
                 {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call},

@@ -8,15 +8,16 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
   check_float(x, "linear");
   check_same(x, w, "linear");
   if (b.defined()) check_same(x, b, "linear");
-  RT_CHECK_AS(ShapeError, w.rank() == 2 && x.rank() >= 1 && x.shape()[x.rank() - 1] == w.shape()[1] && (!b.defined() || b.shape() == Shape{w.shape()[0]}),
-              "linear: expected x (..., I), w (O, I), b (O), got ", x.shape(), ", ", w.shape(), ", ", b.defined() ? b.shape().str() : "no b");
+  const bool fits = w.rank() == 2 && x.rank() >= 1 && x.shape()[x.rank() - 1] == w.shape()[1];
+  RT_CHECK_AS(ShapeError, fits && (!b.defined() || b.shape() == Shape{w.shape()[0]}), "linear: expected x (..., I), w (O, I), b (O), got ",
+              x.shape(), ", ", w.shape(), ", ", b.defined() ? b.shape().str() : "no b");
   const int64_t in = w.shape()[1], out = w.shape()[0];
   const Tensor rows = x.rank() == 2 ? x : reshape(x, {x.shape().with(x.rank() - 1, 1).size(), in});
   Tensor y({rows.shape()[0], out}, x.dtype(), x.device());
   const Tensor bias = b.defined() ? contiguous(b) : b;
   linear_forward(y, rows, w, bias, f);
   const bool relu = f == Activation::relu;
-  y = record("linear", {rows, w, bias}, y, [x = save(rows), w = save(w), y = save(relu ? y : Tensor{}), has_bias = b.defined()](const Tensor& dz) -> Tensors {
+  const auto backward = [x = save(rows), w = save(w), y = save(relu ? y : Tensor{}), has_bias = b.defined()](const Tensor& dz) -> Tensors {
     Tensor dy = dz;  // before the activation
     if ((*y).defined()) {
       dy = Tensor((*y).shape(), dz.dtype(), dz.device());
@@ -37,7 +38,8 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
       sum_forward(db.window({1, db.size()}, {0, 1}), dy);
     }
     return {dx, dw, db};
-  });
+  };
+  y = record("linear", {rows, w, bias}, y, backward);
   return x.rank() == 2 ? y : reshape(y, x.shape().with(x.rank() - 1, out));
 }
 
@@ -52,7 +54,8 @@ static const RegisterOp register_linear{{
                 {"relu", {{{3, 5}}, {{4, 5}}, {{4}}}, [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
                 {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call},
                 {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call}},
-    .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call}, {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call}},
+    .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call},
+                  {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call}},
     .invalid = {{"inner", {{{3, 5}}, {{4, 6}}, {{4}}}, call}, {"bias", {{{3, 5}}, {{4, 5}}, {{5}}}, call}},
     .flops = flops,
     .tolerance = 4,

@@ -26,7 +26,8 @@ struct Launch {
   bool pin = true;                      // each rank to its own cores
 };
 
-inline constexpr int kPreempted = 75;  // exit code of ranks that were stopped and can go on, from a checkpoint or the beginning: no reason to restart
+inline constexpr int kPreempted =
+    75;  // exit code of ranks that were stopped and can go on, from a checkpoint or the beginning: no reason to restart
 inline constexpr int kTimedOut = 124;  // as timeout(1) ends
 
 // Runs the ranks until all have ended, and says on standard error what went wrong. Returns 0, or what the first that failed ended

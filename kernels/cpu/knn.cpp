@@ -55,8 +55,8 @@ struct Nearest {
   }
 };
 
-void find_nearest(const View& values, const View& indices, const View& queries, const View& bank, Range rows, float* products, float* packed,
-                  uint64_t* keys) {
+void find_nearest(const View& values, const View& indices, const View& queries, const View& bank, Range rows, float* products,
+                  float* packed, uint64_t* keys) {
   const int64_t k = values.dims[1], depth = queries.dims[1], size = bank.dims[0];
   std::vector<Nearest> nearest;
   for (int64_t q = 0; q < rows.size(); ++q) nearest.push_back({keys + q * Nearest::size(k), k});
@@ -64,7 +64,8 @@ void find_nearest(const View& values, const View& indices, const View& queries, 
   for (int64_t first = 0; first < size; first += kRows) {
     const int64_t n = std::min(kRows, size - first);
     // Always the product of whole tiles, of which it then takes a part: so a sum does not depend on the tile it is in.
-    const Gemm<float> tile(kQueries, kRows, depth, {from, depth, 1}, {bank.as<const float>() + first * depth, 1, depth}, nullptr, {products, kRows, 1});
+    const Gemm<float> tile(kQueries, kRows, depth, {from, depth, 1}, {bank.as<const float>() + first * depth, 1, depth}, nullptr,
+                           {products, kRows, 1});
     tile.run({0, rows.size()}, {0, n}, packed);
     for (int64_t q = 0; q < rows.size(); ++q) nearest[size_t(q)].add(products + q * kRows, n, first);
   }
@@ -89,7 +90,8 @@ void nearest_rows(View values, View indices, View queries, View bank) {
     const Scratch<float> products(each * kRows, values.device), packed(tile.scratch_size(), values.device);
     const Scratch<uint64_t> keys(each * Nearest::size(k), values.device);
     for (int64_t b = blocks.begin; b < blocks.end; ++b)
-      find_nearest(values, indices, queries, bank, {b * each, std::min((b + 1) * each, count)}, products.data(), packed.data(), keys.data());
+      find_nearest(values, indices, queries, bank, {b * each, std::min((b + 1) * each, count)}, products.data(), packed.data(),
+                   keys.data());
   });
 }
 

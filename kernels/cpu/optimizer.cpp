@@ -71,7 +71,9 @@ void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_
   const T* grad = g.as<T>() + begin;
   const T scale = T(multiplier), lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
   if (momentum == 0) sgd(at, grad, end - begin, scale, lr, decay);
-  else sgd_momentum(at, v.as<T>() + begin, grad, end - begin, scale, lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0));
+  else
+    sgd_momentum(at, v.as<T>() + begin, grad, end - begin, scale, lr, decay, momentum, step.nesterov ? momentum : T(1),
+                 step.nesterov ? T(1) : T(0));
 }
 
 template <class T>
@@ -103,7 +105,9 @@ void sgd_step(View w, View v, View g, View factor, SgdStep step) {
 void lars_squares(View squares, View w, View g, View chunks) {
   check_parameters(w, "lars_squares");
   const int64_t* const table = chunks.as<int64_t>();
-  const auto sum = [&]<class T>(const T* x, int64_t n) { return row_sum<double>(n, [=](int64_t i) { return double(x[i]) * double(x[i]); }); };
+  const auto sum = [&]<class T>(const T* x, int64_t n) {
+    return row_sum<double>(n, [=](int64_t i) { return double(x[i]) * double(x[i]); });
+  };
   parallel_for(chunks.dims[0], 1, [&](int64_t first, int64_t last) {
     for (int64_t c = first; c < last; ++c) {
       const int64_t begin = table[4 * c], n = table[4 * c + 1] - begin;
@@ -141,8 +145,8 @@ void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_each_part(w, "adam_step", [&]<class T>(int64_t begin, int64_t end) {
-    adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(multiplier), T(step.lr / correction1),
-            T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
+    adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(multiplier),
+            T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
             step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1));
   });
 }

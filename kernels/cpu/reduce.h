@@ -128,7 +128,8 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b / per_row * inner + b % per_row * width, n = std::min(width, inner - b % per_row * width);
       Operand line = plan.outputs;  // `n` neighbouring outputs; moved along the reduced axes below
-      plan.outputs.for_each_run(first, 1, [&](int64_t offset, int64_t, int64_t, int64_t) { line.data += offset * int64_t(size_of(line.dtype)); });
+      plan.outputs.for_each_run(first, 1,
+                                [&](int64_t offset, int64_t, int64_t, int64_t) { line.data += offset * int64_t(size_of(line.dtype)); });
       line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
       char* const first_line = line.data;
       for (int64_t j = 0; j < n; ++j) total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);

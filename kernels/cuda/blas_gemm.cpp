@@ -108,7 +108,8 @@ bool blas_gemm(Device device, const BlasProduct& p) {
   if (!w || !a) return false;
   use(device.index);
   const Key key{device.index, int64_t(p.dtype), p.batch, p.m, p.n, p.k, w->transposed, w->leading, p.w.batch_stride, alignment_of(p.w.data),
-                a->transposed, a->leading, p.a.batch_stride, alignment_of(p.a.data), alignment_of(p.c), p.bias ? alignment_of(p.bias) : 0, p.relu};
+                a->transposed, a->leading, p.a.batch_stride, alignment_of(p.a.data), alignment_of(p.c), p.bias ? alignment_of(p.bias) : 0,
+                p.relu};
   static std::mutex mutex;
   static auto* plans = new std::map<Key, Plan>;  // never destroyed: the driver may be gone by then
   const std::lock_guard lock(mutex);
@@ -121,8 +122,10 @@ bool blas_gemm(Device device, const BlasProduct& p) {
   const double one[2] = {1, 0};  // alpha and beta, of the type that is computed in
   const float one_f32[2] = {1, 0};
   const bool wide = p.dtype == DType::f64;
-  const void *alpha = wide ? static_cast<const void*>(&one[0]) : &one_f32[0], *beta = wide ? static_cast<const void*>(&one[1]) : &one_f32[1];
-  RT_GPU_CHECK(cublasLtMatmul(lt.handle, plan.operation, alpha, p.w.data, plan.w, p.a.data, plan.a, beta, p.c, plan.c, p.c, plan.c, &plan.found.algo,
+  const void *alpha = wide ? static_cast<const void*>(&one[0]) : &one_f32[0],
+               *beta = wide ? static_cast<const void*>(&one[1]) : &one_f32[1];
+  RT_GPU_CHECK(cublasLtMatmul(lt.handle, plan.operation, alpha, p.w.data, plan.w, p.a.data, plan.a, beta, p.c, plan.c, p.c, plan.c,
+                              &plan.found.algo,
                               lt.workspace, lt.workspace_bytes, compute_stream(device.index)));
   return true;
 }

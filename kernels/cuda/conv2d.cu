@@ -17,10 +17,12 @@ struct ConvSizes {
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
 
   ConvSizes(const View& y, const View& x, const View& weights, const Window& p)
-      : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])), columns(int(y.dims[2])), k(int(y.dims[3])),
-        r(int(weights.dims[1])), s(int(weights.dims[2])), c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))), stride_h(int(p.stride_h)),
-        stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)), dilation_w(int(p.dilation_w)) {
-    RT_CHECK_AS(ShapeError, x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX && taps() * std::max(c, k) < INT32_MAX,
+      : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])), columns(int(y.dims[2])),
+        k(int(y.dims[3])), r(int(weights.dims[1])), s(int(weights.dims[2])), c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))),
+        stride_h(int(p.stride_h)), stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)),
+        dilation_w(int(p.dilation_w)) {
+    RT_CHECK_AS(ShapeError,
+                x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX && taps() * std::max(c, k) < INT32_MAX,
                 "convolution of ", x.shape(), " by ", weights.shape(), ": too large for one call on a GPU; divide the batch");
   }
   int64_t groups() const { return c / c_group; }
@@ -39,7 +41,8 @@ struct Patches {
     const int64_t place = swapped ? p : i;
     const int tap = int(swapped ? i : p), row = int(place / z.columns);
     const int c = tap % z.c_group, s = tap / z.c_group % z.s, r = tap / z.c_group / z.s;
-    const int h = row % z.rows * z.stride_h + r * z.dilation_h - z.pad_h, v = int(place % z.columns) * z.stride_w + s * z.dilation_w - z.pad_w;
+    const int h = row % z.rows * z.stride_h + r * z.dilation_h - z.pad_h,
+              v = int(place % z.columns) * z.stride_w + s * z.dilation_w - z.pad_w;
     const bool inside = h >= 0 && h < z.h && v >= 0 && v < z.w;
     return inside ? x[((int64_t(row / z.rows) * z.h + h) * z.w + v) * z.c + group * z.c_group + c] : T(0);
   }
@@ -54,7 +57,8 @@ struct BackwardPatches {
   __device__ T at(int64_t group, int64_t place, int64_t tap) const {
     const int row = int(place / z.w), t = int(tap), k = t % z.k_group, s = t / z.k_group % z.s, r = t / z.k_group / z.s;
     const int i = row % z.h + z.pad_h - r * z.dilation_h, j = int(place % z.w) + z.pad_w - s * z.dilation_w;
-    const bool inside = i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows && j / z.stride_w < z.columns;
+    const bool inside =
+        i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows && j / z.stride_w < z.columns;
     return inside ? dy[((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k + group * z.k_group + k] : T(0);
   }
 };
@@ -135,8 +139,8 @@ void conv2d_forward(View y, View x, View w, View b, Window window) {
   if (env::cudnn() && cudnn_conv(ConvPass::forward, x, w, y, window)) return b.data ? add_forward(y, y, b) : void();
   const ConvSizes z(y, x, w, window);
   dispatch_float(y.dtype, [&]<class T>() {
-    gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z}, ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group},
-                       {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
+    gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z},
+                       ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group}, {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
   });
 }
 
@@ -145,7 +149,8 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
   const ConvSizes z(dy, dx, w, window);
   dispatch_float(dx.dtype, [&]<class T>() {
     gemm<compute_t<T>>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
-                       ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group}, {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
+                       ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group},
+                       {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
   });
 }
 

@@ -31,7 +31,8 @@ __device__ void sort_keys(uint64_t* keys, int n) {
 
 // A block a query: best (Q, k), the keys of its nearest rows so far from the largest, becomes those with products (Q, n) of rows
 // `first` on. `room` is a power of two, at least k + kSelectThreads: newcomers gather behind the k best until the next ones might not fit.
-__global__ void __launch_bounds__(kSelectThreads) select_kernel(uint64_t* best, const float* products, int64_t first, int n, int k, int room) {
+__global__ void __launch_bounds__(kSelectThreads)
+    select_kernel(uint64_t* best, const float* products, int64_t first, int n, int k, int room) {
   SHARED_DYN(uint64_t, keys);
   SHARED_ARRAY(int, count, [1]);
   best += int64_t(blockIdx.x) * k, products += int64_t(blockIdx.x) * n;

@@ -81,7 +81,8 @@ template <class T>
 __global__ void __launch_bounds__(kLarsThreads) lars_squares_kernel(double* squares, const T* w, const T* g, const int64_t* chunks) {
   const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
   double of_w = 0, of_g = 0;
-  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads) of_w += double(w[i]) * double(w[i]), of_g += double(g[i]) * double(g[i]);
+  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads)
+    of_w += double(w[i]) * double(w[i]), of_g += double(g[i]) * double(g[i]);
   of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
   if (threadIdx.x == 0) squares[2 * int64_t(blockIdx.x)] = of_w, squares[2 * int64_t(blockIdx.x) + 1] = of_g;
 }
@@ -135,7 +136,8 @@ void lars_squares(View squares, View w, View g, View chunks) {
 void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
   const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
   for_dtype(w, "lars_step", [&]<class T>() {
-    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(), chunks.as<int64_t>(), w.as<T>(), v.as<T>());
+    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(), chunks.as<int64_t>(),
+                                w.as<T>(), v.as<T>());
   });
 }
 
@@ -143,7 +145,8 @@ void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_dtype(w, "adam_step", [&]<class T>() {
-    const Adam<T> adam{T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
+    const Adam<T> adam{T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2),
+                       T(step.eps),
                        step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
     run<T>(adam, w, g, factor, m.as<T>(), v.as<T>());
   });

@@ -10,7 +10,9 @@ constexpr HeadDefaults kProjection{1024, 256, HeadNorm::hidden}, kPrediction{102
 class Byol : public Method {
  public:
   Byol(Encoder encoder, Encoder teacher, std::unique_ptr<Module> prediction, const MethodOptions& o)
-      : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum), prediction_(std::move(prediction)) {}
+      : Method(std::move(encoder)),
+        teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum),
+        prediction_(std::move(prediction)) {}
 
   void begin_step(const Moment& moment) override { teacher_.follow(encoder_, moment); }
   // z0, z1, p0, p1: the teacher's projections, and what the student predicts for the other view.

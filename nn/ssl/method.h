@@ -47,8 +47,8 @@ struct Encoder {
   Tensor operator()(const Tensor& x) const { return (*projection)((*backbone)(x)); }
 };
 
-// Self-supervised learning of a backbone: a network that makes outputs of several random views of the same images, and a loss of these. As a
-// module it is its backbone. What it keeps besides parameters, a teacher's weights or a queue of earlier outputs, are buffers, so that
+// Self-supervised learning of a backbone: a network that makes outputs of several random views of the same images, and a loss of these. As
+// a module it is its backbone. What it keeps besides parameters, a teacher's weights or a queue of earlier outputs, are buffers, so that
 // checkpoints have them and replicas get them.
 class Method : public Module {
  public:
@@ -62,8 +62,8 @@ class Method : public Module {
     if (probe_) v.child("probe", *probe_);
   }
 
-  // A linear layer on the features of the first view that learns the labels while the backbone learns without: what reaches it goes no further
-  // back. It is trained as the rest is; step_outputs() has its logits at last.
+  // A linear layer on the features of the first view that learns the labels while the backbone learns without: what reaches it goes no
+  // further back. It is trained as the rest is; step_outputs() has its logits at last.
   void add_probe(int64_t classes);
   bool has_probe() const { return probe_ != nullptr; }
   Tensor classify(const Tensor& x) { return (*probe_)((*this)(x)); }  // images -> logits
@@ -71,8 +71,8 @@ class Method : public Module {
   // outputs() of a step, and the probe's logits if there is one.
   Tensors step_outputs(const Tensors& views);
 
-  // The network's part of a step: of views, each (n, H, W, C) with row i of the same image, outputs, each (n, D). Views go through one by one, so
-  // that batch normalisation has statistics of each.
+  // The network's part of a step: of views, each (n, H, W, C) with row i of the same image, outputs, each (n, D). Views go through one by
+  // one, so that batch normalisation has statistics of each.
   virtual Tensors outputs(const Tensors& views) = 0;
   // The loss (), f32 (f64 of f64), of the outputs of a batch; advances queues. To be called once a step.
   virtual Tensor loss(const Tensors& outputs) = 0;
@@ -84,8 +84,8 @@ class Method : public Module {
   // Which of the outputs' rows are to differ from image to image; see spread().
   virtual Tensor watched(const Tensors& outputs) const { return outputs[0]; }
 
-  // From now on the batch is what all ranks of the group have: queues take the outputs of all. `gather`: losses, too, compare with the outputs
-  // of all ranks. Each rank has as many rows as any other.
+  // From now on the batch is what all ranks of the group have: queues take the outputs of all. `gather`: losses, too, compare with the
+  // outputs of all ranks. Each rank has as many rows as any other.
   void distribute(comm::ProcessGroup* group, bool gather) { group_ = group, gathers_ = gather; }
   virtual bool can_gather() const { return true; }  // whether that makes a difference
   // Throws UsageError for batches of so many images, of all ranks together, that it could not learn from.

@@ -17,8 +17,8 @@ class Moco : public Method {
  public:
   Moco(Encoder encoder, Encoder teacher, const MethodOptions& o)
       : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum),
-        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection)), temperature_(o.temperature > 0 ? o.temperature : 0.1),
-        enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
+        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection)),
+        temperature_(o.temperature > 0 ? o.temperature : 0.1), enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
 
   void begin_step(const Moment& moment) override {
     teacher_.follow(encoder_, moment);
@@ -59,7 +59,9 @@ class Moco : public Method {
     const std::vector<int64_t> order = permutation(view.dim(0), seed, Stream::rows, 0);
     std::vector<int64_t> back(order.size());
     for (size_t i = 0; i < order.size(); ++i) back[size_t(order[i])] = int64_t(i);
-    const auto take = [&](const Tensor& x, const std::vector<int64_t>& at) { return index_select(x, 0, from_host(at, {int64_t(at.size())}, x.device())); };
+    const auto take = [&](const Tensor& x, const std::vector<int64_t>& at) {
+      return index_select(x, 0, from_host(at, {int64_t(at.size())}, x.device()));
+    };
     return take(teacher_(take(view, order)), back);
   }
 

@@ -7,8 +7,8 @@ class ProcessGroup;
 
 namespace ringtape::nn {
 
-// The last rows of length 1 that a training has made, (size, D), the newest first: its own and those of all ranks, so that all have the same.
-// Begins with random ones.
+// The last rows of length 1 that a training has made, (size, D), the newest first: its own and those of all ranks, so that all have the
+// same. Begins with random ones.
 class Queue {
  public:
   // `what`: how messages call it. Throws UsageError for a size of 0.

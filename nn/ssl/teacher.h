@@ -3,8 +3,8 @@
 
 namespace ringtape::nn {
 
-// A second encoder of the same make that follows the first as an average of its weights: what moco and byol compare with. It is not trained,
-// normalises by its own batches and keeps running statistics of its own.
+// A second encoder of the same make that follows the first as an average of its weights: what moco and byol compare with. It is not
+// trained, normalises by its own batches and keeps running statistics of its own.
 class Teacher {
  public:
   // Begins with the student's weights. `momentum`: what it keeps of its own at a step; it goes to `final_momentum` along a cosine (Grill et

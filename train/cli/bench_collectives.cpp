@@ -118,7 +118,8 @@ class Report {
     if (r.limit_us > 0) line += fmt::format("  {:>10.2f}  {:>5.1f} %", r.limit_us, 100 * r.limit_us / r.in_place.us);
     show(line);
     json_["rows"].push_back(
-        {{"bytes", r.bytes}, {"count", r.count}, {"algorithm", r.algorithm}, {"out_of_place", json_of(r.out_of_place)}, {"in_place", json_of(r.in_place)}});
+        {{"bytes", r.bytes}, {"count", r.count}, {"algorithm", r.algorithm}, {"out_of_place", json_of(r.out_of_place)},
+         {"in_place", json_of(r.in_place)}});
     if (r.limit_us > 0) json_["rows"].back()["limit_us"] = r.limit_us;
   }
 
@@ -165,7 +166,8 @@ class Report {
 };
 
 comm::Topology topology_of(const Invocation& invocation) {
-  const double latency = number_flag(invocation, "latency", 0.0, 1e9, kLatency), bandwidth = number_flag(invocation, "bandwidth", 1e-6, 1e6, kBandwidth);
+  const double latency = number_flag(invocation, "latency", 0.0, 1e9, kLatency),
+               bandwidth = number_flag(invocation, "bandwidth", 1e-6, 1e6, kBandwidth);
   const comm::LinkCost cost{1e-6 * latency, 1e-9 / bandwidth};
   comm::Topology topology = comm::Topology::one_switch(cost);
   topology.island = number_flag(invocation, "island", 1, kMostRanks, kMostRanks);
@@ -175,7 +177,8 @@ comm::Topology topology_of(const Invocation& invocation) {
 
 // In a job that is there: the ranks are its processes.
 int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings, const Invocation& invocation) {
-  RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport, ": runs in one process; start it without a launcher");
+  RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport,
+              ": runs in one process; start it without a launcher");
   const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, job.size);
   RT_CHECK_AS(UsageError, ranks == job.size, "--ranks ", ranks, ": this job has ", job.size, " ranks");
   check_settings(settings, job.size);
@@ -221,7 +224,8 @@ Command bench_collectives_command() {
   command.flags = {
       {group, "op", "NAME", "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
        "all_reduce"},
-      {group, "transport", "NAME", "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated", "threads"},
+      {group, "transport", "NAME", "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated",
+       "threads"},
       {group, "algorithm", "NAME", "auto, or one of the algorithms", "auto"},
       {group, "ranks", "N", "how many", "2"},
       {group, "b", "BYTES", "the smallest size, as in 16K, 64M or 1G", "16K"},
@@ -231,7 +235,9 @@ Command bench_collectives_command() {
       {group, "redop", "NAME", "sum, avg, max, min or product", "sum"},
       {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
       {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
-      {group, "limit", "", "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and that by the time it took", ""},
+      {group, "limit", "",
+       "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and that by the time it "
+       "took", ""},
       {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named", text(defaults.timeout.count())},
       {group, "join-timeout", "SECONDS", "for all ranks of a job to come", "300"},
       {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},

@@ -19,9 +19,10 @@ std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", r
 bool is_of_methods(const std::string& group) { return group == "Method" || group == "Views"; }
 
 bool takes(const Flag& flag) {
-  for (const char* name : {"model", "hidden", "width", "no-stem-relu", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device",
-                           "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json", "strategy", "devices", "gpu-ids", "transport",
-                           "sync-bn", "bucket-mb", "no-overlap"})
+  for (const char* name :
+       {"model",    "hidden",  "width",   "no-stem-relu", "dropout",  "batch-size", "accumulate",   "optimizer", "clip-grad-norm",
+        "ema",      "device",  "threads", "precision",    "momentum", "nesterov",   "weight-decay", "workers",   "json",
+        "strategy", "devices", "gpu-ids", "transport",    "sync-bn",  "bucket-mb",  "no-overlap"})
     if (flag.name == name) return true;
   return is_of_methods(flag.group);
 }
@@ -36,7 +37,8 @@ TrainOptions wanted(const Invocation& invocation) {
   for (const Option& option : train_options())
     RT_CHECK_AS(UsageError, !options.method.empty() || !is_of_methods(option.group) || !invocation.flag(option.name), "--", option.name,
                 ": is of self-supervised methods; name one with --method");
-  RT_CHECK_AS(UsageError, options.strategy != "dp" && options.strategy != "ddp2", "bench step: measures single and ddp, not ", options.strategy);
+  RT_CHECK_AS(UsageError, options.strategy != "dp" && options.strategy != "ddp2", "bench step: measures single and ddp, not ",
+              options.strategy);
   return options;
 }
 
@@ -104,14 +106,17 @@ void print(const TrainOptions& options, const Measured& m, const StepBench& benc
   std::printf("%s, batch %s, %s, %s threads, %s, %s\n", what.c_str(), with_commas(options.batch_size).c_str(), options.device.c_str(),
               with_commas(options.threads).c_str(), options.precision.c_str(), options.optimizer.c_str());
   std::printf("%s steps/s (median of %zu rounds; %s to %s), %s images/s\n", rate_text(m.median()).c_str(), m.rates.size(),
-              rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(), with_commas(int64_t(m.median() * double(options.batch_size))).c_str());
+              rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(),
+              with_commas(int64_t(m.median() * double(options.batch_size))).c_str());
   std::printf("a step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n", 1e6 * m.phases.data,
-              1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer, with_commas(memory_stats(bench.device()).peak).c_str());
+              1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
+              with_commas(memory_stats(bench.device()).peak).c_str());
 }
 
 int run(const Invocation& invocation) {
   TrainOptions options = wanted(invocation);
-  if (wants_ranks(options)) return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  if (wants_ranks(options))
+    return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
   World world = join_world(options);
   options = resolve(options, world.size());
   set_threads(int(options.threads));

@@ -56,8 +56,8 @@ void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
 
 static std::string step_text(const Metrics& m, int64_t epochs) {
-  std::string out = fmt::format("{:<12} step {:<7} loss {:.4f}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs), m.step,
-                                m.loss.value_or(0), m.lr.value_or(0), with_commas(int64_t(m.images_per_s.value_or(0))));
+  std::string out = fmt::format("{:<12} step {:<7} loss {:.4f}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs),
+                                m.step, m.loss.value_or(0), m.lr.value_or(0), with_commas(int64_t(m.images_per_s.value_or(0))));
   if (m.grad_norm) out += fmt::format("  gradient norm {:.4g}", *m.grad_norm);
   if (m.loss_scale) out += fmt::format("  loss scale {:g}", *m.loss_scale);
   return out;

@@ -30,9 +30,10 @@ int compare_strategies(const Invocation& invocation) {
   Trained trained = train_all(c);
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < all.size(); ++i) all[i].runs = std::move(trained.runs[i]);
-  const std::string notes = concat(c.seeds_text(), ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
-                                   "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
-                                   "Hidden: of the time that takes, what rank 0 did not stand still for.");
+  const std::string notes =
+      concat(c.seeds_text(), ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
+             "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
+             "Hidden: of the time that takes, what rank 0 did not stand still for.");
   const std::string title = title_of(options);
   write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)}, {{"strategies", comparison_json(all)}});
   return 0;

@@ -26,8 +26,9 @@ int run(const Invocation& invocation) {
   load_trained(trained, task, true);
   const Autocast autocast(parse_dtype(options.precision));
   const Dataset& data = split == "train" ? task.data.train : task.data.test;
-  const Features features = embed(*task.model, [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); }, data, all_samples(data),
-                                  {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : split});
+  const Features features =
+      embed(*task.model, [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); }, data, all_samples(data),
+            {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : split});
   write_npy(*out, features.x);
   const std::string* const labels = invocation.flag("labels");
   if (labels) write_npy(*labels, features.labels);
@@ -37,8 +38,8 @@ int run(const Invocation& invocation) {
     if (labels) line["labels"] = *labels;
     std::printf("%s\n", json_text(line).c_str());
   } else {
-    std::printf("saved  %s, %s %s of the %s images of %s\n", out->c_str(), name_of(features.x.dtype()).data(), features.x.shape().str().c_str(),
-                split.c_str(), data.name.c_str());
+    std::printf("saved  %s, %s %s of the %s images of %s\n", out->c_str(), name_of(features.x.dtype()).data(),
+                features.x.shape().str().c_str(), split.c_str(), data.name.c_str());
   }
   return 0;
 }

@@ -62,7 +62,8 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
   probe.epochs = number_flag<int64_t>(invocation, "probe-epochs", 1, 1'000'000, probe.epochs);
   probe.lr = number_flag(invocation, "probe-lr", 0.0, 1e6, probe.lr);
   probe.seed = uint64_t(task.options.seed);
-  return {linear_probe(bank, queries, task.data.train.classes, probe), fmt::format("linear probe, {} epochs, learning rate {:g}", probe.epochs, probe.lr),
+  return {linear_probe(bank, queries, task.data.train.classes, probe),
+          fmt::format("linear probe, {} epochs, learning rate {:g}", probe.epochs, probe.lr),
           {{"epochs", probe.epochs}, {"lr", probe.lr}}};
 }
 
@@ -77,7 +78,8 @@ int test_features(const Invocation& invocation, Trained trained) {
   const auto features = [&](const Dataset& data, const char* title, int64_t batches) {
     std::vector<int64_t> samples = all_samples(data);
     if (batches > 0 && int64_t(samples.size()) > kEvalBatch * batches) samples.resize(size_t(kEvalBatch * batches));
-    return embed(*task.model, f, data, samples, {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
+    return embed(*task.model, f, data, samples,
+                 {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
   };
   const Features bank = features(task.data.train, "train", 0), queries = features(task.data.test, "test", options.limit_eval_batches);
   const Judged found = judge(invocation, bank, queries, task);
@@ -88,9 +90,9 @@ int test_features(const Invocation& invocation, Trained trained) {
     line["data"] = options.data, line["weights"] = trained.weights;
     std::printf("%s\n", json_text(line).c_str());
   } else {
-    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n", trained.weights.c_str(), found.title.c_str(),
-                int(bank.x.dim(1)), with_commas(bank.size()).c_str(), with_commas(queries.size()).c_str(), task.data.test.name.c_str(),
-                percent(found.tally.top1()).c_str(), percent(found.tally.top5()).c_str());
+    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n", trained.weights.c_str(),
+                found.title.c_str(), int(bank.x.dim(1)), with_commas(bank.size()).c_str(), with_commas(queries.size()).c_str(),
+                task.data.test.name.c_str(), percent(found.tally.top1()).c_str(), percent(found.tally.top5()).c_str());
   }
   return 0;
 }
@@ -128,14 +130,16 @@ Command evaluate_command() {
   command.positionals = 1;
   const Knn knn;
   const LinearProbe probe;
-  command.flags = {{"Evaluation", "protocol", "NAME",
-                    "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what a linear layer "
-                    "trained on the features says)", "test"},
-                   {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""},
-                   {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
-                   {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
-                   {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine", std::to_string(probe.epochs)},
-                   {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
+  command.flags = {
+      {"Evaluation", "protocol", "NAME",
+       "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what a linear layer "
+       "trained on the features says)",
+       "test"},
+      {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""},
+      {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
+      {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
+      {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine", std::to_string(probe.epochs)},
+      {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

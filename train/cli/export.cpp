@@ -27,9 +27,12 @@ int run(const Invocation& invocation) {
   const std::string readme = std::filesystem::path(*out).replace_extension(".md").string();
   write_file(readme, exported_readme(task, std::filesystem::path(*out).filename().string(), backbone));
   if (task.options.json)
-    std::printf("%s\n", json_text(nlohmann::ordered_json{{"out", *out}, {"readme", readme}, {"backbone", backbone}, {"weights", trained.weights}}).c_str());
+    std::printf(
+        "%s\n",
+        json_text(nlohmann::ordered_json{{"out", *out}, {"readme", readme}, {"backbone", backbone}, {"weights", trained.weights}}).c_str());
   else
-    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(), backbone ? concat(", without ", last).c_str() : "", readme.c_str());
+    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(), backbone ? concat(", without ", last).c_str() : "",
+                readme.c_str());
   return 0;
 }
 

@@ -77,8 +77,8 @@ Invocation parse(const Command& command, std::vector<std::string> args, bool& he
   }
   for (const std::string& arg : parser.app.remaining()) {
     if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
-    RT_CHECK_AS(UsageError, help || !command.takes_command, "unexpected argument '", arg, "'; what is to be run stands behind --: ringtape ", command.name, " ",
-                command.usage);
+    RT_CHECK_AS(UsageError, help || !command.takes_command, "unexpected argument '", arg,
+                "'; what is to be run stands behind --: ringtape ", command.name, " ", command.usage);
     out.positionals.push_back(arg);
   }
   RT_CHECK_AS(UsageError, help || out.positionals.size() <= command.positionals, "unexpected argument '",

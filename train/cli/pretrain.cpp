@@ -9,7 +9,7 @@ Command pretrain_command() {
   command.summary = "Trains a backbone without labels, and tests its features with kNN after each epoch.";
   command.usage = "--method NAME [FLAGS]";
   command.meets = true;
-  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --warmup-epochs 1 --batch-size 128",
+  command.examples = {"pretrain --method simclr --data shapes --width 16 --epochs 5 --warmup-epochs 1",
                       "pretrain --method byol --preset seed000 --data-dir DIR --run byol",
                       "pretrain --method moco --data-dir DIR --devices 2 --sync-bn",
                       "pretrain --run byol --resume         # from its newest checkpoint"};
@@ -17,7 +17,8 @@ Command pretrain_command() {
   std::string names;
   for (const Preset& preset : presets()) names += concat(" ", preset.name);
   command.flags.push_back({"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
-  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
+  command.flags.push_back(
+      {"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }

@@ -88,7 +88,8 @@ Batch StepBench::next() {
 }
 
 void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended) {
-  if (method_) method_->begin_step({.step = step_->count(), .steps = step_->count() + 1, .epoch = epochs_ - 1, .seed = uint64_t(options_.seed)});
+  if (method_)
+    method_->begin_step({.step = step_->count(), .steps = step_->count() + 1, .epoch = epochs_ - 1, .seed = uint64_t(options_.seed)});
   step_->run(method_ ? batch.views : Tensors{batch.x}, batch.y, options_.lr, ended, {batch.whole});
 }
 

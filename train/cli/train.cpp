@@ -68,14 +68,15 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
                   " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
   const std::string scaled = trainer.lr() == o.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", o.lr, o.lr_scale);
-  out.line(concat("model  ", task.method ? concat(task.method->str(), " of ") : "", o.model, ", ", with_commas(nn::count_parameters(*task.model)), " parameters; ",
-                  o.optimizer, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ",
-                  with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  out.line(concat("model  ", task.method ? concat(task.method->str(), " of ") : "", o.model, ", ",
+                  with_commas(nn::count_parameters(*task.model)), " parameters; ", o.optimizer, ", learning rate ",
+                  fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
+                  " steps an epoch"));
   if (!o.weights.empty()) out.line(concat("begin  ", o.weights, task.whole_weights ? "" : ", with a new last layer"));
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
-    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
-                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
+    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp",
+                    "; each ", least.size(), most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
                     o.sync_bn ? "; batch normalisation over all" : ""));
   }
   if (task.replicas) {
@@ -94,9 +95,10 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
   for (const Metrics& m : all)
     if (m.split == "knn") best = std::max(best, *m.top1);
   out["best_top1"] = best;
-  out["protocol"] = fmt::format("kNN, k {}, temperature {:g}, all training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
-                                o.knn_k, o.knn_temperature,
-                                o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
+  out["protocol"] = fmt::format(
+      "kNN, k {}, temperature {:g}, all training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
+      o.knn_k, o.knn_temperature,
+      o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
   out["method"] = o.method;
   for (const Metrics& m : all)
     if (m.split == "probe") out["probe_top1"] = *m.top1;  // the last
@@ -233,8 +235,8 @@ TrainOptions wanted(const Invocation& invocation, Use use) {
 // A part of the same size makes another batch on other ranks; the options of a run that is continued have both as they were.
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
   const int64_t each = o.batch_size_per_rank;
-  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ",
-              path, " has had ", o.batch_size, " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks,
+  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ", path,
+              " has had ", o.batch_size, " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks,
               "; start as many ranks as before");
 }
 

@@ -46,8 +46,8 @@ std::string find_weights(const std::string& target, TrainOptions& options) {
 }  // namespace
 
 Trained find_trained(const Invocation& invocation, const std::string& command) {
-  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command, ": name a run, a checkpoint or a file of weights: ringtape ", command,
-              " RUN|CHECKPOINT|FILE");
+  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command, ": name a run, a checkpoint or a file of weights: ringtape ",
+              command, " RUN|CHECKPOINT|FILE");
   Trained out;
   out.weights = find_weights(invocation.positionals[0], out.options);
   const TrainOptions defaults;

@@ -24,7 +24,8 @@ struct Splits {
   Dataset train, test;
 };
 
-// By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless these have three channels.
+// By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless these have three
+// channels.
 void normalize_as_imagenet(Splits& data);
 
 struct DataRequest {

@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// Layer-wise adaptive rates for large batches, with the rule of Lightning Bolts and solo-learn (kernels/optimizer.h). Parameters of one axis
-// (biases, scales and shifts of norms) get plain SGD without weight decay.
+// Layer-wise adaptive rates for large batches, with the rule of Lightning Bolts and solo-learn (kernels/optimizer.h). Parameters of one
+// axis (biases, scales and shifts of norms) get plain SGD without weight decay.
 class Lars : public Optimizer {
  public:
   struct Options {

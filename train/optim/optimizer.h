@@ -24,7 +24,9 @@ class Optimizer {
  protected:
   // Updates elements [begin, end) in the step numbered `number`, which is 1 for the first.
   virtual void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t number) = 0;
-  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const { return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat; }
+  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const {
+    return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat;
+  }
   FlatParameters& parameters_;
 
  private:

@@ -23,7 +23,7 @@ struct Metrics {
   std::optional<double> grad_norm, loss_scale;                       // of a step
   std::optional<double> spread;                                      // of a self-supervised method's outputs (nn/loss/spread.h)
   std::optional<double> ranks;                                       // where there are several; of the first of them:
-  std::optional<double> comm_bytes, comm_s, exposed_s;               // handed to all_reduce, or sent among devices; on CPUs: on their way, waited for
+  std::optional<double> comm_bytes, comm_s, exposed_s;  // handed to all_reduce, or sent among devices; on CPUs: on their way, waited for
 };
 
 // The part of the time that gradients were on their way in which nobody waited for them.
