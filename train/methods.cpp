@@ -57,7 +57,7 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
   const int64_t features = feature_count(*make(), spec.image);
   default_generator().set_state(drawn);
   auto out = entry.make(make, features, method_options(options));
-  if (options.online_probe) out->add_probe(backbone.classes);
+  if (options.online_probe) out->add_probe(features, backbone.classes);
   return out;
 }
 

@@ -7,12 +7,6 @@
 
 namespace ringtape::nn {
 
-void Method::add_probe(int64_t classes) {
-  const NoGrad no_grad;
-  const Tensor first = *named_parameters(*encoder_.projection)[0].tensor;  // (hidden, features)
-  probe_ = std::make_unique<Linear>(first.dim(1), classes);
-}
-
 Tensor Method::encode(const Tensor& view) {
   const Tensor features = (*encoder_.backbone)(view);
   if (probe_ && !probed_.defined()) probed_ = features.detach();

@@ -64,7 +64,7 @@ class Method : public Module {
 
   // A linear layer on the features of the first view that learns the labels while the backbone learns without: what reaches it goes no
   // further back. It is trained as the rest is; step_outputs() has its logits at last.
-  void add_probe(int64_t classes);
+  void add_probe(int64_t features, int64_t classes) { probe_ = std::make_unique<Linear>(features, classes); }
   bool has_probe() const { return probe_ != nullptr; }
   Tensor classify(const Tensor& x) { return (*probe_)((*this)(x)); }  // images -> logits
 

@@ -22,7 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels/cuda"
 # Where a mutant is looked for, quickest first: (executable, schedule).
 RUNS = [("cuda_ops_test", "forward"), ("cuda_kernels_test", "forward"), ("cuda_ops_test", "random"), ("cuda_ops_test_checked", "random"),
-        ("cuda_kernels_test_checked", "random"), ("cuda_reduce_test", "forward"), ("cuda_reduce_test_checked", "random")]
+        ("cuda_kernels_test_checked", "random"), ("cuda_reduce_test", "forward"), ("cuda_reduce_test_checked", "random"),
+        ("cuda_augment_test", "forward"), ("cuda_knn_test", "forward")]
 # What is replaced in device code, and by what.
 OPERATORS = [
     ("barrier removed", r"__syncthreads\(\);", ";"),
