@@ -11,8 +11,10 @@ usage() {
 Usage: tests/gpu.sh [--deps FOLDER] [--out FOLDER] [--time-limit SECONDS] [--quick] [-DNAME=VALUE ...]
 
 Builds everything for this machine's GPU in build/cuda, runs all tests, the CUDA tests under compute-sanitizer, the
-benchmarks and a training on GPU and CPU. A stage that fails does not stop the others. FOLDER gets report.md,
+benchmarks and trainings on GPU and CPU. A stage that fails does not stop the others. FOLDER gets report.md,
 results.json and logs.tar.gz. Data sets other than the generated one are looked for in RINGTAPE_DATA_DIR.
+  --parts LIST          of it, besides building: tests, sanitizers, benchmarks, trainings, methods, with commas between
+                        them [all]; with what a command may take limited, several share the work
   --deps FOLDER         libraries that tests/gpu_dependencies.sh gathered
   --out FOLDER          for the report [build/gpu-report]
   --build FOLDER        to build in [build/cuda]
@@ -24,13 +26,13 @@ Exit status: 0 all passed, or there is no CUDA device; 1 a stage failed; 2 usage
 USAGE
 }
 
-deps='' out=$root/build/gpu-report build=$root/build/cuda time_limit=540 revision='' quick=false definitions=() command="tests/gpu.sh $*"
+deps='' out=$root/build/gpu-report build=$root/build/cuda time_limit=540 revision='' quick=false parts=tests,sanitizers,benchmarks,trainings,methods definitions=() command="tests/gpu.sh $*"
 while (($#)); do
   case "$1" in
     -h | --help) usage && exit ;;
     --quick) quick=true ;;
     -D?*=*) definitions+=("$1") ;;
-    --deps | --out | --build | --time-limit | --revision)
+    --deps | --out | --build | --time-limit | --revision | --parts)
       [[ ${2:-} ]] || die "$1: needs a value" 2
       case "$1" in
         --deps) deps=$(realpath -m "$2") ;;
@@ -38,6 +40,7 @@ while (($#)); do
         --build) build=$(realpath -m "$2") ;;
         --time-limit) time_limit=$2 ;;
         --revision) revision=$2 ;;
+        --parts) parts=$2 ;;
       esac
       shift
       ;;
@@ -46,6 +49,7 @@ while (($#)); do
   shift
 done
 [[ $time_limit =~ ^[1-9][0-9]*$ ]] || die "--time-limit: expected seconds, got '$time_limit'" 2
+[[ $parts =~ ^((tests|sanitizers|benchmarks|trainings|methods)(,|$))+$ ]] || die "--parts: unknown part in '$parts'; --help lists all" 2
 [[ -z $deps || -d $deps/usr ]] || die "--deps: there is no $deps/usr; tests/gpu_dependencies.sh $deps makes it" 2
 
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
@@ -199,27 +203,30 @@ sanitizers() {
 }
 
 benchmarks() {
-  local dtype batch device few=()
+  local dtype batch device method few=()
   if $quick; then few=('--benchmark_filter=^(add|mul|relu|sum|softmax|cross_entropy|linear|matmul)/'); fi
   for dtype in f32 bf16; do
     stage "ops $dtype" 90 "$build/bench/ops_bench" --device cuda --dtype $dtype --benchmark_min_time=0.05 "${few[@]}" \
       "--benchmark_out=$work/logs/ops-$dtype.json" --benchmark_out_format=json
   done
   for batch in 16 128 4096; do
-    for device in cuda cpu; do
-      stage "step batch $batch $device" 30 "$build/ringtape" bench step --model mlp --batch-size $batch --device $device --json
-    done
+    for device in cuda cpu; do step mlp f32 $batch $device --model mlp; done
   done
+  if $quick; then return; fi
+  for dtype in f32 bf16; do
+    for batch in 128 512 2048; do step resnet18 $dtype $batch cuda --model resnet18; done
+    for method in simclr byol; do step $method $dtype 512 cuda --method $method; done
+  done
+}
+step() { # NAME PRECISION BATCH DEVICE FLAGS...
+  local name=$1 dtype=$2 batch=$3 device=$4
+  shift 4
+  stage "step $name $dtype $batch $device" 40 "$build/ringtape" bench step --precision "$dtype" --batch-size "$batch" --device "$device" --json "$@"
 }
 
-train() { # DATA FLAGS...
-  local data=$1 device
-  shift
-  for device in cuda cpu; do
-    stage "train $data $device" 60 "$build/ringtape" train --model mlp --data "$data" --epochs 3 --batch-size 64 --seed 1 --device $device \
-      --json --run "$work/runs/$data-$device" --overwrite "$@"
-  done
-}
+wants() { [[ ,$parts, == *,$1,* ]]; }
+# shellcheck source=tests/gpu_trainings.sh
+source "$root/tests/gpu_trainings.sh"
 
 stop() {
   local running
@@ -250,13 +257,14 @@ if compgen -G "$build/tests/*_test" >/dev/null; then
   # ctest allows 5 s for this; libraries that were never loaded may take longer.
   # shellcheck disable=SC2016
   stage "list tests" 60 bash -c 'for test in "$0"/tests/*_test; do "$test" --gtest_list_tests >/dev/null || exit; done' "$build"
-  tests "cuda tests" 150 4 -R '(^|/)[Cc]uda'
-  if ! $quick; then beside tests "other tests" 120 "$cores" -E '(^|/)[Cc]uda'; fi
-  sanitizers
-  benchmarks
-  if ! $quick; then
-    train shapes
-    if [[ ${RINGTAPE_DATA_DIR:-} ]]; then train mnist; fi
+  if wants tests; then
+    tests "cuda tests" 150 4 -R '(^|/)[Cc]uda'
+    if ! $quick; then beside tests "other tests" 120 "$cores" -E '(^|/)[Cc]uda'; fi
   fi
+  if wants sanitizers; then sanitizers; fi
+  wait
+  if wants benchmarks; then benchmarks; fi
+  if ! $quick && wants trainings; then trainings; fi
+  if ! $quick && wants methods; then methods; fi
 fi
 finish 0

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 
+FIGURES = {"step": "steps", "train": "trainings", "method": "methods"}  # kinds of stages whose last line has figures
 WANTED = 85  # percent of the copy bandwidth that a memory-bound kernel should reach
 
 
@@ -102,6 +103,12 @@ def last_json(log):
     return None
 
 
+def read_losses(log):
+    """Of a training's JSON lines: the loss of each step."""
+    lines = [json.loads(text) for text in log.splitlines() if text.startswith('{"split":"train_step"') and text.endswith("}")]
+    return [line["loss"] for line in lines]
+
+
 def read_errors(log):
     """What compute-sanitizer reports, without the stacks."""
     return [m[1] for m in re.finditer(r"^========= ((?!COMPUTE-SANITIZER)[A-Z].*)", log, re.M)]
@@ -110,7 +117,7 @@ def read_errors(log):
 def collect(folder):
     stages = read_stages(folder)
     results = {"machine": dict(row for row in read_tsv(os.path.join(folder, "machine.tsv")) if len(row) == 2), "stages": stages,
-               "tests": {}, "sanitizers": {}, "ops": [], "steps": [], "trainings": []}
+               "tests": {}, "sanitizers": {}, "ops": [], "steps": [], "trainings": [], "methods": [], "curves": []}
     for s in stages:
         log = read(s.pop("log"))
         kind = s["name"].split()[0]
@@ -121,9 +128,11 @@ def collect(folder):
         elif kind == "ops":
             ops = read_ops(os.path.join(folder, "logs", s["name"].replace(" ", "-") + ".json"))
             results["ops"] += [ops] if ops else []
-        elif kind in ("step", "train"):
+        elif kind in FIGURES:
             figures = last_json(log)
-            results["steps" if kind == "step" else "trainings"] += [dict(figures, stage=s["name"])] if figures else []
+            results[FIGURES[kind]] += [dict(figures, stage=s["name"])] if figures else []
+        elif kind == "curve":
+            results["curves"].append({"stage": s["name"], "losses": read_losses(log)})
         if s["result"] == "failed":
             s["tail"] = "\n".join(log.splitlines()[-15:])
     return results
@@ -184,18 +193,40 @@ def failures_section(results):
 def training_section(results):
     out = []
     if results["steps"]:
-        out += ["## Training steps", "", "The mlp on one batch in memory (`ringtape bench step`), f32.", ""]
-        out += table(["device", "batch", "steps/s", "images/s", "forward us", "backward us", "optimizer us", "peak MB"], [
-            [s["device"], s["batch_size"], number(s["steps_per_s"], 0), number(s["images_per_s"], 0)] +
+        out += ["## Training steps", "", "On random images (`ringtape bench step`); of a method without labels with its views, an image "
+                "counted once.", ""]
+        out += table(["network", "precision", "device", "batch", "steps/s", "images/s", "forward us", "backward us", "optimizer us",
+                      "peak MB"], [
+            [s.get("method", s["model"]), s["precision"], s["device"], s["batch_size"], number(s["steps_per_s"]),
+             number(s["images_per_s"], 0)] +
             [number(1e6 * s["phases"][part + "_s"]) for part in ("forward", "backward", "optimizer")] + [number(s["peak_bytes"] / 1e6)]
             for s in results["steps"]])
     if results["trainings"]:
-        out += ["## Trainings", "", "The same command on each device, the loader included.", ""]
-        out += table(["data", "device", "steps", "seconds", "images/s", "test loss", "test top-1"], [
-            [t["data"], t["stage"].split()[-1], t["step"], number(t["seconds"]), number(t["images_per_s"], 0)] +
-            [number(t["loss"], 4), number(t["top1"], 4)]
+        out += ["## Trainings", "", "The loader included.", ""]
+        out += table(["network", "precision", "data", "device", "steps", "seconds", "images/s", "test loss", "test top-1"], [
+            t["stage"].split()[1:] + [t["step"], number(t["seconds"]), number(t["images_per_s"], 0), number(t["loss"], 4),
+                                      number(t["top1"], 4)]
             for t in results["trainings"]])
-    return out
+    if results["methods"]:
+        out += ["## Methods without labels", "", "The recipe of lightly's benchmark of 2022, an epoch of it: the loss, and top-1 by the "
+                "nearest neighbours of the features.", ""]
+        out += table(["method", "data", "device", "train s", "images/s", "loss", "kNN top-1", "peak MB"], [
+            m["stage"].split()[1:] + [number(m["train_s"]), number(m["images_per_s"], 0), number(m["train_loss"], 4),
+                                      number(m["top1"], 4), number(m["peak_bytes"] / 1e6)]
+            for m in results["methods"]])
+    return out + curves_section(results["curves"])
+
+
+def curves_section(curves):
+    curves = [c for c in curves if c["losses"]]
+    if len(curves) < 2:
+        return []
+    steps = min(len(c["losses"]) for c in curves)
+    out = ["## The same steps on each device", "", "Losses of single steps, from the same weights.", ""]
+    out += table(["step"] + [" ".join(c["stage"].split()[1:]) for c in curves],
+                 [[step] + [number(c["losses"][step - 1], 6) for c in curves] for step in sorted({1, 2, 5, 10, 20, 30, 40, steps}) if step <= steps])
+    apart = max(abs(a - b) / abs(b) for a, b in zip(curves[0]["losses"], curves[1]["losses"]) if b)
+    return out + [f"The most that they differ by, of {steps} steps: {100 * apart:.3g} %.", ""]
 
 
 def write_report(results):

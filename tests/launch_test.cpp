@@ -142,9 +142,9 @@ TEST_F(LaunchTest, RanksOfAHostAreAnIsland) {
   std::vector<pid_t> nodes;
   for (const char* node : {"0", "1"})
     nodes.push_back(
-        start({"-n", "2",        "--nnodes",     "2",     "--node-rank", node,          "--master-addr", "127.0.0.1", "--master-port",
-               port, "--no-pin", "--",           "bench", "collectives", "--transport", "tcp",           "-b",        "1M",
-               "-e", "1M",       "--iterations", "2",     "--check",     "--json",      "figures"},
+        start({"-n", "2", "--nnodes", "2", "--node-rank", node, "--master-addr", "127.0.0.1", "--master-port",
+               port, "--no-pin", "--", "bench", "collectives", "--transport", "tcp", "-b", "1M",
+               "-e", "1M", "--iterations", "2", "--check", "--json", "figures"},
               {"RINGTAPE_TOKEN=0123456789abcdef"}));
   for (const pid_t node : nodes) EXPECT_EQ(wait(node), 0) << err();
   EXPECT_MENTIONS(file("figures"), "two_level");

@@ -20,9 +20,9 @@ bool is_of_methods(const std::string& group) { return group == "Method" || group
 
 bool takes(const Flag& flag) {
   for (const char* name :
-       {"model",    "hidden",  "width",   "no-stem-relu", "dropout",  "batch-size", "accumulate",   "optimizer", "clip-grad-norm",
-        "ema",      "device",  "threads", "precision",    "momentum", "nesterov",   "weight-decay", "workers",   "json",
-        "strategy", "devices", "gpu-ids", "transport",    "sync-bn",  "bucket-mb",  "no-overlap"})
+       {"model", "hidden", "width", "no-stem-relu", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm",
+        "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json",
+        "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
   return is_of_methods(flag.group);
 }
