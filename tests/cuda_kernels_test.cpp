@@ -86,8 +86,8 @@ void expect_same_kernel(const Operands& o, const std::string& what, const F& cal
     Tensor host = empty_like(o.a), device({o.a.dim(0), o.a.dim(1)}, o.a.dtype(), kCuda);
     const Operands cuda = o.on_cuda();
     const auto seen = [dense](const Tensor& t) -> View { return dense ? t : transpose(t); };
-    call(seen(host), [&](const Tensor& t) { return seen(t); }, o);
-    call(seen(device), [&](const Tensor& t) { return seen(t); }, cuda);
+    call(seen(host), seen, o);
+    call(seen(device), seen, cuda);
     expect_close(device, host, tolerance, tolerance, what + (dense ? ", dense" : ", strided"));
   }
 }
