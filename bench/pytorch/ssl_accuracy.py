@@ -2,7 +2,8 @@
 """`ringtape pretrain --preset corrected` on CIFAR-10 in lightly and PyTorch: the same recipe, from configs/ssl/corrected.toml.
 
     bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16] [--epochs 5]
-        [--batch-size 128] [--warmup-epochs 1] [--lr X] [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
+        [--batch-size 128] [--warmup-epochs 1] [--lr X]
+        [--projection-hidden N] [--projection-dim N] [--prediction-hidden N] [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
 
 beside ringtape pretrain with the same flags, a method and a seed each. DIR/cifar-10-batches-bin holds the binary version. Losses and
 networks are lightly's where they do what the recipe says; what it changes is built of their parts. Views are torchvision's, of PIL images.
@@ -27,7 +28,8 @@ from torchvision import transforms as T
 from ssl_methods import METHODS
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-KEPT = ("epochs", "batch-size", "lr", "warmup-epochs")  # settings of the recipe that flags override
+WIDTHS = ("projection-hidden", "projection-dim", "prediction-hidden")  # of heads
+KEPT = ("epochs", "batch-size", "lr", "warmup-epochs") + WIDTHS  # settings of the recipe that flags override
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/ssl/corrected.toml")
 
 
@@ -134,6 +136,8 @@ def main():
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--method", choices=METHODS, nargs="+", default=["simclr"])
     parser.add_argument("--width", type=int, default=16, help="channels of the first stage")
+    for width in WIDTHS:
+        parser.add_argument("--" + width, type=int)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--lr", type=float)

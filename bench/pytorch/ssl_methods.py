@@ -30,8 +30,13 @@ def head(features, hidden, out, norm="hidden"):
 class Method(nn.Module):
     def __init__(self, recipe, hidden, out, norm="hidden"):
         super().__init__()
+        self.recipe = recipe
         self.backbone = resnet18(recipe["width"], recipe.get("bn-splits", 0))
-        self.projection = head(8 * recipe["width"], hidden, out, recipe.get("projection-norm", norm))
+        self.dimension = recipe.get("projection-dim", out)
+        self.projection = head(8 * recipe["width"], recipe.get("projection-hidden", hidden), self.dimension, recipe.get("projection-norm", norm))
+
+    def make_prediction(self, hidden):
+        return head(self.dimension, self.recipe.get("prediction-hidden", hidden), self.dimension)
 
     def encode(self, x):
         return self.projection(self.backbone(x))
@@ -61,7 +66,7 @@ class BarlowTwins(Method):
 class Simsiam(Method):
     def __init__(self, recipe):
         super().__init__(recipe, 2048, 2048, "all")
-        self.prediction = head(2048, 512, 2048)
+        self.prediction = self.make_prediction(512)
         self.criterion = NegativeCosineSimilarity()
 
     def loss(self, views):
@@ -91,7 +96,7 @@ class Taught(Method):
 class Byol(Taught):
     def __init__(self, recipe):
         super().__init__(recipe, 1024, 256)
-        self.prediction = head(256, 1024, 256)
+        self.prediction = self.make_prediction(1024)
         self.criterion = NegativeCosineSimilarity()
 
     def loss(self, views):
@@ -102,7 +107,7 @@ class Byol(Taught):
 class Moco(Taught):
     def __init__(self, recipe):
         super().__init__(recipe, 512, 128, "none")
-        self.bank = MemoryBankModule((4096, 128))
+        self.bank = MemoryBankModule((4096, self.dimension))
 
     def key(self, view):
         shuffled, order = batch_shuffle(view)
@@ -125,7 +130,7 @@ class Moco(Taught):
 class Swav(Method):
     def __init__(self, recipe):
         super().__init__(recipe, 512, 128)
-        self.prototypes = SwaVPrototypes(128, 512)
+        self.prototypes = SwaVPrototypes(self.dimension, 512)
         self.prototypes.heads[0].bias = None
         self.criterion = SwaVLoss(temperature=0.1, sinkhorn_iterations=3, sinkhorn_epsilon=0.05)
 

@@ -1,5 +1,6 @@
 #include "nn/loss/swav.h"
 
+#include "core/part.h"
 #include "nn/loss/common.h"
 
 namespace ringtape::nn {
@@ -7,10 +8,10 @@ namespace ringtape::nn {
 namespace {
 
 // This rank's part of rows that all ranks have.
-Tensor part_of(const comm::ProcessGroup* group, const Tensor& rows) {
+Tensor own_rows(const comm::ProcessGroup* group, const Tensor& rows) {
   if (!shared(group)) return rows;
-  const int64_t n = rows.dim(0), rank = group->rank(), size = group->size();
-  return slice(rows, 0, n * rank / size, n * (rank + 1) / size);
+  const Part own = part_of(rows.dim(0), group->size(), group->rank());
+  return slice(rows, 0, own.begin, own.end);
 }
 
 // logsumexp over all ranks' rows, (1, K).
@@ -28,7 +29,7 @@ Tensor sinkhorn(const Tensor& scores, const SinkhornOptions& options, comm::Proc
   const NoGrad no_grad;
   const Autocast none(DType::f32);
   const Tensor own = wide(scores.detach());
-  Tensor x = (queue.defined() ? concat({own, cast(part_of(group, queue), own.dtype())}) : own) / options.epsilon;
+  Tensor x = (queue.defined() ? concat({own, cast(own_rows(group, queue), own.dtype())}) : own) / options.epsilon;
   for (int i = 0; i < options.iterations; ++i) {
     x = x - column_sums(group, x);
     x = log_softmax(x);
