@@ -3,7 +3,8 @@
 
     bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16] [--epochs 5]
         [--batch-size 128] [--warmup-epochs 1] [--lr X]
-        [--projection-hidden N] [--projection-dim N] [--prediction-hidden N] [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
+        [--projection-hidden N] [--projection-dim N] [--prediction-hidden N] [--loss-scale X]
+        [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
 
 beside ringtape pretrain with the same flags, a method and a seed each. DIR/cifar-10-batches-bin holds the binary version. Losses and
 networks are lightly's where they do what the recipe says; what it changes is built of their parts. Views are torchvision's, of PIL images.
@@ -29,7 +30,7 @@ from ssl_methods import METHODS
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 WIDTHS = ("projection-hidden", "projection-dim", "prediction-hidden")  # of heads
-KEPT = ("epochs", "batch-size", "lr", "warmup-epochs") + WIDTHS  # settings of the recipe that flags override
+KEPT = ("epochs", "batch-size", "lr", "warmup-epochs", "loss-scale") + WIDTHS  # settings of the recipe that flags override
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/ssl/corrected.toml")
 
 
@@ -142,6 +143,7 @@ def main():
     parser.add_argument("--batch-size", type=int)
     parser.add_argument("--lr", type=float)
     parser.add_argument("--warmup-epochs", type=float)
+    parser.add_argument("--loss-scale", type=float, help="barlow_twins")
     parser.add_argument("--limit-train-batches", type=int, default=0)
     parser.add_argument("--limit-eval-batches", type=int, default=0, help="of 500 test images; 0: all")
     parser.add_argument("--knn-every", type=int, default=1, help="epochs; 0: at the end alone")

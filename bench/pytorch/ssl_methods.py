@@ -60,7 +60,7 @@ class BarlowTwins(Method):
         self.criterion = BarlowTwinsLoss(lambda_param=5e-3)
 
     def loss(self, views):
-        return self.criterion(self.encode(views[0]), self.encode(views[1]))
+        return self.recipe.get("loss-scale", 1) * self.criterion(self.encode(views[0]), self.encode(views[1]))
 
 
 class Simsiam(Method):
