@@ -4,10 +4,6 @@
 #include "tests/support.h"
 #include "train/data/loader.h"
 
-#if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/emulation.h"
-#endif
-
 namespace ringtape {
 namespace {
 

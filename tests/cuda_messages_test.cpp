@@ -6,10 +6,6 @@
 #include "tests/cuda_support.h"
 #include "tests/support.h"
 
-#if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/emulation.h"
-#endif
-
 namespace ringtape {
 namespace {
 

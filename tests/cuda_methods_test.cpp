@@ -5,7 +5,6 @@
 
 #if defined(RINGTAPE_EMULATION_BUILD)
 #include "autograd/create.h"
-#include "tests/emulation/emulation.h"
 #endif
 
 namespace ringtape {

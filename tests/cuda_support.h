@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "core/runtime.h"
+#if defined(RINGTAPE_EMULATION_BUILD)
+#include "tests/emulation/emulation.h"
+#endif
 
 // What the tests of the CUDA backend share. They run natively where there is a GPU, and emulated where the build is.
 namespace ringtape::test {

@@ -12,10 +12,6 @@
 #include "train/optim/sgd.h"
 #include "train/trainer.h"
 
-#if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/emulation.h"
-#endif
-
 namespace ringtape {
 namespace {
 
