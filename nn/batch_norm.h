@@ -13,8 +13,15 @@ namespace ringtape::nn {
 // normalises in evaluation.
 class BatchNorm : public Module {
  public:
-  explicit BatchNorm(int64_t channels, double momentum = 0.1, double eps = 1e-5)
-      : weight(leaf(ones({channels}))), bias(leaf(zeros({channels}))), momentum_(momentum), eps_(eps) {
+  struct Options {
+    double momentum = 0.1;  // part of a batch in the running statistics
+    double eps = 1e-5;
+    bool affine = true;  // whether weight and bias are trained; else they stay 1 and 0
+  };
+  explicit BatchNorm(int64_t channels) : BatchNorm(channels, Options{}) {}
+  BatchNorm(int64_t channels, Options options)
+      : weight(ones({channels})), bias(zeros({channels})), options_(options) {
+    if (options.affine) weight = leaf(weight), bias = leaf(bias);
     running_ = {zeros({channels}), ones({channels}), zeros({}, DType::i64)};
   }
   Tensor forward(const Tensor& x) override { return forward(x, Activation::none); }
@@ -23,8 +30,9 @@ class BatchNorm : public Module {
   using Module::operator();
   Tensor operator()(const Tensor& x, Activation f, const Tensor& residual = {}) { return seen(forward(x, f, residual)); }
   void visit(Visitor& v) override {
-    v.parameter("weight", weight);
-    v.parameter("bias", bias);
+    const auto see = options_.affine ? &Visitor::parameter : &Visitor::buffer;
+    (v.*see)("weight", weight);
+    (v.*see)("bias", bias);
     v.buffer("running_mean", running_.mean);
     v.buffer("running_var", running_.var);
     v.buffer("num_batches_tracked", running_.batches);
@@ -43,7 +51,7 @@ class BatchNorm : public Module {
 
  private:
   RunningStatistics running_;
-  double momentum_, eps_;
+  Options options_;
   comm::ProcessGroup* group_ = nullptr;
   int64_t parts_ = 1;
 };

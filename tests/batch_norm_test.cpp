@@ -34,7 +34,7 @@ void follow(const Case& c, DType dtype, double tolerance) {
   SCOPED_TRACE(c.name);
   const Safetensors file = read_safetensors(std::string(RINGTAPE_SOURCE_DIR) + "/tests/fixtures/batch_norm.safetensors");
   const auto at = [&](const std::string& name) { return cast(file[c.name + "/" + name], dtype); };
-  nn::BatchNorm layer(c.channels, c.momentum, c.eps);
+  nn::BatchNorm layer(c.channels, {c.momentum, c.eps});
   nn::cast_to(layer, dtype);
   layer.weight = leaf(at("weight"));
   layer.bias = leaf(at("bias"));
@@ -157,12 +157,12 @@ TEST(BatchNorm, NamesItsBuffersAsPyTorchDoes) {
 TEST(BatchNorm, SplitIsALayerOnEachPart) {
   for (const bool images : {false, true}) {
     const Shape shape = images ? Shape{6, 3, 3, 5} : Shape{6, 5};
-    nn::BatchNorm whole(5, 0.3);
+    nn::BatchNorm whole(5, {0.3});
     nn::cast_to(whole, DType::f64);
     whole.split(3);
     std::vector<std::unique_ptr<nn::BatchNorm>> layers;
     for (int i = 0; i < 3; ++i) {
-      layers.push_back(std::make_unique<nn::BatchNorm>(5, 0.3));
+      layers.push_back(std::make_unique<nn::BatchNorm>(5, nn::BatchNorm::Options{0.3}));
       nn::cast_to(*layers.back(), DType::f64);
     }
     for (uint64_t step = 0; step < 2; ++step) {

@@ -62,6 +62,31 @@ TEST(Optimizer, RejectsWhatMakesNoSense) {
   EXPECT_NE(test::message_of<UsageError>([&] { FlatParameters{empty}; }).find("without parameters"), std::string::npos);
 }
 
+// Each parameter has taken the step that it takes where all have its rate; the last layer has no gradient.
+TEST(Optimizer, SomeParametersMayHaveARateOfTheirOwn) {
+  const auto trained = [](const std::string& rule, double lr, bool fix) {
+    manual_seed(7);
+    nn::Sequential model;
+    model.add<nn::Linear>(5, 6).add<nn::Linear>(6, 6).add<nn::Linear>(6, 3).add<nn::Linear>(3, 3);
+    FlatParameters flat(model);
+    std::unique_ptr<Optimizer> optimizer;
+    if (rule == "adam") optimizer = std::make_unique<Adam>(flat);
+    else if (rule == "lars") optimizer = std::make_unique<Lars>(flat, Lars::Options{.weight_decay = 0.01});
+    else optimizer = std::make_unique<Sgd>(flat, Sgd::Options{.momentum = 0.9});
+    if (fix) optimizer->fix_lr("1.", 0.5);
+    backward(sum(square(model[2](model[1](model[0](ones({2, 5})))))));
+    optimizer->step(lr);
+    std::vector<std::vector<double>> out;
+    for (const nn::Named& p : nn::named_parameters(model)) out.push_back(values(*p.tensor));
+    return out;
+  };
+  for (const std::string rule : {"sgd", "adam", "lars"}) {
+    const auto slow = trained(rule, 0.1, false), fast = trained(rule, 0.5, false), mixed = trained(rule, 0.1, true);
+    EXPECT_NE(slow[0], fast[0]);
+    for (size_t i = 0; i < mixed.size(); ++i) EXPECT_EQ(mixed[i], i / 2 == 1 ? fast[i] : slow[i]) << rule << ", parameter " << i;
+  }
+}
+
 TEST(Optimizer, FindsTheMinimumOfABowl) {
   for (bool adam : {false, true}) {
     nn::Linear layer(4, 1, false);

@@ -61,25 +61,52 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
 
 // The second epoch again, from a checkpoint behind the first, and in the middle of it.
 TEST_F(Pretrain, ResumesEveryMethodBitwise) {
-  for (const std::string& method : all_methods()) {
+  std::vector<std::string> cases = all_methods();
+  for (const char* more : {"moco --queue-per-view", "simsiam --fixed-prediction-lr --schedule cosine --projection-norm plain"})
+    cases.emplace_back(more);
+  for (const std::string& method : cases) {
     SCOPED_TRACE(method);
-    const std::string flags = concat(" --method ", method, " --online-probe --checkpoint-steps 3 --keep 9 --run ./", method);
+    const std::string flags = concat(" --online-probe --checkpoint-steps 3 --keep 9 --run ./whole --method ", method);
     const Result whole = pretrain(flags);
     ASSERT_EQ(whole.code, 0) << whole.text;
     for (const char* step : {"4", "6"}) {
-      fs::copy(path(method), path("again"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+      fs::copy(path("whole"), path("again"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
       for (const auto& entry : fs::directory_iterator(path("again/checkpoints")))
         if (entry.path().filename().string() > concat("step-0000000", step) && !entry.is_symlink()) fs::remove_all(entry.path());
       const Result again = run("pretrain --run ./again --resume");
       ASSERT_EQ(again.code, 0) << again.text;
       EXPECT_MENTIONS(again.text, concat("step-0000000", step));
       for (const char* file : {"model.safetensors", "optimizer.safetensors"})
-        expect_same_tensors(concat(path(method), "/checkpoints/last/", file), concat(path("again"), "/checkpoints/last/", file));
-      EXPECT_EQ(summary(method)["top1"], summary("again")["top1"]);
-      EXPECT_EQ(summary(method)["train_loss"], summary("again")["train_loss"]);
+        expect_same_tensors(concat(path("whole"), "/checkpoints/last/", file), concat(path("again"), "/checkpoints/last/", file));
+      EXPECT_EQ(summary("whole")["top1"], summary("again")["top1"]);
+      EXPECT_EQ(summary("whole")["train_loss"], summary("again")["train_loss"]);
       fs::remove_all(path("again"));
     }
+    fs::remove_all(path("whole"));
   }
+}
+
+// The first step of a warm-up of four has a quarter of the rate, but for the prediction.
+TEST_F(Pretrain, APredictionMayLearnWithoutSchedule) {
+  const std::string flags =
+      "--method simsiam --optimizer sgd --momentum 0 --epochs 1 --warmup-epochs 1 --checkpoint-steps 1 --keep 9 --lr 1 --run ./";
+  ASSERT_EQ(pretrain(flags + "start --lr 0").code, 0);
+  ASSERT_EQ(pretrain(flags + "scheduled").code, 0);
+  ASSERT_EQ(pretrain(flags + "fixed --fixed-prediction-lr").code, 0);
+  const auto read = [&](const char* run) {
+    return read_safetensors(path(concat(run, "/checkpoints/step-00000001/model.safetensors"))).tensors;
+  };
+  const auto start = read("start"), scheduled = read("scheduled"), fixed = read("fixed");
+  int predictions = 0;
+  for (size_t i = 0; i < start.size(); ++i) {
+    const std::string& name = start[i].name;
+    if (!is_float(start[i].tensor.dtype()) || name.find("running") != std::string::npos) continue;
+    const bool prediction = name.starts_with("prediction.");
+    predictions += prediction;
+    const Tensor step = scheduled[i].tensor - start[i].tensor;
+    test::expect_close(fixed[i].tensor - start[i].tensor, step * (prediction ? 4.0 : 1.0), 1e-3, 1e-6, name);
+  }
+  EXPECT_EQ(predictions, 5);
 }
 
 TEST_F(Pretrain, TellsWhatItHasFound) {

@@ -174,6 +174,12 @@ TEST(ResNet, SummaryShowsEveryLayer) {
     EXPECT_NE(text.find(line), std::string::npos) << line << " is not in\n" << text;
 }
 
+TEST(ResNet, TheStemMayLookFurtherAround) {
+  nn::ResNet model({.stem_padding = 2});
+  const std::string text = nn::summary(model, {1, 32, 32, 3});
+  for (const char* line : {"(1, 34, 34, 64)", "(1, 17, 17, 128)", "(1, 9, 9, 256)", "(1, 5, 5, 512)"}) EXPECT_MENTIONS(text, line);
+}
+
 TEST(ResNet, TheImageNetStemTakesLargeImages) {
   nn::ResNet model({.classes = 7, .stem = nn::Stem::imagenet});
   model.train(false);

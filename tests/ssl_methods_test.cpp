@@ -7,6 +7,7 @@
 #include "core/part.h"
 #include "nn/batch_norm.h"
 #include "nn/linear.h"
+#include "nn/loss/memory_bank.h"
 #include "nn/ssl/queue.h"
 #include "nn/ssl/teacher.h"
 #include "tests/comm_worlds.h"
@@ -72,12 +73,14 @@ struct Training {
   std::string method, model = "resnet18";
   DType dtype = DType::f64;
   int steps = 10;
+  void (*change)(TrainOptions&) = [](TrainOptions&) {};
 };
 
 // What there is after its steps. `group` null and `replicas` 0: one device with all.
 State train(const Training& t, comm::ProcessGroup* group, int replicas = 0) {
-  const auto& [name, model, dtype, steps] = t;
+  const auto& [name, model, dtype, steps, change] = t;
   TrainOptions o = small(name);
+  change(o);
   o.model = model;
   o.sync_bn = group || replicas > 0;
   o.bucket_mb = 0.01;
@@ -137,6 +140,14 @@ void expect_same_over_ranks(const Training& training, double bound) {
 TEST_P(Methods, RanksTrainAsOneDeviceDoes) { expect_same_over_ranks({GetParam()}, 1e-9); }
 TEST_P(Methods, RanksTrainAsOneDeviceDoesInF32) { expect_same_over_ranks({GetParam(), "mlp", DType::f32}, 1e-5); }
 TEST_P(Methods, RanksTakeTheStepOfOneDeviceInF32) { expect_same_over_ranks({GetParam(), "resnet18", DType::f32, 1}, 1e-5); }
+
+TEST(OtherRecipes, RanksTrainAsOneDeviceDoes) {
+  for (const char* name : {"moco", "simsiam", "swav"})
+    expect_same_over_ranks({name, "resnet18", DType::f64, 5, [](TrainOptions& o) {
+      o.queue_per_view = o.fixed_prediction_lr = true;
+      o.projection_norm = "plain";
+    }}, 1e-9);
+}
 
 TEST_P(Methods, ReplicasTrainAsOneDeviceDoes) { EXPECT_LT(apart(train({GetParam()}, nullptr, 2), train({GetParam()}, nullptr)), 1e-9); }
 
@@ -219,13 +230,61 @@ TEST(Teacher, AveragesWhatLiesBehindEachOtherAtOnce) {
 TEST(Queue, KeepsTheNewest) {
   manual_seed(2);
   nn::Queue queue("moco", 6, 4);
-  for (const double length : values(sum(queue.rows() * queue.rows(), {1}))) EXPECT_NEAR(length, 1, 1e-6);
-  const Tensor a = randn({2, 4}), b = randn({2, 4}), start = queue.rows();
-  queue.push(nullptr, a);
-  queue.push(nullptr, b);
-  expect_close(queue.rows(), concat({l2_normalize(b), l2_normalize(a), slice(start, 0, 0, 2)}), 0, 1e-7, "queue");
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { queue.push(nullptr, randn({4, 4})); }), "--batch-size 4");
+  for (const double length : values(sum(queue.rows(0) * queue.rows(0), {1}))) EXPECT_NEAR(length, 1, 1e-6);
+  const Tensor a = randn({2, 4}), b = randn({2, 4}), start = queue.rows(0);
+  queue.push(nullptr, 0, a);
+  queue.push(nullptr, 1, b);
+  for (const size_t view : {0, 1})
+    expect_close(queue.rows(view), concat({l2_normalize(b), l2_normalize(a), slice(start, 0, 0, 2)}), 0, 1e-7, "queue");
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { queue.push(nullptr, 0, randn({4, 4})); }), "--batch-size 4");
   EXPECT_MENTIONS(test::message_of<UsageError>([] { nn::Queue("moco", 0, 4); }), "at least 1");
+}
+
+TEST(Queue, OfEachViewKeepsItsOwn) {
+  manual_seed(2);
+  nn::Queue queue("moco", 4, 3, true);
+  const Tensor a = randn({2, 3}), b = randn({2, 3}), starts[] = {queue.rows(0), queue.rows(1)};
+  EXPECT_NE(values(starts[0]), values(starts[1]));
+  queue.push(nullptr, 0, a);
+  queue.push(nullptr, 1, b);
+  expect_close(queue.rows(0), concat({l2_normalize(a), slice(starts[0], 0, 0, 2)}), 0, 1e-7, "first");
+  expect_close(queue.rows(1), concat({l2_normalize(b), slice(starts[1], 0, 0, 2)}), 0, 1e-7, "second");
+}
+
+// A query's negatives are of the view that its key is of.
+TEST(Moco, ComparesWithTheQueueOfTheKeysView) {
+  TrainOptions o = small("moco");
+  o.queue_per_view = true;
+  const auto method = make(o, DType::f64);
+  const auto queue = [&](const std::string& wanted) {
+    for (const nn::Named& b : nn::named_buffers(*method))
+      if (b.name == wanted) return b.tensor->detach();
+    return Tensor();
+  };
+  const Tensor first = queue("queue"), second = queue("second_queue");
+  const Tensors y = method->outputs(views(0, DType::f64));
+  const Tensor expected = (nn::memory_bank_loss(y[0], y[3], second, 0.1) + nn::memory_bank_loss(y[1], y[2], first, 0.1)) * 0.5;
+  expect_close(method->loss(y), expected, 1e-12, 1e-12, "loss");
+  expect_close(slice(queue("queue"), 0, 0, kBatch), l2_normalize(y[2]), 1e-12, 1e-12, "keys of the first view");
+  expect_close(slice(queue("second_queue"), 0, 0, kBatch), l2_normalize(y[3]), 1e-12, 1e-12, "keys of the second view");
+}
+
+TEST(Heads, MayEndInNormalisationWithoutWeights) {
+  TrainOptions o = small("simsiam");
+  o.projection_norm = "plain";
+  const auto plain = make(o, DType::f64), all = make(small("simsiam"), DType::f64);
+  const auto trains = [](nn::Method& method, const std::string& name) {
+    const std::vector<nn::Named> parameters = nn::named_parameters(method);
+    return std::any_of(parameters.begin(), parameters.end(), [&](const nn::Named& p) { return p.name == name; });
+  };
+  for (const char* last : {"projection.4.weight", "projection.4.bias"}) {
+    EXPECT_TRUE(trains(*all, last));
+    EXPECT_FALSE(trains(*plain, last));
+  }
+  EXPECT_TRUE(trains(*plain, "projection.1.weight"));
+  const Tensors images = views(0, DType::f64), a = plain->outputs(images), b = all->outputs(images);
+  for (size_t i = 0; i < a.size(); ++i) expect_close(a[i], b[i], 0, 0, "as weights of 1 and biases of 0");
+  EXPECT_MENTIONS(test::message_of<UsageError>([] { nn::parse_head_norm("last"); }), "none, hidden, all or plain");
 }
 
 TEST(Presets, MakeTheirMethods) {
@@ -241,7 +300,7 @@ TEST(Presets, MakeTheirMethods) {
       EXPECT_EQ(o.method, name);
       EXPECT_EQ(o.batch_size, std::string_view(preset.name) == "sololearn" ? 256 : 512);
       o.width = 2;
-      const auto method = make_method(o, {{32, 32, 3}, 10, 16, 0, o.width, !o.no_stem_relu});
+      const auto method = make_method(o, {{32, 32, 3}, 10, 16, 0, o.width, !o.no_stem_relu, o.stem_padding});
       method->check_batch(o.batch_size);
       (void)resolve(o);
       ++made;

@@ -71,7 +71,7 @@ Shape batch(const Case& c) {
 template <class F>
 Outcome follow(const Case& c, DType dtype, ProcessGroup* group, const F& part) {
   const int64_t channels = c.row[c.row.rank() - 1];
-  nn::BatchNorm layer(channels, 0.3, 1e-3);
+  nn::BatchNorm layer(channels, {0.3, 1e-3});
   nn::cast_to(layer, dtype);
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
   layer.weight = leaf(cast(noise({channels}, 1, 1, 0.3), wide));

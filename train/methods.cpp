@@ -27,7 +27,7 @@ nn::MethodOptions method_options(const TrainOptions& o) {
   out.prediction = {o.prediction_hidden, 0, 0, norm(o.prediction_norm), o.head_bias};
   out.temperature = o.temperature;
   out.momentum = o.momentum_encoder, out.final_momentum = o.momentum_encoder_end;
-  out.queue = o.queue, out.enqueue_between = o.enqueue_between;
+  out.queue = o.queue, out.queue_per_view = o.queue_per_view, out.enqueue_between = o.enqueue_between;
   out.bn_splits = o.sync_bn ? 1 : o.bn_splits;
   out.lambda = o.barlow_lambda, out.loss_scale = o.loss_scale;
   out.unbiased = o.barlow_statistics == "unbiased", out.exact = o.barlow_statistics == "exact";

@@ -50,7 +50,7 @@ template <int64_t... blocks>
 std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
   return std::make_unique<nn::ResNet>(
       nn::ResNet::Options{.blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = stem_for(spec), .width = spec.width,
-                          .stem_relu = spec.stem_relu});
+                          .stem_padding = spec.stem_padding, .stem_relu = spec.stem_relu});
 }
 
 template <int depth>
@@ -58,7 +58,7 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
   std::string out = concat("from torchvision.models import resnet", depth, "\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
   const int64_t in = spec.image[2];
   if (stem_for(spec) == nn::Stem::cifar)
-    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 3, 1, 1, bias=False)\nmodel.maxpool = nn.Identity()\n");
+    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 3, 1, ", spec.stem_padding, ", bias=False)\nmodel.maxpool = nn.Identity()\n");
   else if (in != 3)
     out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 7, 2, 3, bias=False)\n");
   return out;

@@ -15,6 +15,7 @@ struct ModelSpec {
   double dropout = 0;
   int64_t width = 64;
   bool stem_relu = true;
+  int64_t stem_padding = 1;
 };
 
 // A network the command line knows by name: images (N, H, W, C) -> logits (N, classes).

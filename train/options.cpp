@@ -34,7 +34,7 @@ std::vector<std::string> strategy_names() { return {"auto", "single", "dp", "ddp
 std::vector<std::string> reduction_names() { return names(comm::reductions()); }
 std::vector<std::string> transport_names() { return {"auto", "shm", "tcp", "mpi", "nccl"}; }
 std::vector<std::string> method_names() { return names(nn::methods()); }
-std::vector<std::string> norm_names() { return {"method", "none", "hidden", "all"}; }
+std::vector<std::string> norm_names() { return {"method", "none", "hidden", "all", "plain"}; }
 std::vector<std::string> statistics_names() { return {"biased", "unbiased", "exact"}; }
 std::vector<std::string> normalize_names() { return {"dataset", "imagenet"}; }
 std::vector<std::string> schedule_by_names() { return {"step", "epoch"}; }
@@ -51,6 +51,8 @@ const Option kOptions[] = {
      "channels of a ResNet's first stage; the last has 8 times as many", {1, 1024}, nullptr, nullptr, true},
     {"Model", "no-stem-relu", &O::no_stem_relu, "",
      "no ReLU behind a ResNet's first convolution, as in lightly's benchmark", {}, nullptr, nullptr, true},
+    {"Model", "stem-padding", &O::stem_padding, "N",
+     "zeros around an image at a ResNet's first convolution, where that is 3x3; solo-learn has 2", {0, 8}, nullptr, nullptr, true},
     {"Model", "dropout", &O::dropout, "P", "probability of zeroing a hidden unit in training", kFraction, nullptr, nullptr, true},
     {"Model", "weights", &O::weights, "FILE",
      "safetensors file of the initial weights; one without the last layer leaves that layer random", {}, nullptr, "random ones"},
@@ -62,17 +64,22 @@ const Option kOptions[] = {
     {"Method", "projection-dim", &O::projection_dim, "N",
      "width of what comes out of it", kCount, nullptr, "moco, simclr, swav 128, byol 256, others 2048"},
     {"Method", "projection-layers", &O::projection_layers, "N", "linear layers of it", kCount, nullptr, "2"},
-    {"Method", "projection-norm", &O::projection_norm, "WHERE", "its batch normalisation", {}, norm_names},
+    {"Method", "projection-norm", &O::projection_norm, "WHERE",
+     "its batch normalisation: nowhere, behind all layers but the last, behind all, or so without weights in the last (plain)", {},
+     norm_names},
     {"Method", "head-bias", &O::head_bias, "", "linear layers of heads have a bias even where batch normalisation follows"},
     {"Method", "prediction-hidden", &O::prediction_hidden, "N",
      "simsiam, byol: width of the prediction within", kCount, nullptr, "512, 1024"},
     {"Method", "prediction-norm", &O::prediction_norm, "WHERE", "its batch normalisation", {}, norm_names},
+    {"Method", "fixed-prediction-lr", &O::fixed_prediction_lr, "",
+     "simsiam, byol: the prediction learns at the highest rate throughout, without schedule and warm-up"},
     {"Method", "momentum-encoder", &O::momentum_encoder, "X", "moco, byol: part of the teacher's weights that stays in a step", {0, 1}},
     {"Method", "momentum-encoder-end", &O::momentum_encoder_end, "X",
      "and what it becomes by the end, along a cosine; -1: it stays", {-1, 1}},
     {"Method", "queue", &O::queue, "N",
      "moco: keys of earlier batches that are negatives; swav: rows that codes are balanced with", {-1, kMost},
      nullptr, "moco 4096, swav 0"},
+    {"Method", "queue-per-view", &O::queue_per_view, "", "moco, swav: each of the two views has a queue of its own, of that size"},
     {"Method", "enqueue-between", &O::enqueue_between, "",
      "moco: keys of one half of the loss are negatives in the other, as lightly has it"},
     {"Method", "bn-splits", &O::bn_splits, "N", "moco: parts of a batch that are normalised apart; not with --sync-bn", kPositive},

@@ -17,6 +17,7 @@ struct TrainOptions {
   int64_t hidden = 128;
   int64_t width = 64;
   bool no_stem_relu = false;
+  int64_t stem_padding = 1;
   double dropout = 0;
   std::string weights;  // a file to begin with; empty: random
 
@@ -26,8 +27,10 @@ struct TrainOptions {
   std::string projection_norm = "method", prediction_norm = "method";
   bool head_bias = false;
   int64_t prediction_hidden = 0;
+  bool fixed_prediction_lr = false;
   double momentum_encoder = 0.99, momentum_encoder_end = -1;
   int64_t queue = -1;
+  bool queue_per_view = false;
   bool enqueue_between = false;
   int64_t bn_splits = 1;
   double barlow_lambda = 5e-3, loss_scale = 1;

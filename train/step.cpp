@@ -16,6 +16,7 @@ Step::Step(nn::Module& model, Objective objective, const TrainOptions& options, 
       parameters_(model, [this](int64_t size, int64_t n, DType dtype, Device device) { return gradient_memory(size, n, dtype, device); }),
       optimizer_(make_optimizer(options, parameters_)),
       scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
+  if (options.fixed_prediction_lr) optimizer_->fix_lr("prediction.", peak_lr(options, group ? group->size() : 1));
   if (options.ema > 0) ema_.emplace(parameters_, options.ema);
   if (!group_) return;
   group_->set_deterministic(options.deterministic);

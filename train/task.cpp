@@ -46,7 +46,8 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
   if (!options.method.empty()) options.val_size = 0;
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
-  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout, options.width, !options.no_stem_relu};
+  spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout, options.width, !options.no_stem_relu,
+          options.stem_padding};
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
     if (options.method.empty()) return find_model(options.model).make(spec);
     return make_method(options, spec);

@@ -9,8 +9,9 @@ namespace ringtape::nn {
 HeadNorm parse_head_norm(const std::string& name) {
   if (name == "none") return HeadNorm::none;
   if (name == "hidden") return HeadNorm::hidden;
-  RT_CHECK_AS(UsageError, name == "all", "batch normalisation of a head: expected none, hidden or all, got '", name, "'");
-  return HeadNorm::all;
+  if (name == "all") return HeadNorm::all;
+  RT_CHECK_AS(UsageError, name == "plain", "batch normalisation of a head: expected none, hidden, all or plain, got '", name, "'");
+  return HeadNorm::plain;
 }
 
 int64_t head_width(const HeadOptions& options, const HeadDefaults& defaults) { return options.out > 0 ? options.out : defaults.out; }
@@ -22,9 +23,9 @@ std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options, co
   for (int64_t i = 0; i < layers; ++i) {
     const bool last = i == layers - 1;
     const int64_t out = last ? head_width(options, defaults) : hidden;
-    const bool normed = norm == HeadNorm::all || (norm == HeadNorm::hidden && !last);
+    const bool normed = norm != HeadNorm::none && !(norm == HeadNorm::hidden && last);
     head->add<Linear>(in, out, options.bias || !normed);
-    if (normed) head->add<BatchNorm>(out);
+    if (normed) head->add<BatchNorm>(out, BatchNorm::Options{.affine = norm != HeadNorm::plain || !last});
     if (!last) head->add<ReLU>();
     in = out;
   }

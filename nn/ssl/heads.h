@@ -6,14 +6,15 @@
 
 namespace ringtape::nn {
 
-// Where a head has batch normalisation: nowhere, behind all layers but the last, or behind all.
-enum class HeadNorm : uint8_t { none, hidden, all };
+// Where a head has batch normalisation: nowhere, behind all layers but the last, behind all, or behind all with neither weight nor bias
+// in the last, as in SimSiam's paper.
+enum class HeadNorm : uint8_t { none, hidden, all, plain };
 
 // A head: linear layers with ReLU between them. Zero means what the method has by itself.
 struct HeadOptions {
   int64_t hidden = 0, out = 0;
   int64_t layers = 0;
-  std::string norm;    // "none", "hidden", "all"; empty: the method's own
+  std::string norm;    // "none", "hidden", "all", "plain"; empty: the method's own
   bool bias = false;   // of layers that batch normalisation follows, too
 };
 

@@ -19,6 +19,7 @@ struct MethodOptions {
   double momentum = 0.99;       // moco, byol: of the teacher's weights, kept a step
   double final_momentum = -1;   // where it ends, along a cosine; negative: it stays
   int64_t queue = -1;           // moco: keys kept as negatives, 4096; swav: rows kept to balance codes with, none
+  bool queue_per_view = false;  // moco, swav: each view has a queue of its own, as solo-learn has it
   bool enqueue_between = false; // moco: the keys of one half of the loss are negatives of the other, as lightly has it
   int64_t bn_splits = 1;        // moco: parts of a batch normalised apart
   double lambda = 5e-3;         // barlow_twins: weight of what is off the diagonal

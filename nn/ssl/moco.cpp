@@ -17,7 +17,7 @@ class Moco : public Method {
  public:
   Moco(Encoder encoder, Encoder teacher, const MethodOptions& o)
       : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum),
-        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection)),
+        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection), o.queue_per_view),
         temperature_(o.temperature > 0 ? o.temperature : 0.1), enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
 
   void begin_step(const Moment& moment) override {
@@ -29,11 +29,11 @@ class Moco : public Method {
     return {encode(views[0]), encode(views[1]), key(views[0], 0), key(views[1], 1)};
   }
   Tensor loss(const Tensors& y) override {
-    const Tensor first = memory_bank_loss(y[0], y[3], queue_.rows(), temperature_);
-    if (enqueue_between_) queue_.push(group(), y[3]);
-    const Tensor second = memory_bank_loss(y[1], y[2], queue_.rows(), temperature_);
-    if (!enqueue_between_) queue_.push(group(), y[3]);
-    queue_.push(group(), y[2]);
+    const Tensor first = memory_bank_loss(y[0], y[3], queue_.rows(1), temperature_);
+    if (enqueue_between_) queue_.push(group(), 1, y[3]);
+    const Tensor second = memory_bank_loss(y[1], y[2], queue_.rows(0), temperature_);
+    if (!enqueue_between_) queue_.push(group(), 1, y[3]);
+    queue_.push(group(), 0, y[2]);
     return (first + second) * 0.5;
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(queue_.size() + 1)); }

@@ -5,9 +5,9 @@
 
 namespace ringtape::nn {
 
-Queue::Queue(const char* what, int64_t size, int64_t width) : what_(what) {
+Queue::Queue(const char* what, int64_t size, int64_t width, bool per_view) : what_(what) {
   RT_CHECK_AS(UsageError, size > 0, what, ": a queue of ", size, " rows; expected at least 1");
-  rows_ = l2_normalize(randn({size, width}));
+  for (int i = 0; i < (per_view ? 2 : 1); ++i) rows_.push_back(l2_normalize(randn({size, width})));
 }
 
 void Queue::check_batch(int64_t n) const {
@@ -15,14 +15,15 @@ void Queue::check_batch(int64_t n) const {
               " does not divide it");
 }
 
-void Queue::push(comm::ProcessGroup* group, const Tensor& x) {
+void Queue::push(comm::ProcessGroup* group, size_t view, const Tensor& x) {
   const NoGrad no_grad;
   const int64_t n = x.dim(0) * (group ? group->size() : 1);
   check_batch(n);
-  Tensor fresh = l2_normalize(cast(x.detach(), rows_.dtype()));
+  Tensor& rows = rows_[view % rows_.size()];
+  Tensor fresh = l2_normalize(cast(x.detach(), rows.dtype()));
   if (group) fresh = comm::all_gather(*group, contiguous(fresh));
   // A new tensor: the old one may be what backward() is to read.
-  rows_ = size() == n ? fresh : concat({fresh, slice(rows_, 0, 0, size() - n)});
+  rows = size() == n ? fresh : concat({fresh, slice(rows, 0, 0, size() - n)});
 }
 
 }  // namespace ringtape::nn

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "nn/module.h"
 
 namespace ringtape::comm {
@@ -8,23 +10,26 @@ class ProcessGroup;
 namespace ringtape::nn {
 
 // The last rows of length 1 that a training has made, (size, D), the newest first: its own and those of all ranks, so that all have the
-// same. Begins with random ones.
+// same. Begins with random ones. The two views share them, or each has its own.
 class Queue {
  public:
   // `what`: how messages call it. Throws UsageError for a size of 0.
-  Queue(const char* what, int64_t size, int64_t width);
+  Queue(const char* what, int64_t size, int64_t width, bool per_view = false);
 
-  const Tensor& rows() const { return rows_; }
-  int64_t size() const { return rows_.dim(0); }
+  const Tensor& rows(size_t view) const { return rows_[view % rows_.size()]; }
+  int64_t size() const { return rows_[0].dim(0); }
   // Throws UsageError unless whole batches of n rows fill it: else some rows would count for longer than others.
   void check_batch(int64_t n) const;
-  // x (n, D), normalised here.
-  void push(comm::ProcessGroup* group, const Tensor& x);
-  void visit(Visitor& v) { v.buffer("queue", rows_); }
+  // x (n, D), of that view; normalised here.
+  void push(comm::ProcessGroup* group, size_t view, const Tensor& x);
+  void visit(Visitor& v) {
+    v.buffer("queue", rows_[0]);
+    if (rows_.size() > 1) v.buffer("second_queue", rows_[1]);
+  }
 
  private:
   const char* what_;
-  Tensor rows_;
+  std::vector<Tensor> rows_;
 };
 
 }  // namespace ringtape::nn

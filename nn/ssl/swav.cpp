@@ -19,7 +19,7 @@ class Swav : public Method {
   Swav(Encoder encoder, int64_t width, const MethodOptions& o)
       : Method(std::move(encoder)), prototypes_(uniform_fan_in({o.prototypes, width}, width)), sinkhorn_{o.epsilon, int(o.iterations)},
         temperature_(o.temperature > 0 ? o.temperature : 0.1), freeze_epochs_(o.freeze_epochs), queue_epoch_(o.queue_epoch) {
-    if (o.queue > 0) queue_.emplace("swav", o.queue, width);
+    if (o.queue > 0) queue_.emplace("swav", o.queue, width, o.queue_per_view);
   }
 
   void begin_step(const Moment& moment) override {
@@ -36,14 +36,9 @@ class Swav : public Method {
   Tensor loss(const Tensors& z) override {
     Tensors scores, codes;
     for (const Tensor& crop : z) scores.push_back(linear(l2_normalize(crop), frozen_ ? prototypes_.detach() : prototypes_));
-    Tensor queued;
-    if (queue_ && balances_queue_) {
-      const NoGrad no_grad;
-      queued = linear(queue_->rows(), prototypes_);
-    }
-    for (size_t i = 0; i < kCoded; ++i) codes.push_back(sinkhorn(scores[i], sinkhorn_, gathering(), queued));
+    for (size_t i = 0; i < kCoded; ++i) codes.push_back(sinkhorn(scores[i], sinkhorn_, gathering(), queued(i)));
     if (queue_)
-      for (size_t i = 0; i < kCoded; ++i) queue_->push(group(), z[i]);
+      for (size_t i = 0; i < kCoded; ++i) queue_->push(group(), i, z[i]);
     return swav_loss(scores, codes, temperature_);
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(prototypes_.dim(0))); }
@@ -56,6 +51,13 @@ class Swav : public Method {
   std::string str() const override { return concat("SwAV(prototypes ", prototypes_.dim(0), ", temperature ", temperature_, ")"); }
 
  private:
+  // The scores of earlier rows, which a view's codes are balanced with; undefined: none.
+  Tensor queued(size_t view) const {
+    if (!queue_ || !balances_queue_) return {};
+    const NoGrad no_grad;
+    return linear(queue_->rows(view), prototypes_);
+  }
+
   Tensor prototypes_;  // (K, D), rows of length 1
   SinkhornOptions sinkhorn_;
   double temperature_;

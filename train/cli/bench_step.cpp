@@ -20,7 +20,7 @@ bool is_of_methods(const std::string& group) { return group == "Method" || group
 
 bool takes(const Flag& flag) {
   for (const char* name :
-       {"model", "hidden", "width", "no-stem-relu", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm",
+       {"model", "hidden", "width", "no-stem-relu", "stem-padding", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm",
         "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json",
         "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;

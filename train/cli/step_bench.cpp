@@ -45,7 +45,7 @@ Dataset noise(const Shape& image, int64_t batch_size) {
 
 StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup* group) : options_(o), group_(group), device_(parse_device(o.device)) {
   const ModelEntry& entry = find_model(o.model);
-  const ModelSpec spec{entry.image, 10, o.hidden, o.dropout, o.width, !o.no_stem_relu};
+  const ModelSpec spec{entry.image, 10, o.hidden, o.dropout, o.width, !o.no_stem_relu, o.stem_padding};
   manual_seed(uint64_t(o.seed));
   if (o.method.empty()) model_ = entry.make(spec);
   else model_ = make_method(o, spec);

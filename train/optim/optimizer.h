@@ -1,6 +1,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "train/optim/flat_parameters.h"
 
@@ -14,6 +15,8 @@ class Optimizer {
 
   // `factor` (1), f32: what gradients are multiplied by first; 0 leaves everything as it is. Undefined: 1.
   void step(double lr, const Tensor& factor = {});
+  // From now on parameters whose names begin so learn at that rate, whatever step() is given.
+  void fix_lr(const std::string& prefix, double lr);
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
 
@@ -30,6 +33,11 @@ class Optimizer {
   FlatParameters& parameters_;
 
  private:
+  struct Fixed {
+    int64_t begin, end;
+    double lr;
+  };
+  std::vector<Fixed> fixed_;  // one behind the other
   int64_t steps_ = 0;
 };
 
