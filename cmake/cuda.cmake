@@ -131,7 +131,7 @@ function(ringtape_add_cuda base kernels checked)
     set_target_properties(ringtape_cuda_kernels PROPERTIES CUDA_STANDARD_REQUIRED OFF)
     target_compile_options(ringtape_cuda_kernels PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
                            $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
-    target_link_libraries(${base} INTERFACE CUDA::cudart CUDA::cublasLt)
+    target_link_libraries(ringtape_flags INTERFACE CUDA::cudart CUDA::cublasLt)  # tests call them, too
     return()
   endif()
   file(GLOB emulation_sources CONFIGURE_DEPENDS tests/emulation/*.cpp)
