@@ -40,9 +40,9 @@ class ResNet : public Module, public Classifier {
     int64_t in = 3;
     int64_t classes = 10;  // 0: no last layer, features come out
     Stem stem = Stem::cifar;
-    int64_t width = 64;     // channels of the first stage; the last has 8 times as many
-    int64_t stem_padding = 1;  // of the cifar stem; solo-learn has 2
-    bool stem_relu = true;  // behind the first convolution; lightly's benchmark has lost it
+    int64_t width = 64;        // channels of the first stage; the last has 8 times as many
+    int64_t stem_padding = 1;  // pixels around the image, of the cifar stem; solo-learn has 2
+    bool stem_relu = true;     // behind the first convolution; lightly's benchmark has lost it
   };
   explicit ResNet(const Options& options);
   Tensor forward(const Tensor& x) override;   // logits

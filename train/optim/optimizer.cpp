@@ -1,13 +1,10 @@
 #include "train/optim/optimizer.h"
 
-#include <algorithm>
-
 namespace ringtape {
 
 void Optimizer::fix_lr(const std::string& prefix, double lr) {
   for (const FlatParameters::Parameter& p : parameters_.parameters())
-    if (p.name.starts_with(prefix)) fixed_.push_back({p.begin, p.end, lr});
-  std::ranges::sort(fixed_, {}, &Fixed::begin);
+    if (p.name.starts_with(prefix)) fixed_[p.begin] = {p.end, lr};
 }
 
 void Optimizer::step(double lr, const Tensor& factor) {
@@ -18,11 +15,10 @@ void Optimizer::step(double lr, const Tensor& factor) {
   };
   for (const auto& [begin, end] : parameters_.with_gradient()) {
     int64_t at = begin;
-    for (const Fixed& f : fixed_) {
-      if (f.begin < begin || f.end > end) continue;  // in another run
-      learn(at, f.begin, lr);
-      learn(f.begin, f.end, f.lr);
-      at = f.end;
+    for (auto f = fixed_.lower_bound(begin); f != fixed_.end() && f->first < end; ++f) {
+      learn(at, f->first, lr);
+      learn(f->first, f->second.end, f->second.lr);
+      at = f->second.end;
     }
     learn(at, end, lr);
   }

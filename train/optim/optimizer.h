@@ -1,7 +1,7 @@
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "train/optim/flat_parameters.h"
 
@@ -15,7 +15,7 @@ class Optimizer {
 
   // `factor` (1), f32: what gradients are multiplied by first; 0 leaves everything as it is. Undefined: 1.
   void step(double lr, const Tensor& factor = {});
-  // From now on parameters whose names begin so learn at that rate, whatever step() is given.
+  // From now on parameters whose names begin with `prefix` learn at that rate, whatever step() is given; there may be none.
   void fix_lr(const std::string& prefix, double lr);
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
@@ -34,10 +34,10 @@ class Optimizer {
 
  private:
   struct Fixed {
-    int64_t begin, end;
+    int64_t end;
     double lr;
   };
-  std::vector<Fixed> fixed_;  // one behind the other
+  std::map<int64_t, Fixed> fixed_;  // by where a parameter begins
   int64_t steps_ = 0;
 };
 
