@@ -86,6 +86,14 @@ TEST_F(Pretrain, ResumesEveryMethodBitwise) {
   }
 }
 
+TEST_F(Pretrain, TrainsEveryMethodIn16Bits) {
+  for (const std::string& method : all_methods())
+    for (const char* precision : {"bf16", "f16"}) {
+      const Result r = pretrain(concat("--epochs 1 --overwrite --run ./half --precision ", precision, " --method ", method));
+      EXPECT_EQ(r.code, 0) << method << " in " << precision << ": " << r.text;
+    }
+}
+
 // The first step of a warm-up of four has a quarter of the rate, but for the prediction.
 TEST_F(Pretrain, APredictionMayLearnWithoutSchedule) {
   const std::string flags =

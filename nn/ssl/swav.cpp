@@ -3,6 +3,7 @@
 
 #include "autograd/inplace.h"
 #include "nn/init.h"
+#include "nn/loss/common.h"
 #include "nn/loss/swav.h"
 #include "nn/ssl/method.h"
 #include "nn/ssl/queue.h"
@@ -35,7 +36,7 @@ class Swav : public Method {
   }
   Tensor loss(const Tensors& z) override {
     Tensors scores, codes;
-    for (const Tensor& crop : z) scores.push_back(linear(l2_normalize(crop), frozen_ ? prototypes_.detach() : prototypes_));
+    for (const Tensor& crop : z) scores.push_back(linear(l2_normalize(wide(crop)), frozen_ ? prototypes_.detach() : prototypes_));
     for (size_t i = 0; i < kCoded; ++i) codes.push_back(sinkhorn(scores[i], sinkhorn_, gathering(), queued(i)));
     if (queue_)
       for (size_t i = 0; i < kCoded; ++i) queue_->push(group(), i, z[i]);
