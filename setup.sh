@@ -3,7 +3,7 @@
 set -euo pipefail
 
 readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
-readonly test=(libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin libopenmpi3 iproute2 curl git)
+readonly test=(libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin libopenmpi3 iproute2 curl git python3 strace)
 readonly peers=(libdnnl-dev libopenblas-dev)
 
 usage() {

@@ -1,0 +1,61 @@
+"""The disk is full or broken: one call fails, once or from then on; then --resume, and the whole state compared."""
+import errno
+import os
+import re
+import signal
+from collections import defaultdict
+
+from job import Failure, Scene
+from recording import preloaded, read
+from training import RUN, draw, expect_same
+
+CALLS = ("write", "fsync", "fdatasync", "syncdir", "rename", "close", "open", "mkdir", "symlink", "unlink", "ftruncate")
+ERRORS = (errno.ENOSPC, errno.EIO)
+# A training does without these: it has said all that matters by an fsync, removes what is no longer needed, links for people to read.
+MAY_PASS, LINKS = ("close", "unlink", "symlink"), r"/(last|best)$|/events\.out\."
+TRAININGS = 3
+
+
+def paths_of(calls):
+    """For each kind of call that can fail: what it was about, call by call."""
+    out = defaultdict(list)
+    for call in calls:
+        out[{"create": "open", "truncate": "ftruncate", "rmdir": "unlink"}.get(call.name, call.name)].append(call.path)
+    return out
+
+
+def prepare(setting):
+    out = []
+    for number in range(TRAININGS):
+        training = draw(setting.rng("faults", f"training {number}"), ranks=(1,))
+        scene = Scene(setting.folder / "counted", setting.binary)
+        record = scene.folder / "private" / "record"
+        if (code := scene.run(training.command(), env=preloaded(setting, scene, record=record))) != 0:
+            raise Failure("unusable", f"with the shim the undisturbed run ended with {code}: {scene.said()[-500:]}")
+        out.append((training, paths_of(read(record))))
+    return out
+
+
+def trial(setting, scene, rng, number):
+    training, calls = rng.choice(setting.items("faults", prepare))
+    names = [name for name in CALLS if calls[name]]
+    call = names[number % len(names)]
+    n = rng.randrange(len(calls[call]))
+    fault, path = f"{call} {rng.choice(ERRORS)} {n + 1}{rng.choice(['', '+'])}", calls[call][n]
+    call, error = fault.split()[0], int(fault.split()[1])
+    whole, _ = setting.references.of(training)
+    run = scene.folder / "runs" / RUN
+    record = scene.folder / "record"
+    code = scene.run(training.command(), env=preloaded(setting, scene, record=record, fault=fault))
+    made = any(each.name == "fault" for each in read(record))
+    scene.expect_nothing_left()
+    fault += f", which is of {path}"
+    if code < 0:
+        raise Failure("unnamed", f"{fault}: ended by {signal.Signals(-code).name}")
+    if code == 0 and made and not (call in MAY_PASS or re.search(LINKS, path)):
+        raise Failure("unnamed", f"{fault}: exit code 0, as if nothing had been")
+    if code != 0 and os.strerror(error) not in scene.said():
+        raise Failure("unnamed", f"{fault}: exit code {code}, and no word of '{os.strerror(error)}'")
+    if (code := scene.run(training.command())) != 0:
+        raise Failure("unusable", f"{fault}: ended with {code} when it was to go on")
+    expect_same(run, whole)

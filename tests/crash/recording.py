@@ -1,0 +1,47 @@
+"""What shim.cpp records of a training: its calls that change files, in their order."""
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+SHIM = Path(__file__).parent / "shim.cpp"
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+    words: tuple  # paths relative to the training's folder, and numbers
+    data: bytes = b""
+
+    @property
+    def path(self):
+        return self.words[-1] if self.name in ("symlink", "rename") else self.words[0]
+
+
+def compiler():
+    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
+        if name and subprocess.run(["sh", "-c", f"command -v {name}"], capture_output=True).returncode == 0:
+            return name
+    return ""
+
+
+def build(folder):
+    out = folder / "shim.so"
+    subprocess.run([compiler(), "-std=c++20", "-O1", "-shared", "-fPIC", SHIM, "-o", out, "-ldl"], check=True)
+    return out
+
+
+def preloaded(setting, scene, **what):
+    """The environment that has the shim do `what`: record=FILE or fault="CALL ERRNO N"."""
+    return {"LD_PRELOAD": str(setting.shim), "CRASH_ROOT": str(scene.folder)} | {f"CRASH_{k.upper()}": str(v) for k, v in what.items()}
+
+
+def read(record):
+    data = record.with_name(record.name + ".data").read_bytes()
+    at, calls = 0, []
+    for line in record.read_text().splitlines():
+        name, *words = line.split("\t")
+        size = int(words[2]) if name == "write" else 0
+        calls.append(Call(name, tuple(words), data[at:at + size]))
+        at += size
+    return calls
