@@ -1,10 +1,14 @@
 // README.md says what is true: its example compiles and runs, its tables list what there is.
+#include <sys/wait.h>
+
 #include <cstdio>
 #include <fstream>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "core/env.h"
+#include "kernels/kernel.h"
 #include "tests/support.h"
 #include "train/options.h"
 
@@ -16,19 +20,55 @@ std::string read(const std::string& name) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-TEST(Readme, ItsExampleIsTheOneThatRuns) {
-  const std::string example = read("tests/readme_example.cpp");
-  ASSERT_FALSE(example.empty());
-  EXPECT_NE(read("README.md").find("```cpp\n" + example + "```"), std::string::npos);
+// What a page shows behind a program: the next block of text.
+std::string output_of(const std::string& page, const std::string& program) {
+  const std::string text = read(page), block = concat("```cpp\n", read(program), "```");
+  const size_t at = text.find(block), begin = text.find("```\n", at == std::string::npos ? at : at + block.size());
+  EXPECT_NE(begin, std::string::npos) << page << " does not show " << program << " and what it prints";
+  if (begin == std::string::npos) return "";
+  return text.substr(begin + 4, text.find("```", begin + 4) - begin - 4);
+}
 
-  FILE* pipe = popen(RINGTAPE_EXAMPLE, "r");
-  ASSERT_TRUE(pipe);
-  char line[100], last[100] = "";
-  while (std::fgets(line, sizeof line, pipe)) std::copy(line, line + sizeof line, last);
-  EXPECT_EQ(pclose(pipe), 0);
-  double loss = 1;
-  ASSERT_EQ(std::sscanf(last, "step 1000  loss %lf", &loss), 1) << last;
-  EXPECT_LT(loss, 1e-3);
+struct Ran {
+  int code;
+  std::string out;
+};
+Ran run(const std::string& command) {
+  FILE* pipe = popen(concat("env -u RINGTAPE_CPU_ISA -u RINGTAPE_THREADS ", command, " 2>&1").c_str(), "r");
+  Ran ran{-1, ""};
+  if (!pipe) return ran;
+  char line[200];
+  while (std::fgets(line, sizeof line, pipe)) ran.out += line;
+  const int status = pclose(pipe);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+TEST(Readme, ItsExamplePrintsWhatItShows) {
+  const std::string shown = output_of("README.md", "tests/readme_example.cpp");
+  EXPECT_TRUE(shown.starts_with("step    0  loss ")) << shown;
+  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa)
+    for (int threads = 1; threads <= 3; ++threads) {
+      const std::string setting = concat("RINGTAPE_CPU_ISA=", CpuIsa(isa), " RINGTAPE_THREADS=", threads, " ");
+      EXPECT_EQ(run(setting + README_EXAMPLE).out, shown) << setting;
+    }
+}
+
+std::multiset<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::multiset<std::string> out;
+  for (std::string line; std::getline(in, line);) out.insert(line);
+  return out;
+}
+
+TEST(Readme, ItsRanksMeet) {
+  const std::string shown = output_of("README.md", "tests/readme_ranks.cpp"), lines = shown.substr(shown.find('\n') + 1);
+  const Ran alone = run(README_RANKS);
+  EXPECT_EQ(alone.code, 2) << alone.out;
+  EXPECT_MENTIONS(alone.out, "ringtape launch -n 2 -- ");
+  const Ran two = run(concat(RINGTAPE_BINARY, " launch -n 2 -- ", README_RANKS));
+  EXPECT_EQ(two.code, 0) << two.out;
+  EXPECT_EQ(lines_of(two.out), lines_of(lines));
 }
 
 TEST(Readme, ListsEveryEnvironmentVariable) {
