@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/env.h"
+#include "core/printable.h"
 
 namespace ringtape {
 
@@ -29,7 +30,8 @@ void set_log_sink(std::function<void(const std::string&)> to) {
   sink = std::move(to);
 }
 
-void log_line(LogLevel, const std::string& line) {
+void log_line(LogLevel, const std::string& text) {
+  const std::string line = printable(text, "\n  ");
   const std::lock_guard lock(mutex);
   std::fprintf(stderr, "%s\n", line.c_str());
   if (sink) sink(line);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/data/dataset.h"
 #include "train/data/download.h"
@@ -76,12 +77,12 @@ int run_info(const Invocation& invocation) {
     std::printf("%s\n", json_text(out).c_str());
     return 0;
   }
-  std::printf("%-10s %s\n%-10s %s\n", entry.name, entry.summary, "from", data.train.source.c_str());
+  std::printf("%-10s %s\n%-10s %s\n", entry.name, entry.summary, "from", printable(data.train.source).c_str());
   for (const char* split : {"train", "test"}) print_split(split, out[split]);
   std::printf("%-10s mean %s, deviation %s\n", "normalised", four_digits(out["normalisation"]["mean"]).c_str(),
               four_digits(out["normalisation"]["deviation"]).c_str());
   std::string names;
-  for (const std::string& name : data.train.class_names) names += ' ' + name;
+  for (const std::string& name : data.train.class_names) names += ' ' + printable(name);
   std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
   return 0;
 }

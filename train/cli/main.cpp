@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -8,17 +7,17 @@
 
 #include "comm/rendezvous.h"
 #include "core/check.h"
+#include "core/printable.h"
 #include "train/cli/command.h"
 #include "train/run/stop.h"
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal, to be gone on with from a
 // checkpoint or the beginning; `launch` ends as the first of its ranks that failed. An error is one line on standard error;
 // a collective that did not end in time adds a table of its ranks.
-static int failed(int code, std::string& cause, std::string message, bool has_table = false) {
-  if (!has_table) std::replace(message.begin(), message.end(), '\n', ' ');
+static int failed(int code, std::string& cause, const std::string& message, bool has_table = false) {
+  cause = ringtape::printable(message, has_table ? "\n" : " ");
   std::fflush(stdout);
-  std::fprintf(stderr, "ringtape: error: %s\n", message.c_str());
-  cause = std::move(message);
+  std::fprintf(stderr, "ringtape: error: %s\n", cause.c_str());
   return code;
 }
 

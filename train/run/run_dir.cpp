@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "train/io/file.h"
 #include "train/run/time_text.h"
 
@@ -142,6 +143,6 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   log_ = std::make_unique<LineFile>(file(kLog), earlier == Earlier::resume ? INT64_MAX : 0);
 }
 
-void RunDir::log(const std::string& line) { log_->write(local_time_text("%F %T ") + line); }
+void RunDir::log(const std::string& line) { log_->write(local_time_text("%F %T ") + printable(line, "\n  ")); }
 
 }  // namespace ringtape
