@@ -26,8 +26,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
                            "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
                            " under PyTorch's names and in PyTorch's order.\n");
   if (o.no_stem_relu) out += "\nThere is no ReLU behind the first convolution, as in lightly's benchmark.\n";
-  else if (entry.pytorch && o.width == ModelSpec().width)
-    out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n\n" + entry.pytorch(task.spec) +
+  if (entry.pytorch)
+    out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n" + entry.pytorch(task.spec) +
            (backbone ? without(classifier(task.method ? task.method->backbone() : *task.model, o.model).last_layer()) : "") +
            "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
   const Shape& image = task.spec.image;  // (H, W, C)

@@ -34,7 +34,7 @@ std::string mlp_in_pytorch(const ModelSpec& spec) {
   const std::string dropout = spec.dropout > 0 ? concat("nn.Dropout(", spec.dropout, "), ") : "";
   const std::string first = concat("nn.Linear(", spec.image.size(), ", ", spec.hidden, ")");
   const std::string last = concat("nn.Linear(", spec.hidden, ", ", spec.classes, ")");
-  return concat("model = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last,
+  return concat("\nmodel = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last,
                 ")\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
 }
 
@@ -53,23 +53,34 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
                           .stem_padding = spec.stem_padding, .stem_relu = spec.stem_relu});
 }
 
-template <int depth>
+template <int depth, int64_t... blocks>
 std::string resnet_in_pytorch(const ModelSpec& spec) {
-  std::string out = concat("from torchvision.models import resnet", depth, "\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
-  const int64_t in = spec.image[2];
-  if (stem_for(spec) == nn::Stem::cifar)
-    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 3, 1, ", spec.stem_padding, ", bias=False)\nmodel.maxpool = nn.Identity()\n");
-  else if (in != 3)
-    out += concat("model.conv1 = nn.Conv2d(", in, ", 64, 7, 2, 3, bias=False)\n");
-  return out;
+  const int64_t in = spec.image[2], width = spec.width;
+  const bool narrow = width != ModelSpec().width, small = stem_for(spec) == nn::Stem::cifar;
+  std::string out = concat("from torchvision.models import resnet", depth, "\n");
+  if (narrow) out += "from torchvision.models.resnet import BasicBlock\n";
+  out += concat("\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
+  if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", spec.stem_padding, ", bias=False)\n");
+  else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
+  if (small) out += "model.maxpool = nn.Identity()\n";
+  if (!spec.stem_relu) out += "model.relu = nn.Identity()  # the first one alone: blocks have their own\n";
+  if (!narrow) return out;
+  out += concat("model.bn1, model.inplanes = nn.BatchNorm2d(", width, "), ", width, "\n");
+  int stage = 0;
+  for (const int64_t count : {blocks...}) {
+    ++stage;
+    out += concat("model.layer", stage, " = model._make_layer(BasicBlock, ", width << (stage - 1), ", ", count,
+                  stage > 1 ? ", stride=2)\n" : ")\n");
+  }
+  return out + concat("model.fc = nn.Linear(", 8 * width, ", ", spec.classes, ")\n");
 }
 
 const ModelEntry kModels[] = {
     {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, {28, 28, 1}, mlp_in_pytorch},
     {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn, {28, 28, 1}},
     {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, {32, 32, 3},
-     resnet_in_pytorch<18>},
-    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, resnet_in_pytorch<34>},
+     resnet_in_pytorch<18, 2, 2, 2, 2>},
+    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, resnet_in_pytorch<34, 3, 4, 6, 3>},
 };
 
 }  // namespace

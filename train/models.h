@@ -24,7 +24,8 @@ struct ModelEntry {
   const char* summary;  // one line
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
   Shape image;  // (H, W, C) that it is benchmarked on
-  std::string (*pytorch)(const ModelSpec& spec) = nullptr;  // Python that makes the same network, `model`, in PyTorch
+  // Python that makes the same network, `model`, in PyTorch: imports, a blank line, the rest.
+  std::string (*pytorch)(const ModelSpec& spec) = nullptr;
 };
 std::span<const ModelEntry> models();
 const ModelEntry& find_model(const std::string& name);  // throws UsageError with the nearest name
