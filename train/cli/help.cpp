@@ -1,18 +1,31 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 
 #include "train/cli/command.h"
 
 namespace ringtape::cli {
 
-constexpr size_t kWidth = 100;  // columns
+// Columns: as $COLUMNS says, else those of the terminal, else 80.
+static size_t width() {
+  constexpr int kLeast = 40, kMost = 100;
+  const char* const columns = std::getenv("COLUMNS");
+  int out = columns ? std::atoi(columns) : 0;
+  winsize size{};
+  if (out <= 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) out = size.ws_col;
+  return size_t(out <= 0 ? 80 : std::clamp(out, kLeast, kMost));
+}
 
 // `text` from column `indent` on, broken between words.
 static std::string wrapped(const std::string& text, size_t indent) {
+  const size_t most = width();
   std::string out;
   size_t column = indent;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find(' ', begin), text.size());
-    if (column > indent && column + 1 + (end - begin) > kWidth)
+    if (column > indent && column + 1 + (end - begin) > most)
       out += '\n' + std::string(indent, ' '), column = indent;
     else if (column > indent)
       out += ' ', ++column;
@@ -23,40 +36,68 @@ static std::string wrapped(const std::string& text, size_t indent) {
   return out + '\n';
 }
 
-static std::string padded(const std::string& text, size_t width) {
-  return text + std::string(text.size() < width ? width - text.size() : 1, ' ');
+// `term`, and what it means from column `indent` on: below it, where it is longer or too little of a line would be left.
+static std::string entry(const std::string& term, const std::string& text, size_t indent) {
+  constexpr size_t kBelow = 6, kLeastText = 32;
+  const bool beside = indent + kLeastText <= width();
+  if (!beside) indent = kBelow;
+  return term + (beside && term.size() < indent ? std::string(indent - term.size(), ' ') : "\n" + std::string(indent, ' ')) +
+         wrapped(text, indent);
+}
+
+// A command, to be typed as it is shown: where it is too long for a line, its comment stands above it, and \ goes before a line end.
+static std::string example(const std::string& text) {
+  const std::string line = "  ringtape " + text;
+  if (line.size() <= width()) return line + "\n";
+  const std::string indent(6, ' ');
+  const size_t comment = line.find(" #"), end = line.find_last_not_of(' ', comment);
+  std::string out = comment == std::string::npos ? "" : " " + line.substr(comment) + "\n", rest = line.substr(0, end + 1);
+  while (rest.size() > width()) {
+    const size_t space = rest.rfind(' ', width() - 2);
+    if (space <= indent.size()) break;  // a word longer than that
+    out += rest.substr(0, space) + " \\\n";
+    rest = indent + rest.substr(space + 1);
+  }
+  return out + rest + "\n";
 }
 
 std::string command_help(const Command& command) {
-  std::string out = command.summary + "\n\nUsage: ringtape " + command.name + " " + command.usage + "\n";
+  const std::string usage = "Usage: ringtape " + command.name + " ";
+  std::string out = wrapped(command.summary, 0) + "\n" + usage + wrapped(command.usage, usage.size());
   if (!command.examples.empty()) out += "\nExamples:\n";
-  for (const std::string& example : command.examples) out += "  ringtape " + example + "\n";
-  size_t width = 0;
-  for (const Flag& f : command.flags) width = std::max(width, f.typed().size() + 1 + f.placeholder.size());
-  const size_t indent = 2 + width + 2;
+  for (const std::string& text : command.examples) out += example(text);
+  size_t longest = 0;
+  for (const Flag& f : command.flags) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
+  const size_t indent = 2 + longest + 2;
   std::string group;
   for (const Flag& f : command.flags) {
     if (group != f.group) out += "\n" + (group = f.group) + ":\n";
     const std::string text = f.help + (f.fallback.empty() ? "" : " [" + f.fallback + "]");
-    out += padded("  " + f.typed() + " " + f.placeholder, indent) + wrapped(text, indent);
+    out += entry("  " + f.typed() + " " + f.placeholder, text, indent);
   }
   return out;
 }
 
 std::string overview(const std::vector<Command>& commands, const std::string& word) {
   std::string out =
-      word.empty() ? "ringtape trains neural networks from C++ alone, on CPUs and GPUs.\n\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
+      word.empty() ? wrapped("ringtape trains neural networks from C++ alone, on CPUs and GPUs.", 0) +
+                         "\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
                    : "";
+  const auto shown = [&](const Command& c) { return word.empty() || c.name.starts_with(word + " "); };
+  size_t longest = 0;
   for (const Command& c : commands)
-    if (word.empty() || c.name.starts_with(word + " ")) out += padded("  " + c.name, 16) + wrapped(c.summary, 16);
+    if (shown(c)) longest = std::max(longest, c.name.size());
+  for (const Command& c : commands)
+    if (shown(c)) out += entry("  " + c.name, c.summary, longest + 4);
   if (!word.empty())
     return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word + " COMMAND --help` explains one.\n";
-  return out +
-         "\nExamples:\n"
-         "  ringtape train                                   # generated images, no files needed\n"
-         "  ringtape train --data mnist --data-dir DIR --epochs 5\n"
-         "  ringtape evaluate runs/NAME\n\n"
-         "`ringtape COMMAND --help` explains a command, `ringtape --version` tells the version.\n";
+  out += "\nExamples:\n" + example("train                                   # generated images, no files needed") +
+         example("train --data mnist --data-dir DIR --epochs 5") + example("evaluate runs/NAME");
+  return out + "\n" +
+         wrapped(
+             "`ringtape COMMAND --help` explains a command, `ringtape list` names what there is, `ringtape --version` tells the "
+             "version.",
+             0);
 }
 
 }  // namespace ringtape::cli

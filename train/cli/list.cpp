@@ -2,12 +2,14 @@
 #include <nlohmann/json.hpp>
 
 #include "autograd/op.h"
+#include "comm/transport/transports.h"
 #include "core/env.h"
 #include "nn/ssl/method.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
 #include "train/models.h"
 #include "train/options.h"
+#include "train/presets.h"
 #include "train/suggest.h"
 
 namespace ringtape::cli {
@@ -48,12 +50,38 @@ std::vector<Item> variables() {
   return out;
 }
 
+// What --strategy and its like may be.
+std::vector<Item> choices(const std::string& name) {
+  for (const Option& option : train_options())
+    if (name == option.name) return plain(option.choices());
+  return {};
+}
+
+std::vector<Item> transports() {
+  std::vector<Item> out;
+  for (const comm::TransportKind& kind : comm::transports()) out.push_back({kind.name, kind.about});
+  return out;
+}
+
+// A preset, and how what its file says of itself begins.
+std::vector<Item> recipes() {
+  std::vector<Item> out;
+  for (const Preset& preset : presets()) {
+    const std::string text = preset.text;
+    out.push_back({preset.name, text.starts_with("# ") ? text.substr(2, text.find_first_of(":\n") - 2) : ""});
+  }
+  return out;
+}
+
 const Kind kKinds[] = {
     {"models", [] { return entries(models()); }},
     {"data", [] { return entries(datasets()); }},
     {"methods", [] { return entries(nn::methods()); }},
+    {"presets", recipes},
     {"optimizers", [] { return plain(optimizer_names()); }},
     {"schedules", [] { return plain(schedule_names()); }},
+    {"strategies", [] { return choices("strategy"); }},
+    {"transports", transports},
     {"ops", operations},
     {"environment", variables},
 };
@@ -103,9 +131,9 @@ int run(const Invocation& invocation) {
 Command list_command() {
   Command command;
   command.name = "list";
-  command.summary =
-      "Lists the models, data sets, optimizers, schedules, operations and environment variables there are.";
-  command.usage = "[models|data|optimizers|schedules|ops|environment] [FLAGS]";
+  command.summary = "Lists what there is, of one kind or of all:";
+  for (const Kind& kind : kKinds) command.summary += concat(" ", kind.name);
+  command.usage = "[KIND] [FLAGS]";
   command.examples = {"list", "list models", "list ops --json"};
   command.positionals = 1;
   command.flags = {{"Output", "json", "", "print names as one JSON object", ""}};

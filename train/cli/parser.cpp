@@ -5,6 +5,7 @@
 #include <list>
 
 #include "core/check.h"
+#include "train/aliases.h"
 #include "train/cli/command.h"
 #include "train/run/version.h"
 #include "train/suggest.h"
@@ -43,6 +44,10 @@ std::string normalised(std::string arg) {
   const std::string name = arg.substr(0, arg.find('='));
   std::vector<std::string> known = {"--help"};
   for (const Flag& flag : command.flags) known.push_back(flag.typed());
+  const auto has = [&](const std::string& flag) { return std::find(known.begin(), known.end(), "--" + flag) != known.end(); };
+  if (const Alias* alias = find_alias(name.substr(std::min(name.find_first_not_of('-'), name.size())));
+      alias && has(alias->flag.empty() ? "epochs" : std::string(alias->flag)))
+    throw UsageError("unknown flag " + name + alias_text(*alias));
   std::string meant = nearest(name, known);
   if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // -lr
   throw UsageError("unknown flag " + name +
@@ -109,7 +114,7 @@ bool has_commands_below(const std::vector<Command>& commands, const std::string&
   std::vector<std::string> known, below;
   for (const Command& command : commands) {
     const size_t space = command.name.find(' ');
-    known.push_back(command.name.substr(0, space));
+    if (const std::string word = command.name.substr(0, space); known.empty() || known.back() != word) known.push_back(word);
     if (space != std::string::npos && args[0] == known.back())
       below.push_back(command.name.substr(space + 1));
   }
@@ -139,12 +144,15 @@ bool Invocation::has(const std::string& name) const {
 
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found) {
   std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() == 2 && args[0] == "help") args = {args[1], "--help"};
+  if (args.size() > 1 && args[0] == "help") {  // `help bench step` is `bench step --help`
+    args.erase(args.begin());
+    args.push_back("--help");
+  }
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::fputs(overview(commands).c_str(), stdout);
     return args.empty() ? 2 : 0;
   }
-  if (args[0] == "--version" || args[0] == "-V") {
+  if (args[0] == "--version" || args[0] == "-V" || args[0] == "version") {
     std::printf("ringtape %s (%s)\n", kVersion, kRevision);
     return 0;
   }
