@@ -224,6 +224,18 @@ TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
   EXPECT_EQ(r.out, read_file((folder_ / "work/runs/j/metrics.jsonl").string()));
 }
 
+TEST_F(CliTest, ALongTrainingTellsOnceHowLongItTakes) {
+  const CliResult r = run(std::string(kTiny) + "--epochs 1000000 --checkpoint-every 0 --run l", "timeout -s TERM 4");
+  ASSERT_EQ(r.code, 124) << r.err;
+  EXPECT_MENTIONS(r.out, "epoch 2/1000000");
+  const size_t told = r.out.find("  about ");
+  ASSERT_NE(told, std::string::npos) << r.out;
+  EXPECT_MENTIONS(r.out.substr(told, r.out.find('\n', told) - told), " left");
+  EXPECT_TRUE(r.out.substr(0, r.out.find('\n', told)).find("epoch 2/") == std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("  about ", told + 1), std::string::npos) << r.out;
+  EXPECT_LACKS(run(std::string(kTiny) + "--run s").out, " left");
+}
+
 TEST_F(CliTest, LinesOfSingleSteps) {
   const CliResult r = run(std::string(kTiny) + "--run s --log-every 4 --precision f16 --clip-grad-norm 1 --json");
   ASSERT_EQ(r.code, 0) << r.err;

@@ -152,6 +152,32 @@ TEST_F(Pretrain, RanksMakeTheSame) {
   EXPECT_EQ(replicas.code, 0) << replicas.text;
 }
 
+TEST_F(Pretrain, KnnMayKnowFewerImages) {
+  ASSERT_EQ(pretrain("--method simclr --run ./all").code, 0);
+  ASSERT_EQ(pretrain("--method simclr --run ./as-many --knn-bank 136").code, 0);
+  const Result fewer = pretrain("--method simclr --run ./fewer --knn-bank 30");
+  ASSERT_EQ(fewer.code, 0) << fewer.text;
+  EXPECT_EQ(summary("as-many")["top1"], summary("all")["top1"]);
+  EXPECT_MENTIONS(summary("all")["protocol"].get<std::string>(), ", all training images");
+  EXPECT_MENTIONS(summary("fewer")["protocol"].get<std::string>(), ", 30 of the 136 training images");
+  EXPECT_MENTIONS(read_file(path("fewer/config.toml")), "knn-bank = 30\n");
+  EXPECT_EQ(read_file(path("fewer/exported/backbone.safetensors")), read_file(path("all/exported/backbone.safetensors")));
+  // As `evaluate` finds it.
+  const Result again = run("evaluate ./fewer --protocol knn --knn-k 20 --knn-bank 30 --json");
+  ASSERT_EQ(again.code, 0) << again.text;
+  EXPECT_EQ(json::parse(again.text)["top1"], summary("fewer")["top1"]);
+  EXPECT_EQ(json::parse(again.text)["train_images"], 30);
+  EXPECT_MENTIONS(run("evaluate ./fewer --protocol linear --knn-bank 30").text, "--knn-bank: of --protocol knn");
+}
+
+TEST_F(Pretrain, ARunExportsItsFeatures) {
+  ASSERT_EQ(pretrain("--method byol --run ./a").code, 0);
+  const Result plain = run("export ./a --out plain.safetensors"), backbone = run("export ./a --backbone --out backbone.safetensors");
+  ASSERT_EQ(plain.code, 0) << plain.text;
+  EXPECT_MENTIONS(plain.text, "saved  plain.safetensors, without 3");
+  EXPECT_EQ(read_file(path("plain.safetensors")), read_file(path("backbone.safetensors")));
+}
+
 // The backbone is what it is without a probe, which learns beside it.
 TEST_F(Pretrain, AProbeLearnsAndTeachesNothing) {
   ASSERT_EQ(pretrain("--method byol --run ./without").code, 0);
@@ -175,10 +201,11 @@ TEST_F(Pretrain, SmallViewsPredictTheCodesOfTheOthers) {
 }
 
 TEST_F(Pretrain, WarnsOfCollapse) {
-  const Result r = pretrain("--method swav --temperature 1e5 --run ./a");  // all scores alike: ln 6
+  const Result r = pretrain("--method swav --temperature 1e5 --epochs 13 --knn-every 0 --run ./a");  // all scores alike: ln 6
   ASSERT_EQ(r.code, 0) << r.text;
-  EXPECT_MENTIONS(r.text, "the loss of epoch 1 was 1.79");
+  EXPECT_MENTIONS(r.text, "the loss of epoch 13 was 1.79");
   EXPECT_MENTIONS(r.text, "do not depend on the image");
+  EXPECT_LACKS(r.text, "the loss of epoch 12 was");  // 48 steps: too early to tell
 }
 
 TEST_F(Pretrain, RefusesWhatCannotBe) {
@@ -191,6 +218,14 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method moco --bn-splits 5", "--bn-splits 5: does not divide the 32 images"},
       {"--method moco --bn-splits 32 --strategy dp --devices 2", "does not divide the 16 images that a device has"},
       {"--method simclr --knn-k 200", "--knn-k 200: more neighbours than the 136 training images"},
+      {"--method simclr --knn-bank 19", "--knn-k 20: more neighbours than the 19 images of --knn-bank"},
+      {"--method simclr --temperature 0", "--temperature: expected a number above 0, got '0'; leave it out for the default: simclr 0.5"},
+      {"--method simclr --projection-layers 0", "expected a whole number of at least 1 and at most 1000000000, got '0'; leave it out"},
+      {"--method simclr --projection-dim 0", "leave it out for the default"},
+      {"--method byol --prediction-hidden 0", "leave it out for the default: 512, 1024"},
+      {"--method moco --queue -1", "leave it out for the default: moco 4096, swav 0"},
+      {"--method simclr --base-lr 0", "--base-lr: expected a number above 0"},
+      {"--method simclr --knn-temperature 0", "a number of at least 1e-06"},
       {"--method simclr --gather-distributed", "--gather-distributed: there is one rank"},
       {"--method simclr --batch-size 1", "--batch-size 1"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "tests/support.h"
 #include "train/io/file.h"
@@ -17,6 +18,8 @@
 #include "train/run/metrics_log.h"
 #include "train/run/progress.h"
 #include "train/run/run_dir.h"
+#include "train/run/time_left.h"
+#include "train/run/time_text.h"
 #include "train/suggest.h"
 
 namespace ringtape {
@@ -303,6 +306,24 @@ TEST(Tally, CountsHitsAndWeighsLosses) {
       from_host(std::vector<int64_t>{1, 7, 0, 7}, {4}).window({2}, {2}));
   strided.finish();
   EXPECT_DOUBLE_EQ(strided.top1(), 1);
+}
+
+TEST(Time, LengthsAreToldByTheirTwoLargestUnits) {
+  const std::pair<double, const char*> cases[] = {{0, "0 s"}, {59.4, "59 s"}, {59.6, "1 min"}, {90, "2 min"}, {3569, "59 min"},
+                                                  {3580, "1 h"}, {12000, "3 h 20 min"}, {86399, "1 d"}, {90000, "1 d 1 h"},
+                                                  {3e6, "34 d 17 h"}, {-1, "0 s"}};
+  for (const auto& [seconds, text] : cases) EXPECT_EQ(duration_text(seconds), text) << seconds;
+}
+
+TEST(Time, WhatIsLeftFollowsFromTheStepsSoFar) {
+  EXPECT_EQ(TimeLeft(5, 100).seconds(5), 0);
+  const TimeLeft left(10, 110);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  const double after_one = left.seconds(11), after_ten = left.seconds(20);
+  EXPECT_GE(after_one, 0.030 * 99);
+  EXPECT_GE(after_ten, 0.003 * 90);
+  EXPECT_LT(after_ten, after_one);
+  EXPECT_EQ(left.seconds(110), 0);
 }
 
 TEST(Progress, TextFitsTheWidth) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "tests/support.h"
 #include "train/io/file.h"
 #include "train/io/npy.h"
+#include "train/exported.h"
 #include "train/models.h"
 
 namespace ringtape {
@@ -161,6 +163,75 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
                "tensor '1.weight' is f32 (32, 3072), the model's is f32 (16, 3072)");
   expect_error("train --train-size 100 --model fashion_cnn --weights backbone.safetensors", 1, "no tensor 'layer1.0.weight'");
   expect_error("train --train-size 100 --weights nowhere.safetensors", 1, "nowhere.safetensors: cannot open");
+}
+
+TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
+  // Learning by heart: the validation is best early on.
+  const std::string more = "--hidden 64 --lr 0.01 --epochs 12 --batch-size 32 ";
+  train(more + "--run last");
+  train(more + "--run best --export best");
+  const std::string shown = file("out");
+  EXPECT_MENTIONS(file("runs/best/config.toml"), "export = \"best\"");
+  const json best = json::parse(file("runs/best/checkpoints/best/state.json"))["state"],
+             last = json::parse(file("runs/best/checkpoints/last/state.json"))["state"];
+  ASSERT_LT(best["step"], last["step"]);
+  EXPECT_MENTIONS(shown, concat(", of step ", best["step"].get<int64_t>(), ", the best"));
+  EXPECT_EQ(file("runs/best/exported/model.safetensors"), file("runs/best/checkpoints/best/model.safetensors"));
+  EXPECT_EQ(file("runs/last/exported/model.safetensors"), file("runs/best/checkpoints/last/model.safetensors"));
+  const auto summary = [&](const std::string& run) {
+    const std::string lines = file("runs/" + run + "/metrics.jsonl");
+    return json::parse(lines.substr(lines.rfind("\n", lines.size() - 2) + 1));
+  };
+  EXPECT_EQ(summary("best")["exported_step"], best["step"]);
+  EXPECT_EQ(summary("best")["step"], last["step"]);
+  EXPECT_EQ(summary("best")["loss"], result_of("evaluate runs/best/checkpoints/best")["loss"]);
+  EXPECT_EQ(summary("last")["loss"], result_of("evaluate runs/best/checkpoints/last")["loss"]);
+
+  // Other ranks get them from the first; a finished run is exported anew; an average counts in place of the weights.
+  ASSERT_EQ(run("train --resume --run last --export best"), 0) << file("err");
+  EXPECT_EQ(file("runs/last/exported/model.safetensors"), file("runs/best/exported/model.safetensors"));
+  train(more + "--run ranks --ema 0.9 --export best --strategy ddp --devices 2");
+  EXPECT_EQ(file("runs/ranks/exported/model.safetensors"), file("runs/ranks/checkpoints/best/ema.safetensors"));
+  EXPECT_NEAR(summary("ranks")["loss"].get<double>(), result_of("evaluate runs/ranks/checkpoints/best")["loss"].get<double>(), 1e-5);
+
+  expect_error("train --export best --checkpoint-every 0", 2, "--export best: with --checkpoint-every 0");
+  expect_error("train --train-size 100 --test-size 10 --export best --val-size 0", 2, "--export best: there is no validation");
+  expect_error("train --export newest", 2, "there are last best");
+}
+
+TEST_F(WeightsTest, ThoseThatAreNotFiniteAreRefused) {
+  train("--run one --hidden 8");
+  Safetensors weights = read_safetensors(path("runs/one/exported/model.safetensors"));
+  for (NamedTensor& t : weights.tensors)
+    if (t.name == "3.weight") t.tensor.span<float>()[5] = std::nanf("");
+  write_safetensors(path("bad.safetensors"), weights.tensors, weights.metadata);
+  for (const std::string command :
+       {"evaluate bad.safetensors", "evaluate bad.safetensors --json", "evaluate bad.safetensors --protocol knn",
+        "embed bad.safetensors --out x.npy", "export bad.safetensors --out x.safetensors"})
+    expect_error(command, 1, "bad.safetensors: tensor '3.weight': holds NaN");
+  EXPECT_FALSE(fs::exists(path("x.npy")) || fs::exists(path("x.safetensors")));
+  for (NamedTensor& t : weights.tensors)
+    for (float& x : t.tensor.span<float>()) x = 1e30f;
+  write_safetensors(path("large.safetensors"), weights.tensors, weights.metadata);
+  expect_error("evaluate large.safetensors", 1, "their outputs grow too large");
+  expect_error("embed large.safetensors --out x.npy --precision f16", 1, "the features of the test images: holds");
+}
+
+TEST(ExportedReadme, HasThePythonOfEveryResNet) {
+  TrainOptions options;
+  options.train_size = 20, options.test_size = 10, options.model = "resnet18";
+  const auto readme = [&] { return exported_readme(Task(options), "model.safetensors", false); };
+  EXPECT_MENTIONS(readme(), "from torch import nn\nfrom torchvision.models import resnet18\n\nmodel = resnet18(num_classes=10)\n"
+                            "model.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)\nmodel.maxpool = nn.Identity()\nmodel.load_state_dict(");
+  options.width = 16, options.no_stem_relu = true;
+  for (const char* part :
+       {"from torchvision.models.resnet import BasicBlock\n\n", "model.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)\n",
+        "model.relu = nn.Identity()",
+        "model.bn1, model.inplanes = nn.BatchNorm2d(16), 16\nmodel.layer1 = model._make_layer(BasicBlock, 16, 2)\n",
+        "model.layer4 = model._make_layer(BasicBlock, 128, 2, stride=2)\nmodel.fc = nn.Linear(128, 10)\nmodel.load_state_dict("})
+    EXPECT_MENTIONS(readme(), part);
+  options.model = "mlp";
+  EXPECT_MENTIONS(readme(), "from torch import nn\n\nmodel = nn.Sequential(");
 }
 
 }  // namespace

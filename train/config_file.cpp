@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "train/aliases.h"
 #include "train/io/file.h"
 #include "train/methods.h"
 #include "train/options.h"
@@ -21,7 +22,9 @@ static const Option& find_key(const std::string& key, const std::string& where) 
                 name);
     if (option.recorded) known.emplace_back(option.name);
   }
-  const std::string meant = nearest(name, known);
+  const Alias* const alias = find_alias(name);
+  RT_CHECK_AS(UsageError, !alias || !alias->flag.empty(), where, ": unknown key '", key, "'", alias_text(*alias));
+  const std::string meant = alias ? std::string(alias->flag) : nearest(name, known);
   detail::fail<UsageError>(
       where, ": unknown key '", key, "'",
       meant.empty() ? "; `ringtape train --help` lists all" : "; did you mean " + meant + "?");
@@ -49,7 +52,7 @@ static void apply(TrainOptions& options, const toml::table& table, const std::st
     if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
     const Option& option = find_key(name, where);
-    set_option(options, option, value_text(value, where + ": " + name), where + ": " + name);
+    set_recorded(options, option, value_text(value, where + ": " + name), where + ": " + name);
     lr |= option.name == std::string_view("lr"), base_lr |= option.name == std::string_view("base-lr");
   }
   settle_lr(options, lr, base_lr, path + ": ");
@@ -160,7 +163,7 @@ void apply_metadata(TrainOptions& options, const std::map<std::string, std::stri
   for (const Option& option : train_options()) {
     const auto found = metadata.find(std::string("ringtape.") + option.name);
     if (found != metadata.end() && describes_weights(option))
-      set_option(options, option, found->second, concat(path, ": metadata ", option.name));
+      set_recorded(options, option, found->second, concat(path, ": metadata ", option.name));
   }
 }
 

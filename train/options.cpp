@@ -38,10 +38,11 @@ std::vector<std::string> norm_names() { return {"method", "none", "hidden", "all
 std::vector<std::string> statistics_names() { return {"biased", "unbiased", "exact"}; }
 std::vector<std::string> normalize_names() { return {"dataset", "imagenet"}; }
 std::vector<std::string> schedule_by_names() { return {"step", "epoch"}; }
+std::vector<std::string> exported_names() { return {"last", "best"}; }
 std::vector<std::string> lr_scale_names() { return {"none", "linear", "sqrt"}; }
 
 constexpr double kMost = 1e9;  // of any count
-constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1, true};
+constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1, true}, kAboveZero{.low = 0, .above_low = true};
 
 // clang-format off
 const Option kOptions[] = {
@@ -58,18 +59,19 @@ const Option kOptions[] = {
      "safetensors file of the initial weights; one without the last layer leaves that layer random", {}, nullptr, "random ones"},
 
     {"Method", "method", &O::method, "NAME", "what is learnt without labels", {}, method_names, "none"},
-    {"Method", "temperature", &O::temperature, "X", "that similarities are divided by", kReal, nullptr, "simclr 0.5, moco and swav 0.1"},
+    {"Method", "temperature", &O::temperature, "X", "that similarities are divided by", kAboveZero, nullptr,
+     "simclr 0.5, moco and swav 0.1"},
     {"Method", "projection-hidden", &O::projection_hidden, "N",
-     "width of the projection within", kCount, nullptr, "moco, simclr, swav 512, byol 1024, others 2048"},
+     "width of the projection within", kPositive, nullptr, "moco, simclr, swav 512, byol 1024, others 2048"},
     {"Method", "projection-dim", &O::projection_dim, "N",
-     "width of what comes out of it", kCount, nullptr, "moco, simclr, swav 128, byol 256, others 2048"},
-    {"Method", "projection-layers", &O::projection_layers, "N", "linear layers of it", kCount, nullptr, "2"},
+     "width of what comes out of it", kPositive, nullptr, "moco, simclr, swav 128, byol 256, others 2048"},
+    {"Method", "projection-layers", &O::projection_layers, "N", "linear layers of it", kPositive, nullptr, "2"},
     {"Method", "projection-norm", &O::projection_norm, "WHERE",
      "its batch normalisation: nowhere, behind all layers but the last, behind all, or so without weights in the last (plain)", {},
      norm_names},
     {"Method", "head-bias", &O::head_bias, "", "linear layers of heads have a bias even where batch normalisation follows"},
     {"Method", "prediction-hidden", &O::prediction_hidden, "N",
-     "simsiam, byol: width of the prediction within", kCount, nullptr, "512, 1024"},
+     "simsiam, byol: width of the prediction within", kPositive, nullptr, "512, 1024"},
     {"Method", "prediction-norm", &O::prediction_norm, "WHERE", "its batch normalisation", {}, norm_names},
     {"Method", "fixed-prediction-lr", &O::fixed_prediction_lr, "",
      "simsiam, byol: the prediction learns at the highest rate throughout, without schedule and warm-up"},
@@ -77,7 +79,7 @@ const Option kOptions[] = {
     {"Method", "momentum-encoder-end", &O::momentum_encoder_end, "X",
      "and what it becomes by the end, along a cosine; -1: it stays", {-1, 1}},
     {"Method", "queue", &O::queue, "N",
-     "moco: keys of earlier batches that are negatives; swav: rows that codes are balanced with", {-1, kMost},
+     "moco: keys of earlier batches that are negatives; swav: rows that codes are balanced with", kCount,
      nullptr, "moco 4096, swav 0"},
     {"Method", "queue-per-view", &O::queue_per_view, "", "moco, swav: each of the two views has a queue of its own, of that size"},
     {"Method", "enqueue-between", &O::enqueue_between, "",
@@ -118,7 +120,8 @@ const Option kOptions[] = {
     {"Evaluation", "knn-every", &O::knn_every, "N", "epochs between kNN tests of the features; 0: at the end alone", kCount},
     {"Evaluation", "knn-k", &O::knn_k, "N", "kNN: neighbours that vote", kPositive},
     {"Evaluation", "knn-temperature", &O::knn_temperature, "X", "kNN: similarities count exp(cosine / X)", {1e-6, kMost}},
-
+    {"Evaluation", "knn-bank", &O::knn_bank, "N",
+     "kNN: training images, drawn by --seed, that neighbours are looked for in; 0: all", kCount},
     {"Evaluation", "online-probe", &O::online_probe, "", "train a linear layer on the features along with them, and test it where kNN is"},
 
     {"Data", "data", &O::data, "NAME", "data set", {}, dataset_names, nullptr, true},
@@ -131,7 +134,7 @@ const Option kOptions[] = {
     {"Data", "normalize", &O::normalize, "WHICH",
      "images by mean and deviation of the data set, or of ImageNet", {}, normalize_names, nullptr, true},
     {"Data", "image-size", &O::image_size, "N",
-     "imagefolder: resize and crop images to N x N", {0, 4096}, nullptr, "that of all images, else 32", true},
+     "imagefolder: resize and crop images to N x N", {1, 4096}, nullptr, "that of all images, else 32", true},
 
     {"Augmentation", "crop-padding", &O::crop_padding, "N", "zeros on each side of training images, then cropped at random", {0, 4096}},
     {"Augmentation", "flip", &O::flip, "", "flip half of the training images left to right"},
@@ -145,7 +148,7 @@ const Option kOptions[] = {
     {"Optimizer", "optimizer", &O::optimizer, "NAME", "update rule", {}, optimizer_names},
     {"Optimizer", "lr", &O::lr, "X", "learning rate, at its peak", kReal},
     {"Optimizer", "base-lr", &O::base_lr, "X",
-     "instead of --lr: that of 256 images; --lr becomes X * --batch-size / 256", kReal, nullptr, "none"},
+     "instead of --lr: that of 256 images; --lr becomes X * --batch-size / 256", kAboveZero, nullptr, "none"},
     {"Optimizer", "momentum", &O::momentum, "X", "sgd, lars: momentum", kFraction},
     {"Optimizer", "nesterov", &O::nesterov, "", "sgd, lars: Nesterov's momentum"},
     {"Optimizer", "weight-decay", &O::weight_decay, "X", "L2 penalty (sgd, adam, lars) or decoupled decay (adamw)", kReal},
@@ -187,7 +190,7 @@ const Option kOptions[] = {
     {"Parallel", "dp-persistent", &O::dp_persistent, "",
      "dp, ddp2: replicas stay, and get what has changed alone, not everything at each step"},
     {"Parallel", "batch-size-per-rank", &O::batch_size_per_rank, "N",
-     "images of one rank's part of a step; --batch-size is then that by the ranks", kCount, nullptr, "--batch-size is of all ranks"},
+     "images of one rank's part of a step; --batch-size is then that by the ranks", kPositive, nullptr, "--batch-size is of all ranks"},
     {"Parallel", "lr-scale", &O::lr_scale, "RULE",
      "multiply --lr by the number of ranks (linear), its root (sqrt) or not (none)", {}, lr_scale_names},
     {"Parallel", "bucket-mb", &O::bucket_mb, "X", "MiB of gradients that are sent together while others are still made", {1e-6, 1e6}},
@@ -208,6 +211,9 @@ const Option kOptions[] = {
      "epochs between checkpoints; 0: one when stopped by SIGTERM or SIGINT alone", kCount},
     {"Run", "checkpoint-steps", &O::checkpoint_steps, "N", "steps between further checkpoints within an epoch; 0: none", kCount},
     {"Run", "keep", &O::keep, "N", "newest checkpoints that stay, besides that of the best validation", kPositive},
+    {"Run", "export", &O::exported, "WHICH",
+     "weights that the final test and exported/ are of: the last, or those of the best validation (without labels: best kNN test)",
+     {}, exported_names},
     {"Run", "log-every", &O::log_every, "N", "steps between lines of metrics within an epoch; 0: none", kCount},
     {"Run", "trace", &O::trace, "FILE",
      "write what every rank does in one step to FILE.json (chrome://tracing, Perfetto) and FILE.svg", {}, nullptr, nullptr, false, false},
@@ -239,13 +245,15 @@ T parse_number(const Option& option, const std::string& text, const std::string&
   const Range& r = option.range;
   const double x = double(value);
   const bool valid = error == std::errc{} && end == text.data() + text.size() && std::isfinite(x) &&
-                     x >= r.low && (r.below_high ? x < r.high : x <= r.high);
+                     (r.above_low ? x > r.low : x >= r.low) && (r.below_high ? x < r.high : x <= r.high);
   if (valid) return value;
   std::string expected = whole ? "a whole number" : "a number";
-  const auto bound = [](double b) { return std::abs(b) < 1e15 ? std::to_string(int64_t(b)) : shortest(b); };
-  if (std::isfinite(r.low)) expected += " of at least " + bound(r.low);
+  const auto bound = [](double b) { return std::abs(b) < 1e15 && b == std::floor(b) ? std::to_string(int64_t(b)) : shortest(b); };
+  if (std::isfinite(r.low)) expected += (r.above_low ? " above " : " of at least ") + bound(r.low);
   if (std::isfinite(r.high)) expected += (r.below_high ? " and below " : " and at most ") + bound(r.high);
-  detail::fail<UsageError>(origin, ": expected ", expected, ", got '", text, "'");
+  const bool unsaid = option.automatic && text == option_text(TrainOptions(), option);
+  detail::fail<UsageError>(origin, ": expected ", expected, ", got '", text, "'",
+                           unsaid ? concat("; leave it out for the default: ", option.automatic) : "");
 }
 
 }  // namespace
@@ -262,9 +270,9 @@ bool concerns(const Option& option, bool self_supervised) {
 }
 bool may_change(const Option& option) {
   static constexpr std::string_view kMayChange[] = {
-      "weights", "data-dir", "epochs", "knn-every", "knn-k", "knn-temperature", "device", "threads", "workers", "limit-eval-batches",
-      "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent", "checkpoint-every",
-      "checkpoint-steps", "keep", "log-every"};
+      "weights", "data-dir", "epochs", "knn-every", "knn-k", "knn-temperature", "knn-bank", "device", "threads", "workers",
+      "limit-eval-batches", "strategy", "devices", "gpu-ids", "transport", "bucket-mb", "no-overlap", "comm-timeout", "dp-persistent",
+      "checkpoint-every", "checkpoint-steps", "keep", "export", "log-every"};
   return std::find(std::begin(kMayChange), std::end(kMayChange), option.name) != std::end(kMayChange);
 }
 bool of_rank(const Option& option) {
@@ -295,6 +303,12 @@ void set_option(TrainOptions& options, const Option& option, const std::string& 
         }
       },
       option.member);
+}
+
+void set_recorded(TrainOptions& options, const Option& option, const std::string& text, const std::string& origin) {
+  const TrainOptions unsaid;
+  if (!option.automatic || text != option_text(unsaid, option)) return set_option(options, option, text, origin);
+  std::visit([&](auto member) { options.*member = unsaid.*member; }, option.member);
 }
 
 std::string option_text(const TrainOptions& options, const Option& option) {
@@ -339,6 +353,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(UsageError, options.batch_size >= ranks, "--batch-size ", options.batch_size, ": fewer images than the ", ranks, " ranks");
   RT_CHECK_AS(UsageError, options.accumulate <= options.batch_size, "--accumulate ", options.accumulate, ": more parts than the ",
               options.batch_size, " images of --batch-size");
+  RT_CHECK_AS(UsageError, options.exported == "last" || options.checkpoint_every > 0,
+              "--export best: with --checkpoint-every 0 the best weights are not kept; give it 1 or more");
   if (!options.method.empty()) check_pretraining(options, ranks);
   for (const Option& option : kOptions)
     RT_CHECK_AS(UsageError, !option.recorded || is_utf8(option_text(options, option)), "--", option.name,

@@ -22,7 +22,7 @@ struct TrainOptions {
   std::string weights;  // a file to begin with; empty: random
 
   std::string method;  // empty: supervised, with labels
-  double temperature = 0;  // in this group 0, -1 or nothing mean what the method has by itself
+  double temperature = 0;  // in this group 0, -1 or nothing mean that nothing is said: what the method has by itself
   int64_t projection_hidden = 0, projection_dim = 0, projection_layers = 0;
   std::string projection_norm = "method", prediction_norm = "method";
   bool head_bias = false;
@@ -55,6 +55,7 @@ struct TrainOptions {
   int64_t knn_every = 1;  // epochs
   int64_t knn_k = 200;
   double knn_temperature = 0.1;
+  int64_t knn_bank = 0;  // images; 0: all
   bool online_probe = false;
 
   std::string data = "shapes";
@@ -122,6 +123,7 @@ struct TrainOptions {
   int64_t checkpoint_every = 1;
   int64_t checkpoint_steps = 0;
   int64_t keep = 2;
+  std::string exported = "last";
   std::string trace;  // a path without its ending; empty: none
   int64_t trace_step = 3;
   int64_t log_every = 0;
@@ -131,6 +133,7 @@ struct TrainOptions {
 struct Range {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool below_high = false;  // high itself is not allowed
+  bool above_low = false;   // nor is low
 };
 
 // One row of the list.
@@ -145,7 +148,7 @@ struct Option {
   const char* help;
   Range range = {};
   std::vector<std::string> (*choices)() = nullptr;
-  const char* automatic = nullptr;  // what --help shows in place of the default
+  const char* automatic = nullptr;  // what --help shows in place of the default, which may then be out of range: it stands for "not given"
   bool evaluate = false;            // `evaluate` takes it too
   bool recorded = true;             // a setting of the training, not of this one invocation
 };
@@ -160,6 +163,8 @@ bool of_rank(const Option& option);     // whether ranks that train together may
 void set_option(TrainOptions& options, const Option& option, const std::string& text,
                 const std::string& origin);
 std::string option_text(const TrainOptions& options, const Option& option);
+// The same of text that a program wrote: what stood for "not given" does so again.
+void set_recorded(TrainOptions& options, const Option& option, const std::string& text, const std::string& origin);
 bool is_switch(const Option& option);
 
 // Configuration files: flat TOML, a line an option. Throws IoError, FormatError for text that is not TOML,

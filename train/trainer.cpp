@@ -13,6 +13,7 @@
 #include "train/ranks.h"
 #include "train/run/progress.h"
 #include "train/run/stop.h"
+#include "train/run/time_text.h"
 #include "train/stopwatch.h"
 #include "train/weights.h"
 
@@ -36,6 +37,8 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   }
   step_ = std::make_unique<Step>(*task.model, objective(), o, group);
   at_.random = default_generator().state();
+  RT_CHECK_AS(UsageError, o.exported == "last" || task.method || !split_.val.empty(),
+              "--export best: there is no validation that tells which weights are; leave --val-size 0 out");
   schedule_.kind = parse_schedule(o.schedule);
   schedule_.lr = peak_lr(o, group ? group->size() : 1);
   schedule_.steps_per_epoch = o.limit_train_batches > 0 ? std::min(loader_->batches(), o.limit_train_batches) : loader_->batches();
@@ -64,6 +67,8 @@ Loader Trainer::make_loader() const {
   if (task_.method) {
     const auto images = int64_t(split_.train.size());
     RT_CHECK_AS(UsageError, o.knn_k <= images, "--knn-k ", o.knn_k, ": more neighbours than the ", images, " training images");
+    RT_CHECK_AS(UsageError, o.knn_bank == 0 || o.knn_k <= o.knn_bank, "--knn-k ", o.knn_k, ": more neighbours than the ", o.knn_bank,
+                " images of --knn-bank");
     config.drop_last = true;
     config.augmentation = {};
     config.views = views_of(o);
@@ -106,7 +111,12 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (group_ && tally_.finite()) own_loss_ = result.own.defined() ? Readback(result.own) : Readback();
     ++at_.batch;
     if (!tally_.finite()) break;
-    if (bar.due()) bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4));
+    if (bar.due()) {
+      const double left = left_->seconds(steps());
+      const bool more = task_.options.epochs > 1 && worth_telling(left);  // than the bar says itself
+      const std::string in_all = more ? concat(", ", duration_text(left), " left in all") : "";
+      bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4, in_all));
+    }
     const bool stop = group_ ? step_->reducer()->stop() : stop_requested();
     if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
     tally_.finish();
@@ -156,9 +166,10 @@ Metrics Trainer::train_metrics() {
 
 void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const {
   constexpr double kNear = 2e-3;
+  constexpr int64_t kFirstSteps = 50;  // in which outputs may still be nearly alike
   const int64_t ranks = group_ ? group_->size() : 1, n = task_.options.batch_size / ranks;
   const auto collapsed = task_.method->collapsed_loss(n);
-  if (!leads() || !collapsed || std::abs(loss - *collapsed) > kNear) return;
+  if (!leads() || !collapsed || steps() < kFirstSteps || std::abs(loss - *collapsed) > kNear) return;
   log_warn(task_.options.method, ": the loss of epoch ", at_.epoch + 1, " was ", loss,
            ", what it is of outputs that do not depend on the image (", *collapsed, "; spread ", spread.value_or(0),
            "): it learns nothing; try another --lr, more --warmup-epochs, or other --normalize");
@@ -201,18 +212,30 @@ Metrics Trainer::evaluate_average(const Dataset& data, const std::vector<int64_t
   return evaluate(task_, data, samples, split, progress && leads(), nullptr, group_);
 }
 
-// The epoch's validation: of a method, where it is due, kNN.
-std::optional<Metrics> Trainer::judge(bool progress) {
+// Whether a validation follows the epoch, or, where it is due, of a method kNN.
+bool Trainer::judges() const {
   const TrainOptions& o = task_.options;
-  if (!task_.method)
-    return split_.val.empty() ? std::nullopt : std::optional(evaluate_average(task_.data.train, split_.val, "val", progress));
   const int64_t epoch = at_.epoch + 1;
-  if (epoch != o.epochs && (o.knn_every == 0 || epoch % o.knn_every != 0)) return {};
-  const auto average = weights_to_judge();
-  return evaluate_features(task_, split_.train, progress && leads(), group_);
+  return task_.method ? epoch == o.epochs || (o.knn_every > 0 && epoch % o.knn_every == 0) : !split_.val.empty();
 }
 
-bool Trainer::fit(const Report& report, const Save& save, bool progress) {
+Metrics Trainer::judge(bool progress) {
+  const TrainOptions& o = task_.options;
+  if (!task_.method) return evaluate_average(task_.data.train, split_.val, "val", progress);
+  const auto average = weights_to_judge();
+  std::vector<int64_t> bank = split_.train;  // in random order
+  if (o.knn_bank > 0 && o.knn_bank < int64_t(bank.size())) bank.resize(size_t(o.knn_bank));
+  return evaluate_features(task_, bank, progress && leads(), group_);
+}
+
+// The weights of the best validation, in place of the last ones.
+void Trainer::take_best(const Load& load) {
+  if (task_.options.exported != "best" || !at_.best || at_.best->step == steps()) return;
+  if (leads()) load(at_.best->step);
+  if (group_) replicate(*group_, step_->replicated());
+}
+
+bool Trainer::fit(const Report& report, const Save& save, bool progress, const Load& load) {
   RT_CHECK_AS(UsageError, task_.options.trace.empty() || steps() < task_.options.trace_step, "--trace-step ", task_.options.trace_step,
               ": the run is at step ", steps(), " already; name a later one");
   for (const Device device : task_.devices()) reset_peak_memory(device);
@@ -227,13 +250,20 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
   };
   const TrainOptions& o = task_.options;
   StepLog log(o.log_every, leads() ? report : Report([](const Metrics&) {}));
+  const int64_t first = at_.epoch;
+  left_.emplace(steps(), o.epochs * steps_per_epoch());
+  const auto with_time_left = [&](Metrics m) {  // told once
+    if (at_.epoch == first) m.left_s = left_->seconds(steps());
+    return m;
+  };
   while (at_.epoch < o.epochs) {
     if (!train_epoch(log, save, progress)) return false;
     const int64_t epoch = at_.epoch + 1;
-    emit(train_metrics(), epoch);
+    const bool judged = judges();
+    emit(judged ? train_metrics() : with_time_left(train_metrics()), epoch);
     bool best = false;
-    if (const auto judged = judge(progress)) {
-      const Metrics m = emit(*judged, epoch);
+    if (judged) {
+      const Metrics m = emit(with_time_left(judge(progress)), epoch);
       if (task_.method && task_.method->has_probe())
         emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "probe", progress), epoch);
       best = !at_.best || *m.top1 > at_.best->top1;
@@ -246,6 +276,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress) {
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);
     if (stop) return false;
   }
+  take_best(load);
   if (!task_.method) emit(evaluate_average(task_.data.test, all_samples(task_.data.test), "test", progress), o.epochs);
   return true;
 }

@@ -5,6 +5,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/data/loader.h"
 #include "train/optim/schedule.h"
+#include "train/run/time_left.h"
 #include "train/step_log.h"
 #include "train/task.h"
 #include "train/trace/step_trace.h"
@@ -29,8 +30,10 @@ class Trainer {
   // stopped it (train/run/stop.h) behind a step or a validation; that is saved too. Throws Error on every rank, naming those where it
   // began, when the loss is no longer finite, and when weights that are not would be saved.
   using Report = std::function<void(const Metrics&)>;
+  // With --export best, `load` is to bring what files() describes to how it was when the checkpoint of that step was saved.
   using Save = std::function<void()>;
-  bool fit(const Report& report, const Save& save = {}, bool progress = false);
+  using Load = std::function<void(int64_t step)>;
+  bool fit(const Report& report, const Save& save = {}, bool progress = false, const Load& load = {});
 
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
@@ -49,7 +52,9 @@ class Trainer {
   void share_buffers();
   Loader make_loader() const;
   Objective objective() const;
-  std::optional<Metrics> judge(bool progress);  // behind the epoch at_.epoch
+  bool judges() const;           // whether the epoch at_.epoch ends with a judgement
+  Metrics judge(bool progress);  // this one: of a method by kNN, else a validation
+  void take_best(const Load& load);
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   Metrics evaluate_average(const Dataset& data, const std::vector<int64_t>& samples, const std::string& split, bool progress);
   std::unique_ptr<Ema::Use> weights_to_judge();
@@ -70,6 +75,7 @@ class Trainer {
   comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
   int64_t travelled_ = 0;          // and of the replicas'
   int64_t saved_step_ = -1;        // of the newest checkpoint
+  std::optional<TimeLeft> left_;   // of fit()
 };
 
 }  // namespace ringtape

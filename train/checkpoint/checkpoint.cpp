@@ -107,9 +107,12 @@ void Checkpoints::link(const std::string& name, const std::string& to) const {
   if (!error) fs::rename(temporary, folder_ + "/" + name, error);
 }
 
+static std::string name_of(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::string Checkpoints::path_of(int64_t step) const { return folder_ + "/" + name_of(step); }
+
 std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files, const std::string& settings) const {
-  const auto name_of = [](int64_t step) { return fmt::format("{}{:08}", kPrefix, step); };
-  const std::string name = name_of(state.step), path = folder_ + "/" + name;
+  const std::string name = name_of(state.step), path = path_of(state.step);
   std::error_code error;
   fs::create_directories(folder_, error);
   RT_CHECK_AS(IoError, !error, folder_, ": cannot write: ", error.message());

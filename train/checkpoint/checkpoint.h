@@ -43,6 +43,8 @@ class Checkpoints {
   };
   std::optional<Found> newest(const std::string& settings, const std::function<void(const std::string&)>& damaged) const;
 
+  std::string path_of(int64_t step) const;  // of the one that is named by this step
+
   // Reads tensors from a checkpoint that has been checked.
   static void load(const std::string& path, const std::vector<TensorFile>& files);
 

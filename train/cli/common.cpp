@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include "nn/ssl/method.h"
+#include "train/run/time_left.h"
+#include "train/run/time_text.h"
 
 namespace ringtape::cli {
 
@@ -63,10 +65,12 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
   return out;
 }
 
-static std::string comm_text(const Metrics& m) {
+// What ends a line.
+static std::string end_text(const Metrics& m) {
   std::string out;
   if (m.comm_bytes && m.steps > 0) out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
   if (m.comm_s && m.steps > 0) out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
+  if (m.left_s && worth_telling(*m.left_s)) out += concat("  about ", duration_text(*m.left_s), " left");
   return out;
 }
 
@@ -78,7 +82,7 @@ static std::string method_text(const Metrics& m, int64_t epochs) {
   if (m.spread) out += fmt::format("spread {:.4f}  ", *m.spread);
   out += fmt::format("{:>9} images/s  {:.2f} s", with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
-  return out + comm_text(m);
+  return out + end_text(m);
 }
 
 std::string metrics_text(const Metrics& m, int64_t epochs) {
@@ -90,7 +94,7 @@ std::string metrics_text(const Metrics& m, int64_t epochs) {
                   m.split, m.loss.value_or(0), percent(m.top1.value_or(0)), percent(m.top5.value_or(0)),
                   with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
-  return out + comm_text(m);
+  return out + end_text(m);
 }
 
 }  // namespace ringtape::cli

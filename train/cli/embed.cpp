@@ -29,6 +29,7 @@ int run(const Invocation& invocation) {
   const Features features =
       embed(*task.model, [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); }, data, all_samples(data),
             {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : split});
+  check_finite(concat(trained.weights, ": the features of the ", split, " images"), features.x);
   write_npy(*out, features.x);
   const std::string* const labels = invocation.flag("labels");
   if (labels) write_npy(*labels, features.labels);

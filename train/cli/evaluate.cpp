@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "autograd/autocast.h"
@@ -24,6 +25,8 @@ int test_outputs(const Invocation& invocation, Trained trained) {
   const std::string* file = invocation.flag("logits");
   Tensors outputs;
   const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json, file ? &outputs : nullptr);
+  RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ", std::isnan(*m.loss) ? "NaN" : "infinite",
+              ", though the weights are finite: their outputs grow too large", options.precision == "f32" ? "" : "; try --precision f32");
   if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
   if (options.json) {
     Json line = Json::parse(json_line(m));
@@ -69,19 +72,26 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
 
 template <Judge judge>
 int test_features(const Invocation& invocation, Trained trained) {
+  constexpr bool by_knn = judge == by_neighbours;
   RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: are what --protocol test writes");
   Task task(trained.options);
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(parse_dtype(options.precision));
   const Embedding f = [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); };
-  const auto features = [&](const Dataset& data, const char* title, int64_t batches) {
-    std::vector<int64_t> samples = all_samples(data);
-    if (batches > 0 && int64_t(samples.size()) > kEvalBatch * batches) samples.resize(size_t(kEvalBatch * batches));
-    return embed(*task.model, f, data, samples,
-                 {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
+  const auto features = [&](const Dataset& data, const char* title, std::vector<int64_t> samples, int64_t limit) {
+    if (limit > 0 && int64_t(samples.size()) > limit) samples.resize(size_t(limit));
+    Features out = embed(*task.model, f, data, samples,
+                         {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
+    check_finite(concat(trained.weights, ": the features of the ", title, " images"), out.x);
+    return out;
   };
-  const Features bank = features(task.data.train, "train", 0), queries = features(task.data.test, "test", options.limit_eval_batches);
+  const auto limit = number_flag<int64_t>(invocation, "knn-bank", 0, 1'000'000'000, 0);
+  RT_CHECK_AS(UsageError, limit == 0 || by_knn, "--knn-bank: of --protocol knn; a linear probe learns from all training images");
+  const Dataset &train = task.data.train, &test = task.data.test;
+  const auto shuffled = [&] { return holdout(train.size(), 0, uint64_t(options.seed)).train; };  // as a training has them
+  const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
+                 queries = features(test, "test", all_samples(test), kEvalBatch * options.limit_eval_batches);
   const Judged found = judge(invocation, bank, queries, task);
   if (options.json) {
     Json line{{"protocol", *invocation.flag("protocol")}, {"top1", found.tally.top1()}, {"top5", found.tally.top5()}};
@@ -138,6 +148,7 @@ Command evaluate_command() {
       {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""},
       {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
       {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
+      {"Evaluation", "knn-bank", "N", "knn: training images, drawn by --seed, that neighbours are looked for in; 0: all", "0"},
       {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine", std::to_string(probe.epochs)},
       {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));

@@ -15,13 +15,12 @@ int run(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"), "export: --out FILE.safetensors says where the weights go",
               out ? concat(", got '", *out, "'") : "");
-  const bool backbone = invocation.has("backbone");
   Trained trained = find_trained(invocation, "export");
   const auto metadata = weights_metadata(trained.options);
   trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // no images are needed, only what they are like
   trained.options.test_size = std::min<int64_t>(trained.options.test_size, 1);
   const Task task(trained.options);
-  load_trained(trained, task, backbone);
+  const bool whole = load_trained(trained, task, true), backbone = !whole || invocation.has("backbone");
   const std::string last = classifier(*task.model, task.options.model).last_layer();
   write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   const std::string readme = std::filesystem::path(*out).replace_extension(".md").string();

@@ -9,6 +9,7 @@
 #include "comm/place.h"
 #include "core/log.h"
 #include "core/part.h"
+#include "core/printable.h"
 #include "kernels/kernel.h"
 #include "train/cli/training.h"
 #include "train/exported.h"
@@ -37,7 +38,7 @@ class Output {
   ~Output() { set_log_sink({}); }
   void line(const std::string& text) {
     run_.log(text);
-    if (!json_) print(text);
+    if (!json_) print(printable(text));
   }
   void json(const std::string& text) {
     if (json_) print(text);
@@ -95,9 +96,10 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
   for (const Metrics& m : all)
     if (m.split == "knn") best = std::max(best, *m.top1);
   out["best_top1"] = best;
+  const bool all_known = o.knn_bank == 0 || o.knn_bank >= task.data.train.size();
   out["protocol"] = fmt::format(
-      "kNN, k {}, temperature {:g}, all training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
-      o.knn_k, o.knn_temperature,
+      "kNN, k {}, temperature {:g}, {} training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
+      o.knn_k, o.knn_temperature, all_known ? "all" : fmt::format("{} of the {}", o.knn_bank, task.data.train.size()),
       o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
   out["method"] = o.method;
   for (const Metrics& m : all)
@@ -135,6 +137,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   if (sent > 0) out["comm_bytes"] = int64_t(sent);
   if (sending > 0) out["comm_s"] = sending, out["exposed_s"] = exposed;
   out["train_s"] = train_seconds;
+  if (o.exported == "best") out["exported_step"] = trainer.state().best->step;
   out["run"] = run.path();
   return out;
 }
@@ -192,14 +195,19 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
       state.lengths = log.sync();
       checkpoints.save(state, trainer.files(), settings);
     };
-    if (!trainer.fit(report, save, !o.json)) {
+    const auto load_best = [&](int64_t step) {
+      (void)check_checkpoint(checkpoints.path_of(step), settings);
+      Checkpoints::load(checkpoints.path_of(step), trainer.files());
+    };
+    if (!trainer.fit(report, save, !o.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
       return false;
     }
     const std::string weights = run.file(concat("exported/", exported_name(task.method)));
     trainer.export_weights(weights);
     write_file(run.file("exported/README.md"), exported_readme(task, exported_name(task.method), task.method));
-    out.line("saved  " + weights + (o.ema > 0 ? ", the averaged weights" : ""));
+    out.line(concat("saved  ", weights, o.ema > 0 ? ", the averaged weights" : "",
+                    o.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     const std::string line = json_text(summary(task, trainer, run, all, world.size(), seconds));
     log.finish(line);

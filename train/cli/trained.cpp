@@ -1,7 +1,10 @@
 #include "train/cli/trained.h"
 
+#include <cmath>
 #include <filesystem>
 
+#include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "train/cli/common.h"
 #include "train/exported.h"
 #include "train/weights.h"
@@ -61,11 +64,23 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   return out;
 }
 
-void load_trained(const Trained& trained, const Task& task, bool features) {
+void check_finite(const std::string& what, const Tensor& x) {
+  if (!is_float(x.dtype())) return;
+  const NoGrad no_grad;
+  const Tensor host = cast(contiguous(x).copy_to(Device{}), DType::f64);
+  for (const double value : host.span<double>())
+    RT_CHECK_AS(Error, std::isfinite(value), what, ": holds ", std::isnan(value) ? "NaN" : "infinite numbers",
+                ", of which nothing can be made; the training went wrong, take an earlier checkpoint or train with a lower --lr");
+}
+
+bool load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last = classifier(*task.model, task.options.model).last_layer();
   const bool whole = load_backbone(trained.weights, *task.model, last);
   RT_CHECK_AS(UsageError, whole || features, trained.weights, ": has no last layer '", last,
               "', so that there are only features to test: --protocol knn or linear");
+  for (const NamedTensor& t : whole ? weights_of(*task.model) : backbone_of(*task.model, last))
+    check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
+  return whole;
 }
 
 }  // namespace ringtape::cli

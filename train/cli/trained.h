@@ -15,7 +15,11 @@ struct Trained {
 // Of the command's one argument: a run, a checkpoint or a file. Throws UsageError without one, IoError where there is nothing of that name.
 Trained find_trained(const Invocation& invocation, const std::string& command);
 
-// The file's weights into the task's model; with `features`, the file may lack the last layer.
-void load_trained(const Trained& trained, const Task& task, bool features = false);
+// The file's weights into the task's model; with `features`, the file may lack the last layer. Whether it has it. Throws Error for weights
+// that are not finite.
+bool load_trained(const Trained& trained, const Task& task, bool features = false);
+
+// Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.
+void check_finite(const std::string& what, const Tensor& x);
 
 }  // namespace ringtape::cli

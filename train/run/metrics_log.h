@@ -17,6 +17,7 @@ struct Metrics {
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
   int64_t images = 0, steps = 0;  // of the pass; not written to the files
+  std::optional<double> left_s;   // of the whole training, by its first epoch; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // where a training pass spent its time
   std::optional<double> peak_bytes;                                  // of tensors on a device, the most of all ranks

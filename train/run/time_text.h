@@ -7,4 +7,6 @@ namespace ringtape {
 std::string local_time_text(const char* format);
 std::string utc_time_text(const char* format);
 
+std::string duration_text(double seconds);  // by its two largest units: "3 h 20 min"
+
 }  // namespace ringtape
