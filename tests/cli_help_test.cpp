@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -69,6 +70,31 @@ TEST_F(CliTest, HelpIsAsWideAsTheTerminal) {
   EXPECT_MENTIONS(shown, "--batch-size N");
   EXPECT_LE(longest_line(shown), 70u);
   EXPECT_GT(longest_line(shown), 60u);
+}
+
+TEST_F(CliTest, TheBarTellsWhatIsLeftOfAllEpochs) {
+  int terminal = -1;
+  winsize size{40, 120, 0, 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::setenv("LC_ALL", "C", 1);
+    if (::chdir((folder_ / "work").c_str()) != 0) ::_exit(97);
+    ::execl(RINGTAPE_BINARY, "ringtape", "train", "--train-size", "20000", "--test-size", "10", "--batch-size", "1", "--epochs", "1000",
+            "--run", "a", nullptr);
+    ::_exit(98);
+  }
+  ASSERT_GT(child, 0);
+  std::string shown;
+  char part[4096];
+  for (ssize_t n; shown.find(" left in all]") == std::string::npos && shown.find("epoch 2/") == std::string::npos &&
+                  (n = ::read(terminal, part, sizeof part)) > 0;)
+    shown.append(part, size_t(n));
+  ::kill(child, SIGKILL);
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_MENTIONS(shown, " left in all]");
+  EXPECT_LACKS(shown, "nan");
 }
 
 TEST_F(CliTest, SummariesStandInOneColumn) {

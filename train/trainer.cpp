@@ -111,7 +111,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (group_ && tally_.finite()) own_loss_ = result.own.defined() ? Readback(result.own) : Readback();
     ++at_.batch;
     if (!tally_.finite()) break;
-    if (bar.due()) {
+    if (bar.due() && tally_.samples() > 0) {
       const double left = left_->seconds(steps());
       const bool more = task_.options.epochs > 1 && worth_telling(left);  // than the bar says itself
       const std::string in_all = more ? concat(", ", duration_text(left), " left in all") : "";

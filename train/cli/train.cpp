@@ -269,7 +269,7 @@ int run_training(const Invocation& invocation, Use use) {
     Task task(options, world.size());
     return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
   } catch (const std::exception& e) {
-    world.fail(e.what());
+    world.fail(printable(e.what()));
     if (!stop_requested() || !world.ended_by_another()) throw;
     log_warn("stopped by a signal, and before a checkpoint by what has ended another rank: ", e.what());
     return comm::kPreempted;
