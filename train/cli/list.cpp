@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -57,9 +58,17 @@ std::vector<Item> choices(const std::string& name) {
   return {};
 }
 
+// Those of trainings, and what `bench collectives` has besides.
 std::vector<Item> transports() {
-  std::vector<Item> out;
-  for (const comm::TransportKind& kind : comm::transports()) out.push_back({kind.name, kind.about});
+  std::vector<Item> out = choices("transport");
+  for (Item& item : out)
+    if (item.name == "auto") item.summary = "the one that fits: shm where all ranks run on one host, else tcp; nccl between GPUs";
+    else if (item.name == "nccl") item.summary = "GPUs, by NVIDIA's library; needs a CUDA build";
+  for (const comm::TransportKind& kind : comm::transports()) {
+    const auto there = std::find_if(out.begin(), out.end(), [&](const Item& item) { return item.name == kind.name; });
+    if (there != out.end()) there->summary = kind.about;
+    else out.push_back({kind.name, concat(kind.about, "; of bench collectives alone")});
+  }
   return out;
 }
 
