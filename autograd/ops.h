@@ -77,7 +77,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const Runni
                   Activation f = Activation::none, const Tensor& residual = {});
 
 // Images (N, H, W, C) over windows of r x s, stride and padding as Window says; padding is never the largest, and counts as zeros in
-// a mean. The mean over whole images is mean(x, {1, 2}).
+// a mean; the largest of padding alone is -inf. The mean over whole images is mean(x, {1, 2}).
 Tensor max_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
 Tensor avg_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);
 // Rows above and below and columns on both sides of images (N, H, W, C), of one value.

@@ -179,7 +179,8 @@ static Tensor scattered(const Tensors& t) {
 }
 static const RegisterOp register_scatter{{
     .name = "scatter",
-    .samples = {{"uneven", {{{7, 3}}}, scattered}, {"fewer_rows", {{{2, 3}}}, scattered}, {"one_axis", {{{6}}}, scattered}},
+    .samples = {{"uneven", {{{7, 3}}}, scattered}, {"fewer_rows", {{{2, 3}}}, scattered}, {"one_axis", {{{6}}}, scattered},
+                {"empty", {{{0, 3}}}, scattered}},
     .invalid = {{"rank", {{{}}}, scattered}, {"devices", {{{3}}}, [](const Tensors& t) { return scatter(t[0], {})[0]; }}},
 }};
 
@@ -231,12 +232,13 @@ static Tensor reduced_together(const Tensors& t) {
 }
 static const RegisterOp register_reduce_add{{
     .name = "reduce_add",
-    .samples = {{"three", {{{2, 3}}, {{2, 3}}, {{2, 3}}}, reduced}, {"one", {{{4}}}, reduced}},
+    .samples = {{"three", {{{2, 3}}, {{2, 3}}, {{2, 3}}}, reduced}, {"one", {{{4}}}, reduced},
+                {"empty", {{{0, 3}}, {{0, 3}}}, reduced}},
     .invalid = {{"shapes", {{{2, 3}}, {{1, 3}}}, reduced}, {"none", {}, reduced}},
 }};
 static const RegisterOp register_reduce_add_coalesced{{
     .name = "reduce_add_coalesced",
-    .samples = {{"packets", {{{5, 3}}, {{5, 3}}, {{5, 3}}}, reduced_together}},
+    .samples = {{"packets", {{{5, 3}}, {{5, 3}}, {{5, 3}}}, reduced_together}, {"empty", {{{5, 0}}, {{5, 0}}}, reduced_together}},
     .invalid = {{"shapes", {{{2, 3}}, {{3, 2}}}, reduced_together},
                 {"lists", {{{3}}, {{3}}}, [](const Tensors& t) { return reduce_add_coalesced({t, {t[0]}}, {})[0]; }}},
     .tolerance = 4,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/memory_fill.h"
 #include "core/runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -45,28 +46,9 @@ size_t block_bytes(int size_class) {
 class Arena {
  public:
   void* allocate(size_t bytes) {
-    const int c = size_class(bytes);
-    const size_t block = block_bytes(c);
-    const std::lock_guard lock(mutex_);
-    void* data = nullptr;
-    if (!free_[size_t(c)].empty()) {
-      data = free_[size_t(c)].back();
-      free_[size_t(c)].pop_back();
-    } else {
-      data = from_system(block);
-      if (!data) {
-        release_cached_locked();
-        data = from_system(block);
-      }
-      RT_CHECK_AS(OutOfMemory, data, "out of memory on the cpu: asked for ", bytes, " bytes with ", stats_.current,
-                  " held by tensors (peak ", stats_.peak, "); use a smaller batch");
-      stats_.reserved += int64_t(block);
-      ++stats_.system_allocations;
-    }
-    stats_.current += int64_t(block);
-    stats_.peak = std::max(stats_.peak, stats_.current);
-    ++stats_.allocations;
+    void* const data = take(bytes);
     RT_UNPOISON(data, bytes);
+    fill_memory(data, bytes);
     return data;
   }
 
@@ -97,6 +79,30 @@ class Arena {
   }
 
  private:
+  void* take(size_t bytes) {
+    const int c = size_class(bytes);
+    const size_t block = block_bytes(c);
+    const std::lock_guard lock(mutex_);
+    void* data = nullptr;
+    if (!free_[size_t(c)].empty()) {
+      data = free_[size_t(c)].back();
+      free_[size_t(c)].pop_back();
+    } else {
+      data = from_system(block);
+      if (!data) {
+        release_cached_locked();
+        data = from_system(block);
+      }
+      RT_CHECK_AS(OutOfMemory, data, "out of memory on the cpu: asked for ", bytes, " bytes with ", stats_.current,
+                  " held by tensors (peak ", stats_.peak, "); use a smaller batch");
+      stats_.reserved += int64_t(block);
+      ++stats_.system_allocations;
+    }
+    stats_.current += int64_t(block);
+    stats_.peak = std::max(stats_.peak, stats_.current);
+    ++stats_.allocations;
+    return data;
+  }
   static void* from_system(size_t block) {
     const bool huge = block >= 2 * kHugePage;
     void* data = std::aligned_alloc(huge ? kHugePage : kAlignment, huge ? (block + kHugePage - 1) / kHugePage * kHugePage : block);

@@ -11,6 +11,8 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may run on"},
     {"RINGTAPE_CPU_ISA", "portable, avx2, avx512", "instruction set of the CPU kernels; default: the best there is"},
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
+    {"RINGTAPE_POISON", "0, 1",
+     "1: memory on the CPU holds NaNs until it is written, as in the tests, so that a value nobody has computed shows"},
     {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
     {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
@@ -57,6 +59,10 @@ const std::string& cpu_isa() {
 }
 bool find_nan() {
   static const bool value = read_int("RINGTAPE_NAN", 0, 1);
+  return value;
+}
+bool poison() {
+  static const bool value = read_int("RINGTAPE_POISON", 0, 1);
   return value;
 }
 bool sync() {

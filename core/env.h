@@ -17,6 +17,7 @@ std::span<const Variable> variables();
 int threads();                 // RINGTAPE_THREADS; 0: not set
 const std::string& cpu_isa();  // RINGTAPE_CPU_ISA; empty: not set
 bool find_nan();               // RINGTAPE_NAN
+bool poison();                 // RINGTAPE_POISON
 bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
 bool cudnn();                  // RINGTAPE_CUDNN

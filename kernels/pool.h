@@ -3,11 +3,12 @@
 #include "kernels/window.h"
 
 // Pooling of images x (N, H, W, C) over windows of r x s -> y (N, Ho, Wo, C), Ho and Wo as Window says. Contiguous, of one floating
-// dtype. Every window has a place inside x: padding is at most half of what it spans.
+// dtype. A window may lie in the padding altogether, where its elements are far apart and the image is small.
 namespace ringtape {
 
+inline constexpr int32_t kNoPlace = -1;
 // The largest element of x in each window, the first of equals in row-major order; a NaN beats all numbers. index (i32, of y's
-// shape): its place in the image, h W + w.
+// shape): its place in the image, h W + w. Of a window without a place inside x: -inf, and kNoPlace.
 RT_KERNEL(max_pool2d_forward, void(View y, View index, View x, int64_t r, int64_t s, Window window));
 // dx = the sum of dy over the windows whose largest element it was.
 RT_KERNEL(max_pool2d_backward, void(View dx, View dy, View index, int64_t r, int64_t s, Window window));

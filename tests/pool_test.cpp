@@ -14,6 +14,19 @@ namespace {
 using test::expect_close;
 using test::values;
 
+// Elements of a window two apart, around an image of one row: PyTorch gives -inf too.
+TEST(Pool, AWindowOfPaddingAloneHasNoLargestElement) {
+  const Window window{2, 4, 1, 1, 2, 2};
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+    const Tensor x = leaf(full({1, 1, 8, 3}, 2, dtype)), y = max_pool2d(x, 2, 2, window);
+    ASSERT_EQ(y.shape(), Shape({1, 1, 2, 3}));
+    EXPECT_EQ(values(y), std::vector<double>(6, -std::numeric_limits<double>::infinity())) << name_of(dtype);
+    backward(y, ones(y.shape(), dtype));
+    EXPECT_EQ(values(grad(x)), std::vector<double>(24, 0)) << name_of(dtype);
+    EXPECT_EQ(values(avg_pool2d(x, 2, 2, window)), std::vector<double>(6, 0)) << name_of(dtype);
+  }
+}
+
 TEST(Pool, GivesPyTorchsValuesAndGradients) {
   const std::map<std::string, Tensor (*)(const Tensor&)> cases = {
       {"max_2x2", [](const Tensor& x) { return nn::MaxPool2d(2)(x); }},

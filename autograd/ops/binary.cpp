@@ -59,7 +59,8 @@ static Tensor scalar(double value, const Tensor& like) {
                   {"number", {{{2, 3}, a_low, a_high}}, [](const Tensors& t) { return op(t[0], 0.75); }},          \
                   {"of_number", {{{2, 3}, b_low, b_high}}, [](const Tensors& t) { return op(1.25, t[0]); }},       \
                   {"large", {{{7, 1, 33}, a_low, a_high}, {{1, 31, 33}, b_low, b_high}}, call_##op},               \
-                  {"empty", {{{0, 5}, a_low, a_high}, {{1, 5}, b_low, b_high}}, call_##op}},                       \
+                  {"empty", {{{0, 5}, a_low, a_high}, {{1, 5}, b_low, b_high}}, call_##op},                        \
+                  {"empty_images", {{{0, 7, 40}, a_low, a_high}, {{40}, b_low, b_high}}, call_##op}},              \
       .workloads = {{"4096x4096", {{{4096, 4096}, a_low, a_high}, {{4096, 4096}, b_low, b_high}}, call_##op},      \
                     {"4096x4096+4096", {{{4096, 4096}, a_low, a_high}, {{4096}, b_low, b_high}}, call_##op}},      \
       .invalid = {{"shapes", {{{3, 5}, 1, 2}, {{3}, 1, 2}}, call_##op}},                                           \

@@ -45,6 +45,7 @@ static const RegisterOp register_cross_entropy{{
                 {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, Reduction::none); }},
                 {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call},
+                {"empty_mean", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call},
                 {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }}},
     .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call}},

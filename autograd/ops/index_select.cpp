@@ -36,6 +36,8 @@ static const RegisterOp register_index_select{{
     .samples = {{"rows", {{{5, 3}}, {{7}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
                 {"middle", {{{2, 4, 3}}, {{6}, 0, 4, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 1, t[1]); }},
                 {"last", {{{3, 5}}, {{2}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], -1, t[1]); }},
+                {"no_rows", {{{0, 5}}, {{0}, 0, 1, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
+                {"none_of_many", {{{65, 70}}, {{0}, 0, 65, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
                 {"none", {{{3, 5}}, {{0}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
     .workloads = {{"8192_of_65536x256",
                    {{{65536, 256}}, {{8192}, 0, 65536, Fill::index}},

@@ -34,7 +34,8 @@ static const RegisterOp register_permute{{
 static const RegisterOp register_transpose{{
     .name = "transpose",
     .samples = {{"last", {{{2, 3, 4}}}, [](const Tensors& t) { return transpose(t[0]); }},
-                {"first", {{{2, 3, 4}}}, [](const Tensors& t) { return transpose(t[0], 0, 1); }}},
+                {"first", {{{2, 3, 4}}}, [](const Tensors& t) { return transpose(t[0], 0, 1); }},
+                {"empty", {{{2, 0, 4}}}, [](const Tensors& t) { return transpose(t[0]); }}},
     .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return transpose(t[0], 0, 2); }}},
 }};
 

@@ -40,6 +40,9 @@ Tensor avg_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
   });
 }
 
+// Of an image of one row it sees the padding alone: the largest element is -inf, which finite differences cannot take.
+constexpr Window kWide{2, 4, 1, 1, 2, 2};
+
 // Random inputs have no two equal elements, but where a layout repeats the images.
 #define RT_POOL_RECORD(op)                                                                                                        \
   static const RegisterOp register_##op{{                                                                                        \
@@ -51,6 +54,9 @@ Tensor avg_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
                   {"gaps", {{{1, 8, 9, 3}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(3)); }},                 \
                   {"rectangular", {{{1, 6, 7, 3}}}, [](const Tensors& t) { return op(t[0], 3, 2, {2, 1, 1, 0, 1, 2}); }},        \
                   {"whole", {{{2, 4, 4, 8}}}, [](const Tensors& t) { return op(t[0], 4, 4, {}); }},                              \
+                  {"outside", {{{1, 1, 8, 2}}}, [](const Tensors& t) { return clamp(op(t[0], 2, 2, kWide), -2, 2); }},           \
+                  {"no_channels", {{{2, 4, 4, 0}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }},          \
+                  {"empty_vectors", {{{0, 4, 4, 8}}}, [](const Tensors& t) { return op(t[0], 3, 3, square_window(2, 1)); }},     \
                   {"empty", {{{0, 4, 4, 3}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }}},               \
       .workloads = {{"2x2_128x32x32x64", {{{128, 32, 32, 64}}}, [](const Tensors& t) { return op(t[0], 2, 2, square_window(2)); }}, \
                     {"3x3_s2_64x56x56x64", {{{64, 56, 56, 64}}}, [](const Tensors& t) { return op(t[0], 3, 3, square_window(2, 1)); }}}, \

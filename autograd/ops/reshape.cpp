@@ -74,7 +74,8 @@ static const RegisterOp register_contiguous{{
     .name = "contiguous",
     .samples = {{"transposed", {{{3, 5}}}, [](const Tensors& t) { return contiguous(transpose(t[0])); }},
                 {"large", {{{70, 45}}}, [](const Tensors& t) { return contiguous(transpose(t[0])); }},
-                {"already", {{{3, 5}}}, [](const Tensors& t) { return contiguous(t[0]); }}},
+                {"already", {{{3, 5}}}, [](const Tensors& t) { return contiguous(t[0]); }},
+                {"empty", {{{3, 0}}}, [](const Tensors& t) { return contiguous(transpose(t[0])); }}},
 }};
 static const RegisterOp register_reshape{{
     .name = "reshape",
@@ -90,7 +91,8 @@ static const RegisterOp register_flatten{{
     .name = "flatten",
     .samples = {{"images", {{{2, 3, 4, 5}}}, [](const Tensors& t) { return flatten(t[0]); }},
                 {"all", {{{2, 3}}}, [](const Tensors& t) { return flatten(t[0], 0); }},
-                {"vector", {{{4}}}, [](const Tensors& t) { return flatten(t[0]); }}},
+                {"vector", {{{4}}}, [](const Tensors& t) { return flatten(t[0]); }},
+                {"empty", {{{0, 3, 4, 5}}}, [](const Tensors& t) { return flatten(t[0]); }}},
     .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return flatten(t[0], 3); }}},
 }};
 

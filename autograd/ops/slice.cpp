@@ -26,6 +26,7 @@ static const RegisterOp register_slice{{
     .samples = {{"middle", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], 1, 2, 5); }},
                 {"negative", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], 0, -3, -1); }},
                 {"steps", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], -1, 1, 7, 3); }},
+                {"of_none", {{{0, 7}}}, [](const Tensors& t) { return slice(t[0], 1, 2, 5); }},
                 {"empty", {{{4, 7}}}, [](const Tensors& t) { return slice(t[0], 0, 2, 2); }}},
     .workloads = {{"copy_half_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return contiguous(slice(t[0], 1, 0, 2048)); }}},
     .invalid = {{"range", {{{3, 5}}}, [](const Tensors& t) { return slice(t[0], 1, 2, 6); }},

@@ -51,7 +51,9 @@ Tensor log_softmax(const Tensor& x, int axis) {
                   {"first_axis", {{{6, 3}, -4, 4}}, [](const Tensors& t) { return op(t[0], 0); }}, \
                   {"middle", {{{2, 17, 3}, -4, 4}}, [](const Tensors& t) { return op(t[0], 1); }}, \
                   {"one_class", {{{3, 1}}}, [](const Tensors& t) { return op(t[0]); }},            \
-                  {"empty", {{{0, 4}}}, [](const Tensors& t) { return op(t[0]); }}},               \
+                  {"empty", {{{0, 4}}}, [](const Tensors& t) { return op(t[0]); }},                \
+                  {"no_classes", {{{3, 0}}}, [](const Tensors& t) { return op(t[0]); }},           \
+                  {"empty_first_axis", {{{0, 4}}}, [](const Tensors& t) { return op(t[0], 0); }}}, \
       .workloads = {{"8192x1000", {{{8192, 1000}}}, [](const Tensors& t) { return op(t[0]); }}},   \
       .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], 2); }},              \
                   {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0]); }}},                  \

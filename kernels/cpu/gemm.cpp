@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "core/memory_fill.h"
 #include "core/parallel.h"
 #include "kernels/cpu/gemm_block.h"
 #include "kernels/cpu/isa.h"
@@ -27,6 +28,7 @@ void* scratch_memory(size_t bytes) {
     RT_CHECK_AS(OutOfMemory, memory, "no memory for ", bytes, " bytes of matrix multiplication scratch");
     capacity = bytes;
   }
+  fill_memory(memory.get(), bytes);
   return memory.get();
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/pool.h"
 
+#include <limits>
+
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/rows.h"
 
@@ -64,6 +66,9 @@ void max_pool2d_forward(View y, View index, View x, int64_t r, int64_t s, Window
         std::fill_n(at, p.channels, place);
         first = false;
       });
+      if (!first) return;
+      std::fill_n(top, p.channels, -std::numeric_limits<C>::infinity());
+      std::fill_n(at, p.channels, kNoPlace);
     });
   });
 }

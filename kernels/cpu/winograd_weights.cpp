@@ -31,6 +31,10 @@ class WinogradWeights {
   }
 
   void run(Device device) const {
+    if (tiles_.count() == 0) {  // no range of tiles would begin the sums
+      std::fill_n(dw_, z_.k * kTaps * kTaps * z_.c, T(0.f));
+      return;
+    }
     const int64_t parts = parts_for(ranges_), size = z_.k * kTaps * kTaps * z_.c, partials = partial_ ? ranges_ * size : 0;
     const int64_t zeros = round_up(std::max(z_.c, z_.k), kLanes<float>), each = kPoints * (v_stride() + g_stride() + u_stride());
     const Scratch<float> scratch(zeros + parts * each + partials, device);

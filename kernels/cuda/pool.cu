@@ -36,10 +36,10 @@ __global__ void max_pool(T* y, int32_t* index, const T* x, Pool p, uint32_t pack
   const PoolShape& s = p.shape;
   for (int64_t number = thread_in_grid(); number < packs; number += threads_in_grid()) {
     const Place at = place_of<kWidth>(p, uint32_t(number));
-    Vec<T, kWidth> top{};
+    Vec<T, kWidth> top;
     Vec<int32_t, kWidth> where;
 #pragma unroll
-    for (int k = 0; k < kWidth; ++k) where.x[k] = -1;
+    for (int k = 0; k < kWidth; ++k) top.x[k] = T(-std::numeric_limits<C>::infinity()), where.x[k] = kNoPlace;
     s.for_each_place(at.i, at.j, [&](int64_t h, int64_t w) {
       const Vec<T, kWidth> v = load<kWidth>(x + in_image(s, at.n, h, w) + at.c);
 #pragma unroll
