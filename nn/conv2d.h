@@ -5,6 +5,7 @@
 namespace ringtape::nn {
 
 // y = x * w + b for images x (N, H, W, in) -> (N, Ho, Wo, out); weight (out, kernel, kernel, in / groups), bias (out).
+// Throws ShapeError for images of another number of channels, also of one that conv2d would take for other groups.
 class Conv2d : public Module {
  public:
   struct Options {
@@ -20,6 +21,9 @@ class Conv2d : public Module {
     if (options.bias) bias = uniform_fan_in({out}, fan_in);
   }
   Tensor forward(const Tensor& x) override {
+    const int64_t in = weight.shape()[3] * options_.groups;
+    RT_CHECK_AS(ShapeError, x.rank() != 4 || x.dim(3) == in, "Conv2d: expected images (N, H, W, ", in, "), got ", x.shape(), "; made with ",
+                in, " input channels and ", options_.groups, options_.groups == 1 ? " group" : " groups");
     return conv2d(x, weight, bias, square_window(options_.stride, options_.pad, options_.dilation));
   }
   void visit(Visitor& v) override {

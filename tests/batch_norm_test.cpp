@@ -201,6 +201,28 @@ TEST(BatchNorm, SplitIsALayerOnEachPart) {
   EXPECT_NE(test::message_of<UsageError>([&] { itself.split(0); }).find("0 parts"), std::string::npos);
 }
 
+// As windows on memory that holds other numbers too, and as one number for all channels.
+TEST(BatchNorm, KeptStatisticsMayLieInAnyLayout) {
+  const BatchNormOptions infer{.training = false};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x = cast(noise({4, 3, 5}, 1), dtype), w = cast(noise({5}, 2), dtype), b = cast(noise({5}, 3), dtype);
+    const Tensor memory = square(cast(noise({12}, 4), dtype)) + 0.5;
+    for (const int64_t stride : {2, 0}) {
+      const Tensor mean = memory.window({5}, {stride}, 1), var = memory.window({5}, {stride}, 2);
+      Tensors values_of[2];
+      for (const bool dense : {true, false}) {
+        const Tensor at = leaf(x), weight = leaf(w);
+        const Tensor y = batch_norm(at, weight, b, {dense ? contiguous(mean) : mean, dense ? contiguous(var) : var, {}}, infer);
+        backward(sum(square(y)));
+        values_of[dense] = {y, grad(at), grad(weight)};
+      }
+      for (size_t i = 0; i < 3; ++i) EXPECT_EQ(values(values_of[0][i]), values(values_of[1][i])) << name_of(dtype) << ", stride " << stride;
+      const Tensor wanted = (x - mean) / sqrt(var + infer.eps) * w + b;
+      expect_close(values_of[0][0], wanted, 1e-5, 1e-5, "y");
+    }
+  }
+}
+
 // A checkpointed section is called twice; its batch is counted once.
 TEST(BatchNorm, CountsACheckpointedBatchOnce) {
   nn::BatchNorm layer(3), plain(3);

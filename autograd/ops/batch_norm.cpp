@@ -85,7 +85,7 @@ Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
 }
 
 Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
-  if (!options.training) return {running.mean.detach(), running.var.detach()};
+  if (!options.training) return {contiguous(running.mean.detach()), contiguous(running.var.detach())};
   const int64_t count = x.size() / std::max<int64_t>(x.dim(-1), 1);
   const Statistics s = options.peers ? of_all(x, count, *options.peers) : of_batch(x, count, options.parts);
   if (!running.mean.defined() || recomputing()) return s;
@@ -200,7 +200,9 @@ static const RegisterOp register_batch_norm{{
                 {"split", {{{6, 3, 5}}, {{5}}, {{5}}, {{6, 3, 5}}}, split},
                 {"inference", {{{2, 3, 3, 4}}, {{4}}, {{4}}}, infer<kNone>},
                 {"inference_add_relu", {{{5, 3}}, {{3}}, {{3}}, {{5, 3}}}, infer<kRelu>},
-                {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>}},
+                {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>},
+                {"empty_vectors", {{{0, 3, 3, 32}}, {{32}}, {{32}}, {{0, 3, 3, 32}}}, infer<kRelu>},
+                {"no_channels", {{{8, 0}}, {{0}}, {{0}}}, train<kRelu>}},
     .workloads = {workload("relu_128x32x32x64", {128, 32, 32, 64}, false, train<kRelu>),
                   workload("add_relu_128x32x32x64", {128, 32, 32, 64}, true, train<kRelu>),
                   workload("add_relu_128x16x16x128", {128, 16, 16, 128}, true, train<kRelu>),
