@@ -1,7 +1,9 @@
 // Flat parameters and schedules. That the update rules are PyTorch's is in pytorch_test.cpp.
 #include <cmath>
+#include <span>
 
 #include "autograd/create.h"
+#include "autograd/inplace.h"
 #include "nn/nn.h"
 #include "tests/support.h"
 #include "train/optim/adam.h"
@@ -103,6 +105,131 @@ TEST(Optimizer, FindsTheMinimumOfABowl) {
     test::expect_close(layer.weight, target, 0, 1e-3, adam ? "adam" : "sgd");
     EXPECT_EQ(optimizer->steps(), 500);
   }
+}
+
+// One parameter, as torch.optim.Adam and AdamW write it: what has no gradient takes no step.
+struct AdamByHand {
+  Adam::Options o;
+  std::vector<double> w, m = std::vector<double>(w.size()), v = m;
+  int64_t number = 0;
+
+  void step(const std::vector<double>& g, double lr) {
+    ++number;
+    const double correction1 = 1 - std::pow(o.beta1, double(number)), correction2 = 1 - std::pow(o.beta2, double(number));
+    for (size_t i = 0; i < w.size(); ++i) {
+      if (o.decoupled) w[i] -= lr * o.weight_decay * w[i];
+      const double grad = o.decoupled ? g[i] : g[i] + o.weight_decay * w[i];
+      m[i] = o.beta1 * m[i] + (1 - o.beta1) * grad;
+      v[i] = o.beta2 * v[i] + (1 - o.beta2) * grad * grad;
+      w[i] -= lr / correction1 * m[i] / (std::sqrt(v[i]) / std::sqrt(correction2) + o.eps);
+    }
+  }
+};
+
+// Three layers, of which only some take part in a step.
+struct Layers {
+  nn::Sequential model;
+  std::unique_ptr<FlatParameters> flat;
+  std::unique_ptr<Adam> adam;
+
+  Layers(DType dtype, const Adam::Options& o) {
+    manual_seed(6);
+    model.add<nn::Linear>(5, 6).add<nn::Linear>(5, 6).add<nn::Linear>(5, 6);
+    nn::cast_to(model, dtype);
+    flat = std::make_unique<FlatParameters>(model);
+    adam = std::make_unique<Adam>(*flat, o);
+  }
+  // `takes_part`: its bits are the layers.
+  void step(int step, unsigned takes_part, double lr, const Tensor& factor = {}) {
+    manual_seed(uint64_t(100 + step));
+    const Tensor x = randn({3, 5}, 0, 1, flat->values().dtype());
+    adam->zero_grad();
+    Tensor loss;
+    for (size_t i = 0; i < 3; ++i)
+      if (takes_part >> i & 1) loss = loss.defined() ? loss + sum(square(model[i](x) - 1)) : sum(square(model[i](x) - 1));
+    if (loss.defined()) backward(loss);
+    adam->step(lr, factor);
+  }
+};
+
+constexpr unsigned kFreezing[] = {0b111, 0b001, 0b101, 0b000, 0b110, 0b111, 0b010, 0b111};
+constexpr unsigned kAll[] = {0b111, 0b111, 0b111, 0b111};
+
+TEST(Adam, CountsTheStepsOfEachParameter) {
+  using Options = Adam::Options;
+  for (const Options& o : {Options{}, Options{.weight_decay = 0.01}, Options{.weight_decay = 0.1, .decoupled = true}}) {
+    Layers layers(DType::f64, o);
+    std::vector<AdamByHand> expected;
+    for (const nn::Named& p : nn::named_parameters(layers.model)) expected.push_back({o, values(*p.tensor)});
+    int number = 0;
+    for (const unsigned takes_part : kFreezing) {
+      layers.step(number++, takes_part, 0.03);
+      size_t i = 0;
+      for (const nn::Named& p : nn::named_parameters(layers.model)) {
+        AdamByHand& own = expected[i++];
+        EXPECT_EQ(grad(*p.tensor).defined(), (takes_part >> (p.name[0] - '0') & 1) == 1) << p.name;
+        if (grad(*p.tensor).defined()) own.step(values(grad(*p.tensor)), 0.03);
+        test::expect_close(*p.tensor, from_host(own.w, p.tensor->shape()), 1e-12, 1e-13, concat(p.name, " after step ", number));
+      }
+    }
+    EXPECT_EQ(layers.adam->steps(), 8);
+    EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{5, 5, 5, 5, 5, 5}));
+  }
+}
+
+// Its first step is as long as the first of any other: a whole rate.
+TEST(Adam, AParameterThatComesLateBeginsAsOthersDid) {
+  Layers layers(DType::f64, {.eps = 0});
+  for (int i = 0; i < 4; ++i) layers.step(i, 0b011, 0.01);
+  const Tensor& late = dynamic_cast<nn::Linear&>(layers.model[2]).weight;
+  const std::vector<double> before = values(late);
+  layers.step(4, 0b111, 0.01);
+  const std::vector<double> after = values(late);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(std::abs(after[i] - before[i]), 0.01, 1e-12);
+  EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{5, 5, 5, 5, 1, 1}));
+}
+
+TEST(Adam, GoesOnAsIfItHadNotStopped) {
+  for (const auto& course : {std::span<const unsigned>(kFreezing), std::span<const unsigned>(kAll)}) {
+    const auto n = int(course.size());
+    Layers whole(DType::f32, {}), first(DType::f32, {}), second(DType::f32, {});
+    for (int i = 0; i < n; ++i) whole.step(i, course[size_t(i)], 0.03);
+    for (int i = 0; i < n / 2; ++i) first.step(i, course[size_t(i)], 0.03);
+    EXPECT_EQ(first.adam->own_steps().empty(), course.data() == kAll);  // nothing more to keep than there was
+    copy_(second.flat->values(), first.flat->values());
+    for (size_t i = 0; i < 2; ++i) copy_(second.adam->state()[i].tensor, first.adam->state()[i].tensor);
+    second.adam->set_steps(first.adam->steps(), first.adam->own_steps());
+    for (int i = n / 2; i < n; ++i) second.step(i, course[size_t(i)], 0.03);
+    EXPECT_EQ(values(second.flat->values()), values(whole.flat->values()));
+    EXPECT_EQ(second.adam->own_steps(), whole.adam->own_steps());
+  }
+  Layers layers(DType::f32, {});
+  EXPECT_NE(test::message_of<FormatError>([&] { layers.adam->set_steps(3, {1, 2}); }).find("2 parameters for a model of 6"),
+            std::string::npos);
+  EXPECT_NE(test::message_of<FormatError>([&] { layers.adam->set_steps(3, {1, 2, 3, 4, 3, 3}); }).find("4 of 3 steps"), std::string::npos);
+}
+
+// With a state that says nothing of single parameters, such as earlier versions wrote, all have taken every step.
+TEST(Adam, WithoutStepsOfItsOwnAParameterHasTakenAll) {
+  Layers layers(DType::f64, {.eps = 0});
+  layers.adam->set_steps(4);
+  EXPECT_TRUE(layers.adam->own_steps().empty());
+  const std::vector<double> before = values(layers.flat->values());
+  layers.step(0, 0b100, 0.01);
+  const std::vector<double> after = values(layers.flat->values());
+  const double length = 0.01 * (1 - 0.9) / (1 - std::pow(0.9, 5)) / std::sqrt((1 - 0.999) / (1 - std::pow(0.999, 5)));
+  const FlatParameters::Parameter& weight = layers.flat->parameters()[4];
+  for (auto i = size_t(weight.begin); i < size_t(weight.begin) + 30; ++i) EXPECT_NEAR(std::abs(after[i] - before[i]), length, 1e-12);
+  EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{4, 4, 4, 4, 5, 5}));
+}
+
+// The host does not learn that a step was left out: it is one for those that had a gradient.
+TEST(Adam, AStepLeftOutCountsForThoseThatHadAGradient) {
+  Layers layers(DType::f32, {});
+  const std::vector<double> before = values(layers.flat->values());
+  layers.step(0, 0b011, 0.03, full({1}, 0));
+  EXPECT_EQ(values(layers.flat->values()), before);
+  EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{1, 1, 1, 1, 0, 0}));
 }
 
 // One parameter, by the rule as solo-learn writes it.

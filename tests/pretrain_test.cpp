@@ -62,7 +62,8 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
 // The second epoch again, from a checkpoint behind the first, and in the middle of it.
 TEST_F(Pretrain, ResumesEveryMethodBitwise) {
   std::vector<std::string> cases = all_methods();
-  for (const char* more : {"moco --queue-per-view", "simsiam --fixed-prediction-lr --schedule cosine --projection-norm plain"})
+  for (const char* more : {"moco --queue-per-view", "swav --optimizer adam --freeze-prototypes 1",
+                           "simsiam --fixed-prediction-lr --schedule cosine --projection-norm plain"})
     cases.emplace_back(more);
   for (const std::string& method : cases) {
     SCOPED_TRACE(method);

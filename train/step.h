@@ -45,13 +45,14 @@ class Step {
   }
 
   int64_t count() const { return optimizer_->steps(); }  // steps so far
+  std::vector<int64_t> own_counts() const { return optimizer_->own_steps(); }
   const GradientScale& gradient_scale() const { return scale_; }
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
   const comm::Reducer* reducer() const { return reducer_.get(); }  // null without a group
 
-  // With count(), the weights and average() all that a continuation needs: views, to be written or read into.
+  // With count(), own_counts(), the weights and average() all that a continuation needs: views, to be written or read into.
   std::vector<NamedTensor> state() const;
-  void set_count(int64_t steps) { optimizer_->set_steps(steps); }
+  void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
   std::vector<NamedTensor> average() const;  // the averaged parameters and the buffers, as files hold them; none without ema
   bool finite() const;  // whether the parameters are; waits for the device
   // What ranks must have in common: the parameters, their average, the optimizer's state, the model's buffers.

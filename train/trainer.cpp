@@ -180,6 +180,7 @@ void Trainer::checkpoint(const Save& save) {
   RT_CHECK_AS(Error, step_->finite(), "the weights are no longer finite behind step ", steps(), " (learning rate ", schedule_.at(steps()),
               "), so that they are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
   at_.step = saved_step_ = steps();
+  at_.parameter_steps = step_->own_counts();
   at_.tally = of_all(group_, tally_).totals();
   at_.random = default_generator().state();
   at_.counters = group_ ? of_each(*group_, int64_t(at_.random.counter)) : std::vector<int64_t>();
@@ -296,7 +297,7 @@ void Trainer::export_weights(const std::string& path) const {
 void Trainer::restore(const TrainState& state) {
   at_ = state;
   tally_ = leads() ? Tally(state.tally) : Tally();
-  step_->set_count(state.step);
+  step_->set_count(state.step, state.parameter_steps);
   saved_step_ = state.step;
   default_generator().set_state(own_random(state));
 }
@@ -312,7 +313,7 @@ RandomState Trainer::own_random(const TrainState& state) const {
 }
 
 void Trainer::share_state() {
-  at_.step = steps();
+  at_.step = steps(), at_.parameter_steps = step_->own_counts();
   restore(parse_train_state(nlohmann::ordered_json::parse(comm::broadcast_text(*group_, to_json(at_).dump(), 0))));
   replicate(*group_, step_->replicated());
 }

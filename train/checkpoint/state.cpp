@@ -21,6 +21,7 @@ Json to_json(const TrainState& s) {
            {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
   if (s.traffic.bytes > 0) out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
   if (!s.counters.empty()) out["counters"] = s.counters;
+  if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
   out["lengths"] = s.lengths;
   return out;
@@ -38,6 +39,7 @@ TrainState parse_train_state(const Json& json) {
     seconds.at("optimizer").get_to(s.seconds.optimizer);
     s.random = {random.at("seed").get<uint64_t>(), Stream(random.at("stream").get<uint64_t>()), random.at("counter").get<uint64_t>()};
     if (const auto counters = json.find("counters"); counters != json.end()) counters->get_to(s.counters);
+    if (const auto own = json.find("parameter_steps"); own != json.end()) own->get_to(s.parameter_steps);
     if (const auto best = json.find("best"); best != json.end())
       s.best = TrainState::Best{best->at("step").get<int64_t>(), best->at("top1").get<double>()};
     if (const auto traffic = json.find("traffic"); traffic != json.end())

@@ -31,6 +31,7 @@ struct TrainState {
   PassTraffic traffic;
   RandomState random;             // of default_generator()
   std::vector<int64_t> counters;  // of each rank's, as they draw for their own samples; empty where there is one rank, or no step yet
+  std::vector<int64_t> parameter_steps;  // Optimizer::own_steps(): empty where all parameters have taken all steps
   struct Best {
     int64_t step = 0;
     double top1 = 0;

@@ -4,7 +4,8 @@
 
 namespace ringtape {
 
-// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h).
+// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h). The corrections of a parameter go by the steps in
+// which it had a gradient, as PyTorch's do. A step that a factor of 0 leaves out is one of them, since the host does not know of it.
 class Adam : public Optimizer {
  public:
   struct Options {
@@ -13,20 +14,17 @@ class Adam : public Optimizer {
     bool decoupled = false;
   };
   explicit Adam(FlatParameters& parameters) : Adam(parameters, Options{}) {}
-  Adam(FlatParameters& parameters, Options options)
-      : Optimizer(parameters), options_(options),
-        m_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
-        v_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())) {}
+  Adam(FlatParameters& parameters, Options options);
   std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
+  std::vector<int64_t> own_steps() const override;
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t number) override {
-    adam_step(part(parameters_.values(), begin, end), part(m_, begin, end), part(v_, begin, end), part(parameters_.gradients(), begin, end),
-              factor, {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
-  }
+  void update(int64_t begin, int64_t end, const View& factor, double lr) override;
+  void set_own_steps(const std::vector<int64_t>& steps) override { own_steps_ = steps; }
 
   Options options_;
   Tensor m_, v_;
+  std::vector<int64_t> own_steps_;  // of each parameter
 };
 
 }  // namespace ringtape

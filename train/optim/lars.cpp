@@ -22,7 +22,7 @@ Lars::Lars(FlatParameters& parameters, Options options)
   squares_ = zeros({chunks, 2}, DType::f64, device);
 }
 
-void Lars::update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) {
+void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const auto first = std::lower_bound(begins_.begin(), begins_.end(), begin) - begins_.begin();
   const auto count = std::lower_bound(begins_.begin(), begins_.end(), end) - begins_.begin() - first;
   const Tensor chunks = chunks_.window({count, 4}, {4, 1}, first * 4), squares = squares_.window({count, 2}, {2, 1}, first * 2);

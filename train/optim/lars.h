@@ -21,7 +21,7 @@ class Lars : public Optimizer {
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) override;
+  void update(int64_t begin, int64_t end, const View& factor, double lr) override;
 
   Options options_;
   Tensor velocity_;

@@ -20,13 +20,17 @@ class Optimizer {
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
 
-  // State of the size of the parameters, by name, for checkpoints; with steps() it is all that a resume needs.
+  // State of the size of the parameters, by name, for checkpoints; with steps() and own_steps() it is all that a resume needs.
   virtual std::vector<NamedTensor> state() const = 0;
-  void set_steps(int64_t steps) { steps_ = steps; }
+  // Of each parameter the steps in which it had a gradient, where the rule asks for them and they are not all steps(); else none.
+  virtual std::vector<int64_t> own_steps() const { return {}; }
+  // Both as they were. Throws FormatError where `own` are those of other parameters.
+  void set_steps(int64_t steps, const std::vector<int64_t>& own = {});
 
  protected:
-  // Updates elements [begin, end) in the step numbered `number`, which is 1 for the first.
-  virtual void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t number) = 0;
+  // Updates elements [begin, end), whole parameters, which have a gradient. Called once at most for each of them in a step.
+  virtual void update(int64_t begin, int64_t end, const View& factor, double lr) = 0;
+  virtual void set_own_steps(const std::vector<int64_t>&) {}  // one of each parameter
   Tensor part(const Tensor& flat, int64_t begin, int64_t end) const {
     return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat;
   }

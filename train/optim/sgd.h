@@ -29,7 +29,7 @@ class Sgd : public Optimizer {
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr, int64_t) override {
+  void update(int64_t begin, int64_t end, const View& factor, double lr) override {
     sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
