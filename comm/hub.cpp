@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/activity.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -21,7 +22,7 @@ std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Fai
   store->will(kFailureKey, self);
   const std::shared_ptr<Hub> hub(new Hub(std::move(store), std::move(failure), rank, size, self));
   hub->failure_->set_peers(hub);
-  hub->watcher_ = std::thread(&Hub::watch, hub.get());
+  hub->watcher_ = start_thread("the watch over the other ranks", [hub = hub.get()] { hub->watch(); });
   return hub;
 }
 

@@ -9,6 +9,7 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/tape.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -38,7 +39,7 @@ class Worker {
 
   const std::function<void()>* task_ = nullptr;  // throws nothing
   std::binary_semaphore asked_{0}, done_{0};
-  std::thread thread_{[this] { loop(); }};
+  std::thread thread_ = start_thread("a device's work", [this] { loop(); });
 };
 
 // What a replica's thread takes over from the caller's.

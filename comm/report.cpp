@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/activity.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -52,7 +53,7 @@ void dump_activity(const std::string& path) {
 void dump_activity_on_sigquit(const std::string& path) {
   if (wake >= 0) return;
   wake = ::eventfd(0, EFD_CLOEXEC);
-  std::thread([path, from = wake] {
+  start_thread("dumps on SIGQUIT", [path, from = wake] {
     for (uint64_t count; ::read(from, &count, sizeof count) == sizeof count;) dump_activity(path);
   }).detach();
   struct sigaction action{};

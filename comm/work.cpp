@@ -2,6 +2,8 @@
 
 #include <exception>
 
+#include "core/limits.h"
+
 namespace ringtape::comm {
 
 constexpr auto kGrace = std::chrono::seconds(1);
@@ -39,7 +41,7 @@ void Worker::start(const Work::State& work) {
     const std::lock_guard lock(mutex_);
     if (work.operation.sequence <= started_) return;
     started_ = work.operation.sequence;
-    if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+    if (!thread_.joinable()) thread_ = start_thread("collectives", [this] { loop(); });
   }
   changed_.notify_all();
 }

@@ -1,9 +1,8 @@
 #include "core/device.h"
 
-#include <sched.h>
-
 #include <charconv>
 
+#include "core/cgroup.h"
 #include "core/check.h"
 #include "core/env.h"
 #include "core/runtime.h"
@@ -53,16 +52,11 @@ bool available(Device device) {
   return table && device.index >= 0 && device.index < table->device_count();
 }
 
-static int usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 static thread_local int thread_count = 0;
 
 int threads() {
   if (thread_count == 0) {
-    static const int fallback = env::threads() ? env::threads() : usable_cores();
+    static const int fallback = env::threads() ? env::threads() : usable_cpus();
     thread_count = fallback;
   }
   return thread_count;

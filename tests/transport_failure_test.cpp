@@ -1,6 +1,14 @@
 // Transports whose ranks die, stop, leave or never come.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 
+#include <sstream>
+#include <thread>
+
+#include "comm/store/socket.h"
+#include "comm/transport/host.h"
+#include "comm/transport/tcp_mesh.h"
 #include "tests/transport_ranks.h"
 
 namespace ringtape::comm {
@@ -86,6 +94,94 @@ TEST_P(TransportFailure, NothingStaysOpen) {
     EXPECT_EQ(open_fds(), before) << outer.rank;
   });
   EXPECT_EQ(shared_files(), files);
+}
+
+// So many descriptors and no more, also for who would raise the limit.
+void limit_descriptors(rlim_t count) {
+  const rlimit limit{count, count};
+  RT_CHECK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+TEST(TcpMesh, ARankWithTooFewDescriptorsSaysSoBeforeItOpensAny) {
+  const auto began = Clock::now();
+  const auto ends = run_processes(3, Seconds(1.5), [](const Context& context) {
+    if (context.rank == 2) limit_descriptors(40);
+    connect_mesh(context, 16, Deadline(context.timeout));
+  });
+  EXPECT_LT(Seconds(Clock::now() - began).count(), 10);
+  for (const auto& end : ends) EXPECT_EQ(WEXITSTATUS(end.status), 2);
+  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 is to have 32 connections, 16 to each of 2 ranks: ");
+  EXPECT_MENTIONS(ends[2].error, "but the limit is 40");
+  EXPECT_MENTIONS(ends[2].error, "(ulimit -n)");
+}
+
+// A thread beside takes all that are left while the rank waits for connections: then each that comes can be seen and not accepted.
+TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
+  const auto began = Clock::now();
+  const auto ends = run_processes(3, Seconds(4), [](const Context& context) {
+    if (context.rank != 2) {
+      context.store->set(concat("tcp/host/", context.rank), concat(host_identity("net"), " 4"));
+      if (context.rank == 0) context.store->set("tcp/secret", "which rank 2 waits for");
+      context.store->wait("taken", Deadline(context.timeout));
+      std::this_thread::sleep_for(Seconds(0.1));
+      connect_mesh(context, 4, Deadline(context.timeout));
+      return;
+    }
+    limit_descriptors(200);
+    std::vector<Fd> taken;
+    const auto take_all = [&] {
+      for (int fd; (fd = ::fcntl(0, F_DUPFD_CLOEXEC, 0)) >= 0;) taken.emplace_back(fd);
+    };
+    std::thread beside([&] {
+      context.store->wait("tcp/2", Deadline(context.timeout));
+      std::this_thread::sleep_for(Seconds(0.1));
+      take_all();
+      taken.resize(taken.size() - 8);  // the store wants some
+      context.store->set("taken", "1");
+      take_all();
+    });
+    const std::string cause = message_of<CommError>([&] { connect_mesh(context, 4, Deadline(context.timeout)); });
+    beside.join();
+    taken.clear();
+    throw CommError(cause);
+  });
+  EXPECT_LT(Seconds(Clock::now() - began).count(), 10);
+  for (const auto& end : ends) EXPECT_EQ(WEXITSTATUS(end.status), 2);
+  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 cannot accept a connection, of 8 that it waits for: Too many open files");
+  EXPECT_MENTIONS(ends[2].error, "the limit of this process is 200");
+}
+
+// Whoever connects to a rank that waits for others keeps it from nothing: it ends by its deadline, and when the job fails.
+TEST(TcpMesh, AFloodOfStrangersDoesNotHoldUpTheDeadline) {
+  for (const bool fails : {false, true}) {
+    const auto began = Clock::now();
+    const auto ends = run_processes(2, fails ? kTimeout : Seconds(0.7), [fails](const Context& context) {
+      if (context.rank == 1) {
+        std::thread later([&] {
+          std::this_thread::sleep_for(Seconds(0.5));
+          if (fails) context.failure->raise("somebody has failed");
+        });
+        const std::string cause = message_of<CommError>([&] { connect_mesh(context, 1, Deadline(context.timeout)); });
+        later.join();
+        context.store->set("over", "1");
+        throw CommError(cause);
+      }
+      context.store->set("tcp/host/0", host_identity("net") + " 1");
+      context.store->set("tcp/secret", "none");
+      std::istringstream in(context.store->wait("tcp/1", Deadline(kTimeout)));
+      std::string host;
+      int port = 0;
+      in >> host >> port;
+      while (!context.store->get("over")) {
+        try {
+          for (int i = 0; i < 20; ++i) connect_to(host, port, Deadline(Seconds(1)));
+        } catch (const CommError&) {  // it has gone
+        }
+      }
+    });
+    EXPECT_LT(Seconds(Clock::now() - began).count(), 10);
+    EXPECT_MENTIONS(ends[1].error, fails ? "somebody has failed" : "tcp: rank 1 waited 0.7 s for 1 connection from rank 0");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, TransportFailure, testing::Values("shm", "tcp"), [](const auto& name) { return std::string(name.param); });

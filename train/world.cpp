@@ -9,6 +9,7 @@
 #include "comm/store/token.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
+#include "core/cgroup.h"
 #include "core/env.h"
 #include "core/runtime.h"
 
@@ -32,7 +33,7 @@ std::vector<int> parse_ids(const std::string& list) {
 // A launcher that does not give each rank cores of its own leaves it to the ranks to share them.
 int64_t threads_of(const TrainOptions& options, int local_size) {
   const int cores = threads();
-  const bool shared = options.threads == 0 && env::threads() == 0 && cores >= int(std::thread::hardware_concurrency());
+  const bool shared = options.threads == 0 && env::threads() == 0 && allowed_cpus() >= int(std::thread::hardware_concurrency());
   return local_size > 1 && shared ? std::max(1, cores / local_size) : options.threads;
 }
 

@@ -29,6 +29,12 @@ std::vector<int> usable_cores() {
   return out;
 }
 
+std::vector<int> divide_threads(int cpus, int ranks) {
+  std::vector<int> out;
+  for (int r = 0; r < ranks; ++r) out.push_back(std::max(1, int(part_of(cpus, ranks, r).size())));
+  return out;
+}
+
 std::vector<std::vector<int>> divide_cores(const std::vector<int>& cores, int ranks) {
   std::vector<std::vector<int>> out(static_cast<size_t>(ranks));
   if (cores.size() < size_t(ranks)) return out;

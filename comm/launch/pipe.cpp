@@ -5,15 +5,15 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
 PipeEnds make_pipe() {
   int ends[2];
-  RT_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: ", std::strerror(errno));
+  RT_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: ", reason(errno));
   return {Fd(ends[0]), Fd(ends[1])};
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -69,7 +70,7 @@ Fd listen_on(const std::string& host, int port) {
     if (s && ::bind(s.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.get(), SOMAXCONN) == 0) return s;
     error = errno;
   }
-  detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ", std::strerror(error));
+  detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ", reason(error));
 }
 
 int port_of(const Fd& socket) {
@@ -97,7 +98,7 @@ Fd connect_to(const std::string& host, int port, Deadline deadline) {
     error = s ? finish_connecting(s, *a, deadline) : errno;
     if (error == 0) return s;
   }
-  detail::fail<CommError>("cannot reach ", host, ":", port, ": ", std::strerror(error));
+  detail::fail<CommError>("cannot reach ", host, ":", port, ": ", reason(error));
 }
 
 }  // namespace ringtape::comm

@@ -5,15 +5,16 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstring>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "comm/store/frame.h"
 #include "comm/store/socket.h"
 #include "comm/store/state.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
+#include "core/limits.h"
 #include "core/log.h"
 
 namespace ringtape::comm {
@@ -38,10 +39,10 @@ struct Connection {
 struct StoreServer::Impl {
   explicit Impl(Options o) : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
     listening = options.listening >= 0 ? adopt(options.listening) : listen_on(options.host, options.port);
-    RT_CHECK_AS(CommError, events && stop, "the system gives no epoll: ", std::strerror(errno));
+    RT_CHECK_AS(CommError, events && stop, "the system gives no epoll: ", reason(errno));
     watch(EPOLL_CTL_ADD, listening, kListening, EPOLLIN);
     watch(EPOLL_CTL_ADD, stop, kStop, EPOLLIN);
-    thread = std::thread([this] {
+    thread = start_thread("the store's server", [this] {
       try {
         run();
       } catch (const std::exception& e) {
@@ -95,8 +96,11 @@ struct StoreServer::Impl {
     for (;;) {
       Fd s(::accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!s) {
-        // Without descriptors left, what waits to be accepted would be reported without end.
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) std::this_thread::sleep_for(Seconds(0.01));
+        // What waits to be accepted would be reported without end: those who are in are served between two attempts.
+        if (is_lack_of_descriptors(errno)) {
+          if (!std::exchange(warned, true)) log_warn("the store cannot accept a connection: ", reason(errno));
+          std::this_thread::sleep_for(Seconds(0.01));
+        }
         return;
       }
       if (connections.size() - clients() >= kStrangers) continue;
@@ -193,6 +197,7 @@ struct StoreServer::Impl {
   const Fd events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   std::unordered_map<uint64_t, Connection> connections;
   uint64_t next_client = kFirstClient;
+  bool warned = false;
   std::atomic<double> patience{options.heartbeat.count()};  // s, with clients that have not left
   std::thread thread;                                       // the last: it uses the others
 };

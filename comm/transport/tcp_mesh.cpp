@@ -17,6 +17,7 @@
 #include "comm/store/socket.h"
 #include "comm/store/token.h"
 #include "comm/transport/host.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -88,6 +89,7 @@ class Mesh {
   std::vector<std::vector<Fd>> connect() {
     all_.resize(size_t(context_.size));
     const std::string host = where();
+    check_descriptors();
     Fd listener = listen(host);
     for (int r = 0; r < context_.rank; ++r) all_[size_t(r)].resize(size_t(sockets_));
     accept_all(listener.get());
@@ -97,6 +99,9 @@ class Mesh {
   }
 
  private:
+  static constexpr int kSpare = 64;       // descriptors for all else that a rank opens
+  static constexpr int kStrangers = 512;
+
   // An accepted connection that has not proved itself yet.
   struct Stranger {
     Fd fd;
@@ -128,6 +133,14 @@ class Mesh {
     return address;
   }
 
+  // All are counted before the first is opened: who lacks one in the middle leaves the others waiting.
+  void check_descriptors() {
+    const int64_t connections = int64_t(context_.size - 1) * sockets_;
+    const std::string lack = lack_of_descriptors(connections + kSpare);
+    RT_CHECK_AS(CommError, lack.empty(), "tcp: rank ", context_.rank, " is to have ", connections, " connections, ", sockets_,
+                " to each of ", context_.size - 1, " ranks: ", lack);
+  }
+
   Fd listen(const std::string& host) {
     Store& store = *context_.store;
     if (context_.rank == 0) store.set("tcp/secret", random_token());
@@ -137,12 +150,13 @@ class Mesh {
     return listener;
   }
 
-  // Waits for the events, of which poll() tells; a raised failure or the deadline end it.
+  // Waits for the events, of which poll() tells; a raised failure or the deadline end it, whatever comes.
   void poll(std::vector<pollfd>& fds, const std::string& what) {
     for (;;) {
-      if (::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0) return;
+      const bool any = ::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0;
       context_.failure->check();
       RT_CHECK_AS(CommError, !deadline_.passed(), "tcp: rank ", context_.rank, " waited ", context_.timeout.count(), " s for ", what);
+      if (any) return;
     }
   }
 
@@ -163,10 +177,13 @@ class Mesh {
         strangers.erase(strangers.begin() + ptrdiff_t(i));
       }
       if (fds[0].revents == 0) continue;
-      Stranger s{Fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)), bytes_of(random_bytes(kNonce)), {}, 0};
-      constexpr size_t kStrangers = 512;
+      // Those that are expected, and some that take no descriptor from them.
+      if (strangers.size() >= size_t(std::min(missing + kSpare / 2, kStrangers))) strangers.erase(strangers.begin());
+      Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      RT_CHECK_AS(CommError, fd || !is_lack_of_descriptors(errno), "tcp: rank ", context_.rank, " cannot accept a connection, of ", missing,
+                  " that it waits for: ", reason(errno));
+      Stranger s{std::move(fd), bytes_of(random_bytes(kNonce)), {}, 0};
       if (!s.fd || ::send(s.fd.get(), s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size())) continue;
-      if (strangers.size() == kStrangers) strangers.erase(strangers.begin());
       strangers.push_back(std::move(s));
     }
   }
@@ -202,7 +219,8 @@ class Mesh {
     const Endpoint peer(host, port);
     const std::string what = concat("rank ", r, " at ", host, " port ", port);
     Fd fd(::socket(peer.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    int error = fd && ::connect(fd.get(), peer.get(), peer.bytes) == 0 ? 0 : errno;
+    RT_CHECK_AS(CommError, fd, "tcp: rank ", context_.rank, " has no socket for ", what, ": ", reason(errno));
+    int error = ::connect(fd.get(), peer.get(), peer.bytes) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       std::vector<pollfd> fds{{fd.get(), POLLOUT, 0}};
       poll(fds, what);

@@ -124,7 +124,7 @@ int run(const Invocation& invocation) {
     return healthy ? 0 : 1;
   }
   for (const auto& [key, value] : report.items())
-    if (!value.is_structured())
+    if (!value.is_structured() && !value.is_null())
       std::printf("%-12s %s\n", key.c_str(),
                   value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
   for (const auto& gpu : report["gpus"]) std::printf("%-12s %s\n", "gpu", gpu.get<std::string>().c_str());

@@ -7,6 +7,7 @@
 
 #include "comm/rendezvous.h"
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/printable.h"
 #include "train/cli/command.h"
 #include "train/run/stop.h"
@@ -23,6 +24,7 @@ static int failed(int code, std::string& cause, const std::string& message, bool
 
 int main(int argc, char** argv) {
   using namespace ringtape;
+  raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of that write, not the end of the training
   const std::vector<cli::Command> commands = {
       cli::train_command(),     cli::pretrain_command(),    cli::evaluate_command(), cli::embed_command(),

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/limits.h"
 #include "core/part.h"
 #include "core/random.h"
 #include "core/runtime.h"
@@ -48,7 +49,7 @@ class EpochState {
     inbox_ = source_->maker.inbox(size * own_size());
     slots_.resize(size_t(kChunksAWorker * std::max(config.workers, 1)));
     for (int i = 0; i < std::min<int64_t>(resident ? 0 : config.workers, chunks_); ++i)
-      workers_.emplace_back([this](std::stop_token stop) { work(stop); });
+      workers_.push_back(start_thread<std::jthread>("a loader's worker", [this](std::stop_token stop) { work(stop); }));
   }
 
   const Batch* next() {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/cgroup.h"
 #include "core/device.h"
 #include "core/env.h"
 #include "core/runtime.h"
@@ -60,6 +61,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
   for (const env::Variable& v : env::variables())
     if (const char* value = std::getenv(v.name)) variables[v.name] = v.secret ? "(not shown)" : value;
+  const auto quota = Cgroups().cpus();
   return {{"ringtape", kVersion},
           {"revision", kRevision},
           {"time", utc_time_text("%FT%TZ")},
@@ -68,6 +70,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
           {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},
           {"cpu", proc_value("/proc/cpuinfo", "model name")},
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
+          {"cpu_quota", quota ? nlohmann::ordered_json(*quota) : nlohmann::ordered_json()},  // of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
           {"isa", std::string(name_of(cpu_isa()))},
           {"threads", threads()},

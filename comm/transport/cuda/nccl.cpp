@@ -16,6 +16,7 @@
 #include "comm/transport/gpu.h"
 #include "comm/transport/unique_devices.h"
 #include "core/cuda/check.h"
+#include "core/limits.h"
 
 namespace ringtape::cuda {
 
@@ -73,7 +74,7 @@ class Nccl : public GpuTransport {
       abort();
       throw;
     }
-    watch_ = std::thread([this] { watch(); });
+    watch_ = start_thread("the watch over NCCL", [this] { watch(); });
   }
 
   ~Nccl() override {
