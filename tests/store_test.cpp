@@ -2,7 +2,6 @@
 #include "comm/store/store.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,48 +105,6 @@ TEST_P(Stores, WaitsForTheFirstOfSeveralKeys) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->key, "k2");
   EXPECT_EQ(found->value, "2");
-}
-
-TEST(FileStore, CleansUpAfterItself) {
-  const TemporaryFolder temporary;
-  const fs::path folder = temporary.path() + "/a/job";
-  auto a = file_store(folder), b = file_store(folder);
-  a->set("x", "1");
-  a.reset();
-  EXPECT_EQ(b->get("x"), "1");
-  b.reset();
-  EXPECT_FALSE(fs::exists(folder));
-}
-
-TEST(FileStore, ForgetsWhatAKilledJobLeft) {
-  const TemporaryFolder temporary;
-  const fs::path folder = temporary.path() + "/job";
-  Child child([&] {
-    const auto store = file_store(folder);
-    store->set("x", "old");
-    ::raise(SIGKILL);
-  });
-  EXPECT_EQ(child.wait(), SIGKILL);
-  EXPECT_TRUE(fs::exists(folder / "key.x"));
-  EXPECT_EQ(file_store(folder)->get("x"), std::nullopt);
-  EXPECT_FALSE(fs::exists(folder));
-}
-
-TEST(FileStore, ExecutesTheWillOfAKilledProcess) {
-  const TemporaryFolder temporary;
-  const std::string folder = temporary.path() + "/job";
-  const auto store = file_store(folder);
-  Child leaves([&] { file_store(folder)->will("end", "who left"); });
-  EXPECT_EQ(leaves.wait(), 0);
-  Child dies([&] {
-    const auto own = file_store(folder);
-    own->will("end", "rank 2");
-    own->set("ready", "1");
-    ::pause();
-  });
-  store->wait("ready", soon());
-  dies.kill(SIGKILL);
-  EXPECT_EQ(store->wait("end", soon()), "rank 2 died");
 }
 
 TEST(Frame, ReadsWhatItWrote) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "comm/store/socket.h"
 #include "comm/store/store.h"
 #include "comm/store/token.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -34,19 +36,50 @@ std::string file_name(const std::string& key) {
 }
 
 std::optional<std::string> read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file) {
+    RT_CHECK_AS(CommError, !is_lack_of_descriptors(errno), "store: cannot open ", path.string(), ": ", reason(errno));
+    return std::nullopt;
+  }
+  std::string out;
+  char bytes[16 << 10];
+  for (ssize_t n; (n = ::read(file.get(), bytes, sizeof bytes)) != 0;) {
+    RT_CHECK_AS(CommError, n > 0 || errno == EINTR, "store: cannot read ", path.string(), ": ", std::strerror(errno));
+    if (n > 0) out.append(bytes, size_t(n));
+  }
+  return out;
+}
+
+std::string octal(mode_t mode) {
+  std::string out;
+  for (const int shift : {9, 6, 3, 0}) out += char('0' + (mode >> shift & 7));
+  return out;
+}
+
+// The keys are the job's secrets: a folder that others may enter or change is none for them.
+void make_private_folder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
+  struct stat link{}, s{};
+  int why = EEXIST;
+  // Who leaves the job last may remove it between two of these.
+  for (int i = 0; i < 100 && why == EEXIST && (::lstat(folder.c_str(), &link) != 0 || ::stat(folder.c_str(), &s) != 0); ++i)
+    why = ::mkdir(folder.c_str(), 0700) == 0 ? EEXIST : errno;
+  RT_CHECK_AS(CommError, S_ISDIR(s.st_mode), "store: ", folder.string(), " cannot be made a folder: ", std::strerror(why));
+  RT_CHECK_AS(CommError, s.st_uid == ::geteuid() && link.st_uid == ::geteuid(), "store: ", folder.string(),
+              " is another user's (", s.st_uid == ::geteuid() ? link.st_uid : s.st_uid, ", this process is ", ::geteuid(),
+              "'s), who could read the keys of this job; name a folder of your own, or one that does not exist");
+  RT_CHECK_AS(CommError, (s.st_mode & 077) == 0, "store: ", folder.string(), " has mode ", octal(s.st_mode & 07777),
+              ", so that other users could enter it and read the keys of this job; expected 0700: chmod 700 it, or name a folder that ",
+              "does not exist");
 }
 
 // Each process keeps a file `user.*` locked while it is there; the system lets go of the lock when the process ends, however it ends.
 // The file's content are its wills, one a line: key, tab, who. `lock` is held by whoever changes several files.
 class FileStore : public Store {
  public:
-  explicit FileStore(const std::string& folder) : folder_(fs::absolute(folder)), user_(concat("user.", random_token())) {
-    std::error_code error;
-    fs::create_directories(folder_, error);
-    RT_CHECK_AS(CommError, fs::is_directory(folder_), "store: ", folder_.string(), " cannot be made a folder: ", error.message());
+  explicit FileStore(const std::string& folder) : folder_(without_slash(fs::absolute(folder))), user_(concat("user.", random_token())) {
+    make_private_folder(folder_);
     const Fd all = lock_all();
     if (live_users() == 0) sweep();
     mine_ = open_locked(folder_ / user_, LOCK_EX);
@@ -99,10 +132,12 @@ class FileStore : public Store {
   }
 
  private:
+  static fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
+
   // Nothing: another holds the lock, and how says not to wait for it.
   static Fd open_locked(const fs::path& path, int how) {
-    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-    RT_CHECK_AS(CommError, file, "store: cannot open ", path.string(), ": ", std::strerror(errno));
+    Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    RT_CHECK_AS(CommError, file, "store: cannot open ", path.string(), ": ", reason(errno));
     while (::flock(file.get(), how) != 0) {
       if (errno == EWOULDBLOCK) return Fd();
       RT_CHECK_AS(CommError, errno == EINTR, "store: ", path.string(), " cannot be locked: ", std::strerror(errno),
@@ -114,8 +149,7 @@ class FileStore : public Store {
   // Whoever waits for it may find that the last user has removed the file meanwhile.
   Fd lock_all() const {
     for (;;) {
-      std::error_code error;
-      fs::create_directories(folder_, error);  // open_locked reports what it could not do
+      make_private_folder(folder_);
       Fd file = open_locked(folder_ / "lock", LOCK_EX);
       struct stat now{};
       if (::fstat(file.get(), &now) == 0 && now.st_nlink > 0) return file;
@@ -162,11 +196,16 @@ class FileStore : public Store {
   void write(const std::string& name, const std::string& value) {
     const std::lock_guard lock(mutex_);
     const fs::path aside = folder_ / concat("new.", user_);
-    std::ofstream out(aside, std::ios::binary);
-    out << value;
-    out.close();
-    RT_CHECK_AS(CommError, out && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(),
-                ": ", std::strerror(errno));
+    ::unlink(aside.c_str());  // of a write that failed
+    const Fd out(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+    bool written = bool(out);
+    for (std::string_view rest = value; written && !rest.empty();) {
+      const ssize_t n = ::write(out.get(), rest.data(), rest.size());
+      written = n > 0 || errno == EINTR;
+      if (n > 0) rest.remove_prefix(size_t(n));
+    }
+    RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(),
+                ": ", reason(errno));
   }
 
   const fs::path folder_;

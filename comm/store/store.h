@@ -38,8 +38,8 @@ struct StoreClosed : CommError { using CommError::CommError; };
 std::shared_ptr<Store> memory_store();                                           // for ranks of one process
 std::shared_ptr<Store> prefix_store(std::shared_ptr<Store> store, std::string prefix);  // the keys under "prefix/" of another
 
-// A folder that all ranks see, made if it is not there; over a network if that keeps locks (NFS 4 does). A killed process is noticed by
-// its lock, a machine that is gone is not. What an earlier job left is taken away by the first to come, everything by the last to go.
+// A folder that all ranks see, made if it is not there, else this user's alone (0700; CommError); on a network if that keeps locks (NFS 4).
+// A killed process is noticed by its lock, a machine that is gone is not. The first to come removes what an earlier job left, the last all.
 std::shared_ptr<Store> file_store(const std::string& folder);
 
 }  // namespace ringtape::comm
