@@ -12,6 +12,7 @@
 #include "comm/store/token.h"
 #include "comm/transport/host.h"
 #include "core/env.h"
+#include "core/limits.h"
 #include "core/log.h"
 
 namespace ringtape::comm {
@@ -19,7 +20,9 @@ namespace ringtape::comm {
 namespace {
 
 // A store with the server that this process hosts for it, which ends after it.
+constexpr int kSpare = 32;         // descriptors beside those of the ranks' connections
 constexpr Seconds kLeaving{0.5};  // for those who hear of a failure
+constexpr Seconds kAnswer{60};    // of a store that is there
 
 struct Hosted {
   std::unique_ptr<StoreServer> server;
@@ -44,14 +47,38 @@ std::shared_ptr<Store> whole(Hosted hosted) {
 
 std::string self_of(const Place& place) { return concat("rank ", place.rank, " (pid ", ::getpid(), " on ", host_name(), ")"); }
 
-std::shared_ptr<Store> store_at(const std::string& where, const std::string& token, Deadline deadline) {
+// Says whom this process waits for: when its patience is over, and then ever more rarely.
+class Reminder {
+ public:
+  Reminder(std::string whom, Seconds patience) : whom_(std::move(whom)), patience_(patience), next_(patience) {}
+  Deadline next() const { return next_; }
+  void operator()(const std::string& why) {
+    if (!next_.passed()) return;
+    log_info("waiting for ", whom_, why);
+    patience_ = std::min(2 * patience_, std::max(patience_, Seconds(60)));
+    next_ = Deadline(patience_);
+  }
+
+ private:
+  const std::string whom_;
+  Seconds patience_;
+  Deadline next_;
+};
+
+std::shared_ptr<Store> reach(const StoreAddress& address, Deadline deadline, const std::string& whose, Seconds patience) {
+  Reminder remind(concat(whose, " at ", address.host, ":", address.port, ": "), patience);
+  return tcp_store(address, deadline, kAnswer, [&](const std::string& why) { remind(why); });
+}
+
+std::shared_ptr<Store> store_at(const std::string& where, const Meeting& meeting, Deadline deadline) {
   if (where.find('/') != std::string::npos) return file_store(where);
   const size_t colon = where.rfind(':');
   const int port = colon == std::string::npos ? 0 : std::atoi(where.c_str() + colon + 1);
   const bool bracketed = where.starts_with('[') && colon != std::string::npos && where[colon - 1] == ']';  // [::1]:29500
   RT_CHECK_AS(UsageError, port > 0 && port < 65536, "RINGTAPE_STORE=", where, ": expected host:port or the path of a folder");
-  RT_CHECK_AS(UsageError, !token.empty(), "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN: its host knows it");
-  return tcp_store({bracketed ? where.substr(1, colon - 2) : where.substr(0, colon), port, token}, deadline);
+  RT_CHECK_AS(UsageError, !meeting.token.empty(), "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN: its host knows it");
+  const std::string host = bracketed ? where.substr(1, colon - 2) : where.substr(0, colon);
+  return reach({host, port, meeting.token}, deadline, "the job's store", meeting.patience);
 }
 
 // The host's name may be a public address that this machine does not have itself.
@@ -78,10 +105,12 @@ std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeti
               "set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
   Hosted hosted;
   if (place.rank == 0) {
+    const std::string lack = lack_of_descriptors(int64_t(place.size) + kSpare);
+    RT_CHECK_AS(CommError, lack.empty(), "rank 0 is to have a connection to each of ", place.size, " ranks: ", lack);
     hosted.server = serve_at(place, {.token = meeting.token, .name = self_of(place), .heartbeat = meeting.heartbeat});
     log_info("store: hosted by rank 0 at ", place.host, ":", place.port);
   }
-  hosted.store = tcp_store({place.host, place.port, meeting.token}, deadline);
+  hosted.store = reach({place.host, place.port, meeting.token}, deadline, "rank 0", meeting.patience);
   return whole(std::move(hosted));
 }
 
@@ -97,6 +126,7 @@ std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting,
     hosted.store = tcp_store({"127.0.0.1", hosted.server->port(), options.token}, deadline);
     return whole(std::move(hosted));
   }
+  Reminder remind("rank 0 on this host: ", meeting.patience);
   for (std::string why = concat("rank 0 has not written ", path);; std::this_thread::sleep_for(Seconds(0.02))) {
     try {
       const std::string text = PrivateFile::read(path);
@@ -106,11 +136,12 @@ std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting,
       why = e.what();
     }
     RT_CHECK_AS(CommError, !deadline.passed(), self_of(place), " has not found rank 0: ", why);
+    remind(why);
   }
 }
 
 std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, Deadline deadline, std::optional<PrivateFile>& notice) {
-  if (!meeting.store.empty()) return store_at(meeting.store, meeting.token, deadline);
+  if (!meeting.store.empty()) return store_at(meeting.store, meeting, deadline);
   if (place.size == 1) return memory_store();
   const bool is_told_where = !meeting.token.empty() && place.port > 0 && !place.host.empty();
   return place.one_host && !is_told_where ? store_on_host(place, meeting, deadline, notice) : store_over_hosts(place, meeting, deadline);
@@ -174,8 +205,8 @@ Context Job::context(Seconds timeout) const {
   return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout, island};
 }
 
-int meet(Store& store, const Place& place, const std::string& self, Deadline deadline) {
-  const Seconds patience = deadline.left();
+int meet(Store& store, const Place& place, const std::string& self, Deadline deadline, Seconds patience) {
+  const Seconds whole = deadline.left();
   const auto fail = [&](const std::string& why) { throw CommError(store.set_once(kFailureKey, why)); };
   const std::string size = store.set_once("job/size", std::to_string(place.size));
   if (size != std::to_string(place.size))
@@ -187,8 +218,12 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
   const int island = vote_for_islands(store, place);
   if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
   const std::string keys[] = {"job/complete", kFailureKey};  // what fails after the meeting is the hub's to tell
-  const auto entry = store.wait_any(keys, deadline);
-  if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", std::lround(patience.count()),
+  std::optional<Store::Entry> entry;
+  for (Reminder remind("", place.rank == 0 ? patience : whole); !entry && !deadline.passed();) {
+    entry = store.wait_any(keys, Deadline(std::min(deadline.left(), remind.next().left())));
+    if (!entry && !deadline.passed()) remind(concat(missing_ranks(store, place.size), " of ", place.size));
+  }
+  if (!entry) fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ", std::lround(whole.count()),
                           " s"));
   RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
   return store.get(kNoIslands) ? 1 : island;
@@ -201,7 +236,7 @@ Job join(const Place& place, const Meeting& meeting, Seconds timeout) {
   std::optional<PrivateFile> notice;
   job.store = open_store(place, meeting, deadline, notice);
   job.hub = Hub::open(job.store, job.failure, place.rank, place.size, self_of(place));
-  job.island = meet(*job.store, place, self_of(place), deadline);
+  job.island = meet(*job.store, place, self_of(place), deadline, meeting.patience);
   return job;
 }
 

@@ -41,10 +41,12 @@ struct Meeting {
   std::string token{};
   std::string folder{};  // of the private files; empty: $XDG_RUNTIME_DIR, /run/user/<uid> or /tmp/ringtape-<uid>
   Seconds heartbeat{10};
+  Seconds patience{5};   // without a word about whom this process waits for; after that it says so, each time after twice as long
 };
 Job join(const Place& place, const Meeting& meeting, Seconds timeout);
 
-// The check alone, over a store that is there. `self` describes this process. Returns Context::island.
-int meet(Store& store, const Place& place, const std::string& self, Deadline deadline);
+// The check alone, over a store that is there. `self` describes this process; rank 0 says after `patience` whom it waits for. Returns
+// Context::island.
+int meet(Store& store, const Place& place, const std::string& self, Deadline deadline, Seconds patience = Seconds(5));
 
 }  // namespace ringtape::comm

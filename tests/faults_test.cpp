@@ -145,6 +145,14 @@ TEST_F(FaultsTest, RanksThatAskForOtherSizesAreToldSo) {
   }
 }
 
+TEST_F(FaultsTest, WhatEndsOneRankIsToldToAll) {
+  start(0, 2, "--transport shm -b 1K -e 1K");
+  start(1, 2, "--transport shm -b 1K -e 1K --ranks 3");
+  EXPECT_EQ(await_end(1, Deadline(Seconds(30))), 2);
+  EXPECT_EQ(await_end(0, Deadline(Seconds(30))), 1);
+  EXPECT_MENTIONS(said(0), ": --ranks 3: this job has 2 ranks");
+}
+
 TEST_F(FaultsTest, ARankThatDoesNotComeIsNamed) {
   start(0, 2, "--transport shm -b 1K -e 1K --join-timeout 1");
   EXPECT_EQ(await_end(0, Deadline(Seconds(30))), 1);

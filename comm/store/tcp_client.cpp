@@ -12,6 +12,7 @@
 #include "comm/store/socket.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -73,7 +74,7 @@ class TcpStore : public Store {
         name_(concat("the store at ", address.host, ":", address.port)),
         timeout_(timeout) {
     greet(address.token, deadline);
-    reader_ = std::thread([this] { read(); });
+    reader_ = start_thread("the store's reader", [this] { read(); });
   }
   ~TcpStore() override {
     try {
@@ -231,7 +232,8 @@ class TcpStore : public Store {
 
 }  // namespace
 
-std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout) {
+std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout,
+                                 const std::function<void(const std::string& why)>& waiting) {
   for (;;) {
     try {
       return std::make_shared<TcpStore>(address, Deadline(std::min(deadline.left(), Seconds(5))), timeout);
@@ -240,6 +242,7 @@ std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline,
     } catch (const CommError& e) {
       RT_CHECK_AS(CommError, deadline.left() > Seconds(0.05), "no connection to the store at ", address.host, ":", address.port, ": ",
                   e.what());
+      if (waiting) waiting(e.what());
     }
     std::this_thread::sleep_for(Seconds(0.05));
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,14 +32,15 @@ class StoreServer {
   const std::unique_ptr<Impl> impl_;
 };
 
-// The store that listens there. Tries until the deadline; throws at once if the token is refused. When the connection is lost, every
-// call throws, naming the host. A call that has no deadline ends after `timeout`.
+// The store that listens there. Tries until the deadline, and tells `waiting` each time why it has not come to anything; throws at once if
+// the token is refused. When the connection is lost, every call throws, naming the host. A call that has no deadline ends after `timeout`.
 struct StoreAddress {
   std::string host;
   int port = 0;
   std::string token;
 };
-std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout = Seconds(60));
+std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline, Seconds timeout = Seconds(60),
+                                 const std::function<void(const std::string& why)>& waiting = {});
 
 struct TokenRefused : CommError { using CommError::CommError; };
 

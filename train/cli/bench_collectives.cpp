@@ -193,7 +193,14 @@ int run(const Invocation& invocation) {
   const CollectiveSettings settings = settings_of(invocation);
   const std::string* const given = invocation.flag("transport");
   const comm::Seconds join_timeout(number_flag(invocation, "join-timeout", 0.001, 1e8, 300.0));
-  if (const auto job = comm::job_from_environment(join_timeout)) return run_in(*job, given ? *given : "auto", settings, invocation);
+  if (const auto job = comm::job_from_environment(join_timeout)) {
+    try {
+      return run_in(*job, given ? *given : "auto", settings, invocation);
+    } catch (const std::exception& e) {  // the others end with the same cause
+      job->failure->raise(concat("rank ", job->rank, " on ", job->host, ": ", e.what()));
+      throw;
+    }
+  }
   const std::string transport = given ? *given : "threads";
   const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, 2);
   check_settings(settings, ranks);
