@@ -4,11 +4,12 @@
 #include <cstdlib>
 
 #include "core/check.h"
+#include "core/env_rank.h"
 
 namespace ringtape::env {
 
 static constexpr Variable kVariables[] = {
-    {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may run on"},
+    {"RINGTAPE_THREADS", "1, 2, ...", "threads of a CPU kernel; default: every core this process may use"},
     {"RINGTAPE_CPU_ISA", "portable, avx2, avx512", "instruction set of the CPU kernels; default: the best there is"},
     {"RINGTAPE_NAN", "0, 1", "1: stop at the first operation whose result or gradient holds a NaN, and name it"},
     {"RINGTAPE_POISON", "0, 1",
@@ -30,6 +31,10 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_HEARTBEAT", "1, 2, ...", "seconds of silence after which a process of a job counts as gone; default: 10"},
     {"RINGTAPE_DUMP", "a file",
      "where a process of a job writes its last collectives when the job fails or on SIGQUIT; %r becomes the rank"},
+    {"RINGTAPE_PROGRESS", "a descriptor",
+     "a pipe for the progress bar, which a launcher draws; set by `ringtape launch` on a terminal; default: standard error, if a terminal"},
+    {"RINGTAPE_RANK_LOG", "a file",
+     "where a rank other than 0 writes what it runs on and how each epoch went; set by `ringtape launch --log-dir`; default: nowhere"},
 };
 
 std::span<const Variable> variables() { return kVariables; }
@@ -116,6 +121,14 @@ int heartbeat() {
 }
 const std::string& dump() {
   static const std::string value = read("RINGTAPE_DUMP");
+  return value;
+}
+int progress() {
+  static const int value = read_int("RINGTAPE_PROGRESS", 3, 1 << 20);
+  return value;
+}
+const std::string& rank_log() {
+  static const std::string value = read("RINGTAPE_RANK_LOG");
   return value;
 }
 

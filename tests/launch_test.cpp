@@ -274,16 +274,6 @@ TEST_F(LaunchTest, AFailureStartsAllRanksAgain) {
   EXPECT_LACKS(err(), "restart 2");
 }
 
-TEST_F(LaunchTest, ATrainingThatIsStartedAgainResumes) {
-  const Words train = {"-n", "1", "--max-restarts", "1", "--", "train", "--run", "r", "--epochs", "1", "--train-size", "60",
-                       "--test-size", "10", "--hidden", "4", "--batch-size", "9"};
-  fs::create_directories(folder_ / "runs/r");  // in use, so that the first attempt fails
-  write_file((folder_ / "runs/r/config.toml").string(), "epochs = 1\nhidden = 4\ntrain-size = 60\ntest-size = 10\nbatch-size = 9\n");
-  EXPECT_EQ(run(train), 0) << err() << out();
-  EXPECT_MENTIONS(err(), "exit code 2");
-  EXPECT_MENTIONS(out(), "resume no checkpoint yet");
-}
-
 TEST_F(LaunchTest, WrongUsage) {
   expect_usage_error({}, "what is to be run stands behind --");
   expect_usage_error({"-n", "2", "--"}, "what is to be run stands behind --");
@@ -320,6 +310,8 @@ TEST(LaunchCores, AreDividedEvenly) {
   EXPECT_EQ(comm::divide_cores({0, 4, 1, 5, 2}, 2), (Cores{{0, 4, 1}, {5, 2}}));
   EXPECT_EQ(comm::divide_cores({3}, 1), (Cores{{3}}));
   EXPECT_EQ(comm::divide_cores({0, 1}, 3), (Cores{{}, {}, {}}));
+  EXPECT_EQ(comm::divide_threads(5, 2), (std::vector<int>{3, 2}));
+  EXPECT_EQ(comm::divide_threads(1, 2), (std::vector<int>{1, 1}));
 }
 
 TEST_F(LaunchTest, RanksHaveCoresAndThreadsOfTheirOwn) {

@@ -62,6 +62,19 @@ TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
   }
 }
 
+// The launcher ends those that are left by a signal, which is no stop that anybody asked for.
+TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
+  std::string training = kTraining;
+  training.replace(training.find("0.002"), 5, "1e12");
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(run("ringtape launch -n 2 -- " + training + " --overwrite --run bad"), 1) << log();
+    EXPECT_MENTIONS(log(), "the train loss became nan");
+    EXPECT_LACKS(log(), "-nan");
+    EXPECT_LACKS(log(), "stopped by a signal");
+    EXPECT_LACKS(log(), "exit code 75");
+  }
+}
+
 // Signals that come while the ranks still look for each other.
 TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   const pid_t rank = start("env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape " + kTraining + " --run alone");

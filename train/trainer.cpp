@@ -1,6 +1,8 @@
 #include "train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -108,7 +110,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
     tally_.add(result.loss, result.logits, batch->y);  // knows the step before
-    if (group_ && tally_.finite()) own_loss_ = result.own.defined() ? Readback(result.own) : Readback();
+    if (group_ && tally_.finite()) add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
     ++at_.batch;
     if (!tally_.finite()) break;
     if (bar.due() && tally_.samples() > 0) {
@@ -132,6 +134,25 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   at_.seconds.whole += whole.lap();
   count_traffic();
   return true;
+}
+
+// Reads the step's before it, which the device has finished.
+void Trainer::add_own_loss(const Tensor& own, double share) {
+  if (own_loss_.defined()) own_losses_ += own_loss_.get().item();
+  own_share_ += pending_share_;
+  own_loss_ = own.defined() ? Readback(own) : Readback();
+  pending_share_ = own.defined() ? share : 0;
+}
+
+// Of the epoch at_.epoch so far, on this rank: the mean loss of its own images, and where its time went.
+std::string Trainer::own_figures() const {
+  Readback last = own_loss_;
+  const double losses = own_losses_ + (last.defined() ? last.get().item() : 0), share = own_share_ + pending_share_;
+  const PassSeconds& s = at_.seconds;
+  const auto ms = [this](double seconds) { return shortest(std::round(1e5 * seconds / double(std::max<int64_t>(at_.batch, 1))) / 100); };
+  return concat("epoch ", at_.epoch + 1, "/", task_.options.epochs, "  step ", steps(), "  own loss ",
+                share > 0 ? shortest(std::round(1e4 * losses / share) / 1e4) : "none", "  ", ms(s.whole), " ms a step: data ", ms(s.data),
+                ", forward ", ms(s.forward), ", backward ", ms(s.backward), ", optimizer ", ms(s.optimizer));
 }
 
 void Trainer::count_traffic() {
@@ -243,6 +264,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
     m.step = steps();
+    if (m.loss && std::isnan(*m.loss)) m.loss = std::numeric_limits<double>::quiet_NaN();  // without a sign, which says nothing
     if (leads()) report(m);
     RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, whose_loss(), " by step ", m.step,
                 " (epoch ", epoch, ", learning rate ", schedule_.at(m.step),
@@ -260,6 +282,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   while (at_.epoch < o.epochs) {
     if (!train_epoch(log, save, progress)) return false;
     const int64_t epoch = at_.epoch + 1;
+    if (diary_) diary_(own_figures());
     const bool judged = judges();
     emit(judged ? train_metrics() : with_time_left(train_metrics()), epoch);
     bool best = false;
@@ -272,6 +295,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     }
     at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {};
     tally_ = {};
+    own_loss_ = {}, own_losses_ = own_share_ = pending_share_ = 0;
     const bool stop = epoch < o.epochs && any_of(group_, stop_requested());
     const int64_t every = o.checkpoint_every;
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == o.epochs))) checkpoint(save);

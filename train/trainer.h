@@ -35,6 +35,9 @@ class Trainer {
   using Load = std::function<void(int64_t step)>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false, const Load& load = {});
 
+  // Where this rank's own figures of each epoch go, a line each; nowhere at first.
+  void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
+
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
   void restore(const TrainState& state);  // once what files() lists has been read
@@ -60,6 +63,8 @@ class Trainer {
   std::unique_ptr<Ema::Use> weights_to_judge();
   void checkpoint(const Save& save);
   std::string whose_loss() const;
+  void add_own_loss(const Tensor& own, double share);
+  std::string own_figures() const;
 
   Task& task_;
   comm::ProcessGroup* group_;  // null: alone
@@ -72,6 +77,8 @@ class Trainer {
   Readback spread_;                // of the newest step
   Tally tally_;                    // of the epoch at_.epoch
   Readback own_loss_;              // this rank's part in the first step whose loss was not finite, else in the last
+  double own_losses_ = 0, own_share_ = 0, pending_share_ = 0;  // of the epoch at_.epoch: this rank's part in all steps before that one
+  std::function<void(const std::string&)> diary_;
   comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
   int64_t travelled_ = 0;          // and of the replicas'
   int64_t saved_step_ = -1;        // of the newest checkpoint

@@ -1,5 +1,6 @@
 #include "comm/launch/attempt.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 
 #include "comm/launch/cores.h"
 #include "comm/launch/environment.h"
+#include "comm/launch/pipe.h"
+#include "core/cgroup.h"
 #include "core/check.h"
 
 namespace ringtape::comm {
@@ -19,6 +22,8 @@ namespace ringtape::comm {
 namespace {
 
 int code_of(const siginfo_t& info) { return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status; }
+
+constexpr int kHeldBackMs = 20;  // until a display that is full is looked at again
 
 // Kills what the ranks left behind outside of their process groups: this process has become its parent.
 void kill_strays(pid_t guard) {
@@ -32,8 +37,8 @@ void kill_strays(pid_t guard) {
 
 }  // namespace
 
-Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard)
-    : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard) {}
+Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard, Display& display)
+    : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard), display_(display) {}
 
 Attempt::~Attempt() {
   send(SIGKILL, true);
@@ -49,11 +54,22 @@ int Attempt::run() {
   start();
   while (running()) wait();
   kill_strays(guard_.pid());
-  for (Rank& r : ranks_) {
-    while (read(r)) {}
-    r.output->finish();
-  }
+  display_.bar("");
+  for (Rank& r : ranks_) drain(r);
   return code_;
+}
+
+// What it wrote and nobody has read yet: as fast as the display takes it, unless this process is told to end.
+void Attempt::drain(Rank& r) {
+  for (bool any = true; any;) {
+    while ((r.output->is_full(1) || r.output->is_full(2)) && !stopped_ && !deadline_.passed()) {
+      pollfd signal{signals_.fd(), POLLIN, 0};
+      ::poll(&signal, 1, kHeldBackMs);
+      handle_signals();
+    }
+    any = read(r);
+  }
+  r.output->finish();
 }
 
 void Attempt::start() {
@@ -66,16 +82,25 @@ void Attempt::start() {
   }
   const std::vector<int> cores = usable_cores();
   const auto parts = divide_cores(cores, launch_.local_size);
+  const std::vector<int> threads = divide_threads(usable_cpus(), launch_.local_size);
   ranks_.reserve(size_t(launch_.local_size));
   for (int local = 0; local < launch_.local_size; ++local) {
     Rank r;
     r.rank = launch_.node * launch_.local_size + local;
     if (!folder.empty()) r.log = concat(folder, "rank_", r.rank, ".log");
-    r.output = std::make_unique<RankOutput>(r.rank, !launch_.shown || launch_.shown->count(r.rank), launch_.prefix, r.log);
+    const bool shown = !launch_.shown || launch_.shown->count(r.rank);
+    r.output = std::make_unique<RankOutput>(r.rank, shown ? &display_ : nullptr, launch_.prefix, r.log);
     ChildSpec spec;
     spec.command = launch_.command;
     if (number_ > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
-    spec.environment = rank_environment(launch_, local, number_, port_, std::max(1, int(parts[size_t(local)].size())));
+    PipeEnds bar;
+    if (r.rank == 0 && shown && display_.is_terminal()) {
+      bar = make_pipe();
+      ::fcntl(bar.read.get(), F_SETFL, O_NONBLOCK);
+      spec.inherited = bar.write.get();
+    }
+    const RankPlace place{local, number_, port_, threads[size_t(local)], spec.inherited, r.log};
+    spec.environment = rank_environment(launch_, place);
     if (launch_.pin) spec.cores = parts[size_t(local)];
     spec.input = r.rank == 0 && !::isatty(0);  // a group in the background may not read a terminal
     spec.signals = signals_.before();
@@ -84,6 +109,7 @@ void Attempt::start() {
     r.pid = child.pid;
     r.out = std::move(child.out);
     r.err = std::move(child.err);
+    r.bar = std::move(bar.read);
     ranks_.push_back(std::move(r));
   }
 }
@@ -91,18 +117,32 @@ void Attempt::start() {
 // For one thing to happen: output, a signal, the end of a rank, a deadline.
 void Attempt::wait() {
   std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
-  for (const Rank& r : ranks_)
-    for (const Fd* end : {&r.out, &r.err}) ready.push_back({end->get(), POLLIN, 0});
+  bool held_back = false;
+  for (const Rank& r : ranks_) {
+    const bool full = r.output->is_full(1) || r.output->is_full(2);
+    held_back = held_back || full;
+    for (const Fd* end : {&r.out, &r.err}) ready.push_back({full ? -1 : end->get(), POLLIN, 0});
+    ready.push_back({r.bar.get(), POLLIN, 0});
+  }
   const Deadline& next = kill_at_ ? *kill_at_ : deadline_;
-  ::poll(ready.data(), ready.size(), killed_ ? 1000 : next.left_ms());
-  for (size_t i = 1; i < ready.size(); ++i)
-    if (ready[i].revents) read(ranks_[(i - 1) / 2]);
+  const int patience = killed_ ? 1000 : next.left_ms();
+  ::poll(ready.data(), ready.size(), held_back ? std::min(patience, kHeldBackMs) : patience);
+  for (size_t i = 1; i < ready.size(); ++i) {
+    Rank& r = ranks_[(i - 1) / 3];
+    if (ready[i].revents == 0) continue;
+    if ((i - 1) % 3 == 2) read_bar(r);
+    else read(r);
+  }
+  handle_signals();
+  if (deadline_.passed() && code_ == 0) failed(nullptr, kTimedOut);
+  if (kill_at_ && kill_at_->passed() && !std::exchange(killed_, true)) send(SIGKILL, true);
+}
+
+void Attempt::handle_signals() {
   while (const auto signal = signals_.next()) {
     if (*signal == SIGCHLD) reap();
     else pass_on(*signal);
   }
-  if (deadline_.passed() && code_ == 0) failed(nullptr, kTimedOut);
-  if (kill_at_ && kill_at_->passed() && !std::exchange(killed_, true)) send(SIGKILL, true);
 }
 
 void Attempt::pass_on(int signal) {
@@ -155,6 +195,17 @@ bool Attempt::read(Rank& r) {
     if (n == 0) end = Fd();
   }
   return any;
+}
+
+// The newest of the bars it has written, a line each; an empty one is none.
+void Attempt::read_bar(Rank& r) {
+  char bytes[16 << 10];
+  const ssize_t n = ::read(r.bar.get(), bytes, sizeof bytes);
+  if (n == 0) r.bar = Fd();
+  if (n == 0) display_.bar("");
+  if (n <= 0 || bytes[n - 1] != '\n') return;
+  const std::string_view lines(bytes, size_t(n - 1));
+  display_.bar(std::string(lines.substr(lines.rfind('\n') + 1)));
 }
 
 bool Attempt::running() const {

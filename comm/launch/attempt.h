@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "comm/launch/child.h"
+#include "comm/launch/display.h"
 #include "comm/launch/guard.h"
 #include "comm/launch/launch.h"
 #include "comm/launch/rank_output.h"
@@ -14,10 +15,10 @@ namespace ringtape::comm {
 class Attempt {
  public:
   // `port`: where the job meets; `deadline`: of all of it.
-  Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard);
+  Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard, Display& display);
   ~Attempt();  // nothing of it lives on
 
-  int run();                                // until all have ended; as launch() returns it
+  int run();                                 // until all have ended; as launch() returns it
   bool stopped() const { return stopped_; }  // it was told to end
   std::string report() const;               // what went wrong: a line, and more lines below it
 
@@ -25,7 +26,7 @@ class Attempt {
   struct Rank {
     int rank = 0;
     pid_t pid = 0;
-    Fd out, err;
+    Fd out, err, bar;
     std::unique_ptr<RankOutput> output;
     std::string log;
     bool running = true;
@@ -34,12 +35,15 @@ class Attempt {
   };
   void start();
   void wait();
+  void handle_signals();
+  void drain(Rank& rank);
   void pass_on(int signal);
   void reap();
   void failed(Rank* first, int code);
   void end_after_grace();
   void send(int signal, bool group);
   bool read(Rank& rank);
+  void read_bar(Rank& rank);
   bool running() const;
 
   const Launch& launch_;
@@ -47,6 +51,7 @@ class Attempt {
   const Deadline& deadline_;
   Signals& signals_;
   Guard& guard_;
+  Display& display_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Rank> ranks_;
   Rank* first_ = nullptr;  // that failed

@@ -11,6 +11,7 @@
 
 #include "comm/launch/pipe.h"
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -43,6 +44,8 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
     for (const int core : spec.cores) CPU_SET(size_t(core), &set);
     ::sched_setaffinity(0, sizeof set, &set);  // a wish: not every system lets one
   }
+  if (spec.inherited >= 0) ::fcntl(spec.inherited, F_SETFD, 0);
+  restore_descriptor_limit();
   std::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &spec.signals, nullptr);
   ::execvpe(spec.command[0].empty() ? kSelf : argv[0], argv, environment);
@@ -56,7 +59,7 @@ Child start_child(const ChildSpec& spec) {
   if (words[0].empty()) words[0] = "ringtape";
   const std::vector<char*> argv = pointers(words), environment = pointers(spec.environment);
   const pid_t parent = ::getpid(), pid = ::fork();
-  RT_CHECK_AS(IoError, pid >= 0, "cannot start a process: ", std::strerror(errno));
+  RT_CHECK_AS(IoError, pid >= 0, "cannot start a process: ", process_reason(errno));
   if (pid == 0) {
     become(spec, argv.data(), environment.data(), parent, out.write.get(), err.write.get());
     const int reason = errno;

@@ -15,6 +15,7 @@ struct ChildSpec {
   std::vector<int> cores;                // to run on; empty: any
   bool input = false;                    // reads this process's standard input, else nothing
   sigset_t signals;                      // that it blocks
+  int inherited = -1;                    // a descriptor that it keeps, besides its standard ones
   int announced = -1;                    // descriptor that is told its id (pid_t) before it begins, so that nothing it starts is missed
 };
 

@@ -7,11 +7,11 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <set>
 
 #include "comm/launch/pipe.h"
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -46,7 +46,7 @@ void close_all_but(int fd) {
 Guard::Guard() {
   PipeEnds pipe = make_pipe();
   pid_ = ::fork();
-  RT_CHECK_AS(IoError, pid_ >= 0, "cannot start a process: ", std::strerror(errno));
+  RT_CHECK_AS(IoError, pid_ >= 0, "cannot start a process: ", process_reason(errno));
   if (pid_ == 0) {
     pipe.write = Fd();
     stand_guard(pipe.read.get());

@@ -4,10 +4,11 @@
 #include <unistd.h>
 
 #include "comm/launch/attempt.h"
-#include "comm/launch/pipe.h"
+#include "comm/launch/display.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
 #include "core/env.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -38,22 +39,45 @@ std::unique_ptr<StoreServer> host_store(const Launch& l) {
   }
 }
 
+// For the pipes and log of each rank here, and the store's connections to the ranks of all nodes.
+void check_descriptors(const Launch& l) {
+  constexpr int64_t kOfARank = 4, kSpare = 64;
+  raise_descriptor_limit();
+  const int64_t connections = l.node == 0 ? int64_t(l.nodes) * l.local_size : 0;
+  const std::string lack = lack_of_descriptors(kOfARank * l.local_size + connections + kSpare);
+  RT_CHECK_AS(IoError, lack.empty(), "launch: ", l.local_size, " ranks here, of ", int64_t(l.nodes) * l.local_size, ": ", lack);
+}
+
 }  // namespace
 
 int launch(const Launch& l) {
+  constexpr Seconds kReading(3), kLeaving(1);  // for who reads this process's output to go on with that, at the end
+  check_descriptors(l);
   const Subreaper subreaper;
   Signals signals;
   Guard guard;
+  Display display;
+  const auto told_to_end = [&signals] {
+    for (bool told = false;;) {
+      const auto signal = signals.next();
+      if (!signal) return told;
+      told = told || (*signal != SIGCHLD && *signal != SIGUSR1 && *signal != SIGUSR2);
+    }
+  };
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));
   for (int number = 0;; ++number) {
     std::unique_ptr<StoreServer> server;
     if (l.node == 0) server = host_store(l);
-    Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard);
+    Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard, display);
     const int code = attempt.run();
-    if (code == 0) return 0;
-    write_all(2, attempt.report());
-    if (attempt.stopped() || code == kPreempted || deadline.passed() || number == l.max_restarts) return code;
-    write_all(2, concat("ringtape: restart ", number + 1, " of ", l.max_restarts, "\n"));
+    const bool ends = attempt.stopped() || deadline.passed();
+    if (code != 0) display.write(2, attempt.report());
+    const bool usage = l.command[0].empty() && code == kWrongUsage;  // another program's code may mean anything
+    if (ends || code == 0 || code == kPreempted || usage || number == l.max_restarts) {
+      display.finish(ends ? kLeaving : kReading, told_to_end);
+      return code;
+    }
+    display.write(2, concat("ringtape: restart ", number + 1, " of ", l.max_restarts, "\n"));
   }
 }
 

@@ -5,10 +5,10 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include "comm/launch/pipe.h"
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape::comm {
 
@@ -20,11 +20,11 @@ static std::string prefix_of(int rank, int stream) {
   return concat("\033[", 31 + rank % 6, "m", text, "\033[0m ");
 }
 
-RankOutput::RankOutput(int rank, bool shown, bool prefix, const std::string& log) : shown_(shown) {
+RankOutput::RankOutput(int rank, Display* display, bool prefix, const std::string& log) : display_(display) {
   for (int stream = 1; stream <= 2 && prefix; ++stream) streams_[stream - 1].prefix = prefix_of(rank, stream);
   if (log.empty()) return;
-  log_ = Fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  RT_CHECK_AS(IoError, log_, log, ": cannot write: ", std::strerror(errno));
+  log_ = Fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
+  RT_CHECK_AS(IoError, log_, log, ": cannot write: ", reason(errno));
 }
 
 void RankOutput::take(int stream, std::string_view bytes) {
@@ -44,10 +44,9 @@ void RankOutput::finish() {
     if (const std::string rest = std::exchange(streams_[stream - 1].open, {}); !rest.empty()) line(stream, rest);
 }
 
-// Each with one write: lines of several ranks stay whole where several write to one file. What cannot be written is lost; the ranks go on.
 void RankOutput::line(int stream, std::string_view text) {
   Stream& s = streams_[stream - 1];
-  if (shown_) write_all(stream, concat(s.prefix, text, "\n"));
+  if (display_) display_->write(stream, concat(s.prefix, text, "\n"));
   if (log_) write_all(log_.get(), concat(text, "\n"));
   s.last.emplace_back(text);
   if (s.last.size() > kLastLines) s.last.pop_front();

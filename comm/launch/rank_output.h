@@ -3,18 +3,20 @@
 #include <string>
 
 #include "comm/fd.h"
+#include "comm/launch/display.h"
 
 namespace ringtape::comm {
 
-// What a rank writes: whole lines go to this process's own output with "[2] " before them, and to the rank's log; the last ones are kept.
+// What a rank writes: whole lines are displayed with "[2] " before them, and go to the rank's log; the last ones are kept.
 class RankOutput {
  public:
-  // `shown`: on this process's output, with the prefix or without; `log`: the file, empty for none. Throws IoError.
-  RankOutput(int rank, bool shown, bool prefix, const std::string& log);
+  // `display`: null: none; with the prefix or without; `log`: the file, empty for none, which others may append to. Throws IoError.
+  RankOutput(int rank, Display* display, bool prefix, const std::string& log);
 
   // From descriptor 1 or 2 of the rank.
   void take(int stream, std::string_view bytes);
   void finish();  // an unfinished line is one, too
+  bool is_full(int stream) const { return display_ && display_->is_full(stream); }
 
   // The last lines on standard error; those of the output if there were none.
   const std::deque<std::string>& last_lines() const { return streams_[1].last.empty() ? streams_[0].last : streams_[1].last; }
@@ -26,7 +28,7 @@ class RankOutput {
   };
   void line(int stream, std::string_view text);
 
-  const bool shown_;
+  Display* const display_;
   Fd log_;
   Stream streams_[2];
 };

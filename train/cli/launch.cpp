@@ -42,7 +42,10 @@ bool has_flag(const std::vector<std::string>& command, const std::string& flag) 
   return std::any_of(command.begin(), command.end(), [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
 }
 
-bool is_training(const comm::Launch& launch) { return launch.command[0].empty() && launch.command[1] == "train"; }
+// Whether it is a ringtape command that trains a run, which it can go on with.
+bool is_training(const comm::Launch& launch) {
+  return launch.command[0].empty() && (launch.command[1] == "train" || launch.command[1] == "pretrain");
+}
 
 comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
@@ -71,7 +74,7 @@ comm::Launch launch_of(const Invocation& invocation) {
   l.pin = !invocation.has("no-pin");
   if (is_training(l) && l.max_restarts > 0) {
     RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),
-                "--max-restarts: needs train --run NAME, the run to go on with from its checkpoints");
+                "--max-restarts: needs ", l.command[1], " --run NAME, the run to go on with from its checkpoints");
     if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
   }
   return l;
@@ -99,7 +102,8 @@ Command launch_command() {
       {"Machines", "master-port", "PORT", "its port; 0: any free one, on a single machine", "0"},
       {"Output", "tee", "RANKS", "whose output is shown: all, none or ranks, as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
-      {"Failures", "max-restarts", "N", "start all ranks again after a failure, at most N times; train goes on with --resume", "0"},
+      {"Failures", "max-restarts", "N", 
+       "start all ranks again after a failure other than wrong usage, at most N times; train and pretrain go on with --resume", "0"},
       {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
       {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},
   };

@@ -1,12 +1,15 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 
 #include "comm/launch/launch.h"
 #include "comm/place.h"
+#include "core/cgroup.h"
 #include "core/log.h"
 #include "core/part.h"
 #include "core/printable.h"
@@ -17,6 +20,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/run/environment.h"
+#include "train/run/rank_log.h"
 #include "train/run/stop.h"
 #include "train/run/version.h"
 #include "train/trainer.h"
@@ -58,12 +62,17 @@ std::string image_text(const Dataset& data) {
   return concat(s[1], "x", s[2], "x", s[3]);
 }
 
+std::string device_text(Device device) {
+  const std::string gpu = runtime(device).describe(device.index);
+  return gpu.empty() ? std::string(name_of(cpu_isa())) : gpu;
+}
+
+std::string threads_text(const TrainOptions& o) { return concat(o.threads, o.threads == 1 ? " thread" : " threads"); }
+
 void introduce(Output& out, const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
-  const std::string gpu = runtime(task.device).describe(task.device.index);
-  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", gpu.empty() ? std::string(name_of(cpu_isa())) : gpu, ", ", o.threads,
-                  o.threads == 1 ? " thread" : " threads"));
+  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", device_text(task.device), ", ", threads_text(o)));
   out.line(concat("data   ", d.train.name, " (", d.train.source,
                   "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
@@ -161,6 +170,10 @@ std::string path_of(const TrainOptions& o) { return run_path(o.run, o.method.emp
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group.get());
   stop_behind_a_step();
+  const TrainOptions& o = task.options;
+  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.device, ", ", device_text(task.device), ", ", threads_text(o),
+                  ", cores ", allowed_cpus_text(), "; process ", ::getpid(), " on ", world.job.host));
+  trainer.set_diary(rank_log);
   trainer.share_state();
   return trainer.fit({});
 }
@@ -264,13 +277,17 @@ int run_training(const Invocation& invocation, Use use) {
   const auto place = comm::place_of_process();
   stop_at_once(!place || place->rank == 0);
   World world = join_world(options);
+  // Whether a signal had come when the job failed: one that comes after that is a launcher's, which ends those that are left.
+  const auto told = std::make_shared<std::atomic<bool>>(false);
+  if (world.job.failure) world.job.failure->on_raise([told](const std::string&) { *told = stop_requested(); });
   try {
     check_same_batch(options, continued(invocation), world.size());
     Task task(options, world.size());
     return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
   } catch (const std::exception& e) {
+    const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();
     world.fail(printable(e.what()));
-    if (!stop_requested() || !world.ended_by_another()) throw;
+    if (!stopped || !world.ended_by_another()) throw;
     log_warn("stopped by a signal, and before a checkpoint by what has ended another rank: ", e.what());
     return comm::kPreempted;
   }

@@ -1,12 +1,18 @@
 #include "train/run/progress.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "comm/fd.h"
+#include "core/env_rank.h"
+#include "core/text.h"
 
 namespace ringtape {
 namespace {
@@ -38,8 +44,35 @@ std::string bar_text(double part, int cells, bool unicode) {
 }
 
 int terminal_width() {
+  const comm::Fd terminal(::isatty(STDERR_FILENO) ? -1 : ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
   winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  const int fd = terminal ? terminal.get() : STDERR_FILENO;
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// Of the pipe to the launcher that has the terminal; -1: none. What this process starts does not have it.
+int launchers_pipe() {
+  static const int pipe = [] {
+    const int fd = env::progress();
+    struct stat s{};
+    if (fd == 0 || ::fstat(fd, &s) != 0 || !S_ISFIFO(s.st_mode)) return -1;
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ::fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+  }();
+  return pipe;
+}
+
+// A bar in the place of the one before; empty: none. To a launcher each is a line, of which it draws the last: one for which there is no
+// room is left out.
+void draw(const std::string& bar) {
+  if (launchers_pipe() >= 0) {
+    const std::string line = bar + "\n";
+    (void)!::write(launchers_pipe(), line.data(), line.size());
+    return;
+  }
+  std::fprintf(stderr, "\r%s\033[K", bar.c_str());
+  std::fflush(stderr);
 }
 
 bool utf8_terminal() {
@@ -67,14 +100,14 @@ std::string progress_text(const std::string& title, int64_t done, int64_t total,
 Progress::Progress(std::string title, int64_t total, bool enabled)
     : title_(std::move(title)), total_(total), begin_(Clock::now()), next_(begin_ + kRedraw) {
   const char* terminal = std::getenv("TERM");
-  enabled_ = enabled && ::isatty(STDERR_FILENO) && !(terminal && std::strcmp(terminal, "dumb") == 0);
+  enabled_ = enabled && (launchers_pipe() >= 0 || ::isatty(STDERR_FILENO)) && !(terminal && std::strcmp(terminal, "dumb") == 0);
   const char* no_color = std::getenv("NO_COLOR");
   color_ = !(no_color && *no_color);
   unicode_ = utf8_terminal();
 }
 
 Progress::~Progress() {
-  if (drawn_) std::fputs("\r\033[K", stderr);
+  if (drawn_) draw("");
 }
 
 bool Progress::due() { return enabled_ && Clock::now() >= next_; }
@@ -85,8 +118,7 @@ void Progress::update(int64_t done, const std::string& note) {
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   const std::string text = progress_text(title_, done, total_, seconds, note, terminal_width(), unicode_);
-  std::fprintf(stderr, color_ ? "\r\033[36m%s\033[0m\033[K" : "\r%s\033[K", text.c_str());
-  std::fflush(stderr);
+  draw(color_ ? concat("\033[36m", text, "\033[0m") : text);
 }
 
 }  // namespace ringtape

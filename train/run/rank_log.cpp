@@ -1,0 +1,21 @@
+#include "train/run/rank_log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "comm/fd.h"
+#include "core/env_rank.h"
+#include "core/log.h"
+
+namespace ringtape {
+
+// The launcher appends to the same file; one write keeps the line whole.
+void rank_log(const std::string& line) {
+  if (log_level() >= LogLevel::debug) return log(LogLevel::debug, line);
+  if (env::rank_log().empty()) return;
+  static const comm::Fd file(::open(env::rank_log().c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
+  const std::string whole = line + "\n";
+  (void)!::write(file.get(), whole.data(), whole.size());
+}
+
+}  // namespace ringtape
