@@ -1,10 +1,12 @@
 #include "core/text.h"
 
 #include <charconv>
+#include <cmath>
 
 namespace ringtape {
 
 std::string shortest(double x) {
+  if (std::isnan(x)) return "nan";  // its sign says nothing
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
   return std::string(buffer, end);

@@ -197,6 +197,10 @@ TEST(Tensor, TooManyElementsAreRefused) {
   EXPECT_NE(message_of<ShapeError>([] { Tensor({int64_t{1} << 32, (int64_t{1} << 32) + 1}); }).find("too many"), std::string::npos);
 }
 
+TEST(Text, ANumberThatIsNoneHasNoSign) {
+  EXPECT_EQ(concat(-std::numeric_limits<double>::quiet_NaN(), " ", -std::numeric_limits<double>::infinity(), " ", -0.5), "nan -inf -0.5");
+}
+
 TEST(Threads, AreCountedPerThread) {
   const int before = threads();
   std::thread([] { set_threads(7); }).join();

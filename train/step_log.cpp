@@ -1,5 +1,7 @@
 #include "train/step_log.h"
 
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace ringtape {
@@ -25,6 +27,7 @@ void StepLog::add(const Step& step, const Step::Result& result, int64_t images, 
 void StepLog::flush() {
   if (!loss_.defined()) return;
   pending_.loss = loss_.get().item();
+  if (std::isnan(*pending_.loss)) pending_.loss = std::numeric_limits<double>::quiet_NaN();  // without a sign, which says nothing
   if (norm_.defined()) pending_.grad_norm = norm_.get().item();
   if (scale_.defined()) pending_.loss_scale = scale_.get().item();
   loss_ = norm_ = scale_ = {};
