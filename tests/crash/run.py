@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 import faults
@@ -40,7 +41,7 @@ PARTS = {
     "processes": Part(processes.trial, 18, len(processes.KINDS), "prlimit"),
     "strangers": Part(strangers.trial, 5, 1, ""),
 }
-KINDS = ("unusable", "different", "hung", "left over", "unnamed")
+KINDS = ("unusable", "different", "hung", "left over", "unnamed", "error")
 ENOUGH = 20  # failures, after which a part is broken off
 
 
@@ -97,6 +98,8 @@ class Campaign:
             self.part.trial(self.setting, scene, self.setting.rng(self.name, number), number)
         except Failure as e:
             failure = e
+        except Exception:  # of this program's; the other trials go on
+            failure = Failure("error", traceback.format_exc())
         finally:
             scene.end_all()
         with self.lock:

@@ -66,11 +66,13 @@ def timeless(value):
 
 def content(path):
     text = path.read_bytes()
-    if path.name == "state.json":
-        state = json.loads(text)
-        return timeless({k: v for k, v in state.items() if k != "files"})
-    if path.name == "metrics.jsonl":
-        return [timeless(json.loads(line)) for line in text.splitlines()]
+    try:
+        if path.name == "state.json":
+            return timeless({k: v for k, v in json.loads(text).items() if k != "files"})
+        if path.name == "metrics.jsonl":
+            return [timeless(json.loads(line)) for line in text.splitlines()]
+    except ValueError:
+        return f"no JSON: {text[-200:]}"
     if path.name == "metrics.csv":
         return [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(io.StringIO(text.decode()))]
     if path.name in ("train.log", "env.json") or path.name.startswith("events."):
