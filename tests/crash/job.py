@@ -123,7 +123,9 @@ class Scene:
 
     @staticmethod
     def shared_memory():
-        return {name for name in os.listdir("/dev/shm") if "ringtape" in name} if os.path.isdir("/dev/shm") else set()
+        """What shm_open has made; folders there are other programs'."""
+        files = os.scandir("/dev/shm") if os.path.isdir("/dev/shm") else ()
+        return {file.name for file in files if "ringtape" in file.name and file.is_file()}
 
     def expect_nothing_left(self, limit=10):
         if not await_that(lambda: not self.processes(), limit):
