@@ -15,8 +15,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   const Tensor rows = contiguous(logits), index = contiguous(labels);
   const int64_t n = rows.shape()[0];
   const DType accumulate = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  Tensor loss({n}, accumulate, rows.device()), lse({n}, accumulate, rows.device());
-  cross_entropy_forward(loss, lse, rows, index, smoothing);
+  Tensor loss({n}, accumulate, rows.device()), norms({n, 2}, accumulate, rows.device());
+  cross_entropy_forward(loss, norms, rows, index, smoothing);
 
   const bool average = reduction == Reduction::mean;
   Tensor y = loss;
@@ -26,9 +26,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
     y = y.window({}, {});
   }
   const double scale = average ? 1 / double(n) : 1;
-  const auto backward = [x = save(rows), lse = save(lse), index = save(index), smoothing, scale](const Tensor& dy) -> Tensors {
+  const auto backward = [x = save(rows), norms = save(norms), index = save(index), smoothing, scale](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);
-    cross_entropy_backward(dx, *x, *lse, *index, expand(dy, {dx.shape()[0]}), smoothing, scale);
+    cross_entropy_backward(dx, *x, *norms, *index, expand(dy, {dx.shape()[0]}), smoothing, scale);
     return {dx};
   };
   return record("cross_entropy", {rows}, y, backward);

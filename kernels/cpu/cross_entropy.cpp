@@ -5,7 +5,7 @@
 
 RT_ISA_BEGIN
 
-void cross_entropy_forward(View loss, View lse, View logits, View labels, double smoothing) {
+void cross_entropy_forward(View loss, View norms, View logits, View labels, double smoothing) {
   const int64_t rows = logits.dims[0], classes = logits.dims[1];
   const int64_t* label = labels.as<int64_t>();
   for (int64_t r = 0; r < rows; ++r)
@@ -19,21 +19,24 @@ void cross_entropy_forward(View loss, View lse, View logits, View labels, double
         const C* x = Row<T>::read(logits.as<T>() + r * classes, classes, buffer.data());
         const C top = row_max(x, classes), s = C(smoothing);
         const C sum = row_sum<C>(classes, [x, top](int64_t i) { return Math::exp(x[i] - top); });
-        const C mean = s == 0 ? C(0) : row_sum<C>(classes, [x](int64_t i) { return x[i]; }) / C(classes);
-        lse.as<C>()[r] = top + Math::log(sum);
-        loss.as<C>()[r] = Math::log(sum) - (1 - s) * (x[label[r]] - top) - s * (mean - top);
+        norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
+        // Distances from the top are halved, which is exact, as they may be twice the largest number.
+        const C half_top = top / 2, share = 2 * s / C(classes);
+        const C spread = s == 0 ? C(0) : row_sum<C>(classes, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
+        loss.as<C>()[r] = Math::log(sum) - 2 * (1 - s) * (x[label[r]] / 2 - half_top) - spread;
       }
     });
   });
 }
 
-void cross_entropy_backward(View dlogits, View logits, View lse, View labels, View dloss, double smoothing, double scale) {
+void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View dloss, double smoothing, double scale) {
   const int64_t classes = logits.dims[1];
   dispatch_float(dloss.dtype, [&]<class L>() {
     for_each_row(dlogits, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
-      const C g = C(compute_t<L>(dloss.as<L>()[r * dloss.strides[0]])) * C(scale), shift = lse.as<C>()[r];
+      const C g = C(compute_t<L>(dloss.as<L>()[r * dloss.strides[0]])) * C(scale);
+      const C top = norms.as<C>()[2 * r], inverse = 1 / norms.as<C>()[2 * r + 1];
       const C off = C(smoothing) / C(classes);
-      for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - shift) - off);
+      for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off);
       d[labels.as<int64_t>()[r]] -= g * (1 - C(smoothing));
     }, logits);
   });

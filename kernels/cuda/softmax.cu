@@ -41,8 +41,8 @@ struct LogSoftmaxForward {
   template <class R>
   __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
-    const C lse = top + Math::log(sum);
-    row.write(y, [=](int64_t, C x) { return x - lse; });
+    const C log_sum = Math::log(sum);
+    row.write(y, [=](int64_t, C x) { return (x - top) - log_sum; });  // top + log_sum would be rounded to the digits of top
   }
 };
 

@@ -14,7 +14,7 @@ __device__ compute_t<T> exp_of(compute_t<T> x) {
 template <class C>
 struct ExpSum { C top, sum; };
 
-// The largest element of a row and the sum of exp(x - largest): logsumexp is top + log(sum).
+// The largest element of a row and the sum of exp(x - largest): logsumexp is top + log(sum), but for rounding.
 template <class T, class R>
 __device__ ExpSum<compute_t<T>> exp_sum(R& row) {
   using C = compute_t<T>;
