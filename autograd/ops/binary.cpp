@@ -4,6 +4,19 @@
 #include "autograd/ops/common.h"
 
 namespace ringtape {
+namespace binary {
+
+enum class Needs : uint8_t { nothing, inputs };
+
+#define X(name, y, da, db, needs_, ...)                                                                 \
+  struct name {                                                                                         \
+    static constexpr Needs needs = Needs::needs_;                                                       \
+    static constexpr bool da_is_g = std::string_view(#da) == "g", db_is_g = std::string_view(#db) == "g"; \
+  };
+RT_BINARY_OPS(X)
+#undef X
+
+}  // namespace binary
 
 // A number as a tensor that broadcasts against `like`, not rounded to 16 bits: kernels convert each operand by itself.
 static Tensor scalar(double value, const Tensor& like) {

@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-#define X(op, y_expr, slope_expr, needs_, low, high, ...)                                              \
+#define X(op, y_expr, dx_expr, needs_, low, high, ...)                                              \
   Tensor op(const Tensor& x) {                                                                        \
     if (const CastTo to = autocast(#op, x)) return op(to(x));                                         \
     check_float(x, #op);                                                                              \

@@ -9,12 +9,12 @@ namespace {
 using M = Math;
 }
 
-#define X(name, y_expr, slope_expr, ...)                                                       \
+#define X(name, y_expr, dx_expr, ...)                                                       \
   void name##_forward(View y, View x) {                                                        \
     map([]<class T>(T x) { return y_expr; }, y, x);                                            \
   }                                                                                            \
   void name##_backward(View dx, View x, View y, View dy) {                                     \
-    map([]<class T>([[maybe_unused]] T x, [[maybe_unused]] T y, T g) { return g * (slope_expr); }, dx, x, y, dy); \
+    map([]<class T>([[maybe_unused]] T x, [[maybe_unused]] T y, T g) { return dx_expr; }, dx, x, y, dy); \
   }
 RT_UNARY_OPS(X)
 #undef X

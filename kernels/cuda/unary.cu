@@ -5,7 +5,7 @@
 
 namespace ringtape::cuda {
 
-#define X(name, y_expr, slope_expr, ...)                                                                                       \
+#define X(name, y_expr, dx_expr, ...)                                                                                       \
   namespace {                                                                                                                  \
   struct name##_value {                                                                                                        \
     using M = Math;                                                                                                            \
@@ -15,7 +15,7 @@ namespace ringtape::cuda {
   struct name##_gradient {                                                                                                     \
     using M = Math;                                                                                                            \
     template <class T>                                                                                                         \
-    __device__ T operator()([[maybe_unused]] T x, [[maybe_unused]] T y, T g) const { return g * (slope_expr); }                \
+    __device__ T operator()([[maybe_unused]] T x, [[maybe_unused]] T y, T g) const { return dx_expr; }                \
   };                                                                                                                           \
   }                                                                                                                            \
   void name##_forward(View y, View x) { map(name##_value{}, y, x); }                                                           \
