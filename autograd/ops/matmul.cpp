@@ -22,6 +22,41 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b) {
   matmul_forward(as_batch(y, lead, batch), as_batch(a, lead, batch), as_batch(b, lead, batch));
 }
 
+// x broadcast to the leading axes of `full`, `summed` ones of them laid along its rows: (batch, rows, columns), in batches of the others.
+Tensor as_rows(const Tensor& x, const Shape& full, const std::vector<bool>& summed) {
+  Shape shape = full, batches;
+  std::vector<int> order, last;
+  for (int i = 0; i < full.rank(); ++i) (i + 2 < full.rank() && !summed[size_t(i)] ? order : last).push_back(i);
+  for (int i : order) batches.append(full[i]);
+  order.insert(order.end(), last.begin(), last.end());
+  shape[full.rank() - 2] = x.shape()[x.rank() - 2];
+  shape[full.rank() - 1] = x.shape()[x.rank() - 1];
+  int64_t rows = 1;
+  for (int i : last) rows *= i == full.rank() - 1 ? 1 : shape[i];
+  return reshape(permute(expand(x.detach(), shape), order), {batches.size(), rows, shape[full.rank() - 1]});
+}
+
+// The gradient of an operand of shape `target`: left^T right for left (..., q, p), right (..., q, r), of leading axes as in `full`, summed
+// over those along which the operand stood for many: within the product, with one rounding and no more memory than the result's.
+Tensor gradient(const Tensor& left, const Tensor& right, const Shape& full, const Shape& target) {
+  std::vector<bool> summed;
+  for (int i = 0; i + 2 < full.rank(); ++i) {
+    const int at = i - (full.rank() - target.rank());
+    summed.push_back(full[i] != 1 && (at < 0 || target[at] == 1));
+  }
+  const Tensor y(target, left.dtype(), left.device());
+  const auto seen_as = [&y](const Shape& shape) { return y.window(shape, contiguous_strides(shape)); };
+  if (std::find(summed.begin(), summed.end(), true) == summed.end()) {
+    Shape shape = full;
+    for (int i = 1; i <= 2; ++i) shape[full.rank() - i] = target[target.rank() - i];
+    multiply(seen_as(shape), transpose(left), right);
+  } else {
+    const Tensor a = as_rows(left, full, summed), b = as_rows(right, full, summed);
+    matmul_forward(seen_as({a.shape()[0], a.shape()[2], b.shape()[2]}), transpose(a), b);
+  }
+  return y;
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -37,17 +72,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor y(shape, a.dtype(), a.device());
   multiply(y, a, b);
   return record("matmul", {a, b}, y, [a = save(a), b = save(b)](const Tensor& dy) -> Tensors {
-    const auto product = [&dy](const Tensor& left, const Tensor& right, const Shape& target) {
-      Shape full = dy.shape();
-      full[dy.rank() - 2] = left.shape()[left.rank() - 2];
-      full[dy.rank() - 1] = right.shape()[right.rank() - 1];
-      Tensor out(full, dy.dtype(), dy.device());
-      multiply(out, left, right);
-      return sum_to(out, target);
-    };
     Tensor da, db;
-    if (needs_grad(0)) da = product(dy, transpose(*b), (*a).shape());
-    if (needs_grad(1)) db = product(transpose(*a), dy, (*b).shape());
+    if (needs_grad(0)) da = gradient(transpose(dy), transpose(*b), dy.shape(), (*a).shape());
+    if (needs_grad(1)) db = gradient(*a, dy, dy.shape(), (*b).shape());
     return {da, db};
   });
 }
@@ -63,6 +90,10 @@ static const RegisterOp register_matmul{{
                 {"batch", {{{2, 3, 4}}, {{2, 4, 5}}}, call},
                 {"one_for_all", {{{2, 3, 4}}, {{4, 5}}}, call},
                 {"broadcast", {{{2, 1, 3, 4}}, {{3, 4, 2}}}, call},
+                {"one_of_each", {{{2, 1, 3, 4}}, {{1, 3, 4, 5}}}, call},
+                {"between", {{{2, 3, 2, 4, 3}}, {{3, 1, 3, 2}}}, call},
+                {"one_in_front", {{{1, 3, 4}}, {{4, 2}}}, call},
+                {"of_one", {{{3, 4}}, {{2, 4, 5}}}, call},
                 {"vectors", {{{1, 7}}, {{7, 1}}}, call},
                 {"no_inner", {{{3, 0}}, {{0, 2}}}, call},
                 {"empty", {{{0, 3}}, {{3, 2}}}, call},
