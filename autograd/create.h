@@ -9,7 +9,8 @@ Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device d
 Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
 Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});  // 0, 1, ... n - 1
 
-// Uniform in [low, high); normal with the given mean and deviation. The same numbers on every device.
+// Uniform in [low, high), never high in any dtype, with 24 random bits (f64: 53); normal with the given mean and deviation, each from
+// 32 bits. The same numbers on every device.
 Tensor rand(const Shape& shape, double low = 0, double high = 1, DType dtype = DType::f32, Device device = {});
 Tensor randn(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = DType::f32, Device device = {});
 

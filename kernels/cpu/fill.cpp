@@ -28,11 +28,11 @@ void fill_range(View y) {
 
 namespace {
 
-// Calls f(block of four random words, first element) for the blocks of y.
+// Calls f(b) for the blocks of four elements of y.
 template <class F>
-void for_each_block(const View& y, const RandomState& state, F&& f) {
+void for_each_block(const View& y, F&& f) {
   parallel_for((y.size() + 3) / 4, kGrain / 16, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) f(philox(state.seed, uint64_t(state.stream), state.counter + uint64_t(b)), 4 * b);
+    for (int64_t b = begin; b < end; ++b) f(b);
   });
 }
 
@@ -40,22 +40,21 @@ void for_each_block(const View& y, const RandomState& state, F&& f) {
 
 void fill_uniform(View y, RandomState state, double low, double high) {
   dispatch_float(y.dtype, [&]<class T>() {
-    for_each_block(y, state, [&](const Philox4& r, int64_t at) {
-      for (int64_t i = 0; i < std::min<int64_t>(4, y.size() - at); ++i)
-        y.as<T>()[at + i] = T(compute_t<T>(low + (high - low) * double(uniform_from_bits(r.x[i]))));
-    });
+    const Uniform<T> uniform(low, high);
+    for_each_block(y, [&](int64_t b) { uniform.block(y.as<T>() + 4 * b, state, uint64_t(b), std::min<int64_t>(4, y.size() - 4 * b)); });
   });
 }
 
 void fill_normal(View y, RandomState state, double mean, double deviation) {
   constexpr double kTwoPi = 6.283185307179586;
   dispatch_float(y.dtype, [&]<class T>() {
-    for_each_block(y, state, [&](const Philox4& r, int64_t at) {
-      for (int64_t i = 0; i < std::min<int64_t>(4, y.size() - at); ++i) {
+    for_each_block(y, [&](int64_t b) {
+      const Philox4 r = philox(state.seed, uint64_t(state.stream), state.counter + uint64_t(b));
+      for (int64_t i = 0; i < std::min<int64_t>(4, y.size() - 4 * b); ++i) {
         const uint32_t first = r.x[i & ~1], second = r.x[i | 1];
         const double radius = std::sqrt(-2 * std::log((double(first) + 1) * 0x1p-32));  // the log of (0, 1]
         const double angle = kTwoPi * double(second) * 0x1p-32;
-        y.as<T>()[at + i] = T(compute_t<T>(mean + deviation * radius * (i % 2 ? std::sin(angle) : std::cos(angle))));
+        y.as<T>()[4 * b + i] = T(compute_t<T>(mean + deviation * radius * (i % 2 ? std::sin(angle) : std::cos(angle))));
       }
     });
   });

@@ -44,13 +44,16 @@ __global__ void fill_range_kernel(T* y, int64_t n) {
   for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid()) y[i] = narrow<T>(i);
 }
 
-struct Uniform {
-  double low, high;
-  __device__ double operator()(const Philox4& r, int i) const { return low + (high - low) * double(uniform_from_bits(r.x[i])); }
-};
+template <class T>
 struct Normal {
   double mean, deviation;
-  __device__ double operator()(const Philox4& r, int i) const {
+  __device__ void block(T* y, const RandomState& state, uint64_t b, int64_t count) const {
+    const Philox4 r = philox(state.seed, uint64_t(state.stream), state.counter + b);
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < count) y[i] = narrow<T>(number(r, i));
+  }
+  __device__ double number(const Philox4& r, int i) const {
     constexpr double two_pi = 6.283185307179586;
     const uint32_t first = r.x[i & ~1], second = r.x[i | 1];
     const double radius = Math::sqrt(-2 * Math::log((double(first) + 1) * 0x1p-32));  // the log of (0, 1]
@@ -62,18 +65,13 @@ struct Normal {
 // A thread draws the four numbers of a block of the stream.
 template <class T, class F>
 __global__ void fill_random(T* y, int64_t n, RandomState state, F f) {
-  for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid()) {
-    const Philox4 r = philox(state.seed, uint64_t(state.stream), state.counter + uint64_t(b));
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (4 * b + i < n) y[4 * b + i] = narrow<T>(f(r, i));
-  }
+  for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid()) f.block(y + 4 * b, state, uint64_t(b), n - 4 * b);
 }
 
-template <class F>
-void draw(View y, RandomState state, F f) {
+template <template <class> class F>
+void draw(View y, RandomState state, double a, double b) {
   dispatch_float(y.dtype, [&]<class T>() {
-    launch<fill_random<T, F>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), state, f);
+    launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), state, F<T>{a, b});
   });
 }
 
@@ -92,7 +90,7 @@ void fill_range(View y) {
   dispatch(y.dtype, [&]<class T>() { launch<fill_range_kernel<T>>(y.device, covering(y.device, y.size()), y.as<T>(), y.size()); });
 }
 
-void fill_uniform(View y, RandomState state, double low, double high) { draw(y, state, Uniform{low, high}); }
-void fill_normal(View y, RandomState state, double mean, double deviation) { draw(y, state, Normal{mean, deviation}); }
+void fill_uniform(View y, RandomState state, double low, double high) { draw<Uniform>(y, state, low, high); }
+void fill_normal(View y, RandomState state, double mean, double deviation) { draw<Normal>(y, state, mean, deviation); }
 
 }  // namespace ringtape::cuda
