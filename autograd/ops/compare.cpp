@@ -17,7 +17,8 @@ namespace ringtape {
   }                                                                                                       \
   Tensor op(const Tensor& a, double b) {                                                                  \
     RT_CHECK_AS(ShapeError, a.defined(), #op, ": an undefined tensor");                                   \
-    return op##_unchecked(a, full({}, b, DType::f64, a.device()));                                        \
+    const DType dtype = is_float(a.dtype()) ? a.dtype() : DType::f64;                                     \
+    return op##_unchecked(a, full({}, b, dtype, a.device()));                                             \
   }                                                                                                       \
   static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                    \
   static const RegisterOp register_##op{{                                                                 \

@@ -88,7 +88,8 @@ struct Math {
     q = q * z - 1.68282697438203e-03f;
     q = q * z - 7.37332916720468e-03f;
     q = q * z - 1.42647390514189e-02f;
-    return c * p / q;
+    const float y = c * p / q;  // rounding may lead beyond 1, and x (1 + erf) to the wrong sign
+    return y > 1.f ? 1.f : (y < -1.f ? -1.f : y);
   }
 };
 

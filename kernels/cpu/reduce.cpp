@@ -21,6 +21,9 @@ struct Max {
   template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct MappedSum : Sum { static constexpr bool kMaps = true; };
+struct SumDistance : MappedSum {  // from p
+  template <class C> RT_INLINE static C map(C x, C p) { return x - p; }
+};
 struct SumSquaredDistance : MappedSum {  // from p
   template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
 };
@@ -106,8 +109,10 @@ void var_forward(View y, View mean, View x, double correction) {
   const ReducePlan plan(y, x);
   const double n = double(plan.n_reduced);
   in_compute_type(y, [&]<class C>(C* out) {
-    std::vector<C> center(size_t(y.size()));
-    reduce<Sum, C>(plan, center.data(), nullptr, [n](double total, C) { return C(total / n); });
+    // The mean as distance from the first: exact where all are equal, and no sum of large numbers.
+    std::vector<C> center(size_t(y.size())), buffer(center);
+    const C* const first = plan.n_out && plan.n_reduced ? plan.outputs.load(0, plan.n_out, buffer.data()) : buffer.data();
+    reduce<SumDistance, C>(plan, center.data(), first, [n](double total, C p) { return C(double(p) + total / n); });
     reduce<SumSquaredDistance, C>(plan, out, center.data(), [&](double total, C) { return C(total / std::max(0.0, n - correction)); });
     dispatch_float(mean.dtype, [&]<class T>() {
       for (int64_t i = 0; i < mean.size(); ++i) mean.as<T>()[i] = T(compute_t<T>(center[size_t(i)]));

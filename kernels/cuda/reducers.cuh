@@ -33,14 +33,16 @@ struct Moments {
   static __device__ A identity() { return {0, 0, 0}; }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
     if (b.n == 0) return a;
+    if (a.n == 0) return b;  // its distance from b may be too large for a square
     const C count = a.n + b.n, share = b.n / count, d = b.mean - a.mean;
     return {count, a.mean + d * share, a.squares + b.squares + d * d * a.n * share};
   }
   template <int N>
   static __device__ Acc of(const C (&x)[N]) {
     C v[N];
-    for (int i = 0; i < N; ++i) v[i] = x[i];
-    const C center = pairwise<Sum>(v) / C(N);
+    static_assert((N & (N - 1)) == 0);  // a factor of 1 / N is exact then, and the sum no larger than the largest
+    for (int i = 0; i < N; ++i) v[i] = x[i] * (C(1) / N);
+    const C center = pairwise<Sum>(v);
     for (int i = 0; i < N; ++i) v[i] = (x[i] - center) * (x[i] - center);
     return {C(N), center, pairwise<Sum>(v)};
   }
