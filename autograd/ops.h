@@ -16,12 +16,12 @@ namespace ringtape {
 
 using Axes = std::vector<int>;  // {} means all axes
 
-// Elementwise: neg abs exp log sqrt rsqrt square relu sigmoid tanh gelu (the exact one, with erf).
+// Elementwise: neg abs exp log sqrt rsqrt square relu sigmoid tanh gelu (the exact one, with erf). The slope of relu at 0 and NaN is 0.
 #define X(name, ...) Tensor name(const Tensor& x);
 RT_UNARY_OPS(X)
 #undef X
 
-// Elementwise with broadcasting: add sub mul div maximum minimum pow. A number stands for a tensor filled with it.
+// Elementwise with broadcasting: add sub mul div maximum minimum pow. A number stands for a tensor of it. Equal a, b: half each.
 #define X(name, ...)                             \
   Tensor name(const Tensor& a, const Tensor& b); \
   Tensor name(const Tensor& a, double b);        \
@@ -29,7 +29,7 @@ RT_UNARY_OPS(X)
 RT_BINARY_OPS(X)
 #undef X
 
-// Comparisons with broadcasting, giving b8 and no gradient: equal not_equal less less_equal greater greater_equal.
+// Comparisons with broadcasting, giving b8 and no gradient: equal not_equal less less_equal greater greater_equal; numbers rounded.
 #define X(name, ...)                             \
   Tensor name(const Tensor& a, const Tensor& b); \
   Tensor name(const Tensor& a, double b);
@@ -37,12 +37,12 @@ RT_COMPARE_OPS(X)
 #undef X
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);  // cond (b8) ? a : b
-Tensor clamp(const Tensor& x, double low, double high);              // NaN stays NaN
+Tensor clamp(const Tensor& x, double low, double high);              // NaN stays NaN; slope 1 at both bounds
 
 // Over the given axes, which disappear unless keepdim.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
-Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ties share the gradient
+Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ties share the gradient; of nothing -inf
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
 Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
@@ -52,7 +52,7 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation f = Activation::none);
 
 // Images are NHWC. x (N, H, W, C), w (K, R, S, C / groups), b (K) or undefined -> (N, Ho, Wo, K); the shapes decide the groups.
-Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, const Window& window = {});
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b = {}, const Window& window = {});  // rounding: kernels/conv2d.h
 // What batch_norm keeps from call to call: (C) each, and how many batches have been seen, i64 (). Updated in place, on the device.
 struct RunningStatistics {
   Tensor mean, var, batches;

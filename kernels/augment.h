@@ -8,7 +8,7 @@ namespace ringtape {
 struct Augmentation {
   int64_t pad = 0;      // rows and columns of zeros on each side; of that, as much as y is large is cut out anywhere
   bool flip = false;    // left becomes right, every second time
-  double rotation = 0;  // degrees, at most 180: by any angle up to that to either side, about the centre, with zeros around
+  double rotation = 0;  // degrees, at most 180: by any angle up to that to either side, about the centre; it fades into zeros (PIL: edges)
   int64_t cutout = 0;   // side of a square with its centre anywhere that becomes the mean; what sticks out is lost
 };
 

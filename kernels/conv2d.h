@@ -15,9 +15,11 @@ RT_KERNEL(conv2d_backward_data, void(View dx, View dy, View w, Window window));
 // dw = the sum of dy x over all images and places.
 RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window));
 
-// Winograd's algorithm computes 3x3 convolutions of stride 1 with a quarter of the multiplications and a rounding error some
-// ten to twenty times as large (docs/performance.md). Where exact, no convolution of the process uses it; f64 never does.
-// RINGTAPE_EXACT_CONV=1 begins like that.
+// Winograd's algorithm computes 3x3 convolutions of stride 1 with at least 16 channels on both sides with a quarter of the
+// multiplications and a rounding error some ten to twenty times as large (docs/performance.md). The error is relative to the largest
+// number within 6x6 pixels, also of outputs that do not see it: beside a pixel of 1e8 (a mask of -1e30) they are wrong by 100 (1e24),
+// beside an infinity they are NaN; gradients alike. Where exact, no convolution of the process uses it; f64 never does.
+// RINGTAPE_EXACT_CONV=1 begins like that: for such images, and for comparing digits with another implementation.
 void set_exact_convolutions(bool exact);
 bool exact_convolutions();
 

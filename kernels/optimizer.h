@@ -16,7 +16,8 @@ struct SgdStep {
 RT_KERNEL(sgd_step, void(View w, View v, View g, View factor, SgdStep step));
 
 // Layer-wise adaptive rates: SGD, with each parameter's step as long as its own norm allows. You, Gitman and Ginsburg, "Large batch
-// training of convolutional networks", 2017; the rule is that of Lightning Bolts and solo-learn.
+// training of convolutional networks", 2017; the rule is that of solo-learn, and of Lightning Bolts and lightly but for
+// weight decay 0, where theirs adapts nothing and this one still does.
 struct LarsStep {
   double lr, momentum, weight_decay, eta;
   bool nesterov, clip;  // clip: the smaller one of lr and the ratio is the rate, not their product

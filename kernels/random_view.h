@@ -6,8 +6,10 @@
 namespace ringtape {
 
 // How a random view of an image is made, in this order; of each step, how often it happens (probabilities) and how strongly. As
-// torchvision's transforms do it to 8-bit images of PIL, level for level; the blur to one level. The defaults are lightly's for SimCLR
-// on CIFAR-10.
+// torchvision's transforms do it to 8-bit images of PIL, level for level; the blur to one level. PIL is Pillow up to version 12: from 13
+// on it may resize the height first, so that a crop larger than its view may differ by a level here and there (CIFAR's never is larger).
+// The blur is torchvision's Gaussian, not that of lightly and solo-learn, which is PIL's of three boxes. The defaults are lightly's for
+// SimCLR on CIFAR-10, which has no blur.
 struct ViewAugmentation {
   double crop_low = 0.08, crop_high = 1;  // a part of the image of this share of its area, 0 < low <= high <= 1, and sides 3:4 to 4:3
                                           // (logarithm uniform), brought to the view's size: bilinear, antialiased
