@@ -58,7 +58,7 @@ void train_rank(comm::ProcessGroup& group, bool bad, Fault fault, int64_t step, 
   trainer.share_state();
   const Checkpoints checkpoints(folder, 2);
   try {
-    trainer.fit([](const Metrics&) {}, [&] { checkpoints.save(trainer.state(), trainer.files(), "settings"); });
+    trainer.fit([](const Metrics&) {}, [&] { checkpoints.save(trainer.state(), trainer.files(), trainer.course()); });
   } catch (const std::exception& e) {
     group.transport().context().failure->raise(concat("rank ", group.rank(), ": ", e.what()));
     throw;
@@ -95,12 +95,14 @@ void expect_all(const std::string& said, const std::string& cause) {
 
 // The newest checkpoint, which is whole and has finite weights.
 void expect_checkpoint(const std::string& folder, int64_t step) {
-  const auto found = Checkpoints(folder, 2).newest("settings", [](const std::string& why) { ADD_FAILURE() << why; });
+  Task task(options());
+  const auto found = Checkpoints(folder, 2).newest(Trainer(task).course(), [](const std::string& why) { ADD_FAILURE() << why; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->state.step, step);
   for (const NamedTensor& t : read_safetensors(found->path + "/model.safetensors").tensors)
     for (const double w : test::values(t.tensor)) ASSERT_TRUE(std::isfinite(w)) << t.name;
-  for (const auto& entry : fs::directory_iterator(folder)) EXPECT_LACKS(entry.path().filename().string(), kTemporaryFolder);
+  for (const auto& entry : fs::directory_iterator(folder))
+    EXPECT_FALSE(is_temporary_name(entry.path().filename().string())) << entry.path();
 }
 
 const std::vector<const comm::test::World*>& worlds() {

@@ -125,6 +125,10 @@ TEST_F(BenchTest, ComparesWithABaseline) {
   write_file(folder_ + "/other.json", "[]");
   EXPECT_EQ(run(flags + "--baseline other.json"), 1);
   EXPECT_MENTIONS(file("err"), "other.json: is not what --json writes");
+  a["rows"][0]["out_of_place"]["busbw"] = "fast";
+  write_file(folder_ + "/other.json", a.dump());
+  EXPECT_EQ(run(flags + "--baseline other.json"), 1);
+  EXPECT_MENTIONS(file("err"), "other.json: rows: out_of_place: busbw: expected a number of at least 0, got \"fast\"");
 }
 
 TEST_F(BenchTest, WrongUsage) {

@@ -55,7 +55,7 @@ class JobTest : public testing::Test {
     EXPECT_TRUE(fs::is_empty(folder_ / "run"));
     std::error_code none;
     for (const auto& entry : fs::recursive_directory_iterator(folder_ / "runs", none))
-      EXPECT_EQ(entry.path().filename().string().find(kTemporaryFolder), std::string::npos) << entry.path();
+      EXPECT_FALSE(is_temporary_name(entry.path().filename().string())) << entry.path();
     fs::remove_all(folder_);
   }
   static bool within(double seconds, const std::function<bool()>& so) {

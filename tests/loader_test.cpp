@@ -80,6 +80,8 @@ TEST(Loader, ResumesWithinAnEpoch) {
     EXPECT_EQ(rest, std::vector<int64_t>(whole.begin() + 303, whole.end()));
     EXPECT_EQ(loader.epoch(7, 101).next()->index, 101);
     EXPECT_EQ(loader.epoch(7, loader.batches()).next(), nullptr);
+    for (const int64_t outside : {int64_t{-3}, loader.batches() + 1}) EXPECT_THROW(loader.epoch(7, outside), Error);
+    EXPECT_THROW(loader.epoch(-1), Error);
   }
 }
 

@@ -127,7 +127,7 @@ TEST_F(ResumeTest, KilledAtAnyMomentItEndsWithTheSameWeights) {
       killed += code == -SIGKILL;
     }
     expect_same_run(name, "whole");
-    for (const std::string& c : checkpoints(name)) EXPECT_FALSE(c.ends_with(kTemporaryFolder)) << c;
+    for (const std::string& c : checkpoints(name)) EXPECT_FALSE(is_temporary_name(c)) << c;
     fs::remove_all(run_folder(name));
   }
   std::printf("%d kills, 0 unusable\n", killed);

@@ -38,7 +38,20 @@ static std::string value_text(const toml::node& value, const std::string& where)
   detail::fail<UsageError>(where, ": expected a string, a number, true or false");
 }
 
+// The parser's stack grows with the parts of a key, which are as many as a line can have.
+static void check_lines(const std::string& content, const std::string& path) {
+  constexpr size_t kLongest = 8192;
+  int64_t number = 1;
+  for (size_t at = 0; at < content.size(); ++number) {
+    const size_t end = std::min(content.find('\n', at), content.size());
+    RT_CHECK_AS(FormatError, end - at <= kLongest, path, ":", number, ": a line of ", end - at,
+                " bytes; a configuration has a setting a line, of ", kLongest, " at most");
+    at = end + 1;
+  }
+}
+
 static toml::table parse(const std::string& content, const std::string& path) {
+  check_lines(content, path);
   try {
     return toml::parse(content);
   } catch (const toml::parse_error& e) {
@@ -59,7 +72,8 @@ static void apply(TrainOptions& options, const toml::table& table, const std::st
 }
 
 void read_config(TrainOptions& options, const std::string& path) {
-  const toml::table table = parse(read_file(path), path);
+  constexpr int64_t kLongest = 1 << 20;  // bytes
+  const toml::table table = parse(read_file(path, kLongest), path);
   for (const auto& [key, value] : table)
     RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '", std::string(key.str()),
                 "'; a configuration has a line a setting");
@@ -122,10 +136,127 @@ std::string config_text(const TrainOptions& options) {
   return out;
 }
 
-std::string settings_text(const TrainOptions& options) {
-  std::string out;
+static bool is_kept(const TrainOptions& options, const Option& option) {
+  return option.recorded && !may_change(option) && concerns(option, !options.method.empty());
+}
+
+std::map<std::string, std::string> kept_settings(const TrainOptions& options) {
+  std::map<std::string, std::string> out;
   for (const Option& option : train_options())
-    if (option.recorded && !may_change(option) && concerns(option, !options.method.empty())) out += setting_line(options, option);
+    if (is_kept(options, option)) out[option.name] = option_text(options, option);
+  return out;
+}
+
+std::vector<std::string> changed_settings(const TrainOptions& options, const std::map<std::string, std::string>& before) {
+  std::vector<std::string> out;
+  std::map<std::string, std::string> unknown = before;
+  for (const Option& option : train_options()) {
+    unknown.erase(option.name);
+    if (!is_kept(options, option)) continue;
+    const auto found = before.find(option.name);
+    if (found == before.end() && option.automatic) continue;  // its default is of this machine; the flag was compared with config.toml
+    const std::string now = option_text(options, option), then = found == before.end() ? option_text({}, option) : found->second;
+    if (now != then) out.push_back(concat("--", option.name, ' ', now, " (was ", then, ")"));
+  }
+  for (const auto& [name, value] : unknown) out.push_back(concat("--", name, ", which this ringtape does not have (was ", value, ")"));
+  return out;
+}
+
+// The options in their order when checkpoints had a checksum of all; it does not change with the options there are now.
+static constexpr const char* kChecksummed[] = {"model",
+                                               "hidden",
+                                               "width",
+                                               "no-stem-relu",
+                                               "stem-padding",
+                                               "dropout",
+                                               "method",
+                                               "temperature",
+                                               "projection-hidden",
+                                               "projection-dim",
+                                               "projection-layers",
+                                               "projection-norm",
+                                               "head-bias",
+                                               "prediction-hidden",
+                                               "prediction-norm",
+                                               "fixed-prediction-lr",
+                                               "momentum-encoder",
+                                               "momentum-encoder-end",
+                                               "queue",
+                                               "queue-per-view",
+                                               "enqueue-between",
+                                               "bn-splits",
+                                               "barlow-lambda",
+                                               "barlow-statistics",
+                                               "loss-scale",
+                                               "prototypes",
+                                               "freeze-prototypes",
+                                               "sinkhorn-epsilon",
+                                               "sinkhorn-iterations",
+                                               "queue-epoch",
+                                               "gather-distributed",
+                                               "views",
+                                               "small-views",
+                                               "small-view-size",
+                                               "small-crop-low",
+                                               "small-crop-high",
+                                               "crop-low",
+                                               "crop-high",
+                                               "view-flip",
+                                               "jitter",
+                                               "brightness",
+                                               "contrast",
+                                               "saturation",
+                                               "hue",
+                                               "gray",
+                                               "blur",
+                                               "blur-second",
+                                               "solarize-second",
+                                               "online-probe",
+                                               "data",
+                                               "train-size",
+                                               "test-size",
+                                               "val-size",
+                                               "normalize",
+                                               "image-size",
+                                               "crop-padding",
+                                               "flip",
+                                               "rotation",
+                                               "cutout",
+                                               "batch-size",
+                                               "accumulate",
+                                               "optimizer",
+                                               "lr",
+                                               "base-lr",
+                                               "momentum",
+                                               "nesterov",
+                                               "weight-decay",
+                                               "lars-eta",
+                                               "lars-clip",
+                                               "clip-grad-norm",
+                                               "ema",
+                                               "label-smoothing",
+                                               "schedule",
+                                               "step-size",
+                                               "gamma",
+                                               "warmup-epochs",
+                                               "warmup-lr",
+                                               "final-lr",
+                                               "schedule-by",
+                                               "seed",
+                                               "precision",
+                                               "deterministic",
+                                               "limit-train-batches",
+                                               "sync-bn",
+                                               "batch-size-per-rank",
+                                               "lr-scale",
+                                               "gradient-reduction",
+                                               "powersgd-rank"};
+
+std::string checksummed_settings(const TrainOptions& options) {
+  std::string out;
+  for (const std::string_view name : kChecksummed)
+    for (const Option& option : train_options())
+      if (option.name == name && concerns(option, !options.method.empty())) out += setting_line(options, option);
   return out;
 }
 
@@ -139,9 +270,8 @@ std::string common_settings_text(const TrainOptions& options) {
 void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path, const std::string& otherwise) {
   for (const Option& option : train_options()) {
     const std::string now = option_text(options, option), then = option_text(before, option);
-    const bool settled = option.recorded && !may_change(option) && concerns(option, !options.method.empty());
-    RT_CHECK_AS(UsageError, !settled || now == then, "--", option.name, " ", now, ": ", path,
-                " was trained with ", then, " so far; leave it so, or ", otherwise);
+    RT_CHECK_AS(UsageError, !is_kept(options, option) || now == then, "--", option.name, " ", now, ": ", path, " was trained with ", then,
+                " so far; leave it so, or ", otherwise);
   }
 }
 

@@ -175,8 +175,13 @@ std::string config_text(const TrainOptions& options);
 void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);
 
-// The settings that stay what they were when a training is continued, a line each.
-std::string settings_text(const TrainOptions& options);
+// The settings that stay what they were when a training is continued: as text, by name.
+std::map<std::string, std::string> kept_settings(const TrainOptions& options);
+// Those of them that were others at `before`, as "--lr 0.001 (was 0.1)". What `before` has not, as an option that is newer than it, was
+// its default.
+std::vector<std::string> changed_settings(const TrainOptions& options, const std::map<std::string, std::string>& before);
+// What checkpoints have a checksum of that have no settings by name.
+std::string checksummed_settings(const TrainOptions& options);
 // The settings that all ranks of a training have in common, a line each: all but what each does its part with.
 std::string common_settings_text(const TrainOptions& options);
 // Throws UsageError, naming the first one, unless `options` has the same as `before`, the run at `path`; `otherwise`: what else to do.

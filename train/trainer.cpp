@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "autograd/create.h"
 #include "comm/same.h"
 #include "core/log.h"
 #include "nn/batch_norm.h"
+#include "train/io/json_reader.h"
 #include "train/metrics.h"
 #include "train/mode_guard.h"
 #include "train/ranks.h"
@@ -313,6 +313,12 @@ std::vector<TensorFile> Trainer::files() const {
   return out;
 }
 
+Course Trainer::course() const {
+  Course out{task_.options, identity_of(task_.data), steps_per_epoch(), {}};
+  for (const TensorFile& file : files()) out.files.push_back(file.name);
+  return out;
+}
+
 void Trainer::export_weights(const std::string& path) const {
   const std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
   write_safetensors(path, task_.method ? below("backbone", weights) : weights, weights_metadata(task_.options));
@@ -338,7 +344,8 @@ RandomState Trainer::own_random(const TrainState& state) const {
 
 void Trainer::share_state() {
   at_.step = steps(), at_.parameter_steps = step_->own_counts();
-  restore(parse_train_state(nlohmann::ordered_json::parse(comm::broadcast_text(*group_, to_json(at_).dump(), 0))));
+  constexpr const char* kFrom = "the state of rank 0";
+  restore(parse_train_state(parse_json(comm::broadcast_text(*group_, to_json(at_).dump(), 0), kFrom), kFrom));
   replicate(*group_, step_->replicated());
 }
 

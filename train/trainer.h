@@ -40,6 +40,7 @@ class Trainer {
 
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
+  Course course() const;
   void restore(const TrainState& state);  // once what files() lists has been read
   void share_state();  // rank 0's, on all ranks; a collective
 

@@ -4,11 +4,14 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 
+#include "core/log.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/json_reader.h"
 #include "train/weights.h"
 
 namespace ringtape {
@@ -18,7 +21,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kSchema = 1;  // of state.json
-constexpr const char *kState = "state.json", *kPrefix = "step-", *kCrc = "crc32";
+constexpr const char *kState = "state.json", *kPrefix = "step-", *kAside = "aside-step-", *kCrc = "crc32";
 
 std::string crc_text(unsigned long crc) { return fmt::format("{:08x}", crc); }
 std::string crc_of(const std::string& text) {
@@ -26,6 +29,8 @@ std::string crc_of(const std::string& text) {
 }
 
 Json describe_file(const std::string& path) {
+  std::error_code ignored;
+  RT_CHECK_AS(FormatError, !fs::exists(path, ignored) || fs::is_regular_file(path, ignored), path, ": not a file");
   std::ifstream file(path, std::ios::binary);
   RT_CHECK_AS(IoError, file, path, ": cannot open");
   std::vector<char> block(1 << 20);
@@ -41,106 +46,198 @@ Json describe_file(const std::string& path) {
 }
 
 // Steps are written with 8 digits, or with as many as they need.
-bool newer(const std::string& a, const std::string& b) { return std::pair(a.size(), a) > std::pair(b.size(), b); }
+std::string name_of(const char* prefix, int64_t step) { return fmt::format("{}{:08}", prefix, step); }
+
+// The step that a checkpoint of this name is of; nothing unless it is written in just that way.
+std::optional<int64_t> step_in(const std::string& name, std::string_view prefix) {
+  int64_t step = 0;
+  if (!name.starts_with(prefix)) return {};
+  const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  const bool whole = error == std::errc{} && end == name.data() + name.size() && step >= 0;
+  return whole && name == name_of(std::string(prefix).c_str(), step) ? std::optional(step) : std::nullopt;
+}
+
+constexpr int64_t kLongestState = 4 << 20;  // bytes; with a counter for each of 100,000 ranks
+
+// Whether the folder is a checkpoint of that step: its state.json says so, or is damaged so that it says nothing.
+bool is_checkpoint(const std::string& folder, int64_t step) {
+  const std::string path = folder + "/" + kState;
+  std::error_code ignored;
+  if (!fs::is_directory(fs::symlink_status(folder, ignored)) || !fs::is_regular_file(fs::symlink_status(path, ignored))) return false;
+  Json json;
+  try {
+    json = parse_json(read_file(path, kLongestState), path);
+  } catch (const FormatError&) {
+    return fs::file_size(path, ignored) <= uint64_t(kLongestState);
+  } catch (const IoError&) {
+    return false;
+  }
+  try {
+    return JsonFields(json, path).object("state").whole("step") == step;
+  } catch (const FormatError&) {
+    return false;
+  }
+}
 
 // What state.json says, once it is clear that it says what was written.
 Json read_state(const std::string& path) {
-  const std::string text = read_file(path);
-  Json json = Json::parse(text, nullptr, false);
-  RT_CHECK_AS(FormatError, json.is_object() && json.contains(kCrc), path, ": damaged");
-  const std::string crc = json[kCrc].dump();
+  std::error_code ignored;
+  RT_CHECK_AS(FormatError, !fs::exists(path, ignored) || fs::is_regular_file(path, ignored), path, ": not a file");
+  Json json = parse_json(read_file(path, kLongestState), path);
+  const std::string crc = JsonFields(json, path).text(kCrc);
   json.erase(kCrc);
-  RT_CHECK_AS(FormatError, crc == Json(crc_of(json.dump(2))).dump(), path, ": damaged: it is not what was written");
-  RT_CHECK_AS(FormatError, json.value("schema", 0) == kSchema, path, ": of another version of ringtape: schema ", json.value("schema", 0),
-              ", this one reads ", kSchema);
+  RT_CHECK_AS(FormatError, crc == crc_of(json_text(json, 2)), path, ": damaged: it is not what was written");
+  const int64_t schema = JsonFields(json, path).whole("schema", 1);
+  RT_CHECK_AS(UsageError, schema <= kSchema, path, ": of a newer version of ringtape: schema ", schema, ", this one reads ", kSchema,
+              "; go on with that version or choose another --run");
   return json;
+}
+
+// Settings are there by name; the first checkpoints have a checksum of them.
+void check_settings(const std::string& path, const JsonFields& state, const TrainOptions& options) {
+  std::string changed;
+  if (state["settings"].is_string()) {
+    if (state.text("settings") == crc_of(checksummed_settings(options))) return;
+  } else {
+    const JsonFields settings = state.object("settings");
+    std::map<std::string, std::string> before;
+    for (const std::string& name : settings.keys()) before[name] = settings.text(name.c_str());
+    for (const std::string& one : changed_settings(options, before)) changed += (changed.empty() ? ": " : ", ") + one;
+    if (changed.empty()) return;
+  }
+  detail::fail<UsageError>(path, ": was made with other settings than config.toml has now", changed,
+                           "; restore that file or choose another --run");
+}
+
+Json to_json(const DataIdentity& data) { return {{"train", data.train}, {"test", data.test}, {"labels", data.labels}}; }
+
+void check_data(const std::string& path, const JsonFields& state, const DataIdentity& now) {
+  if (!state.has("data")) return;  // as the first checkpoints
+  const JsonFields data = state.object("data");
+  const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels")};
+  RT_CHECK_AS(UsageError, then == now, path, ": was made with another data set, of ", then.str(), "; this one has ", now.str(),
+              "; name the former with --data-dir or choose another --run");
 }
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
-                      const std::string& settings) {
+void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files, const Course& course) {
   AtomicFolder folder(path);
-  Json json{{"schema", kSchema}, {"settings", crc_of(settings)}, {"files", Json::object()}};
+  Json json{{"schema", kSchema}, {"settings", kept_settings(course.options)}, {"data", to_json(course.data)}, {"files", Json::object()}};
   for (const TensorFile& file : files) {
     write_safetensors(folder.file(file.name), file.tensors, file.metadata);
     json["files"][file.name] = describe_file(folder.file(file.name));
   }
   json["state"] = to_json(state);
-  json[kCrc] = crc_of(json.dump(2));
-  write_file(folder.file(kState), json.dump(2) + "\n");
+  json[kCrc] = crc_of(json_text(json, 2));
+  write_file(folder.file(kState), json_text(json, 2) + "\n");
   folder.commit();
 }
 
-TrainState check_checkpoint(const std::string& path, const std::string& settings) {
-  const Json json = read_state(path + "/" + kState);
-  const auto part = [&](const char* key) -> const Json& {
-    RT_CHECK_AS(FormatError, json.contains(key), path, "/", kState, ": has no ", key);
-    return json[key];
-  };
-  for (const auto& [name, written] : part("files").items()) {
-    const Json now = describe_file(path + "/" + name);
-    RT_CHECK_AS(FormatError, now == written, path, "/", name, ": damaged: ", now.dump(), " is not what was written, ", written.dump());
+TrainState check_checkpoint(const std::string& path, int64_t step, const Course& course) {
+  const std::string file = path + "/" + kState;
+  const Json json = read_state(file);
+  const JsonFields all(json, file), files = all.object("files");
+  const TrainState state = parse_train_state(all["state"], file + ": state");
+  RT_CHECK_AS(FormatError, state.step == step, file, ": is of step ", state.step, ": not a checkpoint of this name");
+  for (const std::string& name : files.keys())
+    RT_CHECK_AS(FormatError, std::find(course.files.begin(), course.files.end(), name) != course.files.end(), file, ": files: '", name,
+                "' is none of a checkpoint's");
+  check_settings(path, all, course.options);
+  check_data(path, all, course.data);
+  (void)parse_train_state(all["state"], file + ": state", course.steps_per_epoch);
+  for (const std::string& name : course.files) {
+    const JsonFields written = files.object(name.c_str());
+    const Json then{{"bytes", written.whole("bytes")}, {kCrc, written.text(kCrc)}}, now = describe_file(path + "/" + name);
+    RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: ", now.dump(), " is not what was written, ", json_text(then));
   }
-  RT_CHECK_AS(UsageError, part("settings") == crc_of(settings), path,
-              ": was made with other settings than config.toml has now; restore that file or choose another --run");
-  return parse_train_state(part("state"));
+  return state;
 }
 
-std::vector<std::string> Checkpoints::names() const {
-  std::vector<std::string> out;
+std::string Checkpoints::path_of(int64_t step) const { return path_of(kPrefix, step); }
+std::string Checkpoints::path_of(const char* prefix, int64_t step) const { return folder_ + "/" + name_of(prefix, step); }
+
+std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
+  std::vector<int64_t> out;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && !name.ends_with(kTemporaryFolder)) out.push_back(name);
+    const auto step = step_in(entry.path().filename().string(), prefix);
+    if (step && (all || is_checkpoint(entry.path().string(), *step))) out.push_back(*step);
   }
-  std::sort(out.begin(), out.end(), newer);
+  std::sort(out.begin(), out.end(), std::greater());
   return out;
 }
 
-// A link that another process always sees, to the one or to the other.
-void Checkpoints::link(const std::string& name, const std::string& to) const {
-  const fs::path temporary = folder_ + "/" + name + kTemporaryFolder;
+// A link that another process always sees, to the one or to the other. What is no link stays as it is.
+void Checkpoints::link(const std::string& name, int64_t step) const {
+  const std::string path = folder_ + "/" + name, to = name_of(kPrefix, step);
   std::error_code error;  // a file system without links has the folders themselves
-  fs::remove(temporary, error);
+  const fs::file_type now = fs::symlink_status(path, error).type();
+  if ((now != fs::file_type::symlink && now != fs::file_type::not_found) || fs::read_symlink(path, error) == to) return;
+  const std::string temporary = temporary_name(path);
   fs::create_directory_symlink(to, temporary, error);
-  if (!error) fs::rename(temporary, folder_ + "/" + name, error);
+  if (!error) fs::rename(temporary, path, error);
+  if (error) fs::remove(temporary, error);
 }
 
-static std::string name_of(int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
-
-std::string Checkpoints::path_of(int64_t step) const { return folder_ + "/" + name_of(step); }
-
-std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files, const std::string& settings) const {
-  const std::string name = name_of(state.step), path = path_of(state.step);
+void Checkpoints::set_aside(int64_t step) const {
+  const std::string from = path_of(step), to = path_of(kAside, step);
   std::error_code error;
-  fs::create_directories(folder_, error);
-  RT_CHECK_AS(IoError, !error, folder_, ": cannot write: ", error.message());
-  fs::remove_all(path, error);  // one that was found damaged, when its step was taken before
-  write_checkpoint(path, state, files, settings);
-  link("last", name);
-  const std::string best = state.best ? name_of(state.best->step) : "";
-  if (best == name) link("best", name);
-  int64_t kept = 0;
-  for (const std::string& old : names()) {
-    const bool of_another_course = newer(old, name);  // damaged ones, which the training went back behind
-    if (of_another_course || (++kept > keep_ && old != best)) fs::remove_all(folder_ + "/" + old, error);
-  }
+  if (is_checkpoint(to, step)) fs::remove_all(to, error);
+  fs::rename(from, to, error);
+  if (error) return log_warn(from, ": not of this course of the training, but it cannot become ", to, ": ", error.message());
+  log_warn(from, ": not of this course of the training; it is now ", to,
+           is_checkpoint(to, step) ? ", which goes with the next checkpoint" : "");
+}
+
+std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const {
+  const std::string path = path_of(state.step);
+  std::error_code error;
+  make_folder(folder_);
+  std::vector<int64_t> aside = steps(kAside);
+  if (fs::exists(fs::symlink_status(path, error))) set_aside(state.step), std::erase(aside, state.step);
+  write_checkpoint(path, state, files, course);
+  for (const int64_t step : aside)
+    if (fs::remove_all(path_of(kAside, step), error); !error) log_info("removed ", path_of(kAside, step));
+  for (const int64_t step : steps(kPrefix))
+    if (step > state.step) set_aside(step);
+  settle(state);
   return path;
 }
 
-std::optional<Checkpoints::Found> Checkpoints::newest(const std::string& settings,
-                                                      const std::function<void(const std::string&)>& damaged) const {
-  for (const std::string& name : names()) {
-    const std::string path = folder_ + "/" + name;
+void Checkpoints::settle(const TrainState& newest) const {
+  std::error_code error;
+  link("last", newest.step);
+  if (newest.best && fs::exists(path_of(newest.best->step), error)) link("best", newest.best->step);
+  int64_t kept = 0;
+  for (const int64_t step : steps(kPrefix))
+    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step)) fs::remove_all(path_of(step), error);
+}
+
+void Checkpoints::remove_all() const {
+  std::error_code error;
+  for (const char* prefix : {kPrefix, kAside})
+    for (const int64_t step : steps(prefix)) fs::remove_all(path_of(prefix, step));
+  for (const char* name : {"last", "best"})
+    if (fs::is_symlink(fs::symlink_status(folder_ + "/" + name, error))) fs::remove(folder_ + "/" + name);
+  for (const auto& entry : fs::directory_iterator(folder_, error))
+    if (is_temporary_name(entry.path().filename().string())) fs::remove_all(entry.path());
+  fs::remove(folder_, error);  // it stays where there is more in it
+}
+
+std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course, const std::function<void(const std::string&)>& unusable) const {
+  for (const int64_t step : steps(kPrefix, true)) {
+    const std::string path = path_of(step);
     try {
-      return Found{path, check_checkpoint(path, settings)};
+      return Found{path, check_checkpoint(path, step, course)};
     } catch (const FormatError& e) {
-      damaged(e.what());
+      unusable(e.what());
     } catch (const IoError& e) {
-      damaged(e.what());
+      unusable(e.what());
     }
   }
+  RT_CHECK_AS(FormatError, steps(kPrefix).empty(), folder_,
+              ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
   return {};
 }
 

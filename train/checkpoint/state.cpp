@@ -1,6 +1,7 @@
 #include "train/checkpoint/state.h"
 
-#include <nlohmann/json.hpp>
+#include "core/check.h"
+#include "train/io/json_reader.h"
 
 namespace ringtape {
 
@@ -27,27 +28,35 @@ Json to_json(const TrainState& s) {
   return out;
 }
 
-TrainState parse_train_state(const Json& json) {
+TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch) {
+  constexpr int64_t kMost = int64_t{1} << 53;  // of any count: sums of some stay whole
   TrainState s;
-  try {
-    json.at("step").get_to(s.step), json.at("epoch").get_to(s.epoch), json.at("batch").get_to(s.batch);
-    const Json &tally = json.at("tally"), &seconds = json.at("seconds"), &random = json.at("random");
-    tally.at("samples").get_to(s.tally.samples), tally.at("loss").get_to(s.tally.loss);
-    tally.at("top1").get_to(s.tally.top1), tally.at("top5").get_to(s.tally.top5);
-    seconds.at("whole").get_to(s.seconds.whole), seconds.at("data").get_to(s.seconds.data);
-    seconds.at("forward").get_to(s.seconds.forward), seconds.at("backward").get_to(s.seconds.backward);
-    seconds.at("optimizer").get_to(s.seconds.optimizer);
-    s.random = {random.at("seed").get<uint64_t>(), Stream(random.at("stream").get<uint64_t>()), random.at("counter").get<uint64_t>()};
-    if (const auto counters = json.find("counters"); counters != json.end()) counters->get_to(s.counters);
-    if (const auto own = json.find("parameter_steps"); own != json.end()) own->get_to(s.parameter_steps);
-    if (const auto best = json.find("best"); best != json.end())
-      s.best = TrainState::Best{best->at("step").get<int64_t>(), best->at("top1").get<double>()};
-    if (const auto traffic = json.find("traffic"); traffic != json.end())
-      s.traffic = {traffic->at("bytes").get<int64_t>(), traffic->at("seconds").get<double>(), traffic->at("exposed").get<double>()};
-    json.at("lengths").get_to(s.lengths);
-  } catch (const Json::exception& e) {
-    detail::fail<FormatError>("not the state of a training: ", e.what());
+  const JsonFields state(json, where), tally = state.object("tally"), seconds = state.object("seconds"), random = state.object("random");
+  s.step = state.whole("step", 0, kMost), s.epoch = state.whole("epoch", 0, kMost), s.batch = state.whole("batch", 0, kMost);
+  s.tally.samples = tally.whole("samples", 0, kMost), s.tally.loss = tally.real("loss", -std::numeric_limits<double>::max());
+  s.tally.top5 = tally.whole("top5", 0, s.tally.samples), s.tally.top1 = tally.whole("top1", 0, s.tally.top5);
+  s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0), seconds.real("backward", 0),
+               seconds.real("optimizer", 0)};
+  s.random = {random.bits("seed"), Stream(random.bits("stream")), random.bits("counter")};
+  if (state.has("counters")) s.counters = state.wholes("counters");
+  if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
+  if (state.has("best")) {
+    const JsonFields best = state.object("best");
+    s.best = TrainState::Best{best.whole("step", 0, s.step), best.real("top1", 0, 1)};
   }
+  if (state.has("traffic")) {
+    const JsonFields traffic = state.object("traffic");
+    s.traffic = {traffic.whole("bytes"), traffic.real("seconds", 0), traffic.real("exposed", 0)};
+  }
+  const JsonFields lengths = state.object("lengths");
+  for (const std::string& name : lengths.keys()) {
+    RT_CHECK_AS(FormatError, name.find('/') == std::string::npos, where, ": lengths: '", name, "' is not the name of a file");
+    s.lengths[name] = lengths.whole(name.c_str());
+  }
+  if (steps_per_epoch == 0) return s;
+  RT_CHECK_AS(FormatError, s.batch <= steps_per_epoch, where, ": batch ", s.batch, " of an epoch of ", steps_per_epoch);
+  const bool fits = s.epoch <= s.step / steps_per_epoch && s.step == s.epoch * steps_per_epoch + s.batch;
+  RT_CHECK_AS(FormatError, fits, where, ": step ", s.step, " is not batch ", s.batch, " after ", s.epoch, " epochs of ", steps_per_epoch);
   return s;
 }
 

@@ -40,8 +40,9 @@ struct TrainState {
   std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
 };
 
-// Throws FormatError for an object that is not one.
+// Throws FormatError, beginning with `where`, for an object that is not one: each number is of its kind and in its range, and those that
+// go together do. In epochs of `steps_per_epoch` (0: not known) the batches and steps must be where they can be.
 nlohmann::ordered_json to_json(const TrainState& state);
-TrainState parse_train_state(const nlohmann::ordered_json& json);
+TrainState parse_train_state(const nlohmann::ordered_json& json, const std::string& where, int64_t steps_per_epoch = 0);
 
 }  // namespace ringtape

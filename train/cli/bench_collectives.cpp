@@ -1,15 +1,15 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "comm/rendezvous.h"
 #include "comm/transport/transports.h"
 #include "train/cli/common.h"
-#include "train/collectives/simulation.h"
 #include "train/collectives/on_threads.h"
+#include "train/collectives/simulation.h"
 #include "train/io/file.h"
+#include "train/io/json_reader.h"
 #include "train/run/version.h"
 #include "train/suggest.h"
 #include "train/world.h"
@@ -135,8 +135,10 @@ class Report {
  private:
   // How many figures are below the baseline's.
   int compare(const std::string& path) const {
-    const Json before = Json::parse(read_file(path), nullptr, false);
-    RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows"), path, ": is not what --json writes");
+    constexpr int64_t kLongest = 64 << 20;  // bytes
+    const Json before = parse_json(read_file(path, kLongest), path);
+    RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows") && before["rows"].is_array(), path,
+                ": is not what --json writes");
     for (const char* key : {"op", "transport", "algorithm", "ranks", "dtype", "redop"}) {
       const Json was = before.value(key, Json());
       RT_CHECK_AS(UsageError, was == json_[key], "--baseline ", path, ": has ", key, " ", was.dump(), ", this run has ", json_[key].dump());
@@ -144,9 +146,10 @@ class Report {
     int slower = 0, compared = 0;
     for (const Json& now : json_["rows"])
       for (const Json& old : before["rows"]) {
-        if (old.value("bytes", int64_t{-1}) != now["bytes"]) continue;
+        const JsonFields row(old, path + ": rows");
+        if (row.whole("bytes") != now["bytes"]) continue;
         for (const char* side : {"out_of_place", "in_place"}) {
-          const double was = old.at(side).at("busbw"), is = now[side]["busbw"];
+          const double was = row.object(side).real("busbw", 0), is = now[side]["busbw"];
           ++compared;
           if (is >= kSlower * was) continue;
           ++slower;

@@ -103,7 +103,7 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
   const TrainOptions& o = task.options;
   double best = 0;
   for (const Metrics& m : all)
-    if (m.split == "knn") best = std::max(best, *m.top1);
+    if (m.split == "knn") best = std::max(best, m.top1.value_or(0));
   out["best_top1"] = best;
   const bool all_known = o.knn_bank == 0 || o.knn_bank >= task.data.train.size();
   out["protocol"] = fmt::format(
@@ -112,7 +112,7 @@ void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) 
       o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
   out["method"] = o.method;
   for (const Metrics& m : all)
-    if (m.split == "probe") out["probe_top1"] = *m.top1;  // the last
+    if (m.split == "probe" && m.top1) out["probe_top1"] = *m.top1;  // the last
 }
 
 // The figures that are left at the end, from the last metrics of each split.
@@ -125,7 +125,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   for (const Metrics& m : all) {
     last[m.split] = &m;
     peak = std::max(peak, m.peak_bytes.value_or(0));
-    if (m.split == "train") images += *m.images_per_s * *m.seconds, train_seconds += *m.seconds;
+    if (m.split == "train") images += m.images_per_s.value_or(0) * m.seconds.value_or(0), train_seconds += m.seconds.value_or(0);
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
   const Metrics& test = *last.at(task.method ? "knn" : "test");
@@ -134,7 +134,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   if (task.method) describe_knn(out, task, all);
   for (const char* split : {"train", "val"})
     if (const auto at = last.find(split); at != last.end()) {
-      out[concat(split, "_loss")] = json_number(*at->second->loss);
+      if (at->second->loss) out[concat(split, "_loss")] = json_number(*at->second->loss);
       if (at->second->top1) out[concat(split, "_top1")] = json_number(*at->second->top1);
     }
   out["images_per_s"] = train_seconds > 0 ? images / train_seconds : 0;
@@ -154,13 +154,14 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
 Earlier earlier(const TrainOptions& o) { return o.resume ? Earlier::resume : o.overwrite ? Earlier::replace : Earlier::refuse; }
 
 // Puts the trainer where the newest checkpoint that is whole was made.
-void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const std::string& settings, Output& out) {
-  const auto found = checkpoints.newest(settings, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
+void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const Course& course, Output& out) {
+  const auto found = checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
   if (!found) return out.line("resume no checkpoint yet: from the beginning");
   RT_CHECK_AS(UsageError, found->state.epoch <= task.options.epochs, "--epochs ", task.options.epochs, ": the run has trained ",
               found->state.epoch, " already");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
+  checkpoints.settle(found->state);
   out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));
 }
 
@@ -192,11 +193,11 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
     introduce(out, task, trainer, world, run);
     const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
-    const std::string settings = settings_text(o);
-    if (o.resume) resume(task, trainer, checkpoints, settings, out);
+    const Course course = trainer.course();
+    if (o.resume) resume(task, trainer, checkpoints, course, out);
     if (world.group) trainer.share_state();
-    MetricsLog log(run, trainer.state().lengths);
-    std::vector<Metrics> all = read_metrics(run.file("metrics.jsonl"));
+    MetricsLog log(run, trainer.state().lengths, trainer.steps());
+    std::vector<Metrics> all = log.earlier();
     const auto report = [&](const Metrics& m) {
       log.write(m);
       out.json(json_line(m));
@@ -206,10 +207,10 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
     const auto save = [&] {
       TrainState state = trainer.state();
       state.lengths = log.sync();
-      checkpoints.save(state, trainer.files(), settings);
+      checkpoints.save(state, trainer.files(), course);
     };
     const auto load_best = [&](int64_t step) {
-      (void)check_checkpoint(checkpoints.path_of(step), settings);
+      (void)check_checkpoint(checkpoints.path_of(step), step, course);
       Checkpoints::load(checkpoints.path_of(step), trainer.files());
     };
     if (!trainer.fit(report, save, !o.json, load_best)) {

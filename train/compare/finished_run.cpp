@@ -2,10 +2,11 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "core/check.h"
 #include "train/io/file.h"
+#include "train/io/json_reader.h"
 
 namespace ringtape {
 
@@ -15,15 +16,21 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   std::istringstream lines(read_file(file));
   std::string line, last;
   while (std::getline(lines, line)) last = line;
-  const auto end = nlohmann::json::parse(last, nullptr, false);
-  if (!end.is_object() || end.value("split", "") != "summary") return {};
+  nlohmann::ordered_json end;
+  try {
+    end = parse_json(last, file, 4);
+  } catch (const FormatError&) {
+    return {};  // half a line
+  }
+  if (!end.is_object() || end.value("split", nlohmann::ordered_json()) != "summary") return {};
+  const JsonFields fields(end, concat(file, ": the summary"));
   FinishedRun out;
   const auto number = [&](const char* key) {
     const auto value = end.find(key);
     return value != end.end() && value->is_number() ? value->get<double>() : std::nan("");
   };
   out.path = path, out.metrics = read_metrics(file);
-  out.seed = end.value("seed", int64_t{0}), out.epochs = end.value("epoch", int64_t{0}), out.steps = end.value("step", int64_t{0});
+  out.seed = fields.has("seed") ? fields.whole("seed") : 0, out.epochs = fields.whole("epoch", 1), out.steps = fields.whole("step", 1);
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);
@@ -31,7 +38,7 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
   for (const Metrics& m : out.metrics) out.seconds += m.seconds.value_or(0);
   if (end.contains("best_top1")) out.best_top1 = number("best_top1");
-  out.protocol = end.value("protocol", "");
+  if (end.contains("protocol")) out.protocol = fields.text("protocol");
   return out;
 }
 

@@ -195,6 +195,8 @@ int64_t Loader::batches() const {
 }
 
 Loader::Epoch Loader::epoch(int64_t number, int64_t first_batch) const {
+  RT_CHECK(number >= 0, "epoch ", number);
+  RT_CHECK(first_batch >= 0 && first_batch <= batches(), "batch ", first_batch, " of ", batches());
   return Epoch(std::make_unique<EpochState>(source_, number, first_batch, batches()));
 }
 

@@ -63,8 +63,8 @@ class Loader {
 
   int64_t samples() const;  // of all ranks
   int64_t batches() const;  // in an epoch
-  Epoch epoch(int64_t number,
-              int64_t first_batch = 0) const;  // from batch `first_batch` on, to resume within an epoch
+  // From batch `first_batch` on, 0 to batches(), to resume within an epoch.
+  Epoch epoch(int64_t number, int64_t first_batch = 0) const;
 
  private:
   struct Source;

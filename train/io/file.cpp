@@ -4,35 +4,80 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
+#include <vector>
 
 #include "core/check.h"
 
 namespace ringtape {
 
-// Makes the names in a folder last.
-static void sync_folder(const std::string& path) {
+namespace fs = std::filesystem;
+
+static constexpr std::string_view kMark = ".ringtape-", kEnd = ".tmp";
+static constexpr size_t kRandom = 6;
+
+std::string temporary_name(const std::string& path) {
+  constexpr std::string_view letters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  std::random_device device;
+  std::string out = path + std::string(kMark);
+  for (size_t i = 0; i < kRandom; ++i) out += letters[device() % letters.size()];
+  return out + std::string(kEnd);
+}
+
+bool is_temporary_name(std::string_view name) {
+  const size_t length = kMark.size() + kRandom + kEnd.size();
+  if (name.size() <= length || !name.ends_with(kEnd)) return false;
+  const std::string_view mark = name.substr(name.size() - length);
+  const auto random = mark.substr(kMark.size(), kRandom);
+  return mark.starts_with(kMark) && std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c); });
+}
+
+// Has make() try temporary names until one is new; -1 with errno where that is not what is wrong.
+template <class Make>
+static int with_temporary_name(const std::string& path, std::string& name, Make&& make) {
+  constexpr int kTries = 100;
+  int made = -1;
+  for (int i = 0; i < kTries; ++i) {
+    name = temporary_name(path);
+    made = make(name.c_str());
+    if (made >= 0 || errno != EEXIST) break;
+  }
+  return made;
+}
+
+void sync_folder(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;  // it may be written but not read; what was renamed in it is
-  ::fsync(folder);
+  if (folder < 0) return;
+  const int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
+  const bool unknown = error == EINVAL || error == EBADF;  // what file systems say that do this for no folder
+  RT_CHECK_AS(IoError, error == 0 || unknown, path, ": cannot write: ", std::strerror(error));
 }
 
 static std::string folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const std::string folder = fs::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".XXXXXX") {
-  fd_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::vector<std::string> parents;  // of each folder that is new, the innermost first
+  for (std::string at = path; !fs::exists(at, error) && folder_of(at) != at; at = folder_of(at)) parents.push_back(folder_of(at));
+  fs::create_directories(path, error);
+  RT_CHECK_AS(IoError, !error, path, ": cannot write: ", error.message());
+  for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) sync_folder(*parent);
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  fd_ = with_temporary_name(path_, temporary_, [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   RT_CHECK_AS(IoError, fd_ >= 0, path_, ": cannot write: ", std::strerror(errno));
-  const mode_t mask = ::umask(0);  // mkostemp makes private files; these are meant to be as any other
-  ::umask(mask);
-  ::fchmod(fd_, 0666 & ~mask);
 }
 
 AtomicFile::~AtomicFile() {
@@ -61,16 +106,15 @@ void AtomicFile::commit() {
   sync_folder(folder_of(path_));
 }
 
-AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)), temporary_(path_ + kTemporaryFolder) {
-  std::error_code error;
-  std::filesystem::remove_all(temporary_, error);  // left by a process that was killed
-  std::filesystem::create_directories(temporary_, error);
-  RT_CHECK_AS(IoError, !error, path_, ": cannot write: ", error.message());
+AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)) {
+  make_folder(folder_of(path_));
+  const int made = with_temporary_name(path_, temporary_, [](const char* name) { return ::mkdir(name, 0777); });
+  RT_CHECK_AS(IoError, made == 0, path_, ": cannot write: ", std::strerror(errno));
 }
 
 AtomicFolder::~AtomicFolder() {
   std::error_code ignored;
-  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+  if (!committed_) fs::remove_all(temporary_, ignored);
 }
 
 void AtomicFolder::commit() {
@@ -86,16 +130,33 @@ void write_file(const std::string& path, std::string_view content) {
   file.commit();
 }
 
-std::string read_file(const std::string& path) {
+static std::ifstream opened(const std::string& path) {
   std::error_code ignored;
-  RT_CHECK_AS(IoError, !std::filesystem::is_directory(path, ignored), path, ": is a folder, not a file");
+  RT_CHECK_AS(IoError, !fs::is_directory(path, ignored), path, ": is a folder, not a file");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
+  return file;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file = opened(path);
   std::ostringstream out;
   if (file.peek() != std::ifstream::traits_type::eof()) out << file.rdbuf();
   RT_CHECK_AS(IoError, !file.bad() && out, path, ": cannot read: ", std::strerror(errno));
   return std::move(out).str();
+}
+
+std::string read_file(const std::string& path, int64_t limit) {
+  std::ifstream file = opened(path);
+  std::string out, block(1 << 16, '\0');
+  do {
+    file.read(block.data(), std::streamsize(block.size()));
+    out.append(block, 0, size_t(file.gcount()));
+    RT_CHECK_AS(FormatError, int64_t(out.size()) <= limit, path, ": longer than the ", limit, " bytes that it may have");
+  } while (file);
+  RT_CHECK_AS(IoError, file.eof() && !file.bad(), path, ": cannot read: ", std::strerror(errno));
+  return out;
 }
 
 }  // namespace ringtape

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -38,9 +39,20 @@ class AtomicFolder {
   std::string path_, temporary_;
   bool committed_ = false;
 };
-inline constexpr const char* kTemporaryFolder = ".tmp";  // how the temporary names of folders end
+
+// A name for what is not complete, beside `path`: path.ringtape-XXXXXX.tmp, with six random letters. A process that is killed
+// leaves such names, and only what has one may be removed later.
+std::string temporary_name(const std::string& path);
+bool is_temporary_name(std::string_view name);
+
+// A folder with all above it that are not there yet, each lasting. Throws IoError.
+void make_folder(const std::string& path);
+// Makes the names in a folder last. Throws IoError if that fails: then nothing that they replace may be removed. A folder that cannot be
+// opened, as one that may be written but not read, is left to the system.
+void sync_folder(const std::string& path);
 
 void write_file(const std::string& path, std::string_view content);  // atomically
 std::string read_file(const std::string& path);                      // throws IoError
+std::string read_file(const std::string& path, int64_t limit);       // and FormatError if it has more bytes than that
 
 }  // namespace ringtape

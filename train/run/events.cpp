@@ -45,10 +45,18 @@ std::string field(int number, const std::string& x) { return key(number, 2) + va
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-std::string file_name() {
+// One that no file has yet, as a container's processes may start with the same number in the same second.
+File new_file(const RunDir& run, std::string& path) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  return concat("events.out.tfevents.", int64_t(now()), '.', std::string_view(host), '.', ::getpid(), ".0");
+  const std::string stem = concat("events.out.tfevents.", int64_t(now()), '.', std::string_view(host), '.', ::getpid(), '.');
+  File out;
+  for (int number = 0; !out; ++number) {
+    path = run.file(concat(stem, number));
+    out.reset(std::fopen(path.c_str(), "wbxe"));
+    RT_CHECK_AS(IoError, out || errno == EEXIST, path, ": cannot write: ", std::strerror(errno));
+  }
+  return out;
 }
 
 }  // namespace
@@ -59,9 +67,10 @@ uint32_t crc32c(std::string_view bytes) {
   return ~c;
 }
 
-EventFile::EventFile(const RunDir& run) : path_(run.file(file_name())), file_(std::fopen(path_.c_str(), "wbe")) {
-  RT_CHECK_AS(IoError, file_, path_, ": cannot write: ", std::strerror(errno));
+EventFile::EventFile(const RunDir& run, int64_t from) : file_(new_file(run, path_)) {
+  constexpr int64_t kStart = 1;                                      // SessionLog.START: no step from this one on counts that was before
   record(field(1, now()) + field(3, std::string("brain.Event:2")));  // wall_time, file_version
+  if (from > 0) record(field(1, now()) + field(2, from + 1) + field(7, field(1, kStart)));  // wall_time, step, session_log
 }
 
 void EventFile::write(const std::string& tag, int64_t step, double value) {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <sstream>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/json_reader.h"
 
 namespace ringtape {
 namespace {
@@ -64,17 +67,41 @@ std::string json_line(const Metrics& m) {
   return json_text(out);
 }
 
-std::vector<Metrics> read_metrics(const std::string& path) {
+static double read_number(const JsonFields& fields, const char* key) {
+  constexpr double kLargest = std::numeric_limits<double>::max();
+  if (!fields[key].is_string()) return fields.real(key, -kLargest);
+  const std::string text = fields.text(key);
+  for (const double x : {std::nan(""), double(INFINITY), -double(INFINITY)})
+    if (json_number(x) == text) return x;
+  detail::fail<FormatError>(fields.where(), ": ", key, ": expected a number, got a text");
+}
+
+static std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {
+  const nlohmann::ordered_json json = parse_json(line, where, 4);
+  const JsonFields fields(json, where);
+  Metrics m;
+  m.split = fields.text("split");
+  if (m.split == "summary") return {};
+  m.epoch = fields.has("epoch") ? fields.whole("epoch") : 0, m.step = fields.has("step") ? fields.whole("step") : 0;
+  for (const Column& c : kColumns)
+    if (fields.has(c.name)) m.*c.value = read_number(fields, c.name);
+  return m;
+}
+
+std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad) {
+  constexpr size_t kLongest = 1 << 20;  // bytes of a line
   std::vector<Metrics> out;
   std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::ordered_json::parse(line, nullptr, false);
-    RT_CHECK_AS(FormatError, json.is_object() && json.contains("split"), path, ": not a line of metrics: ", line);
-    if (json["split"] == "summary") continue;
-    Metrics& m = out.emplace_back();
-    m.split = json.value("split", ""), m.epoch = json.value("epoch", int64_t{0}), m.step = json.value("step", int64_t{0});
-    for (const Column& c : kColumns)
-      if (const auto value = json.find(c.name); value != json.end() && value->is_number()) m.*c.value = value->get<double>();
+  int64_t number = 1;
+  for (std::string line; std::getline(lines, line); ++number) {
+    const std::string where = concat(path, ":", number);
+    try {
+      RT_CHECK_AS(FormatError, line.size() <= kLongest, where, ": a line of ", line.size(), " bytes");
+      if (const auto m = parse_metrics(line, where)) out.push_back(*m);
+    } catch (const FormatError& e) {
+      if (!bad) throw;
+      bad(concat(e.what(), "; left out"));
+    }
   }
   return out;
 }
@@ -84,9 +111,34 @@ static int64_t length(const MetricsLog::Lengths& lengths, const char* name) {
   return found == lengths.end() ? 0 : found->second;
 }
 
-MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep)
-    : jsonl_(run.file(kJsonl), length(keep, kJsonl)), csv_(run.file(kCsv), length(keep, kCsv)), events_(run) {
+// How much of a file stays: what it should have, or the whole lines that are left of it.
+static int64_t lines_kept(const std::string& path, int64_t keep) {
+  constexpr int64_t kBlock = 1 << 16;
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  int64_t end = file ? std::min(int64_t(file.tellg()), keep) : 0;
+  for (std::string block; end > 0;) {
+    const int64_t begin = std::max<int64_t>(end - kBlock, 0);
+    block.resize(size_t(end - begin));
+    RT_CHECK_AS(IoError, file.seekg(begin).read(block.data(), end - begin), path, ": cannot read");
+    const size_t newline = block.rfind('\n');
+    end = newline == std::string::npos ? begin : begin + int64_t(newline) + 1;
+    if (newline != std::string::npos) break;
+  }
+  if (end < keep)
+    log_warn(path, ": has ", end, " bytes in whole lines of the ", keep,
+             " that the checkpoint knows; the training goes on, its figures are gone");
+  return end;
+}
+
+MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep, int64_t from)
+    : path_(run.file(kJsonl)), jsonl_(path_, lines_kept(path_, length(keep, kJsonl))),
+      csv_(run.file(kCsv), lines_kept(run.file(kCsv), length(keep, kCsv))), events_(run, from) {
   if (csv_.sync() == 0) csv_.write(csv_header());
+  sync_folder(run.path());
+}
+
+std::vector<Metrics> MetricsLog::earlier() const {
+  return read_metrics(path_, [](const std::string& why) { log_warn(why); });
 }
 
 MetricsLog::Lengths MetricsLog::sync() { return {{kJsonl, jsonl_.sync()}, {kCsv, csv_.sync()}}; }

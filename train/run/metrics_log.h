@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -35,19 +36,23 @@ double hidden_share(double comm_s, double exposed_s);
 std::string json_line(const Metrics& metrics);
 nlohmann::ordered_json json_number(double x);
 
-// The lines of a metrics.jsonl that are Metrics, as json_line wrote them. Throws IoError, FormatError.
-std::vector<Metrics> read_metrics(const std::string& path);
+// The lines of a metrics.jsonl that are Metrics, as json_line wrote them. Throws IoError, and FormatError with file and line for one that
+// is none; with `bad`, that hears of it instead and the line is left out.
+std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad = {});
 
 // metrics.jsonl, metrics.csv with a fixed header, and the scalars of an events file.
 class MetricsLog {
  public:
   using Lengths = std::map<std::string, int64_t>;  // bytes, by file name
-  explicit MetricsLog(const RunDir& run, const Lengths& keep = {});  // goes on behind these
+  // Goes on after these lengths, at step `from`. A file that has become shorter is cut after its last whole line, with a warning.
+  explicit MetricsLog(const RunDir& run, const Lengths& keep = {}, int64_t from = 0);
+  std::vector<Metrics> earlier() const;  // that were there by then; what is no line of metrics gets a warning
   void write(const Metrics& metrics);
   void finish(const std::string& summary_line);  // the last line of metrics.jsonl
   Lengths sync();                                // puts both files on the disk
 
  private:
+  std::string path_;  // of metrics.jsonl
   LineFile jsonl_, csv_;
   EventFile events_;
 };

@@ -13,6 +13,8 @@
 
 #include "core/check.h"
 #include "core/printable.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/exported.h"
 #include "train/io/file.h"
 #include "train/run/time_text.h"
 
@@ -21,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a run writes, besides train.log, which holds its lock; nothing else is ever removed.
-constexpr const char *kLog = "train.log", *kConfig = "config.toml";
-constexpr std::array<const char*, 7> kOwned = {"env.json", "metrics.jsonl", "metrics.csv", "checkpoints",
-                                               "exported", "report.html",   kConfig};
+// What a run writes, besides train.log and the lock, which stay, and its checkpoints; nothing else is ever removed.
+constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
+constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
+constexpr std::array<const char*, 5> kOwned = {"env.json", "metrics.jsonl", "metrics.csv", "report.html", kConfig};
 constexpr const char *kTraining = ": another process is training there; choose another --run",
                      *kHoldsARun =
                          ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
@@ -34,8 +36,8 @@ bool taken(const fs::path& path) {
   return fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error));
 }
 
-bool locked(const fs::path& log) {
-  const int fd = ::open(log.c_str(), O_RDONLY | O_CLOEXEC);
+bool locked(const fs::path& lock) {
+  const int fd = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
@@ -45,36 +47,35 @@ bool locked(const fs::path& log) {
 // A run that was broken off before its config.toml was there: nothing of it is lost.
 bool just_begun(const fs::path& path) {
   std::error_code error;
-  bool has_log = false, has_more = false;
+  bool has_mark = false, has_more = false;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
-    const bool empty_folder = name == "exported" && fs::is_empty(entry.path(), error);
-    has_log = has_log || name == kLog;
-    has_more = has_more || !(name == kLog || name.starts_with(concat(kConfig, '.')) || empty_folder);
+    const bool empty_folder = name == kExported && fs::is_empty(entry.path(), error), mark = name == kLock || name == kLog;
+    has_mark = has_mark || mark;
+    has_more = has_more || !(mark || is_temporary_name(name) || empty_folder);
   }
-  return has_log && !has_more;
+  return has_mark && !has_more;
 }
 
 void remove_run(const fs::path& path) {
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path());
-  for (const char* name : kOwned) fs::remove_all(path / name);
+  Checkpoints(path / kCheckpoints, 0).remove_all();
+  const fs::path exported = path / kExported;
+  for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")}) fs::remove(exported / name);
+  std::error_code error;
+  fs::remove(exported, error);  // it stays where there is more in it
+  for (const char* name : kOwned) fs::remove(path / name);
 }
 
-// What a killed process was writing: AtomicFile's and AtomicFolder's temporary names.
+// What a killed process was writing.
 void remove_leftovers(const fs::path& run) {
   std::error_code error;
-  for (const fs::path& folder : {run, run / "exported", run / "checkpoints"})
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      const fs::path name = entry.path().filename();
-      const std::string kind = name.stem().extension().string();
-      const bool ours = kind == ".toml" || kind == ".json" || kind == ".safetensors" || kind == ".md";
-      const bool file = ours && name.extension().string().size() == 7;
-      if (file || name.extension() == kTemporaryFolder) fs::remove_all(entry.path(), error);
-    }
+  for (const fs::path& folder : {run, run / kExported, run / kCheckpoints})
+    for (const auto& entry : fs::directory_iterator(folder, error))
+      if (is_temporary_name(entry.path().filename().string())) fs::remove_all(entry.path(), error);
 }
 
-// Opened as it is: until the lock is ours, what it holds is another's.
 File locked_file(const std::string& run, const std::string& path) {
   File out(std::fopen(path.c_str(), "ae"));
   RT_CHECK_AS(IoError, out, path, ": cannot write: ", std::strerror(errno));
@@ -104,7 +105,7 @@ void check_run_path(const std::string& path, Earlier earlier) {
   const bool is_run = fs::exists(fs::path(path) / kConfig), begun = just_begun(path);
   RT_CHECK_AS(UsageError, is_run || begun, "--run ", path,
               ": the folder holds other things than a run; choose another --run");
-  RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLog), "--run ", path, kTraining);
+  RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLock), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
@@ -131,12 +132,12 @@ int64_t LineFile::sync() {
 RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   check_run_path(path_, earlier);
   try {
-    fs::create_directories(path_);
-    lock_ = locked_file(path_, file(kLog));
+    make_folder(path_);
+    lock_ = locked_file(path_, file(kLock));
     RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !fs::exists(file(kConfig)), "--run ", path_, kHoldsARun);
     if (earlier != Earlier::resume) remove_run(path_);
     remove_leftovers(path_);
-    fs::create_directories(file("exported"));
+    make_folder(file(kExported));
   } catch (const fs::filesystem_error& e) {
     detail::fail<IoError>("--run ", path_, ": cannot write: ", e.code().message());
   }

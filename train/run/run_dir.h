@@ -34,7 +34,8 @@ class LineFile {
 };
 
 // The folder of one training run. Creating it takes a lock that other processes see and, unless that is to be continued, clears
-// an earlier run away (only files that a run writes; its config.toml last, so that what is left still counts as a run).
+// an earlier run away (only what a run writes; its config.toml last, so that what is left still counts as a run). The lock is on .lock,
+// which nobody has reason to rotate or remove, and which network file systems can lock too.
 // Throws UsageError as check_run_path does, IoError if it cannot be written.
 class RunDir {
  public:
@@ -46,7 +47,7 @@ class RunDir {
 
  private:
   std::string path_;
-  File lock_;  // train.log, until the process ends or the object goes
+  File lock_;  // until the process ends or the object goes
   std::unique_ptr<LineFile> log_;
 };
 
