@@ -12,7 +12,7 @@ static constexpr std::array<std::string_view, kCpuIsas> kNames = {"portable", "a
 std::string_view name_of(CpuIsa isa) { return kNames[size_t(isa)]; }
 
 CpuIsa best_cpu_isa() {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(RINGTAPE_PORTABLE)
   static const CpuIsa best = [] {
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

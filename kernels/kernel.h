@@ -56,8 +56,8 @@ class Kernel<void(Args...)> {
 #define RT_CUDA_SLOT(fn) nullptr
 #endif
 
-// A build for another processor than x86 compiles the portable kernels alone.
-#if defined(__x86_64__)
+// A build for another processor than x86 compiles the portable kernels alone, as CMake's RINGTAPE_PORTABLE does.
+#if defined(__x86_64__) && !defined(RINGTAPE_PORTABLE)
 #define RT_X86_SLOT(fn) fn
 #else
 #define RT_X86_SLOT(fn) nullptr

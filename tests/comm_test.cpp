@@ -166,9 +166,11 @@ void dtypes_and_operations(Transport& t) {
   uint64_t sequence = 0;
   each_collective([&](const Algorithm& algorithm, Collective kind) {
     for (const DType dtype : kDTypes)
-      for (const ReduceOp op : kOps)
-        run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = ++sequence}, sequence % 2 == 0,
+      for (const ReduceOp op : kOps) {
+        ++sequence;
+        run_case(t, algorithm, {.kind = kind, .dtype = dtype, .op = op, .root = 1, .count = 13, .sequence = sequence}, sequence % 2 == 0,
                  sequence % 3 == 0);
+      }
   });
 }
 
@@ -180,7 +182,8 @@ void large_buffers(Transport& t) {
   uint64_t sequence = 0;
   each_collective([&](const Algorithm& algorithm, Collective kind) {
     if (kind == Collective::barrier) return;
-    run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = count, .sequence = ++sequence}, sequence % 2 == 0,
+    ++sequence;
+    run_case(t, algorithm, {.kind = kind, .dtype = DType::f32, .root = 1, .count = count, .sequence = sequence}, sequence % 2 == 0,
              sequence % 3 == 0);
   });
 }

@@ -1,13 +1,10 @@
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
-#include <thread>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "core/env.h"
-#include "core/parallel.h"
 #include "core/random.h"
 #include "tests/support.h"
 
@@ -199,66 +196,6 @@ TEST(Tensor, TooManyElementsAreRefused) {
 
 TEST(Text, ANumberThatIsNoneHasNoSign) {
   EXPECT_EQ(concat(-std::numeric_limits<double>::quiet_NaN(), " ", -std::numeric_limits<double>::infinity(), " ", -0.5), "nan -inf -0.5");
-}
-
-TEST(Threads, AreCountedPerThread) {
-  const int before = threads();
-  std::thread([] { set_threads(7); }).join();
-  EXPECT_EQ(threads(), before);
-  EXPECT_NE(message_of<UsageError>([] { set_threads(0); }).find("at least 1"), std::string::npos);
-}
-
-TEST(ParallelFor, CoversEachElementOnce) {
-  for (int count : {1, 2, 3, 8})
-    test::with_threads(count, [] {
-      for (int64_t n : {0, 1, 2, 7, 1000}) {
-        std::vector<std::atomic<int>> hits(static_cast<size_t>(n));
-        for (int repeat = 0; repeat < 50; ++repeat)
-          parallel_for(n, 1, [&](int64_t begin, int64_t end) {
-            for (int64_t i = begin; i < end; ++i) ++hits[size_t(i)];
-          });
-        for (const auto& h : hits) EXPECT_EQ(h, 50);
-      }
-      return 0;
-    });
-}
-
-TEST(ParallelFor, KeepsPartsAtLeastAsLargeAsTheGrain) {
-  test::with_threads(8, [] {
-    std::atomic<int> parts = 0;
-    parallel_for(100, 40, [&](int64_t begin, int64_t end) {
-      ++parts;
-      EXPECT_GE(end - begin, 40);
-    });
-    EXPECT_EQ(parts, 2);
-    return 0;
-  });
-}
-
-TEST(ParallelFor, NestedCallsRunSeriallyAndExceptionsComeBack) {
-  test::with_threads(4, [] {
-    std::atomic<int64_t> sum = 0;
-    parallel_for(4, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) parallel_for(10, 1, [&](int64_t b, int64_t e) { sum += e - b; });
-    });
-    EXPECT_EQ(sum, 40);
-    const auto fail = [](int64_t begin, int64_t) { RT_CHECK_AS(UsageError, begin != 2, "part 2"); };
-    for (int i = 0; i < 20; ++i)
-      EXPECT_EQ(message_of<UsageError>([&] { parallel_for(4, 1, fail); }), "part 2");
-    return 0;
-  });
-}
-
-TEST(ParallelFor, EachThreadHasATeamOfItsOwn) {
-  std::vector<std::thread> ranks;
-  std::atomic<int64_t> sum = 0;
-  for (int r = 0; r < 4; ++r)
-    ranks.emplace_back([&] {
-      set_threads(3);
-      for (int i = 0; i < 200; ++i) parallel_for(30, 1, [&](int64_t begin, int64_t end) { sum += end - begin; });
-    });
-  for (std::thread& t : ranks) t.join();
-  EXPECT_EQ(sum, 4 * 200 * 30);
 }
 
 }  // namespace
