@@ -80,9 +80,8 @@ void finish_leaf(Node& node) {
     add_forward(node.grad, node.grad, g);
   } else {
     // The contribution may be shared with another leaf (add passes dy on to both) or be a window on something larger.
-    const bool sole_owner = g.storage().use_count() == 1 && g.contiguous();
-    node.grad = sole_owner ? std::move(g) : empty_like(g);
-    if (!sole_owner) copy(node.grad, g);
+    if (g.storage().use_count() == 1 && g.contiguous()) node.grad = std::move(g);
+    else node.grad = empty_like(g), copy(node.grad, g);
   }
   if (node.hook) node.hook(node.grad);
 }

@@ -189,7 +189,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
 
   std::vector<std::pair<int64_t, int>> members;  // key and rank
   for (int r = 0; r < size(); ++r)
-    if (wishes[size_t(2 * r)] == color) members.emplace_back(wishes[size_t(2 * r + 1)], r);
+    if (wishes[2 * size_t(r)] == color) members.emplace_back(wishes[2 * size_t(r) + 1], r);
   std::sort(members.begin(), members.end());
   const auto place = std::find_if(members.begin(), members.end(), [&](const auto& m) { return m.second == rank(); });
 

@@ -111,7 +111,7 @@ TEST(Autocast, NestsAndEnds) {
     EXPECT_EQ(autocast_dtype(), DType::bf16);
   }
   EXPECT_EQ(autocast_dtype(), DType::f32);
-  EXPECT_THROW(Autocast(DType::f64), DTypeError);
+  EXPECT_THROW(Autocast{DType::f64}, DTypeError);
 }
 
 }  // namespace

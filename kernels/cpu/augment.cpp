@@ -22,8 +22,8 @@ struct Frame {
 // Pixel i of y, from the right where mirrored, is pixel i of x through the table. Not vectorised: gathers took 1.4 to 2 times as
 // long as scalar loads on an Intel Sapphire Rapids.
 template <bool mirrored, int64_t known_channels, class T>
-[[gnu::optimize("no-tree-vectorize")]] void look_up_row(T* __restrict y, const uint8_t* __restrict x, int64_t pixels,
-                                                        const T* __restrict table, int64_t channels) {
+RT_NO_VECTORIZE void look_up_row(T* __restrict y, const uint8_t* __restrict x, int64_t pixels, const T* __restrict table,
+                                 int64_t channels) {
   if constexpr (known_channels > 0) channels = known_channels;
   if constexpr (mirrored) y += (pixels - 1) * channels;
   for (int64_t i = 0; i < pixels; ++i, x += channels, y += mirrored ? -channels : channels)

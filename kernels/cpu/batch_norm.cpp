@@ -33,7 +33,7 @@ void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t b
     const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows);
     for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
     const Vec<C> own = tree_sum<rows>(v);
-#pragma GCC ivdep
+  RT_IVDEP
     for (int64_t l = 0; l < kLanes<C>; ++l) {
       const double distance = double(center[l]) - mean[i + l];
       mean[i + l] += distance * share;
@@ -66,7 +66,7 @@ void combine_chunks(double* mean, double* squares, const double* part, const Row
   double before = 0;
   for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
     const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own), weight = before * share;
-#pragma GCC ivdep
+  RT_IVDEP
     for (int64_t i = 0; i < rows.n; ++i) {
       const double distance = part[i] - mean[i];
       mean[i] += distance * share;

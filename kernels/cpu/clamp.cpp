@@ -18,7 +18,7 @@ auto clamp_to(double low, double high) {
 
 template <class T>
 auto inside(double low, double high) {
-  return [low = T(low), high = T(high)](T v, T g) { return (v >= low) & (v <= high) ? g : T(0); };
+  return [low = T(low), high = T(high)](T v, T g) { return ((v >= low) & (v <= high)) ? g : T(0); };
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ RT_INLINE Vec<compute_t<T>> widened(const T* p) {
 }
 
 // bf16(float) on all lanes: the upper halves, in the lower ones.
-RT_INLINE Vec<uint32_t> rounded_to_bf16(Vec<float> v) {
+[[maybe_unused]] RT_INLINE Vec<uint32_t> rounded_to_bf16(Vec<float> v) {
   const Vec<uint32_t> w = Vec<uint32_t>(v), up = w + 0x7fffu + ((w >> 16) & 1u);
   return (v != v ? (w | 0x400000u) : up) >> 16;
 }

@@ -46,7 +46,7 @@ void run_row(const T* in, int64_t h, int64_t w, T* out, int64_t out_step, int64_
 
 void depthwise_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
-  const auto [rows, cols] = forward_axes(z, p);
+  const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const int64_t stride = round_up(z.c, kLanes<C>);
@@ -55,7 +55,8 @@ void depthwise_forward(View y, View x, View w, View b, Window p) {
     parallel_for(z.n * z.ho, 1, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; ++q) {
         const T* image = x.as<T>() + q / z.ho * z.h * z.w * z.c;
-        run_row<T>(image, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(), q % z.ho, rows, cols);
+        run_row<T>(image, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(), q % z.ho, axes.rows,
+                   axes.cols);
       }
     });
   });
@@ -86,7 +87,7 @@ void depthwise_backward_data(View dx, View dy, View w, Window p) {
 // Each vector of channels of each tap is summed over rows, and these sums over all rows of all images.
 void depthwise_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
-  const auto [rows, cols] = forward_axes(z, p);
+  const Axes axes = forward_axes(z, p);
   dispatch_float(dw.dtype, [&]<class T>() {
     using C = compute_t<T>;
     parallel_for(ceil_div(z.c, kLanes<C>) * z.taps(), 1, [&](int64_t begin, int64_t end) {
@@ -95,10 +96,10 @@ void depthwise_backward_weights(View dw, View dy, View x, Window p) {
         Vec<C> total{};
         int64_t row, col;
         for (int64_t place = 0; place < z.n * z.ho; ++place) {
-          if (!element(rows, place % z.ho, tap / z.s, z.h, row)) continue;
+          if (!element(axes.rows, place % z.ho, tap / z.s, z.h, row)) continue;
           Vec<C> sum{};
           for (int64_t j = 0; j < z.wo; ++j)
-            if (element(cols, j, tap % z.s, z.w, col))
+            if (element(axes.cols, j, tap % z.s, z.w, col))
               sum += load_converted(dy.as<T>() + (place * z.wo + j) * z.c + c, count) *
                      load_converted(x.as<T>() + ((place / z.ho * z.h + row) * z.w + col) * z.c + c, count);
           total += sum;

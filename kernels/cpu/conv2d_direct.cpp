@@ -121,12 +121,12 @@ class TapConvolution {
 
 void direct_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
-  const auto [rows, cols] = forward_axes(z, p);
+  const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
       const Operands<T> o{x.as<T>() + g * z.cg, z.n, z.h, z.w, z.c, z.cg, y.as<T>() + g * z.kg, z.ho, z.wo, z.k, z.kg,
                           w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, 1, z.taps() * z.cg, b.data ? b.as<T>() + g * z.kg : nullptr};
-      TapConvolution<T>(o, rows, cols).run(y.device);
+      TapConvolution<T>(o, axes.rows, axes.cols).run(y.device);
     }
   });
 }

@@ -103,11 +103,11 @@ class WeightGradient {
 
 void direct_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
-  const auto [rows, cols] = forward_axes(z, p);
+  const Axes axes = forward_axes(z, p);
   dispatch_float(dw.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
       T* to = dw.as<T>() + g * z.kg * z.taps() * z.cg;
-      const Patches<T> patches(x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, rows, cols);
+      const Patches<T> patches(x.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg, axes.rows, axes.cols);
       if (z.pixels() == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
       else WeightGradient<T>(to, dy.as<T>() + g * z.kg, patches, z.pixels(), z.kg, z.k).run(dw.device);
     }

@@ -39,7 +39,7 @@ void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_s
 // Few columns: their elements in turn, as channels of an image. The number is known, so that the loop vectorises.
 template <int columns, class T>
 void interleave(T* to, const T* from, int64_t step, int64_t rows) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t i = 0; i < rows; ++i)
     for (int j = 0; j < columns; ++j) to[i * columns + j] = from[i + j * step];
 }

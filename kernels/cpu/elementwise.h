@@ -103,7 +103,7 @@ template <class C, class F, size_t N, size_t... I>
 void map_block(C* y, const std::array<const C*, N>& x, int64_t n, F f, std::index_sequence<I...>) {
   // f is a copy: what it captured cannot be what a store to y changes.
   const C* const in[] = {x[I]...};
-#pragma GCC ivdep  // y is disjoint from each input or the same: f may work in place
+  RT_IVDEP  // y is disjoint from each input or the same: f may work in place
   for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
 }
 

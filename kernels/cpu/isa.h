@@ -15,18 +15,41 @@
 #define RT_ISA_LEVEL RT_ISA_CAT(RT_ISA_, RT_ISA)
 
 #if RT_ISA_LEVEL == RT_ISA_avx512
-#define RT_ISA_TARGET _Pragma("GCC target(\"avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2,prefer-vector-width=512\")")
+#define RT_ISA_FEATURES "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2"
+#define RT_ISA_WIDTH ",prefer-vector-width=512"
 #elif RT_ISA_LEVEL == RT_ISA_avx2
-#define RT_ISA_TARGET _Pragma("GCC target(\"avx2,fma,f16c,bmi2,prefer-vector-width=256\")")
-#else
-#define RT_ISA_TARGET
+#define RT_ISA_FEATURES "avx2,fma,f16c,bmi2"
+#define RT_ISA_WIDTH ",prefer-vector-width=256"
 #endif
-#define RT_ISA_BEGIN _Pragma("GCC push_options") RT_ISA_TARGET namespace ringtape::cpu::RT_ISA {
-#define RT_ISA_END } _Pragma("GCC pop_options")
+#define RT_ISA_PRAGMA(text) _Pragma(#text)
+#ifndef RT_ISA_FEATURES
+#define RT_ISA_PUSH
+#define RT_ISA_POP
+#elif defined(__clang__)
+#define RT_ISA_ATTRIBUTE(features) RT_ISA_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define RT_ISA_PUSH RT_ISA_ATTRIBUTE(RT_ISA_FEATURES)
+#define RT_ISA_POP _Pragma("clang attribute pop")
+#else
+#define RT_ISA_TARGET(features) RT_ISA_PRAGMA(GCC target(features))
+#define RT_ISA_PUSH _Pragma("GCC push_options") RT_ISA_TARGET(RT_ISA_FEATURES RT_ISA_WIDTH)
+#define RT_ISA_POP _Pragma("GCC pop_options")
+#endif
+#define RT_ISA_BEGIN RT_ISA_PUSH namespace ringtape::cpu::RT_ISA {
+#define RT_ISA_END } RT_ISA_POP
 
 // For functions that a vectorised loop calls: left to itself, the compiler does not inline all of them.
 #define RT_INLINE [[gnu::always_inline]] inline
 
-RT_ISA_BEGIN
+// Before a loop whose iterations do not depend on each other, though pointers might say so; before a function whose loops gain nothing
+// from vectors. They are for speed, which GCC gives; clang checks.
+#ifdef __clang__
+#define RT_IVDEP
+#define RT_NO_VECTORIZE
+#else
+#define RT_IVDEP RT_ISA_PRAGMA(GCC ivdep)
+#define RT_NO_VECTORIZE [[gnu::optimize("no-tree-vectorize")]]
+#endif
+
+namespace ringtape::cpu::RT_ISA {
 inline constexpr int kVectorBytes = RT_ISA_LEVEL == RT_ISA_avx512 ? 64 : RT_ISA_LEVEL == RT_ISA_avx2 ? 32 : 16;
-RT_ISA_END
+}  // namespace ringtape::cpu::RT_ISA

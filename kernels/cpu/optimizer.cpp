@@ -50,13 +50,13 @@ void for_each_part(const View& w, const char* name, const F& f) {
 
 template <class T>
 void sgd(T* w, const T* g, int64_t n, T factor, T lr, T decay) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t i = 0; i < n; ++i) w[i] -= lr * (factor * g[i] + decay * w[i]);
 }
 
 template <class T>
 void sgd_momentum(T* w, T* v, const T* g, int64_t n, T factor, T lr, T decay, T momentum, T ahead, T direct) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t i = 0; i < n; ++i) {
     const T grad = factor * g[i] + decay * w[i], velocity = momentum * v[i] + grad;
     v[i] = velocity;
@@ -78,7 +78,7 @@ void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_
 
 template <class T>
 void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t i = 0; i < n; ++i) {
     const T grad = factor * g[i] + decay * w[i];
     const T first = beta1 * m[i] + rest1 * grad, second = beta2 * v[i] + rest2 * grad * grad;
@@ -90,7 +90,7 @@ void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T 
 
 template <class T>
 void ema(T* average, const T* w, int64_t n, T decay, T rest) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t i = 0; i < n; ++i) average[i] = decay * average[i] + rest * w[i];
 }
 

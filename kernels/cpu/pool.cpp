@@ -29,7 +29,7 @@ void for_each_place(const View& to, int64_t work, const F& f) {
 
 template <class T, class C>
 void keep_larger(C* top, int32_t* index, const T* x, int32_t place, int64_t n) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t c = 0; c < n; ++c) {
     const C v = C(x[c]);
     const bool take = (v > top[c]) | (v != v);
@@ -40,13 +40,13 @@ void keep_larger(C* top, int32_t* index, const T* x, int32_t place, int64_t n) {
 
 template <class T, class C>
 void add_where(C* dx, const T* dy, const int32_t* index, int32_t place, int64_t n) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t c = 0; c < n; ++c) dx[c] += index[c] == place ? C(dy[c]) : C(0);
 }
 
 template <class T, class C>
 void add_scaled(C* y, const T* x, C scale, int64_t n) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t c = 0; c < n; ++c) y[c] += C(x[c]) * scale;
 }
 

@@ -179,8 +179,7 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
 
 // Interleaves the planes, mirrors and looks up. Not vectorised, as in augment.
 template <bool mirrored, int64_t known_channels, class T>
-[[gnu::optimize("no-tree-vectorize")]] void look_up(T* __restrict y, const uint8_t* __restrict x, const Frame& f,
-                                                    const T* __restrict table) {
+RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const Frame& f, const T* __restrict table) {
   const int64_t channels = known_channels > 0 ? known_channels : f.channels, n = f.out_pixels();
   for (int64_t row = 0; row < n; row += f.out_width)
     for (int64_t i = 0; i < f.out_width; ++i)

@@ -108,7 +108,7 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
 // Rows one after the other into acc; several at a time, as it is read and written for each call.
 template <class R, class C, class... Rows>
 void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
-#pragma GCC ivdep
+  RT_IVDEP
   for (int64_t j = 0; j < n; ++j) {
     C total = acc[j];
     ((total = R::combine(total, R::map(x[j], param[j]))), ...);

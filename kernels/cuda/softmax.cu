@@ -15,7 +15,7 @@ struct SoftmaxForward {
   __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
     const C scale = 1 / sum;
-    row.write(y, [=](int64_t, C x) { return exp_of<T>(x - top) * scale; });
+    row.write(y, [top = top, scale](int64_t, C x) { return exp_of<T>(x - top) * scale; });
   }
 };
 

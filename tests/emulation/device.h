@@ -170,10 +170,10 @@ inline void __threadfence_system() { ringtape::emulation::thread_fence(); }
 inline void __threadfence_block() {}
 inline void __trap(RT_PLACE) { ringtape::emulation::trap("__trap()", place); }
 
-#define RT_ATOMIC(name, expression)                                                    \
-  template <class T>                                                                   \
-  RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                               \
-    return ringtape::emulation::update(p, [&](T old) { return T(expression); });       \
+#define RT_ATOMIC(name, expression)                                                             \
+  template <class T>                                                                            \
+  RT_INTRINSIC T name(T* p, std::type_identity_t<T> x) {                                        \
+    return ringtape::emulation::update(p, [&]([[maybe_unused]] T old) { return T(expression); });\
   }
 RT_ATOMIC(atomicAdd, old + x)
 RT_ATOMIC(atomicSub, old - x)

@@ -7,8 +7,7 @@
 
 namespace ringtape {
 
-constexpr double kTick = 39;  // pixels between two values of a scale, at least
-constexpr double kDots = 9;   // and from one dot of the tests to the next: strategies that agree would hide each other's
+constexpr double kDots = 9;  // pixels at least from one dot of the tests to the next: strategies that agree would hide each other's
 
 Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member, double scale) {
   std::map<int64_t, std::vector<double>> values;
