@@ -4,16 +4,18 @@ set -euo pipefail
 
 readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
 readonly test=(libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin libopenmpi3 iproute2 curl git python3 strace)
+readonly check=(clang clang-tidy libclang-rt-14-dev)
 readonly peers=(libdnnl-dev libopenblas-dev)
 
 usage() {
   cat <<USAGE
-Usage: ./setup.sh [build|test|bench]
+Usage: ./setup.sh [build|test|check|bench]
 
 Installs what is missing of these Debian packages, as root or with sudo; does nothing if all are there.
   build  ${build[*]}
   test   the above and ${test[*]} (the default)
-  bench  the above and ${peers[*]}, which the benchmarks compare with
+  check  those of test and ${check[*]}, for fuzzing (tests/fuzz/run.sh) and clang's checks (tests/tidy.sh)
+  bench  those of test and ${peers[*]}, which the benchmarks compare with
 USAGE
 }
 
@@ -27,8 +29,9 @@ case "${1:-test}" in
   -h | --help) usage && exit ;;
   build) wanted=("${build[@]}") ;;
   test) wanted=("${build[@]}" "${test[@]}") ;;
+  check) wanted=("${build[@]}" "${test[@]}" "${check[@]}") ;;
   bench) wanted=("${build[@]}" "${test[@]}" "${peers[@]}") ;;
-  *) die "unknown argument '$1': build, test or bench" 2 ;;
+  *) die "unknown argument '$1': build, test, check or bench" 2 ;;
 esac
 
 command -v apt-get >/dev/null || die "there is no apt-get here; install what your system calls these: ${wanted[*]}"

@@ -55,8 +55,7 @@ TEST(ParallelFor, NestedCallsRunSeriallyAndExceptionsComeBack) {
     });
     EXPECT_EQ(sum, 40);
     const auto fail = [](int64_t begin, int64_t) { RT_CHECK_AS(UsageError, begin != 2, "part 2"); };
-    for (int i = 0; i < 20; ++i)
-      EXPECT_EQ(message_of<UsageError>([&] { parallel_for(4, 1, fail); }), "part 2");
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(message_of<UsageError>([&] { parallel_for(4, 1, fail); }), "part 2");
     return 0;
   });
 }

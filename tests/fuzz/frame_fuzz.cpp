@@ -1,7 +1,5 @@
-// The frames of a store under libFuzzer: tests/fuzz/run.sh [seconds]
+// The frames of a store.
 #include "tests/fuzz/frame_target.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  ringtape::test::drive_frames(data, size);
-  return 0;
-}
+RT_FUZZ_TARGET(input) { ringtape::test::drive_frames(reinterpret_cast<const uint8_t*>(input.data()), input.size()); }

@@ -78,31 +78,6 @@ std::vector<std::string> read_names(const Source& source, const fs::path& folder
   return out;
 }
 
-// Reads the records of a file to `images` and `labels`.
-void read_records(const Source& source, const fs::path& file, int64_t records, uint8_t* images, int64_t* labels) {
-  const std::string path = file.string();
-  const int64_t record = source.label_bytes + kImage, expected = records * record;
-  std::error_code error;
-  const auto bytes = int64_t(fs::file_size(file, error));
-  RT_CHECK_AS(IoError, !error, path, ": cannot read: ", error.message());
-  RT_CHECK_AS(FormatError, bytes == expected, path, ": expected ", expected, " bytes (", records, " records of ", record, "), got ",
-              bytes, bytes < expected ? "; it is truncated: download it again" : "; is this the right file?");
-  const std::string content = read_file(path);
-  RT_CHECK_AS(IoError, int64_t(content.size()) == expected, path, ": changed while it was read");
-  parallel_for(records, 64, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto* from = reinterpret_cast<const uint8_t*>(content.data()) + i * record;
-      labels[i] = from[source.label_bytes - 1];
-      RT_CHECK_AS(FormatError, labels[i] < source.classes, path, ": label ", labels[i], " in record ", i,
-                  "; expected labels from 0 to ", source.classes - 1);
-      const uint8_t* planes = from + source.label_bytes;
-      uint8_t* to = images + i * kImage;
-      for (int64_t p = 0; p < kPixels; ++p)
-        for (int64_t c = 0; c < kChannels; ++c) to[p * kChannels + c] = planes[c * kPixels + p];
-    }
-  });
-}
-
 Dataset load_split(const Source& source, const fs::path& folder, const std::vector<const char*>& files, int64_t records) {
   Dataset set;
   set.name = source.name;
@@ -116,7 +91,8 @@ Dataset load_split(const Source& source, const fs::path& folder, const std::vect
   set.labels = Tensor({n}, DType::i64);
   for (size_t f = 0; f < files.size(); ++f) {
     const int64_t first = int64_t(f) * records;
-    read_records(source, folder / files[f], records, set.images.data<uint8_t>() + first * kImage, set.labels.data<int64_t>() + first);
+    read_cifar((folder / files[f]).string(), {records, source.label_bytes, source.classes}, set.images.data<uint8_t>() + first * kImage,
+               set.labels.data<int64_t>() + first);
   }
   return set;
 }
@@ -127,6 +103,29 @@ Splits load(const Source& source, const DataRequest& request) {
 }
 
 }  // namespace
+
+void read_cifar(const std::string& path, const CifarFile& file, uint8_t* images, int64_t* labels) {
+  const int64_t record = file.label_bytes + kImage, expected = file.records * record;
+  std::error_code error;
+  const auto bytes = int64_t(fs::file_size(path, error));
+  RT_CHECK_AS(IoError, !error, path, ": cannot read: ", error.message());
+  RT_CHECK_AS(FormatError, bytes == expected, path, ": expected ", expected, " bytes (", file.records, " records of ", record, "), got ",
+              bytes, bytes < expected ? "; it is truncated: download it again" : "; is this the right file?");
+  const std::string content = read_file(path);
+  RT_CHECK_AS(IoError, int64_t(content.size()) == expected, path, ": changed while it was read");
+  parallel_for(file.records, 64, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto* from = reinterpret_cast<const uint8_t*>(content.data()) + i * record;
+      labels[i] = from[file.label_bytes - 1];
+      RT_CHECK_AS(FormatError, labels[i] < file.classes, path, ": label ", labels[i], " in record ", i,
+                  "; expected labels from 0 to ", file.classes - 1);
+      const uint8_t* planes = from + file.label_bytes;
+      uint8_t* to = images + i * kImage;
+      for (int64_t p = 0; p < kPixels; ++p)
+        for (int64_t c = 0; c < kChannels; ++c) to[p * kChannels + c] = planes[c * kPixels + p];
+    }
+  });
+}
 
 Splits load_cifar10(const DataRequest& request) { return load(kCifar10, request); }
 Splits load_cifar100(const DataRequest& request) { return load(kCifar100, request); }

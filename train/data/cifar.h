@@ -11,4 +11,12 @@ namespace ringtape {
 Splits load_cifar10(const DataRequest& request);
 Splits load_cifar100(const DataRequest& request);
 
+// One file: so many records, of that many label bytes, of which the last counts.
+struct CifarFile {
+  int64_t records = 0, label_bytes = 1;
+  int classes = 10;
+};
+// To images, (records, 32, 32, 3), and labels, (records). Throws IoError and FormatError, as above.
+void read_cifar(const std::string& path, const CifarFile& file, uint8_t* images, int64_t* labels);
+
 }  // namespace ringtape

@@ -1,0 +1,21 @@
+// What a file of weights says about itself: a line "key=value" for each entry.
+#include <map>
+
+#include "tests/fuzz/target.h"
+#include "train/options.h"
+
+using namespace ringtape;
+using namespace ringtape::test;
+
+RT_FUZZ_TARGET(input) {
+  std::map<std::string, std::string> metadata;
+  while (!input.empty()) {
+    const std::string_view line = next_line(input), key = line.substr(0, line.find('='));
+    metadata.emplace("ringtape." + std::string(key), line.substr(std::min(line.size(), key.size() + 1)));
+  }
+  TrainOptions options;
+  if (!read_or_refuse([&] { apply_metadata(options, metadata, "input"); })) return;
+  TrainOptions again;
+  apply_metadata(again, weights_metadata(options), "written");
+  require(weights_metadata(again) == weights_metadata(options));
+}

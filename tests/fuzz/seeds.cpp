@@ -1,0 +1,172 @@
+// Writes the inputs that fuzzing begins with: seeds DIR makes DIR/TARGET/NAME, a few small good ones for each target.
+#include <cstdio>
+
+// after <cstdio>, which it needs
+#include <jpeglib.h>
+#include <png.h>
+#include <zlib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "autograd/create.h"
+#include "comm/store/frame.h"
+#include "tests/fuzz/target.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/io/file.h"
+#include "train/options.h"
+#include "train/presets.h"
+#include "train/run/metrics_log.h"
+
+using namespace ringtape;
+namespace fs = std::filesystem;
+
+static fs::path root;
+
+static void seed(const std::string& target, const std::string& name, const std::string& content) {
+  fs::create_directories(root / target);
+  std::ofstream(root / target / name, std::ios::binary) << content;
+}
+
+static void safetensors() {
+  const auto add = [](const char* name, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+    fs::create_directories(root / "safetensors");
+    write_safetensors(root / "safetensors" / name, tensors, metadata);
+  };
+  std::vector<NamedTensor> all;
+  for (const DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
+    all.push_back({concat("t.", dtype), zeros({2, 3}, dtype)});
+  add("types", all, {});
+  add("shapes", {{"scalar", zeros({})}, {"none", zeros({0, 4})}, {"axes", zeros({1, 1, 2, 1, 1, 1, 1, 1})}}, {{"format", "pt"}});
+  add("empty", {}, {});
+}
+
+static std::string compressed(const std::string& plain) {
+  const test::MemoryFolder folder;
+  const std::string path = folder.path() + "/gz";
+  const gzFile file = gzopen(path.c_str(), "wb9");
+  gzwrite(file, plain.data(), unsigned(plain.size()));
+  gzclose(file);
+  return read_file(path);
+}
+
+static void idx() {
+  const std::string labels("\0\0\10\1\0\0\0\5\1\2\3\4\5", 13),
+      images = std::string("\0\0\10\3\0\0\0\2\0\0\0\3\0\0\0\3", 16) + std::string(18, 'x');
+  seed("idx", "labels", '\0' + labels), seed("idx", "images", '\1' + images);
+  seed("idx", "labels.gz", '\0' + compressed(labels)), seed("idx", "images.gz", '\1' + compressed(images));
+}
+
+static void cifar() {
+  const std::string image(3072, 'p');
+  seed("cifar", "ten", "\2\7" + image), seed("cifar", "hundred", "\5\1c" + image + "\1a" + image), seed("cifar", "none", "\1");
+}
+
+static void png() {
+  for (const auto& [name, format] : std::initializer_list<std::pair<const char*, uint32_t>>{{"grey", PNG_FORMAT_GRAY},
+                                                                                            {"rgb", PNG_FORMAT_RGB},
+                                                                                            {"rgba", PNG_FORMAT_RGBA},
+                                                                                            {"map", PNG_FORMAT_RGB_COLORMAP},
+                                                                                            {"linear", PNG_FORMAT_LINEAR_Y}}) {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION, image.width = 7, image.height = 5, image.format = format, image.colormap_entries = 4;
+    const std::string pixels(PNG_IMAGE_SIZE(image), '\2'), map(PNG_IMAGE_COLORMAP_SIZE(image) + 16, 'c');
+    png_alloc_size_t bytes = 4096;
+    std::string out(bytes, '\0');
+    test::require(png_image_write_to_memory(&image, out.data(), &bytes, 0, pixels.data(), 0, map.data()));
+    seed("png", name, out.substr(0, bytes));
+  }
+}
+
+static void jpeg() {
+  for (const auto& [name, space, progressive] : std::initializer_list<std::tuple<const char*, J_COLOR_SPACE, bool>>{
+           {"grey", JCS_GRAYSCALE, false}, {"rgb", JCS_RGB, false}, {"progressive", JCS_RGB, true}, {"cmyk", JCS_CMYK, false}}) {
+    jpeg_compress_struct info{};
+    jpeg_error_mgr errors;
+    info.err = jpeg_std_error(&errors);
+    jpeg_create_compress(&info);
+    unsigned char* memory = nullptr;
+    unsigned long bytes = 0;
+    jpeg_mem_dest(&info, &memory, &bytes);
+    info.image_width = 20, info.image_height = 12, info.in_color_space = space;
+    info.input_components = space == JCS_GRAYSCALE ? 1 : space == JCS_RGB ? 3 : 4;
+    jpeg_set_defaults(&info);
+    if (progressive) jpeg_simple_progression(&info);
+    jpeg_start_compress(&info, TRUE);
+    std::vector<unsigned char> row(size_t(20 * info.input_components));
+    while (info.next_scanline < info.image_height) {
+      for (size_t i = 0; i < row.size(); ++i) row[i] = uint8_t(i * 7 + info.next_scanline * 13);
+      unsigned char* rows = row.data();
+      jpeg_write_scanlines(&info, &rows, 1);
+    }
+    jpeg_finish_compress(&info);
+    seed("jpeg", name, std::string(reinterpret_cast<char*>(memory), bytes));
+    jpeg_destroy_compress(&info);
+    std::free(memory);
+  }
+}
+
+static void options() {
+  TrainOptions method;
+  method.threads = 1, method.val_size = 100;
+  seed("config", "defaults", config_text(method));
+  method.method = "simclr";
+  seed("config", "method", config_text(method));
+  for (const Preset& preset : presets()) seed("config", preset.name, preset.text);
+  std::string lines;
+  for (const auto& [key, value] : weights_metadata({})) lines += concat(key.substr(key.find('.') + 1), "=", value, "\n");
+  seed("metadata", "defaults", lines);
+}
+
+static void run() {
+  TrainState state;
+  state.step = 120, state.epoch = 1, state.batch = 20, state.counters = {5, 7}, state.best = TrainState::Best{100, 0.5};
+  state.tally.samples = 640, state.traffic = {1 << 20, 0.5, 0.25}, state.lengths = {{"metrics.jsonl", 400}, {"metrics.csv", 200}};
+  const test::MemoryFolder folder;
+  Course course;
+  course.steps_per_epoch = 100;
+  write_checkpoint(folder.path() + "/c", state, {}, course);
+  const std::string text = read_file(folder.path() + "/c/state.json");
+  seed("state", "signed", '\1' + text), seed("state", "as_it_is", '\0' + text);
+  Metrics m;
+  m.split = "train", m.epoch = 1, m.step = 120, m.loss = 0.5, m.top1 = 0.75, m.lr = 1e-3, m.seconds = 2;
+  std::string lines = json_line(m) + "\n";
+  m.split = "val", m.loss = std::nan("");
+  lines += json_line(m) + "\n";
+  seed("metrics", "unfinished", lines);
+  seed("metrics", "finished",
+       lines + R"({"split":"summary","seed":1,"epoch":1,"step":120,"loss":0.5,"top1":0.75,"train_s":2,"comm_bytes":9})" + "\n");
+}
+
+static void folders() {
+  std::string parted, whole;
+  for (const char* part : {"train", "test"})
+    for (const char* name : {"cat/1.png", "cat/2.PNG", "dog/1.jpg"}) parted += concat("g ", part, "/", name, "\n");
+  for (int i = 0; i < 11; ++i) whole += concat("g a/", i, ".png\n");
+  seed("imagefolder", "parted", parted), seed("imagefolder", "whole", whole);
+  seed("imagefolder", "damaged", whole + "b b/1.png\ne b/2.png\nd c\nl l\n");
+}
+
+static void jobs() {
+  seed("choice", "ranges", "\6ring:0-64K;direct:64K-"), seed("choice", "name", "\1doubling"),
+      seed("choice", "many", "\20tree:1-2;ring:3M-4G;two_level");
+  seed("place", "torchrun",
+       "RANK=1\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\n"
+       "TORCHELASTIC_USE_AGENT_STORE=True\nTORCHELASTIC_RUN_ID=x\nTORCHELASTIC_RESTART_COUNT=0\n");
+  seed("place", "mpirun",
+       "OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=3\nOMPI_COMM_WORLD_LOCAL_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=1\nPMIX_NAMESPACE=7\n");
+  seed("place", "srun",
+       "SLURM_STEP_NUM_TASKS=9\nSLURM_PROCID=8\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_TASKS_PER_NODE=4(x2),1\nSLURM_NODEID=2\n"
+       "SLURM_LOCALID=0\nSLURM_JOB_ID=5\nSLURM_STEP_ID=0\nSLURM_STEP_NODELIST=node[03-07,9],login\n");
+  using Type = comm::Frame::Type;
+  std::string frames;
+  uint32_t request = 0;
+  for (const Type type : {Type::will, Type::wait, Type::add, Type::set, Type::set_once, Type::get, Type::erase, Type::bye})
+    frames += comm::encode({.type = type, .request = ++request, .number = 1, .fields = {"a", "b"}});
+  seed("frame", "requests", frames);
+}
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fprintf(stderr, "usage: seeds DIR\n"), 2;
+  root = argv[1];
+  safetensors(), idx(), cifar(), png(), jpeg(), options(), run(), folders(), jobs();
+}
