@@ -183,7 +183,7 @@ void Checkpoints::link(const std::string& name, int64_t step) const {
 void Checkpoints::set_aside(int64_t step) const {
   const std::string from = path_of(step), to = path_of(kAside, step);
   std::error_code error;
-  if (is_checkpoint(to, step)) fs::remove_all(to, error);
+  if (is_checkpoint(to, step)) remove_folder(to);
   fs::rename(from, to, error);
   if (error) return log_warn(from, ": not of this course of the training, but it cannot become ", to, ": ", error.message());
   log_warn(from, ": not of this course of the training; it is now ", to,
@@ -198,7 +198,7 @@ std::string Checkpoints::save(const TrainState& state, const std::vector<TensorF
   if (fs::exists(fs::symlink_status(path, error))) set_aside(state.step), std::erase(aside, state.step);
   write_checkpoint(path, state, files, course);
   for (const int64_t step : aside)
-    if (fs::remove_all(path_of(kAside, step), error); !error) log_info("removed ", path_of(kAside, step));
+    if (remove_folder(path_of(kAside, step))) log_info("removed ", path_of(kAside, step));
   for (const int64_t step : steps(kPrefix))
     if (step > state.step) set_aside(step);
   settle(state);
@@ -211,13 +211,13 @@ void Checkpoints::settle(const TrainState& newest) const {
   if (newest.best && fs::exists(path_of(newest.best->step), error)) link("best", newest.best->step);
   int64_t kept = 0;
   for (const int64_t step : steps(kPrefix))
-    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step)) fs::remove_all(path_of(step), error);
+    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step)) remove_folder(path_of(step));
 }
 
 void Checkpoints::remove_all() const {
   std::error_code error;
   for (const char* prefix : {kPrefix, kAside})
-    for (const int64_t step : steps(prefix)) fs::remove_all(path_of(prefix, step));
+    for (const int64_t step : steps(prefix)) remove_folder(path_of(prefix, step));
   for (const char* name : {"last", "best"})
     if (fs::is_symlink(fs::symlink_status(folder_ + "/" + name, error))) fs::remove(folder_ + "/" + name);
   for (const auto& entry : fs::directory_iterator(folder_, error))

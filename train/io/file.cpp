@@ -66,6 +66,16 @@ static std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+bool remove_folder(const std::string& path) {
+  const std::string temporary = temporary_name(path);
+  std::error_code error;
+  fs::rename(path, temporary, error);
+  if (error) return false;
+  sync_folder(folder_of(path));
+  fs::remove_all(temporary, error);
+  return true;
+}
+
 void make_folder(const std::string& path) {
   std::error_code error;
   std::vector<std::string> parents;  // of each folder that is new, the innermost first

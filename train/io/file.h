@@ -50,6 +50,9 @@ void make_folder(const std::string& path);
 // Makes the names in a folder last. Throws IoError if that fails: then nothing that they replace may be removed. A folder that cannot be
 // opened, as one that may be written but not read, is left to the system.
 void sync_folder(const std::string& path);
+// Removes a folder with all in it. Whoever is killed meanwhile leaves it whole or under a temporary name, never half under its own. False
+// where it cannot be renamed: then it is as it was. Throws IoError as sync_folder.
+bool remove_folder(const std::string& path);
 
 void write_file(const std::string& path, std::string_view content);  // atomically
 std::string read_file(const std::string& path);                      // throws IoError
