@@ -13,8 +13,6 @@
 namespace ringtape {
 namespace {
 
-constexpr uint64_t kDeflateRatio =
-    1032;  // what deflate can expand a byte to at most (zlib.net/zlib_tech.html)
 constexpr uint8_t kUnsignedByte = 0x08;  // idx's code for the element type
 
 // A file that may be gzip-compressed; zlib passes plain ones through.

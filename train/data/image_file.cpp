@@ -11,15 +11,19 @@
 
 #include "core/check.h"
 #include "train/io/file.h"
+#include "train/io/sizes.h"
 
 namespace ringtape {
 namespace {
 
-constexpr int64_t kMostPixels = 100'000'000;
+constexpr long kMostScans = 500;  // of a JPEG; libjpeg-turbo's own limit where files are not trusted
 
-void check_size(const std::string& path, ImageSize size) {
+// `units` of which the file has `per_byte` a byte at most, by its format; what else it is made of only makes it longer.
+void check_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte, const std::string& content) {
   RT_CHECK_AS(FormatError, size.width * size.height <= kMostPixels, path, ": ", size.width, " x ", size.height,
               " pixels; images of at most ", kMostPixels, " are read");
+  RT_CHECK_AS(FormatError, units / per_byte <= int64_t(content.size()), path, ": ", size.width, " x ", size.height, " pixels in ",
+              content.size(), " bytes, which cannot hold so many; damaged or made up");
 }
 
 struct JpegErrors : jpeg_error_mgr {
@@ -36,20 +40,34 @@ void on_message(j_common_ptr info, int level) {
   if (level < 0) leave(info);  // a warning; others are traces
 }
 
+// Each scan of a progressive file goes over the whole image, however few bytes it has.
+void count_scans(j_common_ptr info) {
+  if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* errors = static_cast<JpegErrors*>(info->err);
+  std::snprintf(errors->message, sizeof errors->message, "more than %ld scans", kMostScans);
+  std::longjmp(errors->escape, 1);
+}
+
 class Jpeg {
  public:
   explicit Jpeg(const std::string& path) : path_(path) {
     info_.err = jpeg_std_error(&errors_);
     errors_.error_exit = leave;
     errors_.emit_message = on_message;
+    progress_.progress_monitor = count_scans;
   }
   void open(const std::string& content) {
     guarded([&] {
       jpeg_create_decompress(&info_);
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(content.data()), content.size());
+      info_.progress = &progress_;
       jpeg_read_header(&info_, TRUE);
     });
-    check_size(path_, size());
+    // A block of 8 x 8 samples has a bit at least (the code of its first coefficient), but for arithmetic coding, which has no such limit.
+    int64_t blocks = 0;
+    for (int i = 0; i < info_.num_components && !info_.arith_code; ++i)
+      blocks += int64_t(info_.comp_info[i].width_in_blocks) * int64_t(info_.comp_info[i].height_in_blocks);
+    check_size(path_, size(), blocks, 8, content);
   }
   ~Jpeg() { jpeg_destroy_decompress(&info_); }
   Jpeg(const Jpeg&) = delete;
@@ -96,6 +114,7 @@ class Jpeg {
 
   const std::string& path_;
   JpegErrors errors_;
+  jpeg_progress_mgr progress_{};
   jpeg_decompress_struct info_{};
 };
 
@@ -104,7 +123,9 @@ class Png {
   explicit Png(const std::string& path) : path_(path) { image_.version = PNG_IMAGE_VERSION; }
   void open(const std::string& content) {
     check(png_image_begin_read_from_memory(&image_, content.data(), content.size()));
-    check_size(path_, size());
+    RT_CHECK_AS(FormatError, content.compare(12, 4, "IHDR") == 0, path_, ": damaged PNG data (it does not begin with IHDR)");
+    const int64_t depth = content[24], type = content[25], samples = type == 2 ? 3 : type == 4 ? 2 : type == 6 ? 4 : 1;
+    check_size(path_, size(), size().width * size().height * samples * depth / 8, kDeflateRatio, content);
   }
   ~Png() { png_image_free(&image_); }
   Png(const Png&) = delete;
@@ -117,10 +138,11 @@ class Png {
     image_.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
     std::vector<uint8_t> rgba(PNG_IMAGE_SIZE(image_));
     check(png_image_finish_read(&image_, nullptr, rgba.data(), 0, nullptr));
-    Image out{size(), std::vector<uint8_t>(rgba.size() / 4 * 3)};
-    for (size_t i = 0; i < rgba.size() / 4; ++i)
-      for (size_t c = 0; c < 3; ++c) out.rgb[3 * i + c] = rgba[4 * i + c];
-    return out;
+    const size_t pixels = rgba.size() / 4;
+    for (size_t i = 1; i < pixels; ++i)
+      for (size_t c = 0; c < 3; ++c) rgba[3 * i + c] = rgba[4 * i + c];
+    rgba.resize(3 * pixels);
+    return {size(), std::move(rgba)};
   }
 
  private:
@@ -149,8 +171,10 @@ ImageSize read_image_size(const std::string& path) {
   return with_reader(path, read_file(path), [](auto& reader) { return reader.size(); });
 }
 
-Image read_image(const std::string& path, int64_t least) {
-  return with_reader(path, read_file(path), [least](auto& reader) { return reader.decode(least); });
+Image decode_image(const std::string& content, const std::string& path, int64_t least) {
+  return with_reader(path, content, [least](auto& reader) { return reader.decode(least); });
 }
+
+Image read_image(const std::string& path, int64_t least) { return decode_image(read_file(path), path, least); }
 
 }  // namespace ringtape

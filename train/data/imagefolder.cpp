@@ -114,6 +114,14 @@ ImageSize common_size(const Files& train, const Files& test) {
   return alike ? first : ImageSize{kFallbackSide, kFallbackSide};
 }
 
+Image square_of(const Image& image, int64_t side, const std::string& path) {
+  const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
+  RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
+              " pixels, of which a square from the middle would show next to nothing: one side is more than ", kMostAspect,
+              " times the other; remove it");
+  return resized_and_cropped(image, side);
+}
+
 Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
   Dataset set;
   set.name = "imagefolder";
@@ -126,7 +134,7 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
   parallel_for(int64_t(files.paths.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       Image image = read_image(files.paths[size_t(i)], kDetail * std::max(size.height, size.width));
-      if (image.size != size) image = resized_and_cropped(image, size.height);
+      if (image.size != size) image = square_of(image, size.height, files.paths[size_t(i)]);
       std::memcpy(set.images.data<uint8_t>() + i * bytes, image.rgb.data(), size_t(bytes));
     }
   });

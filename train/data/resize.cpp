@@ -6,28 +6,74 @@
 namespace ringtape {
 namespace {
 
-// What one output pixel of an axis is made of: input pixels from `first` on, with weights that add up to 1.
+// A run of output pixels along one axis, `count` from `begin` on of an axis that is scaled to `length` pixels.
+struct Kept {
+  int64_t length, begin, count;
+};
+
+// What the output pixels of an axis are made of: of the i-th, input pixels from first[i] to before last[i], with weights that add up to 1.
 struct Taps {
-  int64_t first;
-  std::vector<float> weights;
+  std::vector<int64_t> first, last;
+  std::vector<float> weights;  // `width` places for each output pixel
+  int64_t width;
+
+  const float* of(int64_t i) const { return weights.data() + i * width; }
 };
 
 // A triangle around the output pixel's centre, as wide as the larger of an input and an output pixel.
-std::vector<Taps> taps(int64_t from, int64_t to) {
-  std::vector<Taps> out;
-  const double scale = double(from) / double(to), support = std::max(scale, 1.0);
-  for (int64_t i = 0; i < to; ++i) {
-    const double centre = (double(i) + 0.5) * scale;
+Taps taps(int64_t from, Kept to) {
+  const double scale = double(from) / double(to.length), support = std::max(scale, 1.0);
+  Taps out{{}, {}, {}, std::min<int64_t>(int64_t(2 * support) + 2, from)};
+  out.weights.resize(size_t(to.count * out.width));
+  for (int64_t i = 0; i < to.count; ++i) {
+    const double centre = (double(to.begin + i) + 0.5) * scale;
     const auto first = std::max<int64_t>(int64_t(std::floor(centre - support + 0.5)), 0);
     const auto last = std::min<int64_t>(int64_t(std::floor(centre + support + 0.5)), from);
-    Taps& t = out.emplace_back(Taps{first, {}});
+    out.first.push_back(first), out.last.push_back(last);
+    float* const weights = out.weights.data() + i * out.width;
     double sum = 0;
     for (int64_t k = first; k < last; ++k) {
       const double weight = std::max(1 - std::abs((double(k) + 0.5 - centre) / support), 0.0);
-      t.weights.push_back(float(weight));
+      weights[k - first] = float(weight);
       sum += weight;
     }
-    for (float& weight : t.weights) weight = float(weight / sum);
+    for (int64_t k = 0; k < last - first; ++k) weights[k] = float(weights[k] / sum);
+  }
+  return out;
+}
+
+// The part that is kept of an image scaled to (rows.length, columns.length). Only what it is made of is looked at, and of that as many
+// rows are held as one row of the result needs.
+Image scaled_part(const Image& image, Kept rows, Kept columns) {
+  const Taps across = taps(image.size.width, columns), down = taps(image.size.height, rows);
+  const int64_t from_row = 3 * image.size.width, to_row = 3 * columns.count;
+  std::vector<float> narrow(size_t(down.width * to_row));  // row r of the input, scaled to the columns, at r % down.width
+  const auto narrow_row = [&](int64_t r) { return narrow.data() + r % down.width * to_row; };
+  const auto fill = [&](int64_t r) {
+    float* const to = narrow_row(r);
+    for (int64_t x = 0; x < columns.count; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const uint8_t* from = image.rgb.data() + r * from_row + 3 * across.first[size_t(x)] + c;
+        const float* weights = across.of(x);
+        const int64_t count = across.last[size_t(x)] - across.first[size_t(x)];
+        float sum = 0;
+        for (int64_t k = 0; k < count; ++k) sum += weights[k] * float(from[3 * k]);
+        to[3 * x + c] = sum;
+      }
+  };
+  Image out{{rows.count, columns.count}, std::vector<uint8_t>(size_t(rows.count * to_row))};
+  std::vector<float> sums(static_cast<size_t>(to_row));
+  int64_t filled = rows.count > 0 ? down.first[0] : 0;  // the rows before it have been made
+  for (int64_t y = 0; y < rows.count; ++y) {
+    const int64_t first = down.first[size_t(y)], last = down.last[size_t(y)];
+    for (filled = std::max(filled, first); filled < last; ++filled) fill(filled);
+    const float* weights = down.of(y);
+    std::fill(sums.begin(), sums.end(), 0.5f);
+    for (int64_t r = first; r < last; ++r) {
+      const float* const from = narrow_row(r);
+      for (int64_t i = 0; i < to_row; ++i) sums[size_t(i)] += weights[r - first] * from[i];
+    }
+    for (int64_t i = 0; i < to_row; ++i) out.rgb[size_t(y * to_row + i)] = uint8_t(std::min(sums[size_t(i)], 255.0f));
   }
   return out;
 }
@@ -36,40 +82,17 @@ std::vector<Taps> taps(int64_t from, int64_t to) {
 
 Image resized(const Image& image, ImageSize size) {
   if (image.size == size) return image;
-  const std::vector<Taps> columns = taps(image.size.width, size.width), rows = taps(image.size.height, size.height);
-  const int64_t from_row = 3 * image.size.width, to_row = 3 * size.width;
-  std::vector<float> narrow(size_t(image.size.height * to_row));
-  for (int64_t r = 0; r < image.size.height; ++r)
-    for (int64_t x = 0; x < size.width; ++x)
-      for (int64_t c = 0; c < 3; ++c) {
-        const Taps& t = columns[size_t(x)];
-        const uint8_t* from = image.rgb.data() + r * from_row + 3 * t.first + c;
-        float sum = 0;
-        for (size_t k = 0; k < t.weights.size(); ++k) sum += t.weights[k] * float(from[3 * k]);
-        narrow[size_t(r * to_row + 3 * x + c)] = sum;
-      }
-  Image out{size, std::vector<uint8_t>(size_t(size.height * to_row))};
-  std::vector<float> sums(static_cast<size_t>(to_row));
-  for (int64_t y = 0; y < size.height; ++y) {
-    const Taps& t = rows[size_t(y)];
-    std::fill(sums.begin(), sums.end(), 0.5f);
-    for (size_t k = 0; k < t.weights.size(); ++k)
-      for (int64_t i = 0; i < to_row; ++i) sums[size_t(i)] += t.weights[k] * narrow[size_t((t.first + int64_t(k)) * to_row + i)];
-    for (int64_t i = 0; i < to_row; ++i) out.rgb[size_t(y * to_row + i)] = uint8_t(std::min(sums[size_t(i)], 255.0f));
-  }
-  return out;
+  return scaled_part(image, {size.height, 0, size.height}, {size.width, 0, size.width});
 }
 
 Image resized_and_cropped(const Image& image, int64_t side) {
   const auto [height, width] = image.size;
   const int64_t shorter = std::min(height, width);
-  const Image scaled = resized(image, {side * height / shorter, side * width / shorter});
-  const auto middle = [side](int64_t length) { return int64_t(std::nearbyint(double(length - side) / 2)); };
-  const int64_t top = middle(scaled.size.height), left = middle(scaled.size.width);
-  Image out{{side, side}, std::vector<uint8_t>(size_t(3 * side * side))};
-  for (int64_t r = 0; r < side; ++r)
-    std::copy_n(scaled.rgb.begin() + 3 * ((top + r) * scaled.size.width + left), 3 * side, out.rgb.begin() + 3 * r * side);
-  return out;
+  const auto middle = [&](int64_t length) {
+    const int64_t scaled = side * length / shorter;
+    return Kept{scaled, int64_t(std::nearbyint(double(scaled - side) / 2)), side};
+  };
+  return scaled_part(image, middle(height), middle(width));
 }
 
 }  // namespace ringtape

@@ -6,6 +6,8 @@
 
 namespace ringtape {
 
+inline constexpr uint64_t kDeflateRatio = 1032;  // what deflate can expand a byte to at most (zlib.net/zlib_tech.html)
+
 // How many elements a file declares with these sizes; nothing if no tensor can have them. Overflow counts
 // even beside a size of 0, since strides are products of the others.
 inline std::optional<uint64_t> declared_elements(std::span<const uint64_t> sizes) {
