@@ -308,14 +308,17 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   write_file(data + "/train-images-idx3-ubyte.gz", "other");
   const CliResult other = run("data verify mnist" + dir);
   EXPECT_EQ(other.code, 1);
-  EXPECT_MENTIONS(other.out,
-                  "FAILED  " + data + "/train-images-idx3-ubyte.gz: md5 795f3202b17cb6bc3d4b771d8c6c9eaf; published is f68b3c2d");
+  EXPECT_MENTIONS(
+      other.out,
+      "FAILED  " + data +
+          "/train-images-idx3-ubyte.gz: sha256 d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa; published is 440f");
   expect_error("data verify mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
 
   const std::string there = " --data-dir " + (folder_ / "new").string() + " --from file://";
   expect_error("data download mnist" + there + "/nowhere", 1, "cannot fetch file:///nowhere/train-images-idx3-ubyte.gz (curl: (37)");
   expect_error("data download mnist" + there + data, 1,
-               "expected md5 f68b3c2dcbeaaa9fbdd348bbdeb94873, got 795f3202b17cb6bc3d4b771d8c6c9eaf");
+               "expected sha256 440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609, got "
+               "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa");
   EXPECT_TRUE(fs::is_empty(folder_ / "new/mnist"));
   expect_error("data download shapes", 2, "it is generated");
   expect_error("data download imagefolder", 2, "nothing to download");

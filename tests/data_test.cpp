@@ -221,7 +221,7 @@ TEST(Mnist, ReadsTheRealSet) {
   EXPECT_NEAR(sum / (60000.0 * 784 * 255), set.train.mean[0], 1e-4);
   for (const PublishedFile& file : published_files())
     if (const fs::path path = folder / file.name; file.set == std::string("mnist") && fs::exists(path)) {
-      EXPECT_EQ(md5_of_unpacked(path.string()), file.unpacked_md5);
+      EXPECT_EQ(sha256_of_unpacked(path.string()), file.unpacked_sha256);
     }
 }
 

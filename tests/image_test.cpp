@@ -259,8 +259,9 @@ class DownloadTest : public ImageTest {
     fs::create_directories(folder_ / "there/set");
     write(folder_ / "there/set/data.bin", std::string(100'000, 'x'));
     ASSERT_EQ(run_program({"tar", "-czf", (folder_ / "there/set.tar.gz").string(), "-C", (folder_ / "there").string(), "set"}).code, 0);
-    md5_ = md5_of((folder_ / "there/set.tar.gz").string());
-    archive_ = {"set", "file:///nowhere/", "set.tar.gz", md5_.c_str(), "set", "", true};
+    const std::string path = (folder_ / "there/set.tar.gz").string();
+    sha256_ = sha256_of(path);
+    archive_ = {"set", "file:///nowhere/", "set.tar.gz", int64_t(fs::file_size(path)), sha256_.c_str(), "set", "", true};
   }
   bool get(const PublishedFile& file) { return download(file, here(), "file://" + (folder_ / "there").string(), false); }
   std::string here() const { return (folder_ / "here").string(); }
@@ -269,16 +270,16 @@ class DownloadTest : public ImageTest {
     for (const auto& entry : fs::directory_iterator(here())) out.insert(entry.path().filename().string());
     return out;
   }
-  std::string md5_;
+  std::string sha256_;
   PublishedFile archive_;
 };
 
 TEST_F(DownloadTest, AnArchiveIsFetchedCheckedAndUnpackedOnce) {
-  EXPECT_EQ(md5_of((folder_ / "there/set/data.bin").string()).size(), 32u);
   write(folder_ / "abc", "abc");
-  EXPECT_EQ(md5_of((folder_ / "abc").string()), "900150983cd24fb0d6963f7d28e17f72");  // RFC 1321
+  const char* const digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";  // FIPS 180-2
+  EXPECT_EQ(sha256_of((folder_ / "abc").string()), digest);
   ASSERT_EQ(run_program({"gzip", "-1", "-k", (folder_ / "abc").string()}).code, 0);
-  EXPECT_EQ(md5_of_unpacked((folder_ / "abc.gz").string()), "900150983cd24fb0d6963f7d28e17f72");
+  EXPECT_EQ(sha256_of_unpacked((folder_ / "abc.gz").string()), digest);
   EXPECT_TRUE(get(archive_));
   EXPECT_EQ(fs::file_size(here() + "/set/data.bin"), 100'000u);
   EXPECT_EQ(entries(), (std::set<std::string>{"set", "set.tar.gz"}));
@@ -291,7 +292,7 @@ TEST_F(DownloadTest, AnArchiveIsFetchedCheckedAndUnpackedOnce) {
 
 TEST_F(DownloadTest, AFileGoesToItsFolderAndIsResumed) {
   const std::string content = read_file((folder_ / "there/set.tar.gz").string());
-  const PublishedFile file{"set", "file:///nowhere/", "set.tar.gz", md5_.c_str(), "below"};
+  const PublishedFile file{"set", "file:///nowhere/", "set.tar.gz", int64_t(content.size()), sha256_.c_str(), "below"};
   fs::create_directories(here() + "/below");
   write(here() + "/below/set.tar.gz.part", content.substr(0, content.size() / 2));
   EXPECT_TRUE(get(file));
@@ -305,19 +306,56 @@ TEST_F(DownloadTest, AFileGoesToItsFolderAndIsResumed) {
 
 TEST_F(DownloadTest, AnotherContentIsDeletedAndNothingIsLeftHalfWritten) {
   PublishedFile other = archive_;
-  other.md5 = "00000000000000000000000000000000";
+  const std::string zeros(64, '0');
+  other.sha256 = zeros.c_str();
   const std::string message = message_of<FormatError>([&] { get(other); });
-  EXPECT_MENTIONS(message, "there/set.tar.gz: expected md5 00000000000000000000000000000000, got " + md5_);
+  EXPECT_MENTIONS(message, "there/set.tar.gz: expected sha256 " + zeros + ", got " + sha256_);
   EXPECT_TRUE(entries().empty());
   write(folder_ / "here/set.tar.gz", "what the user put there");
   EXPECT_MENTIONS(message_of<FormatError>([&] { get(archive_); }), "remove it and run this again");
   EXPECT_EQ(entries(), (std::set<std::string>{"set.tar.gz"}));
   write(folder_ / "there/set.tar.gz", "not an archive");
   fs::remove(here() + "/set.tar.gz");
-  const std::string md5 = md5_of((folder_ / "there/set.tar.gz").string());
-  other.md5 = md5.c_str();
+  const std::string sha256 = sha256_of((folder_ / "there/set.tar.gz").string());
+  other.sha256 = sha256.c_str();
   EXPECT_MENTIONS(message_of<IoError>([&] { get(other); }), "cannot unpack");
   EXPECT_EQ(entries(), (std::set<std::string>{"set.tar.gz"}));
+}
+
+TEST_F(DownloadTest, MoreThanWasPublishedIsNotFetched) {
+  write(folder_ / "there/long.gz", std::string(3'000'000, 'x'));
+  const PublishedFile small{"set", "file:///nowhere/", "long.gz", 1000, sha256_.c_str(), ""};
+  EXPECT_MENTIONS(message_of<FormatError>([&] { get(small); }), "long.gz: is longer than the 1000 bytes that were published");
+  EXPECT_TRUE(entries().empty());
+  PublishedFile shorter = archive_;
+  --shorter.bytes;
+  EXPECT_MENTIONS(message_of<FormatError>([&] { get(shorter); }),
+                  concat("is longer than the ", shorter.bytes, " bytes that were published"));
+  EXPECT_TRUE(entries().empty());
+}
+
+TEST_F(DownloadTest, ALinkInItsWayIsNotFollowed) {
+  fs::create_directories(here());
+  write(folder_ / "precious", "mine");
+  for (const bool hard : {false, true}) {
+    if (hard)
+      fs::create_hard_link(folder_ / "precious", here() + "/set.tar.gz.part");
+    else
+      fs::create_symlink(folder_ / "precious", here() + "/set.tar.gz.part");
+    EXPECT_TRUE(get(archive_));
+    EXPECT_EQ(read_file((folder_ / "precious").string()), "mine");
+    fs::remove_all(here());
+    fs::create_directories(here());
+  }
+}
+
+TEST_F(DownloadTest, PublishedFilesComeBySecureWaysWithSizeAndHash) {
+  for (const PublishedFile& file : published_files()) {
+    EXPECT_TRUE(std::string(file.url).starts_with("https://")) << file.url;
+    EXPECT_GT(file.bytes, 1000) << file.name;
+    EXPECT_EQ(std::string(file.sha256).size(), 64u) << file.name;
+    EXPECT_EQ(std::string(file.sha256).find_first_not_of("0123456789abcdef"), std::string::npos) << file.name;
+  }
 }
 
 TEST_F(DownloadTest, WithoutANetworkItSaysWhatToDoByHand) {

@@ -25,7 +25,7 @@ const DatasetEntry& wanted_set(const Invocation& invocation, const char* command
 Splits load(const DatasetEntry& entry, const Invocation& invocation) {
   TrainOptions o;
   apply_flags(o, invocation);
-  return entry.load({o.data_dir, o.train_size, o.test_size, uint64_t(o.seed), o.image_size});
+  return entry.load({o.data_dir, o.train_size, o.test_size, uint64_t(o.seed), o.image_size, !invocation.has("json")});
 }
 
 // The flags that say which data set.
@@ -73,6 +73,7 @@ int run_info(const Invocation& invocation) {
   Json out{{"name", entry.name}, {"source", data.train.source}, {"train", described(data.train)}, {"test", described(data.test)}};
   out["normalisation"] = {{"mean", data.train.mean}, {"deviation", data.train.deviation}};
   out["classes"] = data.train.class_names;
+  out["notes"] = data.notes;
   if (invocation.has("json")) {
     std::printf("%s\n", json_text(out).c_str());
     return 0;
@@ -84,6 +85,7 @@ int run_info(const Invocation& invocation) {
   std::string names;
   for (const std::string& name : data.train.class_names) names += ' ' + printable(name);
   std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
+  for (const std::string& note : data.notes) std::printf("%-10s %s\n", "note", note.c_str());
   return 0;
 }
 
@@ -107,13 +109,14 @@ int run_verify(const Invocation& invocation) {
     if (file.set != std::string(entry.name)) continue;
     const std::string path = found_at(file, data_root({.dir = o.data_dir}));
     if (path.empty()) continue;
-    const std::string md5 = md5_of(path);
-    const bool same = md5 == file.md5, packed_anew = !same && *file.unpacked_md5 && md5_of_unpacked(path) == file.unpacked_md5;
+    const std::string sha256 = sha256_of(path);
+    const bool same = sha256 == file.sha256,
+               packed_anew = !same && *file.unpacked_sha256 && sha256_of_unpacked(path) == file.unpacked_sha256;
     all = all && (same || packed_anew);
-    std::printf("%s  %s: md5 %s%s\n", same || packed_anew ? "ok    " : "FAILED", path.c_str(), md5.c_str(),
+    std::printf("%s  %s: sha256 %s%s\n", same || packed_anew ? "ok    " : "FAILED", path.c_str(), sha256.c_str(),
                 same          ? ", as published"
                 : packed_anew ? ", packed anew: what it holds is as published"
-                              : concat("; published is ", file.md5).c_str());
+                              : concat("; published is ", file.sha256).c_str());
   }
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}})
     std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split, set->source.c_str(),

@@ -17,9 +17,9 @@ namespace {
 
 // Of the blocks that read(block) gives, each with its size, until an empty one.
 template <class Read>
-std::string md5_of_blocks(Read&& read) {
+std::string sha256_of_blocks(Read&& read) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  RT_CHECK(hash && EVP_DigestInit_ex(hash.get(), EVP_md5(), nullptr), "OpenSSL offers no MD5");
+  RT_CHECK(hash && EVP_DigestInit_ex(hash.get(), EVP_sha256(), nullptr), "OpenSSL offers no SHA-256");
   std::vector<char> block(1 << 20);
   while (const size_t bytes = read(block)) EVP_DigestUpdate(hash.get(), block.data(), bytes);
   unsigned char digest[EVP_MAX_MD_SIZE];
@@ -33,22 +33,22 @@ std::string md5_of_blocks(Read&& read) {
 
 }  // namespace
 
-std::string md5_of(const std::string& path) {
+std::string sha256_of(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
-  return md5_of_blocks([&](std::vector<char>& block) {
+  return sha256_of_blocks([&](std::vector<char>& block) {
     file.read(block.data(), std::streamsize(block.size()));
     RT_CHECK_AS(IoError, !file.bad(), path, ": cannot read: ", std::strerror(errno));
     return size_t(file.gcount());
   });
 }
 
-std::string md5_of_unpacked(const std::string& path) {
+std::string sha256_of_unpacked(const std::string& path) {
   errno = 0;
   const std::unique_ptr<gzFile_s, decltype(&gzclose)> file(gzopen(path.c_str(), "rb"), gzclose);
   RT_CHECK_AS(IoError, file, path, ": cannot open: ", std::strerror(errno));
-  return md5_of_blocks([&](std::vector<char>& block) {
+  return sha256_of_blocks([&](std::vector<char>& block) {
     const int bytes = gzread(file.get(), block.data(), unsigned(block.size()));
     RT_CHECK_AS(FormatError, bytes >= 0, path, ": damaged gzip data");
     return size_t(bytes);
