@@ -2,6 +2,7 @@
 #include "train/io/safetensors.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +11,9 @@
 
 #include "autograd/create.h"
 #include "nn/module.h"
+#include "tests/support.h"
 #include "train/io/file.h"
+#include "train/io/safetensors_header.h"
 #include "train/weights.h"
 
 namespace ringtape {
@@ -138,7 +141,8 @@ TEST_F(SafetensorsTest, RefusesMalformedFiles) {
       {"an array", "[]", 0, "does not start with {"},
       {"white space first", " {}", 0, "does not start with {"},
       {"bytes that are not UTF-8", "{\"\xff\xfe\":1}", 0, "not valid JSON"},
-      {"depth", "{\"a\":" + std::string(100000, '['), 0, "nested too deep"},
+      {"depth", "{\"a\":" + std::string(100000, '['), 0, "not described by an object"},
+      {"depth of what is not looked at", "{\"a\":{\"x\":" + std::string(100000, '['), 0, "nested too deep"},
       {"a name twice", R"({"a":{)" + good + R"(},"a":{)" + good + "}}", 8, "'a' twice"},
       {"a field twice", one(good + R"(,"shape":[2])"), 8, "'shape' twice"},
       {"metadata of numbers", R"({"__metadata__":{"a":1}})", 0, "strings to strings"},
@@ -219,6 +223,36 @@ TEST_F(SafetensorsTest, AnUnfinishedFileLeavesNothing) {
   write_file(path_, "old");
   { AtomicFile(path_).write("new", 3); }
   EXPECT_EQ(read_file(path_), "old");
+}
+
+// Of a header's text only a few times its size is held, whatever it consists of.
+TEST(SafetensorsHeader, TakesMemoryInProportion) {
+#if defined(__SANITIZE_ADDRESS__)
+  constexpr int64_t kMost = 60;
+#else
+  constexpr int64_t kMost = 12;
+#endif
+  std::string tensors = "{", metadata = R"({"__metadata__":{)", unknown = R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":[)";
+  for (int i = 0; i < 200'000; ++i) {
+    tensors += concat(i > 0 ? "," : "", '"', i, R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})");
+    metadata += concat(i > 0 ? "," : "", '"', i, "\":\"\"");
+    unknown += "1,1,1,1,1,";
+  }
+  for (const std::string& text : {tensors + "}", metadata + "}}", unknown + "1]}}"}) {
+    const auto peak = [] {
+      rusage usage{};
+      ::getrusage(RUSAGE_SELF, &usage);
+      return int64_t(usage.ru_maxrss) * 1024;
+    };
+    const int64_t before = peak();
+    const SafetensorsHeader header = parse_safetensors_header(text, 0, "x");
+    EXPECT_LT(peak() - before, kMost * int64_t(text.size())) << text.substr(0, 100);
+    EXPECT_GE(header.tensors.size() + header.metadata.size(), 1u);
+  }
+  EXPECT_EQ(parse_safetensors_header(tensors + "}", 0, "x").tensors.size(), 200'000u);
+  EXPECT_MENTIONS(test::message_of<FormatError>(
+                      [] { parse_safetensors_header(R"({"__metadata__":{"a":")" + std::string(10'000'001, 'x') + "\"}}", 0, "x"); }),
+                  "x: more than 10000000 bytes of __metadata__");
 }
 
 // A convolution as far as files are concerned: weight K,R,S,C.

@@ -26,8 +26,8 @@ struct Safetensors {
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
-// Tensors on cpu:0. Throws IoError if the file cannot be read and FormatError, with the reason, for
-// everything that the reference reader refuses, for element types we do not have, and for more than 8 axes.
+// Tensors on cpu:0. Throws IoError if the file cannot be read and FormatError, with the reason, for what
+// parse_safetensors_header (safetensors_header.h) refuses and for files of weights in another format, with how to convert them.
 Safetensors read_safetensors(const std::string& path);
 
 }  // namespace ringtape
