@@ -155,6 +155,7 @@ TEST_F(HostileTest, WhatAllMustHaveInCommon) {
       {"--lr 0.5", "rank 1 has 'lr = 0.5'"},
       {"--model fashion_cnn", "rank 1 has 'model = \"fashion_cnn\"'"},
       {"--train-size 1400", "the data differ: rank 1 has '1400 training and 50 test images'"},
+      {"--normalize imagenet", "the data differ: rank 1 has 'mean [0.485"},
       {"--batch-size 10", "rank 1 has 'batch-size = 10'"},
       {"--epochs 4", "rank 1 has 'epochs = 4', rank 0 'epochs = 5'"},
       {"--checkpoint-steps 2", "rank 1 has 'checkpoint-steps = 2'"},

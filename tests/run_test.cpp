@@ -97,7 +97,7 @@ TEST_F(RunTest, AFolderThatCannotBeMadeIsAnIoError) {
 
 TEST_F(RunTest, ConfigurationRoundTrip) {
   TrainOptions options;
-  options.val_size = 9, options.threads = 3, options.lr = 3e-4, options.nesterov = true,
+  options.model = "resnet18", options.val_size = 9, options.threads = 3, options.lr = 3e-4, options.nesterov = true,
   options.data_dir = "/a \"quoted\"\\path\t", options.epochs = 7, options.run = "x";
   const std::string path = folder_ + "/c.toml";
   write_file(path, config_text(options));
@@ -119,7 +119,7 @@ TEST_F(RunTest, ABaseLearningRateGrowsWithTheBatchUntilALearningRateIsGiven) {
     return options;
   };
   TrainOptions start;
-  start.threads = 1, start.val_size = 0;
+  start.model = "mlp", start.threads = 1, start.val_size = 0;
   TrainOptions preset = read(start, "base-lr = 0.12\nbatch-size = 512");
   EXPECT_EQ(preset.lr, 0.24);
   EXPECT_EQ(read(preset, "batch-size = 128").lr, 0.06);
@@ -267,6 +267,7 @@ TEST(Progress, TextFitsTheWidth) {
   EXPECT_EQ(
       progress_text("epoch 1/5", 164, 391, 12.3, "loss 1.23", 100, false),
       "epoch 1/5:  41%|############                  | 164/391 [00:12<00:17, 13.33 batches/s, loss 1.23]");
+  EXPECT_MENTIONS(progress_text("reading", 5, 10, 1, "", 100, false, "images"), "5.00 images/s");
   EXPECT_NE(progress_text("test", 0, 10, 0, "", 60, false).find("| 0/10 [00:00<?, "), std::string::npos);
   for (int width : {10, 40, 60, 80, 200})
     EXPECT_LT(int(progress_text("epoch 1/5", 3, 7, 4000, "loss 1.2", width, false).size()), width);

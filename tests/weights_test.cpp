@@ -2,6 +2,7 @@
 // trainings.
 #include "train/weights.h"
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "autograd/create.h"
+#include "autograd/ops.h"
 #include "tests/support.h"
 #include "train/io/file.h"
 #include "train/io/npy.h"
@@ -232,6 +235,57 @@ TEST(ExportedReadme, HasThePythonOfEveryResNet) {
     EXPECT_MENTIONS(readme(), part);
   options.model = "mlp";
   EXPECT_MENTIONS(readme(), "from torch import nn\n\nmodel = nn.Sequential(");
+}
+
+TEST_F(WeightsTest, FloatsOfAnotherSizeAreConverted) {
+  train("--run one --hidden 32");
+  const Safetensors whole = read_safetensors(path("runs/one/exported/model.safetensors"));
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    std::vector<NamedTensor> other, rounded;
+    for (const NamedTensor& t : whole.tensors) {
+      other.push_back({t.name, cast(t.tensor, dtype)});
+      rounded.push_back({t.name, cast(other.back().tensor, DType::f32)});
+    }
+    write_safetensors(path("other.safetensors"), other, whole.metadata);
+    write_safetensors(path("rounded.safetensors"), rounded, whole.metadata);
+    EXPECT_EQ(result_of("evaluate other.safetensors")["loss"], result_of("evaluate rounded.safetensors")["loss"]) << name_of(dtype);
+  }
+  write_safetensors(path("other.safetensors"), {{"1.weight", zeros({32, 3072}, DType::i32)}}, whole.metadata);
+  expect_error("evaluate other.safetensors --protocol knn", 1, "tensor '1.weight' is i32");
+}
+
+TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
+  for (const std::string& begin : {std::string("PK\x03\x04\x14\0\0\0\x08\x08", 10), std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9)}) {
+    write_file(path("it's.pth"), begin + std::string(1000, 'x'));
+    expect_error("evaluate \"it's.pth\" --model resnet18", 1, "it's.pth: a PyTorch file");
+    EXPECT_MENTIONS(file("err"), "convert it: python3 -c 'import torch, safetensors.torch; w = torch.load(");
+    EXPECT_MENTIONS(file("err"), "s.safetensors\")'");
+    expect_error("train --train-size 100 --weights \"it's.pth\"", 1, "convert it: python3 -c '");
+  }
+  write_file(path("x.npz"), "PK\x03\x04" + std::string(1000, 'x'));
+  expect_error("evaluate x.npz", 1, "safetensors.numpy.save_file(dict(numpy.load(\"x.npz\")), \"x.safetensors\")'");
+  write_file(path("x.h5"), "\x89HDF\r\n\x1a\n" + std::string(1000, 'x'));
+  expect_error("evaluate x.h5", 1, "an HDF5 file, as Keras writes them, not safetensors");
+}
+
+// A small file that speaks of a large network or data set.
+TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
+  const auto claim = [&](const char* name, const char* value, const std::vector<NamedTensor>& tensors) {
+    write_safetensors(path("x.safetensors"), tensors, {{"ringtape.model", "mlp"}, {concat("ringtape.", name), value}});
+  };
+  claim("hidden", "200000", {});
+  expect_error("evaluate x.safetensors", 1, "no tensor '1.weight'; was it made by another --model?");
+  claim("hidden", "200000", {{"1.weight", zeros({32, 3072})}});
+  expect_error("evaluate x.safetensors", 1, "tensor '1.weight' is f32 (32, 3072), the model's is f32 (200000, ...)");
+  claim("hidden", "200000", {{"1.weight", zeros({200'000, 1})}});
+  expect_error("evaluate x.safetensors", 1, "tensor '1.weight' is f32 (200000, 1), the model's is f32 (200000, 3072)");
+  claim("width", "1024", {});
+  expect_error("evaluate x.safetensors --model resnet18", 1, "no tensor 'conv1.weight'");
+  claim("test-size", "3000000", {{"1.weight", zeros({128, 3072})}});
+  expect_error("evaluate x.safetensors", 2, "asks for 3,000,000 generated images; if that is meant, say so: --test-size 3000000");
+  rusage children{};
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  EXPECT_LT(children.ru_maxrss, 500'000);  // KiB, of the largest
 }
 
 }  // namespace

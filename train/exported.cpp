@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "train/io/json.h"
+
 namespace ringtape {
 
 static std::string list(const std::vector<float>& numbers) {
@@ -14,6 +16,13 @@ static std::string list(const std::vector<float>& numbers) {
 static std::string without(const std::string& last) {
   const bool number = last.find_first_not_of("0123456789") == std::string::npos;
   return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";
+}
+
+// In the order of the outputs.
+static std::string classes_text(const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 10'000;
+  const std::string list = json_text(nlohmann::json(names));
+  return names.empty() || list.size() > kLongest ? "" : "\n\nClasses, in the order of the outputs: " + list;
 }
 
 std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
@@ -33,8 +42,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
                 ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ", list(data.mean),
-                " and deviation ", list(data.deviation), ".\n\nWithout Python: `ringtape evaluate ", file,
-                backbone ? " --protocol knn" : "", "`.\n");
+                " and deviation ", list(data.deviation), ".", classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ",
+                file, backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }
 

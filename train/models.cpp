@@ -30,6 +30,8 @@ std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
   return net;
 }
 
+NamedShape first_of_mlp(const ModelSpec& spec) { return {"1.weight", {spec.hidden, spec.image.size()}}; }
+
 std::string mlp_in_pytorch(const ModelSpec& spec) {
   const std::string dropout = spec.dropout > 0 ? concat("nn.Dropout(", spec.dropout, "), ") : "";
   const std::string first = concat("nn.Linear(", spec.image.size(), ", ", spec.hidden, ")");
@@ -51,6 +53,11 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
   return std::make_unique<nn::ResNet>(
       nn::ResNet::Options{.blocks = {blocks...}, .in = spec.image[2], .classes = spec.classes, .stem = stem_for(spec), .width = spec.width,
                           .stem_padding = spec.stem_padding, .stem_relu = spec.stem_relu});
+}
+
+NamedShape first_of_resnet(const ModelSpec& spec) {
+  const int64_t kernel = stem_for(spec) == nn::Stem::cifar ? 3 : 7;
+  return {"conv1.weight", {spec.width, spec.image[2], kernel, kernel}};
 }
 
 template <int depth, int64_t... blocks>
@@ -76,11 +83,11 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
 }
 
 const ModelEntry kModels[] = {
-    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, {28, 28, 1}, mlp_in_pytorch},
+    {"mlp", "one hidden layer: flatten, linear, ReLU, linear (--hidden, --dropout)", make_mlp, {28, 28, 1}, first_of_mlp, mlp_in_pytorch},
     {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn, {28, 28, 1}},
     {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, {32, 32, 3},
-     resnet_in_pytorch<18, 2, 2, 2, 2>},
-    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, resnet_in_pytorch<34, 3, 4, 6, 3>},
+     first_of_resnet, resnet_in_pytorch<18, 2, 2, 2, 2>},
+    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, first_of_resnet, resnet_in_pytorch<34, 3, 4, 6, 3>},
 };
 
 }  // namespace

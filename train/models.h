@@ -18,12 +18,18 @@ struct ModelSpec {
   int64_t stem_padding = 1;
 };
 
+struct NamedShape {
+  std::string name;
+  Shape shape;
+};
+
 // A network the command line knows by name: images (N, H, W, C) -> logits (N, classes).
 struct ModelEntry {
   const char* name;
   const char* summary;  // one line
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
   Shape image;  // (H, W, C) that it is benchmarked on
+  NamedShape (*first)(const ModelSpec& spec) = nullptr;  // its first weight, as files hold it, by which its sizes can be told
   // Python that makes the same network, `model`, in PyTorch: imports, a blank line, the rest.
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;
 };

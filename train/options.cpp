@@ -46,7 +46,7 @@ constexpr Range kPositive{1, kMost}, kCount{0, kMost}, kReal{0}, kFraction{0, 1,
 
 // clang-format off
 const Option kOptions[] = {
-    {"Model", "model", &O::model, "NAME", "network to train", {}, model_names, nullptr, true},
+    {"Model", "model", &O::model, "NAME", "network to train", {}, model_names, "mlp; resnet18 for imagefolder", true},
     {"Model", "hidden", &O::hidden, "N", "width of the mlp's hidden layer", kPositive, nullptr, nullptr, true},
     {"Model", "width", &O::width, "N",
      "channels of a ResNet's first stage; the last has 8 times as many", {1, 1024}, nullptr, nullptr, true},
@@ -322,6 +322,10 @@ void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const s
   if (options.base_lr > 0) options.lr = options.base_lr * double(options.batch_size) / kImages;
 }
 
+void settle_model(TrainOptions& options) {
+  if (options.model.empty()) options.model = find_dataset(options.data).model;
+}
+
 double peak_lr(const TrainOptions& options, int ranks) {
   return options.lr * (options.lr_scale == "linear" ? ranks : options.lr_scale == "sqrt" ? std::sqrt(double(ranks)) : 1);
 }
@@ -333,6 +337,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   options.device = device.str();
   if (options.threads == 0) options.threads = threads();
   const DatasetEntry& data = find_dataset(options.data);
+  settle_model(options);
   if (options.data_dir.empty()) options.data_dir = env::data_dir();
   if (data.generated) options.data_dir.clear();
   if (!options.data_dir.empty())

@@ -13,7 +13,7 @@ namespace ringtape {
 // Everything that can be said about a training run. Each field is listed once in options.cpp, with its range
 // and its help; flags, configuration files, the run's config.toml and --help all walk that list.
 struct TrainOptions {
-  std::string model = "mlp";
+  std::string model;  // empty: as the data set has it
   int64_t hidden = 128;
   int64_t width = 64;
   bool no_stem_relu = false;
@@ -200,6 +200,9 @@ TrainOptions resolve(TrainOptions options, int ranks = 1);
 // What --base-lr makes of --lr. To be called behind a file or a command line: where it gives --lr, an earlier --base-lr no longer counts.
 // Throws UsageError where it gives both.
 void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin);
+
+// Where nothing says which model: the data set's. Throws UsageError for an unknown data set.
+void settle_model(TrainOptions& options);
 
 // The learning rate at its peak: --lr as --lr-scale has it for so many ranks.
 double peak_lr(const TrainOptions& options, int ranks);

@@ -1,10 +1,12 @@
 #include "train/task.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "core/log.h"
 #include "train/data/loader.h"
 #include "train/features.h"
 #include "train/knn.h"
@@ -12,7 +14,6 @@
 #include "train/ranks.h"
 #include "train/run/progress.h"
 #include "train/stopwatch.h"
-#include "train/weights.h"
 #include "train/world.h"
 
 namespace ringtape {
@@ -37,24 +38,35 @@ Metrics figures(comm::ProcessGroup* group, const Tally& own, const std::string& 
   return m;
 }
 
-Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, ranks)), device(parse_device(options.device)) {
+Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
+    : options(resolve(wanted, ranks)), device(parse_device(options.device)) {
   set_threads(int(options.threads));
   const DatasetEntry& entry = find_dataset(options.data);
-  data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size});
+  bool said = !beginning.reading;
+  const auto say = [&] {
+    if (!std::exchange(said, true)) beginning.reading();
+  };
+  data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size,
+                     beginning.leads && !options.json, say});
+  say();
+  if (beginning.leads)
+    for (const std::string& note : data.notes) log_warn(note);
   if (options.normalize == "imagenet") normalize_as_imagenet(data);
+  normalize_as(data, beginning.data);
   keep_on_device(data, device);
   if (!options.method.empty()) options.val_size = 0;
   if (options.val_size < 0) options.val_size = default_val_size(entry, data.train.size());
   manual_seed(uint64_t(options.seed));
   spec = {data.train.images.shape().without(0), data.train.classes, options.hidden, options.dropout, options.width, !options.no_stem_relu,
           options.stem_padding};
+  if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
     if (options.method.empty()) return find_model(options.model).make(spec);
     return make_method(options, spec);
   };
   model = make();
   method = dynamic_cast<nn::Method*>(model.get());
-  if (!options.weights.empty()) whole_weights = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
+  if (!options.weights.empty()) last_layer = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options);
   if (devices.empty()) return;
@@ -63,6 +75,12 @@ Task::Task(const TrainOptions& wanted, int ranks) : options(resolve(wanted, rank
       *model, make, devices,
       nn::DataParallel::Options{options.dp_persistent, options.sync_bn, options.deterministic});
   default_generator().set_state(drawn);
+}
+
+std::map<std::string, std::string> weights_metadata(const Task& task) {
+  std::map<std::string, std::string> out = weights_metadata(task.options);
+  add_metadata(out, trained_on(task.data.train));
+  return out;
 }
 
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split, bool progress,

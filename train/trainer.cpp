@@ -29,7 +29,8 @@ Trainer::Trainer(Task& task, comm::ProcessGroup* group)
   loader_ = std::make_unique<Loader>(make_loader());
   if (group) {
     group->set_deterministic(o.deterministic);
-    comm::check_same(*group, "the data", concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n"));
+    const std::string counts = concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n");
+    comm::check_same(*group, "the data", counts + lines_of(trained_on(task.data.train)));
     comm::check_same(*group, "the settings", common_settings_text(o));
   }
   if (group && o.sync_bn) nn::synchronize_batch_norm(*task.model, group);
@@ -307,7 +308,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
 }
 
 std::vector<TensorFile> Trainer::files() const {
-  const auto metadata = weights_metadata(task_.options);
+  const auto metadata = weights_metadata(task_);
   std::vector<TensorFile> out = {{"model.safetensors", weights_of(*task_.model), metadata}, {"optimizer.safetensors", step_->state()}};
   if (step_->ema()) out.push_back({"ema.safetensors", step_->average(), metadata});
   return out;
@@ -321,7 +322,7 @@ Course Trainer::course() const {
 
 void Trainer::export_weights(const std::string& path) const {
   const std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
-  write_safetensors(path, task_.method ? below("backbone", weights) : weights, weights_metadata(task_.options));
+  write_safetensors(path, task_.method ? below("backbone", weights) : weights, weights_metadata(task_));
 }
 
 void Trainer::restore(const TrainState& state) {

@@ -19,7 +19,8 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
-static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into) {
+// `convert`: floating-point numbers to another dtype.
+static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into, bool convert = false) {
   std::map<std::string, Tensor> found;
   for (const NamedTensor& t : file.tensors) found.emplace(t.name, t.tensor);
   for (const NamedTensor& want : into) {
@@ -27,9 +28,9 @@ static void load(const Safetensors& file, const std::string& path, const std::ve
     RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", want.name,
                 "'; was it made by another --model?");
     const Tensor& have = at->second;
-    RT_CHECK_AS(FormatError, have.shape() == want.tensor.shape() && have.dtype() == want.tensor.dtype(), path, ": tensor '",
-                want.name, "' is ", have.dtype(), " ", have.shape(), ", the model's is ", want.tensor.dtype(), " ",
-                want.tensor.shape());
+    const bool same = have.dtype() == want.tensor.dtype(), floats = is_float(have.dtype()) && is_float(want.tensor.dtype());
+    RT_CHECK_AS(FormatError, have.shape() == want.tensor.shape() && (same || (convert && floats)), path, ": tensor '", want.name, "' is ",
+                have.dtype(), " ", have.shape(), ", the model's is ", want.tensor.dtype(), " ", want.tensor.shape());
   }
   std::map<std::string, Tensor> extra = found;
   for (const NamedTensor& want : into) extra.erase(want.name);
@@ -61,12 +62,24 @@ std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor>
   return tensors;
 }
 
-bool load_backbone(const std::string& path, nn::Module& module, const std::string& last) {
+LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last) {
   Safetensors file = read_safetensors(path);
   if (std::vector<NamedTensor> own = below("backbone", file.tensors); !own.empty()) file.tensors = std::move(own);
-  const bool whole = std::any_of(file.tensors.begin(), file.tensors.end(), [&](const NamedTensor& t) { return is_of(t, last); });
-  load(file, path, whole ? weights_of(module) : backbone_of(module, last));
-  return whole;
+  const std::vector<NamedTensor> wanted = weights_of(module);
+  bool any = false, fits = true;
+  LastLayer out;
+  for (const NamedTensor& t : file.tensors) {
+    if (!is_of(t, last)) continue;
+    any = true;
+    const auto same = std::find_if(wanted.begin(), wanted.end(), [&](const NamedTensor& w) { return w.name == t.name; });
+    if (same == wanted.end() || same->tensor.shape() == t.tensor.shape()) continue;
+    fits = false;
+    if (t.tensor.rank() > 0) out.outputs = t.tensor.dim(0);
+  }
+  out.loaded = any && fits;
+  if (!fits) std::erase_if(file.tensors, [&](const NamedTensor& t) { return is_of(t, last); });
+  load(file, path, out.loaded ? wanted : backbone_of(module, last), true);
+  return out;
 }
 
 }  // namespace ringtape

@@ -25,8 +25,15 @@ std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last
 // Those that are below this name, by what follows it: "fc.bias" is "bias" below "fc".
 std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors);
 
-// load_weights of a file that may lack the layer called `last`, which then stays as it is. Whether the file has it. Of a checkpoint of a
-// self-supervised method, what is below "backbone" counts.
-bool load_backbone(const std::string& path, nn::Module& module, const std::string& last);
+// What became of the last layer.
+struct LastLayer {
+  bool loaded = false;
+  int64_t outputs = 0;  // of the file's, where that is of another shape and so was left out
+};
+
+// load_weights of a file whose layer called `last` may be absent or of another shape, for other classes: the module's then stays as it is.
+// Floating-point weights of another dtype are converted to the module's. Of a checkpoint of a self-supervised method, what is below
+// "backbone" counts.
+LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last);
 
 }  // namespace ringtape

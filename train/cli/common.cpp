@@ -42,6 +42,7 @@ void apply_flags(TrainOptions& options, const Invocation& invocation) {
     if (const std::string* text = invocation.flag(option.name))
       set_option(options, option, *text, concat("--", option.name));
   settle_lr(options, invocation.flag("lr"), invocation.flag("base-lr"), "");
+  settle_model(options);
 }
 
 void begin_with_preset(TrainOptions& options, const Invocation& invocation) {

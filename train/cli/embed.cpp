@@ -21,7 +21,7 @@ int run(const Invocation& invocation) {
   if (std::find(splits.begin(), splits.end(), split) == splits.end()) throw UsageError("--split: " + unknown("value", split, splits));
   Trained trained = find_trained(invocation, "embed");
   if (split == "test") trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // not generated
-  Task task(trained.options);
+  Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(parse_dtype(options.precision));

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 int test_outputs(const Invocation& invocation, Trained trained) {
   trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // not needed here, so not generated
-  Task task(trained.options);
+  Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task);
   const std::string* file = invocation.flag("logits");
@@ -74,7 +74,7 @@ template <Judge judge>
 int test_features(const Invocation& invocation, Trained trained) {
   constexpr bool by_knn = judge == by_neighbours;
   RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: are what --protocol test writes");
-  Task task(trained.options);
+  Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(parse_dtype(options.precision));

@@ -16,12 +16,15 @@ int run(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"), "export: --out FILE.safetensors says where the weights go",
               out ? concat(", got '", *out, "'") : "");
   Trained trained = find_trained(invocation, "export");
-  const auto metadata = weights_metadata(trained.options);
+  auto metadata = weights_metadata(trained.options);
+  add_metadata(metadata, trained.data);
   trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // no images are needed, only what they are like
   trained.options.test_size = std::min<int64_t>(trained.options.test_size, 1);
-  const Task task(trained.options);
-  const bool whole = load_trained(trained, task, true), backbone = !whole || invocation.has("backbone");
+  const Task task(trained.options, 1, trained.beginning());
   const std::string last = classifier(*task.model, task.options.model).last_layer();
+  const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
+  const bool backbone = invocation.has("backbone") || !(has(last + ".weight") || has(concat("backbone.", last, ".weight")));
+  load_trained(trained, task, backbone);
   write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   const std::string readme = std::filesystem::path(*out).replace_extension(".md").string();
   write_file(readme, exported_readme(task, std::filesystem::path(*out).filename().string(), backbone));

@@ -32,6 +32,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+void print(const std::string& text) {
+  std::printf("%s\n", text.c_str());
+  std::fflush(stdout);
+}
+
 // Where a run's lines go: train.log, and standard output as text or, with --json, as the lines of
 // metrics.jsonl.
 class Output {
@@ -44,15 +49,12 @@ class Output {
     run_.log(text);
     if (!json_) print(printable(text));
   }
+  void log(const std::string& text) { run_.log(text); }  // what has been printed already
   void json(const std::string& text) {
     if (json_) print(text);
   }
 
  private:
-  static void print(const std::string& text) {
-    std::printf("%s\n", text.c_str());
-    std::fflush(stdout);
-  }
   RunDir& run_;
   bool json_;
 };
@@ -69,10 +71,16 @@ std::string device_text(Device device) {
 
 std::string threads_text(const TrainOptions& o) { return concat(o.threads, o.threads == 1 ? " thread" : " threads"); }
 
+// What can be said before the data are read, which may take a while.
+std::string first_line(const TrainOptions& o) {
+  return concat("ringtape ", kVersion, " on ", o.device, ", ", device_text(parse_device(o.device)), ", ", threads_text(o), "; ", o.data,
+                find_dataset(o.data).generated ? std::string(", generated") : " from " + data_root({.dir = o.data_dir}));
+}
+
 void introduce(Output& out, const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
-  out.line(concat("ringtape ", kVersion, " on ", o.device, ", ", device_text(task.device), ", ", threads_text(o)));
+  for (const std::string& note : d.notes) out.log("warning: " + note);
   out.line(concat("data   ", d.train.name, " (", d.train.source,
                   "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
@@ -82,7 +90,11 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   with_commas(nn::count_parameters(*task.model)), " parameters; ", o.optimizer, ", learning rate ",
                   fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
                   " steps an epoch"));
-  if (!o.weights.empty()) out.line(concat("begin  ", o.weights, task.whole_weights ? "" : ", with a new last layer"));
+  if (!o.weights.empty()) {
+    const int64_t others = task.last_layer.outputs;
+    out.line(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
+                    others > 0 ? concat(" (its own is of ", with_commas(others), " classes)") : ""));
+  }
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
     out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp",
@@ -191,6 +203,9 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
   try {
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
+    if (const std::string path = run.file(kTrainedOnFile); !std::filesystem::exists(path))
+      write_trained_on(path, trained_on(task.data.train));
+    out.log(first_line(o));
     introduce(out, task, trainer, world, run);
     const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
     const Course course = trainer.course();
@@ -282,8 +297,15 @@ int run_training(const Invocation& invocation, Use use) {
   const auto told = std::make_shared<std::atomic<bool>>(false);
   if (world.job.failure) world.job.failure->on_raise([told](const std::string&) { *told = stop_requested(); });
   try {
-    check_same_batch(options, continued(invocation), world.size());
-    Task task(options, world.size());
+    const std::string path = continued(invocation);
+    check_same_batch(options, path, world.size());
+    options = resolve(options, world.size());
+    const auto say = [&] {
+      if (world.leads() && !options.json) print(first_line(options));
+    };
+    const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
+    Task task(options, world.size(), {.data = before, .leads = world.leads(), .reading = say});
+    check_classes(task.data.train, before, "--resume: " + path, "bring them back, or choose another --run");
     return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
   } catch (const std::exception& e) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();

@@ -7,7 +7,7 @@
 #include "autograd/tape.h"
 #include "train/cli/common.h"
 #include "train/exported.h"
-#include "train/weights.h"
+#include "train/models.h"
 
 namespace ringtape::cli {
 namespace {
@@ -23,18 +23,47 @@ std::string find_run(const std::string& target) {
   return {};
 }
 
+// What is generated because a file says so; more takes a flag.
+constexpr int64_t kMostGenerated = 200'000;
+
+void apply_file(TrainOptions& options, const std::string& file, const Invocation& invocation) {
+  const TrainOptions before = options;
+  apply_metadata(options, read_safetensors_header(file).metadata, file);
+  for (const auto& [flag, size] : {std::pair{"train-size", options.train_size}, {"test-size", options.test_size}})
+    RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
+                " generated images; if that is meant, say so: --", flag, " ", size);
+}
+
+// Compares the network's first weight with the file's, in its first axis alone while the images are not known.
+void check_first_weight(const Trained& trained, const ModelSpec& spec, bool image_known) {
+  const ModelEntry& entry = find_model(trained.options.model);
+  if (!entry.first) return;
+  const NamedShape want = entry.first(spec);
+  const TensorEntry* have = trained.header.find(want.name);
+  if (!have) have = trained.header.find("backbone." + want.name);
+  RT_CHECK_AS(FormatError, have, trained.weights, ": no tensor '", want.name, "'; was it made by another --model?");
+  const Shape shape(std::span<const int64_t>(have->shape));
+  const bool fits = image_known ? shape == want.shape : shape.rank() == want.shape.rank() && shape[0] == want.shape[0];
+  RT_CHECK_AS(FormatError, fits, trained.weights, ": tensor '", want.name, "' is ", have->dtype, " ", shape, ", the model's is ",
+              DType::f32, " ", image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
+}
+
+ModelSpec spec_of(const TrainOptions& o, const Shape& image) {
+  return {image, 1, o.hidden, o.dropout, o.width, !o.no_stem_relu, o.stem_padding};
+}
+
 // The settings the weights were trained with, from the run's config.toml or from what the file says of
 // itself.
-std::string find_weights(const std::string& target, TrainOptions& options) {
+std::string find_weights(const std::string& target, TrainOptions& options, const Invocation& invocation) {
   const std::string run = find_run(target);
   if (run.empty()) {
     RT_CHECK_AS(IoError, fs::exists(target), "there is no run and no file '", target, "'");
-    apply_metadata(options, read_safetensors(target).metadata, target);
+    apply_file(options, target, invocation);
     return target;
   }
   if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // a checkpoint
     const std::string averaged = run + "/ema.safetensors", file = fs::exists(averaged) ? averaged : own;
-    apply_metadata(options, read_safetensors(file).metadata, file);
+    apply_file(options, file, invocation);
     return file;
   }
   const std::string config = run + "/config.toml";
@@ -52,7 +81,7 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command, ": name a run, a checkpoint or a file of weights: ringtape ",
               command, " RUN|CHECKPOINT|FILE");
   Trained out;
-  out.weights = find_weights(invocation.positionals[0], out.options);
+  out.weights = find_weights(invocation.positionals[0], out.options, invocation);
   const TrainOptions defaults;
   out.options.weights.clear();                 // those it began with
   out.options.method.clear();                  // by which a backbone was trained
@@ -61,7 +90,15 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.options.limit_eval_batches = defaults.limit_eval_batches;  // a short training still gets a whole test
   apply_flags(out.options, invocation);
   out.options.val_size = 0;
+  out.header = read_safetensors_header(out.weights);
+  out.data = trained_on(out.header.metadata, out.weights);
+  if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
+  check_first_weight(out, spec_of(out.options, {1, 1, 1}), false);
   return out;
+}
+
+Beginning Trained::beginning() const {
+  return {.data = data, .check = [this](const ModelSpec& spec) { check_first_weight(*this, spec, true); }};
 }
 
 void check_finite(const std::string& what, const Tensor& x) {
@@ -73,14 +110,16 @@ void check_finite(const std::string& what, const Tensor& x) {
                 ", of which nothing can be made; the training went wrong, take an earlier checkpoint or train with a lower --lr");
 }
 
-bool load_trained(const Trained& trained, const Task& task, bool features) {
+void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last = classifier(*task.model, task.options.model).last_layer();
-  const bool whole = load_backbone(trained.weights, *task.model, last);
-  RT_CHECK_AS(UsageError, whole || features, trained.weights, ": has no last layer '", last,
-              "', so that there are only features to test: --protocol knn or linear");
-  for (const NamedTensor& t : whole ? weights_of(*task.model) : backbone_of(*task.model, last))
+  const char* const instead = "so that there are only features to test: --protocol knn or linear";
+  if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
+  const LastLayer layer = load_backbone(trained.weights, *task.model, last);
+  RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last, "', ", instead);
+  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' is of ", layer.outputs, " classes, ",
+              task.data.train.source, " has ", task.data.train.classes, ", ", instead);
+  for (const NamedTensor& t : layer.loaded ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
-  return whole;
 }
 
 }  // namespace ringtape::cli

@@ -16,13 +16,12 @@
 namespace ringtape {
 
 static const DatasetEntry kDatasets[] = {
-    {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, load_mnist},
-    {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000,
-     load_fashion_mnist},
-    {"cifar10", "photographs of ten kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, load_cifar10},
-    {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, load_cifar100},
-    {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, load_imagefolder},
-    {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, load_shapes},
+    {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_mnist},
+    {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_fashion_mnist},
+    {"cifar10", "photographs of ten kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp", load_cifar10},
+    {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp", load_cifar100},
+    {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18", load_imagefolder},
+    {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, "mlp", load_shapes},
 };
 
 std::span<const DatasetEntry> datasets() { return kDatasets; }

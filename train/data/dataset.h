@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Dataset {
 
 struct Splits {
   Dataset train, test;
+  std::vector<std::string> notes = {};  // what was left out of the files, or changed: a line each
 };
 
 // By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless these have three
@@ -34,6 +36,8 @@ struct DataRequest {
   int64_t test_size = 0;
   uint64_t seed = 0;
   int64_t image_size = 0;  // side that images from a folder are brought to; 0: that of all of them, else 32
+  bool progress = false;   // a bar while files are decoded
+  std::function<void()> begins = {};  // called where images take a while, when they are found and about to be read or made
 };
 
 std::string data_root(const DataRequest& request);  // the folder that the request means
@@ -49,6 +53,7 @@ struct DatasetEntry {
   const char* summary;  // one line
   bool generated;       // needs no files
   int64_t val_size;     // training images held out by default, where there are twice as many; else a tenth
+  const char* model;    // what is trained on it where nothing else is said
   Splits (*load)(const DataRequest& request);
 };
 std::span<const DatasetEntry> datasets();

@@ -4,10 +4,12 @@
 #include <cctype>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
 
 #include "core/parallel.h"
 #include "train/data/image_file.h"
+#include "train/run/progress.h"
 
 namespace ringtape {
 namespace {
@@ -26,10 +28,47 @@ struct Files {
   void add(const std::string& path, int64_t label) { paths.push_back(path), labels.push_back(label); }
 };
 
-bool is_image(const fs::path& path) {
+// With its dot, in small letters.
+std::string ending(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return end;
+}
+
+bool is_image(const fs::path& path) {
+  const std::string end = ending(path);
   return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
+
+// What lies there but is not read.
+struct LeftOut {
+  std::map<std::string, int64_t> files;  // by their endings
+  int64_t loose = 0;                     // images beside the folders of classes
+  int64_t folders = 0;                   // within those
+
+  std::string str() const;  // "" for nothing
+};
+
+std::string LeftOut::str() const {
+  constexpr size_t kShown = 6;
+  std::vector<std::pair<int64_t, std::string>> kinds;
+  int64_t all = 0, others = 0;
+  for (const auto& [end, count] : files) all += count, kinds.emplace_back(-count, end.empty() ? "without an ending" : end);
+  std::sort(kinds.begin(), kinds.end());
+  std::string list, out;
+  for (size_t i = 0; i < kinds.size(); ++i)
+    if (i < kShown)
+      list += concat(i > 0 ? ", " : "", with_commas(-kinds[i].first), " ", kinds[i].second);
+    else
+      others -= kinds[i].first;
+  if (others > 0) list += concat(", ", with_commas(others), " others");
+  const auto add = [&](int64_t count, const char* one, const char* many, const std::string& more) {
+    if (count > 0) out += concat(out.empty() ? "" : "; ", with_commas(count), " ", count == 1 ? one : many, more);
+  };
+  add(all, "file that is", "files that are", concat(" neither JPEG nor PNG by name (", list, ")"));
+  add(loose, "image", "images", " outside of the classes' folders");
+  add(folders, "folder", "folders", " within a class");
+  return out;
 }
 
 // What is in a folder and wanted, by the bytes of its name. Throws IoError.
@@ -46,19 +85,27 @@ std::vector<fs::path> sorted(const fs::path& folder, F&& wanted) {
   return out;
 }
 
-std::vector<fs::path> class_folders(const fs::path& root) {
-  return sorted(root, [](const fs::directory_entry& e) { return e.is_directory(); });
+std::vector<fs::path> class_folders(const fs::path& root, LeftOut& left_out) {
+  return sorted(root, [&](const fs::directory_entry& e) {
+    const bool folder = e.is_directory();
+    if (!folder) is_image(e.path()) ? ++left_out.loose : ++left_out.files[ending(e.path())];
+    return folder;
+  });
 }
-std::vector<fs::path> images_in(const fs::path& folder) {
-  return sorted(folder, [](const fs::directory_entry& e) { return e.is_regular_file() && is_image(e.path()); });
+std::vector<fs::path> images_in(const fs::path& folder, LeftOut& left_out) {
+  return sorted(folder, [&](const fs::directory_entry& e) {
+    const bool image = e.is_regular_file() && is_image(e.path());
+    if (!image) e.is_directory() ? ++left_out.folders : ++left_out.files[ending(e.path())];
+    return image;
+  });
 }
 
-Files list(const fs::path& root) {
+Files list(const fs::path& root, LeftOut& left_out) {
   Files out;
   bool any = false;
   std::string empty;
-  for (const fs::path& folder : class_folders(root)) {
-    const std::vector<fs::path> images = images_in(folder);
+  for (const fs::path& folder : class_folders(root, left_out)) {
+    const std::vector<fs::path> images = images_in(folder, left_out);
     if (images.empty()) empty = folder.string();
     any = any || !images.empty();
     for (const fs::path& image : images) out.add(image.string(), int64_t(out.classes.size()));
@@ -70,13 +117,13 @@ Files list(const fs::path& root) {
   return out;
 }
 
-std::pair<Files, Files> list_both(const fs::path& root) {
+std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
   std::error_code ignored;
   RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(), "; --data-dir names it");
   if (fs::is_directory(root / "train", ignored)) {
     const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
     RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(), ": has train/ but neither test/ nor val/ beside it");
-    Files train = list(root / "train"), test = list(held);
+    Files train = list(root / "train", left_out), test = list(held, left_out);
     for (int64_t& label : test.labels) {  // as train has them
       const std::string& name = test.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
@@ -87,7 +134,7 @@ std::pair<Files, Files> list_both(const fs::path& root) {
     test.classes = train.classes;
     return {std::move(train), std::move(test)};
   }
-  const Files all = list(root);
+  const Files all = list(root, left_out);
   Files train{all.classes, {}, {}}, test = train;
   size_t number = 0;  // within the class
   for (size_t i = 0; i < all.paths.size(); ++i) {
@@ -99,7 +146,7 @@ std::pair<Files, Files> list_both(const fs::path& root) {
   return {std::move(train), std::move(test)};
 }
 
-// The size of all images, or 32 x 32 where they differ.
+// The size of all images, or none where they differ.
 ImageSize common_size(const Files& train, const Files& test) {
   const ImageSize first = read_image_size(train.paths[0]);
   bool alike = true;
@@ -111,7 +158,7 @@ ImageSize common_size(const Files& train, const Files& test) {
       const std::lock_guard lock(mutex);
       alike = alike && all;
     });
-  return alike ? first : ImageSize{kFallbackSide, kFallbackSide};
+  return alike ? first : ImageSize{};
 }
 
 Image square_of(const Image& image, int64_t side, const std::string& path) {
@@ -122,7 +169,10 @@ Image square_of(const Image& image, int64_t side, const std::string& path) {
   return resized_and_cropped(image, side);
 }
 
-Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
+Dataset load_files(const Files& files, const fs::path& root, ImageSize size, const std::string& title, bool progress) {
+  Progress bar(title, int64_t(files.paths.size()), progress, "images");
+  std::mutex drawing;
+  int64_t done = 0;
   Dataset set;
   set.name = "imagefolder";
   set.source = fs::absolute(root).lexically_normal().string();
@@ -136,6 +186,8 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
       Image image = read_image(files.paths[size_t(i)], kDetail * std::max(size.height, size.width));
       if (image.size != size) image = square_of(image, size.height, files.paths[size_t(i)]);
       std::memcpy(set.images.data<uint8_t>() + i * bytes, image.rgb.data(), size_t(bytes));
+      const std::lock_guard lock(drawing);
+      bar.update(++done);
     }
   });
   return set;
@@ -145,10 +197,20 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size) {
 
 Splits load_imagefolder(const DataRequest& request) {
   const fs::path root = data_root(request);
-  const auto [train, test] = list_both(root);
+  LeftOut left_out;
+  const auto [train, test] = list_both(root, left_out);
+  if (request.begins) request.begins();
+  std::vector<std::string> notes;
+  if (const std::string text = left_out.str(); !text.empty()) notes.push_back(concat(root.string(), ": not read: ", text));
   const int64_t side = request.image_size;
-  const ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
-  Splits out{load_files(train, root, size), load_files(test, root, size)};
+  ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
+  if (size == ImageSize{}) {
+    size = {kFallbackSide, kFallbackSide};
+    notes.push_back(concat(root.string(), ": the images are of different sizes, and all become ", kFallbackSide, " x ", kFallbackSide,
+                           "; --image-size N makes them N x N"));
+  }
+  Splits out{load_files(train, root, size, "reading training images", request.progress),
+             load_files(test, root, size, "reading test images", request.progress), notes};
   const PixelStatistics pixels = pixel_statistics(out.train.images);
   for (Dataset* set : {&out.train, &out.test}) {
     set->mean = pixels.mean;

@@ -84,21 +84,21 @@ bool utf8_terminal() {
 
 }  // namespace
 
-std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds,
-                          const std::string& note, int width, bool unicode) {
+std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds, const std::string& note, int width,
+                          bool unicode, const char* unit) {
   const double part = total > 0 ? std::min(1.0, double(done) / double(total)) : 1,
                rate = seconds > 0 ? double(done) / seconds : 0;
   const std::string left = done > 0 ? clock_text(double(total - done) / rate) : "?";
   const std::string head = fmt::format("{}: {:3}%|", title, int(100 * part));
-  const std::string tail = fmt::format("| {}/{} [{}<{}, {} batches/s{}{}]", done, total, clock_text(seconds),
-                                       left, rate_text(rate), note.empty() ? "" : ", ", note);
+  const std::string tail = fmt::format("| {}/{} [{}<{}, {} {}/s{}{}]", done, total, clock_text(seconds), left, rate_text(rate), unit,
+                                       note.empty() ? "" : ", ", note);
   const int cells = width - 1 - int(head.size() + tail.size());
   const std::string line = head + bar_text(part, std::clamp(cells, 0, 30), unicode) + tail;
   return cells < 0 ? line.substr(0, size_t(std::max(0, width - 1))) : line;
 }
 
-Progress::Progress(std::string title, int64_t total, bool enabled)
-    : title_(std::move(title)), total_(total), begin_(Clock::now()), next_(begin_ + kRedraw) {
+Progress::Progress(std::string title, int64_t total, bool enabled, const char* unit)
+    : title_(std::move(title)), total_(total), unit_(unit), begin_(Clock::now()), next_(begin_ + kRedraw) {
   const char* terminal = std::getenv("TERM");
   enabled_ = enabled && (launchers_pipe() >= 0 || ::isatty(STDERR_FILENO)) && !(terminal && std::strcmp(terminal, "dumb") == 0);
   const char* no_color = std::getenv("NO_COLOR");
@@ -117,7 +117,7 @@ void Progress::update(int64_t done, const std::string& note) {
   next_ = Clock::now() + kRedraw;
   drawn_ = true;
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  const std::string text = progress_text(title_, done, total_, seconds, note, terminal_width(), unicode_);
+  const std::string text = progress_text(title_, done, total_, seconds, note, terminal_width(), unicode_, unit_);
   draw(color_ ? concat("\033[36m", text, "\033[0m") : text);
 }
 

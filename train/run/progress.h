@@ -9,7 +9,7 @@ namespace ringtape {
 // is not a terminal.
 class Progress {
  public:
-  Progress(std::string title, int64_t total, bool enabled = true);
+  Progress(std::string title, int64_t total, bool enabled = true, const char* unit = "batches");
   ~Progress();  // clears the bar
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -22,12 +22,13 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   std::string title_;
   int64_t total_;
+  const char* unit_;
   bool enabled_, drawn_ = false, color_ = false, unicode_ = false;
   Clock::time_point begin_, next_;
 };
 
 // The bar's text for a line of `width` columns; without line ends or colours.
-std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds,
-                          const std::string& note, int width, bool unicode);
+std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds, const std::string& note, int width,
+                          bool unicode, const char* unit = "batches");
 
 }  // namespace ringtape

@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // What a run writes, besides train.log and the lock, which stay, and its checkpoints; nothing else is ever removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr std::array<const char*, 5> kOwned = {"env.json", "metrics.jsonl", "metrics.csv", "report.html", kConfig};
+constexpr std::array<const char*, 6> kOwned = {"env.json", "data.json", "metrics.jsonl", "metrics.csv", "report.html", kConfig};
 constexpr const char *kTraining = ": another process is training there; choose another --run",
                      *kHoldsARun =
                          ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
