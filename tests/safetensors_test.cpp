@@ -142,6 +142,8 @@ TEST_F(SafetensorsTest, RefusesMalformedFiles) {
       {"white space first", " {}", 0, "does not start with {"},
       {"bytes that are not UTF-8", "{\"\xff\xfe\":1}", 0, "not valid JSON"},
       {"depth", "{\"a\":" + std::string(100000, '['), 0, "not described by an object"},
+      {"a name that would steer a terminal", R"({"\u001b]0;x\u0007":1})", 0, "tensor '\\x1b]0;x\\x07' is not described"},
+      {"a long name", "{\"" + std::string(5000, 'x') + "\":1}", 0, "xxx...' is not described by an object"},
       {"depth of what is not looked at", "{\"a\":{\"x\":" + std::string(100000, '['), 0, "nested too deep"},
       {"a name twice", R"({"a":{)" + good + R"(},"a":{)" + good + "}}", 8, "'a' twice"},
       {"a field twice", one(good + R"(,"shape":[2])"), 8, "'shape' twice"},

@@ -87,7 +87,8 @@ const ModelEntry kModels[] = {
     {"fashion_cnn", "two convolutions and three linear layers, DTU's course network for 28x28 images", make_fashion_cnn, {28, 28, 1}},
     {"resnet18", "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool", make_resnet<2, 2, 2, 2>, {32, 32, 3},
      first_of_resnet, resnet_in_pytorch<18, 2, 2, 2, 2>},
-    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, first_of_resnet, resnet_in_pytorch<34, 3, 4, 6, 3>},
+    {"resnet34", "ResNet-34, with the same stems", make_resnet<3, 4, 6, 3>, {32, 32, 3}, first_of_resnet,
+     resnet_in_pytorch<34, 3, 4, 6, 3>},
 };
 
 }  // namespace

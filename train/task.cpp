@@ -1,7 +1,6 @@
 #include "train/task.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
@@ -42,13 +41,8 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
     : options(resolve(wanted, ranks)), device(parse_device(options.device)) {
   set_threads(int(options.threads));
   const DatasetEntry& entry = find_dataset(options.data);
-  bool said = !beginning.reading;
-  const auto say = [&] {
-    if (!std::exchange(said, true)) beginning.reading();
-  };
   data = entry.load({options.data_dir, options.train_size, options.test_size, uint64_t(options.seed), options.image_size,
-                     beginning.leads && !options.json, say});
-  say();
+                     beginning.leads && !options.json, beginning.reading});
   if (beginning.leads)
     for (const std::string& note : data.notes) log_warn(note);
   if (options.normalize == "imagenet") normalize_as_imagenet(data);

@@ -17,7 +17,7 @@ struct Beginning {
   TrainedOn data = {};
   std::function<void(const ModelSpec&)> check = {};  // throws if the weights are of another network; called before that is made
   bool leads = true;                                 // whether this process says and shows what it does
-  std::function<void()> reading = {};                // called once, before images are read if that takes a while, else after
+  std::function<void()> reading = {};                // called before images are read or made, where that takes a while
 };
 
 // Data set and model, or self-supervised method, that the options ask for, on their device; set_threads and the seed are applied. Throws

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/printable.h"
 #include "kernels/copy.h"
 
 namespace ringtape {
@@ -19,6 +20,8 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
+static constexpr size_t kShown = 100;  // bytes of a file's name of a tensor in a message
+
 // `convert`: floating-point numbers to another dtype.
 static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into, bool convert = false) {
   std::map<std::string, Tensor> found;
@@ -34,7 +37,7 @@ static void load(const Safetensors& file, const std::string& path, const std::ve
   }
   std::map<std::string, Tensor> extra = found;
   for (const NamedTensor& want : into) extra.erase(want.name);
-  RT_CHECK_AS(FormatError, extra.empty(), path, ": the model has no tensor '", extra.begin()->first, "'");
+  RT_CHECK_AS(FormatError, extra.empty(), path, ": the model has no tensor '", printable(extra.begin()->first.substr(0, kShown)), "'");
   for (const NamedTensor& want : into) {
     const Tensor& from = found.at(want.name);
     const Device device = want.tensor.device();

@@ -85,7 +85,7 @@ int run_info(const Invocation& invocation) {
   std::string names;
   for (const std::string& name : data.train.class_names) names += ' ' + printable(name);
   std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
-  for (const std::string& note : data.notes) std::printf("%-10s %s\n", "note", note.c_str());
+  for (const std::string& note : data.notes) std::printf("%-10s %s\n", "note", printable(note).c_str());
   return 0;
 }
 

@@ -191,8 +191,8 @@ bool follow(Task& task, const World& world) {
   return trainer.fit({});
 }
 
-// False when it was stopped by a signal.
-bool train(Task& task, const World& world, const Invocation& invocation) {
+// False when it was stopped by a signal. `said`: the first line has been printed.
+bool train(Task& task, const World& world, const Invocation& invocation, bool said) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
@@ -205,7 +205,8 @@ bool train(Task& task, const World& world, const Invocation& invocation) {
     write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
     if (const std::string path = run.file(kTrainedOnFile); !std::filesystem::exists(path))
       write_trained_on(path, trained_on(task.data.train));
-    out.log(first_line(o));
+    if (said) out.log(first_line(o));
+    else out.line(first_line(o));
     introduce(out, task, trainer, world, run);
     const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
     const Course course = trainer.course();
@@ -300,13 +301,14 @@ int run_training(const Invocation& invocation, Use use) {
     const std::string path = continued(invocation);
     check_same_batch(options, path, world.size());
     options = resolve(options, world.size());
+    bool said = false;
     const auto say = [&] {
-      if (world.leads() && !options.json) print(first_line(options));
+      if (world.leads() && !options.json) print(printable(first_line(options))), said = true;
     };
     const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
     Task task(options, world.size(), {.data = before, .leads = world.leads(), .reading = say});
     check_classes(task.data.train, before, "--resume: " + path, "bring them back, or choose another --run");
-    return (world.leads() ? train(task, world, invocation) : follow(task, world)) ? 0 : comm::kPreempted;
+    return (world.leads() ? train(task, world, invocation, said) : follow(task, world)) ? 0 : comm::kPreempted;
   } catch (const std::exception& e) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();
     world.fail(printable(e.what()));

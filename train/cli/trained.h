@@ -23,8 +23,8 @@ struct Trained {
 // FormatError where the file's tensors are not of the size that its settings say.
 Trained find_trained(const Invocation& invocation, const std::string& command);
 
-// The file's weights into the task's model; with `features`, the file may lack the last layer or have one of other classes. Throws Error for
-// weights that are not finite.
+// The file's weights into the task's model; with `features`, the file may lack the last layer or have one of other classes. Throws Error
+// for weights that are not finite.
 void load_trained(const Trained& trained, const Task& task, bool features = false);
 
 // Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.

@@ -127,7 +127,7 @@ Splits load_shapes(const DataRequest& request) {
        {std::pair{"--train-size", request.train_size}, {"--test-size", request.test_size}})
     RT_CHECK_AS(UsageError, size >= 1 && size <= kMost, flag, " ", size, ": expected 1 to ", kMost,
                 " images");
-  constexpr int64_t kQuick = 10'000;  // are generated at once
+  constexpr int64_t kQuick = 30'000;  // are generated at once
   if (request.begins && request.train_size + request.test_size > kQuick) request.begins();
   return {generate(request.train_size, request.seed, 0), generate(request.test_size, request.seed, 1)};
 }

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "core/shape.h"
 #include "train/io/json.h"
 #include "train/io/sizes.h"
@@ -17,7 +18,7 @@ using nlohmann::json;
 
 constexpr size_t kShown = 100;  // bytes of a name or value in a message
 
-std::string shown(const std::string& text) { return text.size() > kShown ? text.substr(0, kShown) + "..." : text; }
+std::string shown(const std::string& text) { return printable(text.size() > kShown ? text.substr(0, kShown) + "..." : text); }
 
 std::string known_types() {
   std::string out;
@@ -104,7 +105,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
   }
   bool parse_error(size_t, const std::string&, const json::exception& e) override {
     const char* reason = std::strstr(e.what(), "] ");
-    detail::fail<FormatError>(path_, ": the header is not valid JSON: ", std::string(reason ? reason + 2 : e.what()).substr(0, 300));
+    detail::fail<FormatError>(path_,
+                              ": the header is not valid JSON: ", printable(std::string(reason ? reason + 2 : e.what()).substr(0, 300)));
   }
 
  private:
