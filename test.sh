@@ -9,7 +9,7 @@ Usage: ./test.sh [--sanitize] [--no-setup] [-DNAME=VALUE ...]
 Installs the missing Debian packages, builds everything in build/cpu and runs all tests.
   --sanitize    then the same tests in build/asan, under AddressSanitizer and UndefinedBehaviorSanitizer
   --no-setup    install nothing
-  -DNAME=VALUE  for CMake, of build/cpu: -DRINGTAPE_WERROR=ON
+  -DNAME=VALUE  for CMake, of build/cpu: -DRINGTAPE_BENCH=OFF
 USAGE
 }
 
@@ -46,7 +46,7 @@ if $setup; then ./setup.sh test; fi
 mkdir -p build
 for preset in "${presets[@]}"; do
   case "$preset" in
-    cpu) quietly "building build/cpu: all tests and benchmarks" build/cpu.log build cpu -DRINGTAPE_WERROR=OFF "${definitions[@]}" ;;
+    cpu) quietly "building build/cpu: all tests and benchmarks" build/cpu.log build cpu "${definitions[@]}" ;;
     asan) quietly "building build/asan: all tests, with ASan and UBSan" build/asan.log build asan ;;
   esac
   run_tests "$preset"

@@ -63,14 +63,22 @@ class Kernel<void(Args...)> {
 #define RT_X86_SLOT(fn) nullptr
 #endif
 
+#define RT_KERNEL_SLOTS(name, ...)                                      \
+  namespace cpu::portable { std::type_identity_t<__VA_ARGS__> name; }   \
+  namespace cpu::avx2 { std::type_identity_t<__VA_ARGS__> name; }       \
+  namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }     \
+  namespace cuda { std::type_identity_t<__VA_ARGS__> name; }
+
 // Declares the kernel's implementations and the callable ringtape::name. An implementation that is missing is a link
-// error that names it.
+// error that names it. CPU kernels do not see the callable, which depends on what else is built: they call those of
+// their own instruction set.
+#if defined(RT_ISA)
+#define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
+#else
 #define RT_KERNEL(name, ...)                                                                              \
-  namespace cpu::portable { std::type_identity_t<__VA_ARGS__> name; }                                     \
-  namespace cpu::avx2 { std::type_identity_t<__VA_ARGS__> name; }                                         \
-  namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }                                       \
-  namespace cuda { std::type_identity_t<__VA_ARGS__> name; }                                              \
+  RT_KERNEL_SLOTS(name, __VA_ARGS__)                                                                      \
   inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_X86_SLOT(cpu::avx2::name),     \
                                             RT_X86_SLOT(cpu::avx512::name), RT_CUDA_SLOT(cuda::name)}
+#endif
 
 }  // namespace ringtape

@@ -9,8 +9,10 @@ set(sources
     comm/process_group.cpp comm/rendezvous.cpp comm/report.cpp comm/transport.cpp comm/work.cpp)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB sources CONFIGURE_DEPENDS ${sources})
+set(kernels ${sources})
+list(FILTER kernels INCLUDE REGEX "/kernels/cpu/")
+set_source_files_properties(${kernels} PROPERTIES COMPILE_DEFINITIONS RT_ISA=portable)
 add_library(ringtape_threads SHARED ${sources})
-target_compile_definitions(ringtape_threads PRIVATE RT_ISA=portable)
 target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${CMAKE_DL_LIBS})
 
 add_custom_target(thread_tests)

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly build=build/coverage tests=(cuda_ops_test cuda_kernels_test cuda_reduce_test cuda_blas_test cuda_images_test cuda_augment_test cuda_knn_test cuda_train_test) least=95
-cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG="-O1" -DRINGTAPE_CUDA=EMULATED -DRINGTAPE_BENCH=OFF \
+cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRINGTAPE_CUDA=EMULATED -DRINGTAPE_BENCH=OFF \
   -DRINGTAPE_COVERAGE=ON >"$build.log" 2>&1 || { tail -n 20 "$build.log" >&2 && exit 1; }
 cmake --build "$build" --target "${tests[@]}" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" >>"$build.log" 2>&1 || { tail -n 30 "$build.log" >&2 && exit 1; }
 find "$build" -name '*.gcda' -delete
