@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# What clang says about the tree: warnings, and clang-tidy's checks of .clang-tidy.
+# What clang-tidy says about the tree: the checks of .clang-tidy.
 set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-Usage: tests/tidy.sh [--warnings] [--changed [COMMIT]] [FILE...]
+Usage: tests/tidy.sh [--changed [COMMIT]] [FILE...]
 
-Looks at every source file as it is compiled by clang++ (build/clang, configured here; nothing is built), or at FILE.
-  --warnings  clang's warnings alone: minutes for the whole tree, where the checks take an hour of two cores
+Looks at every source file as it is compiled by clang++ (build/clang, configured here; nothing is built), or at FILE. The whole tree
+takes about an hour of two cores; tests/clang_warnings.py has the compiler's own warnings in minutes.
   --changed   those of the sources that differ from COMMIT (origin/main)
 USAGE
 }
@@ -16,11 +16,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=../.ci/quietly.sh
 source .ci/quietly.sh
 
-checks=() files=() changed='' commit=origin/main
+files=() changed='' commit=origin/main
 while (($#)); do
   case "$1" in
     -h | --help) usage && exit ;;
-    --warnings) checks=('-checks=-*,clang-diagnostic-*,bugprone-terminating-continue') ;;  # it refuses to run without a check
     --changed)
       changed=yes
       if [[ ${2:-} && $2 != -* && ! -f $2 ]]; then commit=$2 && shift; fi
@@ -46,7 +45,7 @@ patterns=()
 for file in "${files[@]}"; do patterns+=("/${file//./\\.}\$"); done
 
 log=build/tidy.log
-run-clang-tidy -quiet -p build/clang -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" "${checks[@]}" "${patterns[@]}" >"$log" 2>&1 </dev/null || {
+run-clang-tidy -quiet -p build/clang -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" "${patterns[@]}" >"$log" 2>&1 </dev/null || {
   { grep -E ': (warning|error): ' "$log" || tail -n 5 "$log"; } | sort -u >&2
   die "clang objects to the above; the whole output is in $log"
 }

@@ -1,0 +1,47 @@
+#!/usr/bin/env python3
+"""Has clang++ look at every source file, with its warnings as errors: tests/clang_warnings.py [FOLDER].
+
+FOLDER (build/clang) is where the preset `clang` was configured; nothing in it is built. CPU kernels are also compiled, without
+optimisation, for each instruction set, since a function that cannot be inlined for one is found only then.
+"""
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+root = Path(__file__).resolve().parent.parent
+folder = Path(sys.argv[1]) if len(sys.argv) > 1 else root / "build/clang"
+
+
+def looks():
+    """The commands, one a file; of CPU kernels one an instruction set."""
+    seen = set()
+    for entry in json.loads((folder / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        words = words[next(i for i, word in enumerate(words) if word.endswith("clang++")):]  # without a compiler cache
+        isa = next((word for word in words if word.startswith("-DRT_ISA=")), "")
+        if (entry["file"], isa) in seen:
+            continue
+        seen.add((entry["file"], isa))
+        words[words.index("-o") + 1] = os.devnull
+        depends = words.index("-MD") if "-MD" in words else None
+        if depends is not None:
+            del words[depends:depends + 5]  # -MD -MT target -MF file
+        yield words + ["-Werror", *(["-O0"] if isa else ["-fsyntax-only"])], entry["directory"]
+
+
+def look(command_and_folder):
+    command, cwd = command_and_folder
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+
+commands = list(looks())
+with ThreadPoolExecutor(int(os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", len(os.sched_getaffinity(0))))) as pool:
+    failed = [run for run in pool.map(look, commands) if run.returncode]
+for run in failed:
+    print(run.stderr, file=sys.stderr)
+print(f"clang++: {len(failed)} of {len(commands)} compilations have warnings or errors")
+sys.exit(bool(failed))
