@@ -266,6 +266,13 @@ TEST_F(CheckpointTest, AStateThatIsNoneCostsNothing) {
   EXPECT_MENTIONS(none, "none of the checkpoints can be used");
 }
 
+TEST_F(CheckpointTest, OneThatLacksItsStateDoesNotLetTheTrainingBegin) {
+  save(4);
+  fs::remove(path("step-00000004/state.json"));
+  EXPECT_MENTIONS(message_of<FormatError>([&] { newest(); }), "none of the checkpoints can be used");
+  EXPECT_MENTIONS(said_, "step-00000004/state.json: cannot open");
+}
+
 TEST_F(CheckpointTest, SettingsAreComparedByName) {
   save(4);
   edit("step-00000004", [](Json& json) { json["settings"].erase("lr"), json["settings"].erase("nesterov"); });

@@ -79,6 +79,13 @@ bool is_checkpoint(const std::string& folder, int64_t step) {
   }
 }
 
+// Whether there is any file of a checkpoint in the folder.
+bool holds_some(const std::string& folder, std::vector<std::string> files) {
+  files.push_back(kState);
+  std::error_code ignored;
+  return std::any_of(files.begin(), files.end(), [&](const std::string& name) { return fs::exists(folder + "/" + name, ignored); });
+}
+
 // What state.json says, once it is clear that it says what was written.
 Json read_state(const std::string& path) {
   std::error_code ignored;
@@ -226,8 +233,10 @@ void Checkpoints::remove_all() const {
 }
 
 std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course, const std::function<void(const std::string&)>& unusable) const {
+  bool some = false;
   for (const int64_t step : steps(kPrefix, true)) {
     const std::string path = path_of(step);
+    some = some || holds_some(path, course.files);
     try {
       return Found{path, check_checkpoint(path, step, course)};
     } catch (const FormatError& e) {
@@ -236,8 +245,7 @@ std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course, cons
       unusable(e.what());
     }
   }
-  RT_CHECK_AS(FormatError, steps(kPrefix).empty(), folder_,
-              ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
+  RT_CHECK_AS(FormatError, !some, folder_, ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
   return {};
 }
 

@@ -47,8 +47,8 @@ class Checkpoints {
   // aside-step-... and go with the save after that; the log tells. Returns its path. Throws IoError, before anything is removed.
   std::string save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const;
 
-  // The newest one that is whole; `unusable` hears of each that is not. Nothing if there is no checkpoint; FormatError if there are some,
-  // and none is whole. Throws UsageError as check_checkpoint.
+  // The newest one that is whole; `unusable` hears of each that is not. Nothing if there is no checkpoint; FormatError if there are some
+  // files of one, and none is whole. Throws UsageError as check_checkpoint.
   struct Found {
     std::string path;
     TrainState state;
