@@ -131,7 +131,11 @@ TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
   error = refused("evaluate one --data-dir three");
   EXPECT_MENTIONS(error, "(missing: 'cat', 'dog'; new: 'ant', 'bee', 'cow')");
   EXPECT_MENTIONS(error, "--protocol knn or linear");
-  EXPECT_MENTIONS(refused("export one --data-dir three --out x.safetensors"), "missing: 'cat', 'dog'");
+  error = refused("export one --data-dir three --out x.safetensors");
+  EXPECT_MENTIONS(error, "missing: 'cat', 'dog'");
+  EXPECT_MENTIONS(error, "only a backbone to write: --backbone");
+  ASSERT_EQ(run("export one --data-dir three --backbone --out x.safetensors"), 0) << file("err");
+  EXPECT_EQ(file("x.md").find("Classes"), std::string::npos);  // it has no outputs
   for (const std::string set : {"renamed", "three"}) {
     EXPECT_GT(result_of("evaluate one --protocol knn --knn-k 3 --data-dir " + set)["top1"], 0);
     EXPECT_GT(result_of("evaluate one --protocol linear --probe-epochs 2 --data-dir " + set)["top1"], 0);
@@ -139,8 +143,9 @@ TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
   }
 }
 
-TEST_F(ImageFolderTest, AnotherNumberOfClassesBeginsWithANewLastLayer) {
+TEST_F(ImageFolderTest, OtherClassesBeginWithANewLastLayer) {
   pictures("a", {"cat", "dog"});
+  pictures("renamed", {"dog", "zebra"});
   pictures("three", {"ant", "bee", "cow"});
   train("--data-dir a --run one");
   train("--data-dir three --run fine --lr 0 --weights runs/one/exported/model.safetensors");
@@ -149,6 +154,11 @@ TEST_F(ImageFolderTest, AnotherNumberOfClassesBeginsWithANewLastLayer) {
                     after = read_safetensors((folder_ / "runs/fine/exported/model.safetensors").string());
   for (const char* name : {"1.weight", "1.bias"}) EXPECT_EQ(test::values(before[name]), test::values(after[name])) << name;
   EXPECT_EQ(after["3.weight"].shape(), (Shape{3, 8}));
+  train("--data-dir renamed --run as_many --lr 0 --weights runs/one/exported/model.safetensors");
+  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own is of other classes)");
+  const Safetensors as_many = read_safetensors((folder_ / "runs/as_many/exported/model.safetensors").string());
+  EXPECT_EQ(test::values(before["1.weight"]), test::values(as_many["1.weight"]));
+  EXPECT_NE(test::values(before["3.weight"]), test::values(as_many["3.weight"]));
 }
 
 TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {

@@ -42,8 +42,8 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
                 ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ", list(data.mean),
-                " and deviation ", list(data.deviation), ".", classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ",
-                file, backbone ? " --protocol knn" : "", "`.\n");
+                " and deviation ", list(data.deviation), ".", backbone ? "" : classes_text(data.class_names),
+                "\n\nWithout Python: `ringtape evaluate ", file, backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "train/data/loader.h"
 #include "train/features.h"
+#include "train/io/safetensors_header.h"
 #include "train/knn.h"
 #include "train/mode_guard.h"
 #include "train/ranks.h"
@@ -60,7 +61,11 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
   };
   model = make();
   method = dynamic_cast<nn::Method*>(model.get());
-  if (!options.weights.empty()) last_layer = load_backbone(options.weights, *model, classifier(*model, options.model).last_layer());
+  if (!options.weights.empty()) {
+    const TrainedOn before = trained_on(read_safetensors_header(options.weights).metadata, options.weights);
+    const std::string last = classifier(*model, options.model).last_layer();
+    last_layer = load_backbone(options.weights, *model, last, same_classes(data.train, before));
+  }
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options);
   if (devices.empty()) return;

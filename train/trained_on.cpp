@@ -117,9 +117,13 @@ void normalize_as(Splits& data, const TrainedOn& known) {
   }
 }
 
+bool same_classes(const Dataset& data, const TrainedOn& known) {
+  return known.class_names.empty() || as_written(data.class_names) == as_written(known.class_names);
+}
+
 void check_classes(const Dataset& data, const TrainedOn& known, const std::string& origin, const std::string& otherwise) {
+  if (same_classes(data, known)) return;
   const std::vector<std::string> now = as_written(data.class_names), then = as_written(known.class_names);
-  if (then.empty() || now == then) return;
   const std::string missing = names_beyond(then, now), added = names_beyond(now, then);
   std::string what;
   if (!missing.empty()) what = concat("missing: ", missing);

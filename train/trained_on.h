@@ -31,8 +31,11 @@ TrainedOn read_trained_on(const std::string& path);
 // Images are normalised by what is known from now on. Throws UsageError for images of another number of channels.
 void normalize_as(Splits& data, const TrainedOn& known);
 
+// Whether the data's classes are the known ones, in their order; they are if none are known.
+bool same_classes(const Dataset& data, const TrainedOn& known);
+
 // Throws UsageError, beginning with `origin` and ending with `otherwise`, that names the classes that are missing and those that are new,
-// unless the data's are the known ones, in their order, or none are known.
+// unless they are the same.
 void check_classes(const Dataset& data, const TrainedOn& known, const std::string& origin, const std::string& otherwise);
 
 }  // namespace ringtape

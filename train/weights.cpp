@@ -65,7 +65,7 @@ std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor>
   return tensors;
 }
 
-LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last) {
+LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes) {
   Safetensors file = read_safetensors(path);
   if (std::vector<NamedTensor> own = below("backbone", file.tensors); !own.empty()) file.tensors = std::move(own);
   const std::vector<NamedTensor> wanted = weights_of(module);
@@ -75,7 +75,7 @@ LastLayer load_backbone(const std::string& path, nn::Module& module, const std::
     if (!is_of(t, last)) continue;
     any = true;
     const auto same = std::find_if(wanted.begin(), wanted.end(), [&](const NamedTensor& w) { return w.name == t.name; });
-    if (same == wanted.end() || same->tensor.shape() == t.tensor.shape()) continue;
+    if (same_classes && (same == wanted.end() || same->tensor.shape() == t.tensor.shape())) continue;
     fits = false;
     if (t.tensor.rank() > 0) out.outputs = t.tensor.dim(0);
   }

@@ -28,12 +28,13 @@ std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor>
 // What became of the last layer.
 struct LastLayer {
   bool loaded = false;
-  int64_t outputs = 0;  // of the file's, where that is of another shape and so was left out
+  int64_t outputs = 0;  // of the file's, where that is of other classes and so was left out
 };
 
-// load_weights of a file whose layer called `last` may be absent or of another shape, for other classes: the module's then stays as it is.
+// load_weights of a file whose layer called `last` may be absent or of other classes, which it is if it has another shape or
+// `same_classes` is false: the module's then stays as it is.
 // Floating-point weights of another dtype are converted to the module's. Of a checkpoint of a self-supervised method, what is below
 // "backbone" counts.
-LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last);
+LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes = true);
 
 }  // namespace ringtape

@@ -93,7 +93,7 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
   if (!o.weights.empty()) {
     const int64_t others = task.last_layer.outputs;
     out.line(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
-                    others > 0 ? concat(" (its own is of ", with_commas(others), " classes)") : ""));
+                    others == 0 ? "" : concat(" (its own is of ", others == d.train.classes ? "other" : with_commas(others), " classes)")));
   }
   if (world.group) {
     const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);

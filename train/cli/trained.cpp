@@ -81,6 +81,7 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command, ": name a run, a checkpoint or a file of weights: ringtape ",
               command, " RUN|CHECKPOINT|FILE");
   Trained out;
+  out.command = command;
   out.weights = find_weights(invocation.positionals[0], out.options, invocation);
   const TrainOptions defaults;
   out.options.weights.clear();                 // those it began with
@@ -112,7 +113,8 @@ void check_finite(const std::string& what, const Tensor& x) {
 
 void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last = classifier(*task.model, task.options.model).last_layer();
-  const char* const instead = "so that there are only features to test: --protocol knn or linear";
+  const char* const instead = trained.command == "export" ? "so that there is only a backbone to write: --backbone"
+                                                          : "so that there are only features to test: --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
   const LastLayer layer = load_backbone(trained.weights, *task.model, last);
   RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last, "', ", instead);

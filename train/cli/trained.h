@@ -9,6 +9,7 @@
 namespace ringtape::cli {
 
 struct Trained {
+  std::string command;   // that asks for them
   std::string weights;   // the file
   TrainOptions options;  // that it was trained with, for this machine, as the flags change them
   TrainedOn data;        // as far as the file says
