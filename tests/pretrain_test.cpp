@@ -87,6 +87,15 @@ TEST_F(Pretrain, ResumesEveryMethodBitwise) {
   }
 }
 
+TEST_F(Pretrain, AFinishedOneEndsAgainWithoutItsFigures) {
+  ASSERT_EQ(pretrain("--method simsiam --run ./a").code, 0);
+  fs::remove(path("a/metrics.jsonl"));
+  const Result again = run("pretrain --run ./a --resume");
+  EXPECT_EQ(again.code, 0) << again.text;
+  EXPECT_MENTIONS(again.text, "its figures are gone");
+  EXPECT_FALSE(summary("a").contains("top1"));
+}
+
 TEST_F(Pretrain, TrainsEveryMethodIn16Bits) {
   for (const std::string& method : all_methods())
     for (const char* precision : {"bf16", "f16"}) {

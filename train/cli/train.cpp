@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -140,10 +141,12 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
     if (m.split == "train") images += m.images_per_s.value_or(0) * m.seconds.value_or(0), train_seconds += m.seconds.value_or(0);
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
-  const Metrics& test = *last.at(task.method ? "knn" : "test");
-  if (test.loss) out["loss"] = json_number(*test.loss);
-  out["top1"] = json_number(*test.top1), out["top5"] = json_number(*test.top5);
-  if (task.method) describe_knn(out, task, all);
+  if (const auto at = last.find(task.method ? "knn" : "test"); at != last.end()) {  // of a method's run it may be gone from metrics.jsonl
+    const Metrics& test = *at->second;
+    if (test.loss) out["loss"] = json_number(*test.loss);
+    out["top1"] = json_number(test.top1.value_or(std::nan(""))), out["top5"] = json_number(test.top5.value_or(std::nan("")));
+    if (task.method) describe_knn(out, task, all);
+  }
   for (const char* split : {"train", "val"})
     if (const auto at = last.find(split); at != last.end()) {
       if (at->second->loss) out[concat(split, "_loss")] = json_number(*at->second->loss);
