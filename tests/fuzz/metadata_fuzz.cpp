@@ -3,6 +3,7 @@
 
 #include "tests/fuzz/target.h"
 #include "train/options.h"
+#include "train/trained_on.h"
 
 using namespace ringtape;
 using namespace ringtape::test;
@@ -13,6 +14,12 @@ RT_FUZZ_TARGET(input) {
     const std::string_view line = next_line(input), key = line.substr(0, line.find('='));
     metadata.emplace("ringtape." + std::string(key), line.substr(std::min(line.size(), key.size() + 1)));
   }
+  read_or_refuse([&] {
+    std::map<std::string, std::string> written;
+    const TrainedOn known = trained_on(metadata, "input");
+    add_metadata(written, known);
+    require(trained_on(written, "written").class_names == known.class_names);
+  });
   TrainOptions options;
   if (!read_or_refuse([&] { apply_metadata(options, metadata, "input"); })) return;
   TrainOptions again;

@@ -115,6 +115,7 @@ static void options() {
   std::string lines;
   for (const auto& [key, value] : weights_metadata({})) lines += concat(key.substr(key.find('.') + 1), "=", value, "\n");
   seed("metadata", "defaults", lines);
+  seed("metadata", "images", "mean=[0.5,0.25]\ndeviation=[0.125,1]\nclasses=[\"cat\",\"dog\"]\n");
 }
 
 static void run() {

@@ -102,7 +102,7 @@ Command launch_command() {
       {"Machines", "master-port", "PORT", "its port; 0: any free one, on a single machine", "0"},
       {"Output", "tee", "RANKS", "whose output is shown: all, none or ranks, as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
-      {"Failures", "max-restarts", "N", 
+      {"Failures", "max-restarts", "N",
        "start all ranks again after a failure other than wrong usage, at most N times; train and pretrain go on with --resume", "0"},
       {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
       {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},

@@ -19,7 +19,6 @@ static std::string time_text(const char* format, std::tm* (*convert)(const std::
 std::string local_time_text(const char* format) { return time_text(format, localtime_r); }
 std::string utc_time_text(const char* format) { return time_text(format, gmtime_r); }
 
-
 std::string duration_text(double seconds) {
   const int64_t s = std::llround(std::clamp(seconds, 0.0, 1e15)), minutes = (s + 30) / 60, hours = (s + 1800) / 3600;
   const auto two = [](int64_t whole, const char* unit, int64_t rest, const char* smaller) {
