@@ -84,6 +84,12 @@ TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {
   for (const char* last : {"[0] 300000\n", "[1] 300000\n"}) EXPECT_TRUE(shown.find(last) != std::string::npos) << last;
 }
 
+TEST_F(LaunchOutputTest, OnePlaceForBothStreamsKeepsTheOrder) {
+  EXPECT_EQ(run("ringtape launch -n 1 --exec -- sh -c 'seq 200000 && exit 5'"), 5);
+  const std::string both = log();
+  EXPECT_EQ(both.find("ringtape: error: rank 0 of 1 was the first to fail"), both.find("[0] 200000\n") + 11) << both.size();
+}
+
 // What a terminal gets of a command.
 class Terminal : public LaunchOutputTest {
  protected:
@@ -164,17 +170,17 @@ TEST_F(LaunchOutputTest, RanksOtherThan0KeepALogOfTheirOwn) {
 // One that a signal ends goes on where it was; one whose command line is wrong does not begin again.
 TEST_F(LaunchOutputTest, ATrainingThatIsStartedAgainResumes) {
   const std::string pretraining = "pretrain --method simclr --data shapes --train-size 200 --test-size 50 --width 4 --warmup-epochs 0 "
-                                  "--batch-size 32 --knn-k 5 --knn-every 0 --checkpoint-steps 3 --workers 0 --threads 1 ";
-  for (const std::string& training : {kTraining + " --checkpoint-steps 20 ", pretraining}) {
+                                  "--batch-size 32 --knn-k 5 --knn-every 0 --checkpoint-steps 3 --workers 0 --threads 1 --epochs 3 ";
+  for (const std::string& training : {kTraining + " --checkpoint-steps 20 --epochs 15 ", pretraining}) {
     const std::string run = training == pretraining ? "p" : "t";
-    const pid_t launcher = start("ringtape launch -n 2 --max-restarts 1 -- " + training + " --epochs 3 --run " + run);
+    const pid_t launcher = start("ringtape launch -n 2 --max-restarts 1 -- " + training + "--run " + run);
     const pid_t rank = rank_of(launcher, 1);
     ASSERT_TRUE(within(30, [&] { return fs::exists(run_folder(run) / "checkpoints/last/state.json") || ended(launcher); })) << log();
     ::kill(rank, SIGKILL);
     EXPECT_EQ(wait(launcher), 0) << log();
     EXPECT_MENTIONS(log(), "ringtape: restart 1 of 1");
     EXPECT_MENTIONS(log(), "resume runs/" + run + "/checkpoints/step-");
-    EXPECT_EQ(this->run("ringtape launch -n 2 --max-restarts 3 -- " + training + " --epochs 3 --run " + run), 2);
+    EXPECT_EQ(this->run("ringtape launch -n 2 --max-restarts 3 -- " + training + "--run " + run), 2);
     EXPECT_MENTIONS(log(), "--resume");
     EXPECT_LACKS(log(), "restart 1");
   }

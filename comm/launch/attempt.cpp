@@ -119,7 +119,8 @@ void Attempt::wait() {
   std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
   bool held_back = false;
   for (const Rank& r : ranks_) {
-    const bool full = r.output->is_full(1) || r.output->is_full(2);
+    // Who is to end may have to write before it does, and has little time.
+    const bool full = !stopped_ && !kill_at_ && (r.output->is_full(1) || r.output->is_full(2));
     held_back = held_back || full;
     for (const Fd* end : {&r.out, &r.err}) ready.push_back({full ? -1 : end->get(), POLLIN, 0});
     ready.push_back({r.bar.get(), POLLIN, 0});

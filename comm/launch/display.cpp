@@ -1,5 +1,6 @@
 #include "comm/launch/display.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "comm/launch/pipe.h"
 #include "core/limits.h"
@@ -26,6 +28,13 @@ constexpr const char* kErase = "\r\033[K";
 bool is_drawable(int fd) {
   const char* const terminal = std::getenv("TERM");
   return ::isatty(fd) != 0 && !(terminal && std::strcmp(terminal, "dumb") == 0);
+}
+
+// Whether standard output and error lead to one place, where lines are to keep their order: a terminal, or after 2>&1.
+bool is_one_place() {
+  struct stat first{}, second{};
+  return (::isatty(1) && ::isatty(2)) ||
+         (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
 
 struct Portion {
@@ -128,7 +137,7 @@ class Display::Outlet {
   int64_t give_up() {
     const std::lock_guard lock(queue_->mutex);
     int64_t lines = 0;
-    for (const Portion& p : queue_->portions) lines += p.lines;
+    for (Portion& p : queue_->portions) lines += std::exchange(p.lines, 0);
     while (queue_->portions.size() > 1) {  // the first is in the middle of its write
       queue_->bytes -= queue_->portions.back().text.size();
       queue_->portions.pop_back();
@@ -142,7 +151,7 @@ class Display::Outlet {
 };
 
 Display::Display()
-    : terminal_(is_drawable(2)), first_(terminal_ && ::isatty(1) ? nullptr : new Outlet()), second_(new Outlet()) {}
+    : terminal_(is_drawable(2)), first_(is_one_place() ? nullptr : new Outlet()), second_(new Outlet()) {}
 
 Display::~Display() = default;
 

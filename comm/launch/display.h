@@ -38,7 +38,7 @@ class Display {
   void flush(Seconds patience, const std::function<bool()>& over);
 
   const bool terminal_;
-  std::unique_ptr<Outlet> first_, second_;  // first_: none where both streams are the terminal, so that lines and bar keep their order
+  std::unique_ptr<Outlet> first_, second_;  // first_: none where both streams lead to one place, so that lines and bar keep their order
   int64_t lost_[2] = {0, 0};                // lines of each stream that nobody has been told of
 };
 

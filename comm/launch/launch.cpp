@@ -57,12 +57,9 @@ int launch(const Launch& l) {
   Signals signals;
   Guard guard;
   Display display;
-  const auto told_to_end = [&signals] {
-    for (bool told = false;;) {
-      const auto signal = signals.next();
-      if (!signal) return told;
-      told = told || (*signal != SIGCHLD && *signal != SIGUSR1 && *signal != SIGUSR2);
-    }
+  const auto told_to_end = [&signals, told = false]() mutable {
+    while (const auto signal = signals.next()) told = told || (*signal != SIGCHLD && *signal != SIGUSR1 && *signal != SIGUSR2);
+    return told;
   };
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));
   for (int number = 0;; ++number) {
