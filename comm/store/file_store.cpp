@@ -165,7 +165,8 @@ class FileStore : public Store {
 
   static bool lives(const fs::path& user) {
     const Fd file(::open(user.c_str(), O_RDWR | O_CLOEXEC));
-    return file && ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
+    if (!file) return errno != ENOENT;  // without a descriptor to look with, it is not for dead
+    return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
   }
   int live_users() const {
     int count = 0;
@@ -197,13 +198,15 @@ class FileStore : public Store {
     const std::lock_guard lock(mutex_);
     const fs::path aside = folder_ / concat("new.", user_);
     ::unlink(aside.c_str());  // of a write that failed
-    const Fd out(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    bool written = bool(out);
+    const int out = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool written = out >= 0;
     for (std::string_view rest = value; written && !rest.empty();) {
-      const ssize_t n = ::write(out.get(), rest.data(), rest.size());
+      const ssize_t n = ::write(out, rest.data(), rest.size());
       written = n > 0 || errno == EINTR;
       if (n > 0) rest.remove_prefix(size_t(n));
     }
+    // A file system on the network may write it out, or find no room for it, only now: others are to see the name after that.
+    if (out >= 0 && ::close(out) != 0) written = false;
     RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(),
                 ": ", reason(errno));
   }
