@@ -48,8 +48,10 @@ TEST(Waiting, SaysForWhom) {
 
 TEST(Waiting, Rank0SaysWhoHasNotCome) {
   const TemporaryFolder temporary;
-  const Meeting meeting{.folder = temporary.path(), .patience = Seconds(0.3)};
-  Ranks ranks(2, [&](int r) { return logged([&] { join(place_on_host(r * 2, 4), meeting, Seconds(r ? kLong : 2)); }); });
+  Ranks ranks(2, [&](int r) {
+    const Meeting meeting{.folder = temporary.path(), .patience = Seconds(r ? kLong : 0.3)};
+    return logged([&] { join(place_on_host(r * 2, 4), meeting, Seconds(r ? kLong : 2)); });
+  });
   EXPECT_TRUE(has(ranks.result(0), "waiting for ranks 1, 3 of 4\n"));
   EXPECT_EQ(ranks.result(1), "nothing");
 }
