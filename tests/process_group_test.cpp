@@ -1,6 +1,7 @@
 // Groups of ranks: what a call may be given, the order of calls, work beside the caller, failures, groups of groups.
 #include "comm/process_group.h"
 
+#include <barrier>
 #include <cmath>
 
 #include "autograd/create.h"
@@ -188,7 +189,9 @@ TEST(ProcessGroup, MismatchNamesBothCalls) {
   for (const Case& c : cases)
     for (const int n : {2, 3}) {
       std::atomic<int> told{0};
+      std::barrier all_met(n);  // who has not met yet when another fails throws its cause elsewhere
       const std::string cause = on_ranks(n, [&](ProcessGroup& g) {
+        all_met.arrive_and_wait();
         try {
           if (g.rank() == 1) c.rank1(g);
           else g.all_reduce(filled({10}, 1)).wait();

@@ -80,7 +80,7 @@ class Threads : public Transport {
     board_->operations[size_t(rank())] = operation_;
     fence();
     for (int r = 0; r < size(); ++r)
-      if (board_->operations[size_t(r)].fingerprint() != operation_.fingerprint()) mismatch(*this, r, board_->operations[size_t(r)]);
+      if (!same_call(board_->operations[size_t(r)], operation_)) mismatch(*this, r, board_->operations[size_t(r)]);
     return board_->buffers;
   }
 

@@ -6,6 +6,7 @@
 #include "comm/transport/cuda/stream.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/handover.h"
+#include "comm/transport/header.h"
 #include "core/cuda/check.h"
 
 namespace ringtape::comm::cuda {
@@ -129,7 +130,7 @@ class P2p : public GpuTransport {
     mine.operation = operation_;
     fence();
     for (int r = 0; r < size(); ++r)
-      if (board_->places[size_t(r)].operation.fingerprint() != operation_.fingerprint())
+      if (!same_call(board_->places[size_t(r)].operation, operation_))
         mismatch(*this, r, board_->places[size_t(r)].operation);
     if (!known_) know_peers();
     std::vector<void*> all;
@@ -166,7 +167,7 @@ class P2p : public GpuTransport {
     const std::lock_guard lock(box.mutex);
     if (box.posts.empty()) return false;
     Post& post = *box.posts.front();
-    if (post.operation.fingerprint() != operation_.fingerprint() || post.operation.sequence != operation_.sequence || post.bytes != t.bytes)
+    if (!same_call(post.operation, operation_) || post.bytes != t.bytes)
       mismatch(*this, t.peer, post.operation);
     use(index());
     open.ready->wait_on(pulls_);
