@@ -50,7 +50,7 @@ TEST(CompareMethods, TableHasARowAMethodAndSetting) {
   EXPECT_EQ(rows[2]["sync_bn"], true);
   EXPECT_TRUE(rows[2]["gather"].is_null());
   EXPECT_EQ(rows[4]["gather"], false);
-  EXPECT_EQ(rows[3]["seeds"], (json{0, 1}));
+  EXPECT_EQ(rows[3]["seeds"], (nlohmann::ordered_json{0, 1}));
   EXPECT_DOUBLE_EQ(rows[3]["speed_up"]["mean"], 2.2);
   EXPECT_FALSE(rows[4].contains("speed_up"));  // there is no single to divide by
   EXPECT_EQ(all[3].name(), "simclr-ddp-4-gather");

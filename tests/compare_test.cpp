@@ -53,7 +53,7 @@ TEST(Compare, TableHasARowAStrategy) {
   const auto rows = comparison_json(all);
   EXPECT_DOUBLE_EQ(rows[1]["speed_up"]["mean"], 1.8);
   EXPECT_FALSE(rows[0].contains("hidden"));
-  EXPECT_EQ(rows[1]["seeds"], (json{2, 4}));
+  EXPECT_EQ(rows[1]["seeds"], (nlohmann::ordered_json{2, 4}));
   all[1].runs[0].hidden = {};
   EXPECT_FALSE(comparison_json(all)[1].contains("hidden"));  // an average would be of other runs than the rest of the row
 }

@@ -104,7 +104,7 @@ TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
     for (const auto& [parts, c] : {std::pair<int64_t, int64_t>{1, 1}, {3, 5}, {7, 300}}) {
       const Tensor own = noise({parts, 2 * c + 1}, DType::f64, 1, 0, 9);
       for (int64_t p = 0; p < parts; ++p) fill(own.window({1}, {1}, p * (2 * c + 1) + 2 * c), double(p % 3 == 2 ? 0 : 2 + p));
-      const auto merged = [&](Device device) {
+      const auto merged = [&, c = c](Device device) {
         const auto output = [&](int64_t n) { return full({n}, 77, dtype, device); };
         const Tensors out{output(c), output(c), output(c), output(1)};
         batch_norm_merge(out[0], out[1], out[2], out[3], to(own, device));

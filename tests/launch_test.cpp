@@ -218,7 +218,8 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   ASSERT_TRUE(within([&] { return fs::exists(folder_ / "ready_0") && fs::exists(folder_ / "ready_1"); }));
   for (const auto& [signal, word] : std::map<int, std::string>{{SIGUSR1, "usr1"}, {SIGUSR2, "usr2"}}) {
     ::kill(launcher, signal);
-    EXPECT_TRUE(within([&] { return lines(out()).count("[0] " + word) == 1 && lines(out()).count("[1] " + word) == 1; })) << out();
+    const auto heard = [&, word = word](const std::string& rank) { return lines(out()).count(rank + word) == 1; };
+    EXPECT_TRUE(within([&] { return heard("[0] ") && heard("[1] "); })) << out();
   }
   ::kill(launcher, SIGTERM);
   EXPECT_EQ(wait(launcher), 75);

@@ -72,7 +72,8 @@ TEST_F(Foreign, FolderNamesDoNotReachTheTerminalOrTheLog) {
   ASSERT_EQ(info.code, 0) << info.err;
   EXPECT_MENTIONS(info.out, "cat\\x1b[31m");
   expect_clean(info.out);
-  const CliResult training = run("train --data imagefolder --model mlp --hidden 1 --image-size 4 --epochs 1 --batch-size 2 --val-size 1 --run a " + data);
+  const CliResult training =
+      run("train --data imagefolder --model mlp --hidden 1 --image-size 4 --epochs 1 --batch-size 2 --val-size 1 --run a " + data);
   ASSERT_EQ(training.code, 0) << training.err;
   expect_clean(training.out + training.err + read_file((folder_ / "work/runs/a/train.log").string()));
 }
