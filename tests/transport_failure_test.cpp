@@ -117,6 +117,9 @@ TEST(TcpMesh, ARankWithTooFewDescriptorsSaysSoBeforeItOpensAny) {
 
 // A thread beside takes all that are left while the rank waits for connections: then each that comes can be seen and not accepted.
 TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "UndefinedBehaviorSanitizer opens a pipe to look at an object, and takes one that it cannot look at for none";
+#endif
   const auto began = Clock::now();
   const auto ends = run_processes(3, Seconds(4), [](const Context& context) {
     if (context.rank != 2) {
