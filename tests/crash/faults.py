@@ -5,16 +5,15 @@ import re
 import signal
 from collections import defaultdict
 
-from job import Failure, Scene
-from recording import preloaded, read
-from training import RUN, draw, expect_same
+from job import Failure
+from recording import preloaded, read, undisturbed
+from training import RUN, expect_same
 
 CALLS = ("write", "fsync", "fdatasync", "syncdir", "rename", "close", "open", "mkdir", "symlink", "unlink", "ftruncate")
 ERRORS = (errno.ENOSPC, errno.EIO)
 # A training does without these: it has said all that matters by an fsync, removes what is no longer needed (which it renames first), links
 # for people to read.
 MAY_PASS, MAY_FAIL = ("close", "unlink", "symlink"), r"/(last|best)$|/events\.out\.|^rename .*\.tmp$"
-TRAININGS = 3
 
 
 def paths_of(calls):
@@ -26,15 +25,7 @@ def paths_of(calls):
 
 
 def prepare(setting):
-    out = []
-    for number in range(TRAININGS):
-        training = draw(setting.rng("faults", f"training {number}"), ranks=(1,))
-        scene = Scene(setting.folder / "counted", setting.binary)
-        record = scene.folder / "private" / "record"
-        if (code := scene.run(training.command(), env=preloaded(setting, scene, record=record))) != 0:
-            raise Failure("unusable", f"with the shim the undisturbed run ended with {code}: {scene.said()[-500:]}")
-        out.append((training, paths_of(read(record))))
-    return out
+    return [(training, paths_of(calls)) for training, calls in undisturbed(setting, "faults")]
 
 
 def trial(setting, scene, rng, number):

@@ -3,23 +3,16 @@ state compared. A checkpoint that the training took for written must still be th
 import re
 
 from disk import KINDS, tree_of, write_state
-from job import Failure, Scene
-from recording import preloaded, read
-from training import RUN, draw, expect_same
-
-TRAININGS = 3
+from job import Failure
+from recording import undisturbed
+from training import RUN, expect_same
 
 
 def prepare(setting):
     out = []
-    for number in range(TRAININGS):
-        training = draw(setting.rng("power", f"training {number}"), ranks=(1,))
-        scene = Scene(setting.folder / "recorded", setting.binary)
-        record = scene.folder / "private" / "record"
-        if (code := scene.run(training.command(), env=preloaded(setting, scene, record=record))) != 0:
-            raise Failure("unusable", f"with the shim the undisturbed run ended with {code}: {scene.said()[-500:]}")
-        calls = [call for call in read(record) if call.path == "." or call.path.startswith("runs")]
-        out += [(training, calls, kind) for kind in KINDS]
+    for training, calls in undisturbed(setting, "power"):
+        ours = [call for call in calls if call.path == "." or call.path.startswith("runs")]
+        out += [(training, ours, kind) for kind in KINDS]
     return out
 
 

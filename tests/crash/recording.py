@@ -4,6 +4,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from job import Failure, Scene
+from training import draw
+
+TRAININGS = 3
 SHIM = Path(__file__).parent / "shim.cpp"
 
 
@@ -45,3 +49,14 @@ def read(record):
         calls.append(Call(name, tuple(words), data[at:at + size]))
         at += size
     return calls
+
+
+def undisturbed(setting, part):
+    """Trainings in one process as the seed draws them for `part`, each with the calls of a run that nothing disturbed."""
+    for number in range(TRAININGS):
+        training = draw(setting.rng(part, f"training {number}"), ranks=(1,))
+        scene = Scene(setting.folder / f"{part}-recorded", setting.binary)
+        record = scene.folder / "private" / "record"
+        if (code := scene.run(training.command(), env=preloaded(setting, scene, record=record))) != 0:
+            raise Failure("unusable", f"with the shim the undisturbed run ended with {code}: {scene.said()[-500:]}")
+        yield training, read(record)
