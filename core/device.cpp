@@ -30,11 +30,7 @@ Device parse_device(const std::string& text) {
 
 // Null where the type is not built in.
 static const Runtime* table_of(DeviceType type) {
-#if RINGTAPE_CUDA
   return type == DeviceType::cuda ? &cuda::runtime : &cpu::runtime;
-#else
-  return type == DeviceType::cuda ? nullptr : &cpu::runtime;
-#endif
 }
 
 const Runtime& runtime(Device device) {

@@ -62,6 +62,6 @@ inline void synchronize(Device device) { runtime(device).synchronize(device.inde
 inline void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
 
 namespace cpu { extern const Runtime runtime; }
-namespace cuda { extern const Runtime runtime; }
+namespace cuda { extern const Runtime runtime [[gnu::weak]]; }  // a build without CUDA has none
 
 }  // namespace ringtape

@@ -50,12 +50,6 @@ class Kernel<void(Args...)> {
   Fn cuda_;
 };
 
-#if RINGTAPE_CUDA
-#define RT_CUDA_SLOT(fn) fn
-#else
-#define RT_CUDA_SLOT(fn) nullptr
-#endif
-
 // A build for another processor than x86 compiles the portable kernels alone, as CMake's RINGTAPE_PORTABLE does.
 #if defined(__x86_64__) && !defined(RINGTAPE_PORTABLE)
 #define RT_X86_SLOT(fn) fn
@@ -67,18 +61,18 @@ class Kernel<void(Args...)> {
   namespace cpu::portable { std::type_identity_t<__VA_ARGS__> name; }   \
   namespace cpu::avx2 { std::type_identity_t<__VA_ARGS__> name; }       \
   namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }     \
-  namespace cuda { std::type_identity_t<__VA_ARGS__> name; }
+  namespace cuda { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; }
 
-// Declares the kernel's implementations and the callable ringtape::name. An implementation that is missing is a link
-// error that names it. CPU kernels do not see the callable, which depends on what else is built: they call those of
-// their own instruction set.
-#if defined(RT_ISA)
+// Declares the kernel's implementations and the callable ringtape::name. One for the CPU that is missing is a link error
+// that names it; one for CUDA is an empty slot, so that callers are compiled alike with and without CUDA. CPU kernels do
+// not see the callable: they call those of their own instruction set. Nor does nvcc, to which a weak address is no constant.
+#if defined(RT_ISA) || defined(__CUDACC__)
 #define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
 #else
 #define RT_KERNEL(name, ...)                                                                              \
   RT_KERNEL_SLOTS(name, __VA_ARGS__)                                                                      \
   inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_X86_SLOT(cpu::avx2::name),     \
-                                            RT_X86_SLOT(cpu::avx512::name), RT_CUDA_SLOT(cuda::name)}
+                                            RT_X86_SLOT(cpu::avx512::name), cuda::name}
 #endif
 
 }  // namespace ringtape
