@@ -65,6 +65,29 @@ TEST(Source, LinesAndFilesAreShort) {
     });
 }
 
+// Two types of one name are one for the linker, which keeps the functions of either.
+TEST(Source, ATypeIsDefinedOnce) {
+  const std::regex opens(R"(^((?:namespace [\w:]+ \{$)|(?:(?:struct|class) [^;]*\{)))");
+  const std::regex name(R"((namespace|struct|class) (?:alignas\(\w+\) )?([\w:]+))");
+  std::map<std::string, fs::path> seen;
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      if (file.extension() != ".h") return;
+      std::string space;
+      for_each_match(file, opens, [&](const std::string& line) {
+        std::smatch m;
+        ASSERT_TRUE(std::regex_search(line, m, name)) << line;
+        if (m[1] == "namespace") {
+          space = m[2].str();
+          return;
+        }
+        const auto [at, first] = seen.try_emplace(space + "::" + m[2].str(), file);
+        EXPECT_TRUE(first) << at->first << " is in " << file << " and in " << at->second;
+      });
+    });
+  EXPECT_GT(seen.size(), 150u);
+}
+
 TEST(Source, IncludesAreRooted) {
   const std::regex include(R"(^#include \"([^\"]+)\")");
   for (const auto& [folder, below] : kMayInclude)
@@ -92,7 +115,7 @@ TEST(Source, LibrariesOfADeviceStayInItsFolder) {
 TEST(Source, NothingAsksWhetherThereIsCuda) {
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {
-      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA))"), 
+      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA)\b)"), 
                      [&](const std::string&) { ADD_FAILURE() << file << " asks; what is missing is an empty slot"; });
     });
 }

@@ -41,11 +41,11 @@ struct Otherwise {
 Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwise);
 
 // Trains each that has not been trained yet.
-struct Trained {
+struct TrainedRuns {
   std::vector<std::vector<FinishedRun>> runs;  // by training, a seed each
   int stopped = 0;                             // the exit code with which a signal has ended it before that; else zero
 };
-Trained train_all(const Comparison& comparison);
+TrainedRuns train_all(const Comparison& comparison);
 
 // What becomes of it: compare.md, compare.json and compare.svg, and what is printed.
 struct Findings {

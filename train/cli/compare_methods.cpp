@@ -107,7 +107,7 @@ int compare_methods(const Invocation& invocation) {
     c.trainings.push_back(training_of(row.compared, common));
     (void)options_of(c.trainings.back());  // what is wrong for one of them is said before the first is run
   }
-  Trained trained = train_all(c);
+  TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < rows.size(); ++i) rows[i].compared.under.runs = std::move(trained.runs[i]);
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.group < b.group; });

@@ -95,8 +95,8 @@ TrainOptions options_of(const Training& training) {
   return out;
 }
 
-Trained train_all(const Comparison& c) {
-  Trained out;
+TrainedRuns train_all(const Comparison& c) {
+  TrainedRuns out;
   out.runs.resize(c.trainings.size());
   size_t number = 0;
   for (const std::string& seed : c.seeds)  // trainings take turns, so that what else the machine does meets all of them

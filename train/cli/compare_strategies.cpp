@@ -27,7 +27,7 @@ int compare_strategies(const Invocation& invocation) {
     Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
     t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
   }
-  Trained trained = train_all(c);
+  TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < all.size(); ++i) all[i].runs = std::move(trained.runs[i]);
   const std::string notes =
