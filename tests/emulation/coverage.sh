@@ -9,7 +9,7 @@ cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRINGTAPE_CUDA=EMULATED -
 cmake --build "$build" --target "${tests[@]}" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" >>"$build.log" 2>&1 || { tail -n 30 "$build.log" >&2 && exit 1; }
 find "$build" -name '*.gcda' -delete
 printf '%s\n' "${tests[@]}" |
-  RINGTAPE_EMULATED_GPU=devices=2 xargs -P "${CTEST_PARALLEL_LEVEL:-2}" -I{} "$build/tests/{}" --gtest_brief=1 >>"$build.log"
+  RINGTAPE_EMULATED_GPU=devices=2 xargs -P "${CTEST_PARALLEL_LEVEL:-2}" -I{} env "$build/tests/{}" --gtest_brief=1 >>"$build.log"
 
 # A line counts as executed if it was in any instantiation, in any file that includes it.
 cd "$build"
