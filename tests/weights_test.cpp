@@ -197,6 +197,15 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   EXPECT_EQ(file("runs/ranks/exported/model.safetensors"), file("runs/ranks/checkpoints/best/ema.safetensors"));
   EXPECT_NEAR(summary("ranks")["loss"].get<double>(), result_of("evaluate runs/ranks/checkpoints/best")["loss"].get<double>(), 1e-5);
 
+  // Damaged, they are named, with a way out.
+  const std::string damaged = path("runs/last/checkpoints/best/model.safetensors");
+  std::string bytes = file("runs/last/checkpoints/best/model.safetensors");
+  bytes.back() = char(bytes.back() ^ 1);
+  write_file(damaged, bytes);
+  expect_error("train --resume --run last", 1, "train --run runs/last --resume --export last exports the last weights");
+  EXPECT_EQ(run("train --resume --run last --export last"), 0) << file("err");
+  EXPECT_MENTIONS(file("out"), concat(": step ", last["step"].get<int64_t>(), ", the last"));
+
   expect_error("train --export best --checkpoint-every 0", 2, "--export best: with --checkpoint-every 0");
   expect_error("train --train-size 100 --test-size 10 --export best --val-size 0", 2, "--export best: there is no validation");
   expect_error("train --export newest", 2, "there are last best");

@@ -177,7 +177,8 @@ void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, 
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   checkpoints.settle(found->state);
-  out.line(concat("resume ", found->path, ": step ", found->state.step, ", in epoch ", found->state.epoch + 1));
+  out.line(concat("resume ", found->path, ": step ", found->state.step,
+                  found->state.epoch < task.options.epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last"));
 }
 
 std::string path_of(const TrainOptions& o) { return run_path(o.run, o.method.empty() ? o.model : o.method, o.data); }
@@ -229,8 +230,12 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
       checkpoints.save(state, trainer.files(), course);
     };
     const auto load_best = [&](int64_t step) {
-      (void)check_checkpoint(checkpoints.path_of(step), step, course);
-      Checkpoints::load(checkpoints.path_of(step), trainer.files());
+      try {
+        (void)check_checkpoint(checkpoints.path_of(step), step, course);
+        Checkpoints::load(checkpoints.path_of(step), trainer.files());
+      } catch (const Error& e) {
+        throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(), " --resume --export last exports the last weights"));
+      }
     };
     if (!trainer.fit(report, save, !o.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
