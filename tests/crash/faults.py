@@ -39,12 +39,12 @@ def trial(setting, scene, rng, number):
     run = scene.folder / "runs" / RUN
     record = scene.folder / "record"
     code = scene.run(training.command(), env=preloaded(setting, scene, record=record, fault=fault))
-    made = any(each.name == "fault" for each in read(record))
+    made = [each.path for each in read(record) if each.name == "fault"]
     scene.expect_nothing_left()
-    fault += f", which is of {path}"
+    fault += f", which is of {', '.join(dict.fromkeys(made)) or f'{path}, and was not reached'}"
     if code < 0:
         raise Failure("unnamed", f"{fault}: ended by {signal.Signals(-code).name}")
-    if code == 0 and made and not (call in MAY_PASS or re.search(MAY_FAIL, path if call != "rename" else f"rename {path}")):
+    if code == 0 and call not in MAY_PASS and not all(re.search(MAY_FAIL, f"rename {each}" if call == "rename" else each) for each in made):
         raise Failure("unnamed", f"{fault}: exit code 0, as if nothing had been")
     if code != 0 and os.strerror(error) not in scene.said():
         raise Failure("unnamed", f"{fault}: exit code {code}, and no word of '{os.strerror(error)}'")

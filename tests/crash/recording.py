@@ -19,7 +19,7 @@ class Call:
 
     @property
     def path(self):
-        return self.words[-1] if self.name in ("symlink", "rename") else self.words[0]
+        return self.words[-1] if self.name in ("symlink", "rename", "fault") else self.words[0]
 
 
 def compiler():

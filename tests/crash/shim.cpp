@@ -3,11 +3,12 @@
 //                         create PATH, write PATH OFFSET BYTES (the bytes are in FILE.data, one after the other), truncate PATH SIZE,
 //                         fsync PATH, fdatasync PATH, syncdir PATH (fsync of a folder), close PATH, mkdir PATH, unlink PATH, rmdir PATH,
 //                         rename OLD NEW, symlink TARGET PATH
-//                       and one where a call was made to fail: fault CALL
+//                       and one where a call was made to fail: fault CALL PATH
 //   CRASH_FAULT="CALL ERRNO N"   the Nth of these calls fails; "N+": and all that follow. `write` counts what stdio flushes, too;
 //                                `open` is what opens for writing.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdio_ext.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,9 +52,9 @@ struct Shim {
   }
 
   // Whether this call is to fail; errno says why.
-  bool fails(const char* name) {
+  bool fails(const char* name, const std::string& path) {
     if (call != name || !(++seen == first || (for_ever && seen > first))) return false;
-    note(std::string("fault\t") + name);
+    note(std::string("fault\t") + name + "\t" + path);
     errno = error;
     return true;
   }
@@ -97,7 +98,7 @@ bool exists(int folder, const char* path) {
 template <class F>
 int change(const char* name, const std::string& path, const std::string& line, F&& f) {
   const std::lock_guard lock(mutex);
-  if (!path.empty() && shim().fails(name)) return -1;
+  if (!path.empty() && shim().fails(name, path)) return -1;
   const int out = f();
   if (!path.empty() && out == 0) shim().note(line);
   return out;
@@ -108,7 +109,7 @@ int open_file(int folder, const char* path, int flags, F&& f) {
   const std::lock_guard lock(mutex);
   const std::string known = flags & (O_WRONLY | O_RDWR | O_CREAT) ? below(folder, path) : "";
   if (known.empty()) return f();
-  if (shim().fails("open")) return -1;
+  if (shim().fails("open", known)) return -1;
   const bool there = exists(folder, path);
   const int out = f();
   if (out >= 0 && !there) shim().note("create\t" + known);
@@ -148,7 +149,7 @@ FILE* open_stream(const char* path, const char* mode, F&& f) {
   const std::lock_guard lock(mutex);
   const std::string known = mode[0] == 'r' ? "" : below(AT_FDCWD, path);
   if (known.empty()) return f();
-  if (shim().fails("open")) return nullptr;
+  if (shim().fails("open", known)) return nullptr;
   const bool there = exists(AT_FDCWD, path);
   FILE* const out = f();
   if (!out) return out;
@@ -198,7 +199,7 @@ int cut(const std::string& path, off_t size, F&& f) {
   int name(char* path, int flags) {                                       \
     const std::lock_guard lock(mutex);                                    \
     const std::string known = below(AT_FDCWD, path);                      \
-    if (!known.empty() && shim().fails("open")) return -1;                \
+    if (!known.empty() && shim().fails("open", known)) return -1;                \
     const int out = REAL(name)(path, flags);                              \
     if (!known.empty() && out >= 0) shim().note("create\t" + below(out)); \
     return out;                                                           \
@@ -226,7 +227,7 @@ ssize_t write(int fd, const void* bytes, size_t count) {
   const std::lock_guard lock(mutex);
   const std::string path = fd > 2 ? below(fd) : "";
   if (path.empty()) return REAL(write)(fd, bytes, count);
-  if (shim().fails("write")) return -1;
+  if (shim().fails("write", path)) return -1;
   const off_t offset = ::lseek(fd, 0, SEEK_CUR);
   const ssize_t out = REAL(write)(fd, bytes, count);
   if (out > 0) note_write(path, offset, bytes, size_t(out));
@@ -237,7 +238,7 @@ int fflush(FILE* file) {
   const std::lock_guard lock(mutex);
   const std::string path = file ? below(::fileno(file)) : "";
   if (path.empty()) return REAL(fflush)(file);
-  if (shim().fails("write")) return EOF;
+  if (::__fpending(file) > 0 && shim().fails("write", path)) return EOF;
   const int out = REAL(fflush)(file);
   note_growth(::fileno(file), path);
   return out;
@@ -250,7 +251,7 @@ int fclose(FILE* file) {
 int close(int fd) {
   const std::lock_guard lock(mutex);
   const std::string path = below(fd);
-  const bool bad = !path.empty() && shim().fails("close");
+  const bool bad = !path.empty() && shim().fails("close", path);
   const int why = errno, out = REAL(close)(fd);  // it is closed all the same, as Linux does it
   if (!path.empty()) shim().note("close\t" + path);
   if (bad) errno = why;
@@ -272,7 +273,7 @@ int symlink(const char* to, const char* path) noexcept {
 }
 int rename(const char* from, const char* to) noexcept {
   const std::string old = below(AT_FDCWD, from), now = below(AT_FDCWD, to);
-  return change("rename", old, "rename\t" + old + "\t" + now, [&] { return REAL(rename)(from, to); });
+  return change("rename", old.empty() ? old : now, "rename\t" + old + "\t" + now, [&] { return REAL(rename)(from, to); });
 }
 int unlink(const char* path) noexcept {
   const std::string known = below(AT_FDCWD, path);
