@@ -142,6 +142,9 @@ function(ringtape_add_cuda base kernels checked)
   target_link_libraries(ringtape_emulation PRIVATE ringtape_cuda_headers)
   set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
   ringtape_emulate(ringtape_cuda_kernels)
+  if(RINGTAPE_SANITIZE)  # what kernels do is seen in the checked ones
+    target_compile_options(ringtape_cuda_kernels PRIVATE -fno-sanitize=all)
+  endif()
   if(RINGTAPE_COVERAGE)
     target_compile_options(ringtape_cuda_kernels PRIVATE --coverage -O1)
     target_link_options(${kernels} INTERFACE --coverage)
@@ -169,6 +172,7 @@ function(ringtape_emulate target)
   target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
   target_compile_options(${target} PRIVATE -O1)  # fibers take most of the time
   if(CHECKED IN_LIST ARGN)
-    target_compile_options(${target} PRIVATE -g1 -fno-omit-frame-pointer -fsanitize=thread,alignment,bounds)
+    target_compile_options(${target} PRIVATE -g1 -fno-omit-frame-pointer
+                           -fsanitize=thread,alignment,bounds,signed-integer-overflow,shift)
   endif()
 endfunction()

@@ -211,6 +211,15 @@ __global__ void asserts(float* x, float* y) {
   assert(x[global_index()] < 7);  // BUG: assertion
   y[global_index()] = 1;
 }
+__global__ void multiplies(float* x, float* y) {
+  const int i = global_index();
+  const int large = (i + 1) * 0x7fffff;  // BUG: integer_overflow
+  y[i] = x[i] + float(large);
+}
+__global__ void shifts(float* x, float* y) {
+  const unsigned bit = 1u << threadIdx.x;  // BUG: wide_shift
+  y[global_index()] = x[global_index()] + float(bit);
+}
 __attribute__((no_sanitize("undefined"))) __global__ void divides(float* x, float* y) {
   const int zero = int(x[global_index()]) - int(x[global_index()]) % 8;
   y[global_index()] = float(global_index() / zero);  // BUG: division_by_zero
@@ -261,6 +270,8 @@ constexpr Case kBugs[] = {
     {"trap", run<traps>, nullptr},
     {"assertion", run<asserts>, nullptr},
     {"division_by_zero", run<divides>, nullptr},
+    {"integer_overflow", run<multiplies>, nullptr},
+    {"wide_shift", run<shifts>, nullptr},
     {"large_shared", run<large_shared>, nullptr},
 };
 

@@ -68,10 +68,10 @@ void __tsan_write_range(void* p, size_t n) { ringtape::emulation::access_range(p
   T __tsan_atomic##n##_exchange(volatile T* p, T x, int) { return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST); }         \
   int __tsan_atomic##n##_compare_exchange_strong(volatile T* p, T* expected, T x, int, int) {                            \
     return __atomic_compare_exchange_n(p, expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                       \
-  }                                                                                                                      \
+  }                                                                                                                           \
   int __tsan_atomic##n##_compare_exchange_weak(volatile T* p, T* expected, T x, int, int) {                              \
     return __atomic_compare_exchange_n(p, expected, x, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
-  }                                                                                                                      \
+  }                                                                                                                           \
   RT_FETCH(n, T, add) RT_FETCH(n, T, sub) RT_FETCH(n, T, and) RT_FETCH(n, T, or) RT_FETCH(n, T, xor) RT_FETCH(n, T, nand)
 RT_ATOMIC(8, uint8_t) RT_ATOMIC(16, uint16_t) RT_ATOMIC(32, uint32_t) RT_ATOMIC(64, uint64_t)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
@@ -96,6 +96,15 @@ struct OutOfBounds {
   const Type* array;
   const Type* index;
 };
+struct Overflow {
+  SourceLocation location;
+  const Type* type;
+};
+struct Shift {
+  SourceLocation location;
+  const Type* shifted;
+  const Type* by;
+};
 
 void __ubsan_handle_type_mismatch_v1(const TypeMismatch* what, const void* p) {
   using namespace ringtape::emulation;
@@ -109,6 +118,29 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* what, uintptr_t index) {
   const HostCode host;
   report("out-of-bounds", Place{what->location.file, int(what->location.line)},
          ringtape::concat("index ", int64_t(index), " of an array of type ", what->array->name));
+}
+#define RT_OVERFLOW(op, what)                                                                                                 \
+  void __ubsan_handle_##op##_overflow(const Overflow* data) {                                                                 \
+    using namespace ringtape::emulation;                                                                                      \
+    if (!in_kernel) return;                                                                                                   \
+    const HostCode host;                                                                                                      \
+    report("integer-overflow", Place{data->location.file, int(data->location.line)}, ringtape::concat(what, data->type->name));\
+  }                                                                                                                           \
+  void __ubsan_handle_##op##_overflow_abort(const Overflow* data) { __ubsan_handle_##op##_overflow(data); }
+RT_OVERFLOW(add, "a sum of type ")
+RT_OVERFLOW(sub, "a difference of type ")
+RT_OVERFLOW(mul, "a product of type ")
+RT_OVERFLOW(divrem, "a quotient of type ")
+RT_OVERFLOW(negate, "a negation of type ")
+void __ubsan_handle_shift_out_of_bounds(const Shift* data, uintptr_t, uintptr_t by) {
+  using namespace ringtape::emulation;
+  if (!in_kernel) return;
+  const HostCode host;
+  report("shift", Place{data->location.file, int(data->location.line)},
+         ringtape::concat(data->shifted->name, " shifted by ", int64_t(by)));
+}
+void __ubsan_handle_shift_out_of_bounds_abort(const Shift* data, uintptr_t value, uintptr_t by) {
+  __ubsan_handle_shift_out_of_bounds(data, value, by);
 }
 void __ubsan_handle_type_mismatch_v1_abort(const TypeMismatch* what, const void* p) { __ubsan_handle_type_mismatch_v1(what, p); }
 void __ubsan_handle_out_of_bounds_abort(const OutOfBounds* what, uintptr_t index) { __ubsan_handle_out_of_bounds(what, index); }

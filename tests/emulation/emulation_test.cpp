@@ -80,6 +80,8 @@ const std::map<std::string, Expected> kExpected = {
     {"trap", {"trap", "trap"}},
     {"assertion", {"trap", "trap"}},
     {"division_by_zero", {"division-by-zero", "division-by-zero"}},
+    {"integer_overflow", {"integer-overflow", "", false, true}},
+    {"wide_shift", {"shift", "", false, true}},
     {"large_shared", {"trap", "trap"}},
 };
 
@@ -162,7 +164,7 @@ TEST_P(Bugs, AreFound) {
   ASSERT_TRUE(kExpected.count(c.name));
   const Expected expected = kExpected.at(c.name);
   if (kAsan && expected.stops_asan) {
-    EXPECT_DEATH(execute(c, Schedule::forward), "AddressSanitizer: use-after-poison|runtime error: (index|.*misaligned)");
+    EXPECT_DEATH(execute(c, Schedule::forward), "AddressSanitizer: use-after-poison|runtime error: (index|.*misaligned|.*overflow|shift)");
     return;
   }
   int wrong = 0;
