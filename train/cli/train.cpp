@@ -234,7 +234,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
         (void)check_checkpoint(checkpoints.path_of(step), step, course);
         Checkpoints::load(checkpoints.path_of(step), trainer.files());
       } catch (const Error& e) {
-        throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(), " --resume --export last exports the last weights"));
+        throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(), " --resume --export last exports the last ones"));
       }
     };
     if (!trainer.fit(report, save, !o.json, load_best)) {
