@@ -142,7 +142,7 @@ function(ringtape_add_cuda base kernels checked)
   target_link_libraries(ringtape_emulation PRIVATE ringtape_cuda_headers)
   set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
   ringtape_emulate(ringtape_cuda_kernels)
-  if(RINGTAPE_SANITIZE)  # what kernels do is seen in the checked ones
+  if(RINGTAPE_SANITIZE)  # the checked kernels of the other build are looked at access by access
     target_compile_options(ringtape_cuda_kernels PRIVATE -fno-sanitize=all)
   endif()
   if(RINGTAPE_COVERAGE)

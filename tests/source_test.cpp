@@ -115,7 +115,7 @@ TEST(Source, LibrariesOfADeviceStayInItsFolder) {
 TEST(Source, NothingAsksWhetherThereIsCuda) {
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {
-      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA)\b)"), 
+      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA)\b)"),
                      [&](const std::string&) { ADD_FAILURE() << file << " asks; what is missing is an empty slot"; });
     });
 }
