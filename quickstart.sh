@@ -35,18 +35,20 @@ while (($#)); do
   shift
 done
 
-# Looked for now, not after the build.
+# Checked now, not after the build.
 if [[ $data_dir ]]; then
   [[ -d $data_dir ]] || die "$why: there is no folder $data_dir"
   compgen -G "$data_dir/train-images*" >/dev/null || compgen -G "$data_dir/*/train-images*" >/dev/null ||
-    compgen -G "$data_dir/MNIST/raw/train-images*" >/dev/null || die "$why: $data_dir has no train-images-idx3-ubyte or train-images-idx3-ubyte.gz"
+    compgen -G "$data_dir/MNIST/raw/train-images*" >/dev/null ||
+    die "$why: $data_dir has no train-images-idx3-ubyte or train-images-idx3-ubyte.gz"
 fi
 
-here=$root/ # before what is printed and can be copied
+here=$root/ # prefix of printed commands, so that they can be copied
 [[ $PWD == "$root" ]] && here=
 
 build() {
-  (cd "$root" && cmake --preset release) && cmake --build "$root/build/release" --target ringtape_binary --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+  (cd "$root" && cmake --preset release) &&
+    cmake --build "$root/build/release" --target ringtape_binary --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 }
 
 if $setup; then "$root/setup.sh" build; fi
@@ -57,7 +59,8 @@ if [[ $data_dir ]]; then
   echo "quickstart.sh: training on MNIST from $data_dir ($why)"
   data=(--data mnist --data-dir "$data_dir")
 else
-  echo "quickstart.sh: training on shapes, generated images, as neither --data-dir nor RINGTAPE_DATA_DIR names a folder with MNIST"
+  printf 'quickstart.sh: training on shapes, generated images, as neither %s nor %s names a folder with MNIST\n' \
+    --data-dir RINGTAPE_DATA_DIR
   data=(--data shapes)
 fi
 run=${here}runs/quickstart named=(--overwrite)
@@ -70,13 +73,15 @@ done
 shown=$run
 [[ $run == */* ]] || shown=runs/$run
 echo
-"$root/build/release/ringtape" train --model mlp "${data[@]}" --optimizer adam --lr 1e-3 --batch-size 64 --epochs 5 --seed 1 \
-  --run "$run" "${named[@]}" "$@"
+"$root/build/release/ringtape" train --model mlp "${data[@]}" --optimizer adam --lr 1e-3 --batch-size 64 \
+  --epochs 5 --seed 1 --run "$run" "${named[@]}" "$@"
 
+with_mnist=
+if [[ ! $data_dir ]]; then with_mnist="; with MNIST: ${here:-./}quickstart.sh --data-dir DIR"; fi
 cat <<NEXT
 
 The run is in $shown: config.toml, train.log, metrics.csv and exported/model.safetensors.
   test it again     ${here}build/release/ringtape evaluate $shown
   change something  ${here}build/release/ringtape train ${data[*]} --hidden 256 --schedule cosine --run wider
-  all there is      ${here}build/release/ringtape --help$([[ $data_dir ]] || printf '; with MNIST: %squickstart.sh --data-dir DIR' "${here:-./}")
+  all there is      ${here}build/release/ringtape --help$with_mnist
 NEXT

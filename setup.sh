@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that ringtape is built, tested and benchmarked with.
+# Installs the Debian packages for building, testing and benchmarking ringtape.
 set -euo pipefail
 
-readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
+readonly build=(g++ cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
+  libjpeg-dev libpng-dev libssl-dev)
 readonly test=(libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin libopenmpi3 iproute2 curl git python3 strace)
 readonly check=(clang clang-tidy libclang-rt-14-dev)
 readonly peers=(libdnnl-dev libopenblas-dev)
@@ -48,18 +49,20 @@ fi
 
 as_root=()
 if ((EUID != 0)); then
-  command -v sudo >/dev/null || die "neither root nor sudo; run as root: apt-get install --no-install-recommends ${missing[*]}"
+  command -v sudo >/dev/null ||
+    die "neither root nor sudo; run as root: apt-get install --no-install-recommends ${missing[*]}"
   as_root=(sudo)
 fi
 
 log=$(mktemp -t ringtape-setup-XXXXXX.log)
 apt() {
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" >>"$log" 2>&1 </dev/null
 }
 
 echo "setup.sh: installing with ${as_root[*]:+sudo }apt-get: ${missing[*]}"
 began=$SECONDS
-apt update || true # a source that cannot be reached matters only if a package comes from it
+apt update || true # an unreachable source matters only if it has one of the packages
 if ! apt install -y --no-install-recommends "${missing[@]}"; then
   tail -n 15 "$log" >&2
   die "apt-get could not install them; all it said is in $log"

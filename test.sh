@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds ringtape with all tests and benchmarks and runs the tests.
+# Builds ringtape with all tests and benchmarks, and runs the tests.
 set -euo pipefail
 
 usage() {
@@ -32,12 +32,15 @@ build() {
   cmake --preset "$@" && cmake --build --preset "$1" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 }
 
-# All tests of a preset, of which those that pass are not shown.
+# All tests of a preset, of which those that pass are not shown. One more at a time than
+# there are cores: many mostly wait.
 run_tests() {
   local preset=$1 log=build/$1-tests.log began=$SECONDS
   echo "test.sh: testing build/$preset"
-  ctest --preset "$preset" --output-on-failure --no-tests=error --parallel "${CTEST_PARALLEL_LEVEL:-2}" 2>&1 </dev/null |
-    tee "$log" | { grep -Ev --line-buffered '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test .* Passed )|^Test project |^$' || true; } ||
+  ctest --preset "$preset" --output-on-failure --no-tests=error \
+    --parallel "${CTEST_PARALLEL_LEVEL:-$(($(nproc) + 1))}" 2>&1 </dev/null |
+    tee "$log" |
+    { grep -Ev --line-buffered '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test .* Passed )|^Test project |^$' || true; } ||
     die "tests failed; the whole output is in $PWD/$log"
   echo "test.sh: done in $((SECONDS - began)) s"
 }

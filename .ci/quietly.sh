@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# For the scripts beside the README, which source it.
+# Functions for scripts, which source this file.
 
-# die MESSAGE [STATUS]: one line, with the script's name.
+# die MESSAGE [STATUS]: prints one line with the script's name, and exits.
 die() {
   printf '%s: error: %s\n' "${0##*/}" "$1" >&2
   exit "${2:-1}"
 }
 
-# quietly WHAT LOG COMMAND...: the output to a log; of that its last line on a terminal, and what went wrong if it fails.
+# quietly WHAT LOG COMMAND...: the output to a log; of that its last line on a terminal,
+# and what went wrong if it fails.
 quietly() {
   local what=$1 log=$2 began=$SECONDS status=0
   shift 2

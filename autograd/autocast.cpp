@@ -11,7 +11,7 @@ namespace ringtape {
 
 constinit thread_local Autocast* current_autocast = nullptr;
 
-// Of leaves, by their nodes; each entry keeps its node alive.
+// Converted leaves, by their nodes. Each entry keeps its node alive.
 struct Autocast::Cache {
   struct Entry {
     Tensor cast;
@@ -32,13 +32,14 @@ Autocast::~Autocast() { current_autocast = before_; }
 DType autocast_dtype() { return current_autocast ? current_autocast->dtype_ : DType::f32; }
 
 CastTo::CastTo(const char* op, std::span<const Tensor* const> operands) {
-  const auto rule = std::find_if(std::begin(kAutocastRules), std::end(kAutocastRules), [op](const AutocastRule& r) { return r.op == op; });
+  const auto rule = std::find_if(std::begin(kAutocastRules), std::end(kAutocastRules),
+                                 [op](const AutocastRule& r) { return r.op == op; });
   if (rule == std::end(kAutocastRules)) return;
   std::optional<DType> widest;
   for (const Tensor* x : operands) {
     if (!x->defined() || !is_float(x->dtype())) continue;
     if (x->dtype() == DType::f64) return;
-    widest = widest.value_or(x->dtype()) == x->dtype() ? x->dtype() : DType::f32;  // of bf16 and f16 too
+    widest = widest.value_or(x->dtype()) == x->dtype() ? x->dtype() : DType::f32;  // also for bf16 with f16
   }
   switch (rule->policy) {
     case CastPolicy::lower: dtype_ = autocast_dtype(); break;
@@ -54,7 +55,8 @@ Tensor CastTo::operator()(const Tensor& x) const {
   const bool leaf = x.node() && !x.node()->backward;
   if (!leaf || !grad_enabled() || !current_autocast || dtype_ != current_autocast->dtype_) return cast(x, dtype_);
   Autocast::Cache::Entry& entry = current_autocast->cache_->entries[x.node().get()];
-  if (!entry.cast.defined() || entry.version != x.storage()->version()) entry = {cast(x, dtype_), x.storage()->version()};
+  if (!entry.cast.defined() || entry.version != x.storage()->version())
+    entry = {cast(x, dtype_), x.storage()->version()};
   return entry.cast;
 }
 

@@ -3,15 +3,15 @@
 
 #include "core/tensor.h"
 
-// Mixed precision: parameters stay f32, and while an Autocast lives the ops that gain by it compute in 16 bits. An op converts
-// its operands by the table below, through cast(), so that gradients arrive in the dtype of what was converted. Operands
-// of f64 are left alone, and the ops around them. Ops that are not in the table take what they are given; matrix products,
-// reductions, softmax and losses accumulate in f32 whatever their operands are, cross_entropy returns f32.
+// Mixed precision: parameters stay f32. While an Autocast lives, ops convert their operands through cast() according to
+// the table below, so that those that gain compute in 16 bits. Gradients arrive in the dtype of the original operand.
+// An op with an f64 operand is not affected. Ops that are not in the table take their operands as they are. Matrix
+// products, reductions, softmax and losses accumulate in f32 for any operands; cross_entropy returns f32.
 namespace ringtape {
 
 enum class CastPolicy : uint8_t {
-  lower,   // to the 16-bit dtype: what matrix units do
-  full,    // to f32: where the result of 16 bits would overflow or lose too much
+  lower,   // to the 16-bit dtype: ops for matrix units
+  full,    // to f32: ops whose 16-bit result would overflow or lose too much precision
   widest,  // to the widest dtype among the operands
 };
 struct AutocastRule {
@@ -31,9 +31,9 @@ inline constexpr AutocastRule kAutocastRules[] = {
     {"where", CastPolicy::widest},     {"concat", CastPolicy::widest},
 };
 
-// While one lives, on this thread and except in backward(), ops convert their operands. A leaf is converted to 16 bits once, unless it is
-// written to in between. f32 means no conversion; inside another one it suspends that. Throws DTypeError for other dtypes than f32,
-// bf16 and f16.
+// While it lives, ops on this thread convert their operands, except in backward(). A leaf is converted to 16 bits once,
+// unless it is written to in between. f32 means no conversion, and suspends an outer Autocast. Throws DTypeError for
+// dtypes other than f32, bf16 and f16.
 class Autocast {
  public:
   explicit Autocast(DType dtype);
@@ -49,9 +49,9 @@ class Autocast {
   std::unique_ptr<Cache> cache_;  // null for f32
   Autocast* before_;
 };
-DType autocast_dtype();  // f32 where none lives
+DType autocast_dtype();  // f32 if there is none
 
-// What an op does with its operands: true if any is to be converted, and then a function that converts one.
+// The conversion of an op's operands: true if any needs it, and a function that converts one.
 class CastTo {
  public:
   CastTo() = default;
@@ -64,9 +64,9 @@ class CastTo {
   DType dtype_ = DType::f32;
 };
 
-extern constinit thread_local Autocast* current_autocast;  // null where no dtype is to be converted to
+extern constinit thread_local Autocast* current_autocast;  // null if nothing is converted
 
-// The first line of an op in the table: if (const CastTo to = autocast("linear", x, w)) return linear(to(x), to(w));
+// The first line of each op in the table: if (const CastTo to = autocast("linear", x, w)) return linear(to(x), to(w));
 template <class... T>
 CastTo autocast(const char* op, const T&... operands) {
   if (!current_autocast) [[likely]] return {};

@@ -9,7 +9,7 @@
 
 namespace ringtape {
 
-// What the operations of one section saved, in the order in which they did. Empty until the first is asked for.
+// The values that the operations of one section saved, in order. Empty until the first one is needed.
 class SavedValues : public std::enable_shared_from_this<SavedValues> {
  public:
   SavedValues(Section section, Tensors inputs, const RandomState& random)
@@ -17,24 +17,25 @@ class SavedValues : public std::enable_shared_from_this<SavedValues> {
 
   bool computing() const { return computing_; }
 
-  // First call of the section: keeps nothing but the version; returns the number to ask for.
+  // First call of the section: keeps only the version; returns the index of the value.
   size_t note(const Tensor& x) {
     versions_.push_back(version_of(x));
     return versions_.size() - 1;
   }
 
-  // Second call. A parameter or input that was written to in between shows by its version.
+  // Second call. The version shows whether a parameter or input was written to in between.
   void put(const Tensor& x) {
     const size_t index = values_.size();
-    RT_CHECK_AS(AutogradError, index >= versions_.size() || versions_[index] == version_of(x), "checkpoint: ", x.storage()->last_writer(),
-                " has written to a tensor of shape ", x.shape(), " between the section's call and its repetition; write to a copy instead");
+    RT_CHECK_AS(AutogradError, index >= versions_.size() || versions_[index] == version_of(x),
+                "checkpoint: ", x.storage()->last_writer(), " has written to a tensor of shape ", x.shape(),
+                " between the section's call and its repetition; write to a copy instead");
     values_.push_back(x.detach());
   }
 
   const Tensor& get(size_t index) {
     if (values_.empty()) compute();
-    RT_CHECK_AS(AutogradError, index < values_.size(), "checkpoint: the section saved ", versions_.size(), " tensors at first and ",
-                values_.size(), " when called again; it must do the same each time");
+    RT_CHECK_AS(AutogradError, index < values_.size(), "checkpoint: the section saved ", versions_.size(),
+                " tensors at first and ", values_.size(), " when called again; it must do the same each time");
     return values_[index];
   }
   void drop() { values_.clear(); }
@@ -54,7 +55,7 @@ class SavedValues : public std::enable_shared_from_this<SavedValues> {
 
 namespace {
 
-thread_local std::shared_ptr<SavedValues> current;  // of the section being called
+thread_local std::shared_ptr<SavedValues> current;  // those of the running section
 
 class Current {
  public:
@@ -67,14 +68,16 @@ class Current {
 
 class RestoreRandom {
  public:
-  explicit RestoreRandom(const RandomState& use) : after_(default_generator().state()) { default_generator().set_state(use); }
+  explicit RestoreRandom(const RandomState& use) : after_(default_generator().state()) {
+    default_generator().set_state(use);
+  }
   ~RestoreRandom() { default_generator().set_state(after_); }
 
  private:
   RandomState after_;
 };
 
-// Marks where a section begins. Backward reaches it when it has left the section.
+// Marks the start of a section. Backward reaches it after it has left the section.
 Tensor section_input(const Tensor& x, const std::shared_ptr<SavedValues>& values) {
   return record("checkpoint", {x}, x.detach(), [values](const Tensor& dy) -> Tensors {
     values->drop();
@@ -100,7 +103,7 @@ void SavedValues::compute() {
   const Current scope(shared_from_this());
   section_(inputs_);
   computing.done = true;
-  // Where no input needs a gradient backward does not come past the section's beginning.
+  // If no input needs a gradient, backward does not reach the start of the section.
   at_end_of_backward([values = weak_from_this()] { if (const auto alive = values.lock()) alive->drop(); });
 }
 
@@ -119,9 +122,10 @@ SavedTensor::SavedTensor(const Tensor& x) {
 const Tensor& SavedTensor::operator*() const {
   if (values_) return values_->get(index_);
   if (x_.defined())
-    RT_CHECK_AS(AutogradError, x_.storage()->version() == version_, current_op(), " needs a tensor of shape ", x_.shape(),
-                " as it was when it was saved, but ", x_.storage()->last_writer(), " has written to it since (version ",
-                x_.storage()->version(), ", saved at ", version_, "); write to a copy instead");
+    RT_CHECK_AS(AutogradError, x_.storage()->version() == version_, current_op(), " needs a tensor of shape ",
+                x_.shape(), " as it was when it was saved, but ", x_.storage()->last_writer(),
+                " has written to it since (version ", x_.storage()->version(), ", saved at ", version_,
+                "); write to a copy instead");
   return x_;
 }
 
@@ -129,7 +133,7 @@ bool recomputing() { return current && current->computing(); }
 
 Tensor checkpoint(Section section, const Tensors& inputs) {
   if (current || !grad_enabled()) return section(inputs);
-  // The second call sees leaves in place of the inputs, so that it records, and saves, what the first did.
+  // The second call gets leaves instead of the inputs, so that it records and saves the same as the first.
   Tensors again;
   for (const Tensor& x : inputs) again.push_back(x.node() ? leaf(x) : x);
   auto values = std::make_shared<SavedValues>(section, again, default_generator().state());

@@ -2,19 +2,19 @@
 #include "core/random.h"
 #include "core/tensor.h"
 
-// Functions that make tensors out of nothing. `zeros` and `from_host` are in core/tensor.h.
+// Functions that create tensors. `zeros` and `from_host` are in core/tensor.h.
 namespace ringtape {
 
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
 Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
 Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});  // 0, 1, ... n - 1
 
-// Uniform in [low, high), never high in any dtype, with 24 random bits (f64: 53); normal with the given mean and deviation, each from
-// 32 bits. The same numbers on every device.
+// Uniform in [low, high), never high in any dtype, with 24 random bits (f64: 53); normal with the given mean and
+// deviation, each from 32 bits. The same numbers on every device.
 Tensor rand(const Shape& shape, double low = 0, double high = 1, DType dtype = DType::f32, Device device = {});
 Tensor randn(const Shape& shape, double mean = 0, double deviation = 1, DType dtype = DType::f32, Device device = {});
 
-// What rand, randn, dropout and the initialisations draw from when no state is given: one a thread, seeded with 0.
+// The generator of rand, randn, dropout and initialisation if no state is given: one per thread, seeded with 0.
 Generator& default_generator();
 void manual_seed(uint64_t seed);
 

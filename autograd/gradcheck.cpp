@@ -21,7 +21,8 @@ void write(const Tensor& x, const Values& values) { copy(x, from_host(values, x.
 
 Values random_direction(int64_t n, uint64_t seed, uint64_t stream) {
   Values out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(2.0 * double(uniform_from_bits(philox(seed, stream, uint64_t(i)).x[0])) - 1);
+  for (int64_t i = 0; i < n; ++i)
+    out.push_back(2.0 * double(uniform_from_bits(philox(seed, stream, uint64_t(i)).x[0])) - 1);
   return out;
 }
 double dot(const Values& a, const Values& b) {
@@ -32,7 +33,8 @@ double dot(const Values& a, const Values& b) {
 
 class Check {
  public:
-  Check(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, const GradcheckOptions& options) : f_(f), options_(options) {
+  Check(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, const GradcheckOptions& options)
+      : f_(f), options_(options) {
     for (const Tensor& x : inputs) {
       const bool real = x.dtype() == DType::f64;
       inputs_.push_back(real ? leaf(x) : x);
@@ -114,7 +116,7 @@ class Check {
   void fast(const Tensor& y, uint64_t direction) {
     const Values v = random_direction(y.size(), options_.seed, direction << 8);
     const std::vector<Values> g = gradients(y, v), x = leaf_values();
-    if (elements_ == 0) return;  // nowhere to go: differences of a result that is NaN or infinite are NaN
+    if (elements_ == 0) return;  // no direction: differences of a NaN or infinite result are NaN
     std::vector<Values> u;
     double analytic = 0;
     for (size_t k = 0; k < x.size(); ++k) {
@@ -126,7 +128,7 @@ class Check {
 
   void compare(double analytic, double numeric, const std::string& where) {
     const double excess = std::fabs(analytic - numeric) / (options_.atol + options_.rtol * std::fabs(numeric));
-    if (excess <= 1 || excess <= worst_) return;  // a NaN goes on
+    if (excess <= 1 || excess <= worst_) return;  // NaN does not return here
     worst_ = excess;
     message_ = concat(where, ": backward gives ", analytic, ", finite differences ", numeric);
   }
@@ -141,7 +143,8 @@ class Check {
 
 }  // namespace
 
-std::string gradcheck(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs, const GradcheckOptions& options) {
+std::string gradcheck(const std::function<Tensor(const Tensors&)>& f, const Tensors& inputs,
+                      const GradcheckOptions& options) {
   return Check(f, inputs, options).run();
 }
 

@@ -11,18 +11,21 @@ namespace ringtape {
 
 static void begin_write(const Tensor& x, const char* op) {
   RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
-  RT_CHECK_AS(AutogradError, !x.node() || !grad_enabled(), op, " on a tensor in a recorded graph; write to x.detach(), or inside NoGrad");
+  RT_CHECK_AS(AutogradError, !x.node() || !grad_enabled(), op,
+              " on a tensor in a recorded graph; write to x.detach(), or inside NoGrad");
   RT_CHECK_AS(AutogradError, !x.node() || !x.node()->backward, op, " on the result of ", x.node()->name,
               "; write to x.detach() if that is meant");
   for (int i = 0; i < x.rank(); ++i)
-    RT_CHECK_AS(ShapeError, x.strides()[i] != 0 || x.shape()[i] <= 1, op, " into an expanded tensor, whose elements share memory");
+    RT_CHECK_AS(ShapeError, x.strides()[i] != 0 || x.shape()[i] <= 1, op,
+                " into an expanded tensor, whose elements share memory");
   x.storage()->written_by(op);
 }
 
-// What is to be written into x, safe to read while x is: a copy if the two overlap and are laid out differently.
+// The values to write into x, safe to read during the write: a copy if the two overlap with different layouts.
 static Tensor source(const Tensor& x, const Tensor& from, const char* op) {
   RT_CHECK_AS(ShapeError, from.defined(), op, ": an undefined tensor");
-  RT_CHECK_AS(ShapeError, broadcast(x.shape(), from.shape(), op) == x.shape(), op, ": ", from.shape(), " into ", x.shape());
+  RT_CHECK_AS(ShapeError, broadcast(x.shape(), from.shape(), op) == x.shape(), op, ": ", from.shape(), " into ",
+              x.shape());
   const Tensor value = from.detach();
   const bool same = View(value).data == View(x).data && value.shape() == x.shape() && value.strides() == x.strides();
   if (same || value.storage() != x.storage()) return value;
@@ -58,7 +61,7 @@ const Tensor& mul_(const Tensor& x, double factor) {
   return x;
 }
 
-// Elements from the first of x to the first of y, which lies behind it on the same storage; -1 where it does not.
+// Distance in elements from the first of x to the first of y; -1 if y is not after x on the same storage.
 static int64_t distance(const Tensor& x, const Tensor& y) {
   const auto bytes = static_cast<const char*>(View(y).data) - static_cast<const char*>(View(x).data);
   return x.storage() == y.storage() && bytes >= 0 ? bytes / int64_t(size_of(x.dtype())) : -1;
@@ -70,7 +73,8 @@ void average_(const Tensors& averages, const Tensors& xs, double decay) {
     begin_write(averages[i], "average_");
     RT_CHECK_AS(ShapeError, averages[i].shape() == xs[i].shape() && averages[i].contiguous() && xs[i].contiguous(),
                 "average_: ", xs[i].shape(), " into ", averages[i].shape(), "; both contiguous");
-    RT_CHECK_AS(DTypeError, averages[i].dtype() == xs[i].dtype(), "average_: ", xs[i].dtype(), " into ", averages[i].dtype());
+    RT_CHECK_AS(DTypeError, averages[i].dtype() == xs[i].dtype(), "average_: ", xs[i].dtype(), " into ",
+                averages[i].dtype());
   }
   for (size_t begin = 0, end; begin < xs.size(); begin = end) {
     int64_t size = xs[begin].size();

@@ -17,7 +17,7 @@ static double uniform(uint64_t seed, uint64_t input, int64_t element) {
   return double((uint64_t(r.x[0]) << 32 | r.x[1]) >> 11) * 0x1p-53;
 }
 
-// Finite differences step by about 1e-6; a hundred times that is a safe distance from a kink.
+// Finite differences use steps of about 1e-6; a hundred times that is a safe distance from a kink.
 static double away_from(const std::vector<double>& kinks, double x) {
   constexpr double gap = 1e-4;
   for (double kink : kinks)

@@ -5,14 +5,14 @@
 
 #include "core/tensor.h"
 
-// The record of an op: what its tests, its comparison between devices and its benchmark need to know. It stands at the
-// foot of the op's file; tests and benchmarks walk ops().
+// The record of an op: everything that its tests, the comparison of devices and its benchmark need. It is at the end of
+// the op's file; tests and benchmarks iterate over ops().
 namespace ringtape {
 
 enum class Fill : uint8_t {
   real,   // floating point, uniform in [low, high)
   index,  // i64, uniform in [low, high)
-  mask,   // b8, true or false alike
+  mask,   // b8, uniformly true or false
 };
 
 struct Input {
@@ -21,7 +21,7 @@ struct Input {
   Fill fill = Fill::real;
 };
 
-// A public function with its attributes bound, and the inputs to call it on.
+// A public function with its attributes bound, and the inputs to call it with.
 struct Sample {
   std::string tag;
   std::vector<Input> inputs;
@@ -33,9 +33,9 @@ struct Op {
   std::vector<Sample> samples = {};    // small: values and gradients, in every dtype and layout
   std::vector<Sample> workloads = {};  // large: benchmarks
   std::vector<Sample> invalid = {};    // calls that must throw ShapeError, DTypeError or UsageError
-  std::vector<double> kinks = {};      // input values where it has no derivative; samples keep away from them
-  std::function<double(const Tensors& inputs, const Tensor& y)> flops = {};  // of one forward call, if that bounds it
-  double tolerance = 1;           // factor on 8 eps (1 + |y|), what comparisons between dtypes allow: grows with what is summed
+  std::vector<double> kinks = {};      // input values without a derivative; samples avoid them
+  std::function<double(const Tensors& inputs, const Tensor& y)> flops = {};  // of one forward call; if compute-bound
+  double tolerance = 1;  // factor of 8 eps (1 + |y|), the bound between dtypes: larger for long sums
   bool differentiable = true;
 };
 
@@ -45,7 +45,7 @@ struct RegisterOp {
   explicit RegisterOp(Op op) { ops().push_back(std::move(op)); }
 };
 
-// Inputs for a sample, the same for the same seed on every machine and for every device.
+// Random inputs for a sample: the same for the same seed on every machine and device.
 Tensors draw(const Sample& sample, DType dtype, uint64_t seed, const std::vector<double>& kinks = {});
 
 }  // namespace ringtape

@@ -5,10 +5,10 @@
 
 namespace ringtape {
 
-class SavedValues;  // of a checkpointed section: autograd/checkpoint.h
+class SavedValues;  // those of a checkpointed section: autograd/checkpoint.h
 
-// A tensor kept for backward. Remembers at which version of its storage it was saved; reading it after an in-place
-// write throws AutogradError naming both operations. Inside checkpoint() it keeps nothing and is computed again.
+// A tensor kept for backward. It remembers the version of its storage: reading it after an in-place write throws
+// AutogradError that names both operations. Inside checkpoint() it keeps nothing and is recomputed.
 class SavedTensor {
  public:
   explicit SavedTensor(const Tensor& x);
@@ -17,7 +17,7 @@ class SavedTensor {
  private:
   Tensor x_;
   uint32_t version_ = 0;
-  std::shared_ptr<SavedValues> values_;  // where the value comes from instead, and its number there
+  std::shared_ptr<SavedValues> values_;  // inside checkpoint(): the source of the value, and its index there
   size_t index_ = 0;
 };
 

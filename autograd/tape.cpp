@@ -35,7 +35,7 @@ Node& leaf_node(const Tensor& x, const char* function) {
   return *x.node();
 }
 
-// Calls f on each node below `root`, each once.
+// Calls f once on each node that `root` depends on.
 template <class F>
 void for_each_node(Node* root, F&& f) {
   const uint64_t visit = ++next_visit;
@@ -53,7 +53,7 @@ void for_each_node(Node* root, F&& f) {
   }
 }
 
-// into += g. The first contribution is taken over as it is; memory that anyone else can see is not written.
+// into += g. The first contribution is taken without a copy; memory that is visible elsewhere is not written.
 void accumulate(Tensor& into, Tensor g) {
   if (!into.defined()) {
     into = std::move(g);
@@ -67,7 +67,7 @@ void accumulate(Tensor& into, Tensor g) {
 
 bool same_place(const Tensor& a, const Tensor& b) { return a.defined() && b.defined() && View(a).data == View(b).data; }
 
-// Moves a leaf's complete contribution of this backward into its gradient.
+// Adds a leaf's complete contribution of this backward pass to its gradient.
 void finish_leaf(Node& node) {
   Tensor g = std::move(node.pending_grad);
   node.pending_grad = {};
@@ -79,7 +79,7 @@ void finish_leaf(Node& node) {
   } else if (node.grad.defined()) {
     add_forward(node.grad, node.grad, g);
   } else {
-    // The contribution may be shared with another leaf (add passes dy on to both) or be a window on something larger.
+    // The contribution may be shared with another leaf (add passes dy on to both) or be a view of something larger.
     if (g.storage().use_count() == 1 && g.contiguous()) node.grad = std::move(g);
     else node.grad = empty_like(g), copy(node.grad, g);
   }
@@ -127,8 +127,8 @@ Node::~Node() {
 }
 
 Tensor leaf(const Tensor& x) {
-  RT_CHECK_AS(DTypeError, x.defined() && is_float(x.dtype()), "leaf: ", x.defined() ? concat("a ", x.dtype()) : "an undefined",
-              " tensor has no gradient");
+  RT_CHECK_AS(DTypeError, x.defined() && is_float(x.dtype()),
+              "leaf: ", x.defined() ? concat("a ", x.dtype()) : "an undefined", " tensor has no gradient");
   Tensor out = x.detach();
   out.set_node(make_node("leaf", x.shape()));
   return out;
@@ -137,7 +137,9 @@ Tensor leaf(const Tensor& x) {
 bool requires_grad(const Tensor& x) { return x.node() != nullptr; }
 Tensor grad(const Tensor& x) { return leaf_node(x, "grad").grad; }
 void zero_grad(const Tensor& x) { leaf_node(x, "zero_grad").grad = {}; }
-void on_grad(const Tensor& x, std::function<void(const Tensor&)> hook) { leaf_node(x, "on_grad").hook = std::move(hook); }
+void on_grad(const Tensor& x, std::function<void(const Tensor&)> hook) {
+  leaf_node(x, "on_grad").hook = std::move(hook);
+}
 
 NoGrad::NoGrad() : before_(recording) { recording = false; }
 NoGrad::~NoGrad() { recording = before_; }
@@ -165,9 +167,12 @@ void backward(const Tensor& loss, const Tensor& dloss) {
   RT_CHECK_AS(ShapeError, dloss.defined() || loss.size() == 1, "backward from a tensor of shape ", loss.shape(),
               " needs dloss, its gradient, of that shape");
   if (dloss.defined()) {
-    RT_CHECK_AS(ShapeError, dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(), ", the loss ", loss.shape());
-    RT_CHECK_AS(DTypeError, dloss.dtype() == loss.dtype(), "backward: dloss is ", dloss.dtype(), ", the loss ", loss.dtype());
-    RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(), ", the loss on ", loss.device());
+    RT_CHECK_AS(ShapeError, dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(), ", the loss ",
+                loss.shape());
+    RT_CHECK_AS(DTypeError, dloss.dtype() == loss.dtype(), "backward: dloss is ", dloss.dtype(), ", the loss ",
+                loss.dtype());
+    RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(),
+                ", the loss on ", loss.device());
   }
   const NoGrad no_grad;
   const Autocast as_they_are(DType::f32);
@@ -211,7 +216,7 @@ void backward(const Tensor& loss, const Tensor& dloss) {
       }
       if (--input->pending_uses > 0) continue;
       if (input->backward) ready.push({input});
-      else finish_leaf(*input);  // at once: what is done with complete gradients goes on beside the rest
+      else finish_leaf(*input);  // at once: work on complete gradients overlaps the rest of the pass
     }
   }
 }
@@ -233,7 +238,8 @@ Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) 
   RT_CHECK(running, "empty_grad outside a backward function");
   const NodePtr& node = running->inputs[input];
   const bool empty = node && node->grad_slot.defined() && !node->grad.defined() && !node->pending_grad.defined();
-  if (empty && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1) return node->grad_slot;
+  if (empty && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1)
+    return node->grad_slot;
   return Tensor(shape, dtype, device);
 }
 

@@ -5,62 +5,62 @@
 #include "core/tensor.h"
 
 // The tape is implicit: each recorded operation is a Node with a growing sequence number and edges to the nodes of its
-// inputs, owned by the tensors that came out of it. Largest number first is therefore reverse topological order, and
-// a graph nobody holds any more is gone.
+// inputs, owned by its result tensors. So descending sequence numbers are a reverse topological order, and a graph that
+// nobody holds any more is freed.
 namespace ringtape {
 
 using NodePtr = std::shared_ptr<Node>;
 
-// Maps dL/dy to dL/dinput, one tensor per recorded input; an undefined tensor stands for zero. Its captures are the
-// saved values: hold tensors in SavedTensor (autograd/saved.h), never bare.
+// Maps dL/dy to dL/dinput, one tensor per recorded input; an undefined tensor means zero. Its captures are the saved
+// values: wrap all captured tensors in SavedTensor (autograd/saved.h).
 using BackwardFn = std::function<Tensors(const Tensor& dy)>;
 
 struct Node {
   const char* name = "leaf";
   uint64_t seq = 0;
   Shape shape;                  // of the result
-  std::vector<NodePtr> inputs;  // null where an input needs no gradient
+  std::vector<NodePtr> inputs;  // null for inputs without gradient
   BackwardFn backward;          // empty for a leaf
 
   // Leaves only.
-  Tensor grad;                                  // what has accumulated; undefined if nothing has
-  Tensor grad_slot;                             // where `grad` is to lie (a view of a flat buffer), or undefined
+  Tensor grad;                                  // the accumulated gradient; undefined if none
+  Tensor grad_slot;                             // memory for `grad` (a view of a flat buffer), or undefined
   std::function<void(const Tensor& grad)> hook; // called when backward has added the last contribution to `grad`
 
-  // Scratch of a running backward().
+  // Temporary state of a running backward().
   Tensor pending_grad;
   int pending_uses = 0;
   uint64_t visited = 0;
 
-  ~Node();  // without recursion: a graph may be as deep as it likes
+  ~Node();  // without recursion: a graph may have any depth
 };
 
-// A tensor that backward() computes a gradient for.
+// A tensor for which backward() computes a gradient.
 Tensor leaf(const Tensor& x);
 
 bool requires_grad(const Tensor& x);            // whether it is in a recorded graph
-Tensor grad(const Tensor& leaf);                // undefined before backward() reached it
-void zero_grad(const Tensor& leaf);             // forgets the gradient; the next backward() writes instead of adding
+Tensor grad(const Tensor& leaf);                // undefined until backward() has reached it
+void zero_grad(const Tensor& leaf);             // drops the gradient; the next backward() writes instead of adding
 
-// Calls `hook` each time a backward() has completed the gradient of `leaf`, at that moment, while the rest of the
-// backward pass is still to come: data-parallel reduction starts there. Replaces an earlier hook; empty for none.
+// Calls `hook` each time a backward() has completed the gradient of `leaf`, before the rest of the backward pass runs:
+// data-parallel reduction starts there. Replaces an earlier hook; an empty one removes it.
 void on_grad(const Tensor& leaf, std::function<void(const Tensor& grad)> hook);
 
-// The last line of every differentiable function: returns `y` as the result of `name` on `inputs`. Where no input needs
-// a gradient, or inside NoGrad, y is returned as it is. `name` must be a literal.
+// The last line of every differentiable function: returns `y` as the result of `name` on `inputs`. If no input needs a
+// gradient, or inside NoGrad, returns y unchanged. `name` must be a literal.
 Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, BackwardFn backward);
 Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, BackwardFn backward);
 
-// Adds dL/dx to grad(x) of every leaf x that `loss` depends on. `dloss` is dL/dloss, 1 for a one-element loss if not
-// given. The graph stays: a second call adds the same gradients again. Each contribution is added in an order that
-// the graph alone decides, so the result is bitwise repeatable. Two passes over shared nodes must not overlap, neither in
-// two threads nor inside a hook.
+// Adds dL/dx to grad(x) of every leaf x that `loss` depends on. `dloss` is dL/dloss, by default 1 for a one-element
+// loss. The graph is kept: a second call adds the same gradients again. The order of additions depends only on the
+// graph, so that results are bitwise reproducible. Two passes over shared nodes must not overlap, neither in two
+// threads nor inside a hook.
 void backward(const Tensor& loss, const Tensor& dloss = {});
 
 // The leaves that `loss` depends on; a parameter not among them gets no gradient from backward(loss).
 std::vector<NodePtr> used_leaves(const Tensor& loss);
 
-// While one lives, nothing is recorded on this thread.
+// While it lives, nothing is recorded on this thread.
 class NoGrad {
  public:
   NoGrad();
@@ -71,7 +71,7 @@ class NoGrad {
  private:
   bool before_;
 };
-// While one lives, operations are recorded again, inside a NoGrad too.
+// While it lives, operations are recorded again, even inside a NoGrad.
 class EnableGrad {
  public:
   EnableGrad();
@@ -84,17 +84,17 @@ class EnableGrad {
 };
 bool grad_enabled();
 
-// Inside a backward function: uninitialised memory for dL/dinput number `input`, of the given shape. For a leaf whose
-// gradient lies in a flat buffer and has nothing in it yet that is its place there, which saves a pass over it.
+// Inside a backward function: uninitialised memory for dL/dinput number `input`, of the given shape. For a leaf with an
+// empty gradient in a flat buffer this is its memory there, which saves a copy.
 Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device);
-// Inside a backward function: whether dL/dinput number `input` is wanted at all.
+// Inside a backward function: whether dL/dinput number `input` is needed.
 bool needs_grad(size_t input);
-// Inside a backward function: calls f once the backward pass has ended, by an exception too.
+// Inside a backward function: calls f once the backward pass has ended, even by an exception.
 void at_end_of_backward(std::function<void()> f);
 // Inside a backward function: the operation's name.
 const char* current_op();
 
-// One line a node, newest first: number, name, the numbers of its inputs.
+// Prints one line per node, newest first: number, name, the numbers of its inputs.
 void print_graph(std::ostream& out, const Tensor& y);
 
 }  // namespace ringtape

@@ -8,7 +8,7 @@
 
 namespace ringtape::bench {
 
-// f() in a process of its own: the libraries' thread pools would take the cores from each other.
+// Runs f() in a separate process, since the libraries' thread pools would compete for the cores.
 inline double apart(const std::function<double()>& f) {
   int ends[2];
   double result = 0;

@@ -1,6 +1,7 @@
-// conv2d of ResNet-18's shapes beside oneDNN, alternating, each time in a process of its own: median of the rounds of the median
-// of a few calls, in GFLOP/s of the plain algorithm, and the ratio to oneDNN's direct convolution on NHWC, which PyTorch takes.
-//   conv_bench [batch 128] [rounds 7] [part of a name]        RINGTAPE_THREADS sets the threads of all.
+// conv2d with ResNet-18's shapes compared with oneDNN, alternating, each in a separate process. Prints the median over
+// rounds of the median of a few calls, in GFLOP/s of the direct algorithm, and the ratio to oneDNN's direct convolution
+// on NHWC, which PyTorch uses.
+//   conv_bench [batch 128] [rounds 7] [part of a name]        RINGTAPE_THREADS sets the number of threads.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -28,20 +29,21 @@ namespace {
 struct Layer {
   std::string name;
   int64_t size, c, k, kernel, stride;
-  int count;  // in ResNet-18 for 32x32 images
+  int count;  // occurrences in ResNet-18 for 32x32 images
 };
-const Layer kLayers[] = {
-    {"64 @ 32x32", 32, 64, 64, 3, 1, 4},        {"128 @ 16x16", 16, 128, 128, 3, 1, 3},      {"256 @ 8x8", 8, 256, 256, 3, 1, 3},
-    {"512 @ 4x4", 4, 512, 512, 3, 1, 3},        {"64-128 @ 32x32 s2", 32, 64, 128, 3, 2, 1}, {"128-256 @ 16x16 s2", 16, 128, 256, 3, 2, 1},
-    {"256-512 @ 8x8 s2", 8, 256, 512, 3, 2, 1}, {"64-128 1x1 s2", 32, 64, 128, 1, 2, 1},     {"128-256 1x1 s2", 16, 128, 256, 1, 2, 1},
-    {"256-512 1x1 s2", 8, 256, 512, 1, 2, 1},   {"stem 3-64 @ 32x32", 32, 3, 64, 3, 1, 1}};
+const Layer kLayers[] = {{"64 @ 32x32", 32, 64, 64, 3, 1, 4},         {"128 @ 16x16", 16, 128, 128, 3, 1, 3},
+                         {"256 @ 8x8", 8, 256, 256, 3, 1, 3},         {"512 @ 4x4", 4, 512, 512, 3, 1, 3},
+                         {"64-128 @ 32x32 s2", 32, 64, 128, 3, 2, 1}, {"128-256 @ 16x16 s2", 16, 128, 256, 3, 2, 1},
+                         {"256-512 @ 8x8 s2", 8, 256, 512, 3, 2, 1},  {"64-128 1x1 s2", 32, 64, 128, 1, 2, 1},
+                         {"128-256 1x1 s2", 16, 128, 256, 1, 2, 1},   {"256-512 1x1 s2", 8, 256, 512, 1, 2, 1},
+                         {"stem 3-64 @ 32x32", 32, 3, 64, 3, 1, 1}};
 
 enum Pass { forward, backward_data, backward_weights };
 const char* const kPasses[] = {"forward", "data", "weights"};
 enum Peer { ours, direct_nhwc, direct_any, winograd };
 const char* const kPeers[] = {"ringtape", "nhwc", "blocked", "Winograd"};
 
-// Seconds of a call: the median of as many as take a quarter of a second, after two to warm up.
+// Seconds per call: the median of the calls of a quarter of a second, after two warm-up calls.
 template <class F>
 double seconds_of(F&& call) {
   std::vector<double> times;
@@ -59,7 +61,8 @@ double seconds_of(F&& call) {
 double our_seconds(const Layer& l, int64_t batch, Pass pass) {
   const Window window = square_window(l.stride, l.kernel / 2);
   const int64_t out = window.rows(l.size, l.kernel);
-  const Tensor x = randn({batch, l.size, l.size, l.c}), w = randn({l.k, l.kernel, l.kernel, l.c}), y = randn({batch, out, out, l.k});
+  const Tensor x = randn({batch, l.size, l.size, l.c}), w = randn({l.k, l.kernel, l.kernel, l.c}),
+               y = randn({batch, out, out, l.k});
   return seconds_of([&] {
     if (pass == forward) conv2d_forward(y, x, w, View{}, window);
     else if (pass == backward_data) conv2d_backward_data(x, y, w, window);
@@ -68,7 +71,7 @@ double our_seconds(const Layer& l, int64_t batch, Pass pass) {
 }
 
 #if RINGTAPE_BENCH_ONEDNN
-// 0 where oneDNN has no such algorithm. Its reorders are not counted.
+// 0 if oneDNN has no such algorithm. Its reorders are not counted.
 double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
   using namespace dnnl;
   using memory_desc = memory::desc;
@@ -81,7 +84,8 @@ double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
   const memory_desc w({l.k, l.c, l.kernel, l.kernel}, f32, memory::format_tag::any);
   const memory::dims stride{l.stride, l.stride}, padding{pad, pad};
   const auto algorithm = peer == winograd ? algorithm::convolution_winograd : algorithm::convolution_direct;
-  const convolution_forward::primitive_desc hint({prop_kind::forward_training, algorithm, x, w, y, stride, padding, padding}, device);
+  const convolution_forward::primitive_desc hint(
+      {prop_kind::forward_training, algorithm, x, w, y, stride, padding, padding}, device);
   const auto measure = [&](const primitive& p, const std::vector<std::pair<int, memory_desc>>& operands) {
     std::unordered_map<int, memory> args;
     for (const auto& [arg, desc] : operands) {
@@ -95,16 +99,19 @@ double onednn_seconds(const Layer& l, int64_t batch, Pass pass, Peer peer) try {
     });
   };
   if (pass == forward)
-    return measure(convolution_forward(hint),
-                   {{DNNL_ARG_SRC, hint.src_desc()}, {DNNL_ARG_WEIGHTS, hint.weights_desc()}, {DNNL_ARG_DST, hint.dst_desc()}});
+    return measure(
+        convolution_forward(hint),
+        {{DNNL_ARG_SRC, hint.src_desc()}, {DNNL_ARG_WEIGHTS, hint.weights_desc()}, {DNNL_ARG_DST, hint.dst_desc()}});
   if (pass == backward_data) {
     const convolution_backward_data::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
-    return measure(convolution_backward_data(d),
-                   {{DNNL_ARG_DIFF_SRC, d.diff_src_desc()}, {DNNL_ARG_WEIGHTS, d.weights_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
+    return measure(convolution_backward_data(d), {{DNNL_ARG_DIFF_SRC, d.diff_src_desc()},
+                                                  {DNNL_ARG_WEIGHTS, d.weights_desc()},
+                                                  {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
   }
   const convolution_backward_weights::primitive_desc d({algorithm, x, w, y, stride, padding, padding}, device, hint);
-  return measure(convolution_backward_weights(d),
-                 {{DNNL_ARG_SRC, d.src_desc()}, {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
+  return measure(convolution_backward_weights(d), {{DNNL_ARG_SRC, d.src_desc()},
+                                                   {DNNL_ARG_DIFF_WEIGHTS, d.diff_weights_desc()},
+                                                   {DNNL_ARG_DIFF_DST, d.diff_dst_desc()}});
 } catch (const dnnl::error&) {
   return 0;
 }
@@ -123,8 +130,8 @@ int main(int argc, char** argv) {
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 7;
   const std::string filter = argc > 3 ? argv[3] : "";
   omp_set_num_threads(threads());
-  std::printf("batch %d, %d threads, %s, f32 peak %.0f GFLOP/s; median of %d alternating rounds, GFLOP/s\n", int(batch), threads(),
-              std::string(name_of(cpu_isa())).c_str(), bench::apart(bench::peak_flops) / 1e9, rounds);
+  std::printf("batch %d, %d threads, %s, f32 peak %.0f GFLOP/s; median of %d alternating rounds, GFLOP/s\n", int(batch),
+              threads(), std::string(name_of(cpu_isa())).c_str(), bench::apart(bench::peak_flops) / 1e9, rounds);
   std::printf("%-20s %-8s", "layer", "pass");
   for (int peer = 0; peer < kPeerCount; ++peer) std::printf(" %9s", kPeers[peer]);
   std::printf("   / nhwc\n");

@@ -1,6 +1,6 @@
-// matmul beside oneDNN and OpenBLAS, alternating, each time in a process of its own: median of the rounds of the best of
-// ten calls, in GFLOP/s, and the ratio to the best peer.
-//   gemm_bench [rounds]        RINGTAPE_THREADS sets the threads of all three.
+// matmul compared with oneDNN and OpenBLAS, alternating, each in a separate process. Prints the median over rounds of
+// the best of ten calls, in GFLOP/s, and the ratio to the best peer.
+//   gemm_bench [rounds]        RINGTAPE_THREADS sets the number of threads.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -41,13 +41,14 @@ std::vector<Peer> peers() {
 #endif
 #if RINGTAPE_BENCH_OPENBLAS
   out.push_back({"OpenBLAS", [](int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c) {
-                   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(m), int(n), int(k), 1, a, int(k), b, int(n), 0, c, int(n));
+                   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, int(m), int(n), int(k), 1, a, int(k), b,
+                               int(n), 0, c, int(n));
                  }});
 #endif
   return out;
 }
 
-// GFLOP/s of c = a b, the best of a few calls after one to warm up.
+// GFLOP/s of c = a b: the best of a few calls after one warm-up call.
 double rate(int64_t m, int64_t n, int64_t k, const Peer* peer) {
   const Tensor a = randn({m, k}), b = randn({k, n}), c({m, n});
   const auto call = [&] {
@@ -88,7 +89,8 @@ int main(int argc, char** argv) {
     std::vector<std::vector<double>> rates(others.size() + 1);
     for (int round = 0; round < rounds; ++round)
       for (size_t who = 0; who <= others.size(); ++who)
-        rates[who].push_back(bench::apart([&, m = m, n = n, k = k] { return rate(m, n, k, who ? &others[who - 1] : nullptr); }));
+        rates[who].push_back(
+            bench::apart([&, m = m, n = n, k = k] { return rate(m, n, k, who ? &others[who - 1] : nullptr); }));
     double best = 0;
     for (size_t who = 1; who < rates.size(); ++who) best = std::max(best, bench::median(rates[who]));
     std::printf("%-18s %10.1f", (std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k)).c_str(),

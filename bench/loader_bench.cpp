@@ -1,6 +1,7 @@
-// Images a second that the loader hands out, with crop (4 pixels of zeros around), flip and normalisation; or, with a number of views,
-// random views a second, those of SimCLR: JSON on standard output. Seconds of the clock, and of the processor in all threads.
-//   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds] [views] [their blur's probability]
+// Images per second from the loader with crop (padding 4), flip and normalisation; or, with a number of views, random
+// views per second (SimCLR's): JSON on standard output. Wall-clock seconds, and CPU seconds of all threads.
+//   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds] [views] [their blur's
+//   probability]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 
 #include "core/device.h"
 #include "train/data/loader.h"
+#include "train/data/shapes.h"
 
 int main(int argc, char** argv) {
   using namespace ringtape;
@@ -20,7 +22,9 @@ int main(int argc, char** argv) {
   const double wanted = argc > 4 ? std::atof(argv[4]) : 1;
   const int views = argc > 5 ? std::atoi(argv[5]) : 0;
   const double blur = argc > 6 ? std::atof(argv[6]) : 0;
-  const Splits data = find_dataset(dir.empty() ? "shapes" : "cifar10").load({.dir = dir, .train_size = 50'000, .test_size = 1, .seed = 1});
+  const DataRequest request{
+      .dir = dir, .settings = dir.empty() ? Settings(ShapesOptions{50'000, 1}) : Settings(), .seed = 1};
+  const Splits data = find_dataset(dir.empty() ? "shapes" : "cifar10").load(request);
   const Loader loader(data.train, all_samples(data.train),
                       {.batch_size = batch_size,
                        .shuffle = true,
@@ -32,7 +36,7 @@ int main(int argc, char** argv) {
   const auto pass = [&] {
     for (const Batch& batch : loader.epoch(epoch++)) images += batch.y.dim(0) * std::max(views, 1);
   };
-  pass();  // the first one also gets memory
+  pass();  // the first one also allocates memory
   images = 0;
   const auto begin = Clock::now();
   const std::clock_t cpu_begin = std::clock();
@@ -42,7 +46,8 @@ int main(int argc, char** argv) {
     seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   }
   const double cpu_seconds = double(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
-  std::printf("{\"data\":\"%s\",\"batch_size\":%lld,\"workers\":%d,\"threads\":%d,\"views\":%d,", data.train.name.c_str(),
-              static_cast<long long>(batch_size), workers, threads(), views);
-  std::printf("\"images_per_s\":%.0f,\"images_per_cpu_s\":%.0f}\n", double(images) / seconds, double(images) / cpu_seconds);
+  std::printf("{\"data\":\"%s\",\"batch_size\":%lld,\"workers\":%d,\"threads\":%d,\"views\":%d,",
+              data.train.name.c_str(), static_cast<long long>(batch_size), workers, threads(), views);
+  std::printf("\"images_per_s\":%.0f,\"images_per_cpu_s\":%.0f}\n", double(images) / seconds,
+              double(images) / cpu_seconds);
 }

@@ -1,7 +1,7 @@
-// NT-Xent forward and backward, in tiles or composed of matmul and cross_entropy: one line of JSON, for bench/pytorch/nt_xent.py, which
-// runs both and PyTorch in turn.
-//   nt_xent_bench tiled|plain [rows] [dims] [seconds] [ranks]        RINGTAPE_THREADS sets the threads.
-// With more ranks than one, there are candidates as of the others, with gradients.
+// NT-Xent forward and backward, tiled or composed of matmul and cross_entropy: one line of JSON, for
+// bench/pytorch/nt_xent.py, which runs both and PyTorch in turn.
+//   nt_xent_bench tiled|plain [rows] [dims] [seconds] [ranks]        RINGTAPE_THREADS sets the number of threads. With
+//   more than one rank there are candidates as from other ranks, with gradients.
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kTemperature = 0.5;
 
-// As most implementations do, with all scores in memory.
+// The common implementation, with all scores in memory.
 Tensor plain(const Tensor& q, const Tensor& k) {
   const int64_t rows = q.dim(0), n = rows / 2;
   const Tensor row = reshape(arange(rows, DType::f32), {rows, 1}), own = equal(arange(k.dim(0), DType::f32), row);
@@ -29,7 +29,7 @@ Tensor plain(const Tensor& q, const Tensor& k) {
   return cross_entropy(others, concat({slice(image, 0, n, rows), slice(image, 0, 0, n)}));
 }
 
-// A line of /proc/self/status in bytes.
+// A value of /proc/self/status in bytes.
 double status(const std::string& key) {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)
@@ -53,8 +53,8 @@ void measure(bool tiled, int64_t rows, int64_t dims, double seconds, int64_t ran
     wall.push_back(bench::run_batch(Device{}, 1, call).seconds);
     cpu.push_back(double(std::clock() - begin) / CLOCKS_PER_SEC);
   }
-  std::printf("{\"wall\": %.4f, \"cpu\": %.4f, \"peak_mb\": %.1f}\n", 1e3 * bench::median(wall), 1e3 * bench::median(cpu),
-              (status("VmHWM:") - before) / 1e6);
+  std::printf("{\"wall\": %.4f, \"cpu\": %.4f, \"peak_mb\": %.1f}\n", 1e3 * bench::median(wall),
+              1e3 * bench::median(cpu), (status("VmHWM:") - before) / 1e6);
 }
 
 }  // namespace

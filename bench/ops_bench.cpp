@@ -1,9 +1,9 @@
-// Every op's workloads, from its record: time, GB/s or GFLOP/s, and how much that is of the device's peak, which is measured
-// at the start of the same run. Google Benchmark's flags apply; RINGTAPE_THREADS sets the threads of the CPU.
+// Every op's workloads, from its record: time, GB/s or GFLOP/s, and the share of the device's peak, which is measured
+// at the start of the same run. Google Benchmark's flags apply; RINGTAPE_THREADS sets the number of CPU threads.
 //
-// On the CPU each call is timed. A GPU works behind the host: there, batches of calls of about 5 ms are timed from idle to
-// idle, so that a call's time is what the host takes to issue it (issue_us) or what the device takes, whichever is longer.
-// Each call of a batch has operands of its own, until they are more than the GPU's caches hold.
+// On the CPU each call is timed. A GPU works asynchronously: there, batches of calls of about 5 ms are timed from idle
+// to idle, so that the time of a call is that of the host to issue it (issue_us) or that of the device, whichever is
+// longer. Each call of a batch has its own operands, up to more than the GPU's caches hold.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -41,7 +41,7 @@ double bytes_of(const Tensors& tensors) {
   return bytes;
 }
 
-// What a call must read at least: slice and index_select read of their operand only what they write.
+// Bytes that a call must read: slice and index_select read only the part of their operand that they write.
 double bytes_read(const Op& op, const Tensors& inputs, const Tensor& y) {
   const bool reads_part = !std::strcmp(op.name, "slice") || !std::strcmp(op.name, "index_select");
   return reads_part ? bytes_of(inputs) - bytes_of(inputs[0]) + bytes_of(y) : bytes_of(inputs);
@@ -55,14 +55,14 @@ Tensors inputs_of(const Sample& sample) {
   return out;
 }
 
-// How many sets of operands the calls take turns with.
+// Number of sets of operands that calls use in turn.
 int sets_for(double bytes) {
   constexpr double kBeyondTheCaches = 256 << 20, kMost = 16;
   return on_gpu() ? int(std::clamp(kBeyondTheCaches / bytes + 1, 2.0, kMost)) : 1;
 }
 
-// Runs the loop of f(i), i counting the calls, then reports its rate. `bytes` is the least traffic: each operand read, or
-// written, once.
+// Runs the loop of f(i), where i counts the calls, then reports the rate. `bytes` is the minimum traffic: each operand
+// read or written once.
 template <class F>
 void measure(benchmark::State& state, const Op& op, double bytes, double flops, const F& f) {
   size_t i = 0;
@@ -90,16 +90,17 @@ void measure(benchmark::State& state, const Op& op, double bytes, double flops, 
 void forward(benchmark::State& state, const Op& op, const Sample& sample) {
   std::vector<Tensors> inputs = {inputs_of(sample)};
   Tensors y = {sample.call(inputs[0])};
-  const double bytes = bytes_read(op, inputs[0], y[0]) + bytes_of(y[0]), flops = op.flops ? op.flops(inputs[0], y[0]) : 0;
+  const double bytes = bytes_read(op, inputs[0], y[0]) + bytes_of(y[0]),
+               flops = op.flops ? op.flops(inputs[0], y[0]) : 0;
   for (int set = sets_for(bytes); set > 1; --set) {
     inputs.push_back(inputs_of(sample));
     y.push_back(sample.call(inputs.back()));
   }
-  y[0] = sample.call(inputs[0]);  // from now on the arena has all blocks that the loop takes turns with
+  y[0] = sample.call(inputs[0]);  // now the arena has all blocks of the loop
   measure(state, op, bytes, flops, [&](size_t i) { y[i % y.size()] = sample.call(inputs[i % y.size()]); });
 }
 
-// A recorded call, and the leaves that its gradients go to.
+// A recorded call, and the leaves that get gradients.
 struct Recorded {
   Tensors inputs, leaves;
   Tensor y, dy;
@@ -117,7 +118,8 @@ Recorded record_call(const Sample& sample) {
 
 void backward_only(benchmark::State& state, const Op& op, const Sample& sample) {
   std::vector<Recorded> calls = {record_call(sample)};
-  // dy read and the gradients written, whatever else the op needs; a product costs one of its size for each gradient.
+  // Reads of dy and writes of gradients, without other needs of the op. A product has one product of the same size per
+  // gradient.
   const double bytes = bytes_of(calls[0].dy) + bytes_of(calls[0].leaves);
   const double flops = op.flops ? double(calls[0].leaves.size()) * op.flops(calls[0].inputs, calls[0].y) : 0;
   for (int set = sets_for(bytes); set > 1; --set) calls.push_back(record_call(sample));
@@ -130,7 +132,7 @@ void backward_only(benchmark::State& state, const Op& op, const Sample& sample) 
   measure(state, op, bytes, flops, pass);
 }
 
-// An op that throws is one failed benchmark.
+// An op that throws fails only its own benchmark.
 template <class F>
 void add_benchmark(const std::string& name, const F& run) {
   auto* b = benchmark::RegisterBenchmark(name.c_str(), [run](benchmark::State& state) {
@@ -153,11 +155,12 @@ void add_benchmarks() {
       if (settings.dtype != DType::f32 && w.tag.find("f32_") != std::string::npos) continue;  // made for f32
       const std::string name = std::string(op.name) + "/" + w.tag;
       add_benchmark(name + "/forward", [&](benchmark::State& state) { forward(state, op, w); });
-      if (op.differentiable) add_benchmark(name + "/backward", [&](benchmark::State& state) { backward_only(state, op, w); });
+      if (op.differentiable)
+        add_benchmark(name + "/backward", [&](benchmark::State& state) { backward_only(state, op, w); });
     }
 }
 
-// Takes --device and --dtype out of the arguments.
+// Parses --device and --dtype and removes them from the arguments.
 Settings parse(int& argc, char** argv) {
   Settings s;
   int kept = 1;
@@ -187,7 +190,7 @@ int run(int argc, char** argv) {
   settings = parse(argc, argv);
   benchmark::Initialize(&argc, argv, help);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  runtime(settings.device);  // throws where there is none
+  runtime(settings.device);  // throws if there is none
   if (on_gpu()) peak = {bench::copy_bandwidth(settings.device), bench::matmul_flops(settings.device, settings.dtype)};
   else peak = {bench::peak_bandwidth(), bench::peak_flops()};
   const std::string dtype(name_of(settings.dtype)), peak_dtype = on_gpu() ? dtype : "f32";

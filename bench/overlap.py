@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What it gains to send gradients while backward goes on: two ranks on hosts of their own, which are network namespaces with a cable of a given
-rate between them. As root:
+"""What it gains to send gradients while backward goes on: two ranks on hosts of their own, which are network
+namespaces with a cable of a given rate between them. As root:
 
     bench/overlap.py [--binary build/cpu/ringtape] [--model resnet18] [--batch-size 64] [--gbit 1] [--rounds 3]
 
-Training steps with buckets alternate with steps that send one sum behind backward. What a simulated network of that rate predicts: buckets go one
-after the other, each as soon as it is complete, and take what `bench collectives --transport simulated` says; the step waits for the last.
+Training steps with buckets alternate with steps that send one sum behind backward. What a simulated network of that
+rate predicts: buckets go one after the other, each as soon as it is complete, and take what `bench collectives
+--transport simulated` says; the step waits for the last.
 """
 import argparse
 import json
@@ -42,7 +43,8 @@ class Hosts:
         environment = dict(os.environ, RINGTAPE_TOKEN=secrets.token_hex(16))
         ranks = []
         for i, name in enumerate(self.names):
-            command = ["taskset", "-c", str(i % os.cpu_count()), "ip", "netns", "exec", name, binary, "launch", "-n", "1", "--nnodes", "2", "--node-rank",
+            command = ["taskset", "-c", str(i % os.cpu_count()), "ip", "netns", "exec", name, binary, "launch", "-n",
+                       "1", "--nnodes", "2", "--node-rank",
                        str(i), "--master-addr", "10.88.0.1", "--master-port", str(PORT), "--no-pin", "--", *arguments]
             out = tempfile.TemporaryFile("w+")
             ranks.append((subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT), out))
@@ -59,8 +61,10 @@ class Hosts:
 def simulated_seconds(binary, size, gbit):
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
         size = size // 8 * 8
-        subprocess.run([binary, "bench", "collectives", "--transport", "simulated", "--ranks", "2", "--algorithm", "halving_doubling", "-b", str(size), "-e",
-                        str(size), "--latency", "50", "--bandwidth", str(gbit / 8), "--json", out.name], check=True, capture_output=True)
+        subprocess.run([binary, "bench", "collectives", "--transport", "simulated", "--ranks", "2", "--algorithm",
+                        "halving_doubling", "-b", str(size), "-e",
+                        str(size), "--latency", "50", "--bandwidth", str(gbit / 8), "--json", out.name], check=True,
+                       capture_output=True)
         return json.load(open(out.name))["rows"][0]["in_place"]["us"] * 1e-6
 
 
@@ -72,7 +76,8 @@ def main():
     parser.add_argument("--gbit", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
-    step = ["bench", "step", "--model", args.model, "--batch-size", str(args.batch_size), "--threads", "1", "--strategy", "ddp", "--transport", "tcp", "--json"]
+    step = ["bench", "step", "--model", args.model, "--batch-size", str(args.batch_size), "--threads", "1",
+            "--strategy", "ddp", "--transport", "tcp", "--json"]
     runs = {"overlap": [], "behind": []}
     hosts = Hosts(args.gbit)
     try:
@@ -92,12 +97,14 @@ def main():
         predictions.append(simulated_seconds(args.binary, run["comm_bytes"], args.gbit) - max(0, end))
     predicted = statistics.median(predictions)
     measured = seconds["behind"] - seconds["overlap"]
-    print(f"{args.model}, batch {args.batch_size}, 2 ranks, {args.gbit:g} Gbit/s, {runs['overlap'][0]['comm_bytes'] / 1e6:.1f} MB a step; medians of "
+    print(f"{args.model}, batch {args.batch_size}, 2 ranks, {args.gbit:g} Gbit/s, "
+          f"{runs['overlap'][0]['comm_bytes'] / 1e6:.1f} MB a step; medians of "
           f"{args.rounds} alternating rounds")
     for name, label in (("overlap", "buckets beside backward"), ("behind", "one sum behind it")):
         each = ", ".join(f"{1e3 / r['steps_per_s']:.0f}" for r in runs[name])
         print(f"  {label:24} {1e3 * seconds[name]:8.1f} ms a step ({each}), waited {1e3 * exposed[name]:.1f} ms")
-    print(f"  gained: {1e3 * measured:.1f} ms; predicted: {1e3 * predicted:.1f} ms ({100 * measured / predicted - 100:+.0f} %)")
+    print(f"  gained: {1e3 * measured:.1f} ms; predicted: {1e3 * predicted:.1f} ms "
+          f"({100 * measured / predicted - 100:+.0f} %)")
     print(f"  by the time waited alone: {1e3 * (exposed['behind'] - exposed['overlap']):.1f} ms")
 
 

@@ -36,10 +36,10 @@ typedef float V16 __attribute__((vector_size(64)));
 template <class V>
 [[gnu::always_inline]] inline float multiply_add(int64_t repeats) {
   V acc[12], x = V{} + 1.0000001f, y = V{} + 1e-9f;
-  for (int i = 0; i < 12; ++i) acc[i] = V{} + float(i);  // unlike each other, or they would be computed once
+  for (int i = 0; i < 12; ++i) acc[i] = V{} + float(i);  // all different, or they would be computed only once
   for (int64_t i = 0; i < repeats; ++i) {
     for (V& a : acc) a = a * x + y;
-#ifndef __clang__  // which knows no register of that size before the function is inlined; what is measured is GCC's
+#ifndef __clang__  // which has no register of that size before inlining; results are for GCC
     asm volatile("" : "+x"(x));
 #endif
   }
@@ -92,7 +92,7 @@ double copy_bandwidth(Device device) {
 }
 
 double matmul_flops(Device device, DType dtype) {
-  constexpr double kLong = 20e-3;  // larger products would be no faster
+  constexpr double kLong = 20e-3;  // larger products would not be faster
   double best = 0, seconds = 0;
   for (int64_t n = 512; n <= 8192 && seconds < kLong; n *= 2) {
     const Tensor a = randn({n, n}, 0, 1, dtype, device), b = randn({n, n}, 0, 1, dtype, device);

@@ -7,10 +7,10 @@
 
 namespace ringtape::bench {
 
-// A row of calls, from a moment when the device was idle until it is idle again.
+// A sequence of calls, from an idle device until it is idle again.
 struct Batch {
   double seconds = 0;
-  double issue_seconds = 0;  // until the last call had returned: what the host took
+  double issue_seconds = 0;  // until the last call returned: the time of the host
 };
 
 template <class F>
@@ -27,8 +27,8 @@ Batch run_batch(Device device, int64_t calls, F&& call) {
   return batch;
 }
 
-// How many calls a batch needs to last `seconds`, after a few to warm up: waiting for the device, some 10 us, is then a small
-// part of it.
+// Number of calls so that a batch takes `seconds`, after a few warm-up calls: then waiting for the device, about 10 us,
+// is a small part of it.
 template <class F>
 int64_t calls_lasting(double seconds, Device device, F&& call) {
   run_batch(device, 1, call);
@@ -38,7 +38,7 @@ int64_t calls_lasting(double seconds, Device device, F&& call) {
   }
 }
 
-// Seconds of a call in the best of several batches.
+// Seconds per call in the best of several batches.
 template <class F>
 double best_seconds_of_a_call(Device device, F&& call) {
   constexpr int kBatches = 7;

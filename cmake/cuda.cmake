@@ -2,7 +2,7 @@
 #   OFF       none
 #   ON        compiled by nvcc; needs no GPU here
 #   AUTO      ON where there are nvcc and a GPU, else OFF
-#   EMULATED  the same sources compiled by the C++ compiler and executed on the CPU (tests/emulation/); needs no CUDA at all
+#   EMULATED  the same sources compiled by the C++ compiler and executed on the CPU (tests/emulation/); needs no CUDA
 # Sets RINGTAPE_USE_CUDA (whether there is a backend) and RINGTAPE_CUDA_LINE (what the summary says).
 set(RINGTAPE_USE_CUDA ON)
 set(RINGTAPE_EMULATED OFF)
@@ -11,7 +11,8 @@ function(ringtape_find_gpu architectures)  # compute capabilities of the GPUs of
   find_program(NVIDIA_SMI nvidia-smi)
   set(found "")
   if(NVIDIA_SMI)
-    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE lines ERROR_QUIET RESULT_VARIABLE failed)
+    execute_process(COMMAND ${NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE lines ERROR_QUIET RESULT_VARIABLE failed)
     if(NOT failed)
       string(REGEX MATCHALL "[0-9]+\\.[0-9]+" capabilities "${lines}")
       list(REMOVE_DUPLICATES capabilities)
@@ -21,13 +22,14 @@ function(ringtape_find_gpu architectures)  # compute capabilities of the GPUs of
   set(${architectures} ${found} PARENT_SCOPE)
 endfunction()
 
-# cuDNN, of the toolkit, the system or Python's wheel. Sets CUDNN_LIBRARY, false without it, and cudnn_line.
+# Finds cuDNN of the toolkit, the system or Python's wheel. Sets CUDNN_LIBRARY (false: not found) and cudnn_line.
 macro(ringtape_find_cudnn)
   execute_process(COMMAND python3 -c "import nvidia.cudnn; print(nvidia.cudnn.__path__[0], end='')"
                   OUTPUT_VARIABLE wheel ERROR_QUIET RESULT_VARIABLE ignored)
   set(places ${CUDAToolkit_LIBRARY_ROOT} ${CUDAToolkit_TARGET_DIR} ${wheel})
   find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${places} PATH_SUFFIXES include)
-  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ${places} PATH_SUFFIXES lib lib64)
+  find_library(CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR} ${places}
+               PATH_SUFFIXES lib lib64)
   set(cudnn_line "without cuDNN")
   if(CUDNN_INCLUDE_DIR AND CUDNN_LIBRARY)
     file(STRINGS ${CUDNN_INCLUDE_DIR}/cudnn_version.h version REGEX "define CUDNN_(MAJOR|MINOR|PATCHLEVEL) ")
@@ -37,13 +39,15 @@ macro(ringtape_find_cudnn)
   endif()
 endmacro()
 
-# NCCL, likewise; RINGTAPE_NCCL=OFF leaves it out. Sets NCCL_LIBRARY, false without it, and nccl_line.
+# Finds NCCL likewise; RINGTAPE_NCCL=OFF leaves it out. Sets NCCL_LIBRARY (false: not found) and nccl_line.
 option(RINGTAPE_NCCL "Collectives over NCCL, where it is found" ON)
 macro(ringtape_find_nccl)
   execute_process(COMMAND python3 -c "import nvidia.nccl; print(nvidia.nccl.__path__[0], end='')"
                   OUTPUT_VARIABLE wheel ERROR_QUIET RESULT_VARIABLE ignored)
-  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_TARGET_DIR} ${wheel} PATH_SUFFIXES include)
-  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2 HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT} ${wheel} PATH_SUFFIXES lib lib64)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS} ${CUDAToolkit_TARGET_DIR} ${wheel}
+            PATH_SUFFIXES include)
+  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
+               HINTS ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_LIBRARY_ROOT} ${wheel} PATH_SUFFIXES lib lib64)
   set(nccl_line "without NCCL")
   if(RINGTAPE_NCCL AND NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     file(STRINGS ${NCCL_INCLUDE_DIR}/nccl.h version REGEX "define NCCL_(MAJOR|MINOR|PATCH) ")
@@ -69,11 +73,12 @@ elseif(RINGTAPE_CUDA MATCHES "^(ON|AUTO)$")
       set(RINGTAPE_CUDA_LINE "off (${CMAKE_CUDA_COMPILER}, but no GPU here; -DRINGTAPE_CUDA=ON builds it all the same)")
     endif()
   elseif(NOT CMAKE_CUDA_COMPILER)
-    message(FATAL_ERROR "RINGTAPE_CUDA=ON, but there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda; install the CUDA toolkit, "
-                        "name it with -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or configure with -DRINGTAPE_CUDA=OFF")
+    message(FATAL_ERROR "RINGTAPE_CUDA=ON, but there is no nvcc on PATH, in CUDA_HOME or in /usr/local/cuda; install "
+                        "the CUDA toolkit, name it with -DCMAKE_CUDA_COMPILER=/path/to/nvcc, or configure with "
+                        "-DRINGTAPE_CUDA=OFF")
   else()
     if(NOT CMAKE_CUDA_ARCHITECTURES)
-      set(CMAKE_CUDA_ARCHITECTURES 80 90 100)  # with PTX for what comes after; `native` fails where there is no GPU
+      set(CMAKE_CUDA_ARCHITECTURES 80 90 100)  # with PTX for later GPUs; `native` fails without a GPU
       if(gpus)
         set(CMAKE_CUDA_ARCHITECTURES ${gpus})
       endif()
@@ -93,8 +98,8 @@ else()
   message(FATAL_ERROR "RINGTAPE_CUDA=${RINGTAPE_CUDA}: one of AUTO ON OFF EMULATED")
 endif()
 
-# Adds the CUDA sources to the interface library `base` and its kernels to `kernels`. The emulation has them twice: in
-# `checked` every memory access is checked.
+# Adds the CUDA sources to the interface library `base` and its kernels to `kernels`. The emulation compiles them twice:
+# in `checked` every memory access is checked.
 function(ringtape_add_cuda base kernels checked)
   if(NOT RINGTAPE_USE_CUDA)
     return()
@@ -120,7 +125,8 @@ function(ringtape_add_cuda base kernels checked)
   endif()
   ringtape_objects(ringtape_cuda_host ${base} ${host_sources})
   target_link_libraries(ringtape_cuda_host PRIVATE ringtape_cuda_headers)
-  target_compile_definitions(ringtape_cuda_host PRIVATE "RINGTAPE_CUDA_ARCHITECTURES=\"${architectures}\"" RINGTAPE_CUDNN=${with_cudnn})
+  target_compile_definitions(ringtape_cuda_host PRIVATE "RINGTAPE_CUDA_ARCHITECTURES=\"${architectures}\""
+                             RINGTAPE_CUDNN=${with_cudnn})
   ringtape_objects(ringtape_cuda_kernels ${kernels} ${kernel_sources})
   target_link_libraries(ringtape_cuda_kernels PRIVATE ringtape_cuda_headers)
   target_compile_definitions(ringtape_cuda_kernels PRIVATE RINGTAPE_CUDNN=${with_cudnn})
@@ -128,7 +134,7 @@ function(ringtape_add_cuda base kernels checked)
     target_include_directories(ringtape_cuda_host SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   endif()
   if(NOT RINGTAPE_EMULATED)
-    # CMake 3.25 knows no C++20 for CUDA: it would refuse, or pass nothing.
+    # CMake 3.25 does not support C++20 for CUDA: it would fail, or pass no flag.
     set_target_properties(ringtape_cuda_kernels PROPERTIES CUDA_STANDARD_REQUIRED OFF)
     target_compile_options(ringtape_cuda_kernels PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
                            $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
@@ -142,9 +148,8 @@ function(ringtape_add_cuda base kernels checked)
   target_link_libraries(ringtape_emulation PRIVATE ringtape_cuda_headers)
   set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
   ringtape_emulate(ringtape_cuda_kernels)
-  if(RINGTAPE_SANITIZE)  # the checked kernels of the other build are looked at access by access
-    target_compile_options(ringtape_cuda_kernels PRIVATE -fno-sanitize=all)
-  endif()
+  # Another build has them checked access by access.
+  set_target_properties(ringtape_cuda_kernels PROPERTIES RINGTAPE_NO_SANITIZE all)
   if(RINGTAPE_COVERAGE)
     target_compile_options(ringtape_cuda_kernels PRIVATE --coverage -O1)
     target_link_options(${kernels} INTERFACE --coverage)
@@ -164,8 +169,8 @@ function(ringtape_objects name whole)
   target_sources(${whole} INTERFACE $<TARGET_OBJECTS:${name}>)
 endfunction()
 
-# Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access, those of ThreadSanitizer,
-# which tests/emulation/check.cpp answers; its library is not linked.
+# Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
+# those of ThreadSanitizer, which tests/emulation/check.cpp answers; its library is not linked.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)

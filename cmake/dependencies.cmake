@@ -1,5 +1,7 @@
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
-set(RINGTAPE_APT_LINE "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev libpng-dev libssl-dev libgtest-dev libgmock-dev libbenchmark-dev")
+string(CONCAT RINGTAPE_APT_LINE
+       "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
+       "zlib1g-dev libjpeg-dev libpng-dev libssl-dev libgtest-dev libgmock-dev libbenchmark-dev")
 set(ringtape_missing "")
 
 # ringtape_find(<package> <what it is for> [arguments of find_package])

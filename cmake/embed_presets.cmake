@@ -1,4 +1,4 @@
-# Writes `output`, the list of train/presets.h: the files configs/ssl/*.toml as text.
+# Writes `output`, the list for train/settings/presets.h: the files configs/ssl/*.toml as text.
 function(ringtape_embed_presets output)
   file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/configs/ssl/*.toml)
   set(rows "")
@@ -8,7 +8,7 @@ function(ringtape_embed_presets output)
     file(READ ${path} text)
     string(APPEND rows "    {\"${name}\", R\"toml(${text})toml\"},\n")
   endforeach()
-  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[#include "train/presets.h"
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[#include "train/settings/presets.h"
 
 namespace ringtape {
 

@@ -1,4 +1,4 @@
-# What was found, what is off and how to change it.
+# Prints what was found, what is off and how to change it.
 list(JOIN instruction_sets " " sets)
 set(sanitize_line "none")
 if(RINGTAPE_SANITIZE)
@@ -13,6 +13,7 @@ message(STATUS "  build type      ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} 
 message(STATUS "  CPU kernels     ${sets} (chosen at run time)")
 message(STATUS "  CUDA            ${RINGTAPE_CUDA_LINE}")
 message(STATUS "  tests           ${RINGTAPE_TESTS}")
-message(STATUS "  benchmarks      ${RINGTAPE_BENCH}; peers in them: oneDNN ${RINGTAPE_BENCH_ONEDNN}, OpenBLAS ${RINGTAPE_BENCH_OPENBLAS}")
+message(STATUS "  benchmarks      ${RINGTAPE_BENCH}; "
+               "peers in them: oneDNN ${RINGTAPE_BENCH_ONEDNN}, OpenBLAS ${RINGTAPE_BENCH_OPENBLAS}")
 message(STATUS "  sanitizers      ${sanitize_line}")
 message(STATUS "  compiler cache  ${ccache_line}")

@@ -1,6 +1,7 @@
 #include "comm/algorithm.h"
 
 #include "comm/algorithm/algorithms.h"
+#include "core/registry.h"
 
 namespace ringtape::comm {
 
@@ -11,14 +12,7 @@ constexpr const Algorithm* kAlgorithms[] = {&direct,   &double_tree, &doubling, 
 
 std::span<const Algorithm* const> algorithms() { return kAlgorithms; }
 
-const Algorithm& find_algorithm(std::string_view name) {
-  std::string all;
-  for (const Algorithm* a : kAlgorithms) {
-    if (a->name == name) return *a;
-    all += concat(all.empty() ? "" : ", ", a->name);
-  }
-  throw UsageError(concat("unknown algorithm '", name, "'; there are ", all));
-}
+const Algorithm& find_algorithm(std::string_view name) { return find_entry(kAlgorithms, name, "algorithm"); }
 
 // FNV-1a.
 uint32_t Algorithm::id() const {
@@ -28,7 +22,8 @@ uint32_t Algorithm::id() const {
 }
 
 CollectiveFn Algorithm::of(Collective kind) const {
-  const CollectiveFn all[] = {barrier, all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all};
+  const CollectiveFn all[] = {barrier, all_reduce, reduce_scatter, all_gather, broadcast,
+                              reduce,  gather,     scatter,        all_to_all};
   return all[size_t(kind)];
 }
 

@@ -22,13 +22,13 @@ struct Row {
   const Algorithm* algorithm;
 };
 
-// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2 log2 n alpha + 2 S
-// beta, ring 2 (n - 1) alpha + 2 S beta, double_tree 2 log2 n alpha + 2 S beta and what chunks cost. On loopback, InfiniBand and NVLink
-// alike alpha / beta lies between 45 and 600 KB, from which the limits follow, by simulation where a formula does not say (`bench
-// collectives --transport simulated`): a ring comes within a tenth of halving_doubling where its parts are about as large, and goes
-// between neighbours alone. halving_doubling sends 4 S where n is not 2^k, and is overtaken by double_tree. Where memory is shared a
-// message costs two copies, and none is needed. Over sockets within a machine double_tree was the fastest from 4 MiB on
-// (docs/performance.md).
+// A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2
+// log2 n alpha + 2 S beta, ring 2 (n - 1) alpha + 2 S beta, double_tree 2 log2 n alpha + 2 S beta and what chunks cost.
+// On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the limits follow, by
+// simulation where a formula does not say (`bench collectives --transport simulated`): a ring comes within a tenth of
+// halving_doubling where its parts are about as large, and goes between neighbours alone. halving_doubling sends 4 S
+// where n is not 2^k, and is overtaken by double_tree. Where memory is shared a message costs two copies, and none is
+// needed. Over sockets within a machine double_tree was the fastest from 4 MiB on (docs/performance.md).
 constexpr Row kTable[] = {
     {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
     {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},
@@ -64,9 +64,9 @@ constexpr Row kTable[] = {
     {Collective::barrier, Where::anywhere, kAny, kAny, &doubling},
 };
 
-constexpr std::string_view kSharing[] = {"threads", "shm", "p2p"};
-
-bool sums(Collective kind) { return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce; }
+bool sums(Collective kind) {
+  return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce;
+}
 
 bool offers(const Algorithm* algorithm, Collective kind) { return algorithm && algorithm->of(kind); }
 
@@ -77,19 +77,15 @@ size_t parse_bytes(std::string_view text, std::string_view all) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit = text.substr(size_t(end - text.data()));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all, ": '", text,
-              "' is no number of bytes", kExample);
+  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all,
+              ": '", text, "' is no number of bytes", kExample);
   return value << shift;
 }
 
 }  // namespace
 
-Choice::Choice(std::string_view transport, int ranks, int island, std::string_view all_reduce)
-    : shares_(std::find(std::begin(kSharing), std::end(kSharing), transport) != std::end(kSharing)),
-      nccl_(transport == "nccl"),
-      ranks_(ranks),
-      island_(island),
-      all_reduce_(parse(all_reduce)) {}
+Choice::Choice(Transport::Abilities transport, int ranks, int island, std::string_view all_reduce)
+    : transport_(transport), ranks_(ranks), island_(island), all_reduce_(parse(all_reduce)) {}
 
 std::vector<Choice::Range> Choice::parse(std::string_view text) {
   std::vector<Range> ranges;
@@ -113,7 +109,8 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
       RT_CHECK_AS(UsageError, dash != bytes.npos, "RINGTAPE_ALLREDUCE=", text, ": '", bytes, "' is no range", kExample);
       range.from = parse_bytes(bytes.substr(0, dash), text);
       if (dash + 1 < bytes.size()) range.to = parse_bytes(bytes.substr(dash + 1), text);
-      RT_CHECK_AS(UsageError, range.from < range.to, "RINGTAPE_ALLREDUCE=", text, ": the range '", bytes, "' is empty", kExample);
+      RT_CHECK_AS(UsageError, range.from < range.to, "RINGTAPE_ALLREDUCE=", text, ": the range '", bytes, "' is empty",
+                  kExample);
     }
     ranges.push_back(range);
   }
@@ -121,17 +118,17 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
 }
 
 const Algorithm& Choice::operator()(const Operation& operation, bool deterministic) const {
-  if (deterministic && sums(operation.kind)) return shares_ ? direct : fixed_order;
+  if (deterministic && sums(operation.kind)) return transport_.shares_memory ? direct : fixed_order;
   const Collective kind = operation.kind;
   const bool parts = kind != Collective::all_reduce && kind != Collective::broadcast && kind != Collective::reduce;
   const size_t bytes = operation.bytes() * (parts ? size_t(ranks_) : 1);
   if (operation.kind == Collective::all_reduce)
     for (const Range& range : all_reduce_)
       if (bytes >= range.from && bytes < range.to) return *range.algorithm;
-  if (nccl_ && offers(nccl_algorithm, operation.kind)) return *nccl_algorithm;
+  if (transport_.has_collectives && offers(nccl_algorithm, operation.kind)) return *nccl_algorithm;
   const auto here = [&](Where where) {
     switch (where) {
-      case Where::shared: return shares_;
+      case Where::shared: return transport_.shares_memory;
       case Where::islands: return island_ > 1 && island_ < ranks_;
       case Where::machine: return island_ > 1 && island_ == ranks_;
       case Where::power_of_two: return ranks_ > 2 && std::has_single_bit(unsigned(ranks_));
@@ -140,7 +137,8 @@ const Algorithm& Choice::operator()(const Operation& operation, bool determinist
     }
   };
   for (const Row& row : kTable)
-    if (row.kind == kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank) return *row.algorithm;
+    if (row.kind == kind && here(row.where) && bytes <= row.bytes && bytes / size_t(ranks_) <= row.bytes_per_rank)
+      return *row.algorithm;
   RT_CHECK(false, "no algorithm for ", operation);
 }
 

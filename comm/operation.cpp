@@ -7,14 +7,15 @@
 namespace ringtape::comm {
 
 namespace {
-constexpr std::array<std::string_view, 9> kNames = {"barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast",
-                                                    "reduce",  "gather",     "scatter",        "all_to_all"};
+constexpr std::array<std::string_view, 9> kNames = {
+    "barrier", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather", "scatter", "all_to_all"};
 
 constexpr bool reduces(Collective kind) {
   return kind == Collective::all_reduce || kind == Collective::reduce_scatter || kind == Collective::reduce;
 }
 constexpr bool has_root(Collective kind) {
-  return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::gather || kind == Collective::scatter;
+  return kind == Collective::broadcast || kind == Collective::reduce || kind == Collective::gather ||
+         kind == Collective::scatter;
 }
 }  // namespace
 
@@ -32,7 +33,8 @@ Collective parse_collective(std::string_view name) {
 // FNV-1a over the fields.
 uint64_t Operation::fingerprint() const {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (const uint64_t field : {uint64_t(kind), uint64_t(dtype), uint64_t(op), uint64_t(root), uint64_t(count), uint64_t(algorithm)})
+  for (const uint64_t field :
+       {uint64_t(kind), uint64_t(dtype), uint64_t(op), uint64_t(root), uint64_t(count), uint64_t(algorithm)})
     for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (field >> (8 * byte) & 0xff)) * 0x100000001b3u;
   return hash;
 }

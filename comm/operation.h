@@ -7,7 +7,17 @@
 
 namespace ringtape::comm {
 
-enum class Collective : uint8_t { barrier, all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all };
+enum class Collective : uint8_t {
+  barrier,
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  all_to_all
+};
 std::string_view name_of(Collective kind);
 Collective parse_collective(std::string_view name);  // throws UsageError
 
@@ -18,7 +28,8 @@ struct Operation {
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
   int root = 0;            // of broadcast, reduce, gather, scatter
-  int64_t count = 0;       // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others
+  // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others.
+  int64_t count = 0;
   uint64_t sequence = 0;   // 1 for the first of a group
   uint32_t algorithm = 0;  // hash of its name
 

@@ -12,7 +12,7 @@ namespace ringtape::comm {
 struct ProcessGroup::Impl {
   explicit Impl(std::unique_ptr<Transport> t)
       : transport(std::move(t)),
-        choice(transport->name(), transport->size(), transport->context().island, env::all_reduce()),
+        choice(transport->abilities(), transport->size(), transport->context().island, env::all_reduce()),
         worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y);
@@ -45,27 +45,32 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
 namespace {
 
 // What a call gives, checked before anything is sent: `parts` times `count` elements of `dtype`.
-void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count, int parts = 1) {
+void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count,
+           int parts = 1) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  const bool there = x.device() == t.device() || (x.device().type == DeviceType::cpu && t.device().type == DeviceType::cpu);
+  const bool there =
+      x.device() == t.device() || (x.device().type == DeviceType::cpu && t.device().type == DeviceType::cpu);
   RT_CHECK_AS(DeviceError, there, kind, ": ", name, " is on ", x.device(), ", the group on ", t.device(),
               "; move it with to(x, device)");
   RT_CHECK_AS(DTypeError, x.dtype() == dtype, kind, ": ", name, " is ", x.dtype(), ", the other operand ", dtype,
               "; convert one with cast(x, dtype)");
   RT_CHECK_AS(ShapeError, x.contiguous(), kind, ": ", name, " has shape ", x.shape(), " and strides ", x.strides(),
               "; it must be contiguous");
-  RT_CHECK_AS(ShapeError, x.size() == count * parts, kind, ": ", name, " has ", x.size(), " elements, expected ", count * parts,
-              parts > 1 ? concat(", ", parts, " times ", count) : "");
+  RT_CHECK_AS(ShapeError, x.size() == count * parts, kind, ": ", name, " has ", x.size(), " elements, expected ",
+              count * parts, parts > 1 ? concat(", ", parts, " times ", count) : "");
 }
 
-// x and y share no memory, or lie as the operation in place has them: the one of a single part at part `rank` of the other.
+// x and y share no memory, or lie as the operation in place has them: the one of a
+// single part at part `rank` of the other.
 void check_overlap(const Transport& t, Collective kind, const Tensor& x, const Tensor& y) {
   const auto* const a = static_cast<const char*>(View(x).data);
   const auto* const b = static_cast<const char*>(View(y).data);
   const int64_t na = x.size() * int64_t(size_of(x.dtype())), nb = y.size() * int64_t(size_of(y.dtype()));
-  if (na == 0 || nb == 0 || uintptr_t(a) + size_t(na) <= uintptr_t(b) || uintptr_t(b) + size_t(nb) <= uintptr_t(a)) return;
+  if (na == 0 || nb == 0 || uintptr_t(a) + size_t(na) <= uintptr_t(b) || uintptr_t(b) + size_t(nb) <= uintptr_t(a))
+    return;
   const bool in_place = na > nb ? b == a + nb * t.rank() : na < nb ? a == b + na * t.rank() : a == b;
-  RT_CHECK_AS(ShapeError, in_place, kind, ": x and y overlap; in place, the smaller one is part ", t.rank(), " of the larger");
+  RT_CHECK_AS(ShapeError, in_place, kind, ": x and y overlap; in place, the smaller one is part ", t.rank(),
+              " of the larger");
 }
 
 void check_sum(Collective kind, DType dtype) {
@@ -79,14 +84,15 @@ void check_root(const Transport& t, Collective kind, int root) {
 // How many elements a part has, if x is made of `parts`.
 int64_t part_size(const Transport& t, Collective kind, const char* name, const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
-  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ", t.size(),
-              " equal parts");
+  RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ",
+              t.size(), " equal parts");
   return x.size() / t.size();
 }
 
 }  // namespace
 
-ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport) : impl_(std::make_unique<Impl>(std::move(transport))) {}
+ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport)
+    : impl_(std::make_unique<Impl>(std::move(transport))) {}
 ProcessGroup::~ProcessGroup() = default;
 
 int ProcessGroup::rank() const { return impl_->transport->rank(); }
@@ -138,7 +144,8 @@ Work ProcessGroup::reduce(const Tensor& y, const Tensor& x, int root, ReduceOp o
     check(transport(), kind, "y", y, x.dtype(), x.size());
     check_overlap(transport(), kind, x, y);
   }
-  return impl_->run({.kind = kind, .dtype = x.dtype(), .op = op, .root = root, .count = x.size()}, x, rank() == root ? y : Tensor());
+  return impl_->run({.kind = kind, .dtype = x.dtype(), .op = op, .root = root, .count = x.size()}, x,
+                    rank() == root ? y : Tensor());
 }
 
 Work ProcessGroup::gather(const Tensor& y, const Tensor& x, int root) {
@@ -149,7 +156,8 @@ Work ProcessGroup::gather(const Tensor& y, const Tensor& x, int root) {
     check(transport(), kind, "y", y, x.dtype(), x.size(), size());
     check_overlap(transport(), kind, x, y);
   }
-  return impl_->run({.kind = kind, .dtype = x.dtype(), .root = root, .count = x.size()}, x, rank() == root ? y : Tensor());
+  return impl_->run({.kind = kind, .dtype = x.dtype(), .root = root, .count = x.size()}, x,
+                    rank() == root ? y : Tensor());
 }
 
 Work ProcessGroup::scatter(const Tensor& y, const Tensor& x, int root) {
@@ -160,7 +168,8 @@ Work ProcessGroup::scatter(const Tensor& y, const Tensor& x, int root) {
     check(transport(), kind, "x", x, y.dtype(), y.size(), size());
     check_overlap(transport(), kind, x, y);
   }
-  return impl_->run({.kind = kind, .dtype = y.dtype(), .root = root, .count = y.size()}, rank() == root ? x : Tensor(), y);
+  return impl_->run({.kind = kind, .dtype = y.dtype(), .root = root, .count = y.size()}, rank() == root ? x : Tensor(),
+                    y);
 }
 
 Work ProcessGroup::all_to_all(const Tensor& y, const Tensor& x) {
@@ -176,7 +185,8 @@ Work ProcessGroup::barrier() { return impl_->run({.kind = Collective::barrier}, 
 
 Tensor ProcessGroup::allocate(const Shape& shape, DType dtype) {
   const size_t bytes = size_t(shape.size()) * size_of(dtype);
-  return Tensor(std::make_shared<Storage>(impl_->transport->allocate(bytes), bytes, impl_->transport->device()), shape, dtype);
+  return Tensor(std::make_shared<Storage>(impl_->transport->allocate(bytes), bytes, impl_->transport->device()), shape,
+                dtype);
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "comm/report.h"
+#include "comm/health/report.h"
 #include "core/runtime.h"
 
 namespace ringtape::comm {
@@ -20,14 +20,15 @@ View flat(void* data, DType dtype, int64_t count, Device device) {
   return v;
 }
 
-// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when it is woken. False:
-// it has come to that lately, and nothing was done.
+// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when
+// it is woken. False: it has come to that lately, and nothing was done.
 bool yield(Clock::time_point now) {
   constexpr Clock::duration kSlice = std::chrono::microseconds(500), kCrowded = std::chrono::milliseconds(100);
   static std::atomic<Clock::time_point> crowded_until;
   if (now < crowded_until.load(std::memory_order_relaxed)) return false;
   std::this_thread::yield();
-  if (const auto back = Clock::now(); back - now > kSlice) crowded_until.store(back + kCrowded, std::memory_order_relaxed);
+  if (const auto back = Clock::now(); back - now > kSlice)
+    crowded_until.store(back + kCrowded, std::memory_order_relaxed);
   return true;
 }
 
@@ -41,7 +42,8 @@ void Transport::combine(void* y, std::span<const void* const> sources, int64_t c
     all.count = 0;
     if (at > 0) all.data[all.count++] = y;
     while (all.count < kMaxSources && at < sources.size()) all.data[all.count++] = sources[at++];
-    ringtape::combine(flat(y, operation_.dtype, count, device()), all, operation_.op, at == sources.size() ? factor : 1.0);
+    ringtape::combine(flat(y, operation_.dtype, count, device()), all, operation_.op,
+                      at == sources.size() ? factor : 1.0);
   }
 }
 
@@ -67,13 +69,16 @@ void* Transport::scratch(size_t bytes) {
   return scratch_.get();
 }
 
-Wait::Wait(Transport& transport, int peer) : transport_(transport) { transport.waiting_on_.store(peer, std::memory_order_relaxed); }
+Wait::Wait(Transport& transport, int peer) : transport_(transport) {
+  transport.waiting_on_.store(peer, std::memory_order_relaxed);
+}
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
   // Few: where ranks share a core, each round keeps the one waited for from running.
   constexpr int64_t kSpins = 10, kYields = 100;
-  constexpr Seconds kLook(0.005), kGrace(0.2);  // between looks for a lost rank; for the cause that it may have sent another way
+  // Between looks for a lost rank; for the cause that it may have sent another way.
+  constexpr Seconds kLook(0.005), kGrace(0.2);
   ++rounds_;
   if (rounds_ < kSpins) {
 #if defined(__x86_64__)
@@ -90,7 +95,8 @@ void Wait::pause() {
     if (const std::string cause = transport_.lost(peer); !cause.empty()) {
       if (lost_at_ == Clock::time_point{}) lost_at_ = now;
       if (now - lost_at_ > kGrace)
-        give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ", transport_.name()));
+        give_up(concat(cause, "; rank ", transport_.rank(), " waited for it in ", transport_.operation(), " over ",
+                       transport_.name()));
     }
     if (transport_.deadline().passed()) timed_out(transport_);
   }
@@ -105,9 +111,11 @@ void Wait::give_up(const std::string& cause) {
 
 std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs) {
   const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
-  return concat("the ranks do not ask for the same: rank ", rank, " is at ", ours, ", rank ", peer, " at ", theirs,
-                other_algorithm ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
-                                : "; every rank must make the same calls, in the same order");
+  return concat(
+      "the ranks do not ask for the same: rank ", rank, " is at ", ours, ", rank ", peer, " at ", theirs,
+      other_algorithm
+          ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+          : "; every rank must make the same calls, in the same order");
 }
 
 void mismatch(Transport& transport, int peer, const Operation& theirs) {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/activity.h"
-#include "comm/deadline.h"
-#include "comm/failure.h"
+#include "comm/base/deadline.h"
+#include "comm/health/activity.h"
+#include "comm/health/failure.h"
 #include "comm/operation.h"
 #include "comm/store/store.h"
 #include "core/device.h"
@@ -20,7 +20,7 @@ struct Context {
   std::shared_ptr<Store> store;      // of this group alone
   std::shared_ptr<Failure> failure;
   Seconds timeout{600};              // of one operation
-  int island = 1;                    // ranks r with the same r / island are near each other (one machine); it divides size
+  int island = 1;  // ranks r with the same r / island are near each other (one machine); it divides size
 };
 
 // One message of an exchange, to or from `peer`.
@@ -30,7 +30,9 @@ struct Transfer {
   void* data;  // of the transport's device; a send does not write to it
   size_t bytes;
 };
-inline Transfer send_to(int peer, const void* data, size_t bytes) { return {Transfer::Way::send, peer, const_cast<void*>(data), bytes}; }
+inline Transfer send_to(int peer, const void* data, size_t bytes) {
+  return {Transfer::Way::send, peer, const_cast<void*>(data), bytes};
+}
 inline Transfer recv_from(int peer, void* data, size_t bytes) { return {Transfer::Way::recv, peer, data, bytes}; }
 
 // A point in the work of a GPU.
@@ -40,20 +42,28 @@ struct Moment {
   virtual bool passed() const = 0;
 };
 
-// How bytes get from rank to rank. The algorithms are written against this alone, and know no device: what they do to data goes
-// through combine() and copy(). On a GPU all of it is work on a stream, and nothing here waits for it.
+// How bytes get from rank to rank. The algorithms are written against this alone, and know no device: what they do to
+// data goes through combine() and copy(). On a GPU all of it is work on a stream, and nothing here waits for it.
 //
-// One thread uses a transport at a time. Messages between two ranks arrive in the order in which they were started, and a send and
-// its recv have the same size. Whatever waits, throws CommError when the group's failure is raised or the deadline passes.
+// One thread uses a transport at a time. Messages between two ranks arrive in the order in which
+// they were started, and a send and its recv have the same size. Whatever waits, throws CommError
+// when the group's failure is raised or the deadline passes.
 class Transport {
  public:
+  // What ranks can do besides sending messages: what a Choice goes by.
+  struct Abilities {
+    bool shares_memory = false;    // share() is there
+    bool has_collectives = false;  // those of a library
+  };
+
   explicit Transport(Context context) : context_(std::move(context)) {}
   virtual ~Transport() = default;
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
 
   virtual std::string_view name() const = 0;                                  // "shm"
-  virtual std::unique_ptr<Transport> open(Context context) const = 0;        // another of the same kind, for another group
+  virtual Abilities abilities() const { return {}; }
+  virtual std::unique_ptr<Transport> open(Context context) const = 0;  // another of the same kind, for another group
   int rank() const { return context_.rank; }
   int size() const { return context_.size; }
   const Context& context() const { return context_; }
@@ -71,12 +81,14 @@ class Transport {
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
 
-  // Starts messages; they may travel at once, and a later start does not wait for an earlier one. After finish(ticket) what was received
-  // can be read, and what was sent be written to. Tickets finish in the order of their starts.
+  // Starts messages; they may travel at once, and a later start does not wait for an earlier one. After finish(ticket)
+  // what was received can be read, and what was sent be written to. Tickets finish in the order of their starts.
   using Ticket = uint64_t;
   virtual Ticket start(std::span<const Transfer> transfers) = 0;
   virtual void finish(Ticket ticket) = 0;
-  void exchange(std::initializer_list<Transfer> transfers) { finish(start(std::span(transfers.begin(), transfers.size()))); }
+  void exchange(std::initializer_list<Transfer> transfers) {
+    finish(start(std::span(transfers.begin(), transfers.size())));
+  }
 
   // y = factor * (sources combined in their order); see kernels/combine.h. `count` elements of the operation's dtype.
   virtual void combine(void* y, std::span<const void* const> sources, int64_t count, double factor = 1);
@@ -85,21 +97,24 @@ class Transport {
   // Memory for the use of one operation; kept from one to the next. A second call may move the first's.
   virtual void* scratch(size_t bytes);
 
-  // Where ranks can reach each other's memory: every rank gives its buffer and gets all, in rank order, valid until this operation's last
-  // fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met all the same. A small buffer outside
-  // shared memory is copied into it: the rank's own address is then not `data`, and what is written there the rank copies back itself.
+  // Where ranks can reach each other's memory: every rank gives its buffer and gets all, in rank order, valid until
+  // this operation's last fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met
+  // all the same. A small buffer outside shared memory is copied into it: the rank's own address is then not `data`,
+  // and what is written there the rank copies back itself.
   virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
-  // Returns when every rank has called it, and what they wrote before can be read. Only after a share() that was not empty.
+  // Returns when every rank has called it, and what they wrote before can be read.
+  // Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
 
-  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling thread has asked of
-  // the device until now. What is started after follow(m) comes after m; without it, begin() follows what has been asked. reached(): all
-  // that has been started.
+  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling
+  // thread has asked of the device until now. What is started after follow(m) comes after m; without it, begin()
+  // follows what has been asked. reached(): all that has been started.
   virtual std::shared_ptr<Moment> asked() const { return nullptr; }
   virtual void follow(const Moment& moment) { (void)moment; }
   virtual std::shared_ptr<Moment> reached() { return nullptr; }
 
-  // Memory that share() can hand to the others, zeroed; other memory serves just as well, but is copied. Freed with the last pointer.
+  // Memory that share() can hand to the others, zeroed; other memory serves just as well, but
+  // is copied. Freed with the last pointer.
   virtual std::shared_ptr<void> allocate(size_t bytes);
 
   // For reports: the rank this one waits for, -1 for none. Read from any thread.
@@ -123,9 +138,9 @@ class Transport {
   size_t scratch_bytes_ = 0;
 };
 
-// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then yields its core,
-// then dozes; it throws CommError when the failure is raised or, naming the operation and the peer, when the peer is lost or the deadline
-// has passed.
+// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then
+// yields its core, then dozes; it throws CommError when the failure is raised or, naming the operation and the peer,
+// when the peer is lost or the deadline has passed.
 class Wait {
  public:
   Wait(Transport& transport, int peer);

@@ -18,8 +18,8 @@ Worker::~Worker() {
     }
   // The others may wait for this rank elsewhere: it does not keep its exception back for long.
   if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
-    transport_.context().failure->raise(concat("rank ", transport_.rank(), " leaves with an exception, and the others do not finish ",
-                                                       current_));
+    transport_.context().failure->raise(
+        concat("rank ", transport_.rank(), " leaves with an exception, and the others do not finish ", current_));
   while (busy_ || !queue_.empty()) {
     if (busy_) changed_.wait(lock);
     else execute_next(lock);

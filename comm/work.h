@@ -22,7 +22,8 @@ struct Work::State {
   std::string error;  // readable once it is done; empty: none
 };
 
-// Does the collectives of a group in the order of their calls: on the thread that waits for one, or, where that was asked for, on its own.
+// Does the collectives of a group in the order of their calls: on the thread that waits for one,
+// or, where that was asked for, on its own.
 class Worker {
  public:
   explicit Worker(Transport& transport) : transport_(transport) {}
@@ -41,7 +42,8 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Work::State>> queue_;
-  std::deque<std::shared_ptr<Work::State>> in_flight_;  // done as far as the host goes; a GPU may still use their memory
+  // Done as far as the host goes; a GPU may still use their memory.
+  std::deque<std::shared_ptr<Work::State>> in_flight_;
   bool busy_ = false;     // some thread is executing one:
   Operation current_;
   bool stopped_ = false;

@@ -13,7 +13,7 @@
 namespace ringtape {
 namespace {
 
-// The first two words of a file; empty where there are none.
+// The first two words of a file; empty if missing.
 struct Words {
   std::string first, second;
   explicit Words(const std::string& path) { std::ifstream(path) >> first >> second; }
@@ -30,12 +30,12 @@ void take_less(std::optional<T>& least, std::optional<T> other) {
   if (other && (!least || *other < *least)) least = other;
 }
 
-// Calls f(folder) for each group of this process that has the controller, and for those above it. In a container the path may be the
-// host's, of which nothing is to be seen; the root is then the container's own group.
+// Calls f(folder) for each group of this process that has the controller, and for its parents. In a container the path
+// may be the host's and not visible; then the root is the container's own group.
 template <class F>
 void for_each_group(const Cgroups& where, const std::string& controller, F&& f) {
   std::ifstream file(where.membership);
-  for (std::string line; std::getline(file, line);) {  // "0::/a/b", or "4:cpu,cpuacct:/a/b" of the first version
+  for (std::string line; std::getline(file, line);) {  // "0::/a/b", or "4:cpu,cpuacct:/a/b" in version 1
     const size_t one = line.find(':'), two = line.find(':', one + 1);
     if (one == std::string::npos || two == std::string::npos) continue;
     const std::string controllers = line.substr(one + 1, two - one - 1);
@@ -54,7 +54,7 @@ void for_each_group(const Cgroups& where, const std::string& controller, F&& f) 
 }
 
 std::optional<double> share(std::optional<int64_t> quota, std::optional<int64_t> period) {
-  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;  // "max", or -1 of the first version
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;  // "max", or -1 in version 1
   return double(*quota) / double(*period);
 }
 
@@ -65,14 +65,16 @@ std::optional<double> Cgroups::cpus() const {
   for_each_group(*this, "cpu", [&](const std::string& group) {
     const Words max(group + "/cpu.max");
     take_less(least, share(number(max.first), number(max.second)));
-    take_less(least, share(number(Words(group + "/cpu.cfs_quota_us").first), number(Words(group + "/cpu.cfs_period_us").first)));
+    take_less(least, share(number(Words(group + "/cpu.cfs_quota_us").first),
+                           number(Words(group + "/cpu.cfs_period_us").first)));
   });
   return least;
 }
 
 std::optional<int64_t> Cgroups::processes() const {
   std::optional<int64_t> least;
-  for_each_group(*this, "pids", [&](const std::string& group) { take_less(least, number(Words(group + "/pids.max").first)); });
+  for_each_group(*this, "pids",
+                 [&](const std::string& group) { take_less(least, number(Words(group + "/pids.max").first)); });
   return least;
 }
 

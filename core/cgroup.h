@@ -5,17 +5,18 @@
 
 namespace ringtape {
 
-// What the control groups of this process, and those above them, grant it: a container's limits. Of both versions of Linux.
+// What the control groups of this process and their parents grant it, such as a container's limits. Supports versions 1
+// and 2 of Linux cgroups.
 struct Cgroups {
-  std::string root = "/sys/fs/cgroup";           // where they are mounted
-  std::string membership = "/proc/self/cgroup";  // which are this process's
+  std::string root = "/sys/fs/cgroup";           // mount point
+  std::string membership = "/proc/self/cgroup";  // list of this process's groups
 
-  std::optional<double> cpus() const;        // seconds of CPU time a second; nothing: no limit
-  std::optional<int64_t> processes() const;  // with threads; nothing: no limit
+  std::optional<double> cpus() const;        // seconds of CPU time per second; nullopt: no limit
+  std::optional<int64_t> processes() const;  // including threads; nullopt: no limit
 };
 
-int allowed_cpus();               // those that this process may run on, whatever time it has on them
-std::string allowed_cpus_text();  // which they are: "0-3,8"
-int usable_cpus();                // as many as it has time for, rounded up: at least 1, at most those
+int allowed_cpus();               // number of CPUs this process may run on, ignoring limits of CPU time
+std::string allowed_cpus_text();  // the same as a list: "0-3,8"
+int usable_cpus();                // CPUs' worth of time it may use, rounded up: in [1, allowed_cpus()]
 
 }  // namespace ringtape

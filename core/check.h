@@ -7,14 +7,14 @@ namespace ringtape {
 
 // Everything the library throws. It never exits and never aborts.
 struct Error : std::runtime_error { using std::runtime_error::runtime_error; };
-struct ShapeError : Error { using Error::Error; };    // sizes or axes that do not fit each other
-struct DTypeError : Error { using Error::Error; };    // an element type the operation does not take
-struct DeviceError : Error { using Error::Error; };   // a device that is absent, or two where one is needed
+struct ShapeError : Error { using Error::Error; };    // sizes or axes that do not match
+struct DTypeError : Error { using Error::Error; };    // an element type that the operation does not support
+struct DeviceError : Error { using Error::Error; };   // a missing device, or operands on different devices
 struct AutogradError : Error { using Error::Error; }; // a gradient that cannot be computed from what was recorded
-struct UsageError : Error { using Error::Error; };    // a flag, name or value the user gave
+struct UsageError : Error { using Error::Error; };    // an invalid flag, name or value from the user
 struct IoError : Error { using Error::Error; };       // a file that cannot be read or written
-struct FormatError : Error { using Error::Error; };   // a file whose content is not what it should be
-struct CommError : Error { using Error::Error; };     // a lost peer, a deadline, a collective that does not match
+struct FormatError : Error { using Error::Error; };   // a file with invalid content
+struct CommError : Error { using Error::Error; };     // a lost peer, a timeout, a mismatched collective
 struct OutOfMemory : Error { using Error::Error; };
 
 namespace detail {
@@ -30,7 +30,7 @@ template <class E, class... Parts>
     if (!(cond)) [[unlikely]] ::ringtape::detail::fail<::ringtape::Type>(__VA_ARGS__); \
   } while (0)
 
-// For what only a programming error can break: the message names the condition and the place.
+// For conditions that only a programming error can break. The message has the condition, the file and the line.
 #define RT_CHECK(cond, ...)                                                                        \
   do {                                                                                             \
     if (!(cond)) [[unlikely]]                                                                      \

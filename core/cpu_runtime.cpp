@@ -1,4 +1,4 @@
-// Memory of the devices cpu:0, cpu:1 ...: one arena each, that keeps what it got from the system.
+// Memory of the devices cpu:0, cpu:1 ...: one arena each, which keeps freed memory for reuse.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -59,7 +59,7 @@ class Arena {
     try {
       free_[size_t(c)].push_back(data);
       RT_POISON(data, block_bytes(c));
-    } catch (const std::bad_alloc&) {  // no memory to remember it by
+    } catch (const std::bad_alloc&) {  // no memory for the free list
       std::free(data);
       stats_.reserved -= int64_t(block_bytes(c));
     }
@@ -105,7 +105,8 @@ class Arena {
   }
   static void* from_system(size_t block) {
     const bool huge = block >= 2 * kHugePage;
-    void* data = std::aligned_alloc(huge ? kHugePage : kAlignment, huge ? (block + kHugePage - 1) / kHugePage * kHugePage : block);
+    void* data = std::aligned_alloc(huge ? kHugePage : kAlignment,
+                                    huge ? (block + kHugePage - 1) / kHugePage * kHugePage : block);
     if (data && huge) madvise(data, block, MADV_HUGEPAGE);
     if (data) RT_POISON(data, block);
     return data;

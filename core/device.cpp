@@ -28,7 +28,7 @@ Device parse_device(const std::string& text) {
   return {type == "cpu" ? DeviceType::cpu : DeviceType::cuda, index};
 }
 
-// Null where the type is not built in.
+// Null if the type is not built in.
 static const Runtime* table_of(DeviceType type) {
   return type == DeviceType::cuda ? &cuda::runtime : &cpu::runtime;
 }
@@ -38,8 +38,8 @@ const Runtime& runtime(Device device) {
   RT_CHECK_AS(DeviceError, table, "no device ", device, ": built without CUDA (reconfigure with -DRINGTAPE_CUDA=ON)");
   const int count = table->device_count();
   RT_CHECK_AS(DeviceError, count > 0, "no device ", device, ": ", table->unavailable_reason());
-  RT_CHECK_AS(DeviceError, device.index >= 0 && device.index < count, "no device ", device, ": this machine has ", count, " of type ",
-              name_of_type(device.type));
+  RT_CHECK_AS(DeviceError, device.index >= 0 && device.index < count, "no device ", device, ": this machine has ",
+              count, " of type ", name_of_type(device.type));
   return *table;
 }
 
@@ -59,7 +59,8 @@ int threads() {
 }
 
 void set_threads(int count) {
-  RT_CHECK_AS(UsageError, count >= 1 && count <= 1024, "the number of threads must be at least 1 and at most 1024, got ", count);
+  RT_CHECK_AS(UsageError, count >= 1 && count <= 1024,
+              "the number of threads must be at least 1 and at most 1024, got ", count);
   thread_count = count;
 }
 

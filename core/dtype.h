@@ -86,7 +86,7 @@ template <> struct dtype_of<double> { static constexpr DType value = DType::f64;
 
 template <class T> inline constexpr bool is_half_v = std::is_same_v<T, f16> || std::is_same_v<T, bf16>;
 
-// The type that arithmetic on T happens in: 16-bit floats accumulate in float.
+// The type for arithmetic on T: 16-bit floats accumulate in float.
 template <class T> using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
 // Calls f.template operator()<T>() with the C++ type that stores `dtype`.
@@ -105,7 +105,7 @@ decltype(auto) dispatch(DType dtype, F&& f) {
   detail::fail<DTypeError>("unknown dtype ", int(dtype));
 }
 
-// The same for the floating-point types alone.
+// The same for floating-point types only.
 template <class F>
 decltype(auto) dispatch_float(DType dtype, F&& f) {
   switch (dtype) {

@@ -16,8 +16,10 @@ static constexpr Variable kVariables[] = {
      "1: memory on the CPU holds NaNs until it is written, as in the tests, so that a value nobody has computed shows"},
     {"RINGTAPE_SYNC", "0, 1", "1: wait after each CUDA kernel, so that an error names the kernel that made it"},
     {"RINGTAPE_CUBLAS", "0, 1", "0: matrix products on CUDA by ringtape's own kernel; default: by cuBLASLt"},
-    {"RINGTAPE_CUDNN", "0, 1", "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
-    {"RINGTAPE_EXACT_CONV", "0, 1", "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
+    {"RINGTAPE_CUDNN", "0, 1",
+     "0: convolutions on CUDA by ringtape's own kernels; default: by cuDNN, if built with it"},
+    {"RINGTAPE_EXACT_CONV", "0, 1",
+     "1: convolutions without Winograd's algorithm, which rounds more; default: with it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",
      "connections between two ranks that share a large message; default: 1 on one host, 4 between hosts"},
     {"RINGTAPE_ALLREDUCE", "ring:0-64K;direct:64K-",
@@ -28,13 +30,16 @@ static constexpr Variable kVariables[] = {
      "where the processes of a job find each other; set by `ringtape launch`; default: rank 0 provides it"},
     {"RINGTAPE_TOKEN", "16 characters or more",
      "what the processes of a job prove to each other to hold; needed over several hosts; default: a random one", true},
-    {"RINGTAPE_HEARTBEAT", "1, 2, ...", "seconds of silence after which a process of a job counts as gone; default: 10"},
+    {"RINGTAPE_HEARTBEAT", "1, 2, ...",
+     "seconds of silence after which a process of a job counts as gone; default: 10"},
     {"RINGTAPE_DUMP", "a file",
      "where a process of a job writes its last collectives when the job fails or on SIGQUIT; %r becomes the rank"},
     {"RINGTAPE_PROGRESS", "a descriptor",
-     "a pipe for the progress bar, which a launcher draws; set by `ringtape launch` on a terminal; default: standard error, if a terminal"},
+     "a pipe for the progress bar, which a launcher draws; set by `ringtape launch` on a terminal; default: standard "
+     "error, if a terminal"},
     {"RINGTAPE_RANK_LOG", "a file",
-     "where a rank other than 0 writes what it runs on and how each epoch went; set by `ringtape launch --log-dir`; default: nowhere"},
+     "where a rank other than 0 writes what it runs on and how each epoch went; set by `ringtape launch --log-dir`; "
+     "default: nowhere"},
 };
 
 std::span<const Variable> variables() { return kVariables; }

@@ -2,15 +2,15 @@
 #include <span>
 #include <string>
 
-// Every RINGTAPE_ variable, each read once, at its first use. README's table is made from
-// env::variables() and a test holds the two together.
+// Every RINGTAPE_ variable, read once at its first use. A test compares the table in docs/reference.md with
+// env::variables().
 namespace ringtape::env {
 
 struct Variable {
   const char* name;
-  const char* values;   // what it may be
+  const char* values;   // allowed values
   const char* meaning;  // one sentence, with the default
-  bool secret = false;  // not to be written anywhere
+  bool secret = false;  // never printed or stored
 };
 std::span<const Variable> variables();
 

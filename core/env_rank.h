@@ -1,10 +1,10 @@
 #pragma once
 #include <string>
 
-// What a launcher tells its ranks by variables, beside core/env.h, which has all others.
+// Variables by which a launcher configures its ranks. All others are in core/env.h.
 namespace ringtape::env {
 
-int progress();                 // RINGTAPE_PROGRESS, a descriptor; 0: not set
+int progress();                 // RINGTAPE_PROGRESS, a file descriptor; 0: not set
 const std::string& rank_log();  // RINGTAPE_RANK_LOG; empty: not set
 
 }  // namespace ringtape::env

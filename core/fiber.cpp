@@ -15,7 +15,7 @@
 #endif
 
 #if defined(RT_FIBERS_ASSEMBLY)
-// Saves the registers that a function must keep on the old stack, and takes those of the new one off it.
+// Pushes the callee-saved registers on the old stack, and pops those of the new one.
 extern "C" void ringtape_fiber_switch(void** save, void* to);
 asm(R"(
 .text
@@ -60,7 +60,8 @@ thread_local Fiber* left = nullptr;  // the fiber of the last switch
 size_t Fiber::size() { return kStackBytes; }
 
 Fiber::Fiber(void (*entry)()) : entry_(entry) {
-  void* p = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, kStackBytes + kGuardBytes, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
   mprotect(p, kGuardBytes, PROT_NONE);
   stack_ = static_cast<char*>(p) + kGuardBytes;
@@ -92,7 +93,7 @@ void Fiber::restart() {
   fake_stack_ = nullptr;
 #if defined(RT_FIBERS_ASSEMBLY)
   void** top = reinterpret_cast<void**>(stack_ + kStackBytes - color_);
-  *--top = nullptr;                           // where entry() would return to
+  *--top = nullptr;                           // return address of entry()
   *--top = reinterpret_cast<void*>(entry_);
   for (int i = 0; i < 6; ++i) *--top = nullptr;  // the registers
   stack_pointer_ = top;

@@ -13,7 +13,7 @@
 namespace ringtape {
 namespace {
 
-rlimit before{};  // raise_descriptor_limit() changed it
+rlimit before{};  // before raise_descriptor_limit()
 bool raised = false;
 
 std::string number_text(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit); }
@@ -27,13 +27,13 @@ rlimit limit_of(__rlimit_resource resource) {
 int64_t open_descriptors() {
   std::error_code error;
   const std::filesystem::directory_iterator all("/proc/self/fd", error);
-  return error ? 0 : int64_t(std::distance(begin(all), end(all))) - 1;  // but for the one that looks
+  return error ? 0 : int64_t(std::distance(begin(all), end(all))) - 1;  // minus the iterator's own
 }
 
 }  // namespace
 
 void raise_descriptor_limit() {
-  constexpr rlim_t kEnough = 1 << 20;  // containers may have 2^30, and some programs go through them all
+  constexpr rlim_t kEnough = 1 << 20;  // containers may allow 2^30, and some programs iterate over all
   rlimit limit = limit_of(RLIMIT_NOFILE);
   const rlim_t wanted = std::min(limit.rlim_max, kEnough);
   if (limit.rlim_cur >= wanted) return;
@@ -50,23 +50,28 @@ std::string lack_of_descriptors(int64_t more) {
   const rlimit limit = limit_of(RLIMIT_NOFILE);
   const int64_t open = open_descriptors();
   if (limit.rlim_cur == RLIM_INFINITY || open + more <= int64_t(limit.rlim_cur)) return "";
-  return concat(more, " file descriptors are needed beside the ", open, " that are open, but the limit is ", number_text(limit.rlim_cur),
-                " (hard limit ", number_text(limit.rlim_max), "); raise it to ", open + more, " or more (ulimit -n)");
+  return concat(more, " file descriptors are needed beside the ", open, " that are open, but the limit is ",
+                number_text(limit.rlim_cur), " (hard limit ", number_text(limit.rlim_max), "); raise it to ",
+                open + more, " or more (ulimit -n)");
 }
 
-bool is_lack_of_descriptors(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS; }
+bool is_lack_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
 
 std::string reason(int error) {
   const std::string text = std::strerror(error);
   if (error == EMFILE)
-    return concat(text, "; the limit of this process is ", number_text(limit_of(RLIMIT_NOFILE).rlim_cur), " (ulimit -n raises it)");
+    return concat(text, "; the limit of this process is ", number_text(limit_of(RLIMIT_NOFILE).rlim_cur),
+                  " (ulimit -n raises it)");
   return error == ENFILE ? text + "; the limit of this machine is in /proc/sys/fs/file-max" : text;
 }
 
 std::string process_reason(int error) {
   std::string out = reason(error);
   if (error != EAGAIN) return out;
-  out += concat("; processes and threads of this user may be ", number_text(limit_of(RLIMIT_NPROC).rlim_cur), " (ulimit -u)");
+  out += concat("; processes and threads of this user may be ", number_text(limit_of(RLIMIT_NPROC).rlim_cur),
+                " (ulimit -u)");
   if (const auto processes = Cgroups().processes()) out += concat(", of its control group ", *processes, " (pids.max)");
   return out;
 }

@@ -6,23 +6,23 @@
 
 namespace ringtape {
 
-// What the system grants a process, and what to say where that is not enough.
+// The limits of a process, and error texts for when they are reached.
 
-// Descriptors: as many as the system lets this process have, instead of the fewer that it begins with. A process that is to become another
-// program gives that back, since not every program can do with so many: a system call or none.
+// Raises the soft limit of file descriptors to the hard limit, but not above 2^20. Call restore_descriptor_limit()
+// before exec: some programs cannot handle a high limit. It makes at most one system call.
 void raise_descriptor_limit();
 void restore_descriptor_limit();
 
-// Why so many descriptors cannot be opened beside those that are, with the limit and what is needed; empty: they can.
+// Why `more` descriptors cannot be opened in addition to the open ones, with the limit and the need; empty: they can.
 std::string lack_of_descriptors(int64_t more);
 
-// Whether an error says that the system has none left: to try again changes nothing.
+// Whether errno `error` says that there are no descriptors left, so that a retry is useless.
 bool is_lack_of_descriptors(int error);
 
-std::string reason(int error);            // an errno's text, for descriptors with the limit
-std::string process_reason(int error);    // of a process or thread that cannot be started
+std::string reason(int error);            // text of errno `error`; for lack of descriptors, with the limit
+std::string process_reason(int error);    // why a process or thread could not be started
 
-// A thread for `what`. Throws Error, with the limit that is in the way.
+// start_thread() starts a thread for `what`. Throws Error that names the limit in the way.
 [[noreturn]] void fail_to_start_thread(const char* what, int error);
 template <class Thread = std::thread, class F>
 Thread start_thread(const char* what, F&& f) {

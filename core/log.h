@@ -11,7 +11,7 @@ enum class LogLevel : uint8_t { error, warn, info, debug };
 LogLevel log_level();  // RINGTAPE_LOG
 void log_line(LogLevel level, const std::string& line);
 
-// Where lines go besides standard error, such as a run's train.log; empty for nowhere. Thread-safe.
+// A second destination of lines besides standard error, such as a run's train.log; empty: none. Thread-safe.
 void set_log_sink(std::function<void(const std::string& line)> sink);
 
 template <class... Parts>

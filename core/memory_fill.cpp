@@ -8,7 +8,7 @@
 
 namespace ringtape {
 
-constexpr size_t kAtMost = size_t{256} << 20;  // what asks for more and never uses it is not to cost the memory
+constexpr size_t kAtMost = size_t{256} << 20;  // beyond this, memory that is never used should stay untouched
 
 static std::atomic<int>& byte() {
   static std::atomic<int> value = env::poison() ? kPoisonByte : kNoFill;

@@ -1,6 +1,6 @@
-// A team of threads for each thread that calls parallel_for. Parts are claimed, by the caller too: where the system
-// gives a worker no time, the caller does its part and waits for none. With OpenMP's fixed shares and
-// spinning barriers, a training step of 50 us took 18,000 us while another process used the cores.
+// A team of threads for each thread that calls parallel_for. Threads claim parts, and so does the caller: if the system
+// gives a worker no time, the caller does its part instead of waiting. With OpenMP's fixed shares and spinning
+// barriers, a training step of 50 us took 18,000 us while another process used the cores.
 #include "core/parallel.h"
 
 #include <atomic>
@@ -22,8 +22,8 @@ namespace {
 
 thread_local bool inside = false;
 
-// Waking a sleeping worker costs the caller about 10 us, as much as a small loop. So a worker that has just finished
-// stays awake for longer than the pause between two parallel loops of a training step.
+// Waking a worker costs the caller about 10 us, as much as a small loop. So an idle worker spins for longer than the
+// pause between two parallel loops of a training step.
 constexpr auto kAwake = std::chrono::microseconds(200);
 
 // Spins until done() holds or `longest` has passed; returns whether it holds.
@@ -51,7 +51,7 @@ class Team {
   }
 
   void run(int64_t parts, detail::Part f, void* context) {
-    // No part of the last call is running any more: all this is nobody's but ours until state_ is published.
+    // No part of the last call is running, so only this thread uses these members until it publishes state_.
     if (int64_t(claimed_.size()) < parts) grow(parts);
     f_ = f;
     context_ = context;
@@ -67,9 +67,9 @@ class Team {
   }
 
  private:
-  static constexpr uint64_t kCall = uint64_t{1} << 16;  // state_ = number of the call * kCall + number of its parts
+  static constexpr uint64_t kCall = uint64_t{1} << 16;  // state_ = call number * kCall + number of parts
 
-  // The workers hold references to claimed_: they are stopped before it moves.
+  // The workers use claimed_, so they are stopped before it is reallocated.
   void grow(int64_t parts) {
     stop_.store(true);
     state_.store((state_.load() / kCall + 1) * kCall);
@@ -81,7 +81,7 @@ class Team {
     try {
       for (int64_t i = 1; i < parts; ++i) workers_.emplace_back([this, i, seen = state_.load()] { work(i, seen); });
     } catch (const std::system_error&) {
-      // The system has no more threads to give: those that there are, or the caller alone, do all parts.
+      // The system has no more threads: the existing ones, or only the caller, do all parts.
     }
   }
 
@@ -96,8 +96,8 @@ class Team {
     }
   }
 
-  // Each thread begins with the part of its own number, so that its core finds in its cache what it wrote in the last
-  // loop, and then takes what nobody has claimed.
+  // Each thread starts with the part of its own number, whose data from the last loop may be in its core's cache. Then
+  // it claims any free part.
   void run_parts(uint64_t state, int64_t own) {
     const auto parts = int64_t(state % kCall);
     for (int64_t i = 0; i < parts; ++i) {
@@ -106,8 +106,8 @@ class Team {
     }
   }
 
-  // claimed_[part] is the last call in which the part was claimed. A worker that comes too late finds its call there, or
-  // a later one.
+  // claimed_[part] is the last call in which the part was claimed. A late worker finds its own call there, or a later
+  // one.
   bool claim(int64_t part, uint64_t call) {
     uint64_t last = claimed_[size_t(part)].load(std::memory_order_relaxed);
     return last < call && claimed_[size_t(part)].compare_exchange_strong(last, call, std::memory_order_acq_rel);

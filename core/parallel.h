@@ -8,14 +8,14 @@ namespace ringtape {
 
 namespace detail {
 using Part = void (*)(void* context, int64_t part);
-void run_parts(int64_t parts, Part f, void* context);  // f(context, 0 .. parts - 1) on the calling thread's team
-bool in_parallel();                                    // whether this code is already one part of a parallel_for
+void run_parts(int64_t parts, Part f, void* context);  // f(context, 0 .. parts - 1) by the calling thread's team
+bool in_parallel();                                    // whether the caller runs inside a parallel_for
 }  // namespace detail
 
-// Runs f(begin, end) over a partition of [0, n): at most one part a thread, none smaller than `grain`. Returns when all
-// are done; the first exception that leaves an f is thrown again. Inside f it runs serially.
-// f must give the same result for every partition; a reduction therefore works on chunks of fixed size, never on a
-// thread's share, and results do not depend on the number of threads.
+// Runs f(begin, end) over a partition of [0, n): at most one part per thread, none smaller than `grain`. Returns when
+// all are done and rethrows the first exception of an f. Nested calls run serially.
+// f must give the same result for every partition, so that results do not depend on the number of threads. A reduction
+// therefore works on chunks of fixed size, never on a thread's share.
 template <class F>
 void parallel_for(int64_t n, int64_t grain, F&& f) {
   if (n <= 0) return;

@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-// What part r of n of `count` elements is: [begin, end). The first parts are one longer.
+// [begin, end) of part r when `count` elements are split into n parts. The first count % n parts are one longer.
 struct Part {
   int64_t begin, end;
   int64_t size() const { return end - begin; }

@@ -1,4 +1,4 @@
-// Tensor::str: values as NumPy prints them.
+// Tensor::str prints values like NumPy.
 #include <cmath>
 #include <cstdio>
 
@@ -18,7 +18,8 @@ std::string number(double x, DType dtype) {
 }
 
 double element(const Tensor& x, int64_t offset) {
-  return dispatch(x.dtype(), [&]<class T>() { return double(compute_t<T>(static_cast<const T*>(View(x).data)[offset])); });
+  return dispatch(x.dtype(),
+                  [&]<class T>() { return double(compute_t<T>(static_cast<const T*>(View(x).data)[offset])); });
 }
 
 void print_axis(std::string& out, const Tensor& x, int axis, int64_t offset, bool summarize) {
@@ -40,7 +41,7 @@ void print_axis(std::string& out, const Tensor& x, int axis, int64_t offset, boo
   out += ']';
 }
 
-// x itself, or one of the same strides in host memory.
+// x itself, or a copy in host memory with the same strides.
 Tensor on_host(const Tensor& x) {
   if (x.device().type == DeviceType::cpu) return x;
   const Storage& storage = *x.storage();

@@ -9,7 +9,7 @@ std::string hex(const char* head, unsigned value, int digits) {
   return out;
 }
 
-// The code point at `at`, and its length in bytes; a byte that begins none is itself.
+// The code point at `at`, and its length in bytes; an invalid byte stands for itself.
 struct Symbol {
   unsigned code;
   size_t length;
@@ -17,7 +17,10 @@ struct Symbol {
 Symbol symbol_at(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const unsigned first = byte(at);
-  const size_t length = first >= 0xf0 && first < 0xf5 ? 4 : first >= 0xe0 && first < 0xf0 ? 3 : first >= 0xc2 && first < 0xe0 ? 2 : 1;
+  const size_t length = first >= 0xf0 && first < 0xf5   ? 4
+                        : first >= 0xe0 && first < 0xf0 ? 3
+                        : first >= 0xc2 && first < 0xe0 ? 2
+                                                        : 1;
   unsigned code = length == 1 ? first : first & (0x7fu >> length);
   for (size_t i = 1; i < length; ++i) {
     if (byte(at + i) >> 6 != 2) return {first, 1};
@@ -27,8 +30,8 @@ Symbol symbol_at(std::string_view text, size_t at) {
 }
 
 bool steers(unsigned code) {
-  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f || (code >= 0x202a && code <= 0x202e) ||
-         (code >= 0x2066 && code <= 0x2069);
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+         (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 #include "core/dtype.h"
 
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-// A number depends on its key and counter alone, so that the same ones come out on every device, for any number of
-// threads, ranks and workers, and a resumed run needs only to know how far it was.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011). A
+// number depends only on its key and counter. So every device and any number of threads, ranks and workers give the
+// same numbers, and a resumed run only needs its position.
 namespace ringtape {
 
 struct Philox4 {
@@ -26,19 +26,19 @@ RT_HD inline Philox4 philox(uint64_t seed, uint64_t stream, uint64_t counter) {
   return {{c0, c1, c2, c3}};
 }
 
-// [0, 1), every multiple of 2^-24 alike.
+// Uniform over the multiples of 2^-24 in [0, 1).
 RT_HD inline float uniform_from_bits(uint32_t bits) { return float(bits >> 8) * 0x1p-24f; }
 
-// What a stream of numbers is for. Distinct streams never share numbers under one seed.
+// The purpose of a stream of numbers. Different streams with the same seed share no numbers.
 enum class Stream : uint64_t {
   tensors = 1,    // default_generator(): initial weights, dropout, rand and randn
   shuffle = 2,    // order of an epoch
-  split = 3,      // which samples are held out
+  split = 3,      // which samples go to the validation set
   synthetic = 4,  // generated data sets
   test = 5,
-  augment = 6,    // what happens to training images
-  rows = 7,       // which rank gets which row of a batch
-  powersgd = 8,   // what compressed gradients begin with
+  augment = 6,    // augmentation of training images
+  rows = 7,       // assignment of the rows of a batch to ranks
+  powersgd = 8,   // initial matrices of compressed gradients
   views = 9,      // random views of images
 };
 
@@ -65,7 +65,7 @@ class Generator {
   RandomState state_;
 };
 
-// A uniformly random order of 0 .. n-1 that depends on its arguments alone (Fisher-Yates).
+// A uniformly random order of 0 .. n-1 that depends only on the arguments (Fisher-Yates).
 std::vector<int64_t> permutation(int64_t n, uint64_t seed, Stream stream, uint64_t epoch);
 
 }  // namespace ringtape

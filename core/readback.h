@@ -5,19 +5,19 @@
 
 namespace ringtape {
 
-// A tensor's values on their way to the host: the copy starts here, behind the work that makes them, and is read later. Unlike
-// copy_to it does not wait, and reading it waits for nothing that came after.
+// A tensor's values on their way to the host. The copy starts here, after the work that computes them, and is read
+// later. Unlike copy_to, construction does not wait, and get() does not wait for later work.
 class Readback {
  public:
   Readback() = default;
-  explicit Readback(const Tensor& x);  // needs contiguous(); not recorded
+  explicit Readback(const Tensor& x);  // x must be contiguous; not recorded
 
   bool defined() const { return host_.defined(); }
-  Tensor get();                        // the values, on cpu:0; waits until they are there
+  Tensor get();                        // the values, on cpu:0; waits for the copy
 
  private:
   Tensor host_;
-  std::shared_ptr<PendingRead> pending_;  // null: they are in host_
+  std::shared_ptr<PendingRead> pending_;  // null: the values are in host_
 };
 
 }  // namespace ringtape

@@ -41,7 +41,7 @@ int normalize_axis(int axis, int rank, const char* op);
 // Row-major strides, in elements.
 Shape contiguous_strides(const Shape& shape);
 
-// The shape both broadcast to by NumPy's rule (align at the end; 1 stretches); throws ShapeError naming `op`.
+// The shape that both broadcast to by NumPy's rule (align at the end; 1 stretches); throws ShapeError naming `op`.
 Shape broadcast(const Shape& a, const Shape& b, const char* op);
 
 }  // namespace ringtape

@@ -5,12 +5,13 @@
 
 namespace ringtape {
 
-// One allocation on one device; returned to its owner, the device's arena as a rule, when the last tensor on it goes.
+// One allocation on one device. It is returned to its owner, usually the device's arena, when its last tensor is
+// destroyed.
 class Storage {
  public:
   Storage(size_t bytes, Device device)
       : data_(ringtape::runtime(device).allocate(bytes, device.index)), bytes_(bytes), device_(device) {}
-  // Memory of another owner, kept alive.
+  // Memory of another owner, which is kept alive.
   Storage(std::shared_ptr<void> memory, size_t bytes, Device device)
       : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
   ~Storage() {
@@ -23,9 +24,9 @@ class Storage {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
-  // In-place writes are counted, so that backward can tell that a saved value is no longer what was saved.
+  // Counts in-place writes, so that backward can detect that a saved value has changed.
   uint32_t version() const { return version_; }
-  const char* last_writer() const { return last_writer_; }  // name of the operation behind the latest version
+  const char* last_writer() const { return last_writer_; }  // name of the operation that wrote the latest version
   void written_by(const char* op) {
     ++version_;
     last_writer_ = op;

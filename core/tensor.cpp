@@ -9,7 +9,8 @@ Tensor::Tensor(const Shape& shape, DType dtype, Device device)
   int64_t elements = 1;
   for (int64_t d : shape) {
     RT_CHECK_AS(ShapeError, d >= 0, "a tensor of shape ", shape, ": negative size");
-    RT_CHECK_AS(ShapeError, !__builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements) && elements <= INT64_MAX / 8,
+    RT_CHECK_AS(ShapeError,
+                !__builtin_mul_overflow(elements, std::max<int64_t>(d, 1), &elements) && elements <= INT64_MAX / 8,
                 "a tensor of shape ", shape, ": too many elements");
   }
   strides_ = contiguous_strides(shape);
@@ -18,7 +19,8 @@ Tensor::Tensor(const Shape& shape, DType dtype, Device device)
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype)
     : storage_(std::move(storage)), shape_(shape), strides_(contiguous_strides(shape)), dtype_(dtype) {
-  RT_CHECK(size_t(shape.size()) * size_of(dtype) <= storage_->bytes(), shape, " of ", dtype, " in ", storage_->bytes(), " bytes");
+  RT_CHECK(size_t(shape.size()) * size_of(dtype) <= storage_->bytes(), shape, " of ", dtype, " in ", storage_->bytes(),
+           " bytes");
 }
 
 Tensor::operator View() const {

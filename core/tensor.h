@@ -9,15 +9,15 @@
 
 namespace ringtape {
 
-struct Node;  // what autograd knows of a tensor: autograd/tape.h
+struct Node;  // autograd's record of a tensor: autograd/tape.h
 
-// An n-dimensional array. A value: copying it shares the storage and the place in the recorded graph. Views (from
-// reshape, permute, slice) share the storage too. An undefined tensor (default-constructed) stands for "none".
+// An n-dimensional array. Copies share the storage and the node of the recorded graph. Views (from reshape, permute,
+// slice) share the storage too. An undefined tensor (default-constructed) stands for "none".
 class Tensor {
  public:
   Tensor() = default;
-  explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = {});  // elements not initialised
-  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);          // its first elements
+  explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = {});  // uninitialised
+  Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);          // the first elements of `storage`
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -31,7 +31,7 @@ class Tensor {
 
   operator View() const;
 
-  // The elements themselves, for tensors on a CPU device; throws DTypeError or DeviceError. Contiguous ones as a span.
+  // The elements of a tensor on a CPU device; throws DTypeError or DeviceError. span() needs a contiguous tensor.
   template <class T>
   T* data() const {
     check_host(dtype_of<T>::value);
@@ -44,11 +44,11 @@ class Tensor {
   }
   double item() const;  // the only element of a one-element tensor, from any device (waits for it)
 
-  // Another window on the same storage; `offset` in elements from this tensor's first. Not recorded: autograd's
-  // reshape, permute and slice are built on it.
+  // A view of the same storage; `offset` in elements from this tensor's first. Not recorded: autograd's reshape,
+  // permute and slice use it.
   Tensor window(const Shape& shape, const Shape& strides, int64_t offset = 0) const;
   Tensor detach() const;                     // the same elements, outside the graph
-  Tensor copy_to(Device device) const;       // a new contiguous tensor elsewhere; needs contiguous(); not recorded
+  Tensor copy_to(Device device) const;       // a new tensor; needs contiguous(); not recorded
 
   const std::shared_ptr<Storage>& storage() const { return storage_; }
   const std::shared_ptr<Node>& node() const { return node_; }
@@ -77,7 +77,8 @@ Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
 // A tensor holding a copy of host values, in row-major order; throws ShapeError if the counts differ.
 template <class T>
 Tensor from_host(std::span<const T> values, const Shape& shape, Device device = {}) {
-  RT_CHECK_AS(ShapeError, int64_t(values.size()) == shape.size(), "from_host: ", values.size(), " values for shape ", shape);
+  RT_CHECK_AS(ShapeError, int64_t(values.size()) == shape.size(), "from_host: ", values.size(), " values for shape ",
+              shape);
   Tensor x(shape, dtype_of<T>::value, device);
   runtime(device).copy(View(x).data, device, values.data(), Device{}, values.size_bytes());
   return x;

@@ -6,7 +6,7 @@
 namespace ringtape {
 
 std::string shortest(double x) {
-  if (std::isnan(x)) return "nan";  // its sign says nothing
+  if (std::isnan(x)) return "nan";  // without its sign, which is meaningless
   char buffer[32];
   const auto end = std::to_chars(buffer, buffer + sizeof buffer, x).ptr;
   return std::string(buffer, end);

@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-// A value as the text of a message. A type of ours has `std::string str() const` or an overload of `str`.
+// A value as text for messages. Own types have `std::string str() const`, or `name_of`, or an overload of `text`.
 inline std::string text(std::string_view s) { return std::string(s); }
 inline std::string text(char c) { return std::string(1, c); }
 std::string with_commas(int64_t n);  // 55,000

@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// All that a kernel sees of a tensor: where its elements lie. Does not own them. Strides are in elements; a stride
-// of 0 repeats an element along a broadcast axis. Passed by value, also to the GPU.
+// What a kernel sees of a tensor: where its elements are. Does not own them. Strides are in elements; a stride of 0
+// repeats an element along a broadcast axis. Passed by value, also to the GPU.
 struct View {
   void* data = nullptr;
   DType dtype = DType::f32;

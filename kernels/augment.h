@@ -4,15 +4,16 @@
 
 namespace ringtape {
 
-// What happens at random to a training image, in the order: rotation, crop, flip, normalisation, cutout.
+// Random augmentation of a training image, in the order: rotation, crop, flip, normalisation, cutout.
 struct Augmentation {
-  int64_t pad = 0;      // rows and columns of zeros on each side; of that, as much as y is large is cut out anywhere
-  bool flip = false;    // left becomes right, every second time
-  double rotation = 0;  // degrees, at most 180: by any angle up to that to either side, about the centre; it fades into zeros (PIL: edges)
-  int64_t cutout = 0;   // side of a square with its centre anywhere that becomes the mean; what sticks out is lost
+  int64_t pad = 0;      // rows and columns of zeros on each side, before a random crop of y's size
+  bool flip = false;    // horizontal flip with probability 1/2
+  double rotation = 0;  // maximum in degrees, up to 180: a random angle to either side about the centre; borders blend
+                        // into zeros (PIL: hard edges)
+  int64_t cutout = 0;   // side of a square at a random centre that is set to the mean; clipped at the border
 };
 
-// One call: Augmentation as the kernels read it, and where its numbers come from.
+// Parameters of one call: an Augmentation in the kernels' units, and the position in the random stream.
 struct AugmentParams {
   AugmentParams() = default;
   AugmentParams(const Augmentation& what, uint64_t seed, uint64_t epoch, bool gathered)
@@ -27,21 +28,21 @@ struct AugmentParams {
   bool gathered = false;
 };
 
-// y[b] is image index[b] (of a gathered batch: image b, which is sample index[b] of the set), augmented, its bytes replaced by
-// what the table has for them. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N), table (C, 256) of y's dtype; all
-// contiguous. OH <= H + 2 pad and OW <= W + 2 pad. What happens to a sample depends on seed, epoch and its index alone. All
-// arithmetic is on integers: every device and instruction set gives the same bits.
+// y[b] is image index[b] (if gathered: image b, which is sample index[b] of the data set), augmented, with each byte
+// replaced by its entry in the table. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N), table (C, 256)
+// of y's dtype; all contiguous. OH <= H + 2 pad and OW <= W + 2 pad. The augmentation of a sample depends only on seed,
+// epoch and its index. All arithmetic is on integers, so every device and instruction set gives the same bits.
 RT_KERNEL(augment, void(View y, View images, View index, View table, AugmentParams params));
 
-// What was drawn for one image.
+// The random choices for one image.
 struct Placement {
-  int64_t top = 0, left = 0;             // of y in the image: negative in the padding
+  int64_t top = 0, left = 0;             // position of y in the image; negative in the padding
   bool flip = false;
   int64_t cosine = 1 << 16, sine = 0;    // of the angle, counter-clockwise, in units of 2^-16
-  int64_t cut_top = 0, cut_left = 0;     // of the cutout in y
+  int64_t cut_top = 0, cut_left = 0;     // position of the cutout in y
 };
 
-// Cosine and sine of x, in units of 2^-28 with |x| <= pi, to 2^-16: Taylor's series.
+// Cosine and sine in units of 2^-16 of x in units of 2^-28, |x| <= pi, by Taylor's series.
 RT_HD inline void fixed_cosine_sine(int64_t x, int64_t& cosine, int64_t& sine) {
   constexpr int64_t kOne = int64_t{1} << 28;
   const int64_t square = (x * x) >> 28;
@@ -54,19 +55,20 @@ RT_HD inline void fixed_cosine_sine(int64_t x, int64_t& cosine, int64_t& sine) {
   sine = (((x * odd) >> 28) + (1 << 11)) >> 12;
 }
 
-// [0, n)
+// Maps random bits to [0, n).
 RT_HD inline int64_t below(uint32_t bits, int64_t n) { return int64_t((uint64_t(bits) * uint64_t(n)) >> 32); }
 
 // `free_rows` = H + 2 pad - OH, `free_columns` likewise.
-RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns, int64_t out_height,
-                              int64_t out_width) {
+RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t free_rows, int64_t free_columns,
+                             int64_t out_height, int64_t out_width) {
   Placement at;
   const uint64_t stream = uint64_t(Stream::augment) | p.epoch << 8, counter = uint64_t(sample) << 4;
   const Philox4 r = philox(p.seed, stream, counter);
   at.top = below(r.x[0], free_rows + 1) - p.pad;
   at.left = below(r.x[1], free_columns + 1) - p.pad;
   at.flip = p.flip && (r.x[2] >> 31);
-  if (p.most_angle > 0) fixed_cosine_sine((p.most_angle * (int64_t(r.x[3]) - (int64_t{1} << 31))) >> 31, at.cosine, at.sine);
+  if (p.most_angle > 0)
+    fixed_cosine_sine((p.most_angle * (int64_t(r.x[3]) - (int64_t{1} << 31))) >> 31, at.cosine, at.sine);
   if (p.cutout > 0) {
     const Philox4 cut = philox(p.seed, stream, counter + 1);
     at.cut_top = below(cut.x[0], out_height) - p.cutout / 2;
@@ -75,8 +77,8 @@ RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t fre
   return at;
 }
 
-// Where pixel (row, column) of the turned image lies in the upright one of that height and width, in units of 2^-17 pixels.
-// A step to the right adds (sine, cosine) << 1.
+// The position of pixel (row, column) of the rotated image in the original of that height and width, in units of 2^-17
+// pixels. The next column is at (sine, cosine) << 1 from it.
 struct Turned {
   int64_t y, x;
 };
@@ -85,8 +87,9 @@ RT_HD inline Turned turned(const Placement& at, int64_t row, int64_t column, int
   return {at.sine * u + at.cosine * v + ((height - 1) << 16), at.cosine * u - at.sine * v + ((width - 1) << 16)};
 }
 
-// Channel c there, between the four pixels around it, in steps of 1/256 pixel; zero outside.
-RT_HD inline uint8_t between_pixels(const uint8_t* image, int64_t height, int64_t width, int64_t channels, int64_t c, Turned at) {
+// Channel c at that position, interpolated between four pixels in steps of 1/256 pixel; zero outside.
+RT_HD inline uint8_t between_pixels(const uint8_t* image, int64_t height, int64_t width, int64_t channels, int64_t c,
+                                    Turned at) {
   const int64_t y = (at.y + 256) >> 9, x = (at.x + 256) >> 9, row = y >> 8, column = x >> 8, fy = y & 255, fx = x & 255;
   const auto pixel = [&](int64_t r, int64_t k) -> int64_t {
     return r >= 0 && r < height && k >= 0 && k < width ? image[(r * width + k) * channels + c] : 0;

@@ -1,7 +1,7 @@
 #pragma once
 #include "kernels/kernel.h"
 
-// What collectives do to numbers: several buffers of one size become one.
+// The arithmetic of collectives: combines several buffers of one size.
 namespace ringtape {
 
 enum class ReduceOp : uint8_t { sum, avg, max, min, product };
@@ -16,10 +16,10 @@ struct Sources {
   int count;
 };
 
-// y = factor * (x_0 op x_1 op ... ), elementwise, in the order of the sources; y has one axis, is contiguous and of any dtype but
-// b8, and the sources are as y is, on its device. y may be one of them. avg is sum: what it is divided by is the caller's
-// `factor`, 1 for nothing; integers take 1 / factor as a whole number and divide, towards zero. 16-bit floats are combined in
-// f32 and rounded once; a NaN stays one in max and min.
+// y = factor * (x_0 op x_1 op ... ), elementwise, in the order of the sources. y has one axis, is contiguous and of any
+// dtype except b8; the sources have the same size, dtype and device. y may be one of them. avg is computed as sum: the
+// caller passes 1 / n as `factor`, else 1. Integers are divided by 1 / factor, rounded to a whole number, towards zero.
+// 16-bit floats are combined in f32 and rounded once. max and min propagate NaN.
 RT_KERNEL(combine, void(View y, Sources x, ReduceOp op, double factor));
 
 }  // namespace ringtape

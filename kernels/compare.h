@@ -1,7 +1,7 @@
 #pragma once
 #include "kernels/kernel.h"
 
-// Comparisons, a row each: name, condition. No gradient.
+// Comparisons, one row each: name, condition. No gradient.
 #define RT_COMPARE_OPS(X)   \
   X(equal, a == b)          \
   X(not_equal, a != b)      \
@@ -12,8 +12,8 @@
 
 namespace ringtape {
 
-// y (b8) = whether a and b compare so. a and b of one dtype; both broadcast to y; any strides. Integers are compared
-// as doubles, exact below 2^53.
+// y (b8) = the condition. a and b of one dtype; both broadcast to y; any strides. Integers are compared as doubles,
+// which is exact below 2^53.
 #define X(name, ...) RT_KERNEL(name##_forward, void(View y, View a, View b));
 RT_COMPARE_OPS(X)
 #undef X

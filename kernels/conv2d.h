@@ -2,24 +2,27 @@
 #include "kernels/kernel.h"
 #include "kernels/window.h"
 
-// Two-dimensional convolution (cross-correlation, as everywhere in the field) of images in NHWC:
-// x (N, H, W, C), w (K, R, S, C / groups), b (K) or with no data for none -> y (N, Ho, Wo, K), Ho and Wo as Window says.
+// Two-dimensional convolution (cross-correlation, as usual in machine learning) of images in NHWC:
+// x (N, H, W, C), w (K, R, S, C / groups), b (K) or with no data for none -> y (N, Ho, Wo, K), Ho and Wo from Window.
 // Group g maps input channels [g C / groups, (g + 1) C / groups) to output channels [g K / groups, (g + 1) K / groups).
-// All contiguous and of one floating dtype; 16-bit types accumulate in f32. Sums come in an order that the shape alone decides.
+// All contiguous and of one floating dtype; 16-bit types accumulate in f32. The order of sums depends only on the
+// shape.
 namespace ringtape {
 
-// y[n, i, j, k] = b[k] + sum over r, s, c of x[n, i stride + r dilation - pad, ..., c] w[k, r, s, c]; outside x is 0.
+// y[n, i, j, k] = b[k] + sum over r, s, c of x[n, i stride + r dilation - pad, ..., c] w[k, r, s, c]; x is 0 outside
+// the image.
 RT_KERNEL(conv2d_forward, void(View y, View x, View w, View b, Window window));
-// dx = the sum of dy w over all places that x contributed to.
+// dx = the sum of dy w over all outputs that x contributed to.
 RT_KERNEL(conv2d_backward_data, void(View dx, View dy, View w, Window window));
-// dw = the sum of dy x over all images and places.
+// dw = the sum of dy x over all images and positions.
 RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window));
 
-// Winograd's algorithm computes 3x3 convolutions of stride 1 with at least 16 channels on both sides with a quarter of the
-// multiplications and a rounding error some ten to twenty times as large (docs/performance.md). The error is relative to the largest
-// number within 6x6 pixels, also of outputs that do not see it: beside a pixel of 1e8 (a mask of -1e30) they are wrong by 100 (1e24),
-// beside an infinity they are NaN; gradients alike. Where exact, no convolution of the process uses it; f64 never does.
-// RINGTAPE_EXACT_CONV=1 begins like that: for such images, and for comparing digits with another implementation.
+// Winograd's algorithm computes 3x3 convolutions of stride 1 with at least 16 channels on both sides with a quarter of
+// the multiplications. Its rounding error is about ten to twenty times as large (docs/performance.md), relative to the
+// largest number within 6x6 pixels, even for outputs that do not depend on it: next to a pixel of 1e8 (a mask of -1e30)
+// outputs are wrong by 100 (1e24), next to an infinity they are NaN. The same holds for gradients.
+// set_exact_convolutions(true) turns it off for the whole process; f64 never uses it. RINGTAPE_EXACT_CONV=1 sets the
+// initial value. Use it for such images, and to compare digits with another implementation.
 void set_exact_convolutions(bool exact);
 bool exact_convolutions();
 

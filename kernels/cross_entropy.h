@@ -5,9 +5,9 @@ namespace ringtape {
 
 // Softmax cross-entropy of logits (N, C), contiguous, with labels (N) i64 in [0, C), for label smoothing s:
 //   loss[n] = logsumexp(logits[n, :]) - (1 - s) logits[n, label] - s mean(logits[n, :])
-//   norms[n] = max(logits[n, :]), sum(exp(logits[n, :] - max)): their logsumexp as one number would have lost the digits of the sum
-//   where logits are large
-// loss (N) and norms (N, 2) are of the logits' dtype, except that for 16-bit logits both are f32.
+//   norms[n] = max(logits[n, :]), sum(exp(logits[n, :] - max))
+// (two numbers, since their logsumexp as one number would lose digits of the sum if logits are large).
+// loss (N) and norms (N, 2) have the logits' dtype, or f32 for 16-bit logits.
 // A label outside [0, C) throws UsageError on the CPU; on CUDA it gives a NaN loss.
 RT_KERNEL(cross_entropy_forward, void(View loss, View norms, View logits, View labels, double smoothing));
 

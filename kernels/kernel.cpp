@@ -12,10 +12,11 @@ static constexpr std::array<std::string_view, kCpuIsas> kNames = {"portable", "a
 std::string_view name_of(CpuIsa isa) { return kNames[size_t(isa)]; }
 
 CpuIsa best_cpu_isa() {
-#if defined(__x86_64__) && !defined(RINGTAPE_PORTABLE)
+#if defined(__x86_64__)
   static const CpuIsa best = [] {
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+    const bool avx2 =
+        kHasAvx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const bool avx512 = kHasAvx512 && avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     return avx512 ? CpuIsa::avx512 : avx2 ? CpuIsa::avx2 : CpuIsa::portable;
   }();
@@ -32,7 +33,7 @@ static std::atomic<CpuIsa>& current() {
     for (int i = 0; i < kCpuIsas; ++i)
       if (kNames[size_t(i)] == wanted) {
         RT_CHECK_AS(DeviceError, i <= int(best_cpu_isa()), "RINGTAPE_CPU_ISA=", wanted,
-                    ", but this machine has ", best_cpu_isa(), " at most");
+                    ", but this machine, or this build, has ", best_cpu_isa(), " at most");
         return CpuIsa(i);
       }
     detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": one of portable avx2 avx512");

@@ -5,19 +5,19 @@
 
 namespace ringtape {
 
-// The instruction sets that CPU kernels are compiled for; the best one this machine has is used.
-// RINGTAPE_CPU_ISA=portable|avx2|avx512 pins one.
+// The instruction sets that CPU kernels are compiled for. The best one of this machine is used.
+// RINGTAPE_CPU_ISA=portable|avx2|avx512 selects one.
 enum class CpuIsa : uint8_t { portable, avx2, avx512 };
 inline constexpr int kCpuIsas = 3;
 std::string_view name_of(CpuIsa isa);
 CpuIsa cpu_isa();                     // the one in use
-CpuIsa best_cpu_isa();                // the best one that this machine and this build have
+CpuIsa best_cpu_isa();                // the best one of this machine and this build
 void set_cpu_isa(CpuIsa isa);         // for tests and benchmarks; throws DeviceError above best_cpu_isa()
 
 template <class Sig> class Kernel;
 
-// One name, one signature, one slot per device type (per instruction set on the CPU). Calling it checks that every
-// View that has data is on the device of the first and runs that device's slot. Outputs come first.
+// One name, one signature, one slot per device type (per instruction set on the CPU). A call checks that all Views with
+// data are on the device of the first, and runs that device's slot. Outputs come first.
 template <class... Args>
 class Kernel<void(Args...)> {
  public:
@@ -41,8 +41,8 @@ class Kernel<void(Args...)> {
   template <class T>
   void same_device(const View& first, const T& arg) const {
     if constexpr (std::is_same_v<T, View>)
-      RT_CHECK_AS(DeviceError, arg.device == first.device || !arg.data, name_, ": operands on ", first.device, " and ", arg.device,
-                  "; move one with to(x, device)");
+      RT_CHECK_AS(DeviceError, arg.device == first.device || !arg.data, name_, ": operands on ", first.device, " and ",
+                  arg.device, "; move one with to(x, device)");
   }
 
   const char* name_;
@@ -50,11 +50,20 @@ class Kernel<void(Args...)> {
   Fn cuda_;
 };
 
-// A build for another processor than x86 compiles the portable kernels alone, as CMake's RINGTAPE_PORTABLE does.
-#if defined(__x86_64__) && !defined(RINGTAPE_PORTABLE)
-#define RT_X86_SLOT(fn) fn
+// Slots are empty for instruction sets that the build leaves out (CMake's RINGTAPE_ISAS; processors other than x86).
+#if defined(__x86_64__) && !defined(RINGTAPE_NO_AVX2)
+#define RT_AVX2_SLOT(fn) fn
+inline constexpr bool kHasAvx2 = true;
 #else
-#define RT_X86_SLOT(fn) nullptr
+#define RT_AVX2_SLOT(fn) nullptr
+inline constexpr bool kHasAvx2 = false;
+#endif
+#if defined(__x86_64__) && !defined(RINGTAPE_NO_AVX512)
+#define RT_AVX512_SLOT(fn) fn
+inline constexpr bool kHasAvx512 = true;
+#else
+#define RT_AVX512_SLOT(fn) nullptr
+inline constexpr bool kHasAvx512 = false;
 #endif
 
 #define RT_KERNEL_SLOTS(name, ...)                                      \
@@ -63,16 +72,17 @@ class Kernel<void(Args...)> {
   namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }     \
   namespace cuda { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; }
 
-// Declares the kernel's implementations and the callable ringtape::name. One for the CPU that is missing is a link error
-// that names it; one for CUDA is an empty slot, so that callers are compiled alike with and without CUDA. CPU kernels do
-// not see the callable: they call those of their own instruction set. Nor does nvcc, to which a weak address is no constant.
+// Declares the kernel's implementations and the callable ringtape::name. A missing CPU implementation is a link error
+// that names it. A missing CUDA implementation is an empty slot, so that callers are the same with and without CUDA.
+// CPU kernels do not see the callable: they call functions of their own instruction set. nvcc does not see it either,
+// because it does not accept a weak address as a constant.
 #if defined(RT_ISA) || defined(__CUDACC__)
 #define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
 #else
 #define RT_KERNEL(name, ...)                                                                              \
   RT_KERNEL_SLOTS(name, __VA_ARGS__)                                                                      \
-  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_X86_SLOT(cpu::avx2::name),     \
-                                            RT_X86_SLOT(cpu::avx512::name), cuda::name}
+  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_AVX2_SLOT(cpu::avx2::name),    \
+                                            RT_AVX512_SLOT(cpu::avx512::name), cuda::name}
 #endif
 
 }  // namespace ringtape

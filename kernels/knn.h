@@ -6,14 +6,14 @@
 
 namespace ringtape {
 
-// Of each of queries (Q, D) its k largest dot products with the rows of bank (M, D), largest first: values (Q, k) f32 and the
-// rows' numbers in indices (Q, k) i64. Of equal ones the lower number comes first; NaN counts as -infinity. All contiguous f32,
-// k <= M < 2^32. No more of the Q x M products is kept than a tile, and each is the same sum for any Q, M and number of threads on
-// a CPU. CUDA: k <= kMostNearest.
+// For each of queries (Q, D), its k largest dot products with the rows of bank (M, D), in descending order: values (Q,
+// k) f32, and the row numbers in indices (Q, k) i64. Ties go to the lower row number; NaN counts as -infinity. All
+// contiguous f32, k <= M < 2^32. Only one tile of the Q x M products is stored at a time. On a CPU each product is the
+// same sum for any Q, M and number of threads. CUDA: k <= kMostNearest.
 RT_KERNEL(nearest_rows, void(View values, View indices, View queries, View bank));
-inline constexpr int64_t kMostNearest = 2048;  // with as many newcomers they fill 32 KiB of shared memory
+inline constexpr int64_t kMostNearest = 2048;  // with as many candidates they fill 32 KiB of shared memory
 
-// A product and the row it is of, as one number: the nearer the larger, and no two alike. 0 is no neighbour.
+// A product and its row as one number: nearer rows have larger keys, and all keys differ. 0 stands for no neighbour.
 struct NeighbourKey {
   RT_HD static uint64_t of(float product, int64_t row) {
     if (!(product == product)) product = -std::numeric_limits<float>::infinity();

@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-// How N operands of an elementwise operation lie in memory, seen from one shape: that of operand 0, to which the others
+// The memory layout of N operands of an elementwise operation in one shape: that of operand 0, to which the others
 // broadcast. Strides are in elements, 0 where an operand repeats. rank >= 1.
 template <size_t N>
 struct Layout {
@@ -19,7 +19,7 @@ struct Layout {
     for (int d = 0; d < rank; ++d) n *= dims[d];
     return n;
   }
-  bool dense(size_t k) const {  // element i of operand k lies at i
+  bool dense(size_t k) const {  // element i of operand k is at i
     int64_t step = 1;
     bool dense = true;
     for (int d = rank - 1; d >= 0; --d) {
@@ -35,7 +35,7 @@ struct Layout {
   }
 };
 
-// Axes that no operand can tell apart become one.
+// Merges adjacent axes that are contiguous in all operands.
 template <size_t N>
 Layout<N> coalesce(const std::array<View, N>& views) {
   const View& y = views[0];
@@ -61,8 +61,8 @@ Layout<N> coalesce(const std::array<View, N>& views) {
   return out;
 }
 
-// Calls f(part, offsets) for parts of at most `limit` elements that together cover the layout; operand k of a part begins
-// offsets[k] elements further on. For devices that count elements in 32 bits.
+// Calls f(part, offsets) for parts of at most `limit` elements that together cover the layout; operand k of a part
+// starts offsets[k] elements after its begin. For devices that index with 32 bits.
 template <size_t N, class F>
 void split(const Layout<N>& whole, int64_t limit, const F& f, std::array<int64_t, N> offsets = {}) {
   const int64_t n = whole.size();

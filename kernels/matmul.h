@@ -10,8 +10,8 @@ RT_KERNEL(matmul_forward, void(View y, View a, View w));
 
 enum class Activation : uint8_t { none, relu };
 
-// y[i, j] = f(b[j] + sum over p of x[i, p] * w[j, p]): a fully connected layer with PyTorch's weight layout.
-// Shapes x (N, I), w (O, I), b (O) or with no data for none -> y (N, O), contiguous. Strides of x and w are free.
+// y[i, j] = f(b[j] + sum over p of x[i, p] * w[j, p]): a fully connected layer with PyTorch's weight layout. Shapes x
+// (N, I), w (O, I), b (O) or without data for none -> y (N, O), contiguous. x and w may have any strides.
 RT_KERNEL(linear_forward, void(View y, View x, View w, View b, Activation f));
 
 }  // namespace ringtape

@@ -4,8 +4,9 @@
 
 namespace ringtape {
 
-// Which rows of x and y show the same images: `rows` of x from x_first on, and as many of y from y_first on, are the same embeddings,
-// those of one view of all images and then those of the other. A row i of x outside has no counterpart: -1.
+// Which rows of x and y show the same images. `rows` rows of x from x_first on, and of y from y_first on, are the same
+// embeddings: first those of one view of all images, then those of the other view. Other rows of x have no counterpart:
+// -1.
 struct ViewPairs {
   int64_t rows, x_first, y_first;
   RT_HD int64_t same(int64_t i) const { return in(i) ? y_first + i - x_first : -1; }
@@ -14,16 +15,17 @@ struct ViewPairs {
   ViewPairs swapped() const { return {rows, y_first, x_first}; }
 };
 
-// With S = x y^T scale, x (R, D) being the embeddings of all pairs and y (M, D) the candidates, row by row:
+// With S = x y^T scale, embeddings x (R, D) of all pairs and candidates y (M, D), for each row:
 //   lse[i] = logsumexp over j != same(i) of S[i, j],   loss[i] = lse[i] - S[i, other(i)],   (R) both
-// All contiguous, all f32 or all f64. S is computed in tiles and never kept. M > 1.
+// All contiguous, all f32 or all f64. S is computed in tiles and never stored. M > 1.
 RT_KERNEL(nt_xent_forward, void(View loss, View lse, View x, View y, ViewPairs pairs, double scale));
 
-// One side of the gradient, of a mean over rows by which x or y is the queries: for S as above, x (N, D) and y (M, D),
+// One side of the gradient of a mean over rows, where x or y holds the queries. For S as above, x (N, D) and y (M, D):
 //   dx[i] = dloss scale / pairs.rows  sum over j != same(i) of  (g(x_lse[i]) + g(y_lse[j])) y[j]
 //   g(l) = exp(S[i, j] - l) - [j = other(i)]
-// where a term whose lse has no data is left out. x_lse (N) is given where x is the queries, y_lse (M) where y is, both where they are
-// the same tensor. dloss is one element.
-RT_KERNEL(nt_xent_backward, void(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale));
+// Terms whose lse has no data are left out. Pass x_lse (N) if x holds the queries, y_lse (M) if y does, and both if
+// they are the same tensor. dloss has one element.
+RT_KERNEL(nt_xent_backward,
+          void(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale));
 
 }  // namespace ringtape

@@ -5,67 +5,72 @@
 
 namespace ringtape {
 
-// How a random view of an image is made, in this order; of each step, how often it happens (probabilities) and how strongly. As
-// torchvision's transforms do it to 8-bit images of PIL, level for level; the blur to one level. PIL is Pillow up to version 12: from 13
-// on it may resize the height first, so that a crop larger than its view may differ by a level here and there (CIFAR's never is larger).
-// The blur is torchvision's Gaussian, not that of lightly and solo-learn, which is PIL's of three boxes. The defaults are lightly's for
-// SimCLR on CIFAR-10, which has no blur.
+// Settings of a random view. Steps run in the order of the fields; each has a probability and a strength. The result
+// equals that of torchvision's transforms on 8-bit PIL images level for level, with the blur within one level. PIL
+// means Pillow up to version 12: from 13 on it may resize the height first, so that a crop larger than its view may
+// differ by a level in places (CIFAR's is never larger). The blur is torchvision's Gaussian; that of lightly and
+// solo-learn is PIL's three boxes. The defaults are lightly's for SimCLR on CIFAR-10, without blur.
 struct ViewAugmentation {
-  double crop_low = 0.08, crop_high = 1;  // a part of the image of this share of its area, 0 < low <= high <= 1, and sides 3:4 to 4:3
-                                          // (logarithm uniform), brought to the view's size: bilinear, antialiased
-  double flip = 0.5;                      // probability: left becomes right
-  double jitter = 0.8;                    // probability: the next four, in random order
-  double brightness = 0.4, contrast = 0.4, saturation = 0.4;  // x: by a factor in [max(0, 1 - x), 1 + x]; up to 100
-  double hue = 0.1;                       // x: by [-x, x] of a full turn, up to 0.5
-  double gray = 0.2;                      // probability: luma in all three channels
-  double blur = 0;                        // probability: a Gaussian of sigma in [low, high] pixels, 0.05 <= low <= high <= 20, cut
-  double blur_low = 0.1, blur_high = 2;   // off behind 3 sigma, the image reflected at its border (torchvision's GaussianBlur)
-  double solarize = 0;                    // probability: levels from 128 on are inverted
-  int64_t size = 0;                       // height and width of the view; 0: the image's. Who calls random_view makes y so
+  double crop_low = 0.08,
+         crop_high = 1;  // a crop with this share of the area, 0 < low <= high <= 1, and an aspect ratio of 3:4 to 4:3
+                         // (uniform in the logarithm), resized to the view: bilinear, antialiased
+  double flip = 0.5;                      // probability of a horizontal flip
+  double jitter = 0.8;                    // probability of the next four, in random order
+  double brightness = 0.4, contrast = 0.4, saturation = 0.4;  // x <= 100: factor in [max(0, 1 - x), 1 + x]
+  double hue = 0.1;                       // x <= 0.5: shift in [-x, x] of a full turn
+  double gray = 0.2;                      // probability of luma in all three channels
+  double blur = 0;  // probability of a Gaussian with sigma in [low, high] pixels, 0.05 <= low <= high <= 20,
+  double blur_low = 0.1,
+         blur_high = 2;  // cut off at 3 sigma, with reflection at the border (torchvision's GaussianBlur)
+  double solarize = 0;                    // probability that levels from 128 on are inverted
+  int64_t size = 0;  // height and width of the view; 0: the image's. The caller of random_view allocates y
 
-  Shape shape(const Shape& image) const { return size > 0 ? image.with(0, size).with(1, size) : image; }  // of a view of (H, W, C)
+  Shape shape(const Shape& image) const {
+    return size > 0 ? image.with(0, size).with(1, size) : image;
+  }  // shape of a view of an image (H, W, C)
 };
 
-// Units of the fixed-point numbers that a view is drawn with: everything is decided in integers, so that every device and
-// instruction set decides alike. A factor of 14 bits lets PIL's own arithmetic in f32 be exact, up to a factor of 2.
+// Units of the fixed-point numbers of a view. All choices are computed in integers, so that every device and
+// instruction set makes the same ones. With factors of 14 bits PIL's own f32 arithmetic is exact, up to a factor of 2.
 inline constexpr int kFactorBits = 14, kAreaBits = 30, kSigmaBits = 16;
 
-// One call: a ViewAugmentation as the kernels read it, and where its numbers come from. Throws UsageError for a field that is not in
-// the range given above, or a view that is not in [0, 256).
+// Parameters of one call: a ViewAugmentation in the kernels' units, and the random stream. Throws UsageError for a
+// field out of the range above, or a view not in [0, 256).
 struct RandomViewParams {
   RandomViewParams() = default;
   RandomViewParams(const ViewAugmentation& what, uint64_t seed, uint64_t epoch, int view, bool gathered);
 
-  int64_t area[2] = {};                                   // least and most, in units of 2^-kAreaBits
-  int64_t factor[3][2] = {}, hue = 0;                     // brightness, contrast, saturation: in units of 2^-kFactorBits
+  int64_t area[2] = {};                                   // low and high, in units of 2^-kAreaBits
+  int64_t factor[3][2] = {}, hue = 0;  // brightness, contrast, saturation: in units of 2^-kFactorBits
   int64_t sigma[2] = {};                                  // in units of 2^-kSigmaBits
-  uint64_t flip = 0, jitter = 0, gray = 0, blur = 0, solarize = 0;  // of 2^32
+  uint64_t flip = 0, jitter = 0, gray = 0, blur = 0, solarize = 0;  // in units of 2^-32
   uint64_t seed = 0, stream = 0;
   bool gathered = false;
 };
 
-// Throws ShapeError unless images of that shape (H, W, C) can be brought to views (OH, OW, C) so: colours need C = 3.
+// Throws ShapeError unless images (H, W, C) can give views (OH, OW, C); changes of colour need C = 3.
 void check_view(const ViewAugmentation& what, const Shape& image, const Shape& view);
 
-// y[b] is a random view of image index[b] (of a gathered batch: of image b, which is sample index[b] of the set), its bytes replaced by
-// what the table has for them. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N), table (C, 256) of y's dtype; all
-// contiguous, as check_view wants them. What happens to a sample depends on seed, epoch, its index and the number of the view alone, and
-// every device and instruction set gives the same bits. On CUDA a view has to fit into the shared memory of a block (ShapeError).
+// y[b] is a random view of image index[b] (if gathered: of image b, which is sample index[b] of the data set), with
+// each byte replaced by its entry in the table. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N),
+// table (C, 256) of y's dtype; all contiguous, with shapes as in check_view. The view of a sample depends only on seed,
+// epoch, its index and the number of the view; every device and instruction set gives the same bits. On CUDA a view
+// must fit into the shared memory of a block (ShapeError).
 RT_KERNEL(random_view, void(View y, View images, View index, View table, RandomViewParams params));
 
 enum class Jitter : int8_t { brightness, contrast, saturation, hue };
 
-// What was drawn for one view.
+// The random choices for one view.
 struct RandomView {
-  int64_t top, left, height, width;  // the part of the image
-  int64_t sigma;                     // of the blur, in units of 2^-kSigmaBits; 0: none
+  int64_t top, left, height, width;  // the crop
+  int64_t sigma;                     // of the blur in units of 2^-kSigmaBits; 0: none
   int32_t factor[3];                 // brightness, contrast, saturation, in units of 2^-kFactorBits
-  int32_t turn;                      // of the hue, in steps of 1/255 of a full turn, modulo 256; -1: none
+  int32_t turn;                      // change of hue in steps of 1/255 of a full turn, modulo 256; -1: none
   Jitter order[4];
   bool flip, jitter, gray, solarize;
 };
 
-// e^x in units of 2^-30, for |x| < 1 in the same: Taylor's series.
+// e^x by Taylor's series; x and the result in units of 2^-30, |x| < 1.
 RT_HD inline int64_t fixed_exp(int64_t x) {
   constexpr int64_t kOne = int64_t{1} << 30;
   int64_t e = kOne;
@@ -86,8 +91,8 @@ RT_HD inline bool happens(uint32_t bits, uint64_t probability) { return bits < p
 // [low, high]
 RT_HD inline int64_t between(uint32_t bits, int64_t low, int64_t high) { return low + below(bits, high - low + 1); }
 
-// Area and aspect give sides sqrt(area aspect) and sqrt(area / aspect). What sticks out is drawn again, ten times at most; then it is
-// the largest part in the middle with sides of 3:4 to 4:3.
+// Area and aspect give sides sqrt(area aspect) and sqrt(area / aspect). A crop that does not fit is drawn again, up to
+// ten times in all. After that it is the largest crop in the middle with an aspect ratio of 3:4 to 4:3.
 RT_HD inline void draw_crop(RandomView& v, const RandomViewParams& p, uint64_t counter, int64_t height, int64_t width) {
   constexpr int64_t kHalfLog = int64_t(0.14384103622589045 * (1 << 30));  // log(4/3) / 2
   constexpr int kRootBits = kAreaBits / 2;
@@ -132,7 +137,8 @@ RT_HD inline RandomView draw_view(const RandomViewParams& p, int64_t sample, int
   v.gray = happens(which.x[2], p.gray);
   draw_order(v.order, below(which.x[3], 24));
   for (int i = 0; i < 3; ++i) v.factor[i] = int32_t(between(how.x[i], p.factor[i][0], p.factor[i][1]));
-  v.turn = p.hue > 0 ? int32_t(between(how.x[3], -p.hue, p.hue) * 255 / (1 << kFactorBits)) & 255 : -1;  // rounded to 0, as F_pil does
+  v.turn = p.hue > 0 ? int32_t(between(how.x[3], -p.hue, p.hue) * 255 / (1 << kFactorBits)) & 255
+                     : -1;  // rounded to 0, as F_pil does
   const Philox4 last = philox(p.seed, p.stream, counter + 12);
   v.sigma = happens(last.x[0], p.blur) ? between(last.x[1], p.sigma[0], p.sigma[1]) : 0;
   v.solarize = happens(last.x[2], p.solarize);

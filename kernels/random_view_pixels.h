@@ -1,8 +1,8 @@
 #pragma once
 #include "kernels/random_view.h"
 
-// What the steps of a random view do to a pixel: integers but for the hue, whose few operations in floating point no compiler may
-// contract, so that they round alike everywhere.
+// The steps of a random view for one pixel. All in integers except the hue, whose few floating-point operations must
+// not be contracted by a compiler, so that they round the same everywhere.
 namespace ringtape {
 
 template <class T>
@@ -10,9 +10,10 @@ RT_HD inline T smaller(T a, T b) { return a < b ? a : b; }
 template <class T>
 RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
 
-// PIL's resampling of 8-bit images, of an axis: pixel i of `to` is the sum of weights times pixels [first, end) of `from`, a triangle
-// around its centre which is as wide as the larger of an input and an output pixel. PIL's weights are f64, rounded to 2^-kTapBits; from
-// whole numbers these come out the same. Distances are in units of 1 / (2 to).
+// PIL's resampling of 8-bit images along one axis. Pixel i of `to` is a weighted sum of pixels [first, end) of `from`.
+// The weights form a triangle around its centre, with the width of the larger of an input and an output pixel. PIL's
+// weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in units of 1 / (2
+// to).
 inline constexpr int kTapBits = 22;
 struct Taps {
   int64_t first, end, sum;
@@ -35,7 +36,7 @@ RT_HD inline int32_t weight(const Taps& t, int64_t from, int64_t to, int64_t i, 
   return int32_t(((tap(from, to, i, x) << (kTapBits + 1)) + t.sum) / (2 * t.sum));
 }
 
-// Of a sum in such units.
+// Rounds a sum in units of 2^-kTapBits.
 RT_HD inline uint8_t resampled(int32_t sum) { return uint8_t((sum + (1 << (kTapBits - 1))) >> kTapBits); }
 
 // from + factor (x - from), rounded down: PIL's blend.
@@ -45,18 +46,19 @@ RT_HD inline int32_t blended(int32_t from, int32_t x, int32_t factor) {
 
 RT_HD inline int32_t luma(int32_t r, int32_t g, int32_t b) { return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16; }
 
-// The mean of n lumas with that sum, as PIL rounds it for the contrast.
+// The mean of n lumas, rounded like PIL's for the contrast.
 RT_HD inline int32_t mean_luma(int64_t sum, int64_t n) { return int32_t((2 * sum + n) / (2 * n)); }
 
 struct Rgb {
   int32_t r, g, b;
 };
 
-// PIL's way to 8-bit hue, saturation and value, `turn` added to the hue modulo 256, and back. Forward, f32 and f64 where PIL has them:
-// quotients and sums are rounded one by one. Back, all numbers are multiples of 1 / (255 85) and none is half-way between two levels,
-// where PIL's rounding errors could matter: a channel is v (1 - s m), m going from 0 to 1 within a sextant of the circle, and back
-// on the other side. Without branches, so that it vectorises.
-RT_HD inline int32_t channel_of_hue(int32_t angle, int32_t s, int32_t v) {  // angle: from the channel's, in sextants / 85
+// PIL's conversion to 8-bit hue, saturation and value, with `turn` added to the hue modulo 256, and back. Forward: f32
+// and f64 as in PIL, where each quotient and sum is rounded. Back: all numbers are multiples of 1 / (255 85), and none
+// is half-way between two levels, where PIL's rounding errors could matter. A channel is v (1 - s m), where m goes from
+// 0 to 1 within one sextant of the circle, and back on the other side. Without branches, so that it vectorises.
+RT_HD inline int32_t channel_of_hue(int32_t angle, int32_t s,
+                                    int32_t v) {  // angle: relative to the channel's, in sextants / 85
   angle -= angle >= 510 ? 510 : 0;
   const int32_t m = greater(smaller(smaller(angle, 340 - angle), 85), 0);
   return int32_t((uint32_t(v) * uint32_t(255 * 85 - s * m) + 255 * 85 / 2) / (255 * 85));
@@ -68,7 +70,8 @@ RT_HD inline Rgb turned_hue(Rgb x, int32_t turn) {
   const float from_blue = x.g >= x.r ? 3.0f + t : 5.0f - t;
   const float sextants = x.r == v ? from_red : x.g == v ? from_green : from_blue;
   const double turns = double(sextants) / 6.0 + 1.0;
-  const int32_t hue = int32_t(double(float(turns - (turns >= 1.0 ? 1.0 : 0.0))) * 255.0);  // of a gray it does not matter: s is 0
+  const int32_t hue =
+      int32_t(double(float(turns - (turns >= 1.0 ? 1.0 : 0.0))) * 255.0);  // irrelevant for a gray: s is 0
   const int32_t s = int32_t(double(float(range) / float(greater(v, 1))) * 255.0);
   const int32_t angle = 2 * ((hue + turn) & 255);
   return {channel_of_hue(angle + 425, s, v), channel_of_hue(angle + 255, s, v), channel_of_hue(angle + 85, s, v)};
@@ -76,13 +79,14 @@ RT_HD inline Rgb turned_hue(Rgb x, int32_t turn) {
 
 RT_HD inline uint8_t solarized(uint8_t x) { return x < 128 ? x : uint8_t(255 - x); }
 
-// A Gaussian of 2 radius + 1 pixels, symmetric; its weights add up to 2^kBlurBits. Between the two passes pixels have 8 bits more.
+// A symmetric Gaussian of 2 radius + 1 pixels, whose weights sum to 2^kBlurBits. Between the two passes pixels have 8
+// more bits.
 inline constexpr int kBlurBits = 16, kMostRadius = 60;
 RT_HD inline int64_t blur_radius(int64_t sigma, int64_t height, int64_t width) {
   return smaller((3 * sigma + (1 << kSigmaBits) - 1) >> kSigmaBits, smaller(height, width) - 1);
 }
 
-// The weights of pixels 0 .. radius away: w[k] = exp(-k^2 / (2 sigma^2)), normalised; the first takes what rounding left over.
+// Weights of pixels at distance 0 .. radius: w[k] = exp(-k^2 / (2 sigma^2)), normalised; w[0] takes the rounding error.
 RT_HD inline void blur_weights(int32_t* w, int64_t sigma, int64_t radius) {
   constexpr int64_t kLog2 = int64_t(0.6931471805599453 * (1 << 28));
   const int64_t inverse = (int64_t{1} << 59) / (sigma * sigma);  // 1 / (2 sigma^2) in units of 2^-28
@@ -99,10 +103,10 @@ RT_HD inline void blur_weights(int32_t* w, int64_t sigma, int64_t radius) {
   w[0] = int32_t(rest);
 }
 
-// Where pixel i, up to n - 1 outside of [0, n), is reflected to.
+// The reflection of pixel i, which may be up to n - 1 outside of [0, n).
 RT_HD inline int64_t reflected(int64_t i, int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
-// Of the sums of the two passes.
+// Round the sums of the first and the second pass.
 RT_HD inline uint16_t blurred_once(uint32_t sum) { return uint16_t((sum + 128) >> 8); }
 RT_HD inline uint8_t blurred_twice(uint32_t sum) { return uint8_t((sum + (1u << 23)) >> 24); }
 

@@ -4,18 +4,18 @@
 namespace ringtape {
 
 // Reductions over any set of axes. y has x's rank, with size 1 along each reduced axis; same floating dtype, any
-// strides of x, contiguous y. Sums are pairwise in blocks, in an order that the shape alone decides.
-// Over no elements: sum 0, mean and var NaN, max and logsumexp -infinity. A mean is the sum over n, and infinite where the sum is.
+// strides of x, contiguous y. Sums are pairwise in blocks, in an order that depends only on the shape. Over no
+// elements: sum 0, mean and var NaN, max and logsumexp -infinity. A mean is sum / n, so it is infinite if the sum is.
 RT_KERNEL(sum_forward, void(View y, View x));
 RT_KERNEL(mean_forward, void(View y, View x));
 RT_KERNEL(max_forward, void(View y, View x));        // a NaN anywhere gives NaN
 RT_KERNEL(logsumexp_forward, void(View y, View x));  // max + log(sum(exp(x - max)))
 
-// y = sum (x - mean)^2 / (n - correction), which is 0 of equal numbers; mean is written too, as backward needs it.
+// y = sum (x - mean)^2 / (n - correction), exactly 0 for equal numbers. mean is written for backward.
 RT_KERNEL(var_forward, void(View y, View mean, View x, double correction));
 
-// dx at x's shape; y, mean, dy broadcast to it (sum and mean need no kernel: dx repeats dy).
-// max: dy is shared equally among the elements that equal the maximum; where it is NaN, none does.
+// dx has x's shape; y, mean and dy broadcast to it. (sum and mean need no kernel: dx repeats dy.)
+// max: dy is shared equally among the elements that equal the maximum; none if it is NaN.
 RT_KERNEL(max_backward, void(View dx, View x, View y, View dy));
 RT_KERNEL(logsumexp_backward, void(View dx, View x, View y, View dy));                       // dy exp(x - y)
 RT_KERNEL(var_backward, void(View dx, View x, View mean, View dy, double scale));            // dy scale (x - mean)

@@ -15,7 +15,7 @@ class Tanh : public Module {
   std::string str() const override { return "Tanh"; }
 };
 
-// The exact one, x Phi(x).
+// The exact function, x Phi(x).
 class GELU : public Module {
  public:
   Tensor forward(const Tensor& x) override { return gelu(x); }

@@ -1,15 +1,16 @@
 #include "nn/batch_norm.h"
 
-#include "comm/sync_batch_norm.h"
+#include "comm/parallel/sync_batch_norm.h"
 
 namespace ringtape::nn {
 
 Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual) {
-  // A 16-bit module computes with its parameters in f32, and keeps statistics in it: 16 bits would lose small updates.
+  // A 16-bit module uses its parameters in f32 and keeps statistics in f32: 16 bits would lose small updates.
   const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
   const Tensor w = cast(weight, dtype), b = cast(bias, dtype);
-  const BatchNormOptions options{.training = training(), .momentum = options_.momentum, .eps = options_.eps, .parts = group_ ? 1 : parts_};
+  const BatchNormOptions options{
+      .training = training(), .momentum = options_.momentum, .eps = options_.eps, .parts = group_ ? 1 : parts_};
   if (group_) return comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual);
   return batch_norm(x, w, b, running_, options, f, residual);
 }

@@ -8,15 +8,15 @@ class ProcessGroup;
 
 namespace ringtape::nn {
 
-// Batch normalisation of x (..., C) over all axes but the last: of rows, and of images in NHWC. Names, initial values and updates as
-// PyTorch's BatchNorm1d and BatchNorm2d. While training it normalises by the batch and keeps running statistics, by which it
-// normalises in evaluation.
+// Batch normalisation of x (..., C) over all axes except the last: for rows, and for images in NHWC. Names, initial
+// values and updates are those of PyTorch's BatchNorm1d and BatchNorm2d. In training it normalises by the batch and
+// updates running statistics; in evaluation it normalises by those.
 class BatchNorm : public Module {
  public:
   struct Options {
-    double momentum = 0.1;  // part of a batch in the running statistics
+    double momentum = 0.1;  // weight of a batch in the running statistics
     double eps = 1e-5;
-    bool affine = true;  // whether weight and bias are trained; else they stay 1 and 0
+    bool affine = true;  // whether weight and bias are trained; else they are 1 and 0
   };
   explicit BatchNorm(int64_t channels) : BatchNorm(channels, Options{}) {}
   BatchNorm(int64_t channels, Options options)
@@ -28,7 +28,9 @@ class BatchNorm : public Module {
   // f(normalised + residual), in one pass over memory.
   Tensor forward(const Tensor& x, Activation f, const Tensor& residual = {});
   using Module::operator();
-  Tensor operator()(const Tensor& x, Activation f, const Tensor& residual = {}) { return seen(forward(x, f, residual)); }
+  Tensor operator()(const Tensor& x, Activation f, const Tensor& residual = {}) {
+    return seen(forward(x, f, residual));
+  }
   void visit(Visitor& v) override {
     const auto see = options_.affine ? &Visitor::parameter : &Visitor::buffer;
     (v.*see)("weight", weight);
@@ -40,11 +42,13 @@ class BatchNorm : public Module {
   std::string str() const override { return concat("BatchNorm(", weight.size(), ")"); }
   const RunningStatistics& running() const { return running_; }
 
-  // From now on a batch is what all ranks of the group have (comm/sync_batch_norm.h); null: what this one has.
+  // Uses the statistics of all ranks of the group from now on (comm/parallel/sync_batch_norm.h); null: of this rank
+  // only.
   void synchronize(comm::ProcessGroup* group) { group_ = group; }
-  // From now on a batch is normalised in so many equal parts along the first axis, each by its own statistics, as if on as many devices,
-  // and the mean of their statistics kept: what lightly's SplitBatchNorm, which keeps them apart, takes in evaluation. While training,
-  // forward() throws ShapeError for a batch that cannot be cut so. A synchronised layer is not split.
+  // Normalises a batch in `parts` equal parts of the first axis from now on, each by its own statistics, as on that
+  // many devices. Running statistics take the mean over the parts; lightly's SplitBatchNorm keeps them apart and takes
+  // that mean in evaluation. In training forward() throws ShapeError for a batch that cannot be divided. A synchronised
+  // layer is not split.
   void split(int64_t parts);
 
   Tensor weight, bias;
@@ -56,7 +60,7 @@ class BatchNorm : public Module {
   int64_t parts_ = 1;
 };
 
-// The same for every BatchNorm in `module`, itself included; returns how many there are.
+// The same for every BatchNorm in `module`, including itself; returns their number.
 int synchronize_batch_norm(Module& module, comm::ProcessGroup* group);
 int split_batch_norm(Module& module, int64_t parts);
 

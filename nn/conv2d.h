@@ -5,7 +5,7 @@
 namespace ringtape::nn {
 
 // y = x * w + b for images x (N, H, W, in) -> (N, Ho, Wo, out); weight (out, kernel, kernel, in / groups), bias (out).
-// Throws ShapeError for images of another number of channels, also of one that conv2d would take for other groups.
+// Throws ShapeError for images with another number of channels, also if conv2d would infer other groups from it.
 class Conv2d : public Module {
  public:
   struct Options {
@@ -14,16 +14,17 @@ class Conv2d : public Module {
   };
   Conv2d(int64_t in, int64_t out, int64_t kernel) : Conv2d(in, out, kernel, Options{}) {}
   Conv2d(int64_t in, int64_t out, int64_t kernel, const Options& options) : options_(options) {
-    RT_CHECK_AS(UsageError, options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0, "Conv2d: ", in, " and ", out,
-                " channels cannot be divided into ", options.groups, " groups");
+    RT_CHECK_AS(UsageError, options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0,
+                "Conv2d: ", in, " and ", out, " channels cannot be divided into ", options.groups, " groups");
     const int64_t fan_in = kernel * kernel * (in / options.groups);
     weight = uniform_fan_in({out, kernel, kernel, in / options.groups}, fan_in);
     if (options.bias) bias = uniform_fan_in({out}, fan_in);
   }
   Tensor forward(const Tensor& x) override {
     const int64_t in = weight.shape()[3] * options_.groups;
-    RT_CHECK_AS(ShapeError, x.rank() != 4 || x.dim(3) == in, "Conv2d: expected images (N, H, W, ", in, "), got ", x.shape(), "; made with ",
-                in, " input channels and ", options_.groups, options_.groups == 1 ? " group" : " groups");
+    RT_CHECK_AS(ShapeError, x.rank() != 4 || x.dim(3) == in, "Conv2d: expected images (N, H, W, ", in, "), got ",
+                x.shape(), "; made with ", in, " input channels and ", options_.groups,
+                options_.groups == 1 ? " group" : " groups");
     return conv2d(x, weight, bias, square_window(options_.stride, options_.pad, options_.dilation));
   }
   void visit(Visitor& v) override {

@@ -9,13 +9,13 @@ namespace ringtape::nn {
 struct DataParallel::Replica {
   std::unique_ptr<Module> module;
   std::vector<Named> parameters, buffers;
-  std::vector<uint32_t> versions;                // of what it has been sent; empty: nothing yet
+  std::vector<uint32_t> versions;                // of the tensors it was sent; empty: none yet
   std::unique_ptr<comm::ProcessGroup> group;     // for synchronised batch normalisation
 };
 
 namespace {
 
-// The model's tensors that replicas get: parameters, then buffers.
+// The model's tensors for replicas: parameters, then buffers.
 Tensors state_of(Module& model) {
   Tensors out;
   for (const Named& p : named_parameters(model)) out.push_back(p.tensor->detach());
@@ -39,7 +39,8 @@ void count(DataParallel::Traffic& traffic, const Tensor& x, Device to) {
 
 std::unique_ptr<comm::Transport> transport_between_threads(comm::Context context, Device device) {
   if (device.type == DeviceType::cpu) return comm::threads_transport(std::move(context));
-  RT_CHECK_AS(UsageError, comm::p2p_transport, "synchronised batch normalisation on ", device, ": this build has no CUDA");
+  RT_CHECK_AS(UsageError, comm::p2p_transport, "synchronised batch normalisation on ", device,
+              ": this build has no CUDA");
   return comm::p2p_transport(std::move(context), device);
 }
 
@@ -48,12 +49,14 @@ void check_alike(const std::vector<Named>& model, const std::vector<Named>& repl
   for (size_t i = 0; alike && i < model.size(); ++i)
     alike = model[i].name == replica[i].name && model[i].tensor->shape() == replica[i].tensor->shape() &&
             model[i].tensor->dtype() == replica[i].tensor->dtype();
-  RT_CHECK_AS(UsageError, alike, "DataParallel: what is made for a replica has other parameters or buffers than the model");
+  RT_CHECK_AS(UsageError, alike,
+              "DataParallel: what is made for a replica has other parameters or buffers than the model");
 }
 
 }  // namespace
 
-DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Module>()>& make, comm::Devices devices, Options options)
+DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Module>()>& make, comm::Devices devices,
+                           Options options)
     : model_(model), devices_(std::move(devices)), options_(options) {
   RT_CHECK_AS(UsageError, !devices_.empty(), "DataParallel: expected at least one device");
   const auto store = comm::memory_store();
@@ -70,8 +73,8 @@ DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Mo
   if (!options_.synchronize_batch_norm) return;
   comm::parallel_apply(devices_, [&](int i) {
     Replica& replica = replicas_[size_t(i)];
-    replica.group =
-        std::make_unique<comm::ProcessGroup>(transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
+    replica.group = std::make_unique<comm::ProcessGroup>(
+        transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
     replica.group->set_deterministic(options_.deterministic);
     synchronize_batch_norm(*replica.module, replica.group.get());
   });
@@ -79,7 +82,7 @@ DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Mo
 
 DataParallel::~DataParallel() = default;
 
-// The first replica has the model's own tensors, its parameters as leaves of a graph of its own.
+// The first replica has the model's own tensors, with its parameters as leaves of a separate graph.
 void DataParallel::replicate() {
   const Tensors state = state_of(model_);
   const std::vector<uint32_t> versions = versions_of(state);
@@ -125,7 +128,7 @@ Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
     Replica& replica = replicas_[size_t(i)];
     try {
       (*results)[size_t(i)] = f(*replica.module, rows[size_t(i)]);
-    } catch (const std::exception& e) {  // the others may wait for its part of batch statistics
+    } catch (const std::exception& e) {  // other replicas may wait for its batch statistics
       if (replica.group) replica.group->transport().context().failure->raise(e.what());
       throw;
     }
@@ -134,8 +137,8 @@ Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
   for (size_t i = 0; i < n; ++i) {
     if (!takes_part[i]) continue;
     const Tensors& own = (*results)[i];
-    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ", own.size(),
-                " results, others ", gathered.size());
+    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ",
+                own.size(), " results, others ", gathered.size());
     gathered.resize(own.size());
     for (size_t j = 0; j < own.size(); ++j) {
       count(travelled_.outputs, own[j], devices_[0]);
@@ -170,7 +173,7 @@ Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
   return out;
 }
 
-// In the order of the replicas.
+// Summed in the order of the replicas.
 Tensors DataParallel::reduced_gradients(const std::vector<char>& took_part) {
   Tensors out(replicas_[0].parameters.size());
   for (size_t j = 0; j < out.size(); ++j) {

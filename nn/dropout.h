@@ -3,7 +3,7 @@
 
 namespace ringtape::nn {
 
-// While training, zeroes each element with probability p and scales the others by 1 / (1 - p).
+// In training, zeroes each element with probability p and scales the others by 1 / (1 - p).
 class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5) : p_(p) {

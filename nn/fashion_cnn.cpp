@@ -2,20 +2,21 @@
 
 namespace ringtape::nn {
 
-// Channels 64, after pool, convolution without padding and pool again.
+// The size of 64 channels after a pool, a convolution without padding and another pool.
 static int64_t flat_size(int64_t height, int64_t width) {
-  RT_CHECK_AS(UsageError, height >= 8 && width >= 8, "fashion_cnn: images of ", height, "x", width, "; it takes 8x8 and larger");
+  RT_CHECK_AS(UsageError, height >= 8 && width >= 8, "fashion_cnn: images of ", height, "x", width,
+              "; it takes 8x8 and larger");
   return 64 * ((height / 2 - 2) / 2) * ((width / 2 - 2) / 2);
 }
 
 FashionCnn::FashionCnn(int64_t height, int64_t width, int64_t in, int64_t classes)
-    : conv1_(in, 32, 3, {.pad = 1}), bn1_(32), conv2_(32, 64, 3), bn2_(64), fc1_(flat_size(height, width), 600), drop_(0.25),
-      fc2_(600, 120), fc3_(120, classes) {}
+    : conv1_(in, 32, 3, {.pad = 1}), bn1_(32), conv2_(32, 64, 3), bn2_(64), fc1_(flat_size(height, width), 600),
+      drop_(0.25), fc2_(600, 120), fc3_(120, classes) {}
 
 Tensor FashionCnn::features(const Tensor& x) {
   Tensor y = max_pool2d(bn1_(conv1_(x), Activation::relu), 2, 2, square_window(2));
   y = max_pool2d(bn2_(conv2_(y), Activation::relu), 2, 2, square_window(2));
-  y = flatten(permute(y, {0, 3, 1, 2}));  // channels first: the order in which the course's weights take them
+  y = flatten(permute(y, {0, 3, 1, 2}));  // channels first, as the course's weights expect
   return fc2_(drop_(fc1_(y)));
 }
 

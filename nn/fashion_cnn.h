@@ -7,9 +7,9 @@
 
 namespace ringtape::nn {
 
-// The network of DTU's machine-learning-operations course (fashion_trainer.py): two convolutions with BatchNorm, ReLU and
-// max-pool, three linear layers with nothing between them but dropout. Images (N, H, W, in), at least 8x8 -> (N, classes).
-// Parameters have the course's names and orders.
+// The network of DTU's machine-learning-operations course (fashion_trainer.py): two convolutions with BatchNorm, ReLU
+// and max-pool, three linear layers with only dropout between them. Images (N, H, W, in), at least 8x8 -> (N, classes).
+// Parameters have the course's names and layouts.
 class FashionCnn : public Module, public Classifier {
  public:
   FashionCnn(int64_t height, int64_t width, int64_t in, int64_t classes);

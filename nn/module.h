@@ -11,32 +11,33 @@ namespace ringtape::nn {
 
 class Module;
 
-// Sees every parameter, buffer and child of a module, with its name. A name is the path: "0.weight", "fc.bias".
+// Visits every parameter, buffer and child of a module with its name, which is the path: "0.weight", "fc.bias".
 class Visitor {
  public:
   virtual ~Visitor() = default;
-  void parameter(const std::string& name, Tensor& x) { frozen_ ? on_buffer(prefix_ + name, x) : on_parameter(prefix_ + name, x); }
+  void parameter(const std::string& name, Tensor& x) {
+    frozen_ ? on_buffer(prefix_ + name, x) : on_parameter(prefix_ + name, x);
+  }
   void buffer(const std::string& name, Tensor& x) { on_buffer(prefix_ + name, x); }
   void child(const std::string& name, Module& module);
-  // A child that is not trained: its parameters count as buffers, which are saved and moved, and no more.
+  // A child that is not trained: its parameters count as buffers, which are only saved and moved.
   void frozen_child(const std::string& name, Module& module);
 
  protected:
   virtual void on_parameter(const std::string& /*path*/, Tensor& /*leaf*/) {}
   virtual void on_buffer(const std::string& /*path*/, Tensor& /*x*/) {}
-  virtual void on_module(const std::string& /*path*/, Module&) {}  // before what is in it
+  virtual void on_module(const std::string& /*path*/, Module&) {}  // before its children
 
  private:
   std::string prefix_;
   bool frozen_ = false;
 };
 
-// A function with parameters. `visit` is the one list of what it holds: saving, moving, counting, optimizing and
-// printing all walk it.
+// A function with parameters. `visit` lists its content once: saving, moving, counting, optimizing and printing use it.
 class Module {
  public:
   Module() = default;
-  Module(const Module&) = delete;  // two modules sharing parameters by accident
+  Module(const Module&) = delete;  // a copy would share parameters by accident
   Module& operator=(const Module&) = delete;
   virtual ~Module() = default;
 
@@ -46,10 +47,10 @@ class Module {
 
   Tensor operator()(const Tensor& x) { return seen(forward(x)); }
   bool training() const { return training_; }
-  void train(bool on = true);  // this module and all in it; Dropout and BatchNorm differ between the two modes
+  void train(bool on = true);  // this module and its children; changes the mode of Dropout and BatchNorm
 
  protected:
-  Tensor seen(Tensor y) const;  // y, which came out of this module: summary() shows its shape
+  Tensor seen(Tensor y) const;  // returns y, this module's output; hook by which summary() records its shape
 
  private:
   bool training_ = true;
@@ -67,7 +68,7 @@ int64_t count_parameters(Module& module);
 void move_to(Module& module, Device device);
 void cast_to(Module& module, DType dtype);
 
-// A table: each module that holds no others, the shape that comes out of it for an input of the given shape, its parameters.
+// A table with one line per module without children: its output shape for an input of the given shape, its parameters.
 std::string summary(Module& module, const Shape& input);
 
 }  // namespace ringtape::nn

@@ -3,7 +3,7 @@
 
 namespace ringtape::nn {
 
-// Over square windows of images (N, H, W, C); a stride of 0 stands for the window's size.
+// Pooling over square windows of images (N, H, W, C); stride 0 stands for the window's size.
 class MaxPool2d : public Module {
  public:
   explicit MaxPool2d(int64_t size, int64_t stride = 0, int64_t pad = 0)

@@ -29,7 +29,8 @@ void BasicBlock::visit(Visitor& v) {
 
 ResNet::ResNet(const Options& o)
     : stem_(o.stem), stem_activation_(o.stem_relu ? Activation::relu : Activation::none),
-      conv1_(o.in, o.width, o.stem == Stem::cifar ? 3 : 7, o.stem == Stem::cifar ? no_bias(1, o.stem_padding) : no_bias(2, 3)),
+      conv1_(o.in, o.width, o.stem == Stem::cifar ? 3 : 7,
+             o.stem == Stem::cifar ? no_bias(1, o.stem_padding) : no_bias(2, 3)),
       bn1_(o.width) {
   int64_t in = o.width;
   for (size_t stage = 0; stage < layers_.size(); ++stage)

@@ -27,22 +27,22 @@ class BasicBlock : public Module {
   std::unique_ptr<BatchNorm> shortcut_bn_;
 };
 
-// How a network begins. cifar: a 3x3 convolution, for images of about 32x32. imagenet: 7x7 with stride 2, then a 3x3 max-pool
-// with stride 2, for about 224x224.
+// The first layers. cifar: a 3x3 convolution, for images of about 32x32. imagenet: 7x7 with stride 2, then a 3x3
+// max-pool with stride 2, for images of about 224x224.
 enum class Stem : uint8_t { cifar, imagenet };
 
-// ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names; PyTorch's default
+// ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names and PyTorch's default
 // initialisation.
 class ResNet : public Module, public Classifier {
  public:
   struct Options {
-    std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // of each stage; {3, 4, 6, 3} makes a ResNet-34
+    std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // per stage; {3, 4, 6, 3} is a ResNet-34
     int64_t in = 3;
-    int64_t classes = 10;  // 0: no last layer, features come out
+    int64_t classes = 10;  // 0: no last layer; the output is the features
     Stem stem = Stem::cifar;
     int64_t width = 64;        // channels of the first stage; the last has 8 times as many
-    int64_t stem_padding = 1;  // pixels around the image, of the cifar stem; solo-learn has 2
-    bool stem_relu = true;     // behind the first convolution; lightly's benchmark has lost it
+    int64_t stem_padding = 1;  // padding of the cifar stem; solo-learn has 2
+    bool stem_relu = true;     // after the first convolution; lightly's benchmark lacks it
   };
   explicit ResNet(const Options& options);
   Tensor forward(const Tensor& x) override;   // logits

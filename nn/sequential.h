@@ -3,13 +3,13 @@
 
 namespace ringtape::nn {
 
-// Modules one after the other, named "0", "1", ...
+// A chain of modules, named "0", "1", ...
 class Sequential : public Module {
  public:
   template <class... Modules>
   explicit Sequential(std::unique_ptr<Modules>... modules) { (add(std::move(modules)), ...); }
 
-  // add<Linear>(784, 128) makes one in place; returns *this, so that calls chain.
+  // add<Linear>(784, 128) creates a module; returns *this, so that calls can be chained.
   template <class M, class... Args>
   Sequential& add(Args&&... args) { return add(std::make_unique<M>(std::forward<Args>(args)...)); }
   Sequential& add(std::unique_ptr<Module> module) {

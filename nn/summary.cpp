@@ -2,6 +2,7 @@
 #include <map>
 
 #include "autograd/create.h"
+#include "nn/mode_guard.h"
 #include "nn/module.h"
 
 namespace ringtape::nn {
@@ -11,7 +12,7 @@ struct Line {
   std::string name, module, shape, count;
 };
 
-// Of the modules called on this thread, the last shape that came out, while summary() asks for it.
+// The last output shape of each module called on this thread; null except inside summary().
 thread_local std::map<const Module*, Shape>* outputs = nullptr;
 
 struct Watch {
@@ -20,7 +21,7 @@ struct Watch {
   ~Watch() { outputs = nullptr; }
 };
 
-// A line for each module that holds no others.
+// One line for each module without children.
 struct Describe : Visitor {
   const std::map<const Module*, Shape>& seen;
   std::vector<Line>& lines;
@@ -34,7 +35,8 @@ struct Describe : Visitor {
     module.visit(children);
     if (children.count) return;
     const auto at = seen.find(&module);
-    lines.push_back({path, module.str(), at == seen.end() ? "" : at->second.str(), with_commas(count_parameters(module))});
+    lines.push_back(
+        {path, module.str(), at == seen.end() ? "" : at->second.str(), with_commas(count_parameters(module))});
   }
 };
 
@@ -46,12 +48,7 @@ Tensor Module::seen(Tensor y) const {
 }
 
 std::string summary(Module& module, const Shape& input) {
-  struct Evaluating {
-    explicit Evaluating(Module& m) : module(m), was_training(m.training()) { module.train(false); }
-    ~Evaluating() { module.train(was_training); }
-    Module& module;
-    bool was_training;
-  } evaluating(module);
+  const ModeGuard evaluating(module, false);
   const NoGrad no_grad;
   const std::vector<Named> parameters = named_parameters(module);
   const DType dtype = parameters.empty() ? DType::f32 : parameters[0].tensor->dtype();
@@ -71,7 +68,8 @@ std::string summary(Module& module, const Shape& input) {
   }
   const auto pad = [](const std::string& s, size_t n) { return s + std::string(n - s.size() + 2, ' '); };
   std::string out;
-  for (const Line& l : lines) out += pad(l.name, width[0]) + pad(l.module, width[1]) + pad(l.shape, width[2]) + l.count + "\n";
+  for (const Line& l : lines)
+    out += pad(l.name, width[0]) + pad(l.module, width[1]) + pad(l.shape, width[2]) + l.count + "\n";
   return out + with_commas(count_parameters(module)) + " parameters, " +
          with_commas(count_parameters(module) * int64_t(size_of(dtype))) + " bytes\n";
 }

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Has clang++ look at every source file, with its warnings as errors: tests/clang_warnings.py [FOLDER].
 
-FOLDER (build/clang) is where the preset `clang` was configured; nothing in it is built. CPU kernels are also compiled, without
-optimisation, for each instruction set, since a function that cannot be inlined for one is found only then.
+FOLDER (build/clang) is where the preset `clang` was configured; nothing in it is built. CPU kernels are also
+compiled, without optimisation, for each instruction set, since a function that cannot be inlined for one is found
+only then.
 """
 import json
 import os

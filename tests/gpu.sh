@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What only a machine with a GPU can tell: builds the CUDA backend for it, runs the tests, checks and measures it.
+# For a machine with a GPU: builds the CUDA backend, runs its tests, checks it with sanitizers and measures it.
 # shellcheck disable=SC2317 # traps and beside() call what looks unreachable
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -26,7 +26,8 @@ Exit status: 0 all passed, or there is no CUDA device; 1 a stage failed; 2 usage
 USAGE
 }
 
-deps='' out=$root/build/gpu-report build=$root/build/cuda time_limit=540 revision='' quick=false parts=tests,sanitizers,benchmarks,trainings,methods definitions=() command="tests/gpu.sh $*"
+deps='' out=$root/build/gpu-report build=$root/build/cuda time_limit=540 revision='' quick=false
+parts=tests,sanitizers,benchmarks,trainings,methods definitions=() command="tests/gpu.sh $*"
 while (($#)); do
   case "$1" in
     -h | --help) usage && exit ;;
@@ -49,7 +50,8 @@ while (($#)); do
   shift
 done
 [[ $time_limit =~ ^[1-9][0-9]*$ ]] || die "--time-limit: expected seconds, got '$time_limit'" 2
-[[ $parts =~ ^((tests|sanitizers|benchmarks|trainings|methods)(,|$))+$ ]] || die "--parts: unknown part in '$parts'; --help lists all" 2
+[[ $parts =~ ^((tests|sanitizers|benchmarks|trainings|methods)(,|$))+$ ]] ||
+  die "--parts: unknown part in '$parts'; --help lists all" 2
 [[ -z $deps || -d $deps/usr ]] || die "--deps: there is no $deps/usr; tests/gpu_dependencies.sh $deps makes it" 2
 
 PATH=$PATH:/usr/local/cuda/bin:/usr/local/nvidia/bin
@@ -78,9 +80,10 @@ record() {
   printf 'gpu.sh: %-10s %4.0f s  %s%s\n' "$2" "$3" "$1" "${4:+: $4}"
 }
 
-# stage NAME SECONDS COMMAND...: for as long at most; output to the logs.
+# stage NAME SECONDS COMMAND...: runs for at most SECONDS; writes the output to the logs.
 stage() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS)) began=$EPOCHREALTIME log=$work/logs/${1// /-}.log status note='' result=failed
+  local name=$1 limit=$2 left=$((deadline - SECONDS)) began=$EPOCHREALTIME
+  local log=$work/logs/${1// /-}.log status note='' result=failed
   shift 2
   ((limit <= left)) || limit=$left
   if ((limit < 5)); then
@@ -88,7 +91,7 @@ stage() {
     return 1
   fi
   timeout -k 5 "$limit" "$@" >"$log" 2>&1 </dev/null &
-  wait $! # which a signal interrupts
+  wait $! # a signal interrupts it
   status=$?
   case $status in
     0) result=passed ;;
@@ -96,7 +99,9 @@ stage() {
     *) note="exit status $status" ;;
   esac
   if [[ $1 == compute-sanitizer ]]; then
-    if grep -q 'Device not supported' "$log"; then result=skipped note="compute-sanitizer does not support this machine's device"; fi
+    if grep -q 'Device not supported' "$log"; then
+      result=skipped note="compute-sanitizer does not support this machine's device"
+    fi
     if [[ $note == stopped* ]] && ! grep -v COMPUTE-SANITIZER "$log" | grep '^========= [A-Z]' >/dev/null; then
       result=incomplete note+=", no error until then"
     fi
@@ -105,7 +110,7 @@ stage() {
   [[ $result == passed ]]
 }
 
-# version HEADER NAME...: of #define NAME number, joined by points
+# version HEADER NAME...: the numbers of #define NAME number, joined by dots
 version() {
   local header=$1 name numbers=()
   shift
@@ -113,16 +118,17 @@ version() {
   (IFS=. && echo "${numbers[*]}")
 }
 
-# Folders with headers of CUDA libraries: the toolkit's, the system's, those of Python's wheels.
+# Folders with headers of CUDA libraries: of the toolkit, the system and Python's wheels.
 include_folders() {
   local nvcc
   nvcc=$(command -v nvcc) && echo "${nvcc%/bin/nvcc}/include"
   printf '%s\n' /usr/local/cuda/include /usr/include /usr/include/x86_64-linux-gnu
   python3 -c 'import importlib.util, glob
 spec = importlib.util.find_spec("nvidia")
-for folder in spec.submodule_search_locations if spec else []: print(*sorted(glob.glob(folder + "/*/include")), sep="\n")'
+for folder in spec.submodule_search_locations if spec else []:
+    print(*sorted(glob.glob(folder + "/*/include")), sep="\n")'
 }
-first_with() { # HEADER: the first such folder that has it
+first_with() { # HEADER: the first of these folders that contains it
   local folder
   while IFS= read -r folder; do
     if [[ -f $folder/$1 ]]; then
@@ -151,7 +157,7 @@ describe_machine() {
   describe_library NCCL nccl.h NCCL_MAJOR NCCL_MINOR NCCL_PATCH
 }
 
-# A toolkit without cuBLAS: Python's wheel has it.
+# For a toolkit without cuBLAS: uses the one of Python's wheel.
 use_cublas_of_python() {
   local folder library
   folder=$(first_with cublasLt.h) || return 0
@@ -166,15 +172,16 @@ report() { python3 "$root/tests/gpu_report.py" "$work" "$out" && tar -C "$work" 
 tests() { # NAME SECONDS PARALLEL FLAGS...
   local name=$1 limit=$2 parallel=$3
   shift 3
-  stage "$name" "$limit" ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 60 --parallel "$parallel" "$@"
+  stage "$name" "$limit" ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 60 \
+    --parallel "$parallel" "$@"
 }
 
-# sanitize TOOL SECONDS TEST [FILTER]. With our own matrix products: the library's are not ours to check.
+# sanitize TOOL SECONDS TEST [FILTER]. Uses ringtape's own matrix products, not those of the library.
 sanitize() {
   local tool=$1 limit=$2 test=$3 filter=${4:-*}
   RINGTAPE_CUBLAS=$([[ $test == cuda_blas_test ]] && echo 1 || echo 0) \
-    stage "$tool $test" "$limit" compute-sanitizer --tool "$tool" --error-exitcode 86 --report-api-errors no --print-limit 20 \
-    "$build/tests/$test" "--gtest_filter=$filter" --gtest_brief=1
+    stage "$tool $test" "$limit" compute-sanitizer --tool "$tool" --error-exitcode 86 --report-api-errors no \
+    --print-limit 20 "$build/tests/$test" "--gtest_filter=$filter" --gtest_brief=1
 }
 
 sanitizers() {
@@ -185,6 +192,7 @@ sanitizers() {
     return
   fi
   beside sanitize memcheck $limit cuda_kernels_test
+  beside sanitize memcheck $limit cuda_matmul_test
   beside sanitize memcheck $limit cuda_reduce_test
   if ! $quick; then
     beside sanitize memcheck $limit cuda_ops_test '*EqualsTheCpu*:*TakesAnyLayout*'
@@ -195,6 +203,7 @@ sanitizers() {
     limit=$((limit * 2 / 3))
     for tool in racecheck initcheck synccheck; do
       beside sanitize $tool $limit cuda_kernels_test
+      beside sanitize $tool $limit cuda_matmul_test
       beside sanitize $tool $limit cuda_reduce_test
     done
     beside sanitize racecheck $limit cuda_ops_test '*EqualsTheCpu*'
@@ -221,7 +230,8 @@ benchmarks() {
 step() { # NAME PRECISION BATCH DEVICE FLAGS...
   local name=$1 dtype=$2 batch=$3 device=$4
   shift 4
-  stage "step $name $dtype $batch $device" 40 "$build/ringtape" bench step --precision "$dtype" --batch-size "$batch" --device "$device" --json "$@"
+  stage "step $name $dtype $batch $device" 40 "$build/ringtape" bench step --precision "$dtype" \
+    --batch-size "$batch" --device "$device" --json "$@"
 }
 
 wants() { [[ ,$parts, == *,$1,* ]]; }
@@ -250,13 +260,14 @@ describe_machine >"$work/machine.tsv"
 use_cublas_of_python
 stage configure 90 cmake --preset cuda -B "$build" "-DCMAKE_CUDA_ARCHITECTURES=${capability/./}" "${definitions[@]}"
 stage build 360 cmake --build "$build" --parallel "$cores" -- -k 0
-# A warning is a failure too, but stops nothing: another compiler has others.
+# A warning counts as a failure but stops nothing: other compilers have other warnings.
 # shellcheck disable=SC2016
 stage warnings 10 bash -c '! grep -E "warning( #[0-9]|[ :])" "$0"' "$work/logs/build.log"
 if compgen -G "$build/tests/*_test" >/dev/null; then
   # ctest allows 5 s for this; libraries that were never loaded may take longer.
   # shellcheck disable=SC2016
-  stage "list tests" 60 bash -c 'for test in "$0"/tests/*_test; do "$test" --gtest_list_tests >/dev/null || exit; done' "$build"
+  stage "list tests" 60 \
+    bash -c 'for test in "$0"/tests/*_test; do "$test" --gtest_list_tests >/dev/null || exit; done' "$build"
   if wants tests; then
     tests "cuda tests" 150 4 -R '(^|/)[Cc]uda'
     if ! $quick; then beside tests "other tests" 120 "$cores" -E '(^|/)[Cc]uda'; fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Gathers the libraries that ringtape is built with, for a machine that has a GPU but neither them nor a network.
+# Collects the libraries for building ringtape, for a GPU machine without these libraries and without a network.
 set -euo pipefail
 # shellcheck source=.ci/quietly.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../.ci/quietly.sh"
@@ -21,25 +21,28 @@ esac
 (($# == 1)) || die "expected one folder; --help explains" 2
 command -v apt-get >/dev/null || die "there is no apt-get here"
 folder=$1
-[[ ! -e $folder || -f $folder/packages.txt ]] || rmdir "$folder" 2>/dev/null || die "$folder exists and was not made by this script"
+[[ ! -e $folder || -f $folder/packages.txt ]] || rmdir "$folder" 2>/dev/null ||
+  die "$folder exists and was not made by this script"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev
-  libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev)
+packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev)
 
-# Of some, only shared libraries are packaged: the package that holds them, whose name has a version, depends on nothing here.
+# Of some, only shared libraries are packaged: the package that holds them, whose name has a
+# version, depends on nothing here.
 add_shared_libraries() {
   local package
-  for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev zlib1g-dev \
-    libjpeg62-turbo-dev libpng-dev libssl-dev |
+  for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev \
+    zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev |
     sed -nE 's/^ *Depends: ((libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libssl)[0-9].*)/\1/p'); do
     packages+=("$package")
   done
 }
 
 download() {
-  (cd "$work" && apt-get -q -o Acquire::Retries=3 -o APT::Sandbox::User=root download "${packages[@]}" >download.log 2>&1 </dev/null)
+  (cd "$work" && apt-get -q -o Acquire::Retries=3 -o APT::Sandbox::User=root \
+    download "${packages[@]}" >download.log 2>&1 </dev/null)
 }
 
 add_shared_libraries
@@ -52,8 +55,8 @@ if ! download; then
 fi
 for deb in "$work"/*.deb; do dpkg -x "$deb" "$work/root"; done
 
-# What a compiler needs of it: headers and libraries, without a folder for the architecture among the headers, since zlib.h
-# includes one that lies there; and the licences.
+# What a compiler needs of it: headers and libraries, without a folder for the architecture among
+# the headers, since zlib.h includes one that lies there; and the licences.
 usr=$work/kept/usr
 mkdir -p "$usr/include" "$usr/lib" "$usr/share"
 cp -a "$work/root/usr/include/." "$usr/include"
@@ -69,7 +72,8 @@ for copyright in "$work"/root/usr/share/doc/*/copyright; do
   install -D -m 644 "$copyright" "$usr/share/licenses/${name##*/}"
 done
 
-# Links lead to a neighbour or nowhere: those to /lib would find another machine's library, or none.
+# Points broken and absolute links to the file beside them, or removes them: those to /lib would find another machine's
+# library, or none.
 while IFS= read -r link; do
   target=$(readlink "$link")
   rm "$link"
@@ -83,11 +87,14 @@ done < <(find "$usr" -name '*.pc')
 
 for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
   include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core} \
-  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libgtest.a,libgmock.a,libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
+  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libgtest.a,libgmock.a} \
+  lib/*/{libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
   compgen -G "$usr/$wanted" >/dev/null || die "the packages hold no $wanted"
 done
 
-for deb in "$work"/*.deb; do dpkg-deb -W --showformat="\${Package} \${Version} \${Architecture}\\n" "$deb"; done >"$work/kept/packages.txt"
+for deb in "$work"/*.deb; do
+  dpkg-deb -W --showformat="\${Package} \${Version} \${Architecture}\\n" "$deb"
+done >"$work/kept/packages.txt"
 rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 cp -a "$work/kept" "$folder"

@@ -3,8 +3,8 @@
 
     tests/gpu_report.py STAGES OUT
 
-STAGES holds machine.tsv (name, value), stages.tsv (name, result, seconds, note, command) and logs/, one a stage, named like
-it with - for spaces. Logs that end in the middle are read as far as they go.
+STAGES holds machine.tsv (name, value), stages.tsv (name, result, seconds, note, command) and logs/, one a stage,
+named like it with - for spaces. Logs that end in the middle are read as far as they go.
 """
 import json
 import os
@@ -64,7 +64,8 @@ def excerpt(lines, most=14):
     """From the first failure on; else the last lines; without what GoogleTest says around it."""
     begin = next((i for i, text in enumerate(lines) if text.endswith(": Failure")), None)
     end = next((i for i, text in enumerate(lines) if text.startswith("[  FAILED  ]")), len(lines))
-    said = [text for text in lines[begin or 0:end] if text.strip() and not re.match(r"\[[-= ]|Running main|Note: ", text)]
+    said = [text for text in lines[begin or 0:end] if text.strip()
+            and not re.match(r"\[[-= ]|Running main|Note: ", text)]
     return "\n".join(said[-most:] if begin is None else said[:most]) or "(no output)"
 
 
@@ -105,7 +106,8 @@ def last_json(log):
 
 def read_losses(log):
     """Of a training's JSON lines: the loss of each step."""
-    lines = [json.loads(text) for text in log.splitlines() if text.startswith('{"split":"train_step"') and text.endswith("}")]
+    lines = [json.loads(text) for text in log.splitlines()
+             if text.startswith('{"split":"train_step"') and text.endswith("}")]
     return [line["loss"] for line in lines]
 
 
@@ -116,7 +118,8 @@ def read_errors(log):
 
 def collect(folder):
     stages = read_stages(folder)
-    results = {"machine": dict(row for row in read_tsv(os.path.join(folder, "machine.tsv")) if len(row) == 2), "stages": stages,
+    results = {"machine": dict(row for row in read_tsv(os.path.join(folder, "machine.tsv")) if len(row) == 2),
+               "stages": stages,
                "tests": {}, "sanitizers": {}, "ops": [], "steps": [], "trainings": [], "methods": [], "curves": []}
     for s in stages:
         log = read(s.pop("log"))
@@ -142,7 +145,8 @@ def table(head, rows):
     """Markdown; figures to the right."""
     right = [bool(rows) and all(re.match(r"^-?[\d.,]*$", str(row[i])) for row in rows) for i in range(len(head))]
     lines = [head, ["--:" if r else "---" for r in right]] + rows
-    return ["| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines] + [""]
+    return ["| " + " | ".join(str(cell).replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
+            for line in lines] + [""]
 
 
 def number(x, digits=1):
@@ -155,8 +159,10 @@ def waits_for_host(row):
 
 def ops_section(ops):
     peaks = ", ".join(f"{name} {value:,.0f}" for name, value in ops["peaks"].items())
-    out = [f"## Kernels, {ops['dtype']}", "", f"Measured in the same run: {peaks}. A call's time is the host's to issue it or the "
-           "GPU's to do it, whichever is longer. GB/s count each operand once; of a backward pass only dy and the gradients.", ""]
+    out = [f"## Kernels, {ops['dtype']}", "",
+           f"Measured in the same run: {peaks}. A call's time is the host's to issue it or the "
+           "GPU's to do it, whichever is longer. GB/s count each operand once; of a backward pass only dy and the "
+           "gradients.", ""]
     fine = [r for r in ops["rows"] if "error" not in r]
     rows = [[r["name"], number(r["us"]), number(r["issue_us"])] +
             [number(r[key], 0) for key in ("gb_per_s", "gflop_per_s", "percent")] for r in fine]
@@ -166,7 +172,8 @@ def ops_section(ops):
         total = sum(1 for r in fine if r["gb_per_s"] and r["name"].endswith(direction))
         slow.sort(key=lambda r: r["percent"])
         listed = ", ".join(f"{r['name']} {r['percent']:.0f}" + waits_for_host(r) for r in slow) or "none"
-        out += [f"{direction.capitalize()} below {WANTED} % of the copy bandwidth, {len(slow)} of {total}: {listed}.", ""]
+        out += [f"{direction.capitalize()} below {WANTED} % of the copy bandwidth, {len(slow)} of {total}: {listed}.",
+                ""]
     failed = [[r["name"], r["error"]] for r in ops["rows"] if "error" in r]
     return out + (table(["failed", "error"], failed) if failed else [])
 
@@ -180,7 +187,8 @@ def failures_section(results):
             out += [f"`{f['name']}` ({f['how']})", "```", f["message"], "```", ""]
     if results["sanitizers"]:
         out += ["## compute-sanitizer", ""]
-        rows = [[name, "; ".join(dict.fromkeys(errors))[:600] or "no summary"] for name, errors in results["sanitizers"].items()]
+        rows = [[name, "; ".join(dict.fromkeys(errors))[:600] or "no summary"]
+                for name, errors in results["sanitizers"].items()]
         out += table(["run", "what it reported"], rows)
     others = [s for s in results["stages"] if s.get("tail") and s["name"] not in results["tests"]]
     if others:
@@ -193,22 +201,26 @@ def failures_section(results):
 def training_section(results):
     out = []
     if results["steps"]:
-        out += ["## Training steps", "", "On random images (`ringtape bench step`); of a method without labels with its views, an image "
+        out += ["## Training steps", "",
+                "On random images (`ringtape bench step`); of a method without labels with its views, an image "
                 "counted once.", ""]
-        out += table(["network", "precision", "device", "batch", "steps/s", "images/s", "forward us", "backward us", "optimizer us",
-                      "peak MB"], [
+        out += table(["network", "precision", "device", "batch", "steps/s", "images/s", "forward us", "backward us",
+                      "optimizer us", "peak MB"], [
             [s.get("method", s["model"]), s["precision"], s["device"], s["batch_size"], number(s["steps_per_s"]),
              number(s["images_per_s"], 0)] +
-            [number(1e6 * s["phases"][part + "_s"]) for part in ("forward", "backward", "optimizer")] + [number(s["peak_bytes"] / 1e6)]
+            [number(1e6 * s["phases"][part + "_s"]) for part in ("forward", "backward", "optimizer")]
+                          + [number(s["peak_bytes"] / 1e6)]
             for s in results["steps"]])
     if results["trainings"]:
         out += ["## Trainings", "", "The loader included.", ""]
-        out += table(["network", "precision", "data", "device", "steps", "seconds", "images/s", "test loss", "test top-1"], [
-            t["stage"].split()[1:] + [t["step"], number(t["seconds"]), number(t["images_per_s"], 0), number(t["loss"], 4),
-                                      number(t["top1"], 4)]
+        out += table(["network", "precision", "data", "device", "steps", "seconds", "images/s", "test loss",
+                      "test top-1"], [
+            t["stage"].split()[1:] + [t["step"], number(t["seconds"]), number(t["images_per_s"], 0),
+                                      number(t["loss"], 4), number(t["top1"], 4)]
             for t in results["trainings"]])
     if results["methods"]:
-        out += ["## Methods without labels", "", "The recipe of lightly's benchmark of 2022, an epoch of it: the loss, and top-1 by the "
+        out += ["## Methods without labels", "",
+                "The recipe of lightly's benchmark of 2022, an epoch of it: the loss, and top-1 by the "
                 "nearest neighbours of the features.", ""]
         out += table(["method", "data", "device", "train s", "images/s", "loss", "kNN top-1", "peak MB"], [
             m["stage"].split()[1:] + [number(m["train_s"]), number(m["images_per_s"], 0), number(m["train_loss"], 4),
@@ -224,7 +236,8 @@ def curves_section(curves):
     steps = min(len(c["losses"]) for c in curves)
     out = ["## The same steps on each device", "", "Losses of single steps, from the same weights.", ""]
     out += table(["step"] + [" ".join(c["stage"].split()[1:]) for c in curves],
-                 [[step] + [number(c["losses"][step - 1], 6) for c in curves] for step in sorted({1, 2, 5, 10, 20, 30, 40, steps}) if step <= steps])
+                 [[step] + [number(c["losses"][step - 1], 6) for c in curves]
+                  for step in sorted({1, 2, 5, 10, 20, 30, 40, steps}) if step <= steps])
     apart = max(abs(a - b) / abs(b) for a, b in zip(curves[0]["losses"], curves[1]["losses"]) if b)
     return out + [f"The most that they differ by, of {steps} steps: {100 * apart:.3g} %.", ""]
 
@@ -236,7 +249,8 @@ def write_report(results):
     out = ["# ringtape on a GPU", "", "Stages: " + ", ".join(f"{n} {result}" for result, n in counts.items()) + ".", ""]
     out += table(["what", "value"], [list(row) for row in results["machine"].items()])
     out += ["## Stages", ""]
-    out += table(["stage", "result", "seconds", "note"], [[s["name"], s["result"], s["seconds"], s["note"]] for s in results["stages"]])
+    out += table(["stage", "result", "seconds", "note"], [[s["name"], s["result"], s["seconds"], s["note"]]
+                                                          for s in results["stages"]])
     out += failures_section(results)
     for ops in results["ops"]:
         out += ops_section(ops)

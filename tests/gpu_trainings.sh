@@ -1,45 +1,51 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # variables of gpu.sh
-# Trainings on a GPU, for tests/gpu.sh: their stages, in the words that tests/gpu_report.py reads.
+# The stages of tests/gpu.sh that train on a GPU. tests/gpu_report.py parses their names.
 
-# ringtape COMMAND NAME SECONDS FLAGS...: a stage; its run has the stage's name.
+# ringtape COMMAND NAME SECONDS FLAGS...: one stage; its run has the stage's name.
 ringtape() {
   local command=$1 name=$2 limit=$3
   shift 3
   stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$work/runs/${name// /-}" "$@"
 }
 
-images() { # the data set that networks for images train on
+images() { # the data set for image networks
   if [[ -d ${RINGTAPE_DATA_DIR:-}/cifar-10-batches-bin ]]; then echo cifar10; else echo shapes; fi
 }
 numbers() {
-  if compgen -G "${RINGTAPE_DATA_DIR:-/nowhere}/train-images*" >/dev/null || [[ -d ${RINGTAPE_DATA_DIR:-}/MNIST ]]; then echo mnist; fi
+  if compgen -G "${RINGTAPE_DATA_DIR:-/nowhere}/train-images*" >/dev/null || [[ -d ${RINGTAPE_DATA_DIR:-}/MNIST ]]; then
+    echo mnist
+  fi
 }
 
 trainings() {
   local data device precision sgd=(--optimizer sgd --lr 0.1 --momentum 0.9 --weight-decay 5e-4)
   for data in shapes $(numbers); do
     for device in cuda cpu; do
-      ringtape train "train mlp f32 $data $device" 60 --model mlp --data "$data" --epochs 3 --batch-size 64 --device $device --overwrite
+      ringtape train "train mlp f32 $data $device" 60 --model mlp --data "$data" --epochs 3 \
+        --batch-size 64 --device $device --overwrite
     done
   done
   data=$(images)
-  # The first 50 steps on both: the losses beside each other.
+  # The first 50 steps on both devices, to compare the losses.
   for device in cuda cpu; do
-    ringtape train "curve resnet18 f32 $data $device" 120 --model resnet18 --data "$data" --device $device --overwrite --epochs 1 --batch-size 64 \
-      --limit-train-batches 50 --limit-eval-batches 1 --log-every 1 "${sgd[@]}" --checkpoint-every 0
+    ringtape train "curve resnet18 f32 $data $device" 120 --model resnet18 --data "$data" --device $device --overwrite \
+      --epochs 1 --batch-size 64 --limit-train-batches 50 --limit-eval-batches 1 --log-every 1 "${sgd[@]}" \
+      --checkpoint-every 0
   done
   for precision in f32 bf16; do
-    ringtape train "train resnet18 $precision $data cuda" 150 --model resnet18 --data "$data" --device cuda --precision $precision --overwrite \
-      --epochs 3 --batch-size 128 --schedule cosine --crop-padding 4 --flip "${sgd[@]}"
+    ringtape train "train resnet18 $precision $data cuda" 150 --model resnet18 --data "$data" --device cuda \
+      --precision $precision --overwrite --epochs 3 --batch-size 128 --schedule cosine --crop-padding 4 --flip \
+      "${sgd[@]}"
   done
   resuming "$data" "${sgd[@]}"
 }
 
-# Two epochs, and the second of them from the checkpoint behind the first.
+# Two epochs, and the second one resumed from the checkpoint after the first.
 resuming() { # DATA FLAGS...
   local data=$1 weights=exported/model.safetensors
-  local flags=(--model resnet18 --data "$1" --device cuda --batch-size 128 --limit-train-batches 40 --limit-eval-batches 2 --deterministic)
+  local flags=(--model resnet18 --data "$1" --device cuda --batch-size 128 --limit-train-batches 40
+    --limit-eval-batches 2 --deterministic)
   shift
   ringtape train "resume at once" 60 "${flags[@]}" "$@" --epochs 2 --overwrite
   ringtape train "resume first" 60 "${flags[@]}" "$@" --epochs 1 --overwrite
@@ -48,11 +54,12 @@ resuming() { # DATA FLAGS...
   stage "resume bitwise" 10 cmp "$work/runs/resume-at-once/$weights" "$work/runs/resume-second/$weights"
 }
 
-# An epoch of each self-supervised method, as lightly's benchmark had it.
+# One epoch of each self-supervised method, as in lightly's benchmark.
 methods() {
   local data method
   data=$(images)
   for method in moco simclr simsiam barlow_twins byol swav; do
-    ringtape pretrain "method $method $data cuda" 120 --method $method --preset seed000 --data "$data" --device cuda --epochs 1 --overwrite
+    ringtape pretrain "method $method $data cuda" 120 --method $method --preset seed000 \
+      --data "$data" --device cuda --epochs 1 --overwrite
   done
 }

@@ -1,12 +1,14 @@
-# The tests under ThreadSanitizer: what threads do with each other, in core and comm, linked with nothing but what that needs, so that
-# it is built in two minutes. A file that is missing in the list is a link error which names what it defines.
+# The tests under ThreadSanitizer: what threads do with each other, in core and comm, linked with
+# nothing but what that needs, so that it is built in two minutes. A file that is missing in the
+# list is a link error which names what it defines.
 set(sources
-    core/*.cpp kernels/kernel.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp kernels/cpu/copy.cpp kernels/cpu/fill.cpp
+    core/*.cpp
+    kernels/kernel.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp kernels/cpu/copy.cpp kernels/cpu/fill.cpp
     autograd/autocast.cpp autograd/create.cpp autograd/nan.cpp autograd/op.cpp autograd/tape.cpp
     autograd/ops/cast.cpp autograd/ops/permute.cpp autograd/ops/reshape.cpp autograd/ops/slice.cpp
     comm/algorithm/*.cpp comm/store/*.cpp comm/transport/*.cpp
-    comm/activity.cpp comm/algorithm.cpp comm/choice.cpp comm/failure.cpp comm/hub.cpp comm/operation.cpp comm/place.cpp
-    comm/process_group.cpp comm/rendezvous.cpp comm/report.cpp comm/transport.cpp comm/work.cpp)
+    comm/health/*.cpp comm/job/*.cpp comm/algorithm.cpp comm/alone.cpp comm/choice.cpp comm/operation.cpp
+    comm/process_group.cpp comm/transport.cpp comm/work.cpp)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB sources CONFIGURE_DEPENDS ${sources})
 set(kernels ${sources})
@@ -14,11 +16,15 @@ list(FILTER kernels INCLUDE REGEX "/kernels/cpu/")
 set_source_files_properties(${kernels} PROPERTIES COMPILE_DEFINITIONS RT_ISA=portable)
 add_library(ringtape_threads SHARED ${sources})
 target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${CMAKE_DL_LIBS})
+ringtape_precompile(ringtape_threads)
 
 add_custom_target(thread_tests)
-foreach(name comm parallel process_group rendezvous store transport transport_failure transport_tcp)
-  ringtape_test_executable(${name}_test ${name}_test.cpp ringtape_threads)
-  # Open MPI is not instrumented: its own synchronisation would not be seen. Large buffers take minutes, for nothing but more bytes.
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST TEST_FILTER "-CommMpi.*:Comm.LargeBuffers" PROPERTIES TIMEOUT 600)
+foreach(name comm job_report parallel process_group rendezvous store transport transport_failure transport_tcp)
+  file(GLOB_RECURSE source ${name}_test.cpp)
+  ringtape_test_executable(${name}_test ${source} ringtape_threads)
+  # Open MPI is not instrumented: its own synchronisation would not be seen. Large buffers take
+  # minutes, for nothing but more bytes.
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
+                       TEST_FILTER "-CommMpi.*:Comm.LargeBuffers" PROPERTIES TIMEOUT 600)
   add_dependencies(thread_tests ${name}_test)
 endforeach()

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# What clang-tidy says about the tree: the checks of .clang-tidy.
+# Runs clang-tidy on the tree with the checks of .clang-tidy.
 set -euo pipefail
 
 usage() {
   cat <<'USAGE'
 Usage: tests/tidy.sh [--changed [COMMIT]] [FILE...]
 
-Looks at every source file as it is compiled by clang++ (build/clang, configured here; nothing is built), or at FILE. The whole tree
-takes about an hour of two cores; tests/clang_warnings.py has the compiler's own warnings in minutes.
+Looks at every source file as it is compiled by clang++ (build/clang, configured here; nothing is
+built), or at FILE. The whole tree takes about an hour of two cores; tests/clang_warnings.py has the
+compiler's own warnings in minutes.
   --changed   those of the sources that differ from COMMIT (origin/main)
 USAGE
 }
@@ -40,12 +41,13 @@ if [[ $changed ]]; then
     echo "tidy.sh: no source differs from $commit" && exit
   fi
 fi
-# Expressions that whole paths match.
+# Regular expressions for whole paths.
 patterns=()
 for file in "${files[@]}"; do patterns+=("/${file//./\\.}\$"); done
 
 log=build/tidy.log
-run-clang-tidy -quiet -p build/clang -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" "${patterns[@]}" >"$log" 2>&1 </dev/null || {
+run-clang-tidy -quiet -p build/clang -j "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" "${patterns[@]}" \
+  >"$log" 2>&1 </dev/null || {
   { grep -E ': (warning|error): ' "$log" || tail -n 5 "$log"; } | sort -u >&2
   die "clang objects to the above; the whole output is in $log"
 }

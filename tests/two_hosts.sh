@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A job over two hosts, which are network namespaces with a cable between them: it works, and ends on both sides when the cable is
-# pulled out. Usage: tests/two_hosts.sh [BINARY]. Exit code 77: this process may not make namespaces.
+# A job over two hosts, which are network namespaces with a cable between them: it works, and ends on both sides when
+# the cable is pulled out. Usage: tests/two_hosts.sh [BINARY]. Exit code 77: this process may not make namespaces.
 set -euo pipefail
 binary=$(realpath "${1:-"$(dirname "${BASH_SOURCE[0]}")/../build/cpu/ringtape"}")
 work=$(mktemp -d)
@@ -18,7 +18,8 @@ skip() { echo "two_hosts.sh: skipped: $1" && exit 77; }
 fail() { echo "two_hosts.sh: $1" >&2 && tail -n 30 "$work"/*.log >&2 && exit 1; }
 command -v ip >/dev/null || skip "there is no ip (apt-get install iproute2)"
 for host in "${hosts[@]}"; do ip netns add "$host" 2>"$work/error" || skip "$(cat "$work/error")"; done
-ip link add cable0 netns "${hosts[0]}" type veth peer name cable1 netns "${hosts[1]}" 2>"$work/error" || skip "$(cat "$work/error")"
+ip link add cable0 netns "${hosts[0]}" type veth peer name cable1 netns "${hosts[1]}" 2>"$work/error" ||
+  skip "$(cat "$work/error")"
 for i in 0 1; do
   ip -n "${hosts[i]}" address add "10.87.0.$((i + 1))/24" dev "cable$i"
   ip -n "${hosts[i]}" link set lo up
@@ -34,8 +35,9 @@ start() {
   for i in 0 1; do
     (
       code=0
-      timeout 60 ip netns exec "${hosts[i]}" "$binary" launch -n 2 --nnodes 2 --node-rank "$i" --master-addr 10.87.0.1 --master-port 29400 \
-        --no-pin --grace 2 -- bench collectives --transport tcp "$@" >"$work/host$i.log" 2>&1 || code=$?
+      timeout 60 ip netns exec "${hosts[i]}" "$binary" launch -n 2 --nnodes 2 --node-rank "$i" \
+        --master-addr 10.87.0.1 --master-port 29400 --no-pin --grace 2 -- bench collectives --transport tcp "$@" \
+        >"$work/host$i.log" 2>&1 || code=$?
       echo "$code" >"$work/code$i"
     ) &
   done
@@ -43,11 +45,12 @@ start() {
 
 start --check -b 4 -e 1M -f 16 --iterations 3
 wait
-[[ $(cat "$work/code0" "$work/code1" | tr '\n' ' ') == "0 0 " ]] || fail "expected exit codes 0 and 0, got $(cat "$work"/code* | tr '\n' ' ')"
+[[ $(cat "$work/code0" "$work/code1" | tr '\n' ' ') == "0 0 " ]] ||
+  fail "expected exit codes 0 and 0, got $(cat "$work"/code* | tr '\n' ' ')"
 grep -q 'Out of bounds values : 0 OK' "$work/host0.log" || fail "expected a table without wrong elements"
 
 start -b 1M -e 1M --iterations 1000000
-for ((i = 0; i < 100; ++i)); do
+for ((i = 0; i < 300; ++i)); do
   grep -q '(elements)' "$work/host0.log" 2>/dev/null && break
   sleep 0.1
 done

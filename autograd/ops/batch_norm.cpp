@@ -12,16 +12,16 @@ DType statistics_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType
 
 void check_channels(const Tensor& x, const Tensor& t, const char* what) {
   const Shape wanted{x.shape()[x.rank() - 1]};
-  RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted, " for x ", x.shape(),
-              ", got ", t.defined() ? t.shape().str() : "none");
-  RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ", t.dtype(), "; ", what,
-              " is to be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
-  RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ", t.device(),
-              "; move one with to(x, device)");
+  RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted,
+              " for x ", x.shape(), ", got ", t.defined() ? t.shape().str() : "none");
+  RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ",
+              t.dtype(), "; ", what, " is to be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ",
+              t.device(), "; move one with to(x, device)");
 }
 
-void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running, const BatchNormOptions& options,
-           const Tensor& residual) {
+void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running,
+           const BatchNormOptions& options, const Tensor& residual) {
   check_float(x, "batch_norm");
   RT_CHECK_AS(ShapeError, x.rank() >= 2, "batch_norm: expected x (..., C) with at least 2 axes, got ", x.shape());
   check_channels(x, w, "w");
@@ -32,11 +32,12 @@ void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStati
   }
   if (residual.defined()) {
     check_same(x, residual, "batch_norm");
-    RT_CHECK_AS(ShapeError, residual.shape() == x.shape(), "batch_norm: a residual of shape ", residual.shape(), " for x ", x.shape());
+    RT_CHECK_AS(ShapeError, residual.shape() == x.shape(), "batch_norm: a residual of shape ", residual.shape(),
+                " for x ", x.shape());
   }
 }
 
-// The mean and variance to normalise by, part after part.
+// The mean and variance for normalisation, of each part.
 struct Statistics {
   Tensor mean, var;
   int64_t parts = 1;
@@ -46,31 +47,36 @@ struct Statistics {
   double correction = 1;  // that factor
 };
 
-// The p-th of equal parts along the first axis.
+// Part p of `parts` equal parts along the first axis.
 View part(const Tensor& t, int64_t p, int64_t parts) {
   if (!t.defined() || parts == 1) return t;
   return t.window(t.shape().with(0, t.dim(0) / parts), t.strides(), p * (t.size() / parts));
 }
-Tensor mean_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : mean(reshape(t, {parts, t.size() / parts}), {0}); }
-Tensor sum_of_parts(const Tensor& t, int64_t parts) { return parts == 1 ? t : sum(reshape(t, {parts, t.size() / parts}), {0}); }
+Tensor mean_of_parts(const Tensor& t, int64_t parts) {
+  return parts == 1 ? t : mean(reshape(t, {parts, t.size() / parts}), {0});
+}
+Tensor sum_of_parts(const Tensor& t, int64_t parts) {
+  return parts == 1 ? t : sum(reshape(t, {parts, t.size() / parts}), {0});
+}
 
 void check_count(int64_t count, const Tensor& x, const std::string& where) {
-  RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0, "batch_norm: expected more than 1 value per channel when training, got x ",
-              x.shape(), where);
+  RT_CHECK_AS(ShapeError, count > 1 || x.dim(-1) == 0,
+              "batch_norm: expected more than 1 value per channel when training, got x ", x.shape(), where);
 }
 
 Statistics of_batch(const Tensor& x, int64_t count, int64_t parts) {
-  RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts, " equal parts, got x ",
-              x.shape());
+  RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts,
+              " equal parts, got x ", x.shape());
   count /= parts;
   check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
   const Tensor mean({parts * x.dim(-1)}, statistics_dtype(x), x.device()), var = empty_like(mean);
-  for (int64_t p = 0; p < parts; ++p) batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts));
+  for (int64_t p = 0; p < parts; ++p)
+    batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts));
   return {mean, var, parts, count, {}, var, double(count) / double(count - 1)};
 }
 
-// One message of a fixed size. All merge the same parts in the same order, so that all get the same bits; a sum of moments made by the
-// group would lose digits, and make them depend on the algorithm.
+// Uses one message of a fixed size. All merge the same parts in the same order, so that all get the same bits. A sum of
+// moments by the group would lose digits and depend on the collective's algorithm.
 Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
   const int64_t channels = x.dim(-1);
   const Tensor own({2 * channels + 1}, DType::f64, x.device());
@@ -80,7 +86,8 @@ Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
   const Tensor mean({channels}, statistics_dtype(x), x.device()), var = empty_like(mean), unbiased = empty_like(mean);
   const Tensor total({1}, mean.dtype(), x.device());
   batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
-  if (count <= 1) check_count(int64_t(total.item()), x, " and no more elsewhere");  // with more here, nobody waits for the total
+  // With more here, nobody waits for the total.
+  if (count <= 1) check_count(int64_t(total.item()), x, " and no more elsewhere");
   return {mean, var, 1, count, total, unbiased, 1};
 }
 
@@ -89,19 +96,19 @@ Statistics statistics(const Tensor& x, const RunningStatistics& running, const B
   const int64_t count = x.size() / std::max<int64_t>(x.dim(-1), 1);
   const Statistics s = options.peers ? of_all(x, count, *options.peers) : of_batch(x, count, options.parts);
   if (!running.mean.defined() || recomputing()) return s;
-  batch_norm_running(running.mean, running.var, running.batches, mean_of_parts(s.mean, s.parts), mean_of_parts(s.unbiased, s.parts),
-                     options.momentum, s.correction);
+  batch_norm_running(running.mean, running.var, running.batches, mean_of_parts(s.mean, s.parts),
+                     mean_of_parts(s.unbiased, s.parts), options.momentum, s.correction);
   for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
   return s;
 }
 
-// db and dw of all rows over `count`: what dx subtracts. None where mean and var do not depend on x.
+// db and dw over all `count` rows, for dx. Undefined if mean and var do not depend on x.
 struct Sums {
   Tensor db, dw;
   int64_t count = 0;
 };
 
-// The peers' and these, as means, so that the host need not know how many rows there are.
+// The sums of all peers, as means, so that the host need not know the number of rows.
 Sums of_all(const Sums& own, const Tensor& total, const BatchNormPeers& peers) {
   const Tensor sums = concat({own.db, own.dw});
   peers.add(sums);
@@ -111,8 +118,8 @@ Sums of_all(const Sums& own, const Tensor& total, const BatchNormPeers& peers) {
 
 }  // namespace
 
-Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running, const BatchNormOptions& options,
-                  Activation f, const Tensor& residual0) {
+Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running,
+                  const BatchNormOptions& options, Activation f, const Tensor& residual0) {
   check(x0, w0, b0, running, options, residual0);
   const Tensor x = contiguous(x0), w = contiguous(w0), b = contiguous(b0);
   const Tensor residual = residual0.defined() ? contiguous(residual0) : residual0;
@@ -124,41 +131,45 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   if (relu && grad_enabled() && (wanted(x) || wanted(w) || wanted(b) || wanted(residual)))
     mask = Tensor({parts * batch_norm_mask_bytes(x.size() / parts)}, DType::u8, x.device());
   for (int64_t p = 0; p < parts; ++p)
-    batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts), part(s.mean, p, parts),
-                       part(s.var, p, parts), w, b, options.eps, f);
+    batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts),
+                       part(s.mean, p, parts), part(s.var, p, parts), w, b, options.eps, f);
   return record("batch_norm", {x, w, b, residual}, y,
-                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var), total = save(s.total),
-                 count = s.count, parts, peers = options.peers, training = options.training, relu, eps = options.eps,
-                 has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
+                [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var),
+                 total = save(s.total), count = s.count, parts, peers = options.peers, training = options.training,
+                 relu, eps = options.eps, has_residual = residual.defined()](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     const bool wants_residual = has_residual && needs_grad(3);
     Tensor dx, dw, db, dresidual;
     Sums sums;
     if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
       const auto place = [&](size_t input) {
-        return needs_grad(input) && parts == 1 ? empty_grad(input, (*w).shape(), (*w).dtype(), dy.device()) : empty_like(*mean);
+        return needs_grad(input) && parts == 1 ? empty_grad(input, (*w).shape(), (*w).dtype(), dy.device())
+                                               : empty_like(*mean);
       };
       sums = {place(2), place(1), count};
       for (int64_t p = 0; p < parts; ++p)
-        batch_norm_backward_sums(part(sums.db, p, parts), part(sums.dw, p, parts), part(dy, p, parts), part(*mask, p, parts),
-                                 part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts), eps);
+        batch_norm_backward_sums(part(sums.db, p, parts), part(sums.dw, p, parts), part(dy, p, parts),
+                                 part(*mask, p, parts), part(*x, p, parts), part(*mean, p, parts),
+                                 part(*var, p, parts), eps);
       dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
     }
     if (wants_residual) dresidual = relu ? empty_like(dy) : dy;
     if (needs_grad(0) || (wants_residual && relu)) {
       dx = empty_like(dy);
-      if (!training) sums = {};
-      else if (peers && needs_grad(0)) sums = of_all(sums, *total, *peers);
+      if (!training)
+        sums = {};
+      else if (peers && needs_grad(0))
+        sums = of_all(sums, *total, *peers);
       for (int64_t p = 0; p < parts; ++p)
-        batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{}, part(dy, p, parts), part(*mask, p, parts),
-                            part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts), *w, part(sums.db, p, parts),
-                            part(sums.dw, p, parts), sums.count, eps);
+        batch_norm_backward(part(dx, p, parts), relu ? part(dresidual, p, parts) : View{}, part(dy, p, parts),
+                            part(*mask, p, parts), part(*x, p, parts), part(*mean, p, parts), part(*var, p, parts),
+                            *w, part(sums.db, p, parts), part(sums.dw, p, parts), sums.count, eps);
     }
     return {dx, dw, db, dresidual};
   });
 }
 
-// Parameters of a sample in the dtype that goes with x's.
+// Parameters of a sample in the dtype that matches x's.
 static Tensor wide(const Tensor& t) { return t.dtype() == DType::f64 ? t : cast(t, DType::f32); }
 static RunningStatistics made_up(const Tensor& x) {
   const Tensor at = cast(arange(x.shape()[x.rank() - 1], DType::i64, x.device()), statistics_dtype(x));
@@ -171,12 +182,14 @@ static Tensor train(const Tensors& t) {
   return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), {}, {}, f, t.size() > 3 ? t[3] : Tensor{});
 }
 static Tensor split(const Tensors& t) {
-  return batch_norm(t[0], t[1].dtype() != t[0].dtype() ? t[1] : wide(t[1]), wide(t[2]), {}, {.parts = 3}, Activation::relu, t[3]);
+  return batch_norm(t[0], t[1].dtype() != t[0].dtype() ? t[1] : wide(t[1]), wide(t[2]), {}, {.parts = 3},
+                    Activation::relu, t[3]);
 }
 template <Activation f>
 static Tensor infer(const Tensors& t) {
   const bool mixed = t[1].dtype() != t[0].dtype();
-  return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), made_up(t[0]), {.training = false}, f, t.size() > 3 ? t[3] : Tensor{});
+  return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), made_up(t[0]), {.training = false}, f,
+                    t.size() > 3 ? t[3] : Tensor{});
 }
 constexpr Activation kNone = Activation::none, kRelu = Activation::relu;
 static Sample workload(const char* tag, const Shape& x, bool residual, Tensor (*call)(const Tensors&)) {

@@ -19,7 +19,10 @@ Tensor clamp(const Tensor& x, double low, double high) {
 static Tensor call(const Tensors& t) { return clamp(t[0], -0.5, 0.75); }
 static const RegisterOp register_clamp{{
     .name = "clamp",
-    .samples = {{"odd", {{{3, 5}}}, call}, {"large", {{{1, 67, 19}}}, call}, {"scalar", {{{}}}, call}, {"empty", {{{0, 3}}}, call}},
+    .samples = {{"odd", {{{3, 5}}}, call},
+                {"large", {{{1, 67, 19}}}, call},
+                {"scalar", {{{}}}, call},
+                {"empty", {{{0, 3}}}, call}},
     .workloads = {{"4096x4096", {{{4096, 4096}}}, call}},
     .invalid = {{"bounds", {{{3}}}, [](const Tensors& t) { return clamp(t[0], 1, 0); }}},
     .kinks = {-0.5, 0.75},

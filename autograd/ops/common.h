@@ -7,7 +7,7 @@
 #include "autograd/saved.h"
 #include "autograd/tape.h"
 
-// What the files of the ops share.
+// Shared by the files of the ops.
 namespace ringtape {
 
 inline void check_float(const Tensor& x, const char* op) {

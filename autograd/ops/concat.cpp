@@ -15,8 +15,8 @@ Tensor concat(const Tensors& parts, int axis) {
   int64_t total = 0;
   for (const Tensor& p : parts) {
     check_same(first, p, "concat");
-    RT_CHECK_AS(ShapeError, p.rank() == first.rank() && p.shape().with(at, 0) == first.shape().with(at, 0), "concat: shapes ",
-                first.shape(), " and ", p.shape(), " differ outside axis ", at);
+    RT_CHECK_AS(ShapeError, p.rank() == first.rank() && p.shape().with(at, 0) == first.shape().with(at, 0),
+                "concat: shapes ", first.shape(), " and ", p.shape(), " differ outside axis ", at);
     total += p.shape()[at];
   }
   const Tensor y(first.shape().with(at, total), first.dtype(), first.device());

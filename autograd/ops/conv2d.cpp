@@ -9,18 +9,19 @@ static Shape output_shape(const Tensor& x, const Tensor& w, const Tensor& b, con
   check_float(x, "conv2d");
   check_same(x, w, "conv2d");
   if (b.defined()) check_same(x, b, "conv2d");
-  RT_CHECK_AS(UsageError, p.stride_h >= 1 && p.stride_w >= 1 && p.dilation_h >= 1 && p.dilation_w >= 1 && p.pad_h >= 0 && p.pad_w >= 0,
-              "conv2d: strides and dilations must be at least 1 and padding at least 0; got stride ", p.stride_h, "x", p.stride_w,
-              ", dilation ",
-              p.dilation_h, "x", p.dilation_w, ", padding ", p.pad_h, "x", p.pad_w);
+  RT_CHECK_AS(
+      UsageError,
+      p.stride_h >= 1 && p.stride_w >= 1 && p.dilation_h >= 1 && p.dilation_w >= 1 && p.pad_h >= 0 && p.pad_w >= 0,
+      "conv2d: strides and dilations must be at least 1 and padding at least 0; got stride ", p.stride_h, "x",
+      p.stride_w, ", dilation ", p.dilation_h, "x", p.dilation_w, ", padding ", p.pad_h, "x", p.pad_w);
   const Shape &a = x.shape(), &f = w.shape();
-  const bool fits = a.rank() == 4 && f.rank() == 4 && f[1] > 0 && f[2] > 0 && f[3] > 0 && a[3] % f[3] == 0 && f[0] % (a[3] / f[3]) == 0 &&
-                    (!b.defined() || b.shape() == Shape{f[0]});
-  RT_CHECK_AS(ShapeError, fits, "conv2d: expected x (N, H, W, C), w (K, R, S, C / groups), b (K), got ", a, ", ", f, ", ",
-              b.defined() ? b.shape().str() : "no b");
+  const bool fits = a.rank() == 4 && f.rank() == 4 && f[1] > 0 && f[2] > 0 && f[3] > 0 && a[3] % f[3] == 0 &&
+                    f[0] % (a[3] / f[3]) == 0 && (!b.defined() || b.shape() == Shape{f[0]});
+  RT_CHECK_AS(ShapeError, fits, "conv2d: expected x (N, H, W, C), w (K, R, S, C / groups), b (K), got ", a, ", ", f,
+              ", ", b.defined() ? b.shape().str() : "no b");
   const Shape y = {a[0], p.rows(a[1], f[1]), p.columns(a[2], f[2]), f[0]};
-  RT_CHECK_AS(ShapeError, y[1] > 0 && y[2] > 0, "conv2d: a kernel of ", f[1], "x", f[2], " does not fit into images of ", a[1], "x", a[2],
-              " with padding ", p.pad_h, "x", p.pad_w);
+  RT_CHECK_AS(ShapeError, y[1] > 0 && y[2] > 0, "conv2d: a kernel of ", f[1], "x", f[2],
+              " does not fit into images of ", a[1], "x", a[2], " with padding ", p.pad_h, "x", p.pad_w);
   return y;
 }
 
@@ -30,7 +31,8 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
   const Tensor x = contiguous(x0), w = contiguous(w0), bias = b.defined() ? contiguous(b) : b;
   Tensor y(shape, x.dtype(), x.device());
   conv2d_forward(y, x, w, bias, window);
-  return record("conv2d", {x, w, bias}, y, [x = save(x), w = save(w), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
+  return record("conv2d", {x, w, bias}, y,
+                [x = save(x), w = save(w), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     Tensor dx, dw, db;
     if (needs_grad(0)) {
@@ -50,8 +52,12 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
 }
 
 template <int64_t stride, int64_t pad, int64_t dilation = 1>
-static Tensor call(const Tensors& t) { return conv2d(t[0], t[1], t.size() > 2 ? t[2] : Tensor{}, square_window(stride, pad, dilation)); }
-static double flops(const Tensors& t, const Tensor& y) { return 2.0 * double(y.size()) * double(t[1].size() / t[1].shape()[0]); }
+static Tensor call(const Tensors& t) {
+  return conv2d(t[0], t[1], t.size() > 2 ? t[2] : Tensor{}, square_window(stride, pad, dilation));
+}
+static double flops(const Tensors& t, const Tensor& y) {
+  return 2.0 * double(y.size()) * double(t[1].size() / t[1].shape()[0]);
+}
 static const RegisterOp register_conv2d{{
     .name = "conv2d",
     .samples = {{"3x3", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},

@@ -11,7 +11,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   RT_CHECK_AS(ShapeError, logits.rank() == 2 && labels.rank() == 1 && logits.shape()[0] == labels.shape()[0],
               "cross_entropy: expected logits (N, C) and labels (N), got ", logits.shape(), " and ", labels.shape());
   RT_CHECK_AS(DTypeError, labels.dtype() == DType::i64, "cross_entropy: labels are ", labels.dtype(), ", not i64");
-  RT_CHECK_AS(UsageError, smoothing >= 0 && smoothing < 1, "cross_entropy: label_smoothing ", smoothing, " is not in [0, 1)");
+  RT_CHECK_AS(UsageError, smoothing >= 0 && smoothing < 1, "cross_entropy: label_smoothing ", smoothing,
+              " is not in [0, 1)");
   const Tensor rows = contiguous(logits), index = contiguous(labels);
   const int64_t n = rows.shape()[0];
   const DType accumulate = rows.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -26,7 +27,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
     y = y.window({}, {});
   }
   const double scale = average ? 1 / double(n) : 1;
-  const auto backward = [x = save(rows), norms = save(norms), index = save(index), smoothing, scale](const Tensor& dy) -> Tensors {
+  const auto backward = [x = save(rows), norms = save(norms), index = save(index), smoothing,
+                         scale](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);
     cross_entropy_backward(dx, *x, *norms, *index, expand(dy, {dx.shape()[0]}), smoothing, scale);
     return {dx};
@@ -52,7 +54,8 @@ static const RegisterOp register_cross_entropy{{
     .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call},
                 {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call},
                 {"label_dtype", {{{4, 7}}, {{4}}}, call},
-                {"smoothing", {{{4, 7}}, {{4}, 0, 7, Fill::index}}, [](const Tensors& t) { return cross_entropy(t[0], t[1], 1.0); }}},
+                {"smoothing", {{{4, 7}}, {{4}, 0, 7, Fill::index}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 1.0); }}},
     .tolerance = 4,
 }};
 

@@ -3,13 +3,14 @@
 namespace ringtape {
 
 Tensor expand(const Tensor& x, const Shape& shape) {
-  RT_CHECK_AS(ShapeError, shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand: shape ", x.shape(),
-              " does not broadcast to ", shape);
+  RT_CHECK_AS(ShapeError, shape.rank() >= x.rank() && broadcast(x.shape(), shape, "expand") == shape, "expand: shape ",
+              x.shape(), " does not broadcast to ", shape);
   Shape strides = shape;
   const int lead = shape.rank() - x.rank();
   for (int i = 0; i < shape.rank(); ++i)
     strides[i] = i < lead || (x.shape()[i - lead] == 1 && shape[i] != 1) ? 0 : x.strides()[i - lead];
-  return record("expand", {x}, x.window(shape, strides), [own = x.shape()](const Tensor& dy) -> Tensors { return {sum_to(dy, own)}; });
+  return record("expand", {x}, x.window(shape, strides),
+                [own = x.shape()](const Tensor& dy) -> Tensors { return {sum_to(dy, own)}; });
 }
 
 static const RegisterOp register_expand{{
@@ -18,7 +19,8 @@ static const RegisterOp register_expand{{
                 {"columns", {{{3, 1}}}, [](const Tensors& t) { return expand(t[0], {2, 3, 4}); }},
                 {"of_none", {{{0, 1}}}, [](const Tensors& t) { return expand(t[0], {0, 5}); }},
                 {"empty", {{{1, 3}}}, [](const Tensors& t) { return expand(t[0], {0, 3}); }}},
-    .workloads = {{"copy_4096x4096", {{{4096}}}, [](const Tensors& t) { return contiguous(expand(t[0], {4096, 4096})); }}},
+    .workloads = {{"copy_4096x4096", {{{4096}}},
+                   [](const Tensors& t) { return contiguous(expand(t[0], {4096, 4096})); }}},
     .invalid = {{"size", {{{3, 5}}}, [](const Tensors& t) { return expand(t[0], {3, 6}); }},
                 {"rank", {{{3, 5}}}, [](const Tensors& t) { return expand(t[0], {5}); }}},
 }};

@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-// The axes before `axis`, it, and those after, as three.
+// The shape with three axes: all before `axis`, `axis`, and all after it.
 static Shape three_axes(const Shape& shape, int axis) {
   Shape out{1, shape[axis], 1};
   for (int i = 0; i < shape.rank(); ++i)
@@ -33,18 +33,23 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
 
 static const RegisterOp register_index_select{{
     .name = "index_select",
-    .samples = {{"rows", {{{5, 3}}, {{7}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
-                {"middle", {{{2, 4, 3}}, {{6}, 0, 4, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 1, t[1]); }},
-                {"last", {{{3, 5}}, {{2}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], -1, t[1]); }},
-                {"no_rows", {{{0, 5}}, {{0}, 0, 1, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
-                {"none_of_many", {{{65, 70}}, {{0}, 0, 65, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
-                {"none", {{{3, 5}}, {{0}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
-    .workloads = {{"8192_of_65536x256",
-                   {{{65536, 256}}, {{8192}, 0, 65536, Fill::index}},
+    .samples =
+        {{"rows", {{{5, 3}}, {{7}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
+         {"middle", {{{2, 4, 3}}, {{6}, 0, 4, Fill::index}},
+          [](const Tensors& t) { return index_select(t[0], 1, t[1]); }},
+         {"last", {{{3, 5}}, {{2}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], -1, t[1]); }},
+         {"no_rows", {{{0, 5}}, {{0}, 0, 1, Fill::index}},
+          [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
+         {"none_of_many", {{{65, 70}}, {{0}, 0, 65, Fill::index}},
+          [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
+         {"none", {{{3, 5}}, {{0}, 0, 5, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
+    .workloads = {{"8192_of_65536x256", {{{65536, 256}}, {{8192}, 0, 65536, Fill::index}},
                    [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
-    .invalid = {{"range", {{{3, 5}}, {{2}, 3, 4, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
+    .invalid = {{"range", {{{3, 5}}, {{2}, 3, 4, Fill::index}},
+                 [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
                 {"index_dtype", {{{3, 5}}, {{2}}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }},
-                {"index_rank", {{{3, 5}}, {{2, 1}, 0, 3, Fill::index}}, [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
+                {"index_rank", {{{3, 5}}, {{2, 1}, 0, 3, Fill::index}},
+                 [](const Tensors& t) { return index_select(t[0], 0, t[1]); }}},
 }};
 
 }  // namespace ringtape

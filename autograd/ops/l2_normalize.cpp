@@ -13,7 +13,8 @@ Tensor l2_normalize(const Tensor& x, int axis, double eps) {
   const Tensor rows = contiguous(x);
   const int64_t columns = rows.shape()[rows.rank() - 1];
   Tensor y = empty_like(rows);
-  Tensor norm({columns ? rows.size() / columns : 0}, rows.dtype() == DType::f64 ? DType::f64 : DType::f32, rows.device());
+  Tensor norm({columns ? rows.size() / columns : 0}, rows.dtype() == DType::f64 ? DType::f64 : DType::f32,
+              rows.device());
   l2_normalize_forward(y, norm, rows, eps);
   return record("l2_normalize", {rows}, y, [y = save(y), norm = save(norm), eps](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(dy);

@@ -9,21 +9,25 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
   check_same(x, w, "linear");
   if (b.defined()) check_same(x, b, "linear");
   const bool fits = w.rank() == 2 && x.rank() >= 1 && x.shape()[x.rank() - 1] == w.shape()[1];
-  RT_CHECK_AS(ShapeError, fits && (!b.defined() || b.shape() == Shape{w.shape()[0]}), "linear: expected x (..., I), w (O, I), b (O), got ",
-              x.shape(), ", ", w.shape(), ", ", b.defined() ? b.shape().str() : "no b");
+  RT_CHECK_AS(ShapeError, fits && (!b.defined() || b.shape() == Shape{w.shape()[0]}),
+              "linear: expected x (..., I), w (O, I), b (O), got ", x.shape(), ", ", w.shape(), ", ",
+              b.defined() ? b.shape().str() : "no b");
   const int64_t in = w.shape()[1], out = w.shape()[0];
   const Tensor rows = x.rank() == 2 ? x : reshape(x, {x.shape().with(x.rank() - 1, 1).size(), in});
   Tensor y({rows.shape()[0], out}, x.dtype(), x.device());
   const Tensor bias = b.defined() ? contiguous(b) : b;
   linear_forward(y, rows, w, bias, f);
   const bool relu = f == Activation::relu;
-  const auto backward = [x = save(rows), w = save(w), y = save(relu ? y : Tensor{}), has_bias = b.defined()](const Tensor& dz) -> Tensors {
+  const auto backward = [x = save(rows), w = save(w), y = save(relu ? y : Tensor{}),
+                         has_bias = b.defined()](const Tensor& dz) -> Tensors {
     Tensor dy = dz;  // before the activation
     if ((*y).defined()) {
       dy = Tensor((*y).shape(), dz.dtype(), dz.device());
       relu_backward(dy, *y, *y, dz);
     }
-    const auto matrix = [](const Tensor& t) { return t.window({1, t.shape()[0], t.shape()[1]}, {0, t.strides()[0], t.strides()[1]}); };
+    const auto matrix = [](const Tensor& t) {
+      return t.window({1, t.shape()[0], t.shape()[1]}, {0, t.strides()[0], t.strides()[1]});
+    };
     Tensor dx, dw, db;
     if (needs_grad(0)) {
       dx = empty_grad(0, (*x).shape(), dy.dtype(), dy.device());
@@ -51,11 +55,13 @@ static const RegisterOp register_linear{{
                 {"no_bias", {{{7, 3}}, {{2, 3}}}, [](const Tensors& t) { return linear(t[0], t[1]); }},
                 {"batch_axes", {{{2, 3, 5}}, {{4, 5}}, {{4}}}, call},
                 {"vector", {{{5}}, {{4, 5}}, {{4}}}, call},
-                {"relu", {{{3, 5}}, {{4, 5}}, {{4}}}, [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
+                {"relu", {{{3, 5}}, {{4, 5}}, {{4}}},
+                 [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
                 {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call},
                 {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call},
                 {"empty_blocks", {{{0, 70}}, {{150, 70}}, {{150}}}, call},
-                {"empty_relu", {{{0, 5}}, {{4, 5}}, {{4}}}, [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
+                {"empty_relu", {{{0, 5}}, {{4, 5}}, {{4}}},
+                 [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
                 {"no_inputs", {{{40, 0}}, {{150, 0}}, {{150}}}, call},
                 {"no_outputs", {{{40, 70}}, {{0, 70}}, {{0}}}, call}},
     .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call},

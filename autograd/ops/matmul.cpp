@@ -5,14 +5,15 @@
 namespace ringtape {
 namespace {
 
-// (..., rows, columns) as (B, rows, columns): a view where strides allow.
+// (..., rows, columns) as (B, rows, columns): a view if strides allow it.
 Tensor as_batch(const Tensor& x, const Shape& lead, int64_t batch) {
   Shape full = lead;
   full.append(x.shape()[x.rank() - 2]);
   full.append(x.shape()[x.rank() - 1]);
   if (x.rank() == 2)  // one matrix for all: stride 0
     return x.window({batch, full[full.rank() - 2], full[full.rank() - 1]}, {0, x.strides()[0], x.strides()[1]});
-  return reshape(x.shape() == full ? x.detach() : expand(x.detach(), full), {batch, full[full.rank() - 2], full[full.rank() - 1]});
+  return reshape(x.shape() == full ? x.detach() : expand(x.detach(), full),
+                 {batch, full[full.rank() - 2], full[full.rank() - 1]});
 }
 
 void multiply(const Tensor& y, const Tensor& a, const Tensor& b) {
@@ -22,7 +23,8 @@ void multiply(const Tensor& y, const Tensor& a, const Tensor& b) {
   matmul_forward(as_batch(y, lead, batch), as_batch(a, lead, batch), as_batch(b, lead, batch));
 }
 
-// x broadcast to the leading axes of `full`, `summed` ones of them laid along its rows: (batch, rows, columns), in batches of the others.
+// x broadcast to the leading axes of `full`, with the `summed` ones moved into its rows: (batch, rows, columns), where
+// batch has the other axes.
 Tensor as_rows(const Tensor& x, const Shape& full, const std::vector<bool>& summed) {
   Shape shape = full, batches;
   std::vector<int> order, last;
@@ -36,8 +38,9 @@ Tensor as_rows(const Tensor& x, const Shape& full, const std::vector<bool>& summ
   return reshape(permute(expand(x.detach(), shape), order), {batches.size(), rows, shape[full.rank() - 1]});
 }
 
-// The gradient of an operand of shape `target`: left^T right for left (..., q, p), right (..., q, r), of leading axes as in `full`, summed
-// over those along which the operand stood for many: within the product, with one rounding and no more memory than the result's.
+// The gradient of an operand of shape `target`: left^T right for left (..., q, p) and right (..., q, r), with leading
+// axes as in `full`. It is summed over the axes along which the operand was broadcast, inside the product: with one
+// rounding, and without more memory than the result.
 Tensor gradient(const Tensor& left, const Tensor& right, const Shape& full, const Shape& target) {
   std::vector<bool> summed;
   for (int i = 0; i + 2 < full.rank(); ++i) {
@@ -65,7 +68,9 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   check_same(a, b, "matmul");
   RT_CHECK_AS(ShapeError, a.rank() >= 2 && b.rank() >= 2 && a.shape()[a.rank() - 1] == b.shape()[b.rank() - 2],
               "matmul: expected (..., m, k) and (..., k, n), got ", a.shape(), " and ", b.shape());
-  const auto leading = [](const Tensor& x) { return Shape(std::span<const int64_t>(x.shape().begin(), size_t(x.rank() - 2))); };
+  const auto leading = [](const Tensor& x) {
+    return Shape(std::span<const int64_t>(x.shape().begin(), size_t(x.rank() - 2)));
+  };
   Shape shape = broadcast(leading(a), leading(b), "matmul");
   shape.append(a.shape()[a.rank() - 2]);
   shape.append(b.shape()[b.rank() - 1]);
@@ -80,13 +85,16 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 static Tensor call(const Tensors& t) { return matmul(t[0], t[1]); }
-static double flops(const Tensors& t, const Tensor& y) { return 2.0 * double(y.size()) * double(t[0].shape()[t[0].rank() - 1]); }
+static double flops(const Tensors& t, const Tensor& y) {
+  return 2.0 * double(y.size()) * double(t[0].shape()[t[0].rank() - 1]);
+}
 static Sample square(const char* tag, int64_t n) { return {tag, {{{n, n}}, {{n, n}}}, call}; }
 static const RegisterOp register_matmul{{
     .name = "matmul",
     .samples = {{"small", {{{3, 4}}, {{4, 5}}}, call},
                 {"odd", {{{17, 31}}, {{31, 33}}}, call},
-                {"transposed", {{{4, 3}}, {{5, 4}}}, [](const Tensors& t) { return matmul(transpose(t[0]), transpose(t[1])); }},
+                {"transposed", {{{4, 3}}, {{5, 4}}},
+                 [](const Tensors& t) { return matmul(transpose(t[0]), transpose(t[1])); }},
                 {"batch", {{{2, 3, 4}}, {{2, 4, 5}}}, call},
                 {"one_for_all", {{{2, 3, 4}}, {{4, 5}}}, call},
                 {"broadcast", {{{2, 1, 3, 4}}, {{3, 4, 2}}}, call},
@@ -103,9 +111,13 @@ static const RegisterOp register_matmul{{
                 {"no_inner_batch", {{{2, 3, 0}}, {{2, 0, 4}}}, call},
                 {"no_batch", {{{0, 3, 4}}, {{0, 4, 5}}}, call},
                 {"none_for_one", {{{0, 3, 4}}, {{4, 5}}}, call}},
-    .workloads =
-        {square("512", 512), square("1024", 1024), square("2048", 2048), {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call}},
-    .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call}, {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call}, {"rank", {{{4}}, {{4, 5}}}, call}},
+    .workloads = {square("512", 512),
+                  square("1024", 1024),
+                  square("2048", 2048),
+                  {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call}},
+    .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call},
+                {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call},
+                {"rank", {{{4}}, {{4, 5}}}, call}},
     .flops = flops,
     .tolerance = 4,
 }};

@@ -4,15 +4,15 @@
 
 namespace ringtape {
 
-// Rows [h, h + rows) and columns [w, w + columns) of images.
+// A view of rows [h, h + rows) and columns [w, w + columns) of images.
 static Tensor part_of(const Tensor& x, int64_t h, int64_t rows, int64_t w, int64_t columns) {
   return x.window({x.shape()[0], rows, columns, x.shape()[3]}, x.strides(), h * x.strides()[1] + w * x.strides()[2]);
 }
 
 Tensor pad2d(const Tensor& x, int64_t top, int64_t bottom, int64_t left, int64_t right, double value) {
   RT_CHECK_AS(ShapeError, x.rank() == 4, "pad2d: expected images (N, H, W, C), got ", x.shape());
-  RT_CHECK_AS(UsageError, top >= 0 && bottom >= 0 && left >= 0 && right >= 0, "pad2d: padding must be at least 0, got ", top, ", ", bottom,
-              ", ", left, ", ", right, "; slice takes parts away");
+  RT_CHECK_AS(UsageError, top >= 0 && bottom >= 0 && left >= 0 && right >= 0, "pad2d: padding must be at least 0, got ",
+              top, ", ", bottom, ", ", left, ", ", right, "; slice takes parts away");
   const int64_t h = x.shape()[1], w = x.shape()[2];
   const Tensor y({x.shape()[0], top + h + bottom, left + w + right, x.shape()[3]}, x.dtype(), x.device());
   if (top > 0) fill(part_of(y, 0, top, 0, left + w + right), value);

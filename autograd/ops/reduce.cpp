@@ -5,7 +5,7 @@
 namespace ringtape {
 namespace {
 
-// The result's shape with the reduced axes kept as 1, and as the caller wants it.
+// The result's shape with reduced axes of size 1, and the shape that the caller gets.
 struct Reduced {
   Shape keepdim, shape;
   int64_t count = 1;  // elements reduced into one
@@ -86,28 +86,31 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   });
 }
 
-// One record each, of one form.
-#define RT_REDUCE_RECORD(op, ...)                                                                                                     \
-  static const RegisterOp register_##op{{                                                                                             \
-      .name = #op,                                                                                                                    \
-      .samples = {{"all", {{{3, 5}, -2, 2}}, [](const Tensors& t) { return op(t[0]); }},                                              \
-                  {"rows", {{{4, 37}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                                       \
-                  {"columns", {{{37, 4}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                                    \
-                  {"middle", {{{3, 7, 2}, -2, 2}}, [](const Tensors& t) { return op(t[0], {-2}, true); }},                            \
-                  {"outer_axes", {{{3, 2, 5}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0, 2}); }},                            \
-                  {"large", {{{3, 700, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                                  \
-                  {"empty", {{{0, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                                       \
-                  {"empty_all", {{{3, 0}, -2, 2}}, [](const Tensors& t) { return op(t[0]); }},                                        \
-                  {"empty_rows", {{{40, 0}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                                 \
-                  {"empty_middle", {{{2, 0, 300}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                           \
-                  {"no_outputs", {{{0, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }} __VA_OPT__(,) __VA_ARGS__},       \
-      .workloads = {{"all_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }},                                   \
-                    {"rows_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {1}); }},                             \
-                    {"columns_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {0}); }}},                         \
-      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }},                                               \
-                  {"axis_twice", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {1, -1}); }}},                                    \
-      .tolerance = 8,                                                                                                                 \
-  }}
+// One record per reduction, all of the same form.
+#define RT_REDUCE_RECORD(op, ...)                                                                                  \
+  static const RegisterOp register_##op {                                                                          \
+    {                                                                                                              \
+      .name = #op,                                                                                                 \
+      .samples = {{"all", {{{3, 5}, -2, 2}}, [](const Tensors& t) { return op(t[0]); }},                           \
+                  {"rows", {{{4, 37}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},                    \
+                  {"columns", {{{37, 4}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                 \
+                  {"middle", {{{3, 7, 2}, -2, 2}}, [](const Tensors& t) { return op(t[0], {-2}, true); }},         \
+                  {"outer_axes", {{{3, 2, 5}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0, 2}); }},         \
+                  {"large", {{{3, 700, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},               \
+                  {"empty", {{{0, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {0}); }},                    \
+                  {"empty_all", {{{3, 0}, -2, 2}}, [](const Tensors& t) { return op(t[0]); }},                     \
+                  {"empty_rows", {{{40, 0}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},              \
+                  {"empty_middle", {{{2, 0, 300}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }},        \
+                  {"no_outputs", {{{0, 3}, -2, 2}}, [](const Tensors& t) { return op(t[0], {1}); }} __VA_OPT__(, ) \
+                      __VA_ARGS__},                                                                                \
+      .workloads = {{"all_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0]); }},                \
+                    {"rows_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {1}); }},          \
+                    {"columns_4096x4096", {{{4096, 4096}}}, [](const Tensors& t) { return op(t[0], {0}); }}},      \
+      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }},                            \
+                  {"axis_twice", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {1, -1}); }}},                 \
+      .tolerance = 8,                                                                                              \
+    }                                                                                                              \
+  }
 RT_REDUCE_RECORD(sum);
 RT_REDUCE_RECORD(mean);
 RT_REDUCE_RECORD(max);

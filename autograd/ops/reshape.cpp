@@ -10,8 +10,8 @@ Tensor contiguous(const Tensor& x) {
   return record("contiguous", {x}, y, [](const Tensor& dy) -> Tensors { return {dy}; });
 }
 
-// Strides that show x's elements in row-major order as `shape`, if there are any: each group of axes that lie in
-// memory as one is cut up anew.
+// Strides for a view of x's elements in row-major order as `shape`, if one exists: each group of axes that is
+// contiguous in memory is split again.
 static std::optional<Shape> strides_for(const Tensor& x, const Shape& shape) {
   if (x.contiguous()) return contiguous_strides(shape);
   Shape own, step;  // x without axes of size 1
@@ -45,19 +45,23 @@ Tensor reshape(const Tensor& x, const Shape& wanted) {
   for (int i = 0; i < shape.rank(); ++i) {
     if (shape[i] >= 0) known *= shape[i];
     else {
-      RT_CHECK_AS(ShapeError, shape[i] == -1 && open < 0, "reshape: ", wanted, ": one axis may be -1, the others at least 0");
+      RT_CHECK_AS(ShapeError, shape[i] == -1 && open < 0, "reshape: ", wanted,
+                  ": one axis may be -1, the others at least 0");
       open = i;
     }
   }
   if (open >= 0) {
-    RT_CHECK_AS(ShapeError, known > 0 && x.size() % known == 0, "reshape: ", x.shape(), " does not divide into ", wanted);
+    RT_CHECK_AS(ShapeError, known > 0 && x.size() % known == 0, "reshape: ", x.shape(), " does not divide into ",
+                wanted);
     shape[open] = x.size() / known;
   }
-  RT_CHECK_AS(ShapeError, shape.size() == x.size(), "reshape: ", x.shape(), " has ", x.size(), " elements, ", shape, " has ", shape.size());
+  RT_CHECK_AS(ShapeError, shape.size() == x.size(), "reshape: ", x.shape(), " has ", x.size(), " elements, ", shape,
+              " has ", shape.size());
   if (shape == x.shape()) return x;
   const std::optional<Shape> strides = strides_for(x, shape);
   if (!strides) return reshape(contiguous(x), shape);
-  return record("reshape", {x}, x.window(shape, *strides), [own = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, own)}; });
+  return record("reshape", {x}, x.window(shape, *strides),
+                [own = x.shape()](const Tensor& dy) -> Tensors { return {reshape(dy, own)}; });
 }
 
 Tensor flatten(const Tensor& x, int first_axis) {

@@ -5,7 +5,7 @@
 namespace ringtape {
 namespace {
 
-// The kernels work along the last axis of contiguous memory: brings `axis` there, applies f, and brings it back.
+// The kernels work along the last axis of contiguous memory: moves `axis` there, applies f, and moves it back.
 template <class F>
 Tensor along_last_axis(const Tensor& x, int axis, const char* op, const F& f) {
   check_float(x, op);

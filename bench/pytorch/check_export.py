@@ -3,8 +3,8 @@
 
     bench/pytorch/check_export.py RUN --data-dir DIR [--binary build/cpu/ringtape] [--images 1000]
 
-RUN: a run of --model resnet18 --data cifar10. Prints the largest difference between the logits of test images; fails above 1e-4 relative
-to the largest logit.
+RUN: a run of --model resnet18 --data cifar10. Prints the largest difference between the logits of test images; fails
+above 1e-4 relative to the largest logit.
 """
 import argparse
 import os
@@ -32,7 +32,8 @@ def load(path):
     for name, t in json.loads(data[8:8 + size]).items():
         if name != "__metadata__":
             begin, end = t["data_offsets"]
-            out[name] = torch.frombuffer(bytearray(data[8 + size + begin:8 + size + end]), dtype=kinds[t["dtype"]]).reshape(t["shape"])
+            out[name] = torch.frombuffer(bytearray(data[8 + size + begin:8 + size + end]),
+                                         dtype=kinds[t["dtype"]]).reshape(t["shape"])
     return out
 
 
@@ -51,8 +52,8 @@ def main():
     model.eval()
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "logits.safetensors")
-        subprocess.run([args.binary, "evaluate", args.run, "--data-dir", args.data_dir, "--logits", file, "--limit-eval-batches",
-                        str(-(-args.images // 500))], check=True)
+        subprocess.run([args.binary, "evaluate", args.run, "--data-dir", args.data_dir, "--logits", file,
+                        "--limit-eval-batches", str(-(-args.images // 500))], check=True)
         ours = load(file)["logits"][:args.images]
     images, labels = read(os.path.join(args.data_dir, "cifar-10-batches-bin"), ["test_batch"])
     with torch.no_grad():

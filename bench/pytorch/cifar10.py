@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""configs/cifar10_resnet18_short.toml in PyTorch: ResNet-18 on CIFAR-10, the same network, augmentation and learning rates.
+"""configs/cifar10_resnet18_short.toml in PyTorch: ResNet-18 on CIFAR-10, the same network, augmentation and learning
+rates.
 
     bench/pytorch/cifar10.py --data-dir DIR [--epochs 2] [--threads 2] [--seed 1]
 
@@ -22,13 +23,16 @@ BATCH, PEAK, WARMUP = 128, 0.1, 0.5
 
 
 def read(folder, names):
-    records = numpy.concatenate([numpy.fromfile(os.path.join(folder, n + ".bin"), numpy.uint8).reshape(-1, 3073) for n in names])
-    return torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy()), torch.from_numpy(records[:, 0].astype(numpy.int64))
+    records = numpy.concatenate([numpy.fromfile(os.path.join(folder, n + ".bin"), numpy.uint8).reshape(-1, 3073)
+                                 for n in names])
+    images = torch.from_numpy(records[:, 1:].reshape(-1, 3, 32, 32).copy())
+    return images, torch.from_numpy(records[:, 0].astype(numpy.int64))
 
 
 def normalised(images):
     mean, deviation = torch.tensor((0.4914, 0.4822, 0.4465)), torch.tensor((0.2470, 0.2435, 0.2616))
-    return ((images.float() / 255 - mean[:, None, None]) / deviation[:, None, None]).to(memory_format=torch.channels_last)
+    x = (images.float() / 255 - mean[:, None, None]) / deviation[:, None, None]
+    return x.to(memory_format=torch.channels_last)
 
 
 def augmented(images):
@@ -43,13 +47,16 @@ def augmented(images):
 
 def rate(step, steps_per_epoch, epochs):
     warm, total = WARMUP * steps_per_epoch, epochs * steps_per_epoch
-    return PEAK * min(1, (step + 1) / warm) if step < warm else PEAK * (1 + math.cos(math.pi * (step - warm) / (total - warm))) / 2
+    if step < warm:
+        return PEAK * min(1, (step + 1) / warm)
+    return PEAK * (1 + math.cos(math.pi * (step - warm) / (total - warm))) / 2
 
 
 @torch.no_grad()
 def accuracy(model, images, labels):
     model.eval()
-    right = sum((model(normalised(images[i:i + 500])).argmax(1) == labels[i:i + 500]).sum().item() for i in range(0, len(images), 500))
+    right = sum((model(normalised(images[i:i + 500])).argmax(1) == labels[i:i + 500]).sum().item()
+                for i in range(0, len(images), 500))
     model.train()
     return right / len(images)
 
@@ -81,7 +88,8 @@ def main():
             total, step = total + loss.item() * len(batch), step + 1
             if i % 50 == 0:
                 print(f"  step {step} loss {loss.item():.3f} {time.time() - begin:.0f} s", file=sys.stderr, flush=True)
-        print(f"epoch {epoch + 1}: train loss {total / len(images):.4f}, test top-1 {100 * accuracy(model, *test):.2f} %, {time.time() - begin:.0f} s", flush=True)
+        print(f"epoch {epoch + 1}: train loss {total / len(images):.4f}, test top-1 "
+              f"{100 * accuracy(model, *test):.2f} %, {time.time() - begin:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Data-parallel training steps of ResNet-18 on 32x32 images, two ranks of one thread on two cores: ringtape beside PyTorch's
-DistributedDataParallel over gloo, and both beside one process with two threads, alternating in one run.
+"""Data-parallel training steps of ResNet-18 on 32x32 images, two ranks of one thread on two cores: ringtape beside
+PyTorch's DistributedDataParallel over gloo, and both beside one process with two threads, alternating in one run.
 
     bench/pytorch/ddp_step.py [--binary build/cpu/ringtape] [--batch-size 128] [--ranks 2] [--rounds 3]
 
-Forward, backward and SGD with momentum 0.9 and weight decay 5e-4, f32, on a batch that stays in memory, of which each rank has its part;
-images/s of all ranks, by the slowest. PyTorch in channels_last, its faster layout here. Medians over the rounds.
+Forward, backward and SGD with momentum 0.9 and weight decay 5e-4, f32, on a batch that stays in memory, of which each
+rank has its part; images/s of all ranks, by the slowest. PyTorch in channels_last, its faster layout here. Medians
+over the rounds.
 """
 import argparse
 import json
@@ -71,7 +72,8 @@ def torch_rate(ranks, batch_size, threads):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     queue = context.Queue()
-    processes = [context.Process(target=torch_rank, args=(r, ranks, port, batch_size, threads, queue)) for r in range(ranks)]
+    processes = [context.Process(target=torch_rank, args=(r, ranks, port, batch_size, threads, queue))
+                 for r in range(ranks)]
     for p in processes:
         p.start()
     rate = queue.get(timeout=300)
@@ -81,8 +83,10 @@ def torch_rate(ranks, batch_size, threads):
 
 
 def own_run(binary, ranks, batch_size, threads):
-    command = [binary, "bench", "step", "--model", "resnet18", "--batch-size", str(batch_size), "--threads", str(threads), "--optimizer", "sgd",
-               "--momentum", "0.9", "--weight-decay", "5e-4", "--json"] + (["--devices", str(ranks)] if ranks > 1 else [])
+    command = [binary, "bench", "step", "--model", "resnet18", "--batch-size", str(batch_size), "--threads",
+               str(threads), "--optimizer", "sgd",
+               "--momentum", "0.9", "--weight-decay", "5e-4", "--json"]
+    command += ["--devices", str(ranks)] if ranks > 1 else []
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
@@ -102,12 +106,17 @@ def main():
         runs["torch ddp"].append(torch_rate(args.ranks, args.batch_size, 1))
         runs["torch one"].append(torch_rate(1, args.batch_size, args.ranks))
     rate = {name: statistics.median(each) for name, each in runs.items()}
-    print(f"ResNet-18, 32x32, f32, SGD, batch {args.batch_size}; images/s, median of {args.rounds} alternating rounds (each round)")
-    for name, label in (("ddp", f"ringtape, {args.ranks} ranks x 1 thread"), ("one", f"ringtape, 1 process x {args.ranks} threads"),
-                        ("torch ddp", f"PyTorch DDP (gloo), {args.ranks} ranks x 1 thread"), ("torch one", f"PyTorch, 1 process x {args.ranks} threads")):
+    print(f"ResNet-18, 32x32, f32, SGD, batch {args.batch_size}; images/s, median of {args.rounds} alternating rounds "
+          f"(each round)")
+    for name, label in (("ddp", f"ringtape, {args.ranks} ranks x 1 thread"),
+                        ("one", f"ringtape, 1 process x {args.ranks} threads"),
+                        ("torch ddp", f"PyTorch DDP (gloo), {args.ranks} ranks x 1 thread"),
+                        ("torch one", f"PyTorch, 1 process x {args.ranks} threads")):
         print(f"{label:42} {rate[name]:8.1f}   ({', '.join(f'{r:.1f}' for r in runs[name])})")
-    print(f"ddp beside one process: {rate['ddp'] / rate['one']:.2f}x; beside PyTorch's DDP: {rate['ddp'] / rate['torch ddp']:.2f}x")
-    print(f"communication: {last['comm_bytes'] / 1e6:.1f} MB a step, {1e3 * last['comm_s']:.1f} ms on its way, {1e3 * last['exposed_s']:.1f} ms waited for")
+    print(f"ddp beside one process: {rate['ddp'] / rate['one']:.2f}x; beside PyTorch's DDP: "
+          f"{rate['ddp'] / rate['torch ddp']:.2f}x")
+    print(f"communication: {last['comm_bytes'] / 1e6:.1f} MB a step, {1e3 * last['comm_s']:.1f} ms on its way, "
+          f"{1e3 * last['exposed_s']:.1f} ms waited for")
 
 
 if __name__ == "__main__":

@@ -63,8 +63,8 @@ def gloo_round(ranks, sizes, path):
 def ringtape_round(binary, transport, ranks, sizes, path):
     out = {}
     for size in sizes:
-        command = [binary, "bench", "collectives", "--transport", transport, "--ranks", str(ranks), "-b", str(size), "-e", str(size),
-                   "--warmup", "3", "--iterations", str(iterations(size)), "--json", path]
+        command = [binary, "bench", "collectives", "--transport", transport, "--ranks", str(ranks), "-b", str(size),
+                   "-e", str(size), "--warmup", "3", "--iterations", str(iterations(size)), "--json", path]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         with open(path) as file:
             out[size] = json.load(file)["rows"][0]["in_place"]["us"]
@@ -85,7 +85,8 @@ def main():
 
     import torch
 
-    print(f"all-reduce, f32 sum, in place, {os.cpu_count()} cores, torch {torch.__version__}'s gloo; us, best of {args.rounds} alternating rounds")
+    print(f"all-reduce, f32 sum, in place, {os.cpu_count()} cores, torch {torch.__version__}'s gloo; us, best of "
+          f"{args.rounds} alternating rounds")
     print(f"{'ranks':>5} {'transport':>10} {'bytes':>10} {'ringtape':>12} {'gloo':>12} {'ratio':>7}")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "out.json")

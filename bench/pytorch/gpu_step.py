@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Training steps of ResNet-18 on 32x32 images on a GPU: ringtape beside PyTorch, eager and compiled, alternating in one run.
+"""Training steps of ResNet-18 on 32x32 images on a GPU: ringtape beside PyTorch, eager and compiled, alternating in
+one run.
 
-    bench/pytorch/gpu_step.py [--binary build/cuda/ringtape] [--batch-size 128 512 2048] [--precision bf16] [--rounds 5] [--out FILE]
+    bench/pytorch/gpu_step.py [--binary build/cuda/ringtape] [--batch-size 128 512 2048] [--precision bf16]
+        [--rounds 5] [--out FILE]
 
-Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays on the device. PyTorch is in channels_last, with
-autocast where --precision is bf16: eager, torch.compile, and torch.compile with CUDA graphs (mode reduce-overhead), each in a process of
-its own. Medians over the rounds, in which all alternate. Peak: of tensors, as each allocator counts them. --device cpu tries the script.
+Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays on the device. PyTorch is in
+channels_last, with autocast where --precision is bf16: eager, torch.compile, and torch.compile with CUDA graphs (mode
+reduce-overhead), each in a process of its own. Medians over the rounds, in which all alternate. Peak: of tensors, as
+each allocator counts them. --device cpu tries the script.
 """
 import argparse
 import contextlib
@@ -57,7 +60,8 @@ def run_torch(variant, batch_size, precision, device):
     while time.perf_counter() - begin < SECONDS or len(times) < 3:
         times.append(steps())
     peak = torch.cuda.max_memory_allocated() if device == "cuda" else None
-    print(json.dumps({"images_per_s": batch_size / statistics.median(times), "peak_bytes": peak, "torch": torch.__version__}))
+    print(json.dumps({"images_per_s": batch_size / statistics.median(times), "peak_bytes": peak,
+                      "torch": torch.__version__}))
 
 
 def output_of(command):
@@ -69,9 +73,12 @@ def output_of(command):
 
 def measure(args, name, batch_size):
     if name != "ringtape":
-        return output_of([sys.executable, os.path.abspath(__file__), "--torch", name, str(batch_size), args.precision, args.device])
-    return output_of([args.binary, "bench", "step", "--model", "resnet18", "--device", args.device, "--batch-size", str(batch_size),
-                      "--precision", args.precision, "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4", "--json"])
+        return output_of([sys.executable, os.path.abspath(__file__), "--torch", name, str(batch_size), args.precision,
+                          args.device])
+    return output_of([args.binary, "bench", "step", "--model", "resnet18", "--device", args.device, "--batch-size",
+                      str(batch_size),
+                      "--precision", args.precision, "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay",
+                      "5e-4", "--json"])
 
 
 def main():
@@ -83,14 +90,17 @@ def main():
     parser.add_argument("--variants", choices=VARIANTS, nargs="+", default=list(VARIANTS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", help="file of all measurements, as JSON")
-    parser.add_argument("--torch", nargs=4, metavar=("VARIANT", "BATCH", "PRECISION", "DEVICE"), help="one measurement of PyTorch alone")
+    parser.add_argument("--torch", nargs=4, metavar=("VARIANT", "BATCH", "PRECISION", "DEVICE"),
+                        help="one measurement of PyTorch alone")
     args = parser.parse_args()
     if args.torch:
         return run_torch(args.torch[0], int(args.torch[1]), *args.torch[2:])
 
     names = ["ringtape"] + args.variants
-    print(f"ResNet-18, 32x32, {args.precision}, SGD, {args.device}; images/s, medians of {args.rounds} alternating rounds; peak in MB")
-    print(f"{'batch':>5} {'ringtape':>10} {'peak':>7}" + "".join(f" {n:>10} {'ratio':>6} {'peak':>7}" for n in args.variants))
+    print(f"ResNet-18, 32x32, {args.precision}, SGD, {args.device}; images/s, medians of {args.rounds} alternating "
+          f"rounds; peak in MB")
+    print(f"{'batch':>5} {'ringtape':>10} {'peak':>7}" + "".join(f" {n:>10} {'ratio':>6} {'peak':>7}"
+                                                                 for n in args.variants))
     everything = []
     for batch_size in args.batch_size:
         runs = {name: [] for name in names}
@@ -101,7 +111,8 @@ def main():
         rate = {name: statistics.median(r["images_per_s"] for r in each) for name, each in runs.items()}
         peak = {name: f"{max(r['peak_bytes'] or 0 for r in each) / 1e6:7.0f}" for name, each in runs.items()}
         print(f"{batch_size:5} {rate['ringtape']:10.0f} {peak['ringtape']}" +
-              "".join(f" {rate[n]:10.0f} {rate['ringtape'] / rate[n]:5.2f}x {peak[n]}" for n in args.variants), flush=True)
+              "".join(f" {rate[n]:10.0f} {rate['ringtape'] / rate[n]:5.2f}x {peak[n]}" for n in args.variants),
+              flush=True)
     if args.out:
         with open(args.out, "w") as file:
             json.dump(everything, file, indent=1)

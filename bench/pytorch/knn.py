@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Nearest neighbours, ringtape's streaming selection beside torch's matmul and topk, alternating, each in a process of its own.
+"""Nearest neighbours, ringtape's streaming selection beside torch's matmul and topk, alternating, each in a process
+of its own.
 
-    bench/pytorch/knn.py [--binary build/cpu/bench/knn_bench] [--sizes 10000 50000 512 200] [--threads 2] [--rounds 3] [--chunk 1000]
+    bench/pytorch/knn.py [--binary build/cpu/bench/knn_bench] [--sizes 10000 50000 512 200] [--threads 2] [--rounds 3]
+        [--chunk 1000]
 
 Seconds and largest memory of the process, medians of the rounds: all products at once, and --chunk queries at a time.
 """
@@ -29,7 +31,8 @@ def torch_run(queries, bank, depth, k, threads, chunk):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default="build/cpu/bench/knn_bench")
-    parser.add_argument("--sizes", type=int, nargs=4, default=[10000, 50000, 512, 200], metavar=("QUERIES", "BANK", "DEPTH", "K"))
+    parser.add_argument("--sizes", type=int, nargs=4, default=[10000, 50000, 512, 200],
+                        metavar=("QUERIES", "BANK", "DEPTH", "K"))
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--chunk", type=int, default=1000)
@@ -39,11 +42,13 @@ def main():
         return torch_run(*args.sizes, args.threads, args.torch)
     sizes = [str(n) for n in args.sizes]
     own = [sys.executable, __file__, "--threads", str(args.threads), "--sizes", *sizes, "--torch"]
-    commands = {"ringtape": [args.binary, *sizes], "torch": own + [sizes[0]], f"torch, {args.chunk} at a time": own + [str(args.chunk)]}
+    commands = {"ringtape": [args.binary, *sizes], "torch": own + [sizes[0]], f"torch, {args.chunk} at a time": own
+                + [str(args.chunk)]}
     found = {name: [] for name in commands}
     for _ in range(args.rounds):
         for name, command in commands.items():
-            out = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(os.environ, RINGTAPE_THREADS=str(args.threads)))
+            out = subprocess.run(command, check=True, capture_output=True, text=True,
+                                 env=dict(os.environ, RINGTAPE_THREADS=str(args.threads)))
             found[name].append(json.loads(out.stdout))
     best = {name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()}
     for name, runs in found.items():

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Augmented images per second, ringtape's loader beside torch's DataLoader with torchvision's transforms, alternating in one run.
+"""Augmented images per second, ringtape's loader beside torch's DataLoader with torchvision's transforms, alternating
+in one run.
 
-    bench/pytorch/loader.py --data-dir DIR [--binary build/cpu/bench/loader_bench] [--batch-size 128] [--workers 0 1 2] [--rounds 5]
+    bench/pytorch/loader.py --data-dir DIR [--binary build/cpu/bench/loader_bench] [--batch-size 128]
+        [--workers 0 1 2] [--rounds 5]
 
-CIFAR-10 from DIR/cifar-10-batches-bin, shuffled: RandomCrop(32, padding=4), RandomHorizontalFlip, ToTensor, Normalize, as batches in
-memory. Medians over the rounds; the last line compares the best of each.
+CIFAR-10 from DIR/cifar-10-batches-bin, shuffled: RandomCrop(32, padding=4), RandomHorizontalFlip, ToTensor,
+Normalize, as batches in memory. Medians over the rounds; the last line compares the best of each.
 """
 import argparse
 import json
@@ -23,7 +25,8 @@ class Cifar10(torch.utils.data.Dataset):
     """What torchvision.datasets.CIFAR10 keeps in memory and does for an item, read from the binary version."""
 
     def __init__(self, folder):
-        files = [numpy.fromfile(os.path.join(folder, f"data_batch_{i}.bin"), numpy.uint8).reshape(-1, 3073) for i in range(1, 6)]
+        files = [numpy.fromfile(os.path.join(folder, f"data_batch_{i}.bin"), numpy.uint8).reshape(-1, 3073)
+                 for i in range(1, 6)]
         records = numpy.concatenate(files)
         self.labels = records[:, 0].astype(numpy.int64)
         self.images = numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
@@ -59,7 +62,8 @@ def ringtape_rate(args, workers):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/bench/loader_bench"))
+    parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__),
+                                                         "../../build/cpu/bench/loader_bench"))
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--rounds", type=int, default=5)

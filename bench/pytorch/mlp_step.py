@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Training steps per second of the MLP 784-128-10, ringtape beside PyTorch eager, alternating in one run.
 
-    bench/pytorch/mlp_step.py [--binary build/cpu/ringtape] [--batch-size 16] [--threads 1 2] [--optimizer sgd adam] [--rounds 7]
+    bench/pytorch/mlp_step.py [--binary build/cpu/ringtape] [--batch-size 16] [--threads 1 2] [--optimizer sgd adam]
+        [--rounds 7]
 
 Both train on one batch that stays in memory: forward, backward and optimizer step. Medians over the rounds.
 """
@@ -55,8 +56,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
 
-    print(f"MLP 784-128-10, batch {args.batch_size}, f32, torch {torch.__version__}; steps/s, median of {args.rounds} alternating rounds")
-    print(f"{'optimizer':10} {'threads':>7} {'ringtape':>10} {'PyTorch':>10} {'ratio':>7}   (rounds: lowest to highest ratio)")
+    print(f"MLP 784-128-10, batch {args.batch_size}, f32, torch {torch.__version__}; steps/s, median of {args.rounds} "
+          f"alternating rounds")
+    print(f"{'optimizer':10} {'threads':>7} {'ringtape':>10} {'PyTorch':>10} {'ratio':>7}   (rounds: lowest to "
+          f"highest ratio)")
     for optimizer in args.optimizer:
         for threads in args.threads:
             torch.set_num_threads(threads)
@@ -68,7 +71,8 @@ def main():
                 theirs.append(torch_rate(step))
             ratios = sorted(a / b for a, b in zip(ours, theirs))
             a, b = statistics.median(ours), statistics.median(theirs)
-            print(f"{optimizer:10} {threads:7} {a:10,.0f} {b:10,.0f} {a / b:6.2f}x   ({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+            print(f"{optimizer:10} {threads:7} {a:10,.0f} {b:10,.0f} {a / b:6.2f}x   ({ratios[0]:.2f} to "
+                  f"{ratios[-1]:.2f})", flush=True)
 
 
 if __name__ == "__main__":

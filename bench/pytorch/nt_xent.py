@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Forward and backward of NT-Xent: ringtape in tiles and composed of matmul and cross_entropy, and PyTorch, alternating in one run.
+"""Forward and backward of NT-Xent: ringtape in tiles and composed of matmul and cross_entropy, and PyTorch,
+alternating in one run.
 
-    bench/pytorch/nt_xent.py [--binary build/cpu/bench/nt_xent_bench] [--rows 1024 4096 16384] [--threads 2] [--rounds 5] [--clock wall]
+    bench/pytorch/nt_xent.py [--binary build/cpu/bench/nt_xent_bench] [--rows 1024 4096 16384] [--threads 2]
+        [--rounds 5] [--clock wall]
 
-Each time in a process of its own. Medians over the rounds of the medians of some seconds, and the largest growth of resident memory.
-PyTorch computes lightly's four-block form (lightly.loss.NTXentLoss without a bank), and the single product with a masked diagonal.
+Each time in a process of its own. Medians over the rounds of the medians of some seconds, and the largest growth of
+resident memory. PyTorch computes lightly's four-block form (lightly.loss.NTXentLoss without a bank), and the single
+product with a masked diagonal.
 """
 import argparse
 import json
@@ -85,13 +88,15 @@ def main():
         return lambda rows: run([args.binary, form, str(rows), str(args.dims), str(args.seconds)])
 
     def theirs(form):
-        return lambda rows: run([sys.executable, __file__, "--form", form, "--rows", str(rows), "--dims", str(args.dims),
-                                 "--threads", str(args.threads), "--seconds", str(args.seconds)])
+        return lambda rows: run([sys.executable, __file__, "--form", form, "--rows", str(rows), "--dims",
+                                 str(args.dims), "--threads", str(args.threads), "--seconds", str(args.seconds)])
 
-    contenders = {"tiled": ours("tiled"), "plain": ours("plain"), "torch, lightly's": theirs("lightly"), "torch, masked": theirs("masked")}
+    contenders = {"tiled": ours("tiled"), "plain": ours("plain"), "torch, lightly's": theirs("lightly"),
+                  "torch, masked": theirs("masked")}
     print(f"NT-Xent, D {args.dims}, f32, {args.threads} threads, forward and backward; "
           f"medians of {args.rounds} alternating rounds: ms ({args.clock}), MB")
-    print(f"{'rows':>6} " + " ".join(f"{name:>22}" for name in contenders) + "   tiled beside each: median (lowest to highest)")
+    print(f"{'rows':>6} " + " ".join(f"{name:>22}" for name in contenders)
+          + "   tiled beside each: median (lowest to highest)")
     for rows in args.rows:
         got = {name: [] for name in contenders}
         for _ in range(args.rounds):
@@ -99,7 +104,8 @@ def main():
                 got[name].append(contender(rows))
         cells, ratios = [], []
         for name, results in got.items():
-            cells.append(f"{statistics.median(r[args.clock] for r in results):12.2f} {max(r['peak_mb'] for r in results):9.1f}")
+            cells.append(f"{statistics.median(r[args.clock] for r in results):12.2f} "
+                         f"{max(r['peak_mb'] for r in results):9.1f}")
             if name != "tiled":
                 each = sorted(r[args.clock] / t[args.clock] for r, t in zip(results, got["tiled"]))
                 ratios.append(f"{statistics.median(each):.2f}x ({each[0]:.2f} to {each[-1]:.2f})")

@@ -26,15 +26,17 @@ def workloads():
     wide, labels = torch.randn(8192, 1000), torch.randint(0, 1000, (8192,))
     table, index = torch.randn(65536, 256), torch.randint(0, 65536, (8192,))
     calls = {}
-    unary = dict(neg=torch.neg, abs=torch.abs, exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt, square=torch.square,
-                 relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh, gelu=F.gelu)
+    unary = dict(neg=torch.neg, abs=torch.abs, exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt,
+                 square=torch.square, relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh, gelu=F.gelu)
     for name, f in unary.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x)
-    binary = dict(add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, maximum=torch.maximum, minimum=torch.minimum, pow=torch.pow)
+    binary = dict(add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, maximum=torch.maximum,
+                  minimum=torch.minimum, pow=torch.pow)
     for name, f in binary.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
         calls[f"{name}/4096x4096+4096"] = lambda f=f: f(x, row)
-    compare = dict(equal=torch.eq, not_equal=torch.ne, less=torch.lt, less_equal=torch.le, greater=torch.gt, greater_equal=torch.ge)
+    compare = dict(equal=torch.eq, not_equal=torch.ne, less=torch.lt, less_equal=torch.le, greater=torch.gt,
+                   greater_equal=torch.ge)
     for name, f in compare.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
     reduce = dict(sum=torch.sum, mean=torch.mean, max=torch.amax, var=torch.var, logsumexp=torch.logsumexp)
@@ -51,7 +53,8 @@ def workloads():
         a, w, b = torch.randn(m, k), torch.randn(n, k), torch.randn(n)
         calls[f"linear/{m}x{k}x{n}"] = lambda a=a, w=w, b=b: F.linear(a, w, b)
     for size, channels in ((32, 64), (16, 128), (8, 256), (4, 512)):
-        image, residual = (torch.rand(128, channels, size, size).to(memory_format=torch.channels_last) for _ in range(2))
+        image, residual = (torch.rand(128, channels, size, size).to(memory_format=torch.channels_last)
+                           for _ in range(2))
         scale, shift = torch.rand(channels), torch.rand(channels)
         norm = lambda i=image, w=scale, b=shift: F.batch_norm(i, None, None, w, b, training=True)
         calls[f"batch_norm/relu_128x{size}x{size}x{channels}"] = lambda f=norm: F.relu(f())
@@ -95,8 +98,8 @@ def torch_us(call, seconds=0.4):
 
 def ringtape_us(binary, name, threads):
     environment = dict(os.environ, RINGTAPE_THREADS=str(threads))
-    command = [binary, f"--benchmark_filter=^{re.escape(name)}/forward/real_time$", "--benchmark_format=json", "--benchmark_repetitions=5",
-               "--benchmark_min_time=0.1", "--benchmark_report_aggregates_only=true"]
+    command = [binary, f"--benchmark_filter=^{re.escape(name)}/forward/real_time$", "--benchmark_format=json",
+               "--benchmark_repetitions=5", "--benchmark_min_time=0.1", "--benchmark_report_aggregates_only=true"]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout)
     rows = [b for b in result["benchmarks"] if b.get("aggregate_name") == "median"]
     return (rows[0]["real_time"], rows[0].get("%peak", float("nan"))) if rows else (None, None)

@@ -3,9 +3,9 @@
 
     bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--batch-size 32 128] [--threads 1 2] [--rounds 3]
 
-Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory, f32. PyTorch runs in both of
-its layouts, each in a process of its own; the ratio is to the faster. Medians over the rounds. Memory: ringtape's is what its tensors
-held at most, PyTorch's the growth of the process since before the model was made.
+Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory, f32. PyTorch runs
+in both of its layouts, each in a process of its own; the ratio is to the faster. Medians over the rounds. Memory:
+ringtape's is what its tensors held at most, PyTorch's the growth of the process since before the model was made.
 """
 import argparse
 import json
@@ -48,7 +48,8 @@ def run_torch(batch_size, threads, channels_last):
         at = time.perf_counter()
         step()
         times.append(time.perf_counter() - at)
-    print(json.dumps({"images_per_s": batch_size / statistics.median(times), "peak_bytes": resident_bytes() - before, "torch": torch.__version__}))
+    print(json.dumps({"images_per_s": batch_size / statistics.median(times), "peak_bytes": resident_bytes() - before,
+                      "torch": torch.__version__}))
 
 
 def output_of(command):
@@ -61,25 +62,31 @@ def main():
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "LAYOUT"), help="one measurement of PyTorch alone")
+    parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "LAYOUT"),
+                        help="one measurement of PyTorch alone")
     args = parser.parse_args()
     if args.torch:
         return run_torch(int(args.torch[0]), int(args.torch[1]), args.torch[2] == "nhwc")
 
     print(f"ResNet-18, 32x32, f32, SGD; images/s, median of {args.rounds} alternating rounds")
-    print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} {'torch nchw':>10} {'torch nhwc':>10} {'ratio':>7}   {'peak MB':>8} {'torch':>6}")
+    print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} {'torch nchw':>10} {'torch nhwc':>10} {'ratio':>7}   "
+          f"{'peak MB':>8} {'torch':>6}")
     for batch in args.batch_size:
         for threads in args.threads:
             runs = {"ringtape": [], "nchw": [], "nhwc": []}
             for _ in range(args.rounds):
-                runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", "resnet18", "--batch-size", str(batch), "--threads", str(threads),
-                                                   "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4", "--json"]))
+                runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", "resnet18", "--batch-size",
+                                                   str(batch), "--threads", str(threads),
+                                                   "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4",
+                                                   "--json"]))
                 for layout in ("nchw", "nhwc"):
-                    runs[layout].append(output_of([sys.executable, os.path.abspath(__file__), "--torch", str(batch), str(threads), layout]))
+                    runs[layout].append(output_of([sys.executable, os.path.abspath(__file__), "--torch", str(batch),
+                                                   str(threads), layout]))
             rate = {name: statistics.median(r["images_per_s"] for r in each) for name, each in runs.items()}
             best = max(("nchw", "nhwc"), key=rate.get)
             ours, theirs = runs["ringtape"][0]["peak_bytes"] / 1e6, min(r["peak_bytes"] for r in runs[best]) / 1e6
-            print(f"{batch:5} {threads:7} {rate['ringtape']:9.1f} {rate['nchw']:10.1f} {rate['nhwc']:10.1f} {rate['ringtape'] / rate[best]:6.2f}x   "
+            print(f"{batch:5} {threads:7} {rate['ringtape']:9.1f} {rate['nchw']:10.1f} {rate['nhwc']:10.1f} "
+                  f"{rate['ringtape'] / rate[best]:6.2f}x   "
                   f"{ours:8.0f} {theirs:6.0f}", flush=True)
 
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Training steps of SimCLR, views included: ringtape beside lightly and PyTorch eager, alternating in one run.
 
-    bench/pytorch/simclr_step.py [--binary build/cpu/ringtape] [--batch-size 128] [--threads 2] [--rounds 4] [--steps 3] [--workers 0 1 2] [--json]
+    bench/pytorch/simclr_step.py [--binary build/cpu/ringtape] [--batch-size 128] [--threads 2] [--rounds 4]
+        [--steps 3] [--workers 0 1 2] [--json]
 
-A step takes a shuffled batch of 32x32 images, makes two views of each as lightly's SimCLR transform for CIFAR-10 does (crop, flip, colour
-jitter at half strength, gray; no blur), sends both through ResNet-18 (3x3 stem) and its projection, and makes NT-Xent, backward and SGD
-with momentum 0.9 and weight decay 5e-4, f32. Images are random and in memory on both sides.
+A step takes a shuffled batch of 32x32 images, makes two views of each as lightly's SimCLR transform for CIFAR-10 does
+(crop, flip, colour jitter at half strength, gray; no blur), sends both through ResNet-18 (3x3 stem) and its
+projection, and makes NT-Xent, backward and SGD with momentum 0.9 and weight decay 5e-4, f32. Images are random and in
+memory on both sides.
 
-PyTorch first tries each layout with each number of DataLoader workers, and goes on with the fastest. Its workers are ahead by full queues
-when a round begins, and again when it ends: what is made in a round is what it takes. The ratio is the median of the rounds', by time
-and by processor time of all threads and workers, which depends less on what else the machine does; on one that is not quiet use
---threads 1 --workers 0, since PyTorch's threads spin while they wait for each other.
+PyTorch first tries each layout with each number of DataLoader workers, and goes on with the fastest. Its workers are
+ahead by full queues when a round begins, and again when it ends: what is made in a round is what it takes. The ratio
+is the median of the rounds', by time and by processor time of all threads and workers, which depends less on what
+else the machine does; on one that is not quiet use --threads 1 --workers 0, since PyTorch's threads spin while they
+wait for each other.
 """
 import argparse
 import json
@@ -50,8 +53,8 @@ class Batches:
     """Batches of views without end."""
 
     def __init__(self, batch_size, workers):
-        self.loader = torch.utils.data.DataLoader(Images(64 * batch_size), batch_size, shuffle=True, drop_last=True, num_workers=workers,
-                                                  persistent_workers=workers > 0)
+        self.loader = torch.utils.data.DataLoader(Images(64 * batch_size), batch_size, shuffle=True, drop_last=True,
+                                                  num_workers=workers, persistent_workers=workers > 0)
         self.iterator = iter(self.loader)
 
     def next(self):
@@ -76,7 +79,8 @@ class SimCLR:
         torch.manual_seed(1)
         self.layout = LAYOUTS[layout]
         backbone = list(ResNetGenerator("resnet-18").children())[:-1]
-        self.model = torch.nn.Sequential(*backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), SimCLRProjectionHead(512, 512, 128))
+        self.model = torch.nn.Sequential(*backbone, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
+                                         SimCLRProjectionHead(512, 512, 128))
         self.model.to(memory_format=self.layout)
         self.loss = NTXentLoss(temperature=0.5)
         lr, momentum, decay = map(float, SGD)
@@ -100,9 +104,10 @@ def measure_torch(simclr, batches, steps):
 
 def measure_ringtape(args):
     lr, momentum, decay = SGD
-    command = [args.binary, "bench", "step", "--method", "simclr", "--model", "resnet18", "--no-stem-relu", "--projection-norm", "all",
-               "--batch-size", str(args.batch_size), "--threads", str(args.threads), "--optimizer", "sgd", "--momentum", momentum,
-               "--weight-decay", decay, "--json"]
+    command = [args.binary, "bench", "step", "--method", "simclr", "--model", "resnet18", "--no-stem-relu",
+               "--projection-norm", "all",
+               "--batch-size", str(args.batch_size), "--threads", str(args.threads), "--optimizer", "sgd", "--momentum",
+               momentum, "--weight-decay", decay, "--json"]
     out = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return 1 / out["steps_per_s"], out["cpu_s"]
 
@@ -142,16 +147,20 @@ def main():
     ours, theirs = ([args.batch_size / pair[side][0] for pair in rounds] for side in (0, 1))
     ratios = [theirs[0] / ours[0] for ours, theirs in rounds]
     processor = [theirs[1] / ours[1] for ours, theirs in rounds]
-    result = {"ringtape_images_per_s": statistics.median(ours), "torch_images_per_s": statistics.median(theirs), "torch": chosen,
+    result = {"ringtape_images_per_s": statistics.median(ours), "torch_images_per_s": statistics.median(theirs),
+              "torch": chosen,
               "ratio": statistics.median(ratios), "ratios": ratios, "processor_ratio": statistics.median(processor),
               "load": [load, os.getloadavg()[0]]}
     if args.json:
         return print(json.dumps(result))
-    print(f"SimCLR, ResNet-18, 32x32, batch {args.batch_size}, f32, {args.threads} threads, views included; images/s, median of {args.rounds} "
+    print(f"SimCLR, ResNet-18, 32x32, batch {args.batch_size}, f32, {args.threads} threads, views included; images/s, "
+          f"median of {args.rounds} "
           f"alternating rounds; torch {torch.__version__}, lightly {lightly.__version__}")
     print(f"tried      {tried}")
-    print(f"ringtape {result['ringtape_images_per_s']:.1f}, PyTorch ({chosen}) {result['torch_images_per_s']:.1f}: {result['ratio']:.2f}x "
-          f"({min(ratios):.2f} to {max(ratios):.2f}), by processor time {result['processor_ratio']:.2f}x; load {load:.1f} to {result['load'][1]:.1f}")
+    print(f"ringtape {result['ringtape_images_per_s']:.1f}, PyTorch ({chosen}) {result['torch_images_per_s']:.1f}: "
+          f"{result['ratio']:.2f}x "
+          f"({min(ratios):.2f} to {max(ratios):.2f}), by processor time {result['processor_ratio']:.2f}x; load "
+          f"{load:.1f} to {result['load'][1]:.1f}")
 
 
 if __name__ == "__main__":

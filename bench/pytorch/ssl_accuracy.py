@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""`ringtape pretrain --preset corrected` on CIFAR-10 in lightly and PyTorch: the same recipe, from configs/ssl/corrected.toml.
+"""`ringtape pretrain --preset corrected` on CIFAR-10 in lightly and PyTorch: the same recipe, from
+configs/ssl/corrected.toml.
 
-    bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16] [--epochs 5]
-        [--batch-size 128] [--warmup-epochs 1] [--lr X]
+    bench/pytorch/ssl_accuracy.py --data-dir DIR --method simclr [byol moco simsiam barlow_twins swav] [--width 16]
+        [--epochs 5] [--batch-size 128] [--warmup-epochs 1] [--lr X]
         [--projection-hidden N] [--projection-dim N] [--prediction-hidden N] [--loss-scale X]
         [--limit-train-batches N] [--knn-every 1] [--seed 1 2 3]
 
-beside ringtape pretrain with the same flags, a method and a seed each. DIR/cifar-10-batches-bin holds the binary version. Losses and
-networks are lightly's where they do what the recipe says; what it changes is built of their parts. Views are torchvision's, of PIL images.
-Prints a JSON line an epoch: the mean loss of its steps and, where it is due, top-1 of kNN with all training images as the bank.
+beside ringtape pretrain with the same flags, a method and a seed each. DIR/cifar-10-batches-bin holds the binary
+version. Losses and networks are lightly's where they do what the recipe says; what it changes is built of their
+parts. Views are torchvision's, of PIL images. Prints a JSON line an epoch: the mean loss of its steps and, where it
+is due, top-1 of kNN with all training images as the bank.
 """
 import argparse
 import copy
@@ -30,7 +32,8 @@ from ssl_methods import METHODS
 
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 WIDTHS = ("projection-hidden", "projection-dim", "prediction-hidden")  # of heads
-KEPT = ("epochs", "batch-size", "lr", "warmup-epochs", "loss-scale") + WIDTHS  # settings of the recipe that flags override
+# Settings of the recipe that flags override.
+KEPT = ("epochs", "batch-size", "lr", "warmup-epochs", "loss-scale") + WIDTHS
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../configs/ssl/corrected.toml")
 
 
@@ -42,19 +45,24 @@ def recipe_of(method, args):
     if args.lr is None:
         recipe["lr"] = recipe["base-lr"] * recipe["batch-size"] / 256
     if recipe["warmup-epochs"] > recipe["epochs"]:
-        sys.exit(f"--warmup-epochs {recipe['warmup-epochs']}: longer than the {recipe['epochs']} epochs of the training")
+        sys.exit(f"--warmup-epochs {recipe['warmup-epochs']}: longer than the "
+                 f"{recipe['epochs']} epochs of the training")
     return recipe | {"width": args.width}
 
 
 def read(folder, names):
-    records = numpy.concatenate([numpy.fromfile(os.path.join(folder, n + ".bin"), numpy.uint8).reshape(-1, 3073) for n in names])
-    return numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), torch.from_numpy(records[:, 0].astype(numpy.int64))
+    records = numpy.concatenate([numpy.fromfile(os.path.join(folder, n + ".bin"), numpy.uint8).reshape(-1, 3073)
+                                 for n in names])
+    images = numpy.ascontiguousarray(records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+    return images, torch.from_numpy(records[:, 0].astype(numpy.int64))
 
 
 def view(recipe, solarize=0.0):
     jitter = T.ColorJitter(0.4, 0.4, recipe.get("saturation", 0.4), 0.1)
-    return T.Compose([T.RandomResizedCrop(32, scale=(recipe.get("crop-low", 0.08), 1.0)), T.RandomHorizontalFlip(), T.RandomApply([jitter], 0.8),
-                      T.RandomGrayscale(0.2), T.RandomSolarize(128, solarize), T.ToTensor(), T.Normalize(MEAN, DEVIATION)])
+    return T.Compose([T.RandomResizedCrop(32, scale=(recipe.get("crop-low", 0.08), 1.0)), T.RandomHorizontalFlip(),
+                      T.RandomApply([jitter], 0.8),
+                      T.RandomGrayscale(0.2), T.RandomSolarize(128, solarize), T.ToTensor(),
+                      T.Normalize(MEAN, DEVIATION)])
 
 
 class Views(torch.utils.data.Dataset):
@@ -81,7 +89,8 @@ def features(backbone, images):
     out = []
     for part in numpy.array_split(images, math.ceil(len(images) / 500)):
         x = torch.from_numpy(part).permute(0, 3, 1, 2) / 255
-        out.append(F.normalize(backbone((x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(DEVIATION)[:, None, None])))
+        standard = (x - torch.tensor(MEAN)[:, None, None]) / torch.tensor(DEVIATION)[:, None, None]
+        out.append(F.normalize(backbone(standard)))
     return torch.cat(out)
 
 
@@ -90,14 +99,16 @@ def knn(backbone, train, test):
 
     evaluated = copy.deepcopy(backbone).eval()
     bank, queries = features(evaluated, train[0]).T.contiguous(), features(evaluated, test[0])
-    right = sum((knn_predict(q, bank, train[1], 10, 200, 0.1)[:, 0] == y).sum().item() for q, y in zip(queries.split(500), test[1].split(500)))
+    right = sum((knn_predict(q, bank, train[1], 10, 200, 0.1)[:, 0] == y).sum().item()
+                for q, y in zip(queries.split(500), test[1].split(500)))
     return right / len(queries)
 
 
 def optimizer_of(recipe, parameters):
     if recipe["optimizer"] == "adam":
         return torch.optim.Adam(parameters, lr=recipe["lr"], weight_decay=recipe["weight-decay"])
-    return torch.optim.SGD(parameters, lr=recipe["lr"], momentum=recipe["momentum"], weight_decay=recipe["weight-decay"])
+    return torch.optim.SGD(parameters, lr=recipe["lr"], momentum=recipe["momentum"],
+                           weight_decay=recipe["weight-decay"])
 
 
 def loader_of(images, recipe, args):
@@ -105,7 +116,8 @@ def loader_of(images, recipe, args):
     batches = len(data) // batch_size
     if args.limit_train_batches > 0:
         batches = min(batches, args.limit_train_batches)
-    sampler = torch.utils.data.RandomSampler(data, num_samples=batches * batch_size)  # without replacement: others each epoch
+    # Without replacement: others each epoch.
+    sampler = torch.utils.data.RandomSampler(data, num_samples=batches * batch_size)
     return torch.utils.data.DataLoader(data, batch_size, sampler=sampler, num_workers=args.workers)
 
 

@@ -1,6 +1,7 @@
 """The self-supervised methods of ringtape's corrected recipe, of lightly's parts: what nn/ssl/*.cpp are by default.
 
-Each has a backbone, begin_step(step, steps), to be called before a step, and loss(views) of two batches of views (N, 3, 32, 32).
+Each has a backbone, begin_step(step, steps), to be called before a step, and loss(views) of two batches of views (N,
+3, 32, 32).
 """
 import copy
 
@@ -22,7 +23,8 @@ def resnet18(width, splits=0):
 
 
 def head(features, hidden, out, norm="hidden"):
-    """Two linear layers; batch normalisation behind none of them, the first (hidden) or both (all), and no bias where it is."""
+    """Two linear layers; batch normalisation behind none of them, the first (hidden) or both (all), and no bias where
+    it is."""
     return ProjectionHead([(features, hidden, None if norm == "none" else nn.BatchNorm1d(hidden), nn.ReLU()),
                            (hidden, out, nn.BatchNorm1d(out) if norm == "all" else None, None)])
 
@@ -33,7 +35,8 @@ class Method(nn.Module):
         self.recipe = recipe
         self.backbone = resnet18(recipe["width"], recipe.get("bn-splits", 0))
         self.dimension = recipe.get("projection-dim", out)
-        self.projection = head(8 * recipe["width"], recipe.get("projection-hidden", hidden), self.dimension, recipe.get("projection-norm", norm))
+        self.projection = head(8 * recipe["width"], recipe.get("projection-hidden", hidden), self.dimension,
+                               recipe.get("projection-norm", norm))
 
     def make_prediction(self, hidden):
         return head(self.dimension, self.recipe.get("prediction-hidden", hidden), self.dimension)
@@ -101,7 +104,8 @@ class Byol(Taught):
 
     def loss(self, views):
         z0, z1 = self.teach(views[0]), self.teach(views[1])
-        return (self.criterion(self.prediction(self.encode(views[0])), z1) + self.criterion(self.prediction(self.encode(views[1])), z0)) / 2
+        return (self.criterion(self.prediction(self.encode(views[0])), z1)
+                + self.criterion(self.prediction(self.encode(views[1])), z0)) / 2
 
 
 class Moco(Taught):
@@ -114,7 +118,8 @@ class Moco(Taught):
         return F.normalize(batch_unshuffle(self.teach(shuffled), order))
 
     def contrast(self, view, keys):
-        """lightly's NTXentLoss puts the keys into the bank at once, where the other half of the loss has them as negatives."""
+        """lightly's NTXentLoss puts the keys into the bank at once, where the other half of the loss has them as
+        negatives."""
         q = F.normalize(self.encode(view))
         _, negatives = self.bank(keys)
         logits = torch.cat([(q * keys).sum(1, keepdim=True), q @ negatives], 1) / 0.1

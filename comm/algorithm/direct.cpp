@@ -8,10 +8,12 @@ namespace {
 // What stays in a core's cache between being written for this rank and being copied to the others.
 constexpr size_t kBlock = 128 << 10;
 
-// A buffer of each rank, within the reach of all. A transport may have copied a rank's own: then what the others wrote is brought back.
+// A buffer of each rank, within the reach of all. A transport may have copied a rank's own:
+// then what the others wrote is brought back.
 class Shared {
  public:
-  Shared(Transport& t, const void* data, size_t bytes) : t_(t), data_(const_cast<void*>(data)), all_(t.share(data_, bytes)) {}
+  Shared(Transport& t, const void* data, size_t bytes)
+      : t_(t), data_(const_cast<void*>(data)), all_(t.share(data_, bytes)) {}
   explicit operator bool() const { return !all_.empty(); }
   void* of(int rank, int64_t i = 0) const { return at(all_[size_t(rank)], i, size_of(t_.operation().dtype)); }
   void fence() { t_.fence(); }
@@ -23,8 +25,8 @@ class Shared {
   const std::vector<void*> all_;
 };
 
-// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y, which starts at
-// `from`.
+// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y,
+// which starts at `from`.
 template <class F>
 void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
@@ -101,7 +103,8 @@ void gather(Transport& t, const void* x, void* y) {
   Shared shared(t, x, op.bytes());
   if (!shared) return tree.gather(t, x, y);
   if (t.rank() == op.root)
-    for (int r = 0; r < t.size(); ++r) t.copy(at(y, op.count * r, size_of(op.dtype)), r == op.root ? x : shared.of(r), op.bytes());
+    for (int r = 0; r < t.size(); ++r)
+      t.copy(at(y, op.count * r, size_of(op.dtype)), r == op.root ? x : shared.of(r), op.bytes());
   shared.fence();
 }
 
@@ -137,16 +140,17 @@ void barrier(Transport& t, const void* x, void* y) {
 
 }  // namespace
 
-const Algorithm direct = {.name = "direct",
-                          .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order",
-                          .all_reduce = all_reduce,
-                          .reduce_scatter = reduce_scatter,
-                          .all_gather = all_gather,
-                          .broadcast = broadcast,
-                          .reduce = reduce,
-                          .gather = gather,
-                          .scatter = scatter,
-                          .all_to_all = all_to_all,
-                          .barrier = barrier};
+const Algorithm direct = {
+    .name = "direct",
+    .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order",
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather,
+    .broadcast = broadcast,
+    .reduce = reduce,
+    .gather = gather,
+    .scatter = scatter,
+    .all_to_all = all_to_all,
+    .barrier = barrier};
 
 }  // namespace ringtape::comm

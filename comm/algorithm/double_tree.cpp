@@ -8,11 +8,12 @@ namespace ringtape::comm {
 
 namespace {
 
-// Two binary trees below one root, half of the bytes in each (Sanders, Speck and Traeff: Two-tree algorithms for full bandwidth broadcast,
-// reduction and scan, 2009; the trees are NCCL's). A rank has children in one of them at most, so that both of its ways are equally busy.
+// Two binary trees below one root, half of the bytes in each (Sanders, Speck and Traeff: Two-tree algorithms for full
+// bandwidth broadcast, reduction and scan, 2009; the trees are NCCL's). A rank has children in one of them at most, so
+// that both of its ways are equally busy.
 //
-// A tree over places 0 ... n - 1: a place's lowest bit is its level, the children are half of that bit away to either side. Odd places are
-// leaves; place 0 is above all, with one child.
+// A tree over places 0 ... n - 1: a place's lowest bit is its level, the children are half of that bit away to either
+// side. Odd places are leaves; place 0 is above all, with one child.
 struct Node {
   Node(int place, int n) {
     const int low = place == 0 ? std::bit_ceil(unsigned(n)) : place & -place;
@@ -33,16 +34,20 @@ struct Node {
   int parent = -1, children[2] = {}, count = 0, depth = 0;
 };
 
-// The second tree has the ranks in the opposite order, or, where that would leave the leaves leaves, in one shifted by a place.
+// The second tree has the ranks in the opposite order, or, where that would leave the
+// leaves leaves, in one shifted by a place.
 int place_of(int i, int tree, int n) { return tree == 0 || i == 0 ? i : n % 2 ? n - i : i % (n - 1) + 1; }
-int from_place(int place, int tree, int n) { return tree == 0 || place == 0 ? place : n % 2 ? n - place : (place + n - 3) % (n - 1) + 1; }
+int from_place(int place, int tree, int n) {
+  return tree == 0 || place == 0 ? place : n % 2 ? n - place : (place + n - 3) % (n - 1) + 1;
+}
 
 // alpha / beta of a link, in bytes: what could travel while a message is on its way; see choice.cpp.
 constexpr int64_t kInFlight = 128 << 10;
 
-// Chunks go up one tree's levels and down again, each chunk a round behind the one before and `lag` rounds from level to level. A rank
-// starts the messages of a round together and finishes them lag rounds later, so that as much is on its way as the links hold. Both ends of
-// a message know its round, and what it depends on has an earlier one: so no two ranks wait for each other.
+// Chunks go up one tree's levels and down again, each chunk a round behind the one before and `lag` rounds from level
+// to level. A rank starts the messages of a round together and finishes them lag rounds later, so that as much is on
+// its way as the links hold. Both ends of a message know its round, and what it depends on has an earlier one: so no
+// two ranks wait for each other.
 class Pass {
  public:
   Pass(Transport& t, int root, const void* x, void* y, bool up, bool down) : t_(t), x_(x), y_(y), root_(root) {
@@ -60,7 +65,8 @@ class Pass {
     for (int tree = 0; tree < 2; ++tree) {
       const Node node(place_of((t.rank() - root + n) % n, tree, n), n);
       const auto rank_of = [&](int place) { return (from_place(place, tree, n) + root) % n; };
-      const int64_t sum = (height - node.depth) * lag_, all = ((up ? height : 0) + node.depth - 1) * lag_;  // rounds of the first ones
+      // all: rounds of the first ones.
+      const int64_t sum = (height - node.depth) * lag_, all = ((up ? height : 0) + node.depth - 1) * lag_;
       inner_[tree] = up && node.count > 0;
       summed_[tree] = sum - lag_;
       first_slot_[tree] = incoming;
@@ -70,7 +76,9 @@ class Pass {
         if (down) links_.push_back({tree, Transfer::Way::send, rank_of(node.children[c]), all + lag_, kWhole});
       }
       if (node.parent < 0) continue;
-      if (up) links_.push_back({tree, Transfer::Way::send, rank_of(node.parent), sum, inner_[tree] ? first_slot_[tree] : kOwn});
+      if (up)
+        links_.push_back(
+            {tree, Transfer::Way::send, rank_of(node.parent), sum, inner_[tree] ? first_slot_[tree] : kOwn});
       if (down) links_.push_back({tree, Transfer::Way::recv, rank_of(node.parent), all, kWhole});
     }
     rounds_ = ((up ? height : 0) + (down ? height : 0)) * lag_ + chunks_;
@@ -122,8 +130,8 @@ class Pass {
     const bool last = t_.rank() == root_;
     const void* sources[3] = {at(x_, part.begin, width_)};
     for (int c = 0; c < children_[tree]; ++c) sources[c + 1] = slot(first_slot_[tree] + c, i);
-    t_.combine(last ? at(y_, part.begin, width_) : slot(first_slot_[tree], i), {sources, size_t(children_[tree]) + 1}, part.size(),
-               last ? last_factor(t_) : 1.0);
+    t_.combine(last ? at(y_, part.begin, width_) : slot(first_slot_[tree], i), {sources, size_t(children_[tree]) + 1},
+               part.size(), last ? last_factor(t_) : 1.0);
   }
 
   Transport& t_;
@@ -154,10 +162,11 @@ void reduce(Transport& t, const void* x, void* y) {
 
 }  // namespace
 
-const Algorithm double_tree = {.name = "double_tree",
-                               .about = "two binary trees in chunks: 2 log2 n steps and 2 times the bytes from each rank, whatever n is",
-                               .all_reduce = all_reduce,
-                               .broadcast = broadcast,
-                               .reduce = reduce};
+const Algorithm double_tree = {
+    .name = "double_tree",
+    .about = "two binary trees in chunks: 2 log2 n steps and 2 times the bytes from each rank, whatever n is",
+    .all_reduce = all_reduce,
+    .broadcast = broadcast,
+    .reduce = reduce};
 
 }  // namespace ringtape::comm

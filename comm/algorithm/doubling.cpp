@@ -34,7 +34,8 @@ void all_reduce(Transport& t, const void* x, void* y) {
   if (fold.paired) t.exchange({send_to(fold.partner(), y, bytes)});
 }
 
-// Bruck's algorithm: block i of scratch is that of rank + i; each step fetches as many as there are from that many ranks ahead.
+// Bruck's algorithm: block i of scratch is that of rank + i; each step fetches as many as
+// there are from that many ranks ahead.
 void all_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
@@ -43,7 +44,8 @@ void all_gather(Transport& t, const void* x, void* y) {
   t.copy(blocks, x, bytes);
   for (int known = 1; known < n; known *= 2) {
     const size_t some = bytes * size_t(std::min(known, n - known));
-    t.exchange({send_to((r + n - known) % n, blocks, some), recv_from((r + known) % n, at(blocks, op.count * known, width), some)});
+    t.exchange({send_to((r + n - known) % n, blocks, some),
+                recv_from((r + known) % n, at(blocks, op.count * known, width), some)});
   }
   t.copy(at(y, op.count * r, width), blocks, bytes * size_t(n - r));
   t.copy(y, at(blocks, op.count * (n - r), width), bytes * size_t(r));
@@ -58,10 +60,11 @@ void barrier(Transport& t, const void*, void*) {
 
 }  // namespace
 
-const Algorithm doubling = {.name = "doubling",
-                            .about = "log2 n steps, the whole buffer in each; two steps more where n is no power of two",
-                            .all_reduce = all_reduce,
-                            .all_gather = all_gather,
-                            .barrier = barrier};
+const Algorithm doubling = {
+    .name = "doubling",
+    .about = "log2 n steps, the whole buffer in each; two steps more where n is no power of two",
+    .all_reduce = all_reduce,
+    .all_gather = all_gather,
+    .barrier = barrier};
 
 }  // namespace ringtape::comm

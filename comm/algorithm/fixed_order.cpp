@@ -6,15 +6,16 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into scratch if that
-// is null; returns where.
+// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into
+// scratch if that is null; returns where.
 void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
   const Part own = part_of(count, n, r);
   void* const received = t.scratch(size_t(own.size()) * size_t(n) * width);
   std::vector<const void*> sources(static_cast<size_t>(n));
-  for (int from = 0; from < n; ++from) sources[size_t(from)] = from == r ? at(x, own.begin, width) : at(received, own.size() * from, width);
+  for (int from = 0; from < n; ++from)
+    sources[size_t(from)] = from == r ? at(x, own.begin, width) : at(received, own.size() * from, width);
   exchange_with_all(
       t,
       [&](int to) {
@@ -48,11 +49,14 @@ void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
     const auto bytes = [&](int rank) { return size_t(part_of(block.size(), n, rank).size()) * width; };
     sum_own_part(t, at(x, block.begin, width), place(r), block.size());
     exchange_with_all(
-        t, [&](int to) { return send_to(to, place(r), bytes(r)); }, [&](int from) { return recv_from(from, place(from), bytes(from)); });
+        t, [&](int to) { return send_to(to, place(r), bytes(r)); },
+        [&](int from) { return recv_from(from, place(from), bytes(from)); });
   });
 }
 
-void fixed_order_reduce_scatter(Transport& t, const void* x, void* y) { sum_own_part(t, x, y, t.operation().count * t.size()); }
+void fixed_order_reduce_scatter(Transport& t, const void* x, void* y) {
+  sum_own_part(t, x, y, t.operation().count * t.size());
+}
 
 void fixed_order_reduce(Transport& t, const void* x, void* y) {
   const size_t width = size_of(t.operation().dtype);
@@ -71,10 +75,11 @@ void fixed_order_reduce(Transport& t, const void* x, void* y) {
   });
 }
 
-const Algorithm fixed_order = {.name = "fixed_order",
-                               .about = "2 (n - 1) messages, 2 (n - 1) / n of the bytes from each rank; sums in the order of the ranks",
-                               .all_reduce = fixed_order_all_reduce,
-                               .reduce_scatter = fixed_order_reduce_scatter,
-                               .reduce = fixed_order_reduce};
+const Algorithm fixed_order = {
+    .name = "fixed_order",
+    .about = "2 (n - 1) messages, 2 (n - 1) / n of the bytes from each rank; sums in the order of the ranks",
+    .all_reduce = fixed_order_all_reduce,
+    .reduce_scatter = fixed_order_reduce_scatter,
+    .reduce = fixed_order_reduce};
 
 }  // namespace ringtape::comm

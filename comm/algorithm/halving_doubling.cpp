@@ -8,12 +8,14 @@ namespace ringtape::comm {
 namespace {
 
 // Both sources in the order of the ranks, so that both sides of an exchange compute the same bits.
-void combine_ordered(Transport& t, void* y, const void* mine, const void* theirs, bool mine_first, int64_t count, double factor) {
+void combine_ordered(Transport& t, void* y, const void* mine, const void* theirs, bool mine_first, int64_t count,
+                     double factor) {
   const void* const sources[] = {mine_first ? mine : theirs, mine_first ? theirs : mine};
   t.combine(y, sources, count, factor);
 }
 
-// The recursive steps. A buffer is cut where begin(first member of an actor) says: what lies between two cuts is an actor's own.
+// The recursive steps. A buffer is cut where begin(first member of an actor) says: what
+// lies between two cuts is an actor's own.
 template <class Begin>
 struct Recursion {
   Transport& t;
@@ -25,8 +27,8 @@ struct Recursion {
   int64_t cut(int actor) const { return begin(actor == fold.actors ? team.size : fold.first_of(actor)); }
   int rank_of(int actor) const { return team.rank_of(fold.member_of(actor)); }
 
-  // Each step gives away the half that holds the partner's own and combines the other with what comes, until this actor's own is left:
-  // in `sum`, at its place. `x` is where the elements are at first, it may be `sum`.
+  // Each step gives away the half that holds the partner's own and combines the other with what comes, until this
+  // actor's own is left: in `sum`, at its place. `x` is where the elements are at first, it may be `sum`.
   void halve(const void* x, void* sum, void* received, double factor) const {
     const int me = fold.actor();
     int low = 0;
@@ -36,9 +38,11 @@ struct Recursion {
       const int64_t from = cut(kept);
       const double last = half == 1 ? factor : 1.0;
       const auto add = [&](int64_t i, int64_t count) {
-        combine_ordered(t, at(sum, from + i, width), at(x, from + i, width), at(received, i, width), lower, count, last);
+        combine_ordered(t, at(sum, from + i, width), at(x, from + i, width), at(received, i, width), lower, count,
+                        last);
       };
-      swap(t, rank_of(me ^ half), at(x, cut(given), width), cut(given + half) - cut(given), received, cut(kept + half) - from, add);
+      exchange_pieces(t, rank_of(me ^ half), at(x, cut(given), width), cut(given + half) - cut(given), received,
+                      cut(kept + half) - from, add);
       x = sum;
       low = kept;
     }
@@ -50,7 +54,8 @@ struct Recursion {
     for (int known = 1; known < fold.actors; known *= 2) {
       const int mine = me / known * known, theirs = mine ^ known;
       t.exchange({send_to(rank_of(me ^ known), at(y, cut(mine), width), size_t(cut(mine + known) - cut(mine)) * width),
-                  recv_from(rank_of(me ^ known), at(y, cut(theirs), width), size_t(cut(theirs + known) - cut(theirs)) * width)});
+                  recv_from(rank_of(me ^ known), at(y, cut(theirs), width),
+                            size_t(cut(theirs + known) - cut(theirs)) * width)});
     }
   }
 };
@@ -69,13 +74,13 @@ void reduce_scatter(Transport& t, const void* x, void* y) {
   const size_t width = recursion.width, bytes = t.operation().bytes();
   if (team.size == 1) return t.copy(y, x, bytes);
   if (fold.idle()) {
-    swap(t, fold.partner(), x, whole, nullptr, 0, nothing);
+    exchange_pieces(t, fold.partner(), x, whole, nullptr, 0, nothing);
     return t.exchange({recv_from(fold.partner(), y, bytes)});
   }
   void* const sum = t.scratch(size_t(2 * whole) * width);
   void* const received = at(sum, whole, width);
   if (fold.paired) {
-    swap(t, fold.partner(), nullptr, 0, received, whole, [&](int64_t i, int64_t n) {
+    exchange_pieces(t, fold.partner(), nullptr, 0, received, whole, [&](int64_t i, int64_t n) {
       combine_ordered(t, at(sum, i, width), at(x, i, width), at(received, i, width), false, n, 1.0);
     });
     x = sum;
@@ -111,13 +116,14 @@ void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, 
   if (team.size == 1) return t.copy(y, x, bytes);
   const int partner = team.rank_of(fold.partner());
   if (fold.idle()) {
-    swap(t, partner, x, count, nullptr, 0, nothing);
+    exchange_pieces(t, partner, x, count, nullptr, 0, nothing);
     return t.exchange({recv_from(partner, y, bytes)});
   }
   void* const received = t.scratch(bytes);
   if (fold.paired) {
-    swap(t, partner, nullptr, 0, received, count,
-         [&](int64_t i, int64_t n) { combine_ordered(t, at(y, i, width), at(x, i, width), at(received, i, width), false, n, 1.0); });
+    exchange_pieces(t, partner, nullptr, 0, received, count, [&](int64_t i, int64_t n) {
+      combine_ordered(t, at(y, i, width), at(x, i, width), at(received, i, width), false, n, 1.0);
+    });
     x = y;
   }
   recursion.halve(x, y, received, factor);
@@ -125,10 +131,11 @@ void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, 
   if (fold.paired) t.exchange({send_to(partner, y, bytes)});
 }
 
-const Algorithm halving_doubling = {.name = "halving_doubling",
-                                    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; twice more where n is not 2^k",
-                                    .all_reduce = all_reduce,
-                                    .reduce_scatter = reduce_scatter,
-                                    .all_gather = all_gather};
+const Algorithm halving_doubling = {
+    .name = "halving_doubling",
+    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; twice more where n is not 2^k",
+    .all_reduce = all_reduce,
+    .reduce_scatter = reduce_scatter,
+    .all_gather = all_gather};
 
 }  // namespace ringtape::comm

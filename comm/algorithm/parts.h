@@ -5,7 +5,9 @@
 namespace ringtape::comm {
 
 // Where element i of a buffer lies. The buffer may be null: the simulator also runs without data.
-inline void* at(const void* base, int64_t i, size_t width) { return reinterpret_cast<void*>(uintptr_t(base) + size_t(i) * width); }
+inline void* at(const void* base, int64_t i, size_t width) {
+  return reinterpret_cast<void*>(uintptr_t(base) + size_t(i) * width);
+}
 
 // Ranks of a transport that work together, `stride` apart; members are counted from 0.
 struct Team {
@@ -19,15 +21,19 @@ struct Team {
   int first = 0, stride = 1, size, member;
 };
 
-// Large messages travel in pieces, so that one is combined while the next is on its way. So many bytes stay in a core's cache.
+// Large messages travel in pieces, so that one is combined while the next is on its way.
+// So many bytes stay in a core's cache.
 constexpr size_t kPiece = 128 << 10;
-inline int pieces_of(int64_t count, size_t width) { return int(std::max<size_t>(1, (size_t(count) * width + kPiece - 1) / kPiece)); }
+inline int pieces_of(int64_t count, size_t width) {
+  return int(std::max<size_t>(1, (size_t(count) * width + kPiece - 1) / kPiece));
+}
 
 // What the last combination of an operation divides by, as a factor.
 inline double last_factor(const Transport& t) { return t.operation().op == ReduceOp::avg ? 1.0 / t.size() : 1.0; }
 
-// y = what all ranks' `sources` give, the last combination of an operation; y may be one of them. More sources than one call of the
-// kernel takes need several, of which the first would overwrite what a later one reads: they go through `spare` then, room for `count`.
+// y = what all ranks' `sources` give, the last combination of an operation; y may be one of them. More sources than one
+// call of the kernel takes need several, of which the first would overwrite what a later one reads: they go through
+// `spare` then, room for `count`.
 inline void combine_all(Transport& t, void* y, std::span<const void* const> sources, int64_t count, void* spare) {
   if (sources.size() <= kMaxSources) return t.combine(y, sources, count, last_factor(t));
   t.combine(spare, sources, count, last_factor(t));
@@ -41,10 +47,10 @@ inline int power_below(int n) {
   return p;
 }
 
-// Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each that has come.
-// Nothing is sent where there is nothing to send.
+// Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each
+// that has come. Nothing is sent where there is nothing to send.
 template <class F>
-void swap(Transport& t, int peer, const void* from, int64_t sent, void* to, int64_t received, F&& arrived) {
+void exchange_pieces(Transport& t, int peer, const void* from, int64_t sent, void* to, int64_t received, F&& arrived) {
   const size_t width = size_of(t.operation().dtype);
   const int sends = sent > 0 ? pieces_of(sent, width) : 0, recvs = received > 0 ? pieces_of(received, width) : 0;
   std::vector<Transport::Ticket> tickets;
@@ -70,8 +76,9 @@ void swap(Transport& t, int peer, const void* from, int64_t sent, void* to, int6
 }
 inline void nothing(int64_t, int64_t) {}
 
-// Every rank exchanges something with every other: in step s it sends to the one s places ahead and receives from the one s places behind,
-// which spreads the messages; some steps are on their way at once. out(to) and in(from) give the transfers.
+// Every rank exchanges something with every other: in step s it sends to the one s places ahead and
+// receives from the one s places behind, which spreads the messages; some steps are on their way at
+// once. out(to) and in(from) give the transfers.
 template <class Out, class In>
 void exchange_with_all(Transport& t, Out&& out, In&& in) {
   constexpr int kAhead = 4;

@@ -6,12 +6,13 @@ namespace ringtape::comm {
 
 namespace {
 
-// So many pieces of each part are on their way at a time, and make all their steps before the next ones set out: what a piece touches is
-// still in the cache when it is wanted again. Few enough for that, and enough to keep the link and a reader on another core busy.
+// So many pieces of each part are on their way at a time, and make all their steps before the next ones set out: what a
+// piece touches is still in the cache when it is wanted again. Few enough for that, and enough to keep the link and a
+// reader on another core busy.
 constexpr int kLanes = 4;
 
-// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps far. The next message
-// of a lane is started as soon as what came with the last one has been dealt with.
+// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps
+// far. The next message of a lane is started as soon as what came with the last one has been dealt with.
 template <class Message, class Arrived>
 void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arrived) {
   const int lanes = std::min(kLanes, pieces);
@@ -54,12 +55,13 @@ struct Pieces {
   int pieces;       // of each part
 };
 
-// The first half of a ring's all-reduce, n - 1 steps: each member adds what it receives to its own part and passes the sum on. Sums in the
-// making lie in scratch, where they stay until they have been sent on.
+// The first half of a ring's all-reduce, n - 1 steps: each member adds what it receives to its own part and passes the
+// sum on. Sums in the making lie in scratch, where they stay until they have been sent on.
 class Reduction {
  public:
   Reduction(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor)
-      : t_(t), team_(team), piece_(piece), x_(x), y_(y), factor_(factor), slots_(t.scratch(2 * kLanes * slot_bytes())) {}
+      : t_(t), team_(team), piece_(piece), x_(x), y_(y), factor_(factor), slots_(t.scratch(2 * kLanes * slot_bytes())) {
+  }
 
   void message(int step, int i, Transfer (&both)[2]) const {
     const Part out = piece_(team_.wrap(team_.member - step - 1), i), in = incoming(step, i);
@@ -130,7 +132,8 @@ void all_gather(Transport& t, const void* x, void* y) {
 void broadcast(Transport& t, const void*, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);
-  const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + 1) % n, previous = (t.rank() + n - 1) % n;
+  const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + 1) % n,
+            previous = (t.rank() + n - 1) % n;
   const int pieces = pieces_of(op.count, width);
   std::vector<Transport::Ticket> tickets;
   const auto message = [&](Transfer::Way way, int peer, int i) {
@@ -152,7 +155,8 @@ void broadcast(Transport& t, const void*, void* y) {
 void reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);
-  const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + n - 1) % n, previous = (t.rank() + 1) % n;
+  const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + n - 1) % n,
+            previous = (t.rank() + 1) % n;
   const int pieces = pieces_of(op.count, width);
   if (n == 1) return t.copy(y, x, op.bytes());
   void* const received = place == n - 1 ? nullptr : t.scratch(op.bytes());
@@ -195,7 +199,8 @@ void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
   Transfer both[2];
   pass(
       t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; }, [](int, int) {});
+      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; },
+      [](int, int) {});
 }
 
 const Algorithm ring = {.name = "ring",

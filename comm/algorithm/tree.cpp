@@ -5,8 +5,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// A binomial tree over places, the root at 0: a place has children at place + 1, + 2, + 4 ... below its lowest bit, and the child at
-// distance d heads the d places from its own on.
+// A binomial tree over places, the root at 0: a place has children at place + 1, + 2, + 4 ... below its lowest bit, and
+// the child at distance d heads the d places from its own on.
 struct Tree {
   Tree(const Transport& t, int root) : n(t.size()), root(root), place((t.rank() - root + n) % n) {
     while (reach < n && !(place & reach)) reach *= 2;
@@ -73,7 +73,8 @@ void barrier(Transport& t, const void*, void*) {
   broadcast_from(t, 0, nullptr, 0);
 }
 
-// The blocks of the places from `place` on, in the order of the places, between `blocks` and their ranks' places in `whole`.
+// The blocks of the places from `place` on, in the order of the places, between
+// `blocks` and their ranks' places in `whole`.
 void rotate(Transport& t, const Tree& tree, const void* from, void* to, bool into_ranks) {
   const size_t bytes = t.operation().bytes();
   const int64_t count = t.operation().count;
@@ -96,7 +97,8 @@ void gather(Transport& t, const void* x, void* y) {
   void* const blocks = tree.place == 0 && op.root == 0 ? y : t.scratch(bytes * size_t(tree.below()));
   t.copy(blocks, x, bytes);
   tree.each_child([&](int child, int below) {
-    t.exchange({recv_from(tree.rank_of(child), at(blocks, op.count * (child - tree.place), width), bytes * size_t(below))});
+    t.exchange(
+        {recv_from(tree.rank_of(child), at(blocks, op.count * (child - tree.place), width), bytes * size_t(below))});
   });
   if (tree.place > 0) return t.exchange({send_to(tree.parent(), blocks, bytes * size_t(tree.below()))});
   if (blocks != y) rotate(t, tree, blocks, y, true);
@@ -115,7 +117,8 @@ void scatter(Transport& t, const void* x, void* y) {
     blocks = scratch;
   }
   tree.each_child_far_first([&](int child, int below) {
-    t.exchange({send_to(tree.rank_of(child), at(blocks, op.count * (child - tree.place), width), bytes * size_t(below))});
+    t.exchange(
+        {send_to(tree.rank_of(child), at(blocks, op.count * (child - tree.place), width), bytes * size_t(below))});
   });
   t.copy(y, blocks, bytes);
 }

@@ -6,8 +6,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sums each part among the ranks of an island, then with the same part of the other islands, and carries the parts around in the island:
-// what leaves an island is sent once by it, by all its ranks at the same time.
+// Sums each part among the ranks of an island, then with the same part of the other islands, and carries the parts
+// around in the island: what leaves an island is sent once by it, by all its ranks at the same time.
 void all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int g = t.context().island, r = t.rank(), n = t.size();
@@ -22,8 +22,9 @@ void all_reduce(Transport& t, const void* x, void* y) {
 
 }  // namespace
 
-const Algorithm two_level = {.name = "two_level",
-                             .about = "islands of g: 2 (g - 1) steps inside, 2 log2 (n / g) between with 1 / g of the bytes from each rank",
-                             .all_reduce = all_reduce};
+const Algorithm two_level = {
+    .name = "two_level",
+    .about = "islands of g: 2 (g - 1) steps inside, 2 log2 (n / g) between with 1 / g of the bytes from each rank",
+    .all_reduce = all_reduce};
 
 }  // namespace ringtape::comm

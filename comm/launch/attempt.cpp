@@ -37,8 +37,10 @@ void kill_strays(pid_t guard) {
 
 }  // namespace
 
-Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard, Display& display)
-    : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard), display_(display) {}
+Attempt::Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard,
+                 Display& display)
+    : launch_(launch), number_(number), port_(port), deadline_(deadline), signals_(signals), guard_(guard),
+      display_(display) {}
 
 Attempt::~Attempt() {
   send(SIGKILL, true);
@@ -153,11 +155,13 @@ void Attempt::pass_on(int signal) {
   else send(signal, true);
 }
 
-// Those that have ended, in no order if several have: one that a signal ended is rather the cause than one that gave up.
+// Those that have ended, in no order if several have: one that a signal ended is
+// rather the cause than one that gave up.
 void Attempt::reap() {
   Rank* failure = nullptr;
   for (siginfo_t info{}; ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
-    const auto r = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& each) { return each.running && each.pid == info.si_pid; });
+    const auto r = std::find_if(ranks_.begin(), ranks_.end(),
+                                [&](const Rank& each) { return each.running && each.pid == info.si_pid; });
     if (r != ranks_.end()) {
       ::kill(-r->pid, SIGKILL);  // what it left behind
       guard_.forget(r->pid);
@@ -171,7 +175,8 @@ void Attempt::reap() {
   if (failure && code_ == 0) failed(failure, failure->code);
 }
 
-// The others end, too. If they were told to already, they may be busy with a checkpoint, which another SIGTERM would end.
+// The others end, too. If they were told to already, they may be busy with a
+// checkpoint, which another SIGTERM would end.
 void Attempt::failed(Rank* first, int code) {
   first_ = first;
   code_ = code;
@@ -184,7 +189,8 @@ void Attempt::send(int signal, bool group) {
     if (r.running) ::kill(group ? -r.pid : r.pid, signal);
 }
 
-// Some of what there is, so that one rank cannot keep the others waiting. False if there was nothing; an end of file closes.
+// Some of what there is, so that one rank cannot keep the others waiting. False if
+// there was nothing; an end of file closes.
 bool Attempt::read(Rank& r) {
   char bytes[16 << 10];
   bool any = false;

@@ -15,7 +15,8 @@ namespace ringtape::comm {
 class Attempt {
  public:
   // `port`: where the job meets; `deadline`: of all of it.
-  Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard, Display& display);
+  Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard,
+          Display& display);
   ~Attempt();  // nothing of it lives on
 
   int run();                                 // until all have ended; as launch() returns it

@@ -26,7 +26,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return out;
 }
 
-// What the new process does until it is another program; only system calls, as other threads may have held locks. Returns if it fails.
+// What the new process does until it is another program; only system calls, as other threads
+// may have held locks. Returns if it fails.
 void become(const ChildSpec& spec, char* const* argv, char* const* environment, pid_t parent, int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);

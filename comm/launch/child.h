@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 
 namespace ringtape::comm {
 
@@ -16,7 +16,7 @@ struct ChildSpec {
   bool input = false;                    // reads this process's standard input, else nothing
   sigset_t signals;                      // that it blocks
   int inherited = -1;                    // a descriptor that it keeps, besides its standard ones
-  int announced = -1;                    // descriptor that is told its id (pid_t) before it begins, so that nothing it starts is missed
+  int announced = -1;  // descriptor that is told its id (pid_t) before it begins, so that nothing it starts is missed
 };
 
 struct Child {
@@ -24,7 +24,8 @@ struct Child {
   Fd out, err;  // to read, without waiting, what it writes
 };
 
-// Starts a program as the leader of its own process group. It dies when this process does. Throws UsageError if it cannot be started.
+// Starts a program as the leader of its own process group. It dies when this process does.
+// Throws UsageError if it cannot be started.
 Child start_child(const ChildSpec& spec);
 
 }  // namespace ringtape::comm

@@ -6,7 +6,8 @@
 #include <fstream>
 #include <tuple>
 
-#include "comm/algorithm.h"
+#include "core/check.h"
+#include "core/part.h"
 
 namespace ringtape::comm {
 
@@ -22,7 +23,8 @@ std::vector<int> usable_cores() {
   std::vector<std::tuple<int, int, int>> places;
   if (::sched_getaffinity(0, sizeof set, &set) == 0)
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
-      if (CPU_ISSET(cpu, &set)) places.emplace_back(topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu);
+      if (CPU_ISSET(cpu, &set))
+        places.emplace_back(topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu);
   std::sort(places.begin(), places.end());
   std::vector<int> out;
   for (const auto& place : places) out.push_back(std::get<2>(place));

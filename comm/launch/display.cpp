@@ -33,8 +33,8 @@ bool is_drawable(int fd) {
 // Whether standard output and error lead to one place, where lines are to keep their order: a terminal, or after 2>&1.
 bool is_one_place() {
   struct stat first{}, second{};
-  return (::isatty(1) && ::isatty(2)) ||
-         (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 && first.st_dev == second.st_dev && first.st_ino == second.st_ino);
+  return (::isatty(1) && ::isatty(2)) || (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 &&
+                                          first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
 
 struct Portion {
@@ -110,7 +110,8 @@ class Display::Outlet {
     if (q.bytes + lines.size() > kBound) return false;
     if (q.portions.empty()) q.moved = Clock::now();
     q.bytes += lines.size();
-    if (!q.portions.empty() && q.portions.back().stream == stream && q.portions.back().text.size() + lines.size() <= kPortion)
+    if (!q.portions.empty() && q.portions.back().stream == stream &&
+        q.portions.back().text.size() + lines.size() <= kPortion)
       q.portions.back().text += lines, q.portions.back().lines += count;
     else q.portions.push_back({stream, std::move(lines), count});
     q.changed.notify_all();
@@ -164,8 +165,10 @@ void Display::write(int stream, std::string lines) {
 void Display::tell_losses() {
   for (int stream = 1; stream <= 2; ++stream) {
     int64_t& lost = lost_[stream - 1];
-    if (lost > 0 && second_->add(2, concat("ringtape: warning: ", lost, lost == 1 ? " line" : " lines", " lost: nobody read standard ",
-                                          stream == 1 ? "output" : "error", "\n"), 1))
+    if (lost > 0 && second_->add(2,
+                                 concat("ringtape: warning: ", lost, lost == 1 ? " line" : " lines",
+                                        " lost: nobody read standard ", stream == 1 ? "output" : "error", "\n"),
+                                 1))
       lost = 0;
   }
 }

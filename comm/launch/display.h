@@ -3,12 +3,13 @@
 #include <memory>
 #include <string>
 
-#include "comm/deadline.h"
+#include "comm/base/deadline.h"
 
 namespace ringtape::comm {
 
-// This process's standard output and error, written by threads of their own: whoever hands over lines never waits for who reads them. What
-// is not read yet is kept, up to a bound; beyond that lines are lost, of which a line on standard error tells how many. For one thread.
+// This process's standard output and error, written by threads of their own: whoever hands over lines never waits for
+// who reads them. What is not read yet is kept, up to a bound; beyond that lines are lost, of which a line on standard
+// error tells how many. For one thread.
 class Display {
  public:
   static constexpr Seconds kStill{1};  // a reader that takes nothing for so long is not waited for
@@ -18,7 +19,8 @@ class Display {
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  // To stream 1 or 2: lines, each with its end; each is written with one call, so that they stay whole where several processes write.
+  // To stream 1 or 2: lines, each with its end; each is written with one call, so that they
+  // stay whole where several processes write.
   void write(int stream, std::string lines);
 
   // The bound is reached, but what there is is being read: who waits with more loses nothing.
@@ -28,7 +30,8 @@ class Display {
   bool is_terminal() const { return terminal_; }
   void bar(std::string text);
 
-  // Waits until all is written, or nothing is read for `patience`, or `over` says so, which is asked many times a second.
+  // Waits until all is written, or nothing is read for `patience`, or `over` says so,
+  // which is asked many times a second.
   void finish(Seconds patience, const std::function<bool()>& over);
 
  private:
@@ -38,7 +41,8 @@ class Display {
   void flush(Seconds patience, const std::function<bool()>& over);
 
   const bool terminal_;
-  std::unique_ptr<Outlet> first_, second_;  // first_: none where both streams lead to one place, so that lines and bar keep their order
+  // first_: none where both streams lead to one place, so that lines and bar keep their order.
+  std::unique_ptr<Outlet> first_, second_;
   int64_t lost_[2] = {0, 0};                // lines of each stream that nobody has been told of
 };
 

@@ -21,7 +21,8 @@ namespace {
 void close_all_but(int fd) {
   const int null = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(null, standard);
-  for (int other = 3, end = int(::sysconf(_SC_OPEN_MAX) < 65536 ? ::sysconf(_SC_OPEN_MAX) : 65536); other < end; ++other)
+  for (int other = 3, end = int(::sysconf(_SC_OPEN_MAX) < 65536 ? ::sysconf(_SC_OPEN_MAX) : 65536); other < end;
+       ++other)
     if (other != fd) ::close(other);
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 #include <sys/types.h>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 
 namespace ringtape::comm {
 
-// A process that outlives this one by a moment: when this one is gone, however it went, the process groups it watches are killed. It
-// learns that from a pipe, so that nothing that can happen here is missed; ^C and the like do not reach it.
+// A process that outlives this one by a moment: when this one is gone, however it went, the process
+// groups it watches are killed. It learns that from a pipe, so that nothing that can happen here is
+// missed; ^C and the like do not reach it.
 class Guard {
  public:
   Guard();  // throws IoError

@@ -45,7 +45,8 @@ void check_descriptors(const Launch& l) {
   raise_descriptor_limit();
   const int64_t connections = l.node == 0 ? int64_t(l.nodes) * l.local_size : 0;
   const std::string lack = lack_of_descriptors(kOfARank * l.local_size + connections + kSpare);
-  RT_CHECK_AS(IoError, lack.empty(), "launch: ", l.local_size, " ranks here, of ", int64_t(l.nodes) * l.local_size, ": ", lack);
+  RT_CHECK_AS(IoError, lack.empty(), "launch: ", l.local_size, " ranks here, of ", int64_t(l.nodes) * l.local_size,
+              ": ", lack);
 }
 
 }  // namespace
@@ -58,7 +59,8 @@ int launch(const Launch& l) {
   Guard guard;
   Display display;
   const auto told_to_end = [&signals, told = false]() mutable {
-    while (const auto signal = signals.next()) told = told || (*signal != SIGCHLD && *signal != SIGUSR1 && *signal != SIGUSR2);
+    while (const auto signal = signals.next())
+      told = told || (*signal != SIGCHLD && *signal != SIGUSR1 && *signal != SIGUSR2);
     return told;
   };
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));

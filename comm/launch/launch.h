@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/deadline.h"
+#include "comm/base/deadline.h"
 
 namespace ringtape::comm {
 
@@ -31,11 +31,12 @@ inline constexpr int kPreempted =
 inline constexpr int kTimedOut = 124;   // as timeout(1) ends
 inline constexpr int kWrongUsage = 2;   // exit code of a ringtape command that is wrong, which a restart would not mend
 
-// Runs the ranks until all have ended, whether anybody reads their output or not (comm/launch/display.h), and says on standard error what
-// went wrong. Returns 0, or what the first that failed ended with: its exit code or 128 + its signal; kTimedOut at the timeout. The
-// others then get SIGTERM and, after `grace`, SIGKILL; that at once when this process is killed. SIGTERM, SIGINT, SIGQUIT and SIGHUP go
-// on to the ranks' process groups, SIGUSR1 and SIGUSR2 to the ranks; a second SIGINT kills them. Takes the process over: its signals and
-// its children. Throws UsageError if the program cannot be started, CommError if the port cannot be listened at, IoError.
+// Runs the ranks until all have ended, whether anybody reads their output or not (comm/launch/display.h), and says on
+// standard error what went wrong. Returns 0, or what the first that failed ended with: its exit code or 128 + its
+// signal; kTimedOut at the timeout. The others then get SIGTERM and, after `grace`, SIGKILL; that at once when this
+// process is killed. SIGTERM, SIGINT, SIGQUIT and SIGHUP go on to the ranks' process groups, SIGUSR1 and SIGUSR2 to the
+// ranks; a second SIGINT kills them. Takes the process over: its signals and its children. Throws UsageError if the
+// program cannot be started, CommError if the port cannot be listened at, IoError.
 int launch(const Launch& launch);
 
 }  // namespace ringtape::comm

@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 
 namespace ringtape::comm {
 

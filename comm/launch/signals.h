@@ -2,12 +2,12 @@
 #include <csignal>
 #include <optional>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 
 namespace ringtape::comm {
 
-// While one lives, signals that a launcher passes on, and those of its children, wait to be read here. Threads started meanwhile
-// leave them alone, too. One that the process ignores, as under nohup, stays ignored.
+// While one lives, signals that a launcher passes on, and those of its children, wait to be read here. Threads started
+// meanwhile leave them alone, too. One that the process ignores, as under nohup, stays ignored.
 class Signals {
  public:
   Signals();  // throws IoError

@@ -29,9 +29,12 @@ std::string file_name(const std::string& key) {
   std::string name = "key.";
   for (const char c : key) {
     if (std::isalnum(uint8_t(c)) || c == '-' || c == '_') name += c;
-    else for (const char part : {'%', "0123456789abcdef"[uint8_t(c) >> 4], "0123456789abcdef"[uint8_t(c) & 15]}) name += part;
+    else
+      for (const char part : {'%', "0123456789abcdef"[uint8_t(c) >> 4], "0123456789abcdef"[uint8_t(c) & 15]})
+        name += part;
   }
-  RT_CHECK_AS(CommError, name.size() <= 250, "store: the key '", key.substr(0, 60), "...' is too long for the name of a file");
+  RT_CHECK_AS(CommError, name.size() <= 250, "store: the key '", key.substr(0, 60),
+              "...' is too long for the name of a file");
   return name;
 }
 
@@ -63,22 +66,28 @@ void make_private_folder(const fs::path& folder) {
   struct stat link{}, s{};
   int why = EEXIST;
   // Who leaves the job last may remove it between two of these.
-  for (int i = 0; i < 100 && why == EEXIST && (::lstat(folder.c_str(), &link) != 0 || ::stat(folder.c_str(), &s) != 0); ++i)
+  for (int i = 0; i < 100 && why == EEXIST && (::lstat(folder.c_str(), &link) != 0 || ::stat(folder.c_str(), &s) != 0);
+       ++i)
     why = ::mkdir(folder.c_str(), 0700) == 0 ? EEXIST : errno;
-  RT_CHECK_AS(CommError, S_ISDIR(s.st_mode), "store: ", folder.string(), " cannot be made a folder: ", std::strerror(why));
+  RT_CHECK_AS(CommError, S_ISDIR(s.st_mode), "store: ", folder.string(),
+              " cannot be made a folder: ", std::strerror(why));
   RT_CHECK_AS(CommError, s.st_uid == ::geteuid() && link.st_uid == ::geteuid(), "store: ", folder.string(),
-              " is another user's (", s.st_uid == ::geteuid() ? link.st_uid : s.st_uid, ", this process is ", ::geteuid(),
+              " is another user's (", s.st_uid == ::geteuid() ? link.st_uid : s.st_uid, ", this process is ",
+              ::geteuid(),
               "'s), who could read the keys of this job; name a folder of your own, or one that does not exist");
   RT_CHECK_AS(CommError, (s.st_mode & 077) == 0, "store: ", folder.string(), " has mode ", octal(s.st_mode & 07777),
-              ", so that other users could enter it and read the keys of this job; expected 0700: chmod 700 it, or name a folder that ",
+              ", so that other users could enter it and read the keys of this job; expected 0700: chmod 700 it, or "
+              "name a folder that ",
               "does not exist");
 }
 
-// Each process keeps a file `user.*` locked while it is there; the system lets go of the lock when the process ends, however it ends.
-// The file's content are its wills, one a line: key, tab, who. `lock` is held by whoever changes several files.
+// Each process keeps a file `user.*` locked while it is there; the system lets go of the lock when
+// the process ends, however it ends. The file's content are its wills, one a line: key, tab, who.
+// `lock` is held by whoever changes several files.
 class FileStore : public Store {
  public:
-  explicit FileStore(const std::string& folder) : folder_(without_slash(fs::absolute(folder))), user_(concat("user.", random_token())) {
+  explicit FileStore(const std::string& folder)
+      : folder_(without_slash(fs::absolute(folder))), user_(concat("user.", random_token())) {
     make_private_folder(folder_);
     const Fd all = lock_all();
     if (live_users() == 0) sweep();
@@ -113,7 +122,8 @@ class FileStore : public Store {
         if (auto value = get(key)) return Entry{key, std::move(*value)};
       if (deadline.passed()) return std::nullopt;
       if (round % 16 == 0) execute_wills();
-      std::this_thread::sleep_for(std::min<Seconds>(deadline.left(), std::chrono::milliseconds(std::min(1 + round / 8, 20))));
+      std::this_thread::sleep_for(
+          std::min<Seconds>(deadline.left(), std::chrono::milliseconds(std::min(1 + round / 8, 20))));
     }
   }
   int64_t add(const std::string& key, int64_t amount) override {
@@ -127,8 +137,8 @@ class FileStore : public Store {
     const std::lock_guard lock(mutex_);
     const std::string line = concat(key, '\t', who, '\n');
     ::lseek(mine_.get(), 0, SEEK_END);
-    RT_CHECK_AS(CommError, ::write(mine_.get(), line.data(), line.size()) == ssize_t(line.size()), "store: cannot write to ",
-                (folder_ / user_).string(), ": ", std::strerror(errno));
+    RT_CHECK_AS(CommError, ::write(mine_.get(), line.data(), line.size()) == ssize_t(line.size()),
+                "store: cannot write to ", (folder_ / user_).string(), ": ", std::strerror(errno));
   }
 
  private:
@@ -187,7 +197,8 @@ class FileStore : public Store {
       for (std::string line; std::getline(in, line);) {
         const size_t tab = line.find('\t');
         const std::string name = file_name(line.substr(0, tab));
-        if (tab != std::string::npos && ::access((folder_ / name).c_str(), F_OK) != 0) write(name, line.substr(tab + 1) + " died");
+        if (tab != std::string::npos && ::access((folder_ / name).c_str(), F_OK) != 0)
+          write(name, line.substr(tab + 1) + " died");
       }
       ::unlink(user.c_str());
     });
@@ -205,10 +216,11 @@ class FileStore : public Store {
       written = n > 0 || errno == EINTR;
       if (n > 0) rest.remove_prefix(size_t(n));
     }
-    // A file system on the network may write it out, or find no room for it, only now: others are to see the name after that.
+    // A file system on the network may write it out, or find no room for it, only now:
+    // others are to see the name after that.
     if (out >= 0 && ::close(out) != 0) written = false;
-    RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ", folder_.string(),
-                ": ", reason(errno));
+    RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ",
+                folder_.string(), ": ", reason(errno));
   }
 
   const fs::path folder_;

@@ -7,7 +7,8 @@
 namespace ringtape::comm {
 
 // What a process and the store of its job say to each other. On the wire, little-endian:
-//   u32 length of what follows, u8 type, u32 request, i64 number, u16 fields, then for each field u32 length and its bytes
+//   u32 length of what follows, u8 type, u32 request, i64 number, u16 fields,
+//   then for each field u32 length and its bytes
 struct Frame {
   enum class Type : uint8_t {
     challenge,  // store: number = version of the protocol; a nonce

@@ -30,7 +30,9 @@ class MemoryStore : public Store {
   }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
     std::unique_lock lock(mutex_);
-    const auto find = [&] { return std::ranges::find_if(keys, [&](const std::string& key) { return values_.count(key) > 0; }); };
+    const auto find = [&] {
+      return std::ranges::find_if(keys, [&](const std::string& key) { return values_.count(key) > 0; });
+    };
     if (!changed_.wait_until(lock, deadline.at(), [&] { return find() != keys.end(); })) return std::nullopt;
     return Entry{*find(), values_[*find()]};
   }
@@ -55,10 +57,13 @@ class MemoryStore : public Store {
 
 class PrefixStore : public Store {
  public:
-  PrefixStore(std::shared_ptr<Store> store, std::string prefix) : store_(std::move(store)), prefix_(std::move(prefix) + "/") {}
+  PrefixStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix) + "/") {}
   void set(const std::string& key, const std::string& value) override { store_->set(prefix_ + key, value); }
   std::optional<std::string> get(const std::string& key) override { return store_->get(prefix_ + key); }
-  std::string set_once(const std::string& key, const std::string& value) override { return store_->set_once(prefix_ + key, value); }
+  std::string set_once(const std::string& key, const std::string& value) override {
+    return store_->set_once(prefix_ + key, value);
+  }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
     std::vector<std::string> whole;
     for (const std::string& key : keys) whole.push_back(prefix_ + key);

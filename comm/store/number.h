@@ -11,9 +11,10 @@ inline int64_t sum_of(const std::string& key, const std::string& value, int64_t 
   int64_t number = 0, sum = 0;
   const char* const end = value.data() + value.size();
   const auto [at, error] = std::from_chars(value.data(), end, number);
-  RT_CHECK_AS(CommError, value.empty() || (error == std::errc() && at == end), "store: '", key, "' holds '", value.substr(0, 40),
-              "', to which no number can be added");
-  RT_CHECK_AS(CommError, !__builtin_add_overflow(number, amount, &sum), "store: '", key, "' + ", amount, " does not fit into 64 bits");
+  RT_CHECK_AS(CommError, value.empty() || (error == std::errc() && at == end), "store: '", key, "' holds '",
+              value.substr(0, 40), "', to which no number can be added");
+  RT_CHECK_AS(CommError, !__builtin_add_overflow(number, amount, &sum), "store: '", key, "' + ", amount,
+              " does not fit into 64 bits");
   return sum;
 }
 

@@ -22,12 +22,37 @@ bool is_private_folder(const std::string& path) {
   return ::lstat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && s.st_uid == ::geteuid() && (s.st_mode & 077) == 0;
 }
 
+bool write_whole(int file, const std::string& text) {
+  return ::write(file, text.data(), text.size()) == ssize_t(text.size());
+}
+
+// The file has no name before it is whole: nothing stays of a process that is killed
+// meanwhile. Not every file system can.
+bool write_unnamed(const std::string& path, const std::string& text) {
+  const Fd file(::open(path.substr(0, path.rfind('/')).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
+  if (!file || !write_whole(file.get(), text)) return false;
+  const std::string unnamed = concat("/proc/self/fd/", file.get());
+  for (;;) {
+    ::unlink(path.c_str());
+    if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return true;
+    if (errno != EEXIST) return false;
+  }
+}
+
+bool write_aside(const std::string& path, const std::string& text) {
+  const std::string aside = concat(path, ".", ::getpid());
+  ::unlink(aside.c_str());
+  const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  return file && write_whole(file.get(), text) && ::rename(aside.c_str(), path.c_str()) == 0;
+}
+
 }  // namespace
 
 std::string private_path(const std::string& folder, const std::string& name) {
   const char* const given = std::getenv("XDG_RUNTIME_DIR");
   std::string where = !folder.empty() ? folder : given && *given ? given : concat("/run/user/", ::geteuid());
-  if (folder.empty() && (!is_private_folder(where) || ::access(where.c_str(), W_OK) != 0)) where = concat("/tmp/ringtape-", ::geteuid());
+  if (folder.empty() && (!is_private_folder(where) || ::access(where.c_str(), W_OK) != 0))
+    where = concat("/tmp/ringtape-", ::geteuid());
   RT_CHECK_AS(CommError, ::mkdir(where.c_str(), 0700) == 0 || errno == EEXIST, "cannot make the folder ", where, ": ",
               std::strerror(errno));
   RT_CHECK_AS(CommError, is_private_folder(where), where,
@@ -36,16 +61,17 @@ std::string private_path(const std::string& folder, const std::string& name) {
 }
 
 PrivateFile::PrivateFile(std::string path, const std::string& text) : path_(std::move(path)), text_(text) {
-  const std::string aside = concat(path_, ".", ::getpid());
-  ::unlink(aside.c_str());
-  const Fd file(::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const bool written = file && ::write(file.get(), text.data(), text.size()) == ssize_t(text.size());
-  RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), path_.c_str()) == 0, "cannot write ", path_, ": ", std::strerror(errno));
+  RT_CHECK_AS(CommError, write_unnamed(path_, text) || write_aside(path_, text), "cannot write ", path_, ": ",
+              std::strerror(errno));
 }
 
 PrivateFile::~PrivateFile() {
+  if (!path_.empty()) remove(path_, text_);
+}
+
+void PrivateFile::remove(const std::string& path, const std::string& text) noexcept {
   try {
-    if (!path_.empty() && read(path_) == text_) ::unlink(path_.c_str());
+    if (read(path) == text) ::unlink(path.c_str());
   } catch (const CommError&) {  // it has become somebody else's
   }
 }

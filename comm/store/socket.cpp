@@ -54,7 +54,8 @@ int finish_connecting(const Fd& s, const addrinfo& a, Deadline deadline) {
 
 Fd adopt(int fd) {
   Fd s(fd);
-  const bool is_open = ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
+  const bool is_open =
+      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
   RT_CHECK_AS(CommError, is_open, "file descriptor ", fd, " is no open socket: ", std::strerror(errno));
   return s;
 }
@@ -70,35 +71,52 @@ Fd listen_on(const std::string& host, int port) {
     if (s && ::bind(s.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.get(), SOMAXCONN) == 0) return s;
     error = errno;
   }
-  detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ", reason(error));
+  detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ",
+                          reason(error));
 }
 
 int port_of(const Fd& socket) {
   sockaddr_storage a{};
   socklen_t size = sizeof a;
-  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
-  return ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port : reinterpret_cast<sockaddr_in&>(a).sin_port);
+  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0,
+              "not a socket: ", std::strerror(errno));
+  return ntohs(a.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(a).sin6_port
+                                       : reinterpret_cast<sockaddr_in&>(a).sin_port);
 }
 
 std::string own_address(const Fd& socket) {
   sockaddr_storage a{};
   socklen_t size = sizeof a;
   char text[NI_MAXHOST];
-  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0, "not a socket: ", std::strerror(errno));
+  RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0,
+              "not a socket: ", std::strerror(errno));
   const int error = ::getnameinfo(reinterpret_cast<sockaddr*>(&a), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   RT_CHECK_AS(CommError, error == 0, "a socket's own address: ", ::gai_strerror(error));
   return text;
 }
 
-Fd connect_to(const std::string& host, int port, Deadline deadline) {
-  int error = ETIMEDOUT;
+// Sets `error` if it gives nothing.
+static Fd try_to_connect(const std::string& host, int port, Deadline deadline, int& error) {
+  error = ETIMEDOUT;
   const Addresses all = resolve(host, port, 0);
   for (const addrinfo* a = all.get(); a; a = a->ai_next) {
     Fd s = open_socket(*a);
     error = s ? finish_connecting(s, *a, deadline) : errno;
     if (error == 0) return s;
   }
-  detail::fail<CommError>("cannot reach ", host, ":", port, ": ", reason(error));
+  return Fd();
+}
+
+Fd connect_to(const std::string& host, int port, Deadline deadline) {
+  int error;
+  Fd socket = try_to_connect(host, port, deadline, error);
+  RT_CHECK_AS(CommError, socket, "cannot reach ", host, ":", port, ": ", reason(error));
+  return socket;
+}
+
+bool refuses(const std::string& host, int port, Deadline deadline) {
+  int error;
+  return !try_to_connect(host, port, deadline, error) && error == ECONNREFUSED;
 }
 
 }  // namespace ringtape::comm

@@ -8,14 +8,16 @@
 
 namespace ringtape::comm {
 
-// What a store's server holds, and who waits for what. Knows no sockets: a client is a number, and what it is to be told goes to `send`.
+// What a store's server holds, and who waits for what. Knows no sockets: a client is a number,
+// and what it is to be told goes to `send`.
 class StoreState {
  public:
   using Client = uint64_t;
   explicit StoreState(std::function<void(Client, const Frame&)> send) : send_(std::move(send)) {}
 
   void handle(Client client, const Frame& request);       // one that has proved itself
-  void left(Client client, const std::string& what = "");  // what happened to it: executes its wills; empty: it said goodbye
+  // What happened to it: executes its wills; empty: it said goodbye.
+  void left(Client client, const std::string& what = "");
 
  private:
   using Waiting = std::pair<Client, uint32_t>;  // whose, which request

@@ -94,8 +94,8 @@ class TcpStore : public Store {
     return reply.number == 0 ? std::nullopt : std::optional(first_field(std::move(reply)));
   }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
-    RT_CHECK_AS(CommError, !keys.empty() && keys.size() <= kMaxFields, "store: one can wait for 1 to ", kMaxFields, " keys, not for ",
-                keys.size());
+    RT_CHECK_AS(CommError, !keys.empty() && keys.size() <= kMaxFields, "store: one can wait for 1 to ", kMaxFields,
+                " keys, not for ", keys.size());
     auto reply = call({Type::wait, 0, 0, {keys.begin(), keys.end()}}, deadline, keys.front());
     if (!reply) return std::nullopt;
     RT_CHECK_AS(CommError, reply->fields.size() == 2, name_, " gave a wrong answer about '", keys.front(), "'");
@@ -114,7 +114,8 @@ class TcpStore : public Store {
     RT_CHECK_AS(CommError, challenge.type == Type::challenge && challenge.fields[0].size() == kNonce,
                 "what listens there does not speak as a store of ringtape");
     const std::string proof = prove(token, Side::client, challenge.fields[0], nonce);
-    RT_CHECK_AS(CommError, send_all(socket_, encode({Type::proof, 0, kProtocol, {nonce, proof}}), deadline), "it closed the connection");
+    RT_CHECK_AS(CommError, send_all(socket_, encode({Type::proof, 0, kProtocol, {nonce, proof}}), deadline),
+                "it closed the connection");
     const Frame answer = next_frame(socket_, inbox_, deadline);
     RT_CHECK_AS(comm::TokenRefused, answer.type != Type::refuse, name_, " refuses this process: ", answer.fields[0]);
     const std::string expected = prove(token, Side::store, challenge.fields[0], nonce);
@@ -161,11 +162,12 @@ class TcpStore : public Store {
     throw CommError(lost_);
   }
 
-  // A message that was sent in part cannot be taken back: the connection is then of no use, which the reader sees once it has read what is
-  // there. An impatient caller does not end it.
+  // A message that was sent in part cannot be taken back: the connection is then of no use, which the reader sees once
+  // it has read what is there. An impatient caller does not end it.
   void send(const std::string& bytes, Deadline deadline) {
     const std::lock_guard lock(sending_);
-    if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_)))) ::shutdown(socket_.get(), SHUT_RDWR);
+    if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_))))
+      ::shutdown(socket_.get(), SHUT_RDWR);
   }
 
   void lose(const std::string& why, bool closed) {
@@ -207,7 +209,8 @@ class TcpStore : public Store {
   bool deliver(Frame frame) {
     if (frame.type == Type::bye) return lose(concat(host_, " has finished and closed ", name_), true), false;
     const std::lock_guard lock(mutex_);
-    if (const auto it = replies_.find(frame.request); it != replies_.end() && (frame.type == Type::reply || frame.type == Type::error)) {
+    if (const auto it = replies_.find(frame.request);
+        it != replies_.end() && (frame.type == Type::reply || frame.type == Type::error)) {
       it->second = std::move(frame);
       answered_.notify_all();
     }
@@ -240,8 +243,8 @@ std::shared_ptr<Store> tcp_store(const StoreAddress& address, Deadline deadline,
     } catch (const TokenRefused&) {
       throw;
     } catch (const CommError& e) {
-      RT_CHECK_AS(CommError, deadline.left() > Seconds(0.05), "no connection to the store at ", address.host, ":", address.port, ": ",
-                  e.what());
+      RT_CHECK_AS(CommError, deadline.left() > Seconds(0.05), "no connection to the store at ", address.host, ":",
+                  address.port, ": ", e.what());
       if (waiting) waiting(e.what());
     }
     std::this_thread::sleep_for(Seconds(0.05));

@@ -37,7 +37,8 @@ struct Connection {
 }  // namespace
 
 struct StoreServer::Impl {
-  explicit Impl(Options o) : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
+  explicit Impl(Options o)
+      : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
     listening = options.listening >= 0 ? adopt(options.listening) : listen_on(options.host, options.port);
     RT_CHECK_AS(CommError, events && stop, "the system gives no epoll: ", reason(errno));
     watch(EPOLL_CTL_ADD, listening, kListening, EPOLLIN);
@@ -60,7 +61,8 @@ struct StoreServer::Impl {
   }
 
   void run() {
-    const auto tick = std::chrono::duration_cast<std::chrono::milliseconds>(std::min(options.heartbeat, options.patience) / 8);
+    const auto tick =
+        std::chrono::duration_cast<std::chrono::milliseconds>(std::min(options.heartbeat, options.patience) / 8);
     Clock::time_point last = Clock::now(), leave_by = Clock::time_point::max();
     while (clients() > 0 || leave_by == Clock::time_point::max()) {
       epoll_event ready[kEvents];
@@ -150,7 +152,8 @@ struct StoreServer::Impl {
     };
     if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) return drop(id, ""), false;
     if (frame.number != kProtocol)
-      return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process ", frame.number, "; run one build everywhere"));
+      return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process ", frame.number,
+                           "; run one build everywhere"));
     if (!same(frame.fields[1], prove(options.token, Side::client, c.nonce, frame.fields[0])))
       return refuse("the token of this process is not the job's; give every process the same RINGTAPE_TOKEN");
     c.proved = true;
@@ -180,7 +183,8 @@ struct StoreServer::Impl {
     for (const auto& [id, c] : connections)
       if (now - c.heard > (c.proved ? options.heartbeat : options.patience)) silent.push_back(id);
     for (const uint64_t id : silent)
-      drop(id, concat("has been silent for ", options.heartbeat.count(), " s: it is stopped, or its machine or its network is gone"));
+      drop(id, concat("has been silent for ", options.heartbeat.count(),
+                      " s: it is stopped, or its machine or its network is gone"));
   }
 
   // It reads, before the connection closes, what its own going made known.

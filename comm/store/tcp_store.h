@@ -7,8 +7,9 @@
 
 namespace ringtape::comm {
 
-// Holds a job's store, and answers whoever proves that he holds the token (token.h); one thread serves all. Anybody else is dropped and
-// disturbs nobody. A client that closes without goodbye, or says nothing for `heartbeat`, has its wills executed.
+// Holds a job's store, and answers whoever proves that he holds the token (token.h); one thread
+// serves all. Anybody else is dropped and disturbs nobody. A client that closes without goodbye, or
+// says nothing for `heartbeat`, has its wills executed.
 class StoreServer {
  public:
   struct Options {
@@ -32,8 +33,9 @@ class StoreServer {
   const std::unique_ptr<Impl> impl_;
 };
 
-// The store that listens there. Tries until the deadline, and tells `waiting` each time why it has not come to anything; throws at once if
-// the token is refused. When the connection is lost, every call throws, naming the host. A call that has no deadline ends after `timeout`.
+// The store that listens there. Tries until the deadline, and tells `waiting` each time why it has not come to
+// anything; throws at once if the token is refused. When the connection is lost, every call throws, naming the host. A
+// call that has no deadline ends after `timeout`.
 struct StoreAddress {
   std::string host;
   int port = 0;

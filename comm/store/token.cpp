@@ -11,7 +11,8 @@ namespace ringtape::comm {
 
 std::string random_bytes(size_t count) {
   std::string out(count, '\0');
-  RT_CHECK_AS(CommError, RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), int(count)) == 1, "the system gives no random numbers");
+  RT_CHECK_AS(CommError, RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), int(count)) == 1,
+              "the system gives no random numbers");
   return out;
 }
 
@@ -28,7 +29,8 @@ std::string hmac(std::string_view key, std::string_view text) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   const auto* const bytes = reinterpret_cast<const unsigned char*>(text.data());
-  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), key.data(), int(key.size()), bytes, text.size(), digest, &size), "OpenSSL has no HMAC-SHA256");
+  RT_CHECK_AS(CommError, HMAC(EVP_sha256(), key.data(), int(key.size()), bytes, text.size(), digest, &size),
+              "OpenSSL has no HMAC-SHA256");
   return {reinterpret_cast<const char*>(digest), size};
 }
 
@@ -37,6 +39,8 @@ std::string prove(std::string_view token, Side side, std::string_view store_nonc
   return hmac(token, concat(char(side), store_nonce, client_nonce));
 }
 
-bool same(std::string_view a, std::string_view b) { return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+bool same(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
 
 }  // namespace ringtape::comm

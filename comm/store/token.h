@@ -4,8 +4,8 @@
 
 namespace ringtape::comm {
 
-// Who holds the job's token may talk to its store. Neither side sends it: each proves that it holds it, over both sides' nonces,
-// so that no answer can be used again, nor sent back to the one who gave it.
+// Who holds the job's token may talk to its store. Neither side sends it: each proves that it holds it, over both
+// sides' nonces, so that no answer can be used again, nor sent back to the one who gave it.
 inline constexpr size_t kNonce = 32, kProof = 32;  // bytes
 enum class Side : char { client = 'c', store = 's' };
 

@@ -27,8 +27,8 @@ void CallLog::look(bool late) {
   const auto known = store.get(kCallsKey);
   if (!known) return;
   std::array<Operation, kCalls> theirs;
-  RT_CHECK_AS(CommError, known->size() == sizeof theirs, "rank 0 has left ", known->size(), " bytes of calls, expected ", sizeof theirs,
-              "; all ranks must run the same program");
+  RT_CHECK_AS(CommError, known->size() == sizeof theirs, "rank 0 has left ", known->size(),
+              " bytes of calls, expected ", sizeof theirs, "; all ranks must run the same program");
   std::memcpy(theirs.data(), known->data(), sizeof theirs);
   const Operation* first = nullptr;  // the earliest that differs
   for (const Operation& o : ours) {

@@ -16,11 +16,12 @@ extern const Algorithm nccl [[gnu::weak]];
 // Ranks that are threads of this process, on one GPU or several: receivers pull with peer copies, ordered by events.
 inline constexpr GpuTransportFn p2p_transport = cuda::p2p_transport;
 
-// Ranks that are processes of one host and user, on one GPU or several that reach each other: CUDA's interprocess memory and events.
+// Ranks that are processes of one host and user, on one GPU or several that reach each other:
+// CUDA's interprocess memory and events.
 inline constexpr GpuTransportFn ipc_transport = cuda::ipc_transport;
 
-// A GPU for each rank, wherever the processes are. All ranks make it together: it returns when they have met, and throws the failure
-// of the group, or CommError at the deadline.
+// A GPU for each rank, wherever the processes are. All ranks make it together: it returns when they have met, and
+// throws the failure of the group, or CommError at the deadline.
 inline constexpr GpuTransportFn nccl_transport = cuda::nccl_transport;
 
 // NCCL's own collectives, over that transport alone.

@@ -7,7 +7,8 @@
 
 namespace ringtape::comm {
 
-// What the ranks of a group that are threads of one process share: rank 0 makes it, and the group's store tells the others its number.
+// What the ranks of a group that are threads of one process share: rank 0 makes it, and the
+// group's store tells the others its number.
 template <class Board>
 class Handover {
  public:

@@ -11,7 +11,9 @@ struct alignas(64) MessageHeader {
 };
 static_assert(sizeof(MessageHeader) == 64);
 
-inline bool same_call(const Operation& a, const Operation& b) { return a.sequence == b.sequence && a.fingerprint() == b.fingerprint(); }
+inline bool same_call(const Operation& a, const Operation& b) {
+  return a.sequence == b.sequence && a.fingerprint() == b.fingerprint();
+}
 
 // Throws mismatch() unless the message belongs to this rank's operation and has the size that it expects.
 inline void check_header(Transport& transport, int peer, const MessageHeader& header, size_t bytes) {

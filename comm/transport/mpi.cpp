@@ -11,7 +11,8 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kTogether = 4096 - sizeof(MessageHeader);  // bytes that travel with the header: below Open MPI's eager limits
+// Bytes that travel with the header: below Open MPI's eager limits.
+constexpr size_t kTogether = 4096 - sizeof(MessageHeader);
 constexpr size_t kMost = size_t(1) << 30;                   // MPI counts in int
 constexpr int kTag = 7;
 
@@ -32,7 +33,8 @@ class MpiTransport : public Transport {
   explicit MpiTransport(Context context) : Transport(std::move(context)), mpi_(mpi()) { join(); }
 
   ~MpiTransport() override {
-    // MPI_Comm_free is a collective: without it after a failure, as others may be gone, and at open messages, which MPI still writes to.
+    // MPI_Comm_free is a collective: without it after a failure, as others may be gone, and at
+    // open messages, which MPI still writes to.
     if (context_.failure->raised() || !open_.empty()) {
       abandon_mpi();
       static std::deque<std::deque<Open>> kept;
@@ -59,7 +61,8 @@ class MpiTransport : public Transport {
       } else {
         post(o, o.packet.get(), sizeof(Packet));
       }
-      for (size_t at = first; at < t.bytes; at += kMost) post(o, static_cast<char*>(t.data) + at, std::min(kMost, t.bytes - at));
+      for (size_t at = first; at < t.bytes; at += kMost)
+        post(o, static_cast<char*>(t.data) + at, std::min(kMost, t.bytes - at));
     }
     return ticket_++;
   }

@@ -16,14 +16,16 @@ namespace ringtape::comm {
 namespace {
 
 constexpr size_t kStage = 64 << 10;        // buffers up to this size are copied, rather than not shared
-constexpr size_t kByReference = 4 << 10;   // messages in shared memory from this size on are fetched from where they are
+constexpr size_t kByReference = 4 << 10;  // messages in shared memory from this size on are fetched from where they are
 constexpr auto kNap = std::chrono::milliseconds(5);
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   const timespec timeout{0, std::chrono::nanoseconds(kNap).count()};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
 }
-void futex_wake(std::atomic<uint32_t>& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0); }
+void futex_wake(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
 
 // Another rank, or this one: its memory as it is seen from here.
 struct Peer {
@@ -36,8 +38,9 @@ struct Peer {
   bool left() const { return board->left.load() != 0; }
 };
 
-// This rank's memory that others see in a group, and its sight of theirs. It outlives the transport until all have taken their last look at
-// it, of which each tells here: where another says that it has left may be something else's memory by then.
+// This rank's memory that others see in a group, and its sight of theirs. It outlives the transport
+// until all have taken their last look at it, of which each tells here: where another says that it
+// has left may be something else's memory by then.
 struct Membership {
   int rank;
   std::shared_ptr<Arena> arena;
@@ -72,6 +75,7 @@ class Shm : public Transport {
     retire(std::move(us_));
   }
   std::string_view name() const override { return "shm"; }
+  Abilities abilities() const override { return {.shares_memory = true}; }
   std::unique_ptr<Transport> open(Context context) const override { return shm_transport(std::move(context)); }
 
   Ticket start(std::span<const Transfer> transfers) override {
@@ -88,7 +92,8 @@ class Shm : public Transport {
   void finish(Ticket ticket) override {
     int peer = progress(ticket);
     if (peer < 0) return;
-    for (Wait wait(*this, peer); (peer = progress(ticket)) >= 0; wait.pause()) waiting_on_.store(peer, std::memory_order_relaxed);
+    for (Wait wait(*this, peer); (peer = progress(ticket)) >= 0; wait.pause())
+      waiting_on_.store(peer, std::memory_order_relaxed);
     awake();
   }
 
@@ -146,7 +151,8 @@ class Shm : public Transport {
     for (int r = 0; r < size(); ++r) {
       const Peer& p = us_->peers[size_t(r)];
       if (p.left() ? r == peer : p.ended())
-        return p.left() ? concat("rank ", r, " has left the group") : concat("rank ", r, " (process ", p.process->pid(), ") died");
+        return p.left() ? concat("rank ", r, " has left the group")
+                        : concat("rank ", r, " (process ", p.process->pid(), ") died");
     }
     return "";
   }
@@ -188,8 +194,8 @@ class Shm : public Transport {
       pid_t pid = 0;
       int64_t at = 0;
       std::getline(in >> host >> pid >> at >> std::ws, address);
-      RT_CHECK_AS(CommError, host == own, "shm: rank ", r, " runs on another host, or in another container, than rank ", rank(),
-                  " (boot id and pid namespace ", host, " and ", own, "); use the tcp transport");
+      RT_CHECK_AS(CommError, host == own, "shm: rank ", r, " runs on another host, or in another container, than rank ",
+                  rank(), " (boot id and pid namespace ", host, " and ", own, "); use the tcp transport");
       Peer peer;
       const bool here = pid == ::getpid();
       if (!here) {
@@ -201,7 +207,8 @@ class Shm : public Transport {
       peer.pipes = reinterpret_cast<Pipe*>(peer.arena + at + sizeof(Board));
       us_->peers.push_back(std::move(peer));
     }
-    for (int r = 0; r < size(); ++r) lanes_.emplace_back(us_->peers[size_t(r)].pipes[rank()], us_->peers[size_t(rank())].pipes[r]);
+    for (int r = 0; r < size(); ++r)
+      lanes_.emplace_back(us_->peers[size_t(r)].pipes[rank()], us_->peers[size_t(rank())].pipes[r]);
     fence();  // all have seen all
     store.erase(key + std::to_string(rank()));
   }

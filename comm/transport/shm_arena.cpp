@@ -33,7 +33,8 @@ ino_t inode_of(int fd) {
 
 char* map(int fd, size_t bytes) {
   void* const base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  RT_CHECK_AS(CommError, base != MAP_FAILED, "shm: cannot map ", bytes >> 20, " MiB of address space: ", std::strerror(errno),
+  RT_CHECK_AS(CommError, base != MAP_FAILED, "shm: cannot map ", bytes >> 20,
+              " MiB of address space: ", std::strerror(errno),
               "; lift the limit (ulimit -v unlimited) or use the tcp transport");
   ::madvise(base, bytes, MADV_HUGEPAGE);
   return static_cast<char*>(base);
@@ -46,7 +47,8 @@ std::shared_ptr<Arena> Arena::own() {
   static std::weak_ptr<Arena> arena;
   const std::lock_guard lock(mutex);
   std::shared_ptr<Arena> known = arena.lock();
-  if (!known || known->pid_ != ::getpid()) arena = known = std::shared_ptr<Arena>(new Arena());  // a forked child leaves its parent's alone
+  // a forked child leaves its parent's alone.
+  if (!known || known->pid_ != ::getpid()) arena = known = std::shared_ptr<Arena>(new Arena());
   return known;
 }
 
@@ -83,10 +85,10 @@ std::shared_ptr<char> Arena::allocate(size_t bytes) {
     if (begin + size > place + wanted) free_[place + wanted] = begin + size - place - wanted;
     std::memset(base_ + place, 0, size_t(wanted));
   } else {
-    RT_CHECK_AS(OutOfMemory, size_t(place + wanted) <= bytes_, "shm: ", bytes, " bytes do not fit into the ", bytes_ >> 20,
-                " MiB of this process's arena");
-    RT_CHECK_AS(OutOfMemory, ::ftruncate(fd_, rounded_up(place + wanted, kPage)) == 0, "shm: cannot extend shared memory by ", bytes,
-                " bytes: ", std::strerror(errno));
+    RT_CHECK_AS(OutOfMemory, size_t(place + wanted) <= bytes_, "shm: ", bytes, " bytes do not fit into the ",
+                bytes_ >> 20, " MiB of this process's arena");
+    RT_CHECK_AS(OutOfMemory, ::ftruncate(fd_, rounded_up(place + wanted, kPage)) == 0,
+                "shm: cannot extend shared memory by ", bytes, " bytes: ", std::strerror(errno));
     if (place > end_) free_[end_] = place - end_;
     end_ = place + wanted;
   }
@@ -96,14 +98,16 @@ std::shared_ptr<char> Arena::allocate(size_t bytes) {
 void Arena::free(int64_t place, int64_t bytes) {
   if (pid_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
-  if (bytes >= kHugePage) ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes);  // back to the system
+  // Back to the system.
+  if (bytes >= kHugePage) ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes);
   const auto after = free_.upper_bound(place);
   if (after != free_.end() && after->first == place + bytes) {
     bytes += after->second;
     free_.erase(after);
   }
   const auto behind = free_.upper_bound(place);
-  if (behind != free_.begin() && std::prev(behind)->first + std::prev(behind)->second == place) std::prev(behind)->second += bytes;
+  if (behind != free_.begin() && std::prev(behind)->first + std::prev(behind)->second == place)
+    std::prev(behind)->second += bytes;
   else free_[place] = bytes;
 }
 
@@ -125,12 +129,14 @@ std::shared_ptr<Window> Window::open(const std::string& address) {
 
 Window::Window(const std::string& path, size_t bytes, ino_t file) : bytes_(bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  RT_CHECK_AS(CommError, fd >= 0, "shm: cannot open the shared memory ", path, " of another rank: ", std::strerror(errno),
+  RT_CHECK_AS(CommError, fd >= 0, "shm: cannot open the shared memory ", path,
+              " of another rank: ", std::strerror(errno),
               "; its process has ended, or runs as another user (then use the tcp transport)");
   const bool same = inode_of(fd) == file;
   base_ = same ? map(fd, bytes) : nullptr;
   ::close(fd);
-  RT_CHECK_AS(CommError, same, "shm: ", path, " is no longer the shared memory that its rank announced; its process has ended");
+  RT_CHECK_AS(CommError, same, "shm: ", path,
+              " is no longer the shared memory that its rank announced; its process has ended");
 }
 
 Window::~Window() { ::munmap(base_, bytes_); }

@@ -8,8 +8,9 @@
 
 namespace ringtape::comm {
 
-// Memory of this process that other processes of its user can map: a file without a name, so that nothing is left when the last of
-// them is gone, however it went. Its pages come into being as they are touched, at one place in the address space. Thread-safe.
+// Memory of this process that other processes of its user can map: a file without a name, so that
+// nothing is left when the last of them is gone, however it went. Its pages come into being as they
+// are touched, at one place in the address space. Thread-safe.
 class Arena : public std::enable_shared_from_this<Arena> {
  public:
   static std::shared_ptr<Arena> own();  // of this process: one, while anybody holds it

@@ -4,13 +4,15 @@
 
 #include "comm/transport/header.h"
 
-// What the ranks of a host show each other in shared memory. Each rank owns one Board and, for every other rank, a Pipe that brings that
-// one's messages. Words that different ranks write are on different cache lines. All are sequentially consistent: a rank that writes
-// one and finds its reader awake (Board::asleep) relies on the reader looking at it once more before it sleeps.
+// What the ranks of a host show each other in shared memory. Each rank owns one Board and, for
+// every other rank, a Pipe that brings that one's messages. Words that different ranks write are on
+// different cache lines. All are sequentially consistent: a rank that writes one and finds its
+// reader awake (Board::asleep) relies on the reader looking at it once more before it sleeps.
 namespace ringtape::comm {
 
 inline constexpr size_t kLine = 64;
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);  // hence good between processes
+// Hence good between processes.
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 // What a rank gives to its turn-th share().
 struct alignas(kLine) Offer {
@@ -33,7 +35,7 @@ struct Pipe {
   static constexpr uint64_t kBytes = 256 << 10;     // the two ends stay in their caches
   static constexpr uint64_t kChunk = 32 << 10;      // what is passed on at once, so that both ends work at a time
   alignas(kLine) std::atomic<uint64_t> put;         // by the sender
-  std::atomic<uint32_t> gone;                       // 1: the sender has left and looks at nothing of the receiver's any more
+  std::atomic<uint32_t> gone;  // 1: the sender has left and looks at nothing of the receiver's any more
   alignas(kLine) std::atomic<uint64_t> taken;       // by the receiver
   alignas(kLine) char data[kBytes];
 };

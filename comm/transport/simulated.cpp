@@ -65,7 +65,8 @@ class Simulation {
   std::vector<std::unique_ptr<Simulated>> transports_;
   std::vector<bool> done_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
-  // Sides that are not met, by sender and receiver; all of one way. Pairs where nobody waits have none: there may be millions.
+  // Sides that are not met, by sender and receiver; all of one way. Pairs where nobody
+  // waits have none: there may be millions.
   std::unordered_map<uint64_t, Queue> waiting_;
   std::vector<double> free_at_;             // ports
   std::vector<LinkLoad> loads_;
@@ -80,13 +81,16 @@ class Simulated : public Transport {
  public:
   Simulated(Context context, Simulation& simulation) : Transport(std::move(context)), simulation_(simulation) {}
   std::string_view name() const override { return "simulated"; }
-  std::unique_ptr<Transport> open(Context) const override { detail::fail<CommError>("a simulated network has one group"); }
+  std::unique_ptr<Transport> open(Context) const override {
+    detail::fail<CommError>("a simulated network has one group");
+  }
 
   Ticket start(std::span<const Transfer> transfers) override {
     simulation_.wait_for_turn(rank());
     context_.failure->check();  // the buffers of a rank that failed are gone
     for (const Transfer& t : transfers) {
-      RT_CHECK_AS(CommError, t.peer >= 0 && t.peer < size(), "rank ", rank(), ": there is no rank ", t.peer, " in a group of ", size());
+      RT_CHECK_AS(CommError, t.peer >= 0 && t.peer < size(), "rank ", rank(), ": there is no rank ", t.peer,
+                  " in a group of ", size());
       sides_.push_back({t, ticket_, this, depth_});
       simulation_.post(sides_.back());
     }
@@ -144,7 +148,8 @@ Simulation::Simulation(int ranks, const Topology& topology, const std::function<
       loads_(free_at_.size()) {
   const int island = topology.island < ranks && ranks % topology.island == 0 ? topology.island : 1;
   for (int r = 0; r < ranks; ++r) {
-    transports_.push_back(std::make_unique<Simulated>(Context{r, ranks, store_, failure_, Seconds(600), island}, *this));
+    transports_.push_back(
+        std::make_unique<Simulated>(Context{r, ranks, store_, failure_, Seconds(600), island}, *this));
     fibers_.push_back(std::make_unique<Fiber>(entry));
   }
 }
@@ -183,7 +188,8 @@ void Simulation::wait_for_turn(int rank) {
 
 void Simulation::post(Side& side) {
   const bool sends = side.transfer.way == Transfer::Way::send;
-  const int from = sends ? side.owner->rank() : side.transfer.peer, to = sends ? side.transfer.peer : side.owner->rank();
+  const int from = sends ? side.owner->rank() : side.transfer.peer,
+            to = sends ? side.transfer.peer : side.owner->rank();
   const auto [place, alone] = waiting_.try_emplace(uint64_t(from) << 32 | uint64_t(to), Queue{&side, &side});
   if (alone) return;
   Queue& others = place->second;
@@ -207,7 +213,8 @@ void Simulation::meet(Side& send, Side& recv) {
   double arrived = times[size_t(running)];
   if (&from != &to) {
     const Topology::Path path = topology.path(from.rank(), to.rank(), ranks);
-    const double begin = std::max({arrived, free_at_[path.out], free_at_[path.in]}), busy = double(bytes) * path.cost.beta;
+    const double begin = std::max({arrived, free_at_[path.out], free_at_[path.in]}),
+                 busy = double(bytes) * path.cost.beta;
     arrived = begin + path.cost.alpha + busy;
     for (const size_t port : {path.out, path.in}) {
       free_at_[port] = begin + busy;
@@ -235,7 +242,8 @@ std::string Simulation::stuck() const {
   constexpr int kMost = 12;
   int rank = int(std::find(done_.begin(), done_.end(), false) - done_.begin());
   const int waiting = int(std::count(done_.begin(), done_.end(), false));
-  std::string out = concat("deadlock: ", waiting, waiting == 1 ? " rank waits" : " ranks wait", " for what will never come: ");
+  std::string out =
+      concat("deadlock: ", waiting, waiting == 1 ? " rank waits" : " ranks wait", " for what will never come: ");
   std::vector<bool> seen(size_t(ranks), false);
   for (int listed = 0;; ++listed) {
     if (listed == kMost) return out + "; and so on";
@@ -279,7 +287,8 @@ SimulationResult Simulation::run() {
 
 }  // namespace
 
-SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload) {
+SimulationResult simulate(int ranks, const Topology& topology, const std::function<void(Transport&)>& f,
+                          Payload payload) {
   RT_CHECK_AS(UsageError, ranks >= 1 && topology.island >= 1 && topology.rails >= 1,
               "a simulation needs ranks, islands of ranks and rails");
   return Simulation(ranks, topology, f, payload).run();

@@ -73,7 +73,8 @@ class Tcp : public Transport {
   void finish(Ticket ticket) override {
     if (progress(ticket)) return;
     if (much_to_come()) doze();
-    for (Wait wait(*this, -1); !progress(ticket); wait.pause()) waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
+    for (Wait wait(*this, -1); !progress(ticket); wait.pause())
+      waiting_on_.store(waited_for(ticket), std::memory_order_relaxed);
   }
 
  protected:
@@ -89,7 +90,8 @@ class Tcp : public Transport {
         asked_.push_back(&lane);
       }
     ::poll(polled_.data(), polled_.size(), kNapMs);
-    for (size_t i = 0; i < polled_.size(); ++i) asked_[i]->ready = polled_[i].revents & (POLLERR | POLLHUP) ? kBoth : polled_[i].revents;
+    for (size_t i = 0; i < polled_.size(); ++i)
+      asked_[i]->ready = polled_[i].revents & (POLLERR | POLLHUP) ? kBoth : polled_[i].revents;
   }
 
   std::string lost(int) override {
@@ -108,8 +110,10 @@ class Tcp : public Transport {
     const int n = int(std::clamp<size_t>(t.bytes / kStripe, 1, lanes.size()));
     const bool sends = t.way == Transfer::Way::send;
     for (int i = 0; i < n; ++i) {
-      const size_t begin = t.bytes / size_t(n) * size_t(i), end = i + 1 == n ? t.bytes : t.bytes / size_t(n) * size_t(i + 1);
-      Piece piece{{}, static_cast<char*>(t.data) + begin, end - begin, ticket, t.bytes, i == 0 ? sizeof(MessageHeader) : 0};
+      const size_t begin = t.bytes / size_t(n) * size_t(i),
+                   end = i + 1 == n ? t.bytes : t.bytes / size_t(n) * size_t(i + 1);
+      Piece piece{{},      static_cast<char*>(t.data) + begin, end - begin, ticket,
+                  t.bytes, i == 0 ? sizeof(MessageHeader) : 0};
       if (sends) {
         piece.header.operation = operation_;
         piece.header.bytes = t.bytes;
@@ -122,7 +126,8 @@ class Tcp : public Transport {
   static void wait_for_much(Lane& lane) {
     const size_t rest = lane.in.front().rest();
     const int wake = rest < kMuch ? 1 : int(std::min(rest, kWake));
-    if (wake != std::exchange(lane.wake, wake)) ::setsockopt(lane.fd.get(), SOL_SOCKET, SO_RCVLOWAT, &wake, sizeof wake);
+    if (wake != std::exchange(lane.wake, wake))
+      ::setsockopt(lane.fd.get(), SOL_SOCKET, SO_RCVLOWAT, &wake, sizeof wake);
   }
 
   bool much_to_come() const {

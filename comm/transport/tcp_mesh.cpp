@@ -56,7 +56,8 @@ std::string outer_address() {
   std::string found;
   for (const int family : {AF_INET, AF_INET6})
     for (const ifaddrs* i = all; i && found.empty(); i = i->ifa_next) {
-      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK)) continue;
+      if (!i->ifa_addr || i->ifa_addr->sa_family != family || !(i->ifa_flags & IFF_UP) || (i->ifa_flags & IFF_LOOPBACK))
+        continue;
       char text[NI_MAXHOST];
       const socklen_t bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
       if (::getnameinfo(i->ifa_addr, bytes, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0) found = text;
@@ -84,7 +85,8 @@ struct Endpoint {
 
 class Mesh {
  public:
-  Mesh(const Context& context, int sockets, const Deadline& deadline) : context_(context), sockets_(sockets), deadline_(deadline) {}
+  Mesh(const Context& context, int sockets, const Deadline& deadline)
+      : context_(context), sockets_(sockets), deadline_(deadline) {}
 
   std::vector<std::vector<Fd>> connect() {
     all_.resize(size_t(context_.size));
@@ -120,8 +122,8 @@ class Mesh {
       std::string host;
       int sockets = 0;
       in >> host >> sockets;
-      RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ", context_.rank,
-                  " has ", sockets_, " (0: not set); it must be the same on all ranks");
+      RT_CHECK_AS(CommError, sockets == sockets_, "tcp: rank ", r, " has RINGTAPE_TCP_SOCKETS=", sockets, ", rank ",
+                  context_.rank, " has ", sockets_, " (0: not set); it must be the same on all ranks");
       together_ = together_ && host == own;
     }
     if (sockets_ == 0) sockets_ = together_ ? 1 : 4;
@@ -137,8 +139,8 @@ class Mesh {
   void check_descriptors() {
     const int64_t connections = int64_t(context_.size - 1) * sockets_;
     const std::string lack = lack_of_descriptors(connections + kSpare);
-    RT_CHECK_AS(CommError, lack.empty(), "tcp: rank ", context_.rank, " is to have ", connections, " connections, ", sockets_,
-                " to each of ", context_.size - 1, " ranks: ", lack);
+    RT_CHECK_AS(CommError, lack.empty(), "tcp: rank ", context_.rank, " is to have ", connections, " connections, ",
+                sockets_, " to each of ", context_.size - 1, " ranks: ", lack);
   }
 
   Fd listen(const std::string& host) {
@@ -155,12 +157,14 @@ class Mesh {
     for (;;) {
       const bool any = ::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0;
       context_.failure->check();
-      RT_CHECK_AS(CommError, !deadline_.passed(), "tcp: rank ", context_.rank, " waited ", context_.timeout.count(), " s for ", what);
+      RT_CHECK_AS(CommError, !deadline_.passed(), "tcp: rank ", context_.rank, " waited ", context_.timeout.count(),
+                  " s for ", what);
       if (any) return;
     }
   }
 
-  // From all lower ranks, in any order. A stranger that stays silent, or says anything but a hello with a proof, keeps nobody up.
+  // From all lower ranks, in any order. A stranger that stays silent, or says anything but
+  // a hello with a proof, keeps nobody up.
   void accept_all(int listener) {
     std::vector<Stranger> strangers;
     for (int missing = context_.rank * sockets_; missing > 0;) {
@@ -170,7 +174,8 @@ class Mesh {
       for (size_t i = strangers.size(); i-- > 0;) {
         if (fds[i + 1].revents == 0) continue;
         Stranger& s = strangers[i];
-        const ssize_t n = ::recv(s.fd.get(), reinterpret_cast<char*>(&s.hello) + s.received, sizeof s.hello - s.received, MSG_DONTWAIT);
+        const ssize_t n = ::recv(s.fd.get(), reinterpret_cast<char*>(&s.hello) + s.received,
+                                 sizeof s.hello - s.received, MSG_DONTWAIT);
         if (n > 0) s.received += size_t(n);
         if (n > 0 && s.received < sizeof s.hello) continue;
         if (n > 0 && welcome(s)) --missing;
@@ -180,17 +185,21 @@ class Mesh {
       // Those that are expected, and some that take no descriptor from them.
       if (strangers.size() >= size_t(std::min(missing + kSpare / 2, kStrangers))) strangers.erase(strangers.begin());
       Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      RT_CHECK_AS(CommError, fd || !is_lack_of_descriptors(errno), "tcp: rank ", context_.rank, " cannot accept a connection, of ", missing,
-                  " that it waits for: ", reason(errno));
+      RT_CHECK_AS(CommError, fd || !is_lack_of_descriptors(errno), "tcp: rank ", context_.rank,
+                  " cannot accept a connection, of ", missing, " that it waits for: ", reason(errno));
       Stranger s{std::move(fd), bytes_of(random_bytes(kNonce)), {}, 0};
-      if (!s.fd || ::send(s.fd.get(), s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size())) continue;
+      if (!s.fd ||
+          ::send(s.fd.get(), s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size()))
+        continue;
       strangers.push_back(std::move(s));
     }
   }
 
   bool welcome(Stranger& s) {
     const Hello& h = s.hello;
-    if (std::memcmp(h.magic, Hello().magic, sizeof h.magic) != 0 || !same(h.proof, proof(secret_, "hello", s.challenge, h))) return false;
+    if (std::memcmp(h.magic, Hello().magic, sizeof h.magic) != 0 ||
+        !same(h.proof, proof(secret_, "hello", s.challenge, h)))
+      return false;
     if (h.to != context_.rank || h.from < 0 || h.from >= context_.rank) return false;
     if (h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
     Fd& place = all_[size_t(h.from)][size_t(h.socket)];
@@ -227,8 +236,8 @@ class Mesh {
       socklen_t bytes = sizeof error;
       ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
     }
-    RT_CHECK_AS(CommError, error == 0, "tcp: rank ", context_.rank, " cannot connect to ", what, ": ", std::strerror(error),
-                "; is it running, and does a firewall let ranks reach each other?");
+    RT_CHECK_AS(CommError, error == 0, "tcp: rank ", context_.rank, " cannot connect to ", what, ": ",
+                std::strerror(error), "; is it running, and does a firewall let ranks reach each other?");
     Bytes32 challenge, answer;
     receive(fd.get(), challenge, what);
     Hello hello;
@@ -261,7 +270,8 @@ class Mesh {
   void tune(int fd) const {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    // Inside a host nothing is lost and nothing needs to be paced, as BBR, some systems' default, does by timers. Reno is always there.
+    // Inside a host nothing is lost and nothing needs to be paced, as BBR, some systems'
+    // default, does by timers. Reno is always there.
     if (together_) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   }
 

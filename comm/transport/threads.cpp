@@ -25,7 +25,8 @@ struct Mailbox {  // of one ordered pair of ranks
 
 // What the ranks of a group share.
 struct Board {
-  explicit Board(int size) : size(size), mailboxes(size_t(size) * size_t(size)), buffers(size_t(size)), operations(size_t(size)) {}
+  explicit Board(int size)
+      : size(size), mailboxes(size_t(size) * size_t(size)), buffers(size_t(size)), operations(size_t(size)) {}
   Mailbox& mailbox(int from, int to) { return mailboxes[size_t(from) * size_t(size) + size_t(to)]; }
 
   const int size;
@@ -42,6 +43,7 @@ class Threads : public Transport {
     board_ = Handover<Board>::meet(*this);
   }
   std::string_view name() const override { return "threads"; }
+  Abilities abilities() const override { return {.shares_memory = true}; }
   std::unique_ptr<Transport> open(Context context) const override { return threads_transport(std::move(context)); }
 
   Ticket start(std::span<const Transfer> transfers) override {
@@ -68,7 +70,8 @@ class Threads : public Transport {
         if (o.ticket <= ticket && !o.post) fetch(o.transfer);
       for (; !open_.empty() && open_.front().ticket <= ticket; open_.pop_front())
         if (const auto& post = open_.front().post)
-          for (Wait wait(*this, open_.front().transfer.peer); !post->fetched.load(std::memory_order_acquire);) wait.pause();
+          for (Wait wait(*this, open_.front().transfer.peer); !post->fetched.load(std::memory_order_acquire);)
+            wait.pause();
     } catch (...) {
       withdraw();
       throw;

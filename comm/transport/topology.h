@@ -11,16 +11,18 @@ struct LinkCost {
   double beta = 0;   // s a byte
 };
 
-// Ranks on islands, such as the GPUs of a host behind NVLink, and rails between the islands: rank r sends what leaves its island
-// through rail r % rails, which ranks of the island may share. A port carries one message at a time in each direction, in the order of
-// their starts, b beta each; the alphas of messages in a row overlap.
+// Ranks on islands, such as the GPUs of a host behind NVLink, and rails between the islands: rank r sends what leaves
+// its island through rail r % rails, which ranks of the island may share. A port carries one message at a time in each
+// direction, in the order of their starts, b beta each; the alphas of messages in a row overlap.
 struct Topology {
   int island = std::numeric_limits<int>::max();  // ranks of one; the last may be smaller
   LinkCost inside, between;
   int rails = 1;
   double gamma = 0;                              // s a byte that is combined into another
 
-  static Topology one_switch(LinkCost cost, double gamma = 0) { return {.inside = cost, .between = cost, .gamma = gamma}; }
+  static Topology one_switch(LinkCost cost, double gamma = 0) {
+    return {.inside = cost, .between = cost, .gamma = gamma};
+  }
 
   struct Path {
     LinkCost cost;

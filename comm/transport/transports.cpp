@@ -38,7 +38,8 @@ void check_same_transport(const Context& context, std::string_view name) {
 
 std::unique_ptr<Transport> make_transport(std::string_view name, Context context) {
   const auto kind_of = [](std::string_view wanted) {
-    return std::find_if(std::begin(kTransports), std::end(kTransports), [&](const TransportKind& kind) { return kind.name == wanted; });
+    return std::find_if(std::begin(kTransports), std::end(kTransports),
+                        [&](const TransportKind& kind) { return kind.name == wanted; });
   };
   if (name != "auto" && kind_of(name) == std::end(kTransports)) {
     std::string all = "auto";

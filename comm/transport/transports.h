@@ -16,8 +16,8 @@ std::span<const TransportKind> transports();
 // Ends the job where a rank of the context is to use another transport than those that were here before it.
 void check_same_transport(const Context& context, std::string_view name);
 
-// By name, or "auto": shm where all ranks run on one host, else tcp. Called by all ranks of the context with the same name, else
-// it throws CommError; returns when they have met. Throws UsageError with the names there are.
+// By name, or "auto": shm where all ranks run on one host, else tcp. Called by all ranks of the context with the same
+// name, else it throws CommError; returns when they have met. Throws UsageError with the names there are.
 std::unique_ptr<Transport> make_transport(std::string_view name, Context context);
 
 std::unique_ptr<Transport> shm_transport(Context context);

@@ -17,12 +17,14 @@ void check_unique_devices(const Context& context, const std::string& host, const
   std::string table;
   int a = -1, b = -1;
   for (int r = 0; r < context.size; ++r) {
-    const std::string on = context.store->wait(key(r, "host"), deadline), name = context.store->wait(key(r, "name"), deadline);
+    const std::string on = context.store->wait(key(r, "host"), deadline),
+                      name = context.store->wait(key(r, "name"), deadline);
     table += concat("\n  rank ", r, "  pid ", context.store->wait(key(r, "pid"), deadline), "  ", name, "  host ", on);
     const auto [known, added] = first.emplace(on + " " + name, r);
     if (!added && a < 0) a = known->second, b = r;
   }
-  RT_CHECK_AS(CommError, a < 0, "ranks ", a, " and ", b, " have the same GPU, and NCCL takes one rank each; give every rank its own "
+  RT_CHECK_AS(CommError, a < 0, "ranks ", a, " and ", b,
+              " have the same GPU, and NCCL takes one rank each; give every rank its own "
               "(--gpu-ids, ",
               "CUDA_VISIBLE_DEVICES, or fewer ranks a host) or choose another transport:", table);
 }

@@ -22,7 +22,7 @@ static const Blas* make_blas(int index) {
   constexpr size_t kMiB = size_t{1} << 20;
   use(index);
   const AllowWhileRecording allow;
-  Blas made{nullptr, nullptr, (properties(index).major >= 9 ? 32 : 8) * kMiB};  // what cuBLAS takes for itself
+  Blas made{nullptr, nullptr, (properties(index).major >= 9 ? 32 : 8) * kMiB};  // cuBLAS's own default
   RT_GPU_CHECK(cudaMalloc(&made.workspace, made.workspace_bytes));
   RT_GPU_CHECK(cublasLtCreate(&made.handle));
   return new Blas(made);

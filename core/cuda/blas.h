@@ -12,8 +12,8 @@ inline void check(cublasStatus_t status, const char* what, const char* file, int
   if (status != CUBLAS_STATUS_SUCCESS) [[unlikely]] fail(status, what, file, line);
 }
 
-// cuBLASLt on one device: made on first use, kept until the process ends. The workspace belongs to the compute stream:
-// one product at a time uses it.
+// cuBLASLt on one device: made on first use, kept until the process ends. The workspace belongs to the compute stream,
+// so that only one product uses it at a time.
 struct Blas {
   cublasLtHandle_t handle;
   void* workspace;

@@ -7,9 +7,9 @@
 namespace ringtape::cuda {
 namespace {
 
-// Failures inside a kernel, which CUDA reports with some later call.
+// Failures inside a kernel, which CUDA reports in a later call.
 bool asynchronous(cudaError_t status) {
-  constexpr int kHardwareStackError = 714;  // to cudaErrorLaunchFailure (719): ways in which a kernel can fail
+  constexpr int kHardwareStackError = 714;  // to cudaErrorLaunchFailure (719): errors of a running kernel
   return status == cudaErrorIllegalAddress || (int(status) >= kHardwareStackError && status <= cudaErrorLaunchFailure);
 }
 
@@ -19,7 +19,8 @@ const char* advice(cudaError_t status) {
   if (of_capture(status)) return "; while a graph is recorded, nothing may wait for the device or copy from it";
   if (!asynchronous(status)) return "";
   return env::sync() ? "; the device is lost to this process"
-                     : "; an earlier kernel may have failed, and the device is lost to this process: RINGTAPE_SYNC=1 names the kernel";
+                     : "; an earlier kernel may have failed, and the device is lost to this process: RINGTAPE_SYNC=1 "
+                       "names the kernel";
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 namespace ringtape::cuda {
 
-// Throws OutOfMemory where memory is short, DeviceError otherwise. `what` is the call, or the kernel. An error that CUDA
-// reports once only is taken from it, so that the next call is not blamed for it.
+// Throws OutOfMemory if memory is exhausted, else DeviceError. `what` is the call or the kernel. Clears an error that
+// is not sticky, so that the next call does not report it again.
 [[noreturn]] void fail(cudaError_t status, const char* what, const char* file, int line);
 
 inline void check(cudaError_t status, const char* what, const char* file, int line) {
@@ -18,5 +18,5 @@ std::string text_of(cudaError_t status);
 
 }  // namespace ringtape::cuda
 
-// Every call of CUDA and of its libraries stands in one: check() has an overload for each status type.
+// Wraps every call of CUDA and its libraries; check() has an overload for each status type.
 #define RT_GPU_CHECK(call) ::ringtape::cuda::check((call), #call, __FILE__, __LINE__)

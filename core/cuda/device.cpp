@@ -9,7 +9,7 @@
 #include "core/device.h"
 
 #ifndef RINGTAPE_CUDA_ARCHITECTURES
-#define RINGTAPE_CUDA_ARCHITECTURES ""  // not known: nothing is refused
+#define RINGTAPE_CUDA_ARCHITECTURES ""  // unknown: no GPU is rejected
 #endif
 
 namespace ringtape::cuda {
@@ -20,7 +20,7 @@ struct DeviceState {
   std::atomic<cudaStream_t> compute{nullptr}, copy{nullptr};
 };
 
-// Neither destroyed: tensors with static lifetime may outlive any order of destruction.
+// Never destroyed: tensors with static lifetime may outlive any order of destruction.
 DeviceState& state(int index) {
   static auto* states = new std::array<DeviceState, kMaxDevices>;
   return (*states)[size_t(index)];
@@ -33,10 +33,11 @@ std::mutex& first_use() {
 Properties read_properties(int index) {
   cudaDeviceProp p{};
   RT_GPU_CHECK(cudaGetDeviceProperties(&p, index));
-  return {p.name, p.major, p.minor, p.multiProcessorCount, p.l2CacheSize, int(p.sharedMemPerBlockOptin), p.totalGlobalMem};
+  return {p.name,          p.major, p.minor, p.multiProcessorCount, p.l2CacheSize, int(p.sharedMemPerBlockOptin),
+          p.totalGlobalMem};
 }
 
-// "sm_80, sm_90" out of "80;90-virtual"
+// "sm_80, sm_90" from "80;90-virtual"
 std::string listed(std::string_view architectures) {
   std::string out = "sm_";
   for (const char c : architectures.substr(0, architectures.find_last_not_of("; ") + 1)) {
@@ -61,7 +62,7 @@ int device_count() {
   static std::atomic<int> last{0};
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorCudartUnloading) return last;  // the process ends: what frees memory now is let through
+  if (status == cudaErrorCudartUnloading) return last;  // the process ends: allow memory to be freed
   if (status != cudaSuccess) {
     cudaGetLastError();
     count = 0;
@@ -78,11 +79,12 @@ std::string unavailable_reason() {
   if (status == cudaErrorInsufficientDriver) {
     int driver = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-    const std::string known = concat("the CUDA driver knows CUDA ", driver / 1000, '.', driver % 1000 / 10, " and is older than");
+    const std::string known =
+        concat("the CUDA driver knows CUDA ", driver / 1000, '.', driver % 1000 / 10, " and is older than");
     const std::string found = driver ? known : "the CUDA driver is missing or older than";
     const int needed = CUDART_VERSION / 1000;
-    return concat(found, " CUDA ", needed, '.', CUDART_VERSION % 1000 / 10, " needs (", text_of(status), "); install NVIDIA driver ",
-                  needed <= 12 ? 525 : 580, " or newer, or use --device cpu");
+    return concat(found, " CUDA ", needed, '.', CUDART_VERSION % 1000 / 10, " needs (", text_of(status),
+                  "); install NVIDIA driver ", needed <= 12 ? 525 : 580, " or newer, or use --device cpu");
   }
   if (status == cudaSuccess || status == cudaErrorNoDevice)
     return concat("the CUDA driver finds no GPU (", text_of(cudaErrorNoDevice),
@@ -96,9 +98,10 @@ const Properties& properties(int index) {
   const std::lock_guard lock(first_use());
   if (const Properties* known = device.properties.load()) return *known;
   auto read = read_properties(index);
-  RT_CHECK_AS(DeviceError, runs_on(RINGTAPE_CUDA_ARCHITECTURES, read.major, read.minor), "cuda:", index, " is ", read.name, " (sm_",
-              read.major, read.minor, "), but this build has kernels for ", listed(RINGTAPE_CUDA_ARCHITECTURES),
-              " only; reconfigure with -DCMAKE_CUDA_ARCHITECTURES=", read.major, read.minor);
+  RT_CHECK_AS(DeviceError, runs_on(RINGTAPE_CUDA_ARCHITECTURES, read.major, read.minor), "cuda:", index, " is ",
+              read.name, " (sm_", read.major, read.minor, "), but this build has kernels for ",
+              listed(RINGTAPE_CUDA_ARCHITECTURES), " only; reconfigure with -DCMAKE_CUDA_ARCHITECTURES=", read.major,
+              read.minor);
   const auto* made = new Properties(std::move(read));
   device.properties.store(made, std::memory_order_release);
   return *made;
@@ -112,7 +115,7 @@ void use(int index) {
   current = index;
 }
 
-// Of OnStream; no device: none.
+// Set by OnStream; index -1: none.
 static thread_local int elsewhere_index = -1;
 static thread_local cudaStream_t elsewhere = nullptr;
 

@@ -25,7 +25,9 @@ Event& Event::operator=(Event&& other) noexcept {
 
 void Event::record(cudaStream_t stream) { RT_GPU_CHECK(cudaEventRecord(event_, stream)); }
 
-void Event::wait_on(cudaStream_t stream) const { RT_GPU_CHECK(cudaStreamWaitEvent(stream, event_, cudaEventWaitDefault)); }
+void Event::wait_on(cudaStream_t stream) const {
+  RT_GPU_CHECK(cudaStreamWaitEvent(stream, event_, cudaEventWaitDefault));
+}
 
 void Event::synchronize() const { RT_GPU_CHECK(cudaEventSynchronize(event_)); }
 

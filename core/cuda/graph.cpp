@@ -8,7 +8,7 @@
 namespace ringtape::cuda {
 namespace {
 
-// Ends the recording whatever happens: a stream left in it would refuse all further work.
+// Ends the recording in any case: a stream that is still recording would refuse all further work.
 class Recording {
  public:
   explicit Recording(cudaStream_t stream) : stream_(stream) {

@@ -7,15 +7,15 @@
 
 namespace ringtape::cuda {
 
-// Work recorded once and launched many times with one call: a training step whose kernels are shorter than their launches.
-// The recorded work keeps its addresses and its numbers: inputs must lie where they lay, and what was passed by value (a
-// learning rate, a random state) stays as it was. Tensors that live on after `body` keep their place between launches.
-// What `body` allocates comes from memory of the graph's own, which goes back to the system with the graph.
+// Work that is recorded once and launched many times with one call, for training steps whose kernels are shorter than
+// their launches. The recorded work keeps its addresses and its numbers: inputs must stay at the same addresses, and
+// arguments passed by value (a learning rate, a random state) stay the same. Tensors that outlive `body` keep their
+// address between launches. Memory that `body` allocates belongs to the graph and is returned to the system with it.
 class Graph {
  public:
-  // Runs `body` with everything it puts on the device's compute stream recorded instead of executed; run it once before, so
-  // that what is made on first use is there. Throws DeviceError if it waits for the device or copies from or to the host,
-  // and what `body` throws.
+  // Runs `body` and records everything that it puts on the device's compute stream instead of executing it. Run `body`
+  // once before, so that everything that is made on first use exists. Throws DeviceError if it waits for the device or
+  // copies from or to the host, and whatever `body` throws.
   Graph(int index, const std::function<void()>& body);
   ~Graph();  // waits for the compute stream
   Graph(const Graph&) = delete;

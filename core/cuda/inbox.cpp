@@ -24,17 +24,21 @@ class Pinned : public HostBuffer {
 
 class TwoPlaces : public Inbox {
  public:
-  TwoPlaces(size_t bytes, int index) : index_(index), bytes_((bytes + 255) / 256 * 256), data_(allocate(2 * bytes_, index)) {
-    for (Place& place : places_) place.used.record(compute_stream(index));  // by what had the memory before
+  TwoPlaces(size_t bytes, int index)
+      : index_(index), bytes_((bytes + 255) / 256 * 256), data_(allocate(2 * bytes_, index)) {
+    for (Place& place : places_) place.used.record(compute_stream(index));  // by previous owners of the memory
   }
-  ~TwoPlaces() override { deallocate(data_, 2 * bytes_, index_); }  // in the order of the compute stream, which waits for every copy
+  ~TwoPlaces() override {
+    deallocate(data_, 2 * bytes_, index_);
+  }  // in order of the compute stream, which waits for every copy
 
   void* receive(HostBuffer& from, size_t bytes) override {
-    RT_CHECK_AS(DeviceError, !recording(index_), "a copy from the host to cuda:", index_, " cannot be part of a recorded graph");
+    RT_CHECK_AS(DeviceError, !recording(index_), "a copy from the host to cuda:", index_,
+                " cannot be part of a recorded graph");
     RT_CHECK(bytes <= bytes_, bytes, " bytes for a place of ", bytes_);
     use(index_);
     const cudaStream_t copies = copy_stream(index_), compute = compute_stream(index_);
-    places_[at_].used.record(compute);  // the work on the bytes received last has been asked for by now
+    places_[at_].used.record(compute);  // all work on the previous bytes has been launched by now
     at_ = 1 - at_;
     Place& place = places_[at_];
     Staging& staging = static_cast<Pinned&>(from).staging();

@@ -1,5 +1,5 @@
-// Memory of the devices cuda:0, cuda:1 ...: CUDA's stream-ordered pools, which keep what they got from the driver. A buffer
-// is allocated and freed in the order of the compute stream, so nobody waits.
+// Memory of the devices cuda:0, cuda:1 ...: CUDA's stream-ordered pools, which keep memory that they got from the
+// driver. Buffers are allocated and freed in order of the compute stream, so that nobody waits.
 #include "core/cuda/memory.h"
 
 #include <array>
@@ -17,7 +17,7 @@ namespace ringtape::cuda {
 static thread_local GraphMemory* recorder = nullptr;
 
 struct GraphBlock {
-  GraphMemory* owner;  // null: the graph is gone, a tensor is not
+  GraphMemory* owner;  // null: the graph is destroyed, but a tensor still uses it
   size_t bytes;
   bool held;           // by a tensor
 };
@@ -27,7 +27,7 @@ struct DeviceMemory {
   cudaMemPool_t pool = nullptr;
   MemoryStats stats;
   int64_t pool_reserved = 0, graph_reserved = 0;
-  std::atomic<bool> has_graphs{false};  // ever: others need not look into graph_blocks
+  std::atomic<bool> has_graphs{false};  // ever; without graphs, graph_blocks is not searched
   using Blocks = std::unordered_map<void*, GraphBlock>;
   Blocks graph_blocks;
 
@@ -85,7 +85,7 @@ void* DeviceMemory::from_pool(size_t bytes, int index) {
   const cudaStream_t stream = compute_stream(index);
   void* data = nullptr;
   cudaError_t status = cudaMallocFromPoolAsync(&data, std::max<size_t>(bytes, 1), pool, stream);
-  if (status == cudaErrorMemoryAllocation) {  // what was freed may be in the wrong pieces
+  if (status == cudaErrorMemoryAllocation) {  // free memory may be fragmented
     cudaGetLastError();
     release_cached(index);
     status = cudaMallocFromPoolAsync(&data, std::max<size_t>(bytes, 1), pool, stream);
@@ -103,12 +103,12 @@ void DeviceMemory::out_of_memory(size_t bytes, int index) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   const std::lock_guard lock(mutex);
-  detail::fail<OutOfMemory>("out of memory on cuda:", index, ": asked for ", units(bytes), " with ", units(size_t(stats.current)),
-                            " held by tensors (peak ", units(size_t(stats.peak)), "), ", units(free), " of ", units(total),
-                            " free; use a smaller batch");
+  detail::fail<OutOfMemory>("out of memory on cuda:", index, ": asked for ", units(bytes), " with ",
+                            units(size_t(stats.current)), " held by tensors (peak ", units(size_t(stats.peak)), "), ",
+                            units(free), " of ", units(total), " free; use a smaller batch");
 }
 
-// The calling thread records. A free block of up to twice the size is used again, in the order of the recorded stream.
+// For a thread that records. Reuses a free block of up to twice the size, in order of the recorded stream.
 void* DeviceMemory::from_graph(size_t bytes) {
   constexpr size_t kGranule = 512;
   const size_t block = (std::max<size_t>(bytes, 1) + kGranule - 1) / kGranule * kGranule;
@@ -140,7 +140,7 @@ void* DeviceMemory::from_graph(size_t bytes) {
   return data;
 }
 
-// Whether a graph has taken what a tensor leaves.
+// Whether a graph has taken the memory that a tensor frees.
 bool DeviceMemory::to_graph(void* data, int index) {
   const auto found = graph_blocks.find(data);
   if (found == graph_blocks.end()) {
@@ -205,7 +205,8 @@ void deallocate(void* data, size_t bytes, int index) noexcept {
   const std::lock_guard lock(device.mutex);
   device.stats.current -= int64_t(bytes);
   if (device.has_graphs && device.to_graph(data, index)) return;
-  if (cudaFreeAsync(data, compute_stream(index)) != cudaSuccess) cudaGetLastError();  // as when the process ends after the driver
+  if (cudaFreeAsync(data, compute_stream(index)) != cudaSuccess)
+    cudaGetLastError();  // such as when the driver is already unloaded at exit
 }
 
 MemoryStats stats(int index) {

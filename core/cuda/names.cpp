@@ -1,4 +1,4 @@
-// Texts of the compiler and of CMake: names of kernels, lists of architectures.
+// Parses texts of the compiler and CMake: names of kernels, lists of architectures.
 #include <cctype>
 #include <charconv>
 
@@ -18,7 +18,8 @@ bool runs_on(std::string_view architectures, int major, int minor) {
     if (error != std::errc{}) continue;
     known = true;
     const std::string_view suffix(rest, size_t(entry.data() + entry.size() - rest));
-    const bool exact = suffix.starts_with('a'), family = suffix.starts_with('f');  // sm_90a, sm_100f: features without successors
+    const bool exact = suffix.starts_with('a'),
+               family = suffix.starts_with('f');  // sm_90a, sm_100f: not forward compatible
     const bool machine_code = suffix.find("-virtual") == suffix.npos, ptx = suffix.find("-real") == suffix.npos;
     if (exact && device == built) return true;
     if (exact) continue;
@@ -47,7 +48,8 @@ std::string readable_kernel_name(std::string_view pretty_function) {
   if (key == pretty_function.npos) return std::string(pretty_function);
   std::string name(pretty_function.substr(key + 9));
   int depth = 0;
-  for (size_t i = 0; i < name.size(); ++i) {  // ends at the bracket that closes the list of parameters, or at the next of them
+  for (size_t i = 0; i < name.size();
+       ++i) {  // ends at the bracket that closes the list of parameters, or at the next parameter
     depth += name[i] == '[' || name[i] == '<' || name[i] == '(';
     if (depth == 0 && (name[i] == ']' || name[i] == ';')) name.resize(i);
     else depth -= name[i] == ']' || name[i] == '>' || name[i] == ')';

@@ -3,8 +3,8 @@
 
 namespace ringtape::cuda {
 
-// Page-locked host memory, which copies to and from a device can read while the host goes on. Making and destroying one may
-// wait for the devices: keep it.
+// Page-locked host memory: copies to and from a device use it while the host continues. Construction and destruction
+// may wait for the devices, so keep buffers.
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;

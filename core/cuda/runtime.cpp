@@ -1,4 +1,4 @@
-// cuda::runtime: what the engine above asks of a device. Everything is put on the compute stream; only a copy to the host waits.
+// cuda::runtime: the functions of a GPU. Everything is put on the compute stream; only a copy to the host waits.
 #include "core/runtime.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ bool pinned(const void* host) {
   return attributes.type == cudaMemoryTypeHost;
 }
 
-// Small copies go through a buffer of ours, so that the host need not wait for the stream; large ones are worth the wait.
+// Copies to a device up to this size go through a staging buffer, so that the host does not wait for the stream.
 constexpr size_t kMostStaged = size_t{16} << 20;
 
 void to_device(void* to, int index, const void* from, size_t bytes) {
@@ -38,7 +38,8 @@ void to_device(void* to, int index, const void* from, size_t bytes) {
     std::memcpy(staging.data(), from, bytes);
     RT_GPU_CHECK(cudaMemcpyAsync(to, staging.data(), bytes, cudaMemcpyHostToDevice, stream));
     staging.used_until_now(stream);
-  } else {  // pageable memory has been read when the call returns; page-locked memory is read when the stream gets there
+  } else {
+    // Pageable memory has been read when the call returns; page-locked memory is read when the stream gets there.
     RT_GPU_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream));
     if (pinned(from)) RT_GPU_CHECK(cudaStreamSynchronize(stream));
   }
@@ -46,7 +47,8 @@ void to_device(void* to, int index, const void* from, size_t bytes) {
 
 void to_host(void* to, const void* from, int index, size_t bytes) {
   RT_CHECK_AS(DeviceError, !recording(index), "a copy from cuda:", index,
-              " to the host (as by item()) cannot be part of a recorded graph: it would wait for work that is not executed yet");
+              " to the host (as by item()) cannot be part of a recorded graph: it would wait for work that is not "
+              "executed yet");
   use(index);
   RT_GPU_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_stream(index)));
   RT_GPU_CHECK(cudaStreamSynchronize(compute_stream(index)));
@@ -70,9 +72,11 @@ class Read : public PendingRead {
   size_t bytes_;
 };
 
-std::shared_ptr<PendingRead> read(const void* from, size_t bytes, int index) { return std::make_shared<Read>(from, bytes, index); }
+std::shared_ptr<PendingRead> read(const void* from, size_t bytes, int index) {
+  return std::make_shared<Read>(from, bytes, index);
+}
 
-// On the receiver's stream, between what the sender's had to do before and what it does from now on.
+// On the receiver's stream, after the sender's earlier work and before its later work.
 void between_devices(void* to, int receiver, const void* from, int sender, size_t bytes) {
   Event written(sender);
   written.record(compute_stream(sender));

@@ -18,13 +18,13 @@ struct StagingBuffer {
 
 namespace {
 
-// Those that nobody holds, the longest unused first.
+// Free buffers; the one unused for longest first.
 struct Pool {
   std::mutex mutex;
   std::list<std::unique_ptr<StagingBuffer>> buffers;
 };
 
-// Never destroyed: the driver may be gone before.
+// Never destroyed: the driver may be unloaded earlier.
 Pool& pool(int index) {
   static auto* pools = new std::array<Pool, kMaxDevices>;
   return (*pools)[size_t(index)];

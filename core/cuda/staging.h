@@ -4,22 +4,22 @@
 #include <cstddef>
 #include <memory>
 
-// Page-locked buffers that copies between host and device go through, so that nobody waits for a stream: CUDA itself waits for
-// it before it reads pageable memory. They are kept and used again once their copy is done.
+// Page-locked buffers for copies between host and device that need not wait for a stream (CUDA waits for it before it
+// reads pageable memory). Buffers are reused after their copy is done.
 namespace ringtape::cuda {
 
-struct StagingBuffer;  // a buffer, and the event behind its last copy
+struct StagingBuffer;  // a buffer, and the event after its last copy
 
 class Staging {
  public:
   Staging(int index, size_t bytes);        // throws OutOfMemory
-  ~Staging();                              // gives it back; it is free when the work it was used by, until then, is done
+  ~Staging();  // returns the buffer; it is free once the work that used it is done
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
   void* data() const;
   void used_until_now(cudaStream_t stream);  // by work on `stream`
-  void wait() const;                         // for that work
+  void wait() const;                         // until that work is done
 
  private:
   int index_;

@@ -1,8 +1,11 @@
 #!/bin/bash
-# A job of ringtape under Slurm. What follows the script's name is a ringtape command line; --resume makes it go on after a requeue.
+# A job of ringtape under Slurm. What follows the script's name is a ringtape command line; with --resume it can be
+# resumed after a requeue.
 #
-#   sbatch docs/cluster/slurm.sh train --run digits --resume --epochs 90           srun starts every rank
-#   sbatch docs/cluster/slurm.sh launch train --run digits --resume --epochs 90    one `ringtape launch` a node starts its ranks
+#   srun starts every rank:
+#     sbatch docs/cluster/slurm.sh train --run digits --resume --epochs 90
+#   one `ringtape launch` a node starts its ranks:
+#     sbatch docs/cluster/slurm.sh launch train --run digits --resume --epochs 90
 #
 #SBATCH --job-name=ringtape
 #SBATCH --nodes=2
@@ -24,13 +27,16 @@ if [ "${1-}" = launch ]; then
   host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
   port=$((20000 + SLURM_JOB_ID % 10000))  # below what the kernel gives to outgoing connections
   # SLURM_NODEID is another one in each task: sh -c reads it there.
-  srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task=$((SLURM_CPUS_PER_TASK * SLURM_NTASKS_PER_NODE)) --wait=60 \
+  srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+    --cpus-per-task=$((SLURM_CPUS_PER_TASK * SLURM_NTASKS_PER_NODE)) --wait=60 \
     sh -c 'exec "$0" launch --node-rank "$SLURM_NODEID" "$@"' \
-    "$binary" -n "$SLURM_NTASKS_PER_NODE" --nnodes "$SLURM_JOB_NUM_NODES" --master-addr "$host" --master-port "$port" --grace 60 -- "$@"
+    "$binary" -n "$SLURM_NTASKS_PER_NODE" --nnodes "$SLURM_JOB_NUM_NODES" --master-addr "$host" \
+    --master-port "$port" --grace 60 -- "$@"
 else
-  # --wait: ranks that go on when one has ended have a minute, not --kill-on-bad-exit's no time at all, to write a checkpoint.
-  srun --ntasks="$SLURM_NTASKS" --ntasks-per-node="$SLURM_NTASKS_PER_NODE" --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=0 --wait=60 \
-    "$binary" "$@"
+  # --wait: ranks that go on when one has ended have a minute, not --kill-on-bad-exit's no time
+  # at all, to write a checkpoint.
+  srun --ntasks="$SLURM_NTASKS" --ntasks-per-node="$SLURM_NTASKS_PER_NODE" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+    --kill-on-bad-exit=0 --wait=60 "$binary" "$@"
 fi
 code=$?
 

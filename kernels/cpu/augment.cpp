@@ -19,11 +19,11 @@ struct Frame {
   int64_t out_image() const { return out_height * out_row(); }
 };
 
-// Pixel i of y, from the right where mirrored, is pixel i of x through the table. Not vectorised: gathers took 1.4 to 2 times as
-// long as scalar loads on an Intel Sapphire Rapids.
+// Pixel i of y (from the right if mirrored) is pixel i of x looked up in the table. Not vectorised: gathers took 1.4 to
+// 2 times as long as scalar loads on an Intel Sapphire Rapids.
 template <bool mirrored, int64_t known_channels, class T>
-RT_NO_VECTORIZE void look_up_row(T* __restrict y, const uint8_t* __restrict x, int64_t pixels, const T* __restrict table,
-                                 int64_t channels) {
+RT_NO_VECTORIZE void look_up_row(T* __restrict y, const uint8_t* __restrict x, int64_t pixels,
+                                 const T* __restrict table, int64_t channels) {
   if constexpr (known_channels > 0) channels = known_channels;
   if constexpr (mirrored) y += (pixels - 1) * channels;
   for (int64_t i = 0; i < pixels; ++i, x += channels, y += mirrored ? -channels : channels)
@@ -37,8 +37,9 @@ void look_up(T* y, const uint8_t* x, int64_t pixels, const T* table, int64_t cha
   else look_up_row<mirrored, 0>(y, x, pixels, table, channels);
 }
 
-// Row `row` of y, as bytes and before the flip: a place in the image, or `buffer`.
-const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f, const Placement& at, int64_t row, bool rotated) {
+// Row `row` of y as bytes, before the flip: a pointer into the image, or `buffer`.
+const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f, const Placement& at, int64_t row,
+                           bool rotated) {
   const int64_t from_row = at.top + row, c = f.channels;
   if (rotated) {
     Turned place = turned(at, from_row, at.left, f.height, f.width);
@@ -49,7 +50,8 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f
     }
     return buffer;
   }
-  const int64_t begin = std::max<int64_t>(-at.left, 0), end = std::min(f.out_width, f.width - at.left);  // the columns inside
+  const int64_t begin = std::max<int64_t>(-at.left, 0),
+                end = std::min(f.out_width, f.width - at.left);  // columns inside the image
   const bool inside = from_row >= 0 && from_row < f.height && begin < end;
   const uint8_t* from = image + (from_row * f.width + at.left) * c;
   if (inside && begin == 0 && end == f.out_width) return from;
@@ -59,8 +61,8 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f
 }
 
 template <class T>
-void augment_image(T* y, const uint8_t* image, const Frame& f, const Placement& at, const T* table, const AugmentParams& p,
-                   uint8_t* buffer) {
+void augment_image(T* y, const uint8_t* image, const Frame& f, const Placement& at, const T* table,
+                   const AugmentParams& p, uint8_t* buffer) {
   for (int64_t row = 0; row < f.out_height; ++row, y += f.out_row()) {
     const uint8_t* bytes = upright_row(buffer, image, f, at, row, p.most_angle > 0);
     if (at.flip) look_up<true>(y, bytes, f.out_width, table, f.channels);
@@ -84,14 +86,16 @@ void augment_as(const View& y, const View& images, const View& index, const T* t
       const uint8_t* image = images.as<uint8_t>() + (p.gathered ? b : sample) * f.image();
       T* to = static_cast<T*>(y.data) + b * f.out_image();
       if (whole) look_up<false>(to, image, f.height * f.width, table, f.channels);
-      else augment_image(to, image, f, place(p, sample, free_rows, free_columns, f.out_height, f.out_width), table, p, buffer.data());
+      else
+        augment_image(to, image, f, place(p, sample, free_rows, free_columns, f.out_height, f.out_width), table, p,
+                      buffer.data());
     }
   });
 }
 
 }  // namespace
 
-// Elements of y are copied from the table, never computed: what counts is how wide they are.
+// Elements of y are copied from the table, never computed, so only their size matters.
 void augment(View y, View images, View index, View table, AugmentParams params) {
   dispatch_float(y.dtype, [&]<class E>() {
     using T = std::conditional_t<sizeof(E) == 2, uint16_t, std::conditional_t<sizeof(E) == 4, uint32_t, uint64_t>>;

@@ -13,16 +13,17 @@ namespace {
 template <class C>
 C inverse_deviation(const View& var, int64_t c, double eps) { return C(1 / std::sqrt(double(var.as<C>()[c]) + eps)); }
 
-// Pairwise: equal numbers have their own mean, exactly.
+// Pairwise sums: the mean of equal numbers is exact.
 template <int rows, class V>
 RT_INLINE V tree_sum(const V* v) {
   if constexpr (rows == 1) return v[0];
   else return tree_sum<rows / 2>(v) + tree_sum<rows / 2>(v + rows / 2);
 }
 
-// Adds `rows` rows to mean and squares, the sum of squared distances from it, of `before` rows. Two sets together: Chan, Golub and
-// LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979). In double: what is left of f32's rounding is
-// that within the tiles, which is the same however a batch is spread over ranks, if each image has a whole number of tiles.
+// Adds `rows` rows to mean and squares (the sum of squared distances from the mean) of `before` rows. Merging follows
+// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979), in
+// double. So f32 rounding happens only within tiles, which are the same for any distribution of a batch over ranks, if
+// each image has a whole number of tiles.
 template <int rows, class T>
 void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
   using C = compute_t<T>;
@@ -49,7 +50,7 @@ void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t
   for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);
 }
 
-// Count, mean and squares of a channel in double.
+// Count, mean and squares of a channel, in double.
 struct Moments {
   double count = 0, mean = 0, squares = 0;
   void add(double n, double m, double s) {
@@ -61,12 +62,13 @@ struct Moments {
   double variance() const { return count > 0 ? squares / count : 0; }
 };
 
-// Column by column what the chunks found, (chunks, 2, n), as one: totals (2, n).
+// Merges the results of the chunks, (chunks, 2, n), for each column into totals (2, n).
 void combine_chunks(double* mean, double* squares, const double* part, const Rows& rows) {
   double before = 0;
   for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
-    const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own), weight = before * share;
-  RT_IVDEP
+    const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own),
+                 weight = before * share;
+    RT_IVDEP
     for (int64_t i = 0; i < rows.n; ++i) {
       const double distance = part[i] - mean[i];
       mean[i] += distance * share;
@@ -86,7 +88,8 @@ void batch_norm_statistics(View mean, View var, View x) {
     parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         double* own = part.data() + c * 2 * rows.n;
-        chunk_moments(own, own + rows.n, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
+        chunk_moments(own, own + rows.n, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n,
+                      rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
     std::vector<double> total(size_t(2 * rows.n));
@@ -127,9 +130,11 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction) {
+void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum,
+                        double correction) {
   const auto update = [momentum](const View& running, const View& now, double factor) {
-    map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, running, running, now);
+    map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, running, running,
+        now);
   };
   update(running_mean, mean, 1);
   update(running_var, var, correction);
@@ -138,9 +143,10 @@ void batch_norm_running(View running_mean, View running_var, View batches, View 
 
 namespace {
 
-// One row, of n elements. Without a residual or a mask those are null.
+// One row of n elements. residual and mask may be null.
 template <class T, class C>
-void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b, bool relu, int64_t n) {
+void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b,
+                   bool relu, int64_t n) {
   for (int64_t i = 0; i < n; i += kPack) {
     unsigned above = 0;
 #pragma GCC unroll 8
@@ -163,22 +169,25 @@ void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* 
 
 }  // namespace
 
-void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps, Activation f) {
+void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps,
+                        Activation f) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }), shift(rows, [&](int64_t c) { return b.as<C>()[c]; });
+    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }),
+        shift(rows, [&](int64_t c) { return b.as<C>()[c]; });
     const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
     for_each_row(rows, [&](int64_t at, int64_t n) {
       normalize_row<T, C>(y.as<T>() + at, mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at,
-                          residual.data ? residual.as<T>() + at : nullptr, center, scale, shift, f == Activation::relu, n);
+                          residual.data ? residual.as<T>() + at : nullptr, center, scale, shift, f == Activation::relu,
+                          n);
     });
   });
 }
 
 namespace {
 
-// A vector of dz at element `at` of a row; mask is null where all elements count.
+// A vector of dz at element `at` of a row; a null mask keeps all elements.
 template <class T>
 RT_INLINE auto masked(const T* dy, const uint8_t* mask, int64_t at, int64_t left) {
   using C = compute_t<T>;
@@ -186,7 +195,7 @@ RT_INLINE auto masked(const T* dy, const uint8_t* mask, int64_t at, int64_t left
   return mask ? where_bits<C>(bits_at<C>(mask, at), v) : v;
 }
 
-// Adds `rows` rows of dz to db, and of dz (x - mean) to dot.
+// Adds `rows` rows of dz to db, and those of dz (x - mean) to dot.
 template <int rows, class T, class C>
 void add_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes<C>) {
@@ -204,7 +213,8 @@ void add_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, c
 }
 
 template <class T, class C>
-void chunk_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n, int64_t rows) {
+void chunk_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n,
+                    int64_t rows) {
   const auto from = [mask](int64_t at) { return mask ? mask + at / 8 : nullptr; };
   int64_t r = 0;
   for (; r + kTile <= rows; r += kTile) add_products<kTile>(db, dot, dy + r * n, from(r * n), x + r * n, mean, n);
@@ -251,8 +261,8 @@ namespace {
 
 // dx = scale (dz - shift - slope (x - mean)) for a row of n elements.
 template <class T, class C>
-void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale, const C* shift,
-                  const C* slope, int64_t n) {
+void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale,
+                  const C* shift, const C* slope, int64_t n) {
   for (int64_t i = 0; i < n; i += kLanes<C>) {
     const int64_t left = n - i;
     const Vec<C> dz = masked(dy, mask, i, left);
@@ -264,8 +274,8 @@ void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T
 
 }  // namespace
 
-void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw,
-                         int64_t count, double eps) {
+void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db,
+                         View dw, int64_t count, double eps) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -273,10 +283,12 @@ void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, Vi
     const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
     const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
     const PerColumn<C> shift(rows, [&](int64_t c) { return db.data ? db.as<C>()[c] * share : C(0); });
-    const PerColumn<C> slope(rows, [&](int64_t c) { return dw.data ? dw.as<C>()[c] * share * inverse_deviation<C>(var, c, eps) : C(0); });
+    const PerColumn<C> slope(
+        rows, [&](int64_t c) { return dw.data ? dw.as<C>()[c] * share * inverse_deviation<C>(var, c, eps) : C(0); });
     for_each_row(rows, [&](int64_t at, int64_t n) {
       backward_row<T, C>(dx.as<T>() + at, dresidual.data ? dresidual.as<T>() + at : nullptr, dy.as<T>() + at,
-                         mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at, center, scale, shift, slope, n);
+                         mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at, center, scale, shift, slope,
+                         n);
     });
   });
 }

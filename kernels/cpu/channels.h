@@ -7,16 +7,16 @@
 #include "core/view.h"
 #include "kernels/cpu/isa.h"
 
-// Contiguous x (..., C) as rows of C channels, for kernels with numbers of each channel.
+// Contiguous x (..., C) as rows of C channels, for kernels with values per channel.
 RT_ISA_BEGIN
 
 namespace {
 
-// The rows of x, cut for vectors: 16 elements, two bytes of mask, go at a time, and a row is as many rows of channels as make
-// that come out even. Fewer of them may be left at the end: a shorter last row. Chunks are what threads take, of a size that the
-// shape decides.
-constexpr int64_t kPack = 16, kTile = 16;      // elements; rows that sums are formed of before they are added up
-constexpr int64_t kChunk = 64 * 1024;          // elements, about
+// The rows of x, grouped for vectors. A vector step takes 16 elements (two bytes of mask). So a row here is the
+// smallest number of rows of channels whose size is a multiple of that; the remaining ones form a shorter last row.
+// Threads take chunks, whose size depends only on the shape.
+constexpr int64_t kPack = 16, kTile = 16;      // elements; rows that are summed before they are added to the total
+constexpr int64_t kChunk = 64 * 1024;          // elements, approximately
 
 struct Rows {
   int64_t channels, repeats, n, count, rest, chunk, chunks;
@@ -35,7 +35,7 @@ struct Rows {
   int64_t chunk_end(int64_t c) const { return std::min(count, (c + 1) * chunk); }
 };
 
-// A number a channel, repeated as in a row; beyond it some more, as whole vectors are loaded.
+// One value per channel, repeated to the length of a row, with padding for loads of whole vectors.
 template <class C>
 struct PerColumn {
   std::vector<C> x;
@@ -47,8 +47,8 @@ struct PerColumn {
   operator const C*() const { return x.data(); }
 };
 
-// f(first element, elements) for each row, the shorter last one too. Every thread goes backwards through the chunks that it has
-// summed forwards: its cache still has the last of them.
+// f(first element, elements) for each row, including the shorter last one. Every thread visits its chunks in the
+// reverse order of the sums, because its cache still has the last ones.
 template <class F>
 void for_each_row(const Rows& rows, const F& f) {
   parallel_for(std::max<int64_t>(rows.chunks, 1), 1, [&](int64_t begin, int64_t end) {

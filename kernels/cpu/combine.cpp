@@ -9,12 +9,12 @@ namespace {
 
 constexpr int64_t kShare = 1 << 15;
 
-// What a sum or product of T is computed in: for integers the unsigned type, which wraps around.
+// The type for sums and products of T: for integers the unsigned type, which wraps around.
 template <class T, bool = std::is_integral_v<T>> struct WrapOf { using type = std::make_unsigned_t<T>; };
 template <class T> struct WrapOf<T, false> { using type = T; };
 template <class T> using Wrap = typename WrapOf<T>::type;
 
-// a op b, of two vectors of C or, W and V being C, of two numbers. A NaN stays, on either side.
+// a op b for two vectors, or for two numbers (then V and W are C). NaN on either side gives NaN.
 template <ReduceOp op, class V, class W>
 RT_INLINE V combined(V a, V b) {
   if constexpr (op == ReduceOp::max) return max_or_nan(a, b);
@@ -26,10 +26,10 @@ RT_INLINE V combined(V a, V b) {
 }
 
 #if RT_ISA_LEVEL == 3
-constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns of the undefined register in the forms without a mask
+constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns about an undefined register in the intrinsics without a mask
 #endif
 
-// One vector of the compute type from memory, and back.
+// Load and store one vector, converted to the compute type.
 template <class T>
 RT_INLINE Vec<compute_t<T>> widened(const T* p) {
   if constexpr (!is_half_v<T>) {
@@ -38,7 +38,9 @@ RT_INLINE Vec<compute_t<T>> widened(const T* p) {
   } else if constexpr (std::is_same_v<T, f16>) {
     return Vec<float>(_mm512_maskz_cvtph_ps(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
   } else {
-    return Vec<float>(Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))) << 16);
+    return Vec<float>(
+        Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
+        << 16);
 #elif RT_ISA_LEVEL == 2
   } else if constexpr (std::is_same_v<T, f16>) {
     return Vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -51,7 +53,7 @@ RT_INLINE Vec<compute_t<T>> widened(const T* p) {
 #endif
 }
 
-// bf16(float) on all lanes: the upper halves, in the lower ones.
+// bf16(float) on all lanes; the results are in the lower halves.
 [[maybe_unused]] RT_INLINE Vec<uint32_t> rounded_to_bf16(Vec<float> v) {
   const Vec<uint32_t> w = Vec<uint32_t>(v), up = w + 0x7fffu + ((w >> 16) & 1u);
   return (v != v ? (w | 0x400000u) : up) >> 16;
@@ -66,13 +68,16 @@ RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
                         _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   } else {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_to_bf16(v))));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_to_bf16(v))));
 #elif RT_ISA_LEVEL == 2
   } else if constexpr (std::is_same_v<T, f16>) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                     _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
   } else {
     const __m256i halves = __m256i(rounded_to_bf16(v));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                     _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
 #endif
   }
 #if RT_ISA_LEVEL == 1
@@ -80,7 +85,7 @@ RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
 #endif
 }
 
-// `count` vectors of y from the same places of all sources, which stay in registers: y may be one of the sources.
+// Computes `count` vectors of y from all sources, in registers, so that y may be one of the sources.
 template <class T, ReduceOp op, int count>
 RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) {
   using C = compute_t<T>;
@@ -91,7 +96,8 @@ RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) 
   for (int s = 1; s < x.count; ++s) {
     const T* source = static_cast<const T*>(x.data[s]) + at;
 #pragma GCC unroll 8
-    for (int v = 0; v < count; ++v) all[v] = combined<op, Vec<C>, Vec<Wrap<C>>>(all[v], widened(source + v * kLanes<C>));
+    for (int v = 0; v < count; ++v)
+      all[v] = combined<op, Vec<C>, Vec<Wrap<C>>>(all[v], widened(source + v * kLanes<C>));
   }
 #pragma GCC unroll 8
   for (int v = 0; v < count; ++v) {
@@ -117,7 +123,7 @@ void range(T* y, const Sources& x, int64_t begin, int64_t end, compute_t<T> fact
 
 template <class T, ReduceOp op>
 void combine_as(View y, const Sources& x, double factor) {
-  constexpr int64_t kBlock = 4096;  // elements that are divided while they are in the cache
+  constexpr int64_t kBlock = 4096;  // elements: they are divided while in the cache
   const int64_t divisor = std::is_integral_v<T> ? int64_t(1 / factor + 0.5) : 1;
   T* const out = y.as<T>();
   parallel_for(y.size(), kShare, [&](int64_t begin, int64_t end) {

@@ -9,12 +9,12 @@ namespace {
 
 enum class Algorithm { direct, depthwise, winograd };
 
-// Winograd where it applies and pays: with few channels the transforms cost more than they save, and of a tile that reaches
-// beyond the image the part outside is wasted.
+// Winograd where it applies and is faster. With few channels the transforms cost more than they save, and the part of a
+// tile outside the image is wasted.
 Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   if (z.cg == 1 && z.kg == 1) return Algorithm::depthwise;
-  const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 && p.dilation_w == 1 &&
-                       p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
+  const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 &&
+                       p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
   const bool pays = z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
   return applies && pays && !exact_convolutions() ? Algorithm::winograd : Algorithm::direct;

@@ -5,17 +5,19 @@
 
 RT_ISA_BEGIN
 
-// The sizes of a convolution: x (n, h, w, c), weights (k, r, s, cg), y (n, ho, wo, k); cg and kg are the channels of a group.
+// The sizes of a convolution: x (n, h, w, c), weights (k, r, s, cg), y (n, ho, wo, k);
+// cg and kg are the channels of a group.
 struct ConvSizes {
   int64_t n, h, w, c, ho, wo, k, r, s, cg, groups, kg;
   ConvSizes(const View& y, const View& x, const View& wt)
-      : n(x.dims[0]), h(x.dims[1]), w(x.dims[2]), c(x.dims[3]), ho(y.dims[1]), wo(y.dims[2]), k(wt.dims[0]), r(wt.dims[1]),
-        s(wt.dims[2]), cg(wt.dims[3]), groups(c / cg), kg(k / groups) {}
+      : n(x.dims[0]), h(x.dims[1]), w(x.dims[2]), c(x.dims[3]), ho(y.dims[1]), wo(y.dims[2]), k(wt.dims[0]),
+        r(wt.dims[1]), s(wt.dims[2]), cg(wt.dims[3]), groups(c / cg), kg(k / groups) {}
   int64_t taps() const { return r * s; }
   int64_t pixels() const { return n * ho * wo; }
 };
 
-// As the kernels of kernels/conv2d.h. The direct ones take everything, the depthwise ones one input and one output channel a group.
+// Implementations of kernels/conv2d.h. The direct ones accept everything, the depthwise ones only one input and one
+// output channel per group.
 void direct_forward(View y, View x, View w, View b, Window window);
 void direct_backward_data(View dx, View dy, View w, Window window);
 void direct_backward_weights(View dw, View dy, View x, Window window);

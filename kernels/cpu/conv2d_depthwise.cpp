@@ -1,4 +1,5 @@
-// Convolution with one input and one output channel a group: a vector of channels at a time, without products of matrices.
+// Convolution with one input and one output channel per group: one vector of channels at a time, without matrix
+// products.
 #include <algorithm>
 
 #include "kernels/cpu/conv2d.h"
@@ -10,23 +11,23 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Elements of the input image under tap t of an axis: whether there is one for place i, and which.
+// Whether tap t of output position i has an input element along an axis; `at` is its index.
 RT_INLINE bool element(const Axis& a, int64_t i, int64_t t, int64_t size, int64_t& at) {
   at = a.in_first + i * a.in_step + t * a.tap_step;
   return at >= 0 && at < size;
 }
 
-// w (C, taps) to (taps, stride), with zeros beyond the last channel.
+// Transposes w (C, taps) to (taps, stride), with zeros after the last channel.
 template <class T>
 void transpose_weights(const T* w, int64_t channels, int64_t taps, int64_t stride, compute_t<T>* to) {
   for (int64_t t = 0; t < taps; ++t)
     for (int64_t c = 0; c < stride; ++c) to[t * stride + c] = c < channels ? compute_t<T>(w[c * taps + t]) : 0;
 }
 
-// One row of the output's places; weights (taps, stride).
+// One row of the output; weights (taps, stride).
 template <class T>
-void run_row(const T* in, int64_t h, int64_t w, T* out, int64_t out_step, int64_t channels, const compute_t<T>* weights, int64_t stride,
-             int64_t kernel_w, const T* bias, int64_t i, const Axis& rows, const Axis& cols) {
+void run_row(const T* in, int64_t h, int64_t w, T* out, int64_t out_step, int64_t channels, const compute_t<T>* weights,
+             int64_t stride, int64_t kernel_w, const T* bias, int64_t i, const Axis& rows, const Axis& cols) {
   using C = compute_t<T>;
   for (int64_t j = 0; j < cols.places; ++j, out += out_step)
     for (int64_t c = 0; c < channels; c += kLanes<C>) {
@@ -35,7 +36,8 @@ void run_row(const T* in, int64_t h, int64_t w, T* out, int64_t out_step, int64_
       for (int64_t t = 0; t < rows.taps; ++t)
         for (int64_t u = 0; u < cols.taps; ++u)
           if (element(rows, i, t, h, row) && element(cols, j, u, w, col)) {
-            const int64_t tap = (rows.kernel_first + t * rows.kernel_step) * kernel_w + cols.kernel_first + u * cols.kernel_step;
+            const int64_t tap =
+                (rows.kernel_first + t * rows.kernel_step) * kernel_w + cols.kernel_first + u * cols.kernel_step;
             sum += load_converted(in + (row * w + col) * channels + c, channels - c) * load(weights + tap * stride + c);
           }
       store_converted(out + c, sum, channels - c);
@@ -55,8 +57,8 @@ void depthwise_forward(View y, View x, View w, View b, Window p) {
     parallel_for(z.n * z.ho, 1, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; ++q) {
         const T* image = x.as<T>() + q / z.ho * z.h * z.w * z.c;
-        run_row<T>(image, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(), q % z.ho, axes.rows,
-                   axes.cols);
+        run_row<T>(image, z.h, z.w, y.as<T>() + q * z.wo * z.c, z.c, z.c, weights.data(), stride, z.s, b.as<T>(),
+                   q % z.ho, axes.rows, axes.cols);
       }
     });
   });
@@ -76,15 +78,15 @@ void depthwise_backward_data(View dx, View dy, View w, Window p) {
         const Axis rows = backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, row % p.stride_h);
         for (int64_t phase = 0; phase < std::min(p.stride_w, z.w); ++phase) {
           const Axis cols = backward_axis(z.w, z.s, p.stride_w, p.pad_w, p.dilation_w, phase);
-          run_row<T>(image, z.ho, z.wo, dx.as<T>() + (q * z.w + phase) * z.c, p.stride_w * z.c, z.c, weights.data(), stride, z.s, nullptr,
-                     row / p.stride_h, rows, cols);
+          run_row<T>(image, z.ho, z.wo, dx.as<T>() + (q * z.w + phase) * z.c, p.stride_w * z.c, z.c, weights.data(),
+                     stride, z.s, nullptr, row / p.stride_h, rows, cols);
         }
       }
     });
   });
 }
 
-// Each vector of channels of each tap is summed over rows, and these sums over all rows of all images.
+// For each tap and vector of channels: sums within a row, then over all rows of all images.
 void depthwise_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
   const Axes axes = forward_axes(z, p);

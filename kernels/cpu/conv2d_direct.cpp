@@ -1,5 +1,5 @@
-// Convolution as products of blocks of patches with packed weights: forward, and backward data as one convolution for each
-// phase of the strides.
+// Convolution as products of blocks of patches with packed weights. Backward data is one convolution for each phase of
+// the strides.
 #include <algorithm>
 
 #include "kernels/cpu/conv2d.h"
@@ -13,10 +13,11 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A panel of the weights, 256 x 32 floats, stays in the first-level cache while a block of patches, 224 x 256, passes by it.
+// A panel of the weights, 256 x 32 floats, stays in the L1 cache while a block of patches, 224 x 256, is read.
 constexpr int64_t kBlockPixels = 16 * kTileRows, kBlockDepth = 256;
 
-// One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s) tap + d depth_stride + j column_stride].
+// One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s)
+// tap + d depth_stride + j column_stride].
 template <class T>
 struct Operands {
   const T* in;
@@ -37,13 +38,16 @@ class TapConvolution {
   TapConvolution(const Operands<T>& o, const Axis& rows, const Axis& cols)
       : o_(o), rows_(rows), cols_(cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols), depth_(patches_.depth()),
         pixels_(o.n * rows.places * cols.places), panels_(ceil_div(o.columns, kWidth)),
-        staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1), in_place_(std::is_same_v<T, C> && patches_.in_place()),
+        staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1),
+        in_place_(std::is_same_v<T, C> && patches_.in_place()),
         block_depth_(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kBlockDepth), 1)), kLanes<C>)),
-        block_pixels_(std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kBlockPixels)) {}
+        block_pixels_(std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kBlockPixels)) {
+  }
 
   void run(Device device) const {
     if (pixels_ == 0) return;
-    if (depth_ == 0) return parallel_for(pixels_, 256, [&](int64_t begin, int64_t end) { write_out({begin, end}, nullptr, 0); });
+    if (depth_ == 0)
+      return parallel_for(pixels_, 256, [&](int64_t begin, int64_t end) { write_out({begin, end}, nullptr, 0); });
     const int64_t packed = panels_ * kWidth * depth_, bias_size = o_.bias ? panels_ * kWidth : 0;
     const int64_t blocks = ceil_div(pixels_, block_pixels_), each = round_up(patch_size() + stage_size(), kLanes<C>);
     const Scratch<C> scratch(packed + bias_size + each * parts_for(blocks), device);
@@ -60,8 +64,10 @@ class TapConvolution {
   }
 
  private:
-  // Not a multiple of 1 KiB, at which rows would meet in a few sets of the first-level cache.
-  int64_t patch_stride() const { return block_depth_ * int64_t(sizeof(C)) % 1024 ? block_depth_ : block_depth_ + kLanes<C>; }
+  // Not a multiple of 1 KiB, for which rows would share a few sets of the L1 cache.
+  int64_t patch_stride() const {
+    return block_depth_ * int64_t(sizeof(C)) % 1024 ? block_depth_ : block_depth_ + kLanes<C>;
+  }
   int64_t patch_size() const { return in_place_ ? 0 : block_pixels_ * patch_stride(); }
   int64_t stage_size() const { return staged_ ? block_pixels_ * panels_ * kWidth : 0; }
 
@@ -70,8 +76,8 @@ class TapConvolution {
     for (int64_t t = 0; t < rows_.taps; ++t)
       for (int64_t u = 0; u < cols_.taps; ++u, to += o_.depth * kWidth) {
         const int64_t r = rows_.kernel_first + t * rows_.kernel_step, s = cols_.kernel_first + u * cols_.kernel_step;
-        pack_panel(o_.weights + (r * o_.kernel_w + s) * o_.tap + j * o_.column_stride, o_.column_stride, o_.depth_stride,
-                   std::min(o_.columns - j, kWidth), kWidth, o_.depth, to);
+        pack_panel(o_.weights + (r * o_.kernel_w + s) * o_.tap + j * o_.column_stride, o_.column_stride,
+                   o_.depth_stride, std::min(o_.columns - j, kWidth), kWidth, o_.depth, to);
       }
   }
 
@@ -98,7 +104,7 @@ class TapConvolution {
     if (staged_) write_out(pixels, stage, t.c_stride);
   }
 
-  // Zeros without a stage: what no tap meets.
+  // A null stage writes zeros, for elements without a tap.
   void write_out(Range pixels, const C* stage, int64_t stride) const {
     Place at(pixels.begin, rows_.places, cols_.places);
     for (int64_t p = pixels.begin; p < pixels.end; ++p, stage += stride, at.advance(rows_.places, cols_.places)) {
@@ -124,8 +130,23 @@ void direct_forward(View y, View x, View w, View b, Window p) {
   const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
-      const Operands<T> o{x.as<T>() + g * z.cg, z.n, z.h, z.w, z.c, z.cg, y.as<T>() + g * z.kg, z.ho, z.wo, z.k, z.kg,
-                          w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, 1, z.taps() * z.cg, b.data ? b.as<T>() + g * z.kg : nullptr};
+      const Operands<T> o{x.as<T>() + g * z.cg,
+                          z.n,
+                          z.h,
+                          z.w,
+                          z.c,
+                          z.cg,
+                          y.as<T>() + g * z.kg,
+                          z.ho,
+                          z.wo,
+                          z.k,
+                          z.kg,
+                          w.as<T>() + g * z.kg * z.taps() * z.cg,
+                          z.s,
+                          z.cg,
+                          1,
+                          z.taps() * z.cg,
+                          b.data ? b.as<T>() + g * z.kg : nullptr};
       TapConvolution<T>(o, axes.rows, axes.cols).run(y.device);
     }
   });

@@ -1,4 +1,4 @@
-// dw (K, R S C) = dy^T (K, pixels) times the patches of x (pixels, R S C), block of pixels after block of pixels.
+// dw (K, R S C) = dy^T (K, pixels) times the patches of x (pixels, R S C), one block of pixels after the other.
 #include <algorithm>
 
 #include "kernels/cpu/conv2d.h"
@@ -13,10 +13,10 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Patches of a block, 128 x 256 floats, and dy of it stay in the second-level cache.
+// The patches of a block, 128 x 256 floats, and its dy stay in the L2 cache.
 constexpr int64_t kBlockPixels = 128, kStripPanels = 8;
-// A small dw is not enough for all threads: then ranges of pixels have a dw each, which are added up in order. Sixteen threads
-// have four items each; the number of ranges never depends on that of threads.
+// A small dw cannot occupy all threads. Then each range of pixels has its own dw, and these are added in order. With
+// sixteen threads each has four items; the number of ranges never depends on the number of threads.
 constexpr int64_t kItems = 64;
 
 template <class T>
@@ -27,7 +27,8 @@ class WeightGradient {
 
   WeightGradient(T* dw, const T* dy, const Patches<T>& patches, int64_t pixels, int64_t k, int64_t dy_stride)
       : dw_(dw), dy_(dy), patches_(patches), pixels_(pixels), k_(k), dy_stride_(dy_stride), depth_(patches.depth()),
-        panels_(ceil_div(depth_, kWidth)), ranges_(std::clamp<int64_t>(kItems / panels_, 1, ceil_div(pixels, 2 * kBlockPixels))),
+        panels_(ceil_div(depth_, kWidth)),
+        ranges_(std::clamp<int64_t>(kItems / panels_, 1, ceil_div(pixels, 2 * kBlockPixels))),
         partial_(!std::is_same_v<T, C> || ranges_ > 1) {}
 
   void run(Device device) const {
@@ -40,7 +41,8 @@ class WeightGradient {
         const int64_t range = item / panels_, end = std::min(own.end, (range + 1) * panels_);
         C* to = scratch.data() + range * k_ * depth_;
         if constexpr (std::is_same_v<T, C>) to = partial_ ? to : dw_;
-        accumulate(part_of(pixels_, ranges_, range), {item - range * panels_, end - range * panels_}, to, buffers + part * each);
+        accumulate(part_of(pixels_, ranges_, range), {item - range * panels_, end - range * panels_}, to,
+                   buffers + part * each);
         item = end;
       }
     });
@@ -48,10 +50,10 @@ class WeightGradient {
   }
 
  private:
-  // Odd in vectors, so that the rows of a panel meet in no few sets of the first-level cache.
+  // An odd number of vectors, so that the rows of a panel use many sets of the L1 cache.
   int64_t patch_stride() const { return std::min(kStripPanels, panels_) * kWidth + kLanes<C>; }
 
-  // Panels [panels) of dw, over the pixels of one range.
+  // Computes the panels of dw over the pixels of one range.
   void accumulate(Range pixels, Range panels, C* to, C* scratch) const {
     C *strip = scratch, *packed = strip + kBlockPixels * patch_stride();
     for (int64_t p = pixels.begin; p < pixels.end; p += kBlockPixels) {
@@ -65,15 +67,15 @@ class WeightGradient {
     }
   }
 
-  // Tiles of rows of dy^T, a few pixels at a time: dy is read in about the order in which it lies in memory.
+  // Packs tiles of rows of dy^T, a few pixels at a time, so that dy is read roughly in memory order.
   void pack_dy(Range block, C* to) const {
     constexpr int64_t few = 16;
     const int64_t tiles = ceil_div(k_, kTileRows);
     for (int64_t p = 0; p < block.size(); p += few)
       for (int64_t i = 0; i < tiles; ++i) {
         const Range ks = part_of(k_, tiles, i);
-        pack_rows(dy_ + (block.begin + p) * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(), std::min(few, block.size() - p),
-                  to + ks.begin * block.size() + p * ks.size());
+        pack_rows(dy_ + (block.begin + p) * dy_stride_ + ks.begin, dy_stride_, ks.size(), ks.size(),
+                  std::min(few, block.size() - p), to + ks.begin * block.size() + p * ks.size());
       }
   }
 

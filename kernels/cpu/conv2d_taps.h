@@ -11,8 +11,9 @@ RT_ISA_BEGIN
 
 namespace {
 
-// One axis of a convolution as sums over taps. Place i is element out_first + i out_step of the output; tap t of it meets
-// element in_first + i in_step + t tap_step of the input, and element kernel_first + t kernel_step of the kernel.
+// One axis of a convolution as sums over taps. Place i is element out_first + i out_step of the output. Its tap t
+// multiplies element in_first + i in_step + t tap_step of the input with element kernel_first + t kernel_step of the
+// kernel.
 struct Axis {
   int64_t places, out_first, out_step;
   int64_t in_first, in_step, taps, tap_step;
@@ -27,24 +28,35 @@ struct Axes {
   Axis rows, cols;
 };
 inline Axes forward_axes(const ConvSizes& z, const Window& p) {
-  return {forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h), forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w)};
+  return {forward_axis(z.ho, z.r, p.stride_h, p.pad_h, p.dilation_h),
+          forward_axis(z.wo, z.s, p.stride_w, p.pad_w, p.dilation_w)};
 }
 
-// Elements phase, phase + stride, ... of dx: the elements r of the kernel that meet them are those for which stride divides
-// phase + pad - r dilation, and the quotient leads to dy. Taps count downwards in r, which is upwards in dy.
+// Elements phase, phase + stride, ... of dx. Elements r of the kernel contribute if stride divides phase + pad - r
+// dilation; the quotient gives the element of dy. Taps count downwards in r, which is upwards in dy.
 inline Axis backward_axis(int64_t size, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation, int64_t phase) {
   const int64_t common = std::gcd(stride, dilation), period = stride / common;
   const auto distance = [&](int64_t r) { return phase + pad - r * dilation; };
   int64_t first = 0;
   while (first < std::min(period, kernel) && distance(first) % stride) ++first;
-  const int64_t taps = first < std::min(period, kernel) ? (kernel - 1 - first) / period + 1 : 0, last = first + (taps - 1) * period;
-  return {ceil_div(size - phase, stride), phase, stride, taps ? distance(last) / stride : 0, 1, taps, dilation / common, last, -period};
+  const int64_t taps = first < std::min(period, kernel) ? (kernel - 1 - first) / period + 1 : 0,
+                last = first + (taps - 1) * period;
+  return {ceil_div(size - phase, stride),
+          phase,
+          stride,
+          taps ? distance(last) / stride : 0,
+          1,
+          taps,
+          dilation / common,
+          last,
+          -period};
 }
 
-// A place of the output: column j of row i of image n.
+// An output position: column j of row i of image n.
 struct Place {
   int64_t n, i, j;
-  Place(int64_t pixel, int64_t rows, int64_t cols) : n(pixel / (rows * cols)), i(pixel / cols % rows), j(pixel % cols) {}
+  Place(int64_t pixel, int64_t rows, int64_t cols)
+      : n(pixel / (rows * cols)), i(pixel / cols % rows), j(pixel % cols) {}
   RT_INLINE void advance(int64_t rows, int64_t cols) {
     if (++j < cols) return;
     j = 0;
@@ -66,25 +78,27 @@ RT_INLINE void fill_zero(C* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] = 0;
 }
 
-// The input under each place of the output as the rows of a matrix: (n rows.places cols.places, taps x channels). Blocks of it
-// are written out where they are needed; the whole never is.
+// The inputs of each output position as rows of a matrix (n rows.places cols.places, taps x channels), of which only
+// blocks are ever written to memory (im2col by blocks).
 template <class T>
 class Patches {
  public:
   using C = compute_t<T>;
-  // x: the first of the group's `channels`, of `c` in all.
+  // x: the first of the group's `channels`, of `c` in total.
   Patches(const T* x, int64_t h, int64_t w, int64_t c, int64_t channels, const Axis& rows, const Axis& cols)
       : x_(x), h_(h), w_(w), c_(c), rows_(rows), cols_(cols), joined_(channels == c && cols.tap_step == 1),
         run_taps_(joined_ ? cols.taps : 1), run_size_(run_taps_ * channels), row_runs_(joined_ ? 1 : cols.taps) {}
 
   int64_t depth() const { return rows_.taps * row_runs_ * run_size_; }
-  // Whether the matrix is x as it lies in memory.
+  // Whether the matrix is x itself in memory.
   bool in_place() const {
-    const auto same = [](const Axis& a, int64_t size) { return a.taps == 1 && a.in_first == 0 && a.in_step == 1 && a.places == size; };
+    const auto same = [](const Axis& a, int64_t size) {
+      return a.taps == 1 && a.in_first == 0 && a.in_step == 1 && a.places == size;
+    };
     return joined_ && same(rows_, h_) && same(cols_, w_);
   }
 
-  // Rows `pixels` and columns `depths` to (pixels, stride).
+  // Writes rows `pixels` and columns `depths` to (pixels, stride).
   void write(Range pixels, Range depths, C* to, int64_t stride) const {
     const Place first(pixels.begin, rows_.places, cols_.places);
     for (int64_t q = depths.begin / run_size_, at = q * run_size_; at < depths.end; ++q, at += run_size_) {
@@ -94,8 +108,8 @@ class Patches {
   }
 
  private:
-  // A row consists of runs that are contiguous in x where they are inside of it: all taps of a row of the kernel, or one tap.
-  // Writes elements [part) of one run for `count` places, one row of the output after the other.
+  // A row consists of runs, whose part inside x is contiguous: all taps of a kernel row, or one tap. Writes elements
+  // `part` of one run for `count` places, one row of the output after the other.
   void write_run(int64_t tap_row, int64_t tap_col, Range part, Place at, int64_t count, C* to, int64_t stride) const {
     while (count > 0) {
       const int64_t row = rows_.in_first + at.i * rows_.in_step + tap_row * rows_.tap_step;
@@ -110,7 +124,7 @@ class Patches {
     }
   }
 
-  // The same for places whose run lies in the row of x that begins at pixel `first`, from column `col` on.
+  // The same for places whose runs are in the row of x that begins at pixel `first`, from column `col` on.
   void write_places(int64_t first, int64_t col, Range part, int64_t places, C* to, int64_t stride) const {
     const int64_t step = cols_.in_step, size = part.size();
     const T* from = x_ + (first + col) * c_ + part.begin;

@@ -10,9 +10,10 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A matrix whose rows lie side by side in y but whose columns do in x is copied by tiles, through a buffer or registers: each
-// cache line is read, and written, whole and once. (Lines a power of two apart would push each other out of the cache.)
-constexpr int64_t kTile = 32, kTiles = 8;  // elements of a side; tiles that are copied one after the other along x's memory
+// A matrix that is contiguous along rows in y but along columns in x is copied in tiles, through a buffer or registers:
+// each cache line is read and written once and completely. (Lines a power of two apart would evict each other.)
+constexpr int64_t kTile = 32,
+                  kTiles = 8;  // elements per side; tiles that are copied in sequence along x's memory
 
 template <class T>
 void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t rows, int64_t columns) {
@@ -22,8 +23,8 @@ void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, in
   for (int64_t i = 0; i < rows; ++i) std::copy_n(tile[i], columns, to + i * to_step);
 }
 
-// A whole number of tiles one below the other. F is float or double, for any type of its size: bits are only moved. Along a column
-// first: that is how x lies in memory.
+// Whole tiles, one below the other. F is float or double and stands for any type of its size: bits are only moved. Goes
+// along columns first, which is x's memory order.
 template <class F>
 void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_step, int64_t rows) {
   constexpr int64_t lanes = kLanes<F>;
@@ -36,7 +37,8 @@ void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_s
     }
 }
 
-// Few columns: their elements in turn, as channels of an image. The number is known, so that the loop vectorises.
+// For few columns: interleaves their elements, like channels of an image. The number is constant, so that the loop
+// vectorises.
 template <int columns, class T>
 void interleave(T* to, const T* from, int64_t step, int64_t rows) {
   RT_IVDEP
@@ -55,7 +57,8 @@ void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t co
     const int64_t across = std::min(kTile, columns - j);
     int64_t i = 0;
     if (across == kTile && whole > 0) {
-      transpose_whole_tiles(reinterpret_cast<F*>(to + j), columns, reinterpret_cast<const F*>(from + j * step), step, whole);
+      transpose_whole_tiles(reinterpret_cast<F*>(to + j), columns, reinterpret_cast<const F*>(from + j * step), step,
+                            whole);
       i = whole;
     }
     for (; i < rows; i += kTile)
@@ -63,11 +66,12 @@ void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t co
   }
 }
 
-// The last two axes of y, dense, as such matrices: one for each place along the axes before.
+// Treats the last two axes of dense y as such matrices: one for each index of the other axes.
 template <class T>
 bool transpose_all(const Operand& y, const Operand& x) {
   const int last = y.rank - 1;
-  if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8) return false;
+  if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8)
+    return false;
   const int64_t rows = y.dims[last - 1], columns = y.dims[last], size = rows * columns;
   const int64_t band = kTile * kTiles, bands = (rows + band - 1) / band;
   Operand matrices = x;  // their first elements
@@ -78,15 +82,16 @@ bool transpose_all(const Operand& y, const Operand& x) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t matrix = t / bands, row = t % bands * band;
       matrices.for_each_run(matrix, 1, [&](int64_t offset, int64_t, int64_t, int64_t) {
-        transpose_rows(reinterpret_cast<T*>(y.data) + matrix * size + row * columns, reinterpret_cast<const T*>(x.data) + offset + row,
-                       x.strides[last], std::min(band, rows - row), columns);
+        transpose_rows(reinterpret_cast<T*>(y.data) + matrix * size + row * columns,
+                       reinterpret_cast<const T*>(x.data) + offset + row, x.strides[last], std::min(band, rows - row),
+                       columns);
       });
     }
   });
   return true;
 }
 
-// Same dtype: no conversion, and no rounding of integers through floating point.
+// Same dtype: no conversion, so integers are not rounded by floating point.
 template <class T>
 void copy_same(const Operand& y, const Operand& x, int64_t n) {
   if (transpose_all<T>(y, x)) return;

@@ -13,7 +13,8 @@ void cross_entropy_forward(View loss, View norms, View logits, View labels, doub
                 " with ", classes, " classes");
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, classes)), [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, classes));
+    parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> buffer(std::is_same_v<T, C> ? 0 : size_t(classes));
       for (int64_t r = begin; r < end; ++r) {
         const C* x = Row<T>::read(logits.as<T>() + r * classes, classes, buffer.data());
@@ -22,14 +23,16 @@ void cross_entropy_forward(View loss, View norms, View logits, View labels, doub
         norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
         // Distances from the top are halved, which is exact, as they may be twice the largest number.
         const C half_top = top / 2, share = 2 * s / C(classes);
-        const C spread = s == 0 ? C(0) : row_sum<C>(classes, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
+        const C spread =
+            s == 0 ? C(0) : row_sum<C>(classes, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
         loss.as<C>()[r] = Math::log(sum) - 2 * (1 - s) * (x[label[r]] / 2 - half_top) - spread;
       }
     });
   });
 }
 
-void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View dloss, double smoothing, double scale) {
+void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View dloss, double smoothing,
+                            double scale) {
   const int64_t classes = logits.dims[1];
   dispatch_float(dloss.dtype, [&]<class L>() {
     for_each_row(dlogits, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {

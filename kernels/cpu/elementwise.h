@@ -9,25 +9,25 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/layout.h"
 
-// y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are brought block by block
-// into the compute type C (float or double, the type that f works in), unless they lie in memory like that already;
-// so f is compiled once per C, and always runs over contiguous blocks that vectorise.
+// y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are converted block by block
+// to the compute type C (float or double, the type of f), unless they are already contiguous and of that type. So f is
+// compiled once per C, and always runs over contiguous blocks that vectorise.
 RT_ISA_BEGIN
 
 inline constexpr int64_t kBlock = 512;          // elements; five operands in double stay within the L1 cache
-inline constexpr int64_t kGrain = 32 * 1024;    // elements a thread; a second thread costs about 1 us
+inline constexpr int64_t kGrain = 32 * 1024;    // elements per thread; a second thread costs about 1 us
 
 // One operand as seen from the coalesced output shape.
 struct Operand {
   char* data;
   DType dtype;
-  bool dense;     // element i lies at data + i
+  bool dense;     // element i is at data + i
   bool constant;  // the same element everywhere
   int rank;
   int64_t dims[kMaxRank], strides[kMaxRank];
 
-  // Calls f(offset, step, count, at) for runs that together cover elements [begin, begin + n): count elements `step`
-  // apart from element `offset` on, number `at` onwards of the block.
+  // Calls f(offset, step, count, at) for runs that together cover elements [begin, begin + n): `count` elements from
+  // element `offset` on, `step` apart; the first one is number `at` of the block.
   template <class F>
   void for_each_run(int64_t begin, int64_t n, F&& f) const {
     int64_t index[kMaxRank], offset = 0, rest = begin;
@@ -74,8 +74,10 @@ struct Operand {
       T* to = reinterpret_cast<T*>(data);
       for_each_run(begin, n, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
         T* run = to + offset;
-        if (step == 1) for (int64_t i = 0; i < count; ++i) run[i] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
-        else for (int64_t i = 0; i < count; ++i) run[i * step] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
+        if (step == 1)
+          for (int64_t i = 0; i < count; ++i) run[i] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
+        else
+          for (int64_t i = 0; i < count; ++i) run[i * step] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
       });
     });
   }
@@ -101,9 +103,9 @@ std::array<Operand, N> operands_of(const std::array<View, N>& views) {
 
 template <class C, class F, size_t N, size_t... I>
 void map_block(C* y, const std::array<const C*, N>& x, int64_t n, F f, std::index_sequence<I...>) {
-  // f is a copy: what it captured cannot be what a store to y changes.
+  // f is a copy, so stores to y cannot change its captures.
   const C* const in[] = {x[I]...};
-  RT_IVDEP  // y is disjoint from each input or the same: f may work in place
+  RT_IVDEP  // y is disjoint from each input or identical: f may work in place
   for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
 }
 
@@ -134,7 +136,7 @@ void map_as(const F& f, const View& y, const Inputs&... inputs) {
   });
 }
 
-// f must accept floats and doubles alike: the compute type is that of y.
+// f must accept float and double: the compute type is that of y.
 template <class F, class... Inputs>
 void map(const F& f, const View& y, const Inputs&... inputs) {
   if (y.dtype == DType::f64) map_as<double>(f, y, inputs...);

@@ -41,7 +41,9 @@ void for_each_block(const View& y, F&& f) {
 void fill_uniform(View y, RandomState state, double low, double high) {
   dispatch_float(y.dtype, [&]<class T>() {
     const Uniform<T> uniform(low, high);
-    for_each_block(y, [&](int64_t b) { uniform.block(y.as<T>() + 4 * b, state, uint64_t(b), std::min<int64_t>(4, y.size() - 4 * b)); });
+    for_each_block(y, [&](int64_t b) {
+      uniform.block(y.as<T>() + 4 * b, state, uint64_t(b), std::min<int64_t>(4, y.size() - 4 * b));
+    });
   });
 }
 

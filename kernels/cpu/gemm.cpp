@@ -12,9 +12,9 @@ RT_ISA_BEGIN
 
 namespace {
 
-constexpr int64_t kParallelWork = 1 << 17;  // multiply-adds worth waking a thread for: about 1.5 us
+constexpr int64_t kParallelWork = 1 << 17;  // multiply-adds that justify another thread: about 1.5 us
 
-// Memory that lives as long as its thread and grows to the largest request.
+// Memory per thread that grows to the largest request.
 void* scratch_memory(size_t bytes) {
   struct Free {
     void operator()(void* p) const { std::free(p); }
@@ -32,12 +32,13 @@ void* scratch_memory(size_t bytes) {
   return memory.get();
 }
 
-// With so small a k, time goes into writing c.
+// With such a small k, most time goes into writing c.
 constexpr int64_t kShallow = 64;
 
-// Parts of the rows: of the ways to divide (m, n) into `parts` rectangles, the one with the smallest, which
-// pack least. A shallow product is divided into bands of rows: each core then writes, and finds in its cache when the
-// optimizer comes to it, a part of memory of its own (backward of the MLP at batch 16, 2 threads: 20 us instead of 24).
+// Number of parts of the rows. Of the ways to divide (m, n) into `parts` rectangles, chooses the smallest perimeter, so
+// the least packing. A shallow product is divided into bands of rows: each core writes its own part of memory,
+// and finds it in its cache when the optimizer reads it (backward of the MLP at batch 16, 2 threads: 20 us instead of
+// 24).
 int64_t row_parts_of(int64_t m, int64_t n, int64_t k, int64_t parts) {
   if (k <= kShallow && m >= parts * kTileRows) return parts;
   int64_t best = 1;

@@ -16,15 +16,15 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Blocks after Goto and van de Geijn (2008), with the vector operand in the second-level cache: a panel of a,
-// 14 x 384 floats, stays in the first level while the panels of a block of b, up to 1 MB, stream past it.
+// Blocks after Goto and van de Geijn (2008), with the vector operand in the L2 cache: a panel of a, 14 x 384 floats,
+// stays in the L1 cache while the panels of a block of b, up to 1 MB, are streamed.
 inline constexpr int64_t kBlockK = 384, kBlockN = 640, kStageRows = 40 * kTileRows;
-inline constexpr int64_t kDotBlockK = 1024;  // 3 + 8 rows of it are about what the first-level cache holds
-inline constexpr int64_t kFewColumns = 128;  // too few to repay packing a
-inline constexpr int64_t kFewRows = 32;      // too few to repay packing b
+inline constexpr int64_t kDotBlockK = 1024;  // 3 + 8 rows of it roughly fill the L1 cache
+inline constexpr int64_t kFewColumns = 128;  // too few to make packing a worthwhile
+inline constexpr int64_t kFewRows = 32;      // too few to make packing b worthwhile
 
-// One product, with the choices that its shape and strides decide. run() computes any rectangle of c, and
-// gives each element the same sum whatever the rectangle is.
+// One product, with choices that depend on its shape and strides. run() computes any rectangle of c; each element is
+// the same sum for any rectangle.
 template <class T>
 class Gemm {
  public:
@@ -35,8 +35,7 @@ class Gemm {
   void run(Range rows, Range cols, C* scratch) const;
 
  private:
-  // The vector operand of a block: `count` columns from `data`, in place or packed, and the rest packed in
-  // `last`.
+  // The vector operand of a block: `count` columns at `data`, in place or packed, and the rest packed in `last`.
   struct Panels {
     const C* data;
     int64_t stride, step, count;
@@ -71,7 +70,7 @@ Gemm<T>::Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T
   dot_ =
       !stage_ && a.col_stride == 1 && b.row_stride == 1 && k >= 2 * kLanes<C> && std::min(m, n) <= kFewRows;
   pack_b_ = kConvert || b.col_stride != 1 || (m > kFewRows && k > 64);
-  // Rows a multiple of 1 KB apart would meet in a few sets of the first-level cache.
+  // Rows a multiple of 1 KB apart would share a few sets of the L1 cache.
   along_k_ =
       !kConvert && a.col_stride == 1 && n <= kFewColumns && a.row_stride * int64_t(sizeof(T)) % 1024 != 0;
   pack_a_ = kConvert || !(along_k_ || (a.row_stride == 1 && !pack_b_));
@@ -144,7 +143,7 @@ void Gemm<T>::run_tiles(Range rows, Range cols, C* scratch, C* to, int64_t to_st
   }
 }
 
-// All the rows of tiles of one block of b; t is the block as one tile.
+// All rows of tiles of one block of b; t describes the block as one tile.
 template <class T>
 void Gemm<T>::run_block(Range rows, int64_t p, const Panels& panels, TileArgs<C> t, C* packed) const {
   const int64_t tiles = ceil_div(rows.size(), kTileRows);
@@ -183,7 +182,7 @@ void Gemm<T>::run_row(int64_t rows, const Panels& panels, const TileArgs<C>& blo
   }
 }
 
-// Packs a block of b, or of one that is read in place a last panel that has no whole vectors.
+// Packs a block of b, or, if b is read in place, only a last panel without whole vectors.
 template <class T>
 auto Gemm<T>::pack_block(int64_t p, int64_t depth, Range cols, C* to) const -> Panels {
   constexpr int64_t width = kTileCols<C>;
@@ -208,7 +207,7 @@ auto Gemm<T>::bias_row(Range cols, C* to) const -> const C* {
   }
 }
 
-// Part q of the rows of a that are packed next: reading them strided, the processor would not foresee it.
+// Prefetches part q of the rows of a that are packed next: the processor does not predict strided reads.
 template <class T>
 void Gemm<T>::prefetch(const T* panel, int64_t rows, int64_t depth, int64_t q, int64_t parts) const {
   constexpr int64_t line = 64 / int64_t(sizeof(T));

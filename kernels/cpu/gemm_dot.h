@@ -9,12 +9,12 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A tile of dot products: both operands are contiguous along k, the vectors run along k, and nothing is
-// packed. Each loaded vector serves several products; what is left at the end is to sum the lanes.
+// A tile of dot products: both operands are contiguous along k, vectors run along k, and nothing is packed. Each loaded
+// vector is used in several products; at the end the lanes are summed.
 inline constexpr int kDotRows = RT_ISA_LEVEL == 3 ? 3 : 2;
 inline constexpr int kDotCols = RT_ISA_LEVEL == 3 ? 8 : 4;
 
-// c(r, j) = add(r, j) plus the product of row r of a and row j of b. A null add is zeros; it may be c itself.
+// c(r, j) = add(r, j) plus the product of row r of a and row j of b. A null add stands for zeros; it may be c itself.
 template <class T>
 struct DotArgs {
   int64_t k;
@@ -43,7 +43,7 @@ RT_INLINE void dot_step(Vec<T> (&sum)[rows][kDotCols], const T* const* a, const 
   }
 }
 
-// Sums the lanes, the first columns' of a row that has `cols`, and stores them plus add.
+// Sums the lanes of the columns from `first` on, of a row with `cols` columns, and stores the sums plus add.
 template <class T, int cols, int first = 0>
 RT_INLINE void finish_row(Vec<T>* sum, const T* add, T* c) {
   constexpr int group = std::min(kDotCols, kLanes<T>), count = std::min(group, cols - first);

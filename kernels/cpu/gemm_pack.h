@@ -7,8 +7,8 @@ RT_ISA_BEGIN
 
 namespace {
 
-// to[p * width + i] = from[i * stride + p * step] for i < count, zero for count <= i < width, for p < k: the
-// panel of a matrix that a tile runs along, with what it reads at step p lying together.
+// to[p * width + i] = from[i * stride + p * step] for i < count, zero for count <= i < width, for p < k: a panel in
+// which the elements that a tile reads at step p are adjacent.
 template <class T, class C = compute_t<T>>
 void pack_rows(const T* from, int64_t step, int64_t count, int64_t width, int64_t k, C* to) {
   constexpr int lanes = kLanes<C>;

@@ -3,11 +3,11 @@
 
 RT_ISA_BEGIN
 
-// c = a b + add, (m, k) times (k, n), of operands that lie as the register tiles read them; on the calling thread.
-// Element (i, p) of a is a[i * a_stride + p] along k, else a[p * a_stride + i]. b is in panels of kTileCols columns: element
-// (p, j) is b[j / kTileCols * panel_stride + p * b_step + j % kTileCols], and whole vectors of the last panel are read. A panel
-// should fit into the first-level cache: all rows of a pass by it.
-// A null add is zeros; add_stride 0 adds one row to all; it may be c itself. The sum of an element is taken in the order of p.
+// c = a b + add, (m, k) times (k, n), with operands in the layout of the register tiles; runs on the calling thread.
+// Element (i, p) of a is a[i * a_stride + p] along k, else a[p * a_stride + i]. b is in panels of kTileCols columns:
+// element (p, j) is b[j / kTileCols * panel_stride + p * b_step + j % kTileCols], and whole vectors of the last panel
+// are read. A panel should fit into the L1 cache: all rows of a use it in turn. A null add stands for zeros; with
+// add_stride 0 one row is added to all; add may be c itself. Each element sums in the order of p.
 template <class T>
 struct PanelProduct {
   int64_t m, n, k;

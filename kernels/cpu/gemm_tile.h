@@ -7,16 +7,16 @@ RT_ISA_BEGIN
 
 namespace {
 
-// The register tile: rows of broadcast elements of a times vectors of b. It leaves room for the vectors of b
-// and one broadcast: 28 + 3 of 32 registers, or 12 + 3 and 8 + 3 of 16.
+// The register tile: rows of broadcast elements of a times vectors of b. It leaves registers for the vectors of b and
+// one broadcast: 28 + 3 of 32, or 12 + 3 and 8 + 3 of 16.
 inline constexpr int kTileRows = RT_ISA_LEVEL == 3 ? 14 : RT_ISA_LEVEL == 2 ? 6 : 4;
 inline constexpr int kTileVectors = 2;
 template <class T>
 inline constexpr int kTileCols = kTileVectors* kLanes<T>;
 
-// c = a b + add for one tile. Element (p, j) of b is b[p * b_step + j]; element (r, p) of a is a[p * a_stride
-// + r], or a[r * a_stride + p] for a tile along k. b has whole vectors, c and add have `cols` columns. A null
-// add is zeros; it may be c itself.
+// c = a b + add for one tile. Element (p, j) of b is b[p * b_step + j]; element (r, p) of a is a[p * a_stride + r], or
+// a[r * a_stride + p] for a tile along k. b has whole vectors; c and add have `cols` columns. A null add stands for
+// zeros; it may be c itself.
 template <class T>
 struct TileArgs {
   int64_t k;
@@ -41,8 +41,8 @@ struct Tile {
     for (int64_t p = 0; p < t.k; ++p, a += t.a_stride, b += t.b_step) step(b, [&](int r) { return a[r]; });
   }
 
-  // The same for an operand that is contiguous along k. An address has room for one stride, doubled or not,
-  // so that five pointers serve fourteen rows.
+  // The same for an operand that is contiguous along k. An addressing mode allows one stride, doubled or not, so five
+  // pointers are enough for fourteen rows.
   RT_INLINE void multiply_along_k(const TileArgs<T>& t) {
     constexpr int bases = (rows + 2) / 3, unroll = 2;
     const T *a[bases], *b = t.b;
@@ -101,7 +101,7 @@ struct Tile {
 
 template <class T, int rows, int vectors, bool along_k>
 void run_tile(const TileArgs<T>& args) {
-  const TileArgs<T> t = args;  // a copy, which the stores to c cannot alias
+  const TileArgs<T> t = args;  // a copy, which stores to c cannot alias
   Tile<T, rows, vectors> tile;
   if (t.k > 64) tile.prefetch(t);
   if constexpr (along_k)

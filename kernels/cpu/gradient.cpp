@@ -18,7 +18,8 @@ struct SumOfSquares {
 }  // namespace
 
 void square_sum(View y, View x) {
-  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ", x.dtype);
+  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ",
+              x.dtype);
   View one = x;  // x's rank, and one element
   for (int d = 0; d < one.rank; ++d) one.dims[d] = 1;
   const ReducePlan plan(one, x);

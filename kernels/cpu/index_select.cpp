@@ -25,7 +25,8 @@ void index_select_backward(View dx, View dy, View index) {
   dispatch_float(dx.dtype, [&]<class T>() {
     using C = compute_t<T>;
     // A thread owns a range of columns, so that sums into one place happen in one order.
-    parallel_for(row, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, outer * count)), [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, kGrain / std::max<int64_t>(1, outer * count));
+    parallel_for(row, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> sum(size_t(n * (end - begin)));
       for (int64_t o = 0; o < outer; ++o) {
         std::fill(sum.begin(), sum.end(), C(0));

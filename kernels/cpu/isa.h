@@ -1,8 +1,8 @@
 #pragma once
 // Each file under kernels/cpu/ is compiled once per instruction set (CMake defines RT_ISA as portable, avx2 or avx512).
 // Between RT_ISA_BEGIN and RT_ISA_END it is in namespace ringtape::cpu::RT_ISA and compiled for that set;
-// kernels/kernel.h picks one at run time. All #includes stand above RT_ISA_BEGIN: an inline function of the standard
-// library that was compiled for AVX-512 could be the copy that the linker keeps for all.
+// kernels/kernel.h selects one at run time. All #includes must be above RT_ISA_BEGIN: otherwise the linker could keep a
+// copy of a standard inline function that was compiled for AVX-512 for the whole program.
 #ifndef RT_ISA
 #error "kernels/cpu files are compiled with -DRT_ISA=portable|avx2|avx512"
 #endif
@@ -26,7 +26,8 @@
 #define RT_ISA_PUSH
 #define RT_ISA_POP
 #elif defined(__clang__)
-#define RT_ISA_ATTRIBUTE(features) RT_ISA_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define RT_ISA_ATTRIBUTE(features) \
+  RT_ISA_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
 #define RT_ISA_PUSH RT_ISA_ATTRIBUTE(RT_ISA_FEATURES)
 #define RT_ISA_POP _Pragma("clang attribute pop")
 #else
@@ -37,11 +38,11 @@
 #define RT_ISA_BEGIN RT_ISA_PUSH namespace ringtape::cpu::RT_ISA {
 #define RT_ISA_END } RT_ISA_POP
 
-// For functions that a vectorised loop calls: left to itself, the compiler does not inline all of them.
+// For functions that a vectorised loop calls: the compiler does not inline all of them by itself.
 #define RT_INLINE [[gnu::always_inline]] inline
 
-// Before a loop whose iterations do not depend on each other, though pointers might say so; before a function whose loops gain nothing
-// from vectors. They are for speed, which GCC gives; clang checks.
+// RT_IVDEP: before a loop whose iterations are independent although its pointers might alias. RT_NO_VECTORIZE: before a
+// function whose loops do not gain from vectors. Both affect only speed, and only with GCC.
 #ifdef __clang__
 #define RT_IVDEP
 #define RT_NO_VECTORIZE

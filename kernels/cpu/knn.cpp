@@ -13,15 +13,15 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A tile of products: with the packed rows of the bank, 640 deep 384, it is what the second-level cache holds.
+// A tile of products. Together with the packed rows of the bank, 640 with depth 384, it fills the L2 cache.
 constexpr int64_t kQueries = 28 * kTileRows, kRows = kBlockN;
-constexpr int64_t kKeys = 1 << 20;  // that all queries of a tile keep, at most: 8 MiB
+constexpr int64_t kKeys = 1 << 20;  // maximum for all queries of a tile: 8 MiB
 
-// The nearest rows of one query so far. Newcomers wait, unsorted, until there are as many as the k that stay.
+// The nearest rows of one query so far. New candidates are collected unsorted, up to k of them.
 struct Nearest {
   uint64_t* keys;  // (2 k)
   int64_t k, count = 0;
-  float least = -std::numeric_limits<float>::infinity();  // what a newcomer must exceed once there are k
+  float least = -std::numeric_limits<float>::infinity();  // a candidate must exceed this once there are k
 
   static int64_t size(int64_t k) { return 2 * k; }
 
@@ -55,17 +55,17 @@ struct Nearest {
   }
 };
 
-void find_nearest(const View& values, const View& indices, const View& queries, const View& bank, Range rows, float* products,
-                  float* packed, uint64_t* keys) {
+void find_nearest(const View& values, const View& indices, const View& queries, const View& bank, Range rows,
+                  float* products, float* packed, uint64_t* keys) {
   const int64_t k = values.dims[1], depth = queries.dims[1], size = bank.dims[0];
   std::vector<Nearest> nearest;
   for (int64_t q = 0; q < rows.size(); ++q) nearest.push_back({keys + q * Nearest::size(k), k});
   const float* const from = queries.as<const float>() + rows.begin * depth;
   for (int64_t first = 0; first < size; first += kRows) {
     const int64_t n = std::min(kRows, size - first);
-    // Always the product of whole tiles, of which it then takes a part: so a sum does not depend on the tile it is in.
-    const Gemm<float> tile(kQueries, kRows, depth, {from, depth, 1}, {bank.as<const float>() + first * depth, 1, depth}, nullptr,
-                           {products, kRows, 1});
+    // Always defined as the product of whole tiles, of which a part is computed. So a sum does not depend on its tile.
+    const Gemm<float> tile(kQueries, kRows, depth, {from, depth, 1}, {bank.as<const float>() + first * depth, 1, depth},
+                           nullptr, {products, kRows, 1});
     tile.run({0, rows.size()}, {0, n}, packed);
     for (int64_t q = 0; q < rows.size(); ++q) nearest[size_t(q)].add(products + q * kRows, n, first);
   }
@@ -84,14 +84,16 @@ void find_nearest(const View& values, const View& indices, const View& queries, 
 void nearest_rows(View values, View indices, View queries, View bank) {
   const int64_t count = queries.dims[0], k = values.dims[1], depth = queries.dims[1];
   if (count == 0 || k == 0) return;
-  const int64_t each = std::min({kQueries, ceil_div(count, int64_t(threads())), std::max<int64_t>(1, kKeys / Nearest::size(k))});
-  const Gemm<float> tile(kQueries, kRows, depth, {nullptr, depth, 1}, {nullptr, 1, depth}, nullptr, {nullptr, kRows, 1});
+  const int64_t each =
+      std::min({kQueries, ceil_div(count, int64_t(threads())), std::max<int64_t>(1, kKeys / Nearest::size(k))});
+  const Gemm<float> tile(kQueries, kRows, depth, {nullptr, depth, 1}, {nullptr, 1, depth}, nullptr,
+                         {nullptr, kRows, 1});
   parallel_parts(ceil_div(count, each), [&](int64_t, Range blocks) {
     const Scratch<float> products(each * kRows, values.device), packed(tile.scratch_size(), values.device);
     const Scratch<uint64_t> keys(each * Nearest::size(k), values.device);
     for (int64_t b = blocks.begin; b < blocks.end; ++b)
-      find_nearest(values, indices, queries, bank, {b * each, std::min((b + 1) * each, count)}, products.data(), packed.data(),
-                   keys.data());
+      find_nearest(values, indices, queries, bank, {b * each, std::min((b + 1) * each, count)}, products.data(),
+                   packed.data(), keys.data());
   });
 }
 

@@ -1,16 +1,16 @@
 #pragma once
 #include "kernels/cpu/vector.h"
 
-// Vectors to bits, one a lane, and back.
+// Vectors to bits, one bit per lane, and back.
 RT_ISA_BEGIN
 
 namespace {
 
-// Lanes of the other size-matched kind: what a comparison of vectors gives.
+// Integer lanes of the same size: the result of comparing vectors.
 template <class T>
 using LaneBits = Vec<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>>;
 
-// Bit l says whether lane l is above 0.
+// Bit l is set if lane l is above 0.
 template <class T>
 RT_INLINE unsigned bits_above_zero(Vec<T> v) {
 #if RT_ISA_LEVEL == 3
@@ -29,7 +29,7 @@ RT_INLINE unsigned bits_above_zero(Vec<T> v) {
 #endif
 }
 
-// The lanes whose bit is set; 0 elsewhere.
+// v in the lanes whose bit is set, else 0.
 template <class T>
 RT_INLINE Vec<T> where_bits(unsigned bits, Vec<T> v) {
 #if RT_ISA_LEVEL == 3
@@ -42,7 +42,7 @@ RT_INLINE Vec<T> where_bits(unsigned bits, Vec<T> v) {
 #endif
 }
 
-// The bits of the lanes from element i on, a multiple of their number, of a row whose bits begin at `mask`.
+// The bits of one vector of lanes from element i on (a multiple of kLanes), in a row whose bits begin at `mask`.
 template <class T>
 RT_INLINE unsigned bits_at(const uint8_t* mask, int64_t i) {
   if constexpr (kLanes<T> == 16) {

@@ -8,8 +8,8 @@
 
 RT_ISA_BEGIN
 
-// Elementary functions. For double those of the C library; for float branch-free polynomials that a loop over them
-// vectorises with, within 3 units in the last place (tests/math_test.cpp measures them).
+// Elementary functions. For double those of the C library. For float branch-free polynomials that vectorise in a loop,
+// within 3 units in the last place (measured by tests/math_test.cpp).
 struct Math {
   RT_INLINE static double exp(double x) { return std::exp(x); }
   RT_INLINE static double log(double x) { return std::log(x); }
@@ -73,7 +73,7 @@ struct Math {
     return a < 0.625f ? small : std::copysign(large, x);
   }
 
-  // x P(x^2) / Q(x^2) on [-4, 4], beyond which erf is 1 in float: the rational approximation of XLA and Eigen.
+  // x P(x^2) / Q(x^2) on [-4, 4]; outside, |erf| is 1 in float. The rational approximation of XLA and Eigen.
   RT_INLINE static float erf(float x) {
     const float c = x > 4.f ? 4.f : (x < -4.f ? -4.f : x), z = c * c;
     float p = -2.72614225801306e-10f;
@@ -88,7 +88,7 @@ struct Math {
     q = q * z - 1.68282697438203e-03f;
     q = q * z - 7.37332916720468e-03f;
     q = q * z - 1.42647390514189e-02f;
-    const float y = c * p / q;  // rounding may lead beyond 1, and x (1 + erf) to the wrong sign
+    const float y = c * p / q;  // rounding may exceed 1, and give x (1 + erf) the wrong sign
     return y > 1.f ? 1.f : (y < -1.f ? -1.f : y);
   }
 };

@@ -9,7 +9,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A batch of matrices this small, in multiply-adds, is divided among the threads instead of each matrix.
+// Multiply-adds per matrix. Up to this size threads divide the batch, above it each matrix.
 constexpr int64_t kSmallMatrix = 1 << 22;
 
 template <class T>

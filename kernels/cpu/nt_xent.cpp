@@ -1,5 +1,5 @@
-// Scores are computed tile by tile, by the register tiles of matrix products, and used while they are in the cache. Threads share
-// the rows of x; the sums of a row depend neither on the other rows nor on the threads.
+// Scores are computed tile by tile with the register tiles of matrix products, and used while they are in the cache.
+// Threads divide the rows of x; the sums of a row depend neither on the other rows nor on the threads.
 #include "kernels/nt_xent.h"
 
 #include <algorithm>
@@ -16,16 +16,17 @@ RT_ISA_BEGIN
 
 namespace {
 
-// A tile of scores, 112 x 192 floats, its rows of x and its columns' rows of y at 128 dimensions stay in the second-level cache.
+// A tile of scores, 112 x 192 floats, and its rows of x and y at 128 dimensions stay in the L2 cache.
 constexpr int64_t kTileScores = 192, kBlockRows = 8 * kTileRows;
-constexpr int64_t kDepth = 384;  // of a product: what a panel has in the first-level cache
+constexpr int64_t kDepth = 384;  // of a product: a panel of this depth fits into the L1 cache
 
-// x y^T, not scaled.
+// x y^T, unscaled.
 template <class C>
 class Scores {
  public:
   static constexpr int64_t kWidth = kTileCols<C>;
-  static constexpr int64_t kStride = kTileScores + kLanes<C>;  // odd in vectors: rows meet in no few sets of the first-level cache
+  static constexpr int64_t kStride =
+      kTileScores + kLanes<C>;  // an odd number of vectors, so that rows use many sets of the L1 cache
 
   Scores(const View& x, const View& y)
       : x_(x.as<C>()), y_(y.as<C>()), rows_(x.dims[0]), columns_(y.dims[0]), d_(x.dims[1]), device_(x.device),
@@ -36,7 +37,7 @@ class Scores {
     });
   }
 
-  // f(rows, scratch) for blocks of rows, which threads share. The scratch is for for_each_tile.
+  // Calls f(rows, scratch) for blocks of rows, in parallel. scratch is for for_each_tile.
   template <class F>
   void for_each_block(const F& f) const {
     const int64_t tiles = ceil_div(rows_, kTileRows), each = round_up(kBlockRows * (d_ + kStride), kLanes<C>);
@@ -48,7 +49,8 @@ class Scores {
     });
   }
 
-  // f(columns, scores) for the tiles of a block of rows, from the first columns to the last: row after row, kStride apart.
+  // Calls f(columns, scores) for the tiles of a block of rows, from the first columns to the last. Rows of scores are
+  // kStride apart.
   template <class F>
   void for_each_tile(Range rows, C* scratch, const F& f) const {
     C *packed = scratch, *scores = scratch + rows.size() * d_;
@@ -72,26 +74,26 @@ class Scores {
   const C *x_, *y_;
   int64_t rows_, columns_, d_;
   Device device_;
-  Scratch<C> panels_;  // of y^T: the columns of kWidth rows of y, side by side
+  Scratch<C> panels_;  // of y^T: panels of kWidth rows of y
 };
 
-// Where in a tile's row a column lies; null if elsewhere.
+// The element of `column` in a tile's row; null if it is not in the tile.
 template <class C>
 C* find(C* row, Range columns, int64_t column) {
   return column >= columns.begin && column < columns.end ? row + (column - columns.begin) : nullptr;
 }
 
-// The sum of exp over the scores of a row, lane by lane exp(top) sum: what is in different lanes meets only at the end of the row.
+// The sum of exp over the scores of a row. Each lane holds exp(top) sum; lanes are combined only at the end of the row.
 template <class C>
 struct RowSum {
   static constexpr int kN = kLanes<C>;
   alignas(kVectorBytes) C top[kN], sum[kN] = {};
   C positive = 0;
 
-  // Finite, so that a lane that has seen no score takes no infinity from itself.
+  // Finite, so that a lane without scores does not subtract infinity from infinity.
   RowSum() { std::fill_n(top, kN, std::numeric_limits<C>::lowest()); }
 
-  // n is whole vectors.
+  // n is a multiple of the vector length.
   void add(const C* s, int64_t n, C scale) {
     C before[kN], at[kN], total[kN];
     Vec<C> largest = load(top);
@@ -103,7 +105,7 @@ struct RowSum {
       for (int l = 0; l < kN; ++l) total[l] += Math::exp(s[j + l] * scale - at[l]);
     std::copy_n(total, kN, sum);
   }
-  // The largest score and, beside it, the sum of all lanes.
+  // The largest score, and the sum of all lanes relative to it.
   std::pair<C, C> whole() const {
     const C largest = row_max(top, kN);
     return {largest, row_sum<C>(kN, [&](int64_t l) { return sum[l] * Math::exp(top[l] - largest); })};
@@ -134,19 +136,21 @@ void forward(const View& loss, const View& lse, const View& x, const View& y, co
   });
 }
 
-// dx += weights y, of weights that are made in place of scores.
+// dx += weights y, with weights computed in place of scores.
 template <class C>
 class Accumulation {
  public:
   static constexpr int64_t kWidth = kTileCols<C>;
 
   Accumulation(const View& dx, const View& y)
-      : dx_(dx.as<C>()), columns_(y.dims[0]), d_(y.dims[1]), padded_(round_up(d_, kWidth)), panels_(columns_ * padded_, y.device) {
+      : dx_(dx.as<C>()), columns_(y.dims[0]), d_(y.dims[1]), padded_(round_up(d_, kWidth)),
+        panels_(columns_ * padded_, y.device) {
     parallel_for(ceil_div(columns_, kTileScores), 1, [&](int64_t begin, int64_t end) {
       for (int64_t j = begin * kTileScores; j < std::min(end * kTileScores, columns_); j += kTileScores) {
         const int64_t n = std::min(kTileScores, columns_ - j);
         for (int64_t c = 0; c < d_; c += kWidth)
-          pack_panel(y.as<C>() + j * d_ + c, 1, d_, std::min(kWidth, d_ - c), kWidth, n, panels_.data() + j * padded_ + c * n);
+          pack_panel(y.as<C>() + j * d_ + c, 1, d_, std::min(kWidth, d_ - c), kWidth, n,
+                     panels_.data() + j * padded_ + c * n);
       }
     });
   }
@@ -167,7 +171,7 @@ class Accumulation {
   Scratch<C> panels_;  // of y: kWidth columns of the rows of a tile
 };
 
-// Weights g (exp(s scale - lse) + ...) in place of scores s.
+// Replaces scores s by weights g (exp(s scale - lse) + ...).
 template <class C>
 void weigh(C* s, int64_t n, C scale, C g, const C* x_lse, const C* y_lse) {
   if (!y_lse) {
@@ -182,8 +186,8 @@ void weigh(C* s, int64_t n, C scale, C g, const C* x_lse, const C* y_lse) {
 }
 
 template <class C>
-void backward(const View& dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss, const ViewPairs& pairs,
-              C scale) {
+void backward(const View& dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss,
+              const ViewPairs& pairs, C scale) {
   const Scores<C> scores(x, y);
   const Accumulation<C> sums(dx, y);
   const C *by_row = x_lse.as<C>(), *by_column = y_lse.as<C>();
@@ -193,7 +197,8 @@ void backward(const View& dx, const View& x, const View& y, const View& x_lse, c
       for (int64_t i = 0; i < rows.size(); ++i) {
         C* s = tile + i * Scores<C>::kStride;
         const int64_t row = rows.begin + i;
-        weigh(s, columns.size(), scale, g, by_row ? by_row + row : nullptr, by_column ? by_column + columns.begin : nullptr);
+        weigh(s, columns.size(), scale, g, by_row ? by_row + row : nullptr,
+              by_column ? by_column + columns.begin : nullptr);
         if (C* same = find(s, columns, pairs.same(row))) *same = 0;
         if (C* other = find(s, columns, pairs.other(row))) *other -= at_other;
       }
@@ -205,7 +210,8 @@ void backward(const View& dx, const View& x, const View& y, const View& x_lse, c
 }  // namespace
 
 void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale) : forward<float>(loss, lse, x, y, pairs, float(scale));
+  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale)
+                        : forward<float>(loss, lse, x, y, pairs, float(scale));
 }
 
 void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {

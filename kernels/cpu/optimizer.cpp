@@ -14,8 +14,8 @@ RT_ISA_BEGIN
 
 namespace {
 
-// While one lives, results too small for a normal number become 0 and such operands count as 0, on this thread. The moments
-// of weights whose gradient stays 0 decay through that range: Adam's step on MNIST took three times as long there.
+// While it lives, subnormal results and operands count as 0 on this thread. The moments of weights whose gradient stays
+// 0 decay through that range: there Adam's step on MNIST took three times as long.
 class FlushDenormals {
 #if defined(__x86_64__)
  public:
@@ -27,14 +27,15 @@ class FlushDenormals {
 #endif
 };
 
-// What gradients are multiplied by.
+// The factor of the gradients.
 double value_of(const View& factor) { return factor.data ? double(factor.as<float>()[0]) : 1; }
 
 void check_parameters(const View& w, const char* name) {
-  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ",
+              w.dtype);
 }
 
-// Calls f(begin, end) with the C++ type of the parameters, over parts of the buffers.
+// Calls f(begin, end) over parts of the buffers, with the C++ type of the parameters.
 template <class F>
 void for_each_part(const View& w, const char* name, const F& f) {
   check_parameters(w, name);
@@ -45,8 +46,8 @@ void for_each_part(const View& w, const char* name, const F& f) {
   });
 }
 
-// The loops take their scalars by value: one that a lambda captured could be what a store to w changes, for all the
-// compiler knows, and the loop would not vectorise.
+// The loops take scalars by value. Otherwise the compiler must assume that a store to w changes a captured scalar, and
+// does not vectorise the loop.
 
 template <class T>
 void sgd(T* w, const T* g, int64_t n, T factor, T lr, T decay) {
@@ -66,7 +67,8 @@ void sgd_momentum(T* w, T* v, const T* g, int64_t n, T factor, T lr, T decay, T 
 
 // Elements [begin, end).
 template <class T>
-void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_t end, double multiplier, const SgdStep& step) {
+void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_t end, double multiplier,
+              const SgdStep& step) {
   T* at = w.as<T>() + begin;
   const T* grad = g.as<T>() + begin;
   const T scale = T(multiplier), lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
@@ -77,7 +79,8 @@ void sgd_part(const View& w, const View& v, const View& g, int64_t begin, int64_
 }
 
 template <class T>
-void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps, T decay, T shrink) {
+void adam(T* w, T* m, T* v, const T* g, int64_t n, T factor, T size, T beta1, T rest1, T beta2, T rest2, T root, T eps,
+          T decay, T shrink) {
   RT_IVDEP
   for (int64_t i = 0; i < n; ++i) {
     const T grad = factor * g[i] + decay * w[i];
@@ -99,7 +102,8 @@ void ema(T* average, const T* w, int64_t n, T decay, T rest) {
 void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   const double multiplier = value_of(factor);
   if (multiplier == 0) return;
-  for_each_part(w, "sgd_step", [&]<class T>(int64_t begin, int64_t end) { sgd_part<T>(w, v, g, begin, end, multiplier, step); });
+  for_each_part(w, "sgd_step",
+                [&]<class T>(int64_t begin, int64_t end) { sgd_part<T>(w, v, g, begin, end, multiplier, step); });
 }
 
 void lars_squares(View squares, View w, View g, View chunks) {
@@ -129,7 +133,9 @@ void lars_step(View w, View v, View g, View squares, View chunks, View factor, L
       const double* const sums = squares.as<double>() + 2 * (c - chunk[2]);
       LarsScale scale{multiplier, 0};
       if (chunk[3] > 0) {
-        const auto total = [&](int64_t of) { return row_sum<double>(chunk[3], [&](int64_t i) { return sums[2 * i + of]; }); };
+        const auto total = [&](int64_t of) {
+          return row_sum<double>(chunk[3], [&](int64_t i) { return sums[2 * i + of]; });
+        };
         scale = lars_scale(step, total(0), total(1), multiplier);
       }
       const SgdStep sgd{step.lr, step.momentum, scale.weight, step.nesterov};
@@ -146,8 +152,9 @@ void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_each_part(w, "adam_step", [&]<class T>(int64_t begin, int64_t end) {
     adam<T>(w.as<T>() + begin, m.as<T>() + begin, v.as<T>() + begin, g.as<T>() + begin, end - begin, T(multiplier),
-            T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2), T(step.eps),
-            step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1));
+            T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2),
+            T(1 / correction2), T(step.eps), step.decoupled ? T(0) : T(step.weight_decay),
+            step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1));
   });
 }
 

@@ -9,7 +9,8 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Calls f(out, n, i, j) for each place of `to` (N, H, W, C), `work` reads of C elements each: out, of C elements in the compute type.
+// Calls f(out, n, i, j) for each position of `to` (N, H, W, C), where out has C elements of the compute type. Each call
+// reads about `work` times C elements.
 template <class T, class F>
 void for_each_place(const View& to, int64_t work, const F& f) {
   using C = compute_t<T>;

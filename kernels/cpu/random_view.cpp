@@ -18,7 +18,7 @@ struct Frame {
   int64_t out_pixels() const { return out_height * out_width; }
 };
 
-// The weights of an axis: those of output pixel i are weights[i * count ..], for input pixels from first[i] on.
+// The weights of an axis: output pixel i has weights[i * count ..], for input pixels from first[i] on.
 struct Axis {
   int64_t count = 0;
   std::vector<int32_t> first, weights;
@@ -35,16 +35,16 @@ struct Axis {
   }
 };
 
-// What a thread works in. Channels lie one after the other: (C, height, OW) and (C, OH, OW).
+// The buffers of a thread, channels first: (C, height, OW) and (C, OH, OW).
 struct Workspace {
   Axis columns, rows;
   std::vector<uint8_t> narrow, planes;
-  std::vector<uint8_t> padded;    // of the blur: a row and what is reflected beside it,
+  std::vector<uint8_t> padded;    // for the blur: a row with its reflected borders,
   std::vector<uint32_t> sums;     // a row of weighted sums,
-  std::vector<uint16_t> smooth;   // a plane behind the first pass
+  std::vector<uint16_t> smooth;   // a plane after the first pass
 };
 
-// A row of the image, C interleaved channels, to rows of y that are `plane` apart.
+// Resamples a row of the image, C interleaved channels, to rows of y that are `plane` apart.
 template <int64_t known_channels, int64_t known_count>
 void resample_row(uint8_t* y, int64_t plane, const uint8_t* x, const Axis& axis, int64_t width, int64_t channels) {
   if constexpr (known_channels > 0) channels = known_channels;
@@ -61,7 +61,8 @@ void resample_row(uint8_t* y, int64_t plane, const uint8_t* x, const Axis& axis,
 }
 
 template <int64_t known_count>
-void resample_column(uint8_t* __restrict y, const uint8_t* __restrict x, const int32_t* w, int64_t count, int64_t width) {
+void resample_column(uint8_t* __restrict y, const uint8_t* __restrict x, const int32_t* w, int64_t count,
+                     int64_t width) {
   if constexpr (known_count > 0) count = known_count;
   for (int64_t i = 0; i < width; ++i) {
     int32_t sum = 0;
@@ -70,7 +71,7 @@ void resample_column(uint8_t* __restrict y, const uint8_t* __restrict x, const i
   }
 }
 
-// The part of the image that was drawn, in the size of the view.
+// Crops the image and resizes the crop to the view.
 void crop(Workspace& w, const uint8_t* image, const Frame& f, const RandomView& v) {
   w.columns.prepare(v.width, f.out_width);
   w.rows.prepare(v.height, f.out_height);
@@ -98,7 +99,7 @@ void blend_with(uint8_t* x, int64_t n, int32_t from, int32_t factor) {
   for (int64_t i = 0; i < n; ++i) x[i] = uint8_t(blended(from, x[i], factor));
 }
 
-// The next four work on three planes of n bytes.
+// The next four functions work on three planes of n bytes.
 int64_t sum_of_lumas(const uint8_t* x, int64_t n) {
   int64_t total = 0;
   for (int64_t begin = 0; begin < n; begin += 4096) {
@@ -118,7 +119,7 @@ void saturate(uint8_t* __restrict r, uint8_t* __restrict g, uint8_t* __restrict 
   }
 }
 
-// Pixels become words for a while: bytes and f64 in one loop would keep it from vectorising.
+// Pixels are converted to 32-bit integers: a loop with bytes and f64 would not vectorise.
 void turn_hue(uint8_t* x, int64_t n, int32_t turn) {
   constexpr int64_t kBlock = 256;
   int32_t r[kBlock], g[kBlock], b[kBlock];
@@ -163,7 +164,8 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
   w.sums.resize(size_t(width));
   uint32_t* const sums = w.sums.data();
   for (int64_t row = 0; row < height; ++row) {
-    for (int64_t i = 0; i < width + 2 * radius; ++i) w.padded[size_t(i)] = x[row * width + reflected(i - radius, width)];
+    for (int64_t i = 0; i < width + 2 * radius; ++i)
+      w.padded[size_t(i)] = x[row * width + reflected(i - radius, width)];
     const uint8_t* const from = w.padded.data() + radius;
     for (int64_t i = 0; i < width; ++i) sums[i] = uint32_t(weights[0]) * from[i];
     for (int64_t k = 1; k <= radius; ++k) add_weighted(sums, from - k, from + k, uint32_t(weights[k]), width);
@@ -177,7 +179,7 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
   }
 }
 
-// Interleaves the planes, mirrors and looks up. Not vectorised, as in augment.
+// Interleaves the planes, mirrors and looks up in the table. Not vectorised, as in augment.
 template <bool mirrored, int64_t known_channels, class T>
 RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const Frame& f, const T* __restrict table) {
   const int64_t channels = known_channels > 0 ? known_channels : f.channels, n = f.out_pixels();
@@ -187,7 +189,7 @@ RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const
         *y++ = table[c * 256 + x[c * n + row + (mirrored ? f.out_width - 1 - i : i)]];
 }
 
-// Left and right change places at the very end: no step before knows them apart.
+// The flip comes last, since no earlier step depends on left and right.
 template <class T>
 void make_view(T* y, const uint8_t* image, const Frame& f, const RandomView& v, const T* table, Workspace& w) {
   const int64_t n = f.out_pixels();
@@ -224,7 +226,7 @@ void random_view_as(const View& y, const View& images, const View& index, const 
 
 }  // namespace
 
-// Elements of y are copied from the table, never computed: what counts is how wide they are.
+// Elements of y are copied from the table, never computed, so only their size matters.
 void random_view(View y, View images, View index, View table, RandomViewParams params) {
   dispatch_float(y.dtype, [&]<class E>() {
     using T = std::conditional_t<sizeof(E) == 2, uint16_t, std::conditional_t<sizeof(E) == 4, uint32_t, uint64_t>>;

@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 
-// Part q of [0, size) in `parts` parts that differ by at most one.
+// Part q of [0, size) divided into `parts` parts, whose sizes differ by at most one.
 struct Range {
   int64_t begin, end;
   int64_t size() const { return end - begin; }

@@ -7,7 +7,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-// combine() takes numbers and vectors alike. kMaps: whether map() is more than x itself.
+// combine() takes numbers or vectors. kMaps: whether map() is not the identity.
 struct Sum {
   static constexpr bool kMaps = false;
   template <class C> static C identity() { return C(0); }
@@ -36,7 +36,7 @@ struct CountEqual : MappedSum {
 
 constexpr auto kAsIs = [](double total, auto) { return total; };
 
-// Runs f with y's memory in the compute type C: y itself, or a scratch that is converted afterwards.
+// Runs f with memory for y in the compute type C: y itself, or scratch that is converted afterwards.
 template <class F>
 void in_compute_type(const View& y, F&& f) {
   dispatch_float(y.dtype, [&]<class T>() {
@@ -67,7 +67,8 @@ void sum_forward(View y, View x) {
 void mean_forward(View y, View x) {
   const ReducePlan plan(y, x);
   const double n = double(plan.n_reduced);
-  in_compute_type(y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, [n](double total, C) { return C(total / n); }); });
+  in_compute_type(
+      y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, [n](double total, C) { return C(total / n); }); });
 }
 
 void max_forward(View y, View x) {
@@ -109,11 +110,13 @@ void var_forward(View y, View mean, View x, double correction) {
   const ReducePlan plan(y, x);
   const double n = double(plan.n_reduced);
   in_compute_type(y, [&]<class C>(C* out) {
-    // The mean as distance from the first: exact where all are equal, and no sum of large numbers.
+    // The mean as distance from the first element: exact if all are equal, and no sum of large numbers.
     std::vector<C> center(size_t(y.size())), buffer(center);
-    const C* const first = plan.n_out && plan.n_reduced ? plan.outputs.load(0, plan.n_out, buffer.data()) : buffer.data();
+    const C* const first =
+        plan.n_out && plan.n_reduced ? plan.outputs.load(0, plan.n_out, buffer.data()) : buffer.data();
     reduce<SumDistance, C>(plan, center.data(), first, [n](double total, C p) { return C(double(p) + total / n); });
-    reduce<SumSquaredDistance, C>(plan, out, center.data(), [&](double total, C) { return C(total / std::max(0.0, n - correction)); });
+    reduce<SumSquaredDistance, C>(plan, out, center.data(),
+                                  [&](double total, C) { return C(total / std::max(0.0, n - correction)); });
     dispatch_float(mean.dtype, [&]<class T>() {
       for (int64_t i = 0; i < mean.size(); ++i) mean.as<T>()[i] = T(compute_t<T>(center[size_t(i)]));
     });

@@ -7,9 +7,9 @@
 // y[o] = finish(sum or max over r of map(x[o, r], p[o]), p[o]), for the axes along which y has size 1.
 RT_ISA_BEGIN
 
-// x seen as (outputs, reduced): both sets of axes coalesced, the last one of each fastest.
+// x seen as (outputs, reduced), with each set of axes coalesced and its last axis fastest.
 struct ReducePlan {
-  Operand outputs, reduced;  // the same data; their strides walk over the two sets of axes
+  Operand outputs, reduced;  // the same data; their strides are those of the two sets of axes
   int64_t n_out = 1, n_reduced = 1;
 
   ReducePlan(const View& y, const View& x) {
@@ -27,14 +27,14 @@ struct ReducePlan {
       reduced = operands_of(std::array<View, 1>{gone})[0];
     }
   }
-  // Neighbouring outputs lie side by side in memory: reduce many of them at once, row by row.
+  // Whether neighbouring outputs are adjacent in memory: then many are reduced at once, row by row.
   bool by_columns() const {
     const auto step = [](const Operand& o) { return o.dims[o.rank - 1] == 1 ? INT64_MAX : o.strides[o.rank - 1]; };
     return n_out > 1 && step(outputs) == 1 && step(reduced) != 1;
   }
 };
 
-// Combines map(x[i], p) for i < n <= kBlock into one, with four vectors of partial results.
+// Combines map(x[i], p) for i < n <= kBlock into one value, with four vectors of partial results.
 template <class R, class C>
 C reduce_block(const C* x, int64_t n, C p) {
   constexpr int64_t lanes = kLanes<C>, unroll = 4;
@@ -56,7 +56,7 @@ C reduce_block(const C* x, int64_t n, C p) {
   return total;
 }
 
-// Totals of blocks are held in double: the error of a long sum stays that of a block.
+// Totals of blocks are in double, so that the error of a long sum is that of a block.
 template <class R, class C>
 double reduce_range(const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
   Operand here = x;
@@ -86,7 +86,8 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
     for_each_output(plan, 0, plan.n_out, [&](int64_t o, int64_t offset) {
       parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
-          part[size_t(c)] = reduce_range<R, C>(plan.reduced, offset, c * chunk, std::min((c + 1) * chunk, plan.n_reduced), p ? p[o] : C(0));
+          part[size_t(c)] = reduce_range<R, C>(plan.reduced, offset, c * chunk,
+                                               std::min((c + 1) * chunk, plan.n_reduced), p ? p[o] : C(0));
       });
       double total = R::template identity<double>();
       for (double v : part) total = R::combine(total, v);
@@ -99,13 +100,14 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
       const C param = p ? p[o] : C(0);
       double total = R::template identity<double>();
       for (int64_t at = 0; at < plan.n_reduced; at += chunk)
-        total = R::combine(total, reduce_range<R, C>(plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param));
+        total = R::combine(total,
+                           reduce_range<R, C>(plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param));
       y[o] = finish(total, param);
     });
   });
 }
 
-// Rows one after the other into acc; several at a time, as it is read and written for each call.
+// Adds rows to acc one after the other; several per call, since each call reads and writes acc.
 template <class R, class C, class... Rows>
 void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
   RT_IVDEP
@@ -116,33 +118,39 @@ void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
   }
 }
 
-// The outputs of a block advance together through the reduced elements, a run of 16 in C and the totals in double.
+// The outputs of a block go through the reduced elements together: runs of 16 in C, totals in double.
 template <class R, class C, class Finish>
 void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
   constexpr int64_t run = 16, width = 1024;
   const int64_t inner = plan.outputs.dims[plan.outputs.rank - 1], per_row = (inner + width - 1) / width;
   const int64_t rows = plan.n_out / inner;
-  parallel_for(rows * per_row, std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced)), [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced));
+  parallel_for(rows * per_row, grain, [&](int64_t begin, int64_t end) {
     C acc[width], buffer[4][width], param[width];
     double total[width];
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b / per_row * inner + b % per_row * width, n = std::min(width, inner - b % per_row * width);
+      const int64_t first = b / per_row * inner + b % per_row * width,
+                    n = std::min(width, inner - b % per_row * width);
       Operand line = plan.outputs;  // `n` neighbouring outputs; moved along the reduced axes below
-      plan.outputs.for_each_run(first, 1,
-                                [&](int64_t offset, int64_t, int64_t, int64_t) { line.data += offset * int64_t(size_of(line.dtype)); });
+      plan.outputs.for_each_run(first, 1, [&](int64_t offset, int64_t, int64_t, int64_t) {
+        line.data += offset * int64_t(size_of(line.dtype));
+      });
       line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
       char* const first_line = line.data;
-      for (int64_t j = 0; j < n; ++j) total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);
+      for (int64_t j = 0; j < n; ++j)
+        total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);
       for (int64_t at = 0; at < plan.n_reduced; at += run) {
         for (int64_t j = 0; j < n; ++j) acc[j] = R::template identity<C>();
-        plan.reduced.for_each_run(at, std::min(run, plan.n_reduced - at), [&](int64_t offset, int64_t step, int64_t count, int64_t) {
+        const int64_t some = std::min(run, plan.n_reduced - at);
+        plan.reduced.for_each_run(at, some, [&](int64_t offset, int64_t step, int64_t count, int64_t) {
           const auto row = [&](int64_t i, C* own_buffer) {
             line.data = first_line + (offset + i * step) * int64_t(size_of(line.dtype));
             return line.load(0, n, own_buffer);
           };
           int64_t i = 0;
           for (; i + 4 <= count; i += 4)
-            add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]), row(i + 2, buffer[2]), row(i + 3, buffer[3]));
+            add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]),
+                        row(i + 2, buffer[2]), row(i + 3, buffer[3]));
           for (; i < count; ++i) add_rows<R>(acc, n, param, row(i, buffer[0]));
         });
         for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], double(acc[j]));
@@ -152,7 +160,7 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
   });
 }
 
-// y and p (or null): one value an output, in the order of y's elements.
+// y and p (or null) have one value per output, in the order of y's elements.
 template <class R, class C, class Finish>
 void reduce(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
   if (plan.n_out == 0) return;

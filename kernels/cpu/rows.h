@@ -35,13 +35,16 @@ void for_each_row(const View& y, const F& f, const Inputs&... inputs) {
   dispatch_float(y.dtype, [&]<class T>() {
     using C = compute_t<T>;
     constexpr size_t n_buffers = std::is_same_v<T, C> ? 0 : sizeof...(inputs) + 1;
-    parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(columns, 1)), [&](int64_t begin, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(columns, 1));
+    parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
       std::vector<C> buffers(n_buffers * size_t(columns));
       for (int64_t r = begin; r < end; ++r) {
         C* buffer = buffers.data();
         T* out = y.as<T>() + r * columns;
         C* row = Row<T>::open(out, buffer);
-        const auto next = [&](const View& x) { return Row<T>::read(x.as<T>() + r * columns, columns, buffer += n_buffers ? columns : 0); };
+        const auto next = [&](const View& x) {
+          return Row<T>::read(x.as<T>() + r * columns, columns, buffer += n_buffers ? columns : 0);
+        };
         std::apply([&](auto... x) { f(row, x..., columns, r); }, std::tuple{next(inputs)...});
         Row<T>::close(out, columns, row);
       }
@@ -49,7 +52,7 @@ void for_each_row(const View& y, const F& f, const Inputs&... inputs) {
   });
 }
 
-// Sums and maxima of a row with independent partial results, which vectorise. map(i) gives element i.
+// Sums and maxima of a row with independent partial results, which vectorise. map(i) returns element i.
 template <class C, class M>
 RT_INLINE C row_sum(int64_t n, const M& map) {
   constexpr int lanes = 16;

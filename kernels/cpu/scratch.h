@@ -10,7 +10,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Memory for the time of one call, from the arena of the device: once warm, nothing is asked of the system.
+// Memory for one call, from the arena of the device, so that a warm program does not allocate from the system.
 template <class C>
 class Scratch {
  public:
@@ -21,10 +21,10 @@ class Scratch {
   Storage storage_;
 };
 
-// In how many parts parallel_parts divides n: one a thread, at most.
+// Number of parts of parallel_parts: at most one per thread.
 inline int64_t parts_for(int64_t n) { return detail::in_parallel() ? 1 : std::clamp<int64_t>(n, 1, threads()); }
 
-// f(part, range) for each of parts_for(n) parts of [0, n); the number of the part tells its scratch from that of others.
+// Calls f(part, range) for each of parts_for(n) parts of [0, n); `part` selects the scratch of the call.
 template <class F>
 void parallel_parts(int64_t n, F&& f) {
   if (n <= 0) return;

@@ -25,7 +25,8 @@ void log_softmax_forward(View y, View x) {
   for_each_row(y, []<class C>(C* out, const C* in, int64_t n, int64_t) {
     const C top = row_max(in, n);
     const C log_sum = Math::log(row_sum<C>(n, [in, top](int64_t i) { return Math::exp(in[i] - top); }));
-    for (int64_t i = 0; i < n; ++i) out[i] = (in[i] - top) - log_sum;  // top + log_sum would be rounded to the digits of top
+    for (int64_t i = 0; i < n; ++i)
+      out[i] = (in[i] - top) - log_sum;  // top + log_sum would lose digits to top
   }, x);
 }
 

@@ -15,7 +15,8 @@ void label_rank(View rank, View scores, View labels) {
         int64_t beaten = 0;
         if (label < 0 || label >= classes || C(s[label]) != C(s[label])) beaten = classes;
         else
-          for (int64_t c = 0; c < classes; ++c) beaten += C(s[c]) > C(s[label]) || (C(s[c]) == C(s[label]) && c < label);
+          for (int64_t c = 0; c < classes; ++c)
+            beaten += C(s[c]) > C(s[label]) || (C(s[c]) == C(s[label]) && c < label);
         rank.as<int64_t>()[r] = beaten;
       }
     });

@@ -24,8 +24,8 @@ using Vec = typename VecOf<T>::type;
 template <class T>
 inline constexpr int kLanes = kVectorBytes / int(sizeof(T));
 
-// The larger of two numbers, or of two vectors lane by lane; a NaN stays, on either side. Without a branch: a loop over
-// `a > b || a != a` does not vectorise.
+// The larger of two numbers, or of two vectors lane by lane; NaN on either side gives NaN. Without a branch, since a
+// loop over `a > b || a != a` does not vectorise.
 template <class V>
 RT_INLINE V max_or_nan(V a, V b) {
   const V top = b > a ? b : a;
@@ -43,7 +43,7 @@ RT_INLINE void store(T* p, Vec<T> v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-// Keeps GCC from loading or computing the value again at each of its uses.
+// Prevents GCC from loading or computing the value again for each use.
 template <class V>
 RT_INLINE void in_register([[maybe_unused]] V& v) {
   if constexpr (std::is_pointer_v<V>) asm("" : "+r"(v));
@@ -85,7 +85,7 @@ RT_INLINE void store_partial(T* p, Vec<T> v, int64_t count) {
 }
 #endif
 
-// Up to one vector of elements as the type that arithmetic happens in.
+// Loads `count` elements, at most one vector, in the compute type.
 template <class T>
 RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
   using C = compute_t<T>;
@@ -101,7 +101,7 @@ RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
   }
 }
 
-// The first `count` lanes, at most all, back as T.
+// Stores the first `count` lanes (at most all) as T.
 template <class T>
 RT_INLINE void store_converted(T* p, Vec<compute_t<T>> v, int64_t count) {
   using C = compute_t<T>;
@@ -117,8 +117,8 @@ RT_INLINE void store_converted(T* p, Vec<compute_t<T>> v, int64_t count) {
   }
 }
 
-// `a` where bit h of the lane's number is clear, `b` where it is set. As a shuffle, GCC may give it to the
-// one port that shuffles; a masked move has two.
+// `a` where bit h of the lane's number is clear, `b` where it is set. GCC may run a shuffle on the only port that
+// shuffles; a masked move has two ports.
 template <class T, int h, size_t... l>
 RT_INLINE Vec<T> blend(Vec<T> a, Vec<T> b, std::index_sequence<l...>) {
 #if RT_ISA_LEVEL == 3
@@ -132,8 +132,8 @@ RT_INLINE Vec<T> blend(Vec<T> a, Vec<T> b, std::index_sequence<l...>) {
 #endif
 }
 
-// Lanes l and l + h of `a` added where bit h of the lane's number is clear, those of `b` where it is set: one
-// step of summing the lanes of several vectors at once.
+// Lanes l and l + h of `a` added where bit h of the lane's number is clear, those of `b` where it is set: one step of
+// summing the lanes of several vectors.
 template <class T, int h, size_t... l>
 RT_INLINE Vec<T> fold_pair(Vec<T> a, Vec<T> b, std::index_sequence<l...> lanes) {
   return blend<T, h>(a, b, lanes) +
@@ -149,8 +149,8 @@ RT_INLINE auto every(V a, std::index_sequence<l...>) {
   return __builtin_shufflevector(a, a, (int(l) * step)...);
 }
 
-// The lane sums of `count` vectors (a power of two, at most kLanes) as a vector of that many lanes. Always
-// adds lanes half a vector apart first, so that a sum does not depend on its place in v.
+// The lane sums of `count` vectors (a power of two, at most kLanes) as a vector of that many lanes. Always adds lanes
+// half a vector apart first, so that a sum does not depend on its position in v.
 template <class T, int count, int left = count, int h = kLanes<T> / 2>
 RT_INLINE auto lane_sums(Vec<T>* v) {
   constexpr auto lanes = std::make_index_sequence<kLanes<T>>();
@@ -173,7 +173,7 @@ RT_INLINE void exchange(Vec<T>& a, Vec<T>& b, std::index_sequence<l...>) {
   a = low;
 }
 
-// Transposes the square of kLanes vectors in place by exchanging ever smaller off-diagonal squares.
+// Transposes kLanes vectors in place by exchanging off-diagonal squares, from large to small.
 template <class T, int h = kLanes<T> / 2>
 RT_INLINE void transpose(Vec<T>* v) {
   if constexpr (h > 0) {

@@ -1,4 +1,4 @@
-// Winograd convolution forward, and backward data as the same with turned and transposed weights.
+// Winograd convolution: forward, and backward data as forward with rotated and transposed weights.
 #include <algorithm>
 
 #include "kernels/cpu/conv2d.h"
@@ -11,14 +11,17 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Tiles of a block: V and M of 28 stay in the second-level cache with 128 channels, and with more the weights, which are read once
-// a block, weigh more. Where all tiles are few, or the weights many, the threads divide the panels instead of the blocks.
+// Tiles per block. V and M of 28 tiles stay in the L2 cache with 128 channels. With more channels the weights, which
+// are read once per block, matter more. If there are few tiles or many weights, threads divide the panels instead of
+// the blocks.
 constexpr int64_t kBlockTiles = 28, kDeepBlockTiles = 56, kManyChannels = 192;
 constexpr int64_t kFewTiles = 160, kManyWeights = 1 << 17, kSharedBlockTiles = 256;
-// Depth of a product: of weights beforehand, and of those transformed on the way, which stay in the second-level cache.
+// Depth of a product, for weights transformed beforehand and for weights transformed on the fly, which stay in the L2
+// cache.
 constexpr int64_t kBlockDepth = 256, kOwnBlockDepth = 128;
 
-// out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with depth = K and columns = C if `turned`.
+// out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with
+// depth = K and columns = C if `turned`.
 template <class T>
 struct Operands {
   const T* in;
@@ -31,15 +34,16 @@ struct Operands {
   int64_t pad_h, pad_w;
 };
 
-// For each block of tiles: V = B^T d B of all channels; then, for each panel of output channels, the 36 products M = V U and the
-// output. By block, each thread takes some of the blocks, and all weights are transformed beforehand. By panel, each thread takes
-// some of the panels of every block, and transforms their weights where it needs them: U is four times the weights, and with
-// 512 channels it would have to come from memory.
+// For each block of tiles: V = B^T d B for all channels. Then for each panel of output channels the 36 products M = V
+// U, and the output. By block: each thread takes some of the blocks, and all weights are transformed beforehand. By
+// panel: each thread takes some of the panels of every block, and transforms their weights when it needs them. U is
+// four times as large as the weights, and with 512 channels it would have to come from memory.
 template <class T>
 class Winograd {
  public:
   explicit Winograd(const Operands<T>& o)
-      : o_(o), tiles_{o.n, o.out_h, o.out_w}, depth_(round_up(o.depth, kLanes<float>)), panels_(ceil_div(o.columns, kWidth)) {
+      : o_(o), tiles_{o.n, o.out_h, o.out_w}, depth_(round_up(o.depth, kLanes<float>)),
+        panels_(ceil_div(o.columns, kWidth)) {
     by_panel_ = tiles_.count() <= kFewTiles || o.depth * o.columns >= kManyWeights;
     block_ = o.depth < kManyChannels ? kBlockTiles : kDeepBlockTiles;
     if (by_panel_) block_ = std::min(tiles_.count(), kSharedBlockTiles);
@@ -48,8 +52,10 @@ class Winograd {
 
   void run(Device device) const {
     if (tiles_.count() == 0) return;
-    const int64_t blocks = ceil_div(tiles_.count(), block_), zeros = depth_, weights = by_panel_ ? 0 : panels_ * panel_size();
-    const int64_t v_each = kPoints * v_stride(), m_each = kPoints * (m_stride() + (by_panel_ ? block_depth_ * kWidth : 0));
+    const int64_t blocks = ceil_div(tiles_.count(), block_), zeros = depth_,
+                  weights = by_panel_ ? 0 : panels_ * panel_size();
+    const int64_t v_each = kPoints * v_stride(),
+                  m_each = kPoints * (m_stride() + (by_panel_ ? block_depth_ * kWidth : 0));
     const int64_t parts = parts_for(by_panel_ ? panels_ : blocks), v_parts = by_panel_ ? 1 : parts;
     const Scratch<float> scratch(zeros + weights + v_parts * v_each + parts * m_each, device);
     float *u = scratch.data() + zeros, *v = u + weights, *m = v + v_parts * v_each;
@@ -77,7 +83,7 @@ class Winograd {
  private:
   static constexpr int64_t kWidth = kTileCols<float>, kPad = kLanes<float>;
 
-  // Strides from point to point, so that the 36 do not meet in a few sets of the first-level cache.
+  // Strides between points, padded so that the 36 points do not share a few sets of the L1 cache.
   int64_t v_stride() const { return block_ * depth_ + kPad; }
   int64_t m_stride() const { return block_ * kWidth + kPad; }
   int64_t panel_size() const { return kPoints * o_.depth * kWidth; }
@@ -86,7 +92,8 @@ class Winograd {
     parallel_for(block.size(), 4, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const TileGrid::Place at = tiles_[block.begin + t];
-        transform_tile<InputTransform>(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w, v + t * depth_, v_stride(), {depth_, 0});
+        transform_tile<InputTransform>(in, at.image, at.top - o_.pad_h, at.left - o_.pad_w, v + t * depth_, v_stride(),
+                                       {depth_, 0});
       }
     });
   }
@@ -103,7 +110,8 @@ class Winograd {
     });
   }
 
-  // U of one panel and some of the depth: point i of (d, j) to to[i * point_stride + (d - depths.begin) kWidth + j].
+  // U of one panel and range of depths: writes point i of (d, j) to to[i * point_stride + (d - depths.begin) kWidth +
+  // j].
   void transform_weights(int64_t panel, Range depths, float* to, int64_t point_stride) const {
     constexpr int lanes = kLanes<float>;
     for (int64_t v = 0; v < kTileVectors; ++v) {
@@ -114,8 +122,9 @@ class Winograd {
         load_weights(d, steps, column, count, w);
         for (int64_t l = 0; l < steps; ++l) {
           float* out = to + (d - depths.begin + l) * kWidth + v * lanes;
-          transform_square<WeightTransform>([&](int i, int j) { return w[i * kTaps + j][l]; },
-                                            [&](int i, int j, Vec<float> x) { store(out + (i * kTileIn + j) * point_stride, x); });
+          transform_square<WeightTransform>(
+              [&](int i, int j) { return w[i * kTaps + j][l]; },
+              [&](int i, int j, Vec<float> x) { store(out + (i * kTileIn + j) * point_stride, x); });
         }
       }
     }
@@ -129,7 +138,8 @@ class Winograd {
           w[tap][l] = load_converted(o_.weights + ((depth + l) * taps + taps - 1 - tap) * o_.columns + column, count);
       } else {
         for (int l = 0; l < lanes; ++l)
-          w[tap][l] = l < count ? load_converted(o_.weights + ((column + l) * taps + tap) * o_.depth + depth, steps) : Vec<float>{};
+          w[tap][l] = l < count ? load_converted(o_.weights + ((column + l) * taps + tap) * o_.depth + depth, steps)
+                                : Vec<float>{};
         transpose<float>(w[tap]);
       }
   }
@@ -161,7 +171,8 @@ class Winograd {
     constexpr int lanes = kLanes<float>;
     for (int64_t tile = block.begin; tile < block.end; ++tile, m += kWidth) {
       const TileGrid::Place at = tiles_[tile];
-      const int64_t rows = std::min<int64_t>(o_.out_h - at.top, kTileOut), cols = std::min<int64_t>(o_.out_w - at.left, kTileOut);
+      const int64_t rows = std::min<int64_t>(o_.out_h - at.top, kTileOut),
+                    cols = std::min<int64_t>(o_.out_w - at.left, kTileOut);
       for (int64_t v = 0; v < kTileVectors; ++v) {
         const int64_t column = panel * kWidth + v * lanes, count = std::min<int64_t>(o_.columns - column, lanes);
         if (count <= 0) continue;
@@ -170,7 +181,8 @@ class Winograd {
         const auto read = [&](int i, int j) { return load(m + (i * kTileIn + j) * m_stride() + v * lanes); };
         const auto to = [&](int i, int j) { return out + (i * o_.out_w + j) * o_.columns; };
         if (rows == kTileOut && cols == kTileOut && count == lanes)
-          transform_square<OutputTransform>(read, [&](int i, int j, Vec<float> y) { store_converted(to(i, j), y + bias, lanes); });
+          transform_square<OutputTransform>(
+              read, [&](int i, int j, Vec<float> y) { store_converted(to(i, j), y + bias, lanes); });
         else
           transform_square<OutputTransform>(read, [&](int i, int j, Vec<float> y) {
             if (i < rows && j < cols) store_converted(to(i, j), y + bias, count);
@@ -185,7 +197,7 @@ class Winograd {
   bool by_panel_;
 };
 
-// f64 has no use for it.
+// Not for f64.
 template <class F>
 void dispatch_winograd(DType dtype, F&& f) {
   dispatch_float(dtype, [&]<class T>() {
@@ -198,7 +210,8 @@ void dispatch_winograd(DType dtype, F&& f) {
 void winograd_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   dispatch_winograd(y.dtype, [&]<class T>() {
-    const Operands<T> o{x.as<T>(), z.n, z.h, z.w, z.c, y.as<T>(), z.ho, z.wo, z.k, w.as<T>(), false, b.as<T>(), p.pad_h, p.pad_w};
+    const Operands<T> o{x.as<T>(), z.n, z.h,       z.w,   z.c,       y.as<T>(), z.ho,
+                        z.wo,      z.k, w.as<T>(), false, b.as<T>(), p.pad_h,   p.pad_w};
     Winograd<T>(o).run(y.device);
   });
 }

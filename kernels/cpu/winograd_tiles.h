@@ -13,7 +13,7 @@ template <class T>
 struct TiledImages {
   const T* data;
   int64_t h, w, c;
-  const T* zeros;  // c of them, read in place of an element outside
+  const T* zeros;  // c zeros, read instead of elements outside the image
 };
 
 // The 4x4 tiles that cover n outputs of h x w, row by row and image by image.
@@ -30,14 +30,14 @@ struct TileGrid {
   }
 };
 
-// Where the panels of a transformed matrix (rows, channels) begin for one row: channel c is at (c / width) panel_stride + c % width.
+// The panels of a transformed matrix (rows, channels): channel c of a row is at (c / width) panel_stride + c % width.
 struct PanelLayout {
   int64_t width, panel_stride;
   int64_t operator()(int64_t c) const { return c / width * panel_stride + c % width; }
 };
 
-// The tile whose first element is (top, left), all channels: point (i, j) of it to[(6 i + j) point_stride + layout(c)].
-// Channels beyond the last, up to a whole vector, are written as zeros.
+// Transforms all channels of the tile whose first element is (top, left): writes point (i, j) to to[(6 i + j)
+// point_stride + layout(c)]. The last vector is padded with zeros.
 template <class Transform, class T>
 void transform_tile(const TiledImages<T>& x, int64_t image, int64_t top, int64_t left, float* to, int64_t point_stride,
                     PanelLayout layout) {

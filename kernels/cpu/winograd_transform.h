@@ -1,8 +1,9 @@
 #pragma once
 #include "kernels/cpu/vector.h"
 
-// The transforms of Winograd's F(4x4, 3x3), one vector of channels at a time (Lavin and Gray, 2015; points 0, 1, -1, 2, -2):
-// y = A^T [(G w G^T) . (B^T d B)] A for a 6x6 tile d of x, and, for the gradient of w, G^T [(A dy A^T) . (B^T d B)] G.
+// The transforms of Winograd's F(4x4, 3x3), one vector of channels at a time (Lavin and Gray, 2015;
+// points 0, 1, -1, 2, -2): y = A^T [(G w G^T) . (B^T d B)] A for a 6x6 tile d of x, and, for the
+// gradient of w, G^T [(A dy A^T) . (B^T d B)] G.
 RT_ISA_BEGIN
 
 namespace {
@@ -53,7 +54,8 @@ struct WeightTransform {  // G
   static constexpr int in = kTaps, out = kTileIn;
   template <class V>
   RT_INLINE static void apply(const V* w, V* o) {
-    const V a = (w[0] + w[2]) * (-1 / 6.f), b = w[1] * (-1 / 6.f), c = w[0] * (1 / 24.f) + w[2] * (1 / 6.f), e = w[1] * (1 / 12.f);
+    const V a = (w[0] + w[2]) * (-1 / 6.f), b = w[1] * (-1 / 6.f), c = w[0] * (1 / 24.f) + w[2] * (1 / 6.f),
+            e = w[1] * (1 / 12.f);
     o[0] = w[0] * 0.25f;
     o[1] = a + b;
     o[2] = a - b;
@@ -67,14 +69,15 @@ struct WeightGradientTransform {  // G^T
   static constexpr int in = kTileIn, out = kTaps;
   template <class V>
   RT_INLINE static void apply(const V* u, V* o) {
-    const V a = (u[1] + u[2]) * (-1 / 6.f), b = (u[2] - u[1]) * (1 / 6.f), c = u[3] + u[4], e = (u[3] - u[4]) * (1 / 12.f);
+    const V a = (u[1] + u[2]) * (-1 / 6.f), b = (u[2] - u[1]) * (1 / 6.f), c = u[3] + u[4],
+            e = (u[3] - u[4]) * (1 / 12.f);
     o[0] = u[0] * 0.25f + a + c * (1 / 24.f);
     o[1] = b + e;
     o[2] = a + c * (1 / 6.f) + u[5];
   }
 };
 
-// Both axes: read(i, j) gives element (i, j) of the square, write(i, j, v) takes those of the transformed one.
+// Transforms both axes: read(i, j) returns element (i, j) of the square, write(i, j, v) receives those of the result.
 template <class Transform, class Read, class Write>
 RT_INLINE void transform_square(const Read& read, const Write& write) {
   using V = Vec<float>;

@@ -1,4 +1,5 @@
-// Winograd convolution backward to the weights: dU = sum over tiles of (A dy A^T) (B^T d B) for each of the 36 points, dw = G^T dU G.
+// Gradient of the weights of a Winograd convolution: dU = sum over tiles of (A dy A^T) (B^T d B) for each of the 36
+// points, dw = G^T dU G.
 #include <algorithm>
 
 #include "kernels/cpu/conv2d.h"
@@ -12,18 +13,19 @@ RT_ISA_BEGIN
 
 namespace {
 
-// dU of 64 x 64 channels for all points is 590 KB, and stays in the second-level cache beside the 48 tiles of a block. Where it is
-// larger, blocks are, too, so that dU is read and written less often.
+// dU of 64 x 64 channels for all points is 590 KB, and stays in the L2 cache together with the 48 tiles of a block. For
+// a larger dU blocks are larger, so that dU is read and written less often.
 constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kBlockTiles = 128, kRangeTiles = 256, kMostRanges = 32;
 
-// A small dU is one thread's: ranges of tiles have one each, which ends as a dw of its own, and these are added up in order. A large
-// one is everybody's, and the threads divide the tiles to transform and then the points to multiply. Which it is, and how many
-// ranges there are, the shape decides.
+// Small dU: each range of tiles has its own dU on one thread, which gives its own dw, and these are added in order.
+// Large dU: all threads share it, and divide first the tiles to transform and then the points to multiply. This choice
+// and the number of ranges depend only on the shape.
 template <class T>
 class WinogradWeights {
  public:
   WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
-      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo}, c_(round_up(z.c, kLanes<float>)) {
+      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo},
+        c_(round_up(z.c, kLanes<float>)) {
     const bool small = c_ * z.k <= kSmallWeights;
     ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMostRanges) : 1;
     block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kBlockTiles);
@@ -31,12 +33,14 @@ class WinogradWeights {
   }
 
   void run(Device device) const {
-    if (tiles_.count() == 0) {  // no range of tiles would begin the sums
+    if (tiles_.count() == 0) {  // there are no tiles that would initialise the sums
       std::fill_n(dw_, z_.k * kTaps * kTaps * z_.c, T(0.f));
       return;
     }
-    const int64_t parts = parts_for(ranges_), size = z_.k * kTaps * kTaps * z_.c, partials = partial_ ? ranges_ * size : 0;
-    const int64_t zeros = round_up(std::max(z_.c, z_.k), kLanes<float>), each = kPoints * (v_stride() + g_stride() + u_stride());
+    const int64_t parts = parts_for(ranges_), size = z_.k * kTaps * kTaps * z_.c,
+                  partials = partial_ ? ranges_ * size : 0;
+    const int64_t zeros = round_up(std::max(z_.c, z_.k), kLanes<float>),
+                  each = kPoints * (v_stride() + g_stride() + u_stride());
     const Scratch<float> scratch(zeros + parts * each + partials, device);
     float *buffers = scratch.data() + zeros, *sums = buffers + parts * each;
     std::fill_n(scratch.data(), zeros, 0.f);
@@ -54,7 +58,8 @@ class WinogradWeights {
  private:
   static constexpr int64_t kWidth = kTileCols<float>, kPad = kLanes<float>;
 
-  // Panels of kWidth channels; the strides from point to point keep the 36 from meeting in a few sets of the first-level cache.
+  // Panels of kWidth channels. Strides between points are padded so that the 36 points do not share a few sets of the
+  // L1 cache.
   int64_t v_stride() const { return block_ * round_up(z_.c, kWidth) + kPad; }
   int64_t g_stride() const { return block_ * round_up(z_.k, kWidth) + kPad; }
   int64_t u_stride() const { return z_.k * c_ + kPad; }
@@ -67,13 +72,15 @@ class WinogradWeights {
         for (int64_t t = begin; t < end; ++t) {
           const TileGrid::Place at = tiles_[b + t];
           const PanelLayout layout{kWidth, block_ * kWidth};
-          transform_tile<InputTransform>(x, at.image, at.top - pad_h_, at.left - pad_w_, v + t * kWidth, v_stride(), layout);
+          transform_tile<InputTransform>(x, at.image, at.top - pad_h_, at.left - pad_w_, v + t * kWidth, v_stride(),
+                                         layout);
           transform_tile<GradientTransform>(dy, at.image, at.top, at.left, g + t * kWidth, g_stride(), layout);
         }
       });
       const int64_t panels = ceil_div(z_.k, kWidth);
       parallel_for(kPoints * panels, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t q = begin; q < end; ++q) multiply(count, q / panels, q % panels * kWidth, b == range.begin, v, g, u);
+        for (int64_t q = begin; q < end; ++q)
+          multiply(count, q / panels, q % panels * kWidth, b == range.begin, v, g, u);
       });
     }
   }
@@ -96,7 +103,9 @@ class WinogradWeights {
         for (int64_t c = 0; c < z_.c; c += lanes)
           transform_square<WeightGradientTransform>(
               [&](int i, int j) { return load(u + (i * kTileIn + j) * u_stride() + k * c_ + c); },
-              [&](int i, int j, Vec<float> y) { store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c); });
+              [&](int i, int j, Vec<float> y) {
+                store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
+              });
     });
   }
 
@@ -114,7 +123,8 @@ class WinogradWeights {
 void winograd_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
   dispatch_float(dw.dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, double>) WinogradWeights<T>(dw.as<T>(), dy.as<T>(), x.as<T>(), z, p).run(dw.device);
+    if constexpr (!std::is_same_v<T, double>)
+      WinogradWeights<T>(dw.as<T>(), dy.as<T>(), x.as<T>(), z, p).run(dw.device);
   });
 }
 

@@ -7,30 +7,32 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The images' sides are below 2^31, as their pixels are.
+// Sides of images are below 2^31, since the number of pixels is.
 struct Frame {
   int64_t height, width, channels, out_height, out_width;
 };
 
 // One element of y: row, column and channel.
 template <class T>
-__device__ T augmented(const uint8_t* image, const Frame& f, const Placement& at, const T* table, const AugmentParams& p, int64_t row,
-                       int64_t column, int64_t c) {
-  const bool cut = row >= at.cut_top && row < at.cut_top + p.cutout && column >= at.cut_left && column < at.cut_left + p.cutout;
+__device__ T augmented(const uint8_t* image, const Frame& f, const Placement& at, const T* table,
+                       const AugmentParams& p, int64_t row, int64_t column, int64_t c) {
+  const bool cut =
+      row >= at.cut_top && row < at.cut_top + p.cutout && column >= at.cut_left && column < at.cut_left + p.cutout;
   if (cut) return T(0);
   const int64_t from_row = at.top + row, from_column = at.left + (at.flip ? f.out_width - 1 - column : column);
   uint8_t byte = 0;
   if (p.most_angle > 0)
-    byte = between_pixels(image, f.height, f.width, f.channels, c, turned(at, from_row, from_column, f.height, f.width));
+    byte =
+        between_pixels(image, f.height, f.width, f.channels, c, turned(at, from_row, from_column, f.height, f.width));
   else if (from_row >= 0 && from_row < f.height && from_column >= 0 && from_column < f.width)
     byte = image[(from_row * f.width + from_column) * f.channels + c];
   return table[c * 256 + byte];
 }
 
-// A block an image; a thread makes `wide` neighbours at a time.
+// One block per image; a thread computes `wide` neighbouring elements at a time.
 template <class T, int wide>
-__global__ void __launch_bounds__(kThreads)
-augment_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f, AugmentParams p) {
+__global__ void __launch_bounds__(kThreads) augment_kernel(T* y, const uint8_t* images, const int64_t* index,
+                                                           const T* table, int64_t batch, Frame f, AugmentParams p) {
   const int64_t row_elements = f.out_width * f.channels, elements = f.out_height * row_elements;
   for (int64_t b = blockIdx.x; b < batch; b += gridDim.x) {
     const int64_t sample = index[b];
@@ -59,7 +61,8 @@ void augment_as(const View& y, const View& images, const View& index, const View
   T* const to = static_cast<T*>(y.data);
   const T* const lookup = static_cast<const T*>(table.data);
   if (elements % kWide == 0 && aligned_width(kWide, to) == kWide)
-    launch<augment_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
+    launch<augment_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f,
+                                     p);
   else
     launch<augment_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, blocks, f, p);
 }

@@ -11,7 +11,7 @@ template <class T>
 struct Statistics : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
   void *mean, *var;
-  bool wide;  // whether they are double
+  bool wide;  // whether they are f64
   Statistics(const View& m, const View& v) : mean(m.data), var(v.data), wide(m.dtype == DType::f64) {}
   __device__ void finish(int64_t o, const Acc& all) const {
     put(mean, o, all.mean);
@@ -34,7 +34,8 @@ View matrix(const View& x, int64_t rows) {
 }
 
 template <class C>
-__global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const double* parts, int64_t n, int64_t channels) {
+__global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const double* parts, int64_t n,
+                                 int64_t channels) {
   using Sums = Moments<double>;
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
     Sums::Acc all{0, 0, 0};
@@ -51,8 +52,8 @@ __global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const d
 }
 
 template <class C>
-__global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var, int64_t channels,
-                               C momentum, C correction) {
+__global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var,
+                               int64_t channels, C momentum, C correction) {
   for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
     running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
     running_var[c] = (1 - momentum) * running_var[c] + momentum * (var[c] * correction);
@@ -76,24 +77,26 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   if (channels == 0) return;
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    launch<merge_statistics<C>>(mean.device, covering(mean.device, channels), mean.as<C>(), var.as<C>(), unbiased.as<C>(), count.as<C>(),
-                                parts.as<double>(), parts.dims[0], channels);
+    launch<merge_statistics<C>>(mean.device, covering(mean.device, channels), mean.as<C>(), var.as<C>(),
+                                unbiased.as<C>(), count.as<C>(), parts.as<double>(), parts.dims[0], channels);
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum, double correction) {
+void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum,
+                        double correction) {
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(), running_var.as<C>(),
-                              batches.as<int64_t>(), mean.as<C>(), var.as<C>(), mean.dims[0], C(momentum),
-                              C(correction));
+    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(),
+                              running_var.as<C>(), batches.as<int64_t>(), mean.as<C>(), var.as<C>(), mean.dims[0],
+                              C(momentum), C(correction));
   });
 }
 
 namespace {
 
-// A thread has kPack neighbouring elements, a byte of the mask, of every so many rows: the numbers of its channels stay in registers.
-// A row here is as many rows of channels as make a whole number of packs; the last one may be cut short.
+// A thread handles kPack neighbouring elements (one byte of the mask) of rows at a fixed distance, so that the values
+// of its channels stay in registers. A row here is the smallest number of rows of channels that is a whole number of
+// packs; the last one may be shorter.
 constexpr int kPack = 8, kThreads = 256;
 
 struct Rows {
@@ -103,15 +106,16 @@ struct Rows {
     while (n % kPack != 0) n *= 2;
   }
   int64_t count() const { return divide_up(size, n); }
-  // `most` blocks, or as many as there is work for: `least` rows a thread.
+  // At most `most` blocks, with at least `least` rows per thread.
   Grid grid(int64_t most, int64_t least) const {
     const int across = power_of_two(n / kPack, kThreads), down = kThreads / across;
-    const int64_t groups = divide_up(n / kPack, across), splits = std::min(most / groups, divide_up(count(), down * least));
+    const int64_t groups = divide_up(n / kPack, across),
+                  splits = std::min(most / groups, divide_up(count(), down * least));
     return {dim3(unsigned(groups), unsigned(std::max<int64_t>(splits, 1))), dim3(unsigned(across), unsigned(down))};
   }
   __device__ int64_t column() const { return (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kPack; }
   __device__ int64_t channel(int j) const { return (column() + j) % channels; }
-  // f(first element, elements) for the packs of this thread.
+  // Calls f(first element, elements) for the packs of this thread.
   template <class F>
   __device__ void for_each_pack(const F& f) const {
     if (column() >= n) return;
@@ -123,7 +127,7 @@ struct Rows {
 template <class T>
 constexpr int kWidest = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
 
-// kWidth at a time; 0 beyond `count`.
+// Loads kWidth at a time; 0 from `count` on.
 template <int kWidth, class T, class C>
 __device__ void read(C (&x)[kPack], const T* from, int count) {
   if (count == kPack) {
@@ -159,18 +163,19 @@ __device__ void write(T* to, const C (&x)[kPack], int count) {
 template <class C>
 __device__ C inverse_deviation(const C* var, int64_t c, C eps) { return 1 / Math::sqrt(var[c] + eps); }
 
-// What there is one of a channel, w / sqrt(var + eps) among it.
+// The values per channel, including w / sqrt(var + eps).
 template <class C>
 struct Channels {
   const C *mean, *var, *w;
   C eps;
-  Channels(const View& m, const View& v, const View& weight, double e) : mean(m.as<C>()), var(v.as<C>()), w(weight.as<C>()), eps(C(e)) {}
+  Channels(const View& m, const View& v, const View& weight, double e)
+      : mean(m.as<C>()), var(v.as<C>()), w(weight.as<C>()), eps(C(e)) {}
 };
 
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
-batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<compute_t<T>> channels, const compute_t<T>* b, bool relu,
-                 Rows rows) {
+    batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<compute_t<T>> channels,
+                     const compute_t<T>* b, bool relu, Rows rows) {
   using C = compute_t<T>;
   C mean[kPack], scale[kPack], shift[kPack];
 #pragma unroll
@@ -196,7 +201,7 @@ batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<co
   });
 }
 
-// Calls f<kWidth>() with what all operands may be read by, null ones too.
+// Calls f<kWidth>() with the widest access that all operands allow; operands may be null.
 template <class T, class F, class... X>
 void by_width(const F& f, const X*... x) {
   aligned_width(kWidest<T>, x...) == kWidest<T> ? f.template operator()<kWidest<T>>() : f.template operator()<1>();
@@ -206,15 +211,19 @@ int64_t most_blocks(Device device) { return covering(device, INT32_MAX, kThreads
 
 }  // namespace
 
-void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps, Activation f) {
+void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps,
+                        Activation f) {
   if (x.size() == 0) return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_apply<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), y.as<T>(), mask.as<uint8_t>(), x.as<T>(),
-                                          residual.as<T>(), Channels<C>(mean, var, w, eps), b.as<C>(), f == Activation::relu, rows);
-    }, y.as<T>(), x.as<T>(), residual.as<T>());
+    by_width<T>(
+        [&]<int kWidth>() {
+          launch<batch_norm_apply<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), y.as<T>(),
+                                              mask.as<uint8_t>(), x.as<T>(), residual.as<T>(),
+                                              Channels<C>(mean, var, w, eps), b.as<C>(), f == Activation::relu, rows);
+        },
+        y.as<T>(), x.as<T>(), residual.as<T>());
   });
 }
 
@@ -228,10 +237,10 @@ __device__ void read_masked(C (&dz)[kPack], const T* dy, const uint8_t* mask, in
   for (int j = 0; j < kPack; ++j) dz[j] = bits >> j & 1 ? dz[j] : C(0);
 }
 
-// Sums of dz and of dz (x - mean) in each column, of a block's rows: partial (gridDim.y, n / C, 2, C).
+// Sums of dz and of dz (x - mean) in each column over a block's rows: partial (gridDim.y, n / C, 2, C).
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, const T* x, const compute_t<T>* means, Rows rows) {
+__global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask,
+                                                                const T* x, const compute_t<T>* means, Rows rows) {
   using C = compute_t<T>;
   SHARED_ARRAY(C, tile, [kThreads * 2 * kPack]);
   C mean[kPack], sum[2 * kPack] = {};
@@ -247,7 +256,7 @@ batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, con
       sum[kPack + j] += dz[j] * (v[j] - mean[j]);
     }
   });
-  C* const own = tile + thread_in_block();  // of kThreads, so that neighbours' are side by side
+  C* const own = tile + thread_in_block();  // stride kThreads, so that neighbouring threads are adjacent
 #pragma unroll
   for (int j = 0; j < 2 * kPack; ++j) own[j * kThreads] = sum[j];
   for (int half = int(blockDim.y) / 2; half > 0; half /= 2) {
@@ -264,7 +273,7 @@ batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask, con
   }
 }
 
-// Of rows of partial sums (2 C): the first C outputs are db, the others dw.
+// For rows of partial sums (2 C): the first C outputs are db, the others dw.
 template <class C>
 struct ReduceProducts : OfNumbers<C, Sum> {
   C *db, *dw;
@@ -287,11 +296,13 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
     using C = compute_t<T>;
     const Grid grid = rows.grid(kReduceBlocks, kReduceUnroll);
     const Tensor partial({grid.blocks.y * (rows.n / rows.channels), 2 * rows.channels}, dtype_of<C>::value, x.device);
-    const Tensor totals = partial.window({1, 2 * rows.channels}, partial.strides());  // a shape alone
-    by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(), x.as<T>(),
-                                             mean.as<C>(), rows);
-    }, dy.as<T>(), x.as<T>());
+    const Tensor totals = partial.window({1, 2 * rows.channels}, partial.strides());  // used for its shape only
+    by_width<T>(
+        [&]<int kWidth>() {
+          launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(),
+                                                 x.as<T>(), mean.as<C>(), rows);
+        },
+        dy.as<T>(), x.as<T>());
     const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
     reduce_by_columns<1>(x.device, finish, View(partial).as<const C>(), reduce_shape(totals, partial));
   });
@@ -327,17 +338,20 @@ batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const
 
 }  // namespace
 
-void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db, View dw,
-                         int64_t count, double eps) {
+void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db,
+                         View dw, int64_t count, double eps) {
   if (x.size() == 0) return;
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    by_width<T>([&]<int kWidth>() {
-      launch<batch_norm_gradient<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), dx.as<T>(), dresidual.as<T>(), dy.as<T>(),
-                                             mask.as<uint8_t>(), x.as<T>(), Channels<C>(mean, var, w, eps), db.as<C>(), dw.as<C>(),
-                                             C(1 / double(count)), rows);
-    }, dx.as<T>(), dresidual.as<T>(), dy.as<T>(), x.as<T>());
+    by_width<T>(
+        [&]<int kWidth>() {
+          launch<batch_norm_gradient<T, kWidth>>(x.device, rows.grid(most_blocks(x.device), 1), dx.as<T>(),
+                                                 dresidual.as<T>(), dy.as<T>(), mask.as<uint8_t>(), x.as<T>(),
+                                                 Channels<C>(mean, var, w, eps), db.as<C>(), dw.as<C>(),
+                                                 C(1 / double(count)), rows);
+        },
+        dx.as<T>(), dresidual.as<T>(), dy.as<T>(), x.as<T>());
   });
 }
 

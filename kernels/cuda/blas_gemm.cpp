@@ -14,14 +14,14 @@
 namespace ringtape::cuda {
 namespace {
 
-// cuBLASLt sees matrices by columns. A row-major c (m, n) is its c^T (n, m), so it multiplies w^T by a^T; an operand that
-// lies by rows is then taken as it is, one that lies by columns transposed.
+// cuBLASLt uses column-major matrices. A row-major c (m, n) is c^T (n, m) there, so it multiplies w^T by a^T. A
+// row-major operand is then used as it is, a column-major one transposed.
 struct Side {
   bool transposed;
-  int64_t rows, columns, leading;  // as it lies in memory, by columns
+  int64_t rows, columns, leading;  // in memory, column-major
 };
 
-// Of a matrix (rows, columns) whose transpose is wanted; nothing if neither axis lies side by side.
+// The Side for the transpose of a matrix (rows, columns); nullopt if neither axis is contiguous.
 std::optional<Side> side_of(const Operand& x, int64_t rows, int64_t columns) {
   const int64_t row_step = rows == 1 ? columns : x.row_stride, column_step = columns == 1 ? 1 : x.column_stride;
   if (column_step == 1 && row_step >= columns) return Side{false, columns, rows, row_step};
@@ -43,10 +43,10 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// What decides the algorithm; compared as a list of numbers.
+// The properties that determine the algorithm, as a list of numbers.
 using Key = std::vector<int64_t>;
 
-// Descriptors and algorithm for one key, made once and kept.
+// Descriptors and algorithm for one key, cached.
 struct Plan {
   bool usable = false;
   cublasLtMatmulDesc_t operation = nullptr;
@@ -56,15 +56,18 @@ struct Plan {
   Plan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side);
 
  private:
-  static cublasLtMatrixLayout_t layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading, int64_t batch_stride);
+  static cublasLtMatrixLayout_t layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading,
+                                       int64_t batch_stride);
 };
 
-cublasLtMatrixLayout_t Plan::layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading, int64_t batch_stride) {
+cublasLtMatrixLayout_t Plan::layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading,
+                                    int64_t batch_stride) {
   cublasLtMatrixLayout_t out;
   RT_GPU_CHECK(cublasLtMatrixLayoutCreate(&out, type_of(p.dtype), uint64_t(rows), uint64_t(columns), leading));
   const int32_t count = int32_t(p.batch);
   RT_GPU_CHECK(cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
-  RT_GPU_CHECK(cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof batch_stride));
+  RT_GPU_CHECK(cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
+                                                sizeof batch_stride));
   return out;
 }
 
@@ -75,7 +78,8 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
 
 Plan::Plan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side) {
   const bool wide = p.dtype == DType::f64;
-  RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, wide ? CUDA_R_64F : CUDA_R_32F));
+  RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
+                                        wide ? CUDA_R_64F : CUDA_R_32F));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, w_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, a_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? (p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
@@ -96,7 +100,8 @@ Plan::Plan(int index, const BlasProduct& p, const Side& w_side, const Side& a_si
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.c));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.c));
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(blas(index).handle, operation, w, a, c, c, preference, 1, &found, &count);
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(blas(index).handle, operation, w, a, c, c, preference, 1, &found, &count);
   RT_GPU_CHECK(cublasLtMatmulPreferenceDestroy(preference));
   usable = status == CUBLAS_STATUS_SUCCESS && count > 0;
 }
@@ -107,11 +112,25 @@ bool blas_gemm(Device device, const BlasProduct& p) {
   const std::optional<Side> w = side_of(p.w, p.k, p.n), a = side_of(p.a, p.m, p.k);
   if (!w || !a) return false;
   use(device.index);
-  const Key key{device.index, int64_t(p.dtype), p.batch, p.m, p.n, p.k, w->transposed, w->leading, p.w.batch_stride, alignment_of(p.w.data),
-                a->transposed, a->leading, p.a.batch_stride, alignment_of(p.a.data), alignment_of(p.c), p.bias ? alignment_of(p.bias) : 0,
+  const Key key{device.index,
+                int64_t(p.dtype),
+                p.batch,
+                p.m,
+                p.n,
+                p.k,
+                w->transposed,
+                w->leading,
+                p.w.batch_stride,
+                alignment_of(p.w.data),
+                a->transposed,
+                a->leading,
+                p.a.batch_stride,
+                alignment_of(p.a.data),
+                alignment_of(p.c),
+                p.bias ? alignment_of(p.bias) : 0,
                 p.relu};
   static std::mutex mutex;
-  static auto* plans = new std::map<Key, Plan>;  // never destroyed: the driver may be gone by then
+  static auto* plans = new std::map<Key, Plan>;  // never destroyed: the driver may be unloaded before
   const std::lock_guard lock(mutex);
   auto place = plans->find(key);
   if (place == plans->end()) place = plans->emplace(key, Plan(device.index, p, *w, *a)).first;
@@ -119,14 +138,14 @@ bool blas_gemm(Device device, const BlasProduct& p) {
   if (!plan.usable) return false;
   if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   const Blas& lt = blas(device.index);
-  const double one[2] = {1, 0};  // alpha and beta, of the type that is computed in
+  const double one[2] = {1, 0};  // alpha and beta, in the compute type
   const float one_f32[2] = {1, 0};
   const bool wide = p.dtype == DType::f64;
   const void *alpha = wide ? static_cast<const void*>(&one[0]) : &one_f32[0],
                *beta = wide ? static_cast<const void*>(&one[1]) : &one_f32[1];
-  RT_GPU_CHECK(cublasLtMatmul(lt.handle, plan.operation, alpha, p.w.data, plan.w, p.a.data, plan.a, beta, p.c, plan.c, p.c, plan.c,
-                              &plan.found.algo,
-                              lt.workspace, lt.workspace_bytes, compute_stream(device.index)));
+  RT_GPU_CHECK(cublasLtMatmul(lt.handle, plan.operation, alpha, p.w.data, plan.w, p.a.data, plan.a, beta, p.c, plan.c,
+                              p.c, plan.c, &plan.found.algo, lt.workspace, lt.workspace_bytes,
+                              compute_stream(device.index)));
   return true;
 }
 

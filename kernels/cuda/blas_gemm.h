@@ -3,7 +3,7 @@
 
 namespace ringtape::cuda {
 
-// c[b] = a[b] w[b] + bias, relu'd where asked, for row-major c: (m, k) times (k, n), batch times. Strides in elements.
+// c[b] = a[b] w[b] + bias, with ReLU if asked, for row-major c: (m, k) times (k, n), batch times. Strides in elements.
 struct Operand {
   const void* data;
   int64_t row_stride, column_stride, batch_stride;
@@ -17,8 +17,8 @@ struct BlasProduct {
   bool relu;
 };
 
-// By cuBLASLt on the compute stream, 16-bit types accumulated in f32. False, and nothing done, where it has no algorithm
-// for these types, strides or alignments.
+// Runs cuBLASLt on the compute stream; 16-bit types accumulate in f32. Returns false without any effect if it has no
+// algorithm for these types, strides or alignments.
 bool blas_gemm(Device device, const BlasProduct& product);
 
 }  // namespace ringtape::cuda

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/launch.cuh"
 
-// One value from those of a warp or a block, in an order that their number alone decides. R gives identity<A>() and an
+// Reductions over a warp or a block, in an order that depends only on the number of values. R has identity<A>() and an
 // associative combine(a, b) on values A: a number, or a plain struct of 32-bit words without initialisers.
 namespace ringtape::cuda {
 namespace {
@@ -19,7 +19,7 @@ struct Sum {
   static __device__ A combine(A a, A b) { return a + b; }
 };
 
-struct Max {  // a NaN stays, on either side
+struct Max {  // NaN on either side gives NaN
   template <class A>
   static __device__ A identity() { return -std::numeric_limits<A>::infinity(); }
   template <class A>
@@ -29,7 +29,7 @@ struct Max {  // a NaN stays, on either side
   }
 };
 
-// The number of this thread in its block, row by row: a warp is 32 in succession.
+// The index of this thread in its block, row by row: a warp is 32 consecutive threads.
 __device__ inline int thread_in_block() { return int(threadIdx.y * blockDim.x + threadIdx.x); }
 
 template <class A>
@@ -41,33 +41,36 @@ __device__ A shuffle_xor(A a, int mask) {
   return std::bit_cast<A>(words);
 }
 
-// Over each `width` neighbouring lanes, a power of two up to 32; every lane gets the result. Whole warps call it.
+// Reduces each group of `width` neighbouring lanes, a power of two up to 32; every lane gets the result. Whole warps
+// must call it.
 template <class R, class A>
 __device__ A warp_reduce(A a, int width = kWarp) {
   for (int mask = width / 2; mask > 0; mask /= 2) a = R::combine(a, shuffle_xor(a, mask));
   return a;
 }
 
-// Over a block of whole warps; every thread gets the result. Every thread calls it.
+// Reduces over a block of whole warps; every thread must call it and gets the result.
 template <class R, class A>
 __device__ A block_reduce(A a) {
   SHARED_ARRAY(A, part, [kWarp]);
-  const int lane = thread_in_block() % kWarp, warp = thread_in_block() / kWarp, warps = int(blockDim.x * blockDim.y) / kWarp;
+  const int lane = thread_in_block() % kWarp, warp = thread_in_block() / kWarp,
+            warps = int(blockDim.x * blockDim.y) / kWarp;
   a = warp_reduce<R>(a);
-  __syncthreads();  // `part` may still be read by the call before
+  __syncthreads();  // the previous call may still read `part`
   if (lane == 0) part[warp] = a;
   __syncthreads();
   return warp_reduce<R>(lane < warps ? part[lane] : R::template identity<A>());
 }
 
-// A team: the threads of one y in a block, `blockDim.x` of them. Up to 32, a power of two, there may be several in a
-// block of whole warps; above, whole warps, it has the block to itself. Every thread of the block calls it.
+// Reduces over a team: the `blockDim.x` threads of one y in a block. Up to 32 threads (a power of two) a block of whole
+// warps may have several teams; a larger team (of whole warps) is the only one of its block. Every thread of the block
+// must call it.
 template <class R, class A>
 __device__ A team_reduce(A a) {
   return blockDim.x <= unsigned(kWarp) ? warp_reduce<R>(a, int(blockDim.x)) : block_reduce<R>(a);
 }
 
-// The smallest power of two that is at least `n`, and at most `most`, itself one.
+// The smallest power of two that is at least `n`, but at most `most`, which is a power of two.
 inline int power_of_two(int64_t n, int most) {
   int power = 1;
   while (power < n && power < most) power *= 2;

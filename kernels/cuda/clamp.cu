@@ -8,7 +8,7 @@ namespace {
 struct Clamp {
   double low, high;
   template <class T>
-  __device__ T operator()(T x) const { return x < T(low) ? T(low) : x > T(high) ? T(high) : x; }  // a NaN is neither
+  __device__ T operator()(T x) const { return x < T(low) ? T(low) : x > T(high) ? T(high) : x; }  // NaN passes
 };
 struct Inside {
   double low, high;

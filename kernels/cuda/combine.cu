@@ -5,11 +5,11 @@
 namespace ringtape::cuda {
 namespace {
 
-// What a sum or product of T is computed in: for integers the unsigned type, which wraps around.
+// The type for sums and products of T: for integers the unsigned type, which wraps around.
 template <class C, bool = std::is_integral_v<C>> struct WrapOf { using type = std::make_unsigned_t<C>; };
 template <class C> struct WrapOf<C, false> { using type = C; };
 
-// A NaN stays, on either side.
+// NaN on either side gives NaN.
 template <class C>
 __device__ C combined(C a, C b, ReduceOp op) {
   using W = typename WrapOf<C>::type;
@@ -21,7 +21,7 @@ __device__ C combined(C a, C b, ReduceOp op) {
   }
 }
 
-// By a factor, or (integers) a divisor.
+// Multiplies by a factor, or divides integers by a divisor.
 template <class C>
 struct Scale {
   std::conditional_t<std::is_integral_v<C>, int64_t, C> by;
@@ -57,7 +57,7 @@ template <class T, int N>
 __global__ void combine_sources(T* y, Sources x, int64_t n, ReduceOp op, Scale<compute_t<T>> scale) {
   int64_t i = thread_in_grid() * N;
   for (; i + N <= n; i += threads_in_grid() * N) combine_at<T, N>(y, x, i, op, scale);
-  for (; i < n; ++i) combine_at<T, 1>(y, x, i, op, scale);  // what is left, one thread's
+  for (; i < n; ++i) combine_at<T, 1>(y, x, i, op, scale);  // the rest, by one thread
 }
 
 template <class T, int N>

@@ -8,29 +8,34 @@
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
-// By cuDNN, where it does; else as one matrix product a group, whose operands are read where they lie: no patch is written out.
+// Uses cuDNN if possible, else one matrix product per group, whose operands are read in place: patches are never
+// written to memory.
 namespace ringtape::cuda {
 namespace {
 
 struct ConvSizes {
-  int n, h, w, c, rows, columns, k, r, s, c_group, k_group;  // y is (n, rows, columns, k); *_group: channels of one group
+  // y is (n, rows, columns, k); *_group: channels of one group.
+  int n, h, w, c, rows, columns, k, r, s, c_group, k_group;
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
 
   ConvSizes(const View& y, const View& x, const View& weights, const Window& p)
-      : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])), columns(int(y.dims[2])),
-        k(int(y.dims[3])), r(int(weights.dims[1])), s(int(weights.dims[2])), c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))),
-        stride_h(int(p.stride_h)), stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)),
+      : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])),
+        columns(int(y.dims[2])), k(int(y.dims[3])), r(int(weights.dims[1])), s(int(weights.dims[2])),
+        c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))), stride_h(int(p.stride_h)),
+        stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)),
         dilation_w(int(p.dilation_w)) {
     RT_CHECK_AS(ShapeError,
-                x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX && taps() * std::max(c, k) < INT32_MAX,
-                "convolution of ", x.shape(), " by ", weights.shape(), ": too large for one call on a GPU; divide the batch");
+                x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX &&
+                    taps() * std::max(c, k) < INT32_MAX,
+                "convolution of ", x.shape(), " by ", weights.shape(),
+                ": too large for one call on a GPU; divide the batch");
   }
   int64_t groups() const { return c / c_group; }
   int64_t taps() const { return int64_t(r) * s; }
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
 
-// Outer: a place of y; depth: (r, s, c) of the kernel that stands there, over x; or, `swapped`, the other way round.
+// Outer: a position of y; depth: (r, s, c) of its kernel, over x. `swapped` exchanges the two.
 template <class T>
 struct Patches {
   const T* x;
@@ -48,7 +53,7 @@ struct Patches {
   }
 };
 
-// Outer: a place of x; depth: (r, s, k), over the places of y that it contributed to.
+// Outer: a position of x; depth: (r, s, k), over the positions of y that it contributed to.
 template <class T>
 struct BackwardPatches {
   const T* dy;
@@ -57,9 +62,11 @@ struct BackwardPatches {
   __device__ T at(int64_t group, int64_t place, int64_t tap) const {
     const int row = int(place / z.w), t = int(tap), k = t % z.k_group, s = t / z.k_group % z.s, r = t / z.k_group / z.s;
     const int i = row % z.h + z.pad_h - r * z.dilation_h, j = int(place % z.w) + z.pad_w - s * z.dilation_w;
-    const bool inside =
-        i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows && j / z.stride_w < z.columns;
-    return inside ? dy[((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k + group * z.k_group + k] : T(0);
+    const bool inside = i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows &&
+                        j / z.stride_w < z.columns;
+    return inside ? dy[((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k +
+                       group * z.k_group + k]
+                  : T(0);
   }
 };
 
@@ -69,7 +76,9 @@ struct Weights {
   const T* w;
   ConvSizes z;
   __device__ bool outer_first() const { return false; }
-  __device__ T at(int64_t group, int64_t k, int64_t tap) const { return w[(group * z.k_group + k) * z.r * z.s * z.c_group + tap]; }
+  __device__ T at(int64_t group, int64_t k, int64_t tap) const {
+    return w[(group * z.k_group + k) * z.r * z.s * z.c_group + tap];
+  }
 };
 
 // Outer: an input channel; depth: (r, s, k).
@@ -84,7 +93,7 @@ struct TransposedWeights {
   }
 };
 
-// Outer: an output channel; depth: a place of y.
+// Outer: an output channel; depth: a position of y.
 template <class T>
 struct OutputGradient {
   const T* dy;
@@ -93,7 +102,7 @@ struct OutputGradient {
   __device__ T at(int64_t group, int64_t k, int64_t place) const { return dy[place * z.k + group * z.k_group + k]; }
 };
 
-// (places, channels) with the channels of one group side by side.
+// (positions, channels) with the channels of one group adjacent.
 template <class T>
 struct ImageResult {
   T* y;
@@ -105,7 +114,7 @@ struct ImageResult {
   }
 };
 
-// (chunks, K, R S C): the parts of dw.
+// (chunks, K, R S C): partial sums of dw.
 template <class C>
 struct WeightParts {
   C* part;
@@ -124,11 +133,13 @@ __global__ void __launch_bounds__(256) add_parts_kernel(T* dw, const compute_t<T
   }
 }
 
-// Chunks of the depth such that a small dw keeps a large GPU busy; the shape alone decides, so that sums are the same on all.
+// Splits the depth so that a small dw keeps a large GPU busy. Depends only on the shape, so that sums are the same on
+// all GPUs.
 int64_t chunk_of(const Product& p) {
   constexpr int64_t kTilesWanted = 1024, kLeast = 256;
   const int64_t tiles = p.batch * ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
-  const int64_t chunks = std::max<int64_t>(kTilesWanted / tiles, 1), chunk = std::max((p.k + chunks - 1) / chunks, kLeast);
+  const int64_t chunks = std::max<int64_t>(kTilesWanted / tiles, 1),
+                chunk = std::max((p.k + chunks - 1) / chunks, kLeast);
   return (chunk + kGemmDepth - 1) / kGemmDepth * kGemmDepth;
 }
 
@@ -140,7 +151,8 @@ void conv2d_forward(View y, View x, View w, View b, Window window) {
   const ConvSizes z(y, x, w, window);
   dispatch_float(y.dtype, [&]<class T>() {
     gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z},
-                       ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group}, {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
+                       ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group},
+                       {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
   });
 }
 
@@ -155,7 +167,8 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window window) {
-  if (dw.size() == 0 || (dy.size() > 0 && env::cudnn() && cudnn_conv(ConvPass::backward_weights, x, dw, dy, window))) return;
+  if (dw.size() == 0 || (dy.size() > 0 && env::cudnn() && cudnn_conv(ConvPass::backward_weights, x, dw, dy, window)))
+    return;
   const ConvSizes z(dy, x, dw, window);
   dispatch_float(dw.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -163,7 +176,8 @@ void conv2d_backward_weights(View dw, View dy, View x, Window window) {
     p.chunk = chunk_of(p);
     const Tensor parts({p.chunks(), dw.size()}, dtype_of<C>::value, dw.device);
     C* const part = View(parts).as<C>();
-    gemm<C>(dw.device, OutputGradient<T>{dy.as<T>(), z}, Patches<T>{x.as<T>(), z, true}, WeightParts<C>{part, dw.size(), p.m, p.n}, p);
+    gemm<C>(dw.device, OutputGradient<T>{dy.as<T>(), z}, Patches<T>{x.as<T>(), z, true},
+            WeightParts<C>{part, dw.size(), p.m, p.n}, p);
     launch<add_parts_kernel<T>>(dw.device, covering(dw.device, dw.size()), dw.as<T>(), part, p.chunks(), dw.size());
   });
 }

@@ -19,11 +19,12 @@ __global__ void copy_strided(U* y, const U* x, Index<2> index, uint32_t n) {
   }
 }
 
-// Tiles go through shared memory, so that x is read along its fast axis (rows) and y is written along its own (columns).
+// Tiles pass through shared memory, so that x is read along its contiguous axis (rows) and y is written along its own
+// (columns).
 constexpr int kTile = 32;
 struct Transposition {
-  int64_t rows, columns;      // of y; y's columns lie side by side, and x's rows
-  int64_t y_step, x_step;     // of a row of y, of a column of x
+  int64_t rows, columns;      // of y; y is contiguous along columns, x along rows
+  int64_t y_step, x_step;     // strides of y's rows and of x's columns
   uint32_t row_tiles, column_tiles, tiles;
 };
 
@@ -34,17 +35,20 @@ __global__ void copy_transposed(U* y, const U* x, Transposition t, Index<2> batc
   for (uint32_t number = blockIdx.x; number < t.tiles; number += gridDim.x) {
     int64_t at[2];
     batch.offsets(number / t.column_tiles / t.row_tiles, at);
-    const int64_t row = int64_t(number / t.column_tiles % t.row_tiles) * kTile, column = int64_t(number % t.column_tiles) * kTile;
+    const int64_t row = int64_t(number / t.column_tiles % t.row_tiles) * kTile,
+                  column = int64_t(number % t.column_tiles) * kTile;
     for (int j = first; j < kTile; j += int(blockDim.y))
-      if (row + lane < t.rows && column + j < t.columns) tile[j][lane] = x[at[1] + row + lane + (column + j) * t.x_step];
+      if (row + lane < t.rows && column + j < t.columns)
+        tile[j][lane] = x[at[1] + row + lane + (column + j) * t.x_step];
     __syncthreads();
     for (int j = first; j < kTile; j += int(blockDim.y))
-      if (row + j < t.rows && column + lane < t.columns) y[at[0] + (row + j) * t.y_step + column + lane] = tile[lane][j];
+      if (row + j < t.rows && column + lane < t.columns)
+        y[at[0] + (row + j) * t.y_step + column + lane] = tile[lane][j];
     __syncthreads();
   }
 }
 
-// The axis along which x lies side by side while y does along its last one; -1 if there is none worth it.
+// The axis along which x is contiguous while y is contiguous along its last; -1 if a transposition does not pay.
 int transposed_axis(const Layout<2>& l) {
   const int last = l.rank - 1;
   if (l.strides[0][last] != 1 || l.strides[1][last] == 1 || l.dims[last] < kTile / 4) return -1;
@@ -76,8 +80,8 @@ void copy_same(View y, View x) {
   const Layout<2> whole = coalesce(std::array{y, x});
   if (whole.dense(0) && whole.dense(1)) {
     use(y.device.index);
-    RT_GPU_CHECK(
-        cudaMemcpyAsync(y.data, x.data, size_t(whole.size()) * sizeof(U), cudaMemcpyDeviceToDevice, compute_stream(y.device.index)));
+    RT_GPU_CHECK(cudaMemcpyAsync(y.data, x.data, size_t(whole.size()) * sizeof(U), cudaMemcpyDeviceToDevice,
+                                 compute_stream(y.device.index)));
     return;
   }
   split(whole, kMostElements, [&](const Layout<2>& part, const std::array<int64_t, 2>& offsets) {
@@ -85,11 +89,13 @@ void copy_same(View y, View x) {
     const U* from = x.as<U>() + offsets[1];
     const int axis = transposed_axis(part);
     if (axis >= 0) transpose(y.device, to, from, part, axis);
-    else launch<copy_strided<U>>(y.device, covering(y.device, part.size()), to, from, Index<2>(part), uint32_t(part.size()));
+    else
+      launch<copy_strided<U>>(y.device, covering(y.device, part.size()), to, from, Index<2>(part),
+                              uint32_t(part.size()));
   });
 }
 
-// Floats of two sizes, and bytes to floats: dense ones are common and worth a kernel of their own.
+// Conversions between floats, and from bytes to floats, are common when dense, and have their own kernel.
 template <class Y>
 void convert_to_float(View y, View x) {
   if (x.dtype == DType::u8) return map_as<Y, uint8_t>(Identity{}, y, x);

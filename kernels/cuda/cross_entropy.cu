@@ -16,9 +16,10 @@ struct CrossEntropyForward {
   template <class R>
   __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
-    // Distances from the top are halved, which is exact, as they may be twice the largest number.
+    // Distances from the maximum are halved, which is exact, because they may be twice the largest number.
     const C half_top = top / 2, share = 2 * smoothing / C(row.columns());
-    const C spread = smoothing == 0 ? C(0) : row.template reduce<Sum>([=](int64_t, C x) { return share * (x / 2 - half_top); });
+    const C spread =
+        smoothing == 0 ? C(0) : row.template reduce<Sum>([=](int64_t, C x) { return share * (x / 2 - half_top); });
     if (!row.exists() || !row.writes()) return;
     const int64_t label = labels[row.index()];
     const bool known = label >= 0 && label < row.columns();
@@ -28,7 +29,7 @@ struct CrossEntropyForward {
   }
 };
 
-// dloss comes in f32 or f64, for any dtype of the logits.
+// dloss is f32 or f64, for any dtype of the logits.
 template <class T>
 struct CrossEntropyBackward {
   using Element = T;
@@ -45,7 +46,8 @@ struct CrossEntropyBackward {
     const C g = C(at(r * dloss.strides[0])) * scale, top = norms[2 * r], inverse = 1 / norms[2 * r + 1];
     const C off = smoothing / C(row.columns()), on = off + (1 - smoothing);
     const int64_t label = labels[r];
-    row.write(dlogits, [=](int64_t column, C x) { return g * (exp_of<T>(x - top) * inverse - (column == label ? on : off)); });
+    row.write(dlogits,
+              [=](int64_t column, C x) { return g * (exp_of<T>(x - top) * inverse - (column == label ? on : off)); });
   }
   __device__ double at(int64_t i) const {
     const float* narrow = static_cast<const float*>(dloss.data);
@@ -63,11 +65,13 @@ void cross_entropy_forward(View loss, View norms, View logits, View labels, doub
   });
 }
 
-void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View dloss, double smoothing, double scale) {
+void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View dloss, double smoothing,
+                            double scale) {
   dispatch_float(logits.dtype, [&]<class T>() {
     using C = compute_t<T>;
     RT_CHECK_AS(DTypeError, dloss.dtype >= DType::f32, "cross_entropy: dloss is ", dloss.dtype, ", not f32 or f64");
-    const CrossEntropyBackward<T> f{{logits.as<T>()}, dlogits.as<T>(), norms.as<C>(), labels.as<int64_t>(), dloss, C(smoothing), C(scale)};
+    const CrossEntropyBackward<T> f{{logits.as<T>()}, dlogits.as<T>(), norms.as<C>(), labels.as<int64_t>(), dloss,
+                                    C(smoothing),     C(scale)};
     for_each_row(logits.device, f, dlogits.as<T>(), rows_of(logits), columns_of(logits));
   });
 }

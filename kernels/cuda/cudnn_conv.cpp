@@ -19,12 +19,13 @@ static void check(cudnnStatus_t status, const char* what, const char* file, int 
   if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;
   char more[512] = "";
   cudnnGetLastErrorString(more, sizeof more);
-  detail::fail<DeviceError>(what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":", line, ")");
+  detail::fail<DeviceError>(what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":",
+                            line, ")");
 }
 
 namespace {
 
-// A description that cuDNN keeps. Attributes are set one by one, then finish() checks them; it may refuse.
+// A descriptor owned by cuDNN. Attributes are set one by one; then finish() checks them, and may reject them.
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) { RT_GPU_CHECK(cudnnBackendCreateDescriptor(type, &handle_)); }
@@ -43,7 +44,9 @@ class Descriptor {
     RT_GPU_CHECK(cudnnBackendSetAttribute(handle_, name, type, int64_t(values.size()), values.data()));
     return *this;
   }
-  Descriptor& set(cudnnBackendAttributeName_t name, int64_t value) { return set(name, CUDNN_TYPE_INT64, std::vector{value}); }
+  Descriptor& set(cudnnBackendAttributeName_t name, int64_t value) {
+    return set(name, CUDNN_TYPE_INT64, std::vector{value});
+  }
   Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{part.get()});
   }
@@ -57,13 +60,13 @@ class Descriptor {
   cudnnBackendDescriptor_t handle_ = nullptr;
 };
 
-enum : int64_t { kX = 1, kW, kY };  // what tensors are called in a plan
+enum : int64_t { kX = 1, kW, kY };  // identifiers of the tensors in a plan
 
 cudnnDataType_t type_of(DType dtype) {
   return dtype == DType::f32 ? CUDNN_DATA_FLOAT : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
 }
 
-// cuDNN names the axes N, C, H, W whatever their order in memory.
+// cuDNN always lists the axes as N, C, H, W, for any order in memory.
 Descriptor tensor(int64_t id, const View& v) {
   const auto channels_second = [](const int64_t* a) { return std::vector<int64_t>{a[0], a[3], a[1], a[2]}; };
   const int64_t strides[4] = {v.dims[1] * v.dims[2] * v.dims[3], v.dims[2] * v.dims[3], v.dims[3], 1};
@@ -81,13 +84,14 @@ Descriptor convolution(const Window& p) {
   out.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2});
   out.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{CUDNN_DATA_FLOAT});
   out.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, std::vector{CUDNN_CROSS_CORRELATION});
-  out.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pad).set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pad);
+  out.set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, pad)
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, pad);
   out.set(CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, std::vector{p.dilation_h, p.dilation_w});
   out.set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, std::vector{p.stride_h, p.stride_w});
   return out.finish();
 }
 
-// What each pass calls its parts.
+// The enumerators of each pass.
 struct PassNames {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t alpha, beta, convolution, x, w, y;
@@ -95,7 +99,8 @@ struct PassNames {
 constexpr PassNames kPasses[] = {
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
     {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
@@ -109,47 +114,52 @@ constexpr PassNames kPasses[] = {
 Descriptor operation(ConvPass pass, const View& x, const View& w, const View& y, const Window& window) {
   const PassNames& names = kPasses[size_t(pass)];
   Descriptor out(names.operation);
-  out.set(names.x, tensor(kX, x)).set(names.w, tensor(kW, w)).set(names.y, tensor(kY, y)).set(names.convolution, convolution(window));
+  out.set(names.x, tensor(kX, x))
+      .set(names.w, tensor(kW, w))
+      .set(names.y, tensor(kY, y))
+      .set(names.convolution, convolution(window));
   out.set(names.alpha, CUDNN_TYPE_FLOAT, std::vector{1.0f}).set(names.beta, CUDNN_TYPE_FLOAT, std::vector{0.0f});
   return out.finish();
 }
 
-// Whether results of this engine are repeatable and as exact as their dtype.
+// Whether results of this engine are reproducible and as precise as their dtype.
 bool acceptable(const Descriptor& config, DType dtype) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t into = engine.get();
   int64_t count = 0;
-  RT_GPU_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &into));
+  RT_GPU_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                        &count, &into));
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   RT_GPU_CHECK(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                         CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
   return std::none_of(notes, notes + count, [dtype](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-           (dtype == DType::f32 && (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
+           (dtype == DType::f32 &&
+            (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
   });
 }
 
-// Engines that cuDNN thinks fastest, best first.
+// Engines that cuDNN expects to be fastest, best first.
 std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, std::vector{mode});
   if (!heuristics.try_finish()) return {};
   int64_t count = 0;
-  RT_GPU_CHECK(
-      cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr));
+  RT_GPU_CHECK(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                        0, &count, nullptr));
   std::vector<Descriptor> configs;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (int64_t i = 0; i < count; ++i) handles.push_back(configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-  RT_GPU_CHECK(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count,
-                                        handles.data()));
+  RT_GPU_CHECK(cudnnBackendGetAttribute(heuristics.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                        count, &count, handles.data()));
   configs.erase(configs.begin() + count, configs.end());
   return configs;
 }
 
-// The best plan for one shape on one device, made once and kept.
+// The best plan for one shape on one device, cached.
 struct Plan {
-  std::vector<Descriptor> plan;  // one, or none where no engine will do
+  std::vector<Descriptor> plan;  // one, or none if no engine is acceptable
   int64_t workspace_bytes = 0;
 };
 
@@ -157,7 +167,8 @@ Plan make_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w,
   constexpr int64_t kMostWorkspace = int64_t{1} << 30;
   const Descriptor op = operation(pass, x, w, y, window);
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, op).set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
+  graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, op)
+      .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
   Plan out;
   if (!graph.try_finish()) return out;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
@@ -168,8 +179,8 @@ Plan make_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w,
           .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
       if (!plan.try_finish()) continue;
       int64_t count = 0;
-      RT_GPU_CHECK(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                            &out.workspace_bytes));
+      RT_GPU_CHECK(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                            &count, &out.workspace_bytes));
       if (out.workspace_bytes > kMostWorkspace) continue;
       out.plan.push_back(std::move(plan));
       return out;
@@ -177,7 +188,7 @@ Plan make_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w,
   return out;
 }
 
-// One handle a device, on its compute stream; never destroyed: the driver may be gone by then.
+// One handle per device, on its compute stream. Never destroyed: the driver may be unloaded before.
 cudnnHandle_t handle_of(int index) {
   static auto* const handles = new std::map<int, cudnnHandle_t>;
   cudnnHandle_t& handle = (*handles)[index];

@@ -6,9 +6,10 @@ namespace ringtape::cuda {
 
 enum class ConvPass : uint8_t { forward, backward_data, backward_weights };
 
-// One pass of a convolution by cuDNN's graph API on the compute stream, in NHWC: x (N, H, W, C), w (K, R, S, C / groups), y
-// (N, Ho, Wo, K), of which the pass writes one; contiguous, f32, f16 or bf16, accumulated in f32. Only engines that are deterministic
-// and, for f32, do not round it to fewer bits. False, and nothing done, where there is none: other dtypes, misaligned data.
+// One pass of a convolution by cuDNN's graph API on the compute stream, in NHWC: x (N, H, W, C), w (K, R, S, C /
+// groups), y (N, Ho, Wo, K), one of which is the pass's output. Contiguous, f32, f16 or bf16, accumulated in f32. Uses
+// only engines that are deterministic and do not round f32 to fewer bits. Returns false without any effect if there is
+// none (other dtypes, misaligned data).
 #if RINGTAPE_CUDNN
 bool cudnn_conv(ConvPass pass, const View& x, const View& w, const View& y, const Window& window);
 #else

@@ -5,7 +5,7 @@
 namespace ringtape::cuda {
 namespace {
 
-// A thread takes the four elements of a block of the stream.
+// Each thread computes the four elements of one block of the random stream.
 template <class T, bool aligned>
 __global__ void dropout_kernel(T* y, const T* x, int64_t n, float p, compute_t<T> scale, RandomState state) {
   using C = compute_t<T>;

@@ -6,9 +6,10 @@
 #include "kernels/cuda/vector.cuh"
 #include "kernels/layout.h"
 
-// y[i] = f(x1[i], x2[i], ...) over views of any strides and broadcasting. f takes and gives the compute type C (float, or
-// double for f64) and is a small struct that is copied to the device: template <class C> __device__ C operator()(C x1, ...) const.
-// Dense operands go 16 bytes at a time; the rest element by element, each of any dtype. f may work in place.
+// y[i] = f(x1[i], x2[i], ...) over views of any strides and broadcasting. f takes and returns the compute type C
+// (float, or double for f64). It is a small struct that is copied to the device: template <class C> __device__ C
+// operator()(C x1, ...) const. Dense operands are accessed in 16 bytes; others element by element, each of any dtype. f
+// may work in place.
 namespace ringtape::cuda {
 namespace {
 
@@ -17,7 +18,7 @@ __device__ C widen(T x) { return static_cast<C>(static_cast<compute_t<T>>(x)); }
 template <class T, class C>
 __device__ T narrow(C x) { return static_cast<T>(static_cast<compute_t<T>>(x)); }
 
-// A dense operand, or one element for all: of its type, or (`number`) of the compute type, as plain numbers are passed.
+// A dense operand, or one element for all: of its own type, or (`number`) a plain number of the compute type.
 template <class T>
 struct Dense {
   using C = compute_t<T>;
@@ -53,7 +54,7 @@ template <class C, int N, class F, class Y, class... X>
 __global__ void map_dense(F f, Y* y, int64_t n, Dense<X>... x) {
   int64_t i = thread_in_grid() * N;
   for (; i + N <= n; i += threads_in_grid() * N) store(y + i, map_vector<Y>(f, x.template at<C, N>(i)...));
-  for (; i < n; ++i) store(y + i, map_vector<Y>(f, x.template at<C, 1>(i)...));  // what is left, one thread's
+  for (; i < n; ++i) store(y + i, map_vector<Y>(f, x.template at<C, 1>(i)...));  // the rest, by one thread
 }
 
 // x / d for x < 2^31, by a multiplication (Granlund and Montgomery, "Division by invariant integers", 1994).
@@ -67,7 +68,7 @@ struct Divider {
   __device__ uint32_t quotient(uint32_t x) const { return (__umulhi(x, magic) + x) >> shift; }
 };
 
-// Where element i of N operands lies. Element counts are below 2^31; offsets are not.
+// The offsets of element i in N operands. Element counts are below 2^31; offsets may be larger.
 template <size_t N>
 struct Index {
   int rank;
@@ -90,7 +91,7 @@ struct Index {
   }
 };
 
-constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();  // that an Index counts
+constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();  // of an Index
 
 // N operands of any dtype and strides.
 template <size_t N>
@@ -99,7 +100,8 @@ struct Strided {
   char* data[N];
   DType dtypes[N];
 
-  Strided(const Layout<N>& layout, const std::array<View, N>& views, const std::array<int64_t, N>& offsets) : index(layout) {
+  Strided(const Layout<N>& layout, const std::array<View, N>& views, const std::array<int64_t, N>& offsets)
+      : index(layout) {
     for (size_t k = 0; k < N; ++k) {
       dtypes[k] = views[k].dtype;
       data[k] = static_cast<char*>(views[k].data) + offsets[k] * int64_t(size_of(dtypes[k]));
@@ -156,12 +158,12 @@ void map_any(F f, View y, X... x) {
   constexpr size_t n_operands = 1 + sizeof...(x);
   const std::array<View, n_operands> views{y, x...};
   split(coalesce(views), kMostElements, [&](const Layout<n_operands>& part, const auto& offsets) {
-    launch<map_strided<C, n_operands, F>>(y.device, covering(y.device, part.size()), f, Strided<n_operands>(part, views, offsets),
-                                          uint32_t(part.size()));
+    launch<map_strided<C, n_operands, F>>(y.device, covering(y.device, part.size()), f,
+                                          Strided<n_operands>(part, views, offsets), uint32_t(part.size()));
   });
 }
 
-// Whether x is of the C++ type T and `width` of its elements may be taken at a time, or one element stands for all.
+// Whether x has the C++ type T, and either `width` elements can be accessed at a time or one element stands for all.
 template <class T, size_t N>
 bool wide(const Layout<N>& layout, size_t k, const View& x, int width) {
   if (layout.constant(k)) return x.dtype == dtype_of<T>::value || x.dtype == dtype_of<compute_t<T>>::value;
@@ -180,12 +182,13 @@ void map_as(F f, std::index_sequence<I...>, View y, Views... x) {
   constexpr int width = int(16 / std::max({sizeof(Y), sizeof(X)...}));
   const Layout<1 + sizeof...(X)> layout = coalesce(std::array{y, x...});
   const int64_t n = layout.size();
-  if (!layout.dense(0) || !wide<Y>(layout, 0, y, width) || !(wide<X>(layout, I + 1, x, width) && ...)) return map_any<C>(f, y, x...);
+  if (!layout.dense(0) || !wide<Y>(layout, 0, y, width) || !(wide<X>(layout, I + 1, x, width) && ...))
+    return map_any<C>(f, y, x...);
   launch<map_dense<C, width, F, Y, X...>>(y.device, covering(y.device, (n + width - 1) / width), f, y.as<Y>(), n,
                                           dense_operand<X>(x, layout.constant(I + 1))...);
 }
 
-// Operands of the C++ types Y and X..., dense ones quickly.
+// Operands of the C++ types Y and X...; fast if dense.
 template <class Y, class... X, class F, class... Views>
 void map_as(F f, View y, Views... x) {
   map_as<Y, X...>(f, std::index_sequence_for<X...>{}, y, x...);

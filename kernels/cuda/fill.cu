@@ -26,7 +26,7 @@ __global__ void fill_strided(U* y, Index<1> index, uint32_t n, U value) {
   }
 }
 
-// U has the size of y's elements.
+// U: a type with the size of y's elements.
 template <class U>
 void fill_with(View y, U value) {
   constexpr int width = int(16 / sizeof(U));
@@ -35,7 +35,8 @@ void fill_with(View y, U value) {
   if (whole.dense(0) && aligned_width(width, y.as<U>()) == width)
     return launch<fill_dense<U, width>>(y.device, covering(y.device, (n + width - 1) / width), y.as<U>(), n, value);
   split(whole, kMostElements, [&](const Layout<1>& part, const std::array<int64_t, 1>& offset) {
-    launch<fill_strided<U>>(y.device, covering(y.device, part.size()), y.as<U>() + offset[0], Index<1>(part), uint32_t(part.size()), value);
+    launch<fill_strided<U>>(y.device, covering(y.device, part.size()), y.as<U>() + offset[0], Index<1>(part),
+                            uint32_t(part.size()), value);
   });
 }
 
@@ -62,16 +63,18 @@ struct Normal {
   }
 };
 
-// A thread draws the four numbers of a block of the stream.
+// Each thread draws the four numbers of one block of the random stream.
 template <class T, class F>
 __global__ void fill_random(T* y, int64_t n, RandomState state, F f) {
-  for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid()) f.block(y + 4 * b, state, uint64_t(b), n - 4 * b);
+  for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid())
+    f.block(y + 4 * b, state, uint64_t(b), n - 4 * b);
 }
 
 template <template <class> class F>
 void draw(View y, RandomState state, double a, double b) {
   dispatch_float(y.dtype, [&]<class T>() {
-    launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), state, F<T>{a, b});
+    launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), state,
+                                 F<T>{a, b});
   });
 }
 
@@ -80,14 +83,17 @@ void draw(View y, RandomState state, double a, double b) {
 void fill(View y, double value) {
   if (y.size() == 0) return;
   dispatch(y.dtype, [&]<class T>() {
-    using U = std::conditional_t<sizeof(T) == 1, uint8_t,
-                                 std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+    using U = std::conditional_t<
+        sizeof(T) == 1, uint8_t,
+        std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
     fill_with(y, std::bit_cast<U>(static_cast<T>(static_cast<compute_t<T>>(value))));
   });
 }
 
 void fill_range(View y) {
-  dispatch(y.dtype, [&]<class T>() { launch<fill_range_kernel<T>>(y.device, covering(y.device, y.size()), y.as<T>(), y.size()); });
+  dispatch(y.dtype, [&]<class T>() {
+    launch<fill_range_kernel<T>>(y.device, covering(y.device, y.size()), y.as<T>(), y.size());
+  });
 }
 
 void fill_uniform(View y, RandomState state, double low, double high) { draw<Uniform>(y, state, low, high); }

@@ -1,26 +1,26 @@
 #pragma once
 #include "kernels/cuda/launch.cuh"
 
-// Matrix products by a kernel of our own, of operands that are computed from their indices: matrices of any strides and
-// dtypes, patches of images. The reference for cuBLASLt and cuDNN, and what runs where they do not.
+// Matrix products by an own kernel, with operands that are functions of their indices: matrices of any strides and
+// dtypes, patches of images. It is the reference for cuBLASLt and cuDNN, and runs where they cannot.
 namespace ringtape::cuda {
 namespace {
 
-// out(b, q, i, j) = sum over p of a(b, i, p) * w(b, j, p), for m x n results of depth k, `batch` times; p goes over chunk number q of
-// the depth, [q * chunk, (q + 1) * chunk), so that few results of great depth still occupy the device.
+// out(b, q, i, j) = sum over p of a(b, i, p) * w(b, j, p), for m x n results of depth k, `batch` times. p runs over
+// chunk q of the depth, [q * chunk, (q + 1) * chunk), so that a few results of large depth still occupy the device.
 struct Product {
   int64_t batch, m, n, k;
   int64_t chunk = INT64_MAX;  // a multiple of kGemmDepth
   __host__ __device__ int64_t chunks() const { return k > chunk ? (k + chunk - 1) / chunk : 1; }
 };
 
-constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmThreads = 256, kPerThread = 4;  // a thread: 4 x 4 results, 16 apart
+constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmThreads = 256, kPerThread = 4;  // per thread 4 x 4, 16 apart
 
-// Loads 64 rows of an operand from `outer` on, 16 deep from `depth` on; zero outside. Neighbouring threads take what lies side
-// by side in memory: rows, where x.outer_first(), or depth.
+// Loads 64 rows of an operand from `outer` on, and 16 of the depth from `depth` on; zero outside. Neighbouring threads
+// read adjacent memory: along rows if x.outer_first(), else along the depth.
 template <class C, class X>
-__device__ void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int64_t b, int64_t outer, int64_t outer_size, int64_t depth,
-                          int64_t depth_end) {
+__device__ void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int64_t b, int64_t outer,
+                          int64_t outer_size, int64_t depth, int64_t depth_end) {
   const bool outer_first = x.outer_first();
   for (int t = int(threadIdx.x); t < kGemmTile * kGemmDepth; t += kGemmThreads) {
     const int i = outer_first ? t % kGemmTile : t / kGemmDepth, p = outer_first ? t / kGemmTile : t % kGemmDepth;
@@ -29,7 +29,7 @@ __device__ void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int6
   }
 }
 
-// sum(i, j) += the product of what the tiles hold of rows ti + 16 i and tj + 16 j.
+// sum(i, j) += the product of the tiles' rows ti + 16 i and tj + 16 j.
 template <class C>
 __device__ void multiply_tiles(C (&sum)[kPerThread][kPerThread], const C (&a)[kGemmDepth][kGemmTile + 1],
                                const C (&w)[kGemmDepth][kGemmTile + 1], int ti, int tj) {
@@ -45,7 +45,8 @@ template <class C, class A, class W, class Out>
 __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, Product p) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
-  const int64_t row_tiles = (p.m + kGemmTile - 1) / kGemmTile, column_tiles = (p.n + kGemmTile - 1) / kGemmTile, chunks = p.chunks();
+  const int64_t row_tiles = (p.m + kGemmTile - 1) / kGemmTile, column_tiles = (p.n + kGemmTile - 1) / kGemmTile,
+                chunks = p.chunks();
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
   for (int64_t number = blockIdx.x; number < row_tiles * column_tiles * chunks * p.batch; number += gridDim.x) {
     const int64_t row = number / column_tiles % row_tiles * kGemmTile, column = number % column_tiles * kGemmTile;
@@ -71,7 +72,8 @@ template <class C, class A, class W, class Out>
 void gemm(Device device, const A& a, const W& w, const Out& out, const Product& p) {
   const int64_t tiles = (p.m + kGemmTile - 1) / kGemmTile * ((p.n + kGemmTile - 1) / kGemmTile) * p.chunks() * p.batch;
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
-  launch<gemm_kernel<C, A, W, Out>>(device, Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kGemmThreads)}, a, w, out, p);
+  launch<gemm_kernel<C, A, W, Out>>(device, Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kGemmThreads)}, a, w,
+                                    out, p);
 }
 
 }  // namespace

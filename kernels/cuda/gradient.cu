@@ -22,7 +22,7 @@ struct ReduceSquares : Sum {
   __device__ void finish(int64_t, T sum) const { *y = float(sum); }
 };
 
-// One output: always by rows.
+// One output: always reduced by rows.
 template <class T>
 void sum_squares(const View& y, const View& x) {
   constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
@@ -35,7 +35,8 @@ void sum_squares(const View& y, const View& x) {
 }
 
 __global__ void decide_kernel(float* factor, float* norm, float* scale, const float* squares, GradientRule rule) {
-  const GradientDecision d = decide_gradient(rule, Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0);
+  const GradientDecision d =
+      decide_gradient(rule, Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0);
   *factor = d.factor;
   *norm = d.norm;
   if (scale) scale[0] = d.scale, scale[1] = d.steps;
@@ -44,7 +45,8 @@ __global__ void decide_kernel(float* factor, float* norm, float* scale, const fl
 }  // namespace
 
 void square_sum(View y, View x) {
-  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ", x.dtype);
+  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ",
+              x.dtype);
   if (x.dtype == DType::f32) sum_squares<float>(y, x);
   else sum_squares<double>(y, x);
 }

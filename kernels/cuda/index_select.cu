@@ -11,13 +11,13 @@ namespace ringtape::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kUnroll = 4;             // loads of a thread that are on the way together
-constexpr int64_t kBlocksAlong = 512;  // at most, of one row: it alone keeps any GPU busy
+constexpr int kUnroll = 4;             // loads in flight per thread
+constexpr int64_t kBlocksAlong = 512;  // maximum for one row; enough to keep any GPU busy
 
-// Rows of `units` pieces of the type U, of any elements. A team a row of y; blocks share long rows.
+// Rows of `units` pieces of type U, for any element type. One team per row of y; several blocks share long rows.
 template <class U>
-__global__ void __launch_bounds__(kThreads)
-index_select_rows(U* y, const U* x, const int64_t* index, int64_t rows, int64_t count, int64_t n, int64_t units, U missing) {
+__global__ void __launch_bounds__(kThreads) index_select_rows(U* y, const U* x, const int64_t* index, int64_t rows,
+                                                              int64_t count, int64_t n, int64_t units, U missing) {
   const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= rows) return;
   const int64_t from = index[row % count];
@@ -35,7 +35,7 @@ index_select_rows(U* y, const U* x, const int64_t* index, int64_t rows, int64_t 
   }
 }
 
-// A NaN of a floating dtype, 0 of the others, as often as 16 bytes hold it.
+// NaN for floating dtypes, else 0, repeated to fill 16 bytes.
 Vec<char, 16> missing_elements(DType dtype) {
   Vec<char, 16> bytes{};
   if (!is_float(dtype)) return bytes;
@@ -50,14 +50,16 @@ Vec<char, 16> missing_elements(DType dtype) {
 
 template <class U>
 void copy_rows(const View& y, const View& x, const View& index) {
-  const int64_t count = y.dims[1], rows = y.dims[0] * count, units = y.dims[2] * int64_t(size_of(y.dtype)) / int64_t(sizeof(U));
+  const int64_t count = y.dims[1], rows = y.dims[0] * count,
+                units = y.dims[2] * int64_t(size_of(y.dtype)) / int64_t(sizeof(U));
   const int team = power_of_two(divide_up(units, kUnroll), kThreads), teams = kThreads / team;
   const int64_t blocks = divide_up(rows, teams), along = std::min(divide_up(units, team * kUnroll), kBlocksAlong);
   U missing;
   const Vec<char, 16> bytes = missing_elements(y.dtype);
   std::memcpy(&missing, &bytes, sizeof(U));
-  launch<index_select_rows<U>>(y.device, Grid{dim3(unsigned(blocks), unsigned(along)), dim3(unsigned(team), unsigned(teams))}, y.as<U>(),
-                               x.as<U>(), index.as<int64_t>(), rows, count, x.dims[1], units, missing);
+  launch<index_select_rows<U>>(y.device,
+                               Grid{dim3(unsigned(blocks), unsigned(along)), dim3(unsigned(team), unsigned(teams))},
+                               y.as<U>(), x.as<U>(), index.as<int64_t>(), rows, count, x.dims[1], units, missing);
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void index_select_forward(View y, View x, View index) {
 
 namespace {
 
-// A row of dy to what a lane has of the sum.
+// Adds a row of dy to the lane's part of the sum.
 template <class T, class C>
 __device__ void add(C (&sum)[kUnroll], const T* dy, const int64_t (&from)[kUnroll], const bool (&exists)[kUnroll]) {
 #pragma unroll
@@ -85,8 +87,9 @@ __device__ void add(C (&sum)[kUnroll], const T* dy, const int64_t (&from)[kUnrol
     if (exists[u]) sum[u] += C(dy[from[u]]);
 }
 
-// dx[:, n, :] by warps, which look through the whole index for n and take what they find in its order: no two threads add to one
-// place, and no list is needed. A warp has kUnroll * 32 of the (o, r) of its n: that many are worth a search.
+// Each warp computes part of one dx[:, n, :]: it searches the whole index for n and adds the matching rows in that
+// order. So no two threads add to the same element, and no list is needed. A warp covers kUnroll * 32 of the (o, r) of
+// its n, enough to make a search worthwhile.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
 index_select_sum(T* dx, const T* dy, const int64_t* index, int64_t outer, int64_t n, int64_t count, int64_t row) {
@@ -94,7 +97,8 @@ index_select_sum(T* dx, const T* dy, const int64_t* index, int64_t outer, int64_
   const int lane = int(threadIdx.x);
   const int64_t own = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   if (own >= n) return;
-  for (int64_t first = int64_t(blockIdx.y) * kUnroll * kWarp; first < outer * row; first += int64_t(gridDim.y) * kUnroll * kWarp) {
+  for (int64_t first = int64_t(blockIdx.y) * kUnroll * kWarp; first < outer * row;
+       first += int64_t(gridDim.y) * kUnroll * kWarp) {
     C sum[kUnroll] = {};
     int64_t from[kUnroll], to[kUnroll];
     bool exists[kUnroll];
@@ -130,8 +134,9 @@ void index_select_backward(View dx, View dy, View index) {
   const int64_t outer = dx.dims[0], n = dx.dims[1], row = dx.dims[2];
   const unsigned along = unsigned(std::min(divide_up(outer * row, kUnroll * kWarp), kBlocksAlong));
   dispatch_float(dx.dtype, [&]<class T>() {
-    launch<index_select_sum<T>>(dx.device, Grid{dim3(unsigned(divide_up(n, kThreads / kWarp)), along), dim3(kWarp, kThreads / kWarp)},
-                                dx.as<T>(), dy.as<T>(), index.as<int64_t>(), outer, n, dy.dims[1], row);
+    launch<index_select_sum<T>>(
+        dx.device, Grid{dim3(unsigned(divide_up(n, kThreads / kWarp)), along), dim3(kWarp, kThreads / kWarp)},
+        dx.as<T>(), dy.as<T>(), index.as<int64_t>(), outer, n, dy.dims[1], row);
   });
 }
 

@@ -10,12 +10,12 @@
 namespace ringtape::cuda {
 namespace {
 
-// A tile of products, 64 MiB: large enough for the matrix product, which cuBLASLt makes where it is there.
+// A tile of products, 64 MiB: large enough for an efficient matrix product, by cuBLASLt if available.
 constexpr int64_t kQueries = 2048, kRows = 8192;
 constexpr int kSelectThreads = 256;
 
-// keys[0, n), n a power of two, from the largest: Batcher's bitonic network. Every thread of the block calls it, behind a barrier;
-// all see the result.
+// Sorts keys[0, n), n a power of two, in descending order by Batcher's bitonic network. Every thread of the block must
+// call it, after a barrier; all see the result.
 __device__ void sort_keys(uint64_t* keys, int n) {
   for (int size = 2; size <= n; size *= 2)
     for (int step = size / 2; step > 0; step /= 2) {
@@ -29,8 +29,9 @@ __device__ void sort_keys(uint64_t* keys, int n) {
     }
 }
 
-// A block a query: best (Q, k), the keys of its nearest rows so far from the largest, becomes those with products (Q, n) of rows
-// `first` on. `room` is a power of two, at least k + kSelectThreads: newcomers gather behind the k best until the next ones might not fit.
+// One block per query. best (Q, k), the keys of its nearest rows so far in descending order, is updated with products
+// (Q, n) of rows `first` on. `room` is a power of two, at least k + kSelectThreads: candidates are collected after the
+// k best until the next ones might not fit.
 __global__ void __launch_bounds__(kSelectThreads)
     select_kernel(uint64_t* best, const float* products, int64_t first, int n, int k, int room) {
   SHARED_DYN(uint64_t, keys);
@@ -86,10 +87,11 @@ void nearest_rows(View values, View indices, View queries, View bank) {
       const int64_t m = std::min(kQueries, count - q), n = std::min(kRows, size - r);
       const Tensor tile = products.window({m, n}, {n, 1});
       linear_forward(tile, slice_rows(queries, q, m), slice_rows(bank, r, n), View{}, Activation::none);
-      launch<select_kernel>(device, Grid{dim3(unsigned(m)), dim3(kSelectThreads), size_t(room) * sizeof(uint64_t)}, keys + q * k,
-                            View(tile).as<float>(), r, int(n), int(k), room);
+      launch<select_kernel>(device, Grid{dim3(unsigned(m)), dim3(kSelectThreads), size_t(room) * sizeof(uint64_t)},
+                            keys + q * k, View(tile).as<float>(), r, int(n), int(k), room);
     }
-  launch<unpack_kernel>(device, covering(device, count * k), values.as<float>(), indices.as<int64_t>(), keys, count * k);
+  launch<unpack_kernel>(device, covering(device, count * k), values.as<float>(), indices.as<int64_t>(), keys,
+                        count * k);
 }
 
 }  // namespace ringtape::cuda

@@ -5,7 +5,7 @@
 namespace ringtape::cuda {
 namespace {
 
-// A NaN stays.
+// NaN stays NaN.
 template <class C>
 __device__ C at_least(C x, C least) { return x < least ? least : x; }
 

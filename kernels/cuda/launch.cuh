@@ -1,13 +1,15 @@
 #pragma once
-// How a kernel is written and started. nvcc compiles kernels/cuda/*.cu for the GPU; g++ compiles the same files for the
-// emulation (tests/emulation/device.h is then included first), which executes them on the CPU under test. So kernels
-//   - are started through launch<kernel>() alone, never with three angle brackets, and each is started somewhere;
+// How kernels are written and launched. nvcc compiles kernels/cuda/*.cu for the GPU. g++ compiles the same files for
+// the emulation (which includes tests/emulation/device.h first) and executes them on the CPU under test. Rules for
+// kernels:
+//   - launch them only through launch<kernel>(), never with three angle brackets, and launch each one somewhere;
 //   - declare shared memory with SHARED_ARRAY and SHARED_DYN;
-//   - use the intrinsics that tests/emulation/device.h has, warp operations in their _sync forms with explicit masks;
-//   - let every thread reach every barrier, and order memory by __syncthreads, __syncwarp or __threadfence with an atomic:
-//     shuffles order nothing, no two threads store to one place, nobody waits for another block;
-//   - stand, as their __device__ helpers do, in an anonymous namespace;
-//   - take grids from the problem or the device, and loop grid-stride where it can be large.
+//   - use only the intrinsics of tests/emulation/device.h, with warp operations in their _sync forms with explicit
+//     masks;
+//   - let every thread reach every barrier; order memory by __syncthreads, __syncwarp or __threadfence with an atomic;
+//     shuffles order nothing, no two threads store to the same address, no block waits for another;
+//   - put kernels and their __device__ helpers into an anonymous namespace;
+//   - take grids from the problem or the device, and use grid-stride loops where grids can be large.
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -29,12 +31,13 @@
 
 namespace ringtape::cuda {
 
-// Puts a kernel on a stream. (The emulation has its own.)
+// Launches a kernel on a stream. (The emulation has its own version.)
 template <auto kernel, class... P, class... Args>
 cudaError_t start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream, Args&&... args) {
   if (shared_bytes > 48 * 1024) {
     const auto entry = reinterpret_cast<const void*>(kernel);
-    const cudaError_t status = cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
+    const cudaError_t status =
+        cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
     if (status != cudaSuccess) return status;
   }
   cudaLaunchConfig_t config{};
@@ -58,23 +61,24 @@ struct Grid {
   size_t shared_bytes = 0;  // dynamic
 };
 
-// "softmax_forward<float>", out of the compiler's spelling of a function.
+// "softmax_forward<float>", from the compiler's name of a function.
 template <auto kernel>
 const char* kernel_name() {
   static const std::string name = readable_kernel_name(__PRETTY_FUNCTION__);
   return name.c_str();
 }
 
-// Puts the kernel on the compute stream of `device`, with arguments converted to the kernel's parameter types; an empty
-// grid is no launch. Throws what CUDA says of it; with RINGTAPE_SYNC=1 waits for the kernel, and what fails in it names it.
+// Launches the kernel on the compute stream of `device`, with arguments converted to its parameter types. An empty grid
+// is a no-op. Throws CUDA's launch errors. With RINGTAPE_SYNC=1 it waits for the kernel, so that its errors name it.
 template <auto kernel, class... Args>
 void launch(Device device, Grid grid, Args&&... args) {
   if (size_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z == 0) return;
   use(device.index);
   nvtxRangePushA(kernel_name<kernel>());
-  cudaError_t status =
-      start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index), std::forward<Args>(args)...);
-  if (status == cudaSuccess && env::sync() && !recording(device.index)) status = cudaStreamSynchronize(compute_stream(device.index));
+  cudaError_t status = start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index),
+                                     std::forward<Args>(args)...);
+  if (status == cudaSuccess && env::sync() && !recording(device.index))
+    status = cudaStreamSynchronize(compute_stream(device.index));
   nvtxRangePop();
   check(status, kernel_name<kernel>(), __FILE__, __LINE__);
 }

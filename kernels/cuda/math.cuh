@@ -6,7 +6,7 @@
 namespace ringtape::cuda {
 namespace {
 
-// The elementary functions that the tables of kernels/unary.h and binary.h are written with (M there).
+// The elementary functions for the tables in kernels/unary.h and binary.h (M there).
 struct Math {
   static __device__ float exp(float x) { return expf(x); }
   static __device__ float log(float x) { return logf(x); }

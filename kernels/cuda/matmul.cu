@@ -12,10 +12,12 @@ struct Matrix {
   const T* data;
   int64_t batch_stride, outer_stride, depth_stride;
   __device__ bool outer_first() const { return outer_stride == 1; }
-  __device__ T at(int64_t b, int64_t i, int64_t p) const { return data[b * batch_stride + i * outer_stride + p * depth_stride]; }
+  __device__ T at(int64_t b, int64_t i, int64_t p) const {
+    return data[b * batch_stride + i * outer_stride + p * depth_stride];
+  }
 };
 
-// Contiguous (batch, m, n), with a bias (n) or none, through ReLU where asked.
+// Contiguous (batch, m, n), with an optional bias (n) and ReLU.
 template <class T>
 struct MatrixResult {
   T* data;
@@ -31,7 +33,7 @@ struct MatrixResult {
 
 void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool relu, Product p) {
   if (p.batch * p.m * p.n == 0) return;
-  // One matrix for all of a batch that lies like one tall matrix: one product.
+  // One w for the whole batch, and a batch that is one tall matrix in memory: one product.
   if (p.batch > 1 && w.batch_stride == 0 && a.batch_stride == p.m * a.row_stride) p.m *= p.batch, p.batch = 1;
   const bool by_blas = env::cublas() && p.k > 0;
   if (by_blas && blas_gemm(y.device, {y.dtype, p.batch, p.m, p.n, p.k, y.data, a, w, bias.data, relu})) return;
@@ -45,13 +47,13 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
 }  // namespace
 
 void matmul_forward(View y, View a, View w) {
-  multiply(y, {a.data, a.strides[1], a.strides[2], a.strides[0]}, {w.data, w.strides[1], w.strides[2], w.strides[0]}, View{}, false,
-           {y.dims[0], y.dims[1], y.dims[2], a.dims[2]});
+  multiply(y, {a.data, a.strides[1], a.strides[2], a.strides[0]}, {w.data, w.strides[1], w.strides[2], w.strides[0]},
+           View{}, false, {y.dims[0], y.dims[1], y.dims[2], a.dims[2]});
 }
 
 void linear_forward(View y, View x, View w, View b, Activation f) {
-  multiply(y, {x.data, x.strides[0], x.strides[1], 0}, {w.data, w.strides[1], w.strides[0], 0}, b, f == Activation::relu,
-           {1, y.dims[0], y.dims[1], x.dims[1]});
+  multiply(y, {x.data, x.strides[0], x.strides[1], 0}, {w.data, w.strides[1], w.strides[0], 0}, b,
+           f == Activation::relu, {1, y.dims[0], y.dims[1], x.dims[1]});
 }
 
 }  // namespace ringtape::cuda

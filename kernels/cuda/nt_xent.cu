@@ -9,8 +9,8 @@
 #include "kernels/cuda/vector.cuh"
 #include "kernels/reduce.h"
 
-// A block has 64 rows of x and goes over a range of the rows of y, 64 at a time, whose scores are in its threads' registers alone. What
-// ranges give is put together in their order, so that nothing depends on when they ran.
+// A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.
+// The results of ranges are combined in a fixed order, so that they do not depend on the scheduling.
 namespace ringtape::cuda {
 namespace {
 
@@ -36,8 +36,8 @@ template <class C>
 using Scores = C[kPerThread][kPerThread];  // of rows ti + 16 i and columns tj + 16 j of a tile
 
 template <class C>
-__device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Rows<C>& x, const Rows<C>& y, int64_t row, int64_t column,
-                               int ti, int tj) {
+__device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Rows<C>& x, const Rows<C>& y,
+                               int64_t row, int64_t column, int ti, int tj) {
   for (int i = 0; i < kPerThread; ++i)
     for (int j = 0; j < kPerThread; ++j) s[i][j] = 0;
   for (int64_t depth = 0; depth < x.d; depth += kGemmDepth) {
@@ -49,7 +49,8 @@ __device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const R
   }
 }
 
-// exp(top) sum is the sum of exp over some scores of a row; `positive` is that of the other view, -infinity where it is not among them.
+// exp(top) sum is the sum of exp over some scores of a row. `positive` is the score of the other view, or -infinity if
+// it is not among them.
 template <class C>
 struct RowSum { C top, sum, positive; };
 
@@ -67,14 +68,15 @@ struct AddRowSums {
   }
 };
 
-// part[q, i]: row i over the columns [q chunk, (q + 1) chunk).
+// part[q, i] is row i over the columns [q chunk, (q + 1) chunk).
 template <class C>
-__global__ void __launch_bounds__(kGemmThreads) row_sums_kernel(RowSum<C>* part, Rows<C> x, Rows<C> y, ViewPairs pairs, C scale,
-                                                                int64_t chunk) {
+__global__ void __launch_bounds__(kGemmThreads)
+    row_sums_kernel(RowSum<C>* part, Rows<C> x, Rows<C> y, ViewPairs pairs, C scale, int64_t chunk) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
-  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile, q = blockIdx.x / row_tiles;
+  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
+                q = blockIdx.x / row_tiles;
   const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
   RowSum<C> sums[kPerThread];
   for (RowSum<C>& sum : sums) sum = AddRowSums::identity<RowSum<C>>();
@@ -103,7 +105,8 @@ __global__ void __launch_bounds__(kGemmThreads) row_sums_kernel(RowSum<C>* part,
 }
 
 template <class C>
-__global__ void __launch_bounds__(256) row_losses_kernel(C* loss, C* lse, const RowSum<C>* part, int64_t chunks, int64_t rows) {
+__global__ void __launch_bounds__(256)
+    row_losses_kernel(C* loss, C* lse, const RowSum<C>* part, int64_t chunks, int64_t rows) {
   for (int64_t r = thread_in_grid(); r < rows; r += threads_in_grid()) {
     RowSum<C> sum = part[r];
     for (int64_t q = 1; q < chunks; ++q) sum = AddRowSums::combine(sum, part[q * rows + r]);
@@ -112,14 +115,16 @@ __global__ void __launch_bounds__(256) row_losses_kernel(C* loss, C* lse, const 
   }
 }
 
-// dx[q]: what the columns [q chunk, (q + 1) chunk) add.
+// dx[q] is the contribution of the columns [q chunk, (q + 1) chunk).
 template <class C>
-__global__ void __launch_bounds__(kGemmThreads) gradient_kernel(C* dx, Rows<C> x, Rows<C> y, const C* x_lse, const C* y_lse,
-                                                                const C* dloss, ViewPairs pairs, C scale, int64_t chunk) {
+__global__ void __launch_bounds__(kGemmThreads)
+    gradient_kernel(C* dx, Rows<C> x, Rows<C> y, const C* x_lse, const C* y_lse, const C* dloss, ViewPairs pairs,
+                    C scale, int64_t chunk) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
-  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile, q = blockIdx.x / row_tiles;
+  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
+                q = blockIdx.x / row_tiles;
   const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
   const C g = *dloss * scale / C(pairs.rows);
   for (int64_t column = q * chunk; column < end; column += kGemmTile) {
@@ -158,7 +163,8 @@ __global__ void __launch_bounds__(kGemmThreads) gradient_kernel(C* dx, Rows<C> x
   }
 }
 
-// Columns in chunks, whole tiles, such that a GPU has enough blocks; the shape alone decides, so that sums are the same on all.
+// Splits the columns into chunks of whole tiles, so that a GPU has enough blocks. Depends only on the shape, so that
+// sums are the same on all GPUs.
 struct Chunks {
   int64_t chunk, count;
   unsigned blocks;
@@ -184,15 +190,16 @@ void forward(const View& loss, const View& lse, const View& x, const View& y, co
 }
 
 template <class C>
-void backward(View dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss, const ViewPairs& pairs,
-              C scale) {
+void backward(View dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss,
+              const ViewPairs& pairs, C scale) {
   const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
   const Chunks chunks(n, m);
   Tensor parts;
   if (chunks.count > 1) parts = Tensor({chunks.count, n, d}, dtype_of<C>::value, x.device);
   C* const to = parts.defined() ? View(parts).as<C>() : dx.as<C>();
   launch<gradient_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, to, Rows<C>{x.as<C>(), n, d},
-                             Rows<C>{y.as<C>(), m, d}, x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, scale, chunks.chunk);
+                             Rows<C>{y.as<C>(), m, d}, x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, scale,
+                             chunks.chunk);
   if (!parts.defined()) return;
   dx.rank = 3;
   dx.dims[0] = 1, dx.dims[1] = n, dx.dims[2] = d;
@@ -203,7 +210,8 @@ void backward(View dx, const View& x, const View& y, const View& x_lse, const Vi
 }  // namespace
 
 void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale) : forward<float>(loss, lse, x, y, pairs, float(scale));
+  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale)
+                        : forward<float>(loss, lse, x, y, pairs, float(scale));
 }
 
 void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {

@@ -32,7 +32,7 @@ struct Adam {
   }
 };
 
-// step(w, states ..., factor g) on every element of flat buffers, N at a time.
+// Applies step(w, states ..., factor g) to every element of flat buffers, N at a time.
 template <int N, class T, class Step, class... State>
 __global__ void step_kernel(Step step, int64_t n, const float* factor, const T* g, T* w, State*... state) {
   const T multiplier = factor ? T(*factor) : T(1);
@@ -55,14 +55,17 @@ void run(Step step, const View& w, const View& g, const View& factor, State*... 
   const int64_t n = w.size();
   const Grid grid = covering(w.device, (n + wide - 1) / wide);
   if (aligned_width(wide, g.as<const T>(), w.as<const T>(), static_cast<const T*>(state)...) == wide)
-    launch<step_kernel<wide, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(), state...);
+    launch<step_kernel<wide, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(),
+                                                 state...);
   else
-    launch<step_kernel<1, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(), state...);
+    launch<step_kernel<1, T, Step, State...>>(w.device, grid, step, n, factor.as<float>(), g.as<T>(), w.as<T>(),
+                                              state...);
 }
 
 template <class F>
 void for_dtype(const View& w, const char* name, const F& f) {
-  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ", w.dtype);
+  RT_CHECK_AS(DTypeError, w.dtype == DType::f32 || w.dtype == DType::f64, name, ": parameters are f32 or f64, got ",
+              w.dtype);
   if (w.dtype == DType::f32) f.template operator()<float>();
   else f.template operator()<double>();
 }
@@ -76,9 +79,10 @@ struct PlainSgd {
 
 constexpr int kLarsThreads = 256;
 
-// A block a chunk.
+// One block per chunk.
 template <class T>
-__global__ void __launch_bounds__(kLarsThreads) lars_squares_kernel(double* squares, const T* w, const T* g, const int64_t* chunks) {
+__global__ void __launch_bounds__(kLarsThreads)
+    lars_squares_kernel(double* squares, const T* w, const T* g, const int64_t* chunks) {
   const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
   double of_w = 0, of_g = 0;
   for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads)
@@ -88,8 +92,9 @@ __global__ void __launch_bounds__(kLarsThreads) lars_squares_kernel(double* squa
 }
 
 template <class T>
-__global__ void __launch_bounds__(kLarsThreads) lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* squares,
-                                                                 const int64_t* chunks, T* w, T* v) {
+__global__ void __launch_bounds__(kLarsThreads)
+    lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* squares, const int64_t* chunks, T* w,
+                     T* v) {
   const double multiplier = factor ? double(*factor) : 1;
   if (multiplier == 0) return;
   const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
@@ -102,7 +107,8 @@ __global__ void __launch_bounds__(kLarsThreads) lars_step_kernel(LarsStep step, 
     scale = lars_scale(step, of_w, of_g, multiplier);
   }
   const T gradient = T(scale.gradient);
-  const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1), step.nesterov ? T(1) : T(0)};
+  const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1),
+                   step.nesterov ? T(1) : T(0)};
   for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads) {
     T velocity = v ? v[i] : T(0);
     sgd(w[i], velocity, gradient * g[i]);
@@ -122,7 +128,8 @@ void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   for_dtype(w, "sgd_step", [&]<class T>() {
     const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
     if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g, factor);
-    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, factor, v.as<T>());
+    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, factor,
+           v.as<T>());
   });
 }
 
@@ -136,8 +143,8 @@ void lars_squares(View squares, View w, View g, View chunks) {
 void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
   const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
   for_dtype(w, "lars_step", [&]<class T>() {
-    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(), chunks.as<int64_t>(),
-                                w.as<T>(), v.as<T>());
+    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(),
+                                chunks.as<int64_t>(), w.as<T>(), v.as<T>());
   });
 }
 
@@ -145,9 +152,15 @@ void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_dtype(w, "adam_step", [&]<class T>() {
-    const Adam<T> adam{T(step.lr / correction1), T(step.beta1), T(1 - step.beta1), T(step.beta2), T(1 - step.beta2), T(1 / correction2),
+    const Adam<T> adam{T(step.lr / correction1),
+                       T(step.beta1),
+                       T(1 - step.beta1),
+                       T(step.beta2),
+                       T(1 - step.beta2),
+                       T(1 / correction2),
                        T(step.eps),
-                       step.decoupled ? T(0) : T(step.weight_decay), step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
+                       step.decoupled ? T(0) : T(step.weight_decay),
+                       step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
     run<T>(adam, w, g, factor, m.as<T>(), v.as<T>());
   });
 }

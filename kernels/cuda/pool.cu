@@ -5,10 +5,11 @@
 namespace ringtape::cuda {
 namespace {
 
-// A thread has kWidth neighbouring channels of a place of `to`, and gathers what belongs there: no two threads write to one place.
+// A thread computes kWidth neighbouring channels of one position of `to` by gathering, so that no two threads write to
+// the same element.
 struct Pool {
   PoolShape shape;
-  Divider packs, columns, rows;  // of channels; of the side that threads are for
+  Divider packs, columns, rows;  // packs of channels; rows and columns of `to`
 
   Pool(const PoolShape& s, const View& to, int width)
       : shape(s), packs(uint32_t(to.dims[3] / width)), columns(uint32_t(to.dims[2])), rows(uint32_t(to.dims[1])) {}
@@ -24,8 +25,10 @@ __device__ Place place_of(const Pool& p, uint32_t number) {
   return {n, line - n * p.rows.d, pixel - line * p.columns.d, int64_t(number - pixel * p.packs.d) * kWidth};
 }
 
-// Elements of x, or of y, at a place.
-__device__ inline int64_t in_image(const PoolShape& s, int64_t n, int64_t h, int64_t w) { return ((n * s.h + h) * s.w + w) * s.channels; }
+// Offset of a position in x, or in y.
+__device__ inline int64_t in_image(const PoolShape& s, int64_t n, int64_t h, int64_t w) {
+  return ((n * s.h + h) * s.w + w) * s.channels;
+}
 __device__ inline int64_t in_result(const PoolShape& s, int64_t n, int64_t i, int64_t j) {
   return ((n * s.rows + i) * s.columns + j) * s.channels;
 }
@@ -105,7 +108,8 @@ __global__ void avg_pool(T* to, const T* from, Pool p, uint32_t packs) {
   }
 }
 
-// f<T, kWidth>(part of `to`, of its other side and the index, packs of it, grid), over parts of whole images that 32 bits can count.
+// Calls f<T, kWidth>(part of `to`, of the other side and of the index, number of its packs, grid) for parts of whole
+// images that 32-bit counts can cover.
 template <class F>
 void by_width(const View& to, const View& from, const View& index, const F& f) {
   if (to.size() == 0) return;
@@ -120,8 +124,8 @@ void by_width(const View& to, const View& from, const View& index, const F& f) {
       };
       for (int64_t n = 0; n < to.dims[0]; n += images) {
         const int64_t packs = part(to, n).size() / kWidth;
-        f.template operator()<T, kWidth>(part(to, n), part(from, n), index.data ? part(index, n) : index, uint32_t(packs),
-                                         covering(to.device, packs));
+        f.template operator()<T, kWidth>(part(to, n), part(from, n), index.data ? part(index, n) : index,
+                                         uint32_t(packs), covering(to.device, packs));
       }
     };
     const bool fits = to.dims[3] % wide == 0 && aligned_width(wide, to.as<T>(), from.as<T>()) == wide &&

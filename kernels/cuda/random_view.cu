@@ -8,22 +8,22 @@ namespace ringtape::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr size_t kStaticBytes = 1024;  // of shared memory: the view that was drawn and a sum, at most
+constexpr size_t kStaticBytes = 1024;  // of shared memory, maximum: the drawn view and a sum
 
 struct Frame {
   int height, width, channels, out_height, out_width;
-  int column_taps, row_taps;  // of the largest part there is
+  int column_taps, row_taps;  // of the largest possible crop
   __host__ __device__ int out_pixels() const { return out_height * out_width; }
 };
 
-// The weights of an axis: those of output pixel i are weights[i * stride ..], for `count[i]` input pixels from first[i] on.
+// The weights of an axis: output pixel i has weights[i * stride ..], for `count[i]` input pixels from first[i] on.
 struct Axis {
   int32_t *weights, *first, *count;
   int stride;
 };
 
-// A block's dynamic shared memory. `planes` is the view, channel after channel; `narrow`, of as many rows as the part of the image
-// has, and `smooth`, the blur's first pass, take turns.
+// A block's dynamic shared memory. `planes` is the view, channels first. `narrow` (with the rows of the crop) and
+// `smooth` (the first pass of the blur) share memory.
 struct Shared {
   Axis columns, rows;
   int32_t* blur;
@@ -34,8 +34,10 @@ struct Shared {
 __host__ __device__ size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 size_t shared_bytes(const Frame& f) {
-  const size_t words = size_t(f.out_width) * size_t(f.column_taps + 2) + size_t(f.out_height) * size_t(f.row_taps + 2) + kMostRadius + 1;
-  const size_t plane = size_t(f.channels) * size_t(f.out_pixels()), narrow = size_t(f.channels) * size_t(f.height) * size_t(f.out_width);
+  const size_t words =
+      size_t(f.out_width) * size_t(f.column_taps + 2) + size_t(f.out_height) * size_t(f.row_taps + 2) + kMostRadius + 1;
+  const size_t plane = size_t(f.channels) * size_t(f.out_pixels()),
+               narrow = size_t(f.channels) * size_t(f.height) * size_t(f.out_width);
   return rounded(4 * words) + rounded(plane) + (narrow > 2 * plane ? narrow : 2 * plane);
 }
 
@@ -52,7 +54,7 @@ __device__ Shared divided(unsigned char* bytes, const Frame& f) {
   return s;
 }
 
-// Every function below is called by all threads of the block, and by all for the same reasons.
+// All threads of the block call every function below, under uniform conditions.
 
 __device__ void prepare(const Axis& a, int64_t from, int to) {
   for (int i = int(threadIdx.x); i < to; i += kThreads) {
@@ -63,14 +65,15 @@ __device__ void prepare(const Axis& a, int64_t from, int to) {
   }
 }
 
-// The part of the image that was drawn, in the size of the view.
+// Crops the image and resizes the crop to the view.
 __device__ void crop(const Shared& s, const uint8_t* image, const Frame& f, const RandomView& v) {
   const int plane = int(v.height) * f.out_width;
   for (int i = int(threadIdx.x); i < f.channels * plane; i += kThreads) {
     const int c = i / plane, row = i % plane / f.out_width, column = i % f.out_width;
     const uint8_t* from = image + ((v.top + row) * f.width + v.left + s.columns.first[column]) * f.channels + c;
     int32_t sum = 0;
-    for (int k = 0; k < s.columns.count[column]; ++k) sum += s.columns.weights[column * s.columns.stride + k] * from[k * f.channels];
+    for (int k = 0; k < s.columns.count[column]; ++k)
+      sum += s.columns.weights[column * s.columns.stride + k] * from[k * f.channels];
     s.narrow[i] = resampled(sum);
   }
   __syncthreads();
@@ -86,7 +89,7 @@ __device__ void crop(const Shared& s, const uint8_t* image, const Frame& f, cons
 
 __device__ Rgb pixel(const uint8_t* x, int i, int n) { return {x[i], x[n + i], x[2 * n + i]}; }
 
-// Each thread has pixels of its own, the same in every step.
+// Each thread has its own pixels, the same ones in every step.
 template <class F>
 __device__ void for_each_pixel(uint8_t* x, int n, F&& f) {
   for (int i = int(threadIdx.x); i < n; i += kThreads) {
@@ -122,13 +125,14 @@ __device__ void jitter(uint8_t* x, int n, const RandomView& v) {
 __device__ void blur(const Shared& s, const Frame& f, int64_t sigma) {
   const int radius = int(blur_radius(sigma, f.out_height, f.out_width)), elements = f.channels * f.out_pixels();
   if (threadIdx.x == 0) blur_weights(s.blur, sigma, radius);
-  __syncthreads();  // the steps before are done, too
+  __syncthreads();  // earlier steps are done, too
   for (int i = int(threadIdx.x); i < elements; i += kThreads) {
     const int column = i % f.out_width;
     const uint8_t* const row = s.planes + (i - column);
     uint32_t sum = uint32_t(s.blur[0]) * row[column];
     for (int k = 1; k <= radius; ++k)
-      sum += uint32_t(s.blur[k]) * (uint32_t(row[reflected(column - k, f.out_width)]) + row[reflected(column + k, f.out_width)]);
+      sum += uint32_t(s.blur[k]) *
+             (uint32_t(row[reflected(column - k, f.out_width)]) + row[reflected(column + k, f.out_width)]);
     s.smooth[i] = blurred_once(sum);
   }
   __syncthreads();
@@ -142,7 +146,7 @@ __device__ void blur(const Shared& s, const Frame& f, int64_t sigma) {
   }
 }
 
-// Element i of the view: left and right change places here, where no step comes behind that would know them apart.
+// Element i of the view. The flip comes last, since no earlier step depends on left and right.
 template <class T>
 __device__ T looked_up(const uint8_t* planes, const Frame& f, const RandomView& v, const T* table, int i) {
   const int c = i % f.channels, row = i / f.channels / f.out_width, column = i / f.channels % f.out_width;
@@ -150,17 +154,18 @@ __device__ T looked_up(const uint8_t* planes, const Frame& f, const RandomView& 
   return table[c * 256 + (v.solarize ? solarized(byte) : byte)];
 }
 
-// A block an image at a time; at the end a thread stores `wide` neighbours at a time.
+// A block makes one image at a time; finally each thread stores `wide` neighbouring elements at a time.
 template <class T, int wide>
 __global__ void __launch_bounds__(kThreads)
-random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f, RandomViewParams p) {
+    random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f,
+                       RandomViewParams p) {
   SHARED_DYN(unsigned char, bytes);
   SHARED_ARRAY(RandomView, drawn, [1]);
   const Shared s = divided(bytes, f);
   const int elements = f.channels * f.out_pixels();
   for (int64_t b = blockIdx.x; b < batch; b += gridDim.x) {
     const int64_t sample = index[b];
-    __syncthreads();  // the image before is done
+    __syncthreads();  // the previous image is done
     if (threadIdx.x == 0) drawn[0] = draw_view(p, sample, f.height, f.width);
     __syncthreads();
     const RandomView& v = drawn[0];
@@ -185,25 +190,28 @@ random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* t
 }
 
 template <class T>
-void random_view_as(const View& y, const View& images, const View& index, const View& table, const RandomViewParams& p) {
+void random_view_as(const View& y, const View& images, const View& index, const View& table,
+                    const RandomViewParams& p) {
   constexpr int kWide = 16 / sizeof(T);
   const auto side = [](int64_t n) { return int(n); };
   Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), 0, 0};
   f.column_taps = int(most_taps(f.width, f.out_width));
   f.row_taps = int(most_taps(f.height, f.out_height));
   const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
-  RT_CHECK_AS(ShapeError, bytes <= most, "views of ", f.out_height, " x ", f.out_width, " x ", f.channels, " from images of ", f.height,
-              " x ", f.width, " need ", bytes, " bytes of shared memory, ", y.device, " has ", most,
-              "; make them on the CPU, or from smaller images");
+  RT_CHECK_AS(ShapeError, bytes <= most, "views of ", f.out_height, " x ", f.out_width, " x ", f.channels,
+              " from images of ", f.height, " x ", f.width, " need ", bytes, " bytes of shared memory, ", y.device,
+              " has ", most, "; make them on the CPU, or from smaller images");
   const int64_t batch = y.dims[0];
   Grid grid = covering(y.device, batch * kThreads, kThreads);
   grid.shared_bytes = bytes;
   T* const to = static_cast<T*>(y.data);
   const T* const lookup = static_cast<const T*>(table.data);
   if (f.channels * f.out_pixels() % kWide == 0 && aligned_width(kWide, to) == kWide)
-    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f, p);
+    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch,
+                                         f, p);
   else
-    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f, p);
+    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f,
+                                     p);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ struct ReduceMax : OfNumbers<T, Max> {
   __device__ void finish(int64_t o, compute_t<T> top) const { y[o] = T(top); }
 };
 
-// How many elements equal the largest.
+// The number of elements that equal the largest.
 template <class T>
 struct ReduceTies {
   using C = compute_t<T>;
@@ -45,7 +45,8 @@ struct ReduceTies {
   __device__ void finish(int64_t o, const Acc& all) const { ties[o] = all.count; }
 };
 
-// The largest element, and the sum of exp(x - largest). An infinite largest one is the result: subtracting it would give NaN.
+// The largest element, and the sum of exp(x - largest). If the largest is infinite it is the result: subtracting it
+// would give NaN.
 template <class T>
 struct ReduceLogSumExp {
   using C = compute_t<T>;
@@ -105,14 +106,15 @@ void sum_forward(View y, View x) {
 }
 
 void mean_forward(View y, View x) {
-  dispatch_float(y.dtype, [&]<class T>() { reduce<T>(ReduceSum<T>(y.as<T>(), compute_t<T>(reduced_per_output(y, x))), y, x); });
+  dispatch_float(y.dtype,
+                 [&]<class T>() { reduce<T>(ReduceSum<T>(y.as<T>(), compute_t<T>(reduced_per_output(y, x))), y, x); });
 }
 
 void max_forward(View y, View x) {
   dispatch_float(y.dtype, [&]<class T>() { reduce<T>(ReduceMax<T>(y.as<T>()), y, x); });
 }
 
-// dy is shared among the largest elements: their number first.
+// First counts the largest elements, among which dy is shared.
 void max_backward(View dx, View x, View y, View dy) {
   dispatch_float(y.dtype, [&]<class T>() {
     using C = compute_t<T>;

@@ -8,21 +8,21 @@
 #include "kernels/layout.h"
 
 // Reductions over the axes along which y has size 1, of x of any strides. A reducer R is a small struct:
-//   using C, Acc                          the compute type; what is known of a set of elements: a number or a plain struct
-//   static A identity<A>(), A combine(A a, A b)   of no elements; of two sets together (A is Acc)
-//   static Acc of<N>(C (&x)[N])           of N > 0 elements, which it may overwrite
-//   void finish(int64_t output, Acc) const   writes the result
-// Where there are few outputs, the elements of each are split among blocks, and a second kernel combines what those found.
-// Which thread takes which element follows from shape, strides and alignment alone.
+//   using C, Acc: the compute type; the accumulator of a set of elements, a number or a plain struct
+//   static A identity<A>(), A combine(A a, A b): the accumulator of no elements; of two sets together (A is Acc)
+//   static Acc of<N>(C (&x)[N]): the accumulator of N > 0 elements, which it may overwrite
+//   void finish(int64_t output, Acc) const: writes the result
+// If there are few outputs, the elements of each are split among blocks, and a second kernel combines their results.
+// Which thread takes which element depends only on shape, strides and alignment.
 namespace ringtape::cuda {
 namespace {
 
 constexpr int kReduceThreads = 256;
-constexpr int kReduceUnroll = 4;            // packs that a thread reads before it uses the first
-constexpr int64_t kReduceBlocks = 2048;     // that keep any GPU busy
-constexpr int64_t kReduceWarpPacks = 512;   // of one output, at most, that are left to a warp
+constexpr int kReduceUnroll = 4;            // packs in flight per thread
+constexpr int64_t kReduceBlocks = 2048;     // enough to keep any GPU busy
+constexpr int64_t kReduceWarpPacks = 512;   // maximum for one output that one warp handles
 
-// Axes as one: where the elements lie from the first, in order.
+// Several axes as one: maps an element's number to its offset from the first.
 struct Axes {
   int rank;
   int64_t dims[kMaxRank], strides[kMaxRank];
@@ -38,7 +38,7 @@ struct Axes {
     }
     return at + i * strides[0];
   }
-  static __device__ int64_t quotient(int64_t a, int64_t b) {  // in 32 bits where they do: a tenth of the work
+  static __device__ int64_t quotient(int64_t a, int64_t b) {  // in 32 bits if possible: a tenth of the work
     return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
   }
 };
@@ -46,24 +46,26 @@ struct Axes {
 struct ReduceShape {
   Axes outputs, reduced;
   int64_t n_out, n_reduced;
-  int64_t chunk;  // reduced elements that a block takes
+  int64_t chunk;  // reduced elements per block
 };
 
-// Element e of the packs goes to accumulator e % kAccs: all to one, or each column to its own.
+// Adds element e of the packs to accumulator e % kAccs: either one for all, or one per column.
 template <class R, int kAccs, int kPacks, int kWidth, class T>
 __device__ void add(typename R::Acc (&acc)[kAccs], const Vec<T, kWidth> (&packs)[kPacks]) {
 #pragma unroll
   for (int a = 0; a < kAccs; ++a) {
     typename R::C v[kPacks * kWidth / kAccs];
 #pragma unroll
-    for (int i = 0; i < kPacks * kWidth / kAccs; ++i) v[i] = typename R::C(packs[(i * kAccs + a) / kWidth].x[(i * kAccs + a) % kWidth]);
+    for (int i = 0; i < kPacks * kWidth / kAccs; ++i)
+      v[i] = typename R::C(packs[(i * kAccs + a) / kWidth].x[(i * kAccs + a) % kWidth]);
     acc[a] = R::combine(acc[a], R::of(v));
   }
 }
 
-// A thread's share of the reduced elements: begin, begin + step ... below end, kWidth from each.
+// Accumulates a thread's share of the reduced elements: kWidth from each of begin, begin + step ... below end.
 template <class R, int kWidth, int kAccs, class T>
-__device__ void gather(typename R::Acc (&acc)[kAccs], const T* x, const Axes& reduced, int64_t begin, int64_t end, int64_t step) {
+__device__ void gather(typename R::Acc (&acc)[kAccs], const T* x, const Axes& reduced, int64_t begin, int64_t end,
+                       int64_t step) {
   int64_t i = begin;
   for (; i + (kReduceUnroll - 1) * step < end; i += kReduceUnroll * step) {
     Vec<T, kWidth> packs[kReduceUnroll];
@@ -77,29 +79,31 @@ __device__ void gather(typename R::Acc (&acc)[kAccs], const T* x, const Axes& re
   }
 }
 
-// To the second kernel, (outputs, splits), or where there is none the result.
+// Writes a partial result (outputs, splits) for the second kernel, or the final result if there is none.
 template <class R>
 __device__ void hand_over(const R& r, typename R::Acc* partial, int64_t output, const typename R::Acc& acc) {
   if (gridDim.y > 1) partial[output * gridDim.y + blockIdx.y] = acc;
   else r.finish(output, acc);
 }
 
-// Reduced elements lie side by side: a team an output, which goes along them.
+// For adjacent reduced elements: one team per output walks along them.
 template <class R, class T, int kWidth>
-__global__ void __launch_bounds__(kReduceThreads) reduce_rows(R r, const T* x, ReduceShape s, typename R::Acc* partial) {
+__global__ void __launch_bounds__(kReduceThreads)
+    reduce_rows(R r, const T* x, ReduceShape s, typename R::Acc* partial) {
   const int64_t output = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   const bool exists = output < s.n_out;
   const int64_t first = blockIdx.y * s.chunk, end = exists ? min(first + s.chunk, s.n_reduced) : 0;
   typename R::Acc acc[1] = {R::template identity<typename R::Acc>()};
-  gather<R, kWidth>(acc, x + (exists ? s.outputs.offset(output) : 0), s.reduced, first + int64_t(threadIdx.x) * kWidth, end,
-                    int64_t(blockDim.x) * kWidth);
+  gather<R, kWidth>(acc, x + (exists ? s.outputs.offset(output) : 0), s.reduced, first + int64_t(threadIdx.x) * kWidth,
+                    end, int64_t(blockDim.x) * kWidth);
   acc[0] = team_reduce<R>(acc[0]);
   if (exists && threadIdx.x == 0) hand_over(r, partial, output, acc[0]);
 }
 
-// Outputs lie side by side: a thread takes kWidth of them, and every blockDim.y-th of the reduced elements of its block.
+// For adjacent outputs: a thread takes kWidth of them, and every blockDim.y-th reduced element of its block.
 template <class R, class T, int kWidth>
-__global__ void __launch_bounds__(kReduceThreads) reduce_columns(R r, const T* x, ReduceShape s, typename R::Acc* partial) {
+__global__ void __launch_bounds__(kReduceThreads)
+    reduce_columns(R r, const T* x, ReduceShape s, typename R::Acc* partial) {
   SHARED_ARRAY(typename R::Acc, tile, [kReduceThreads * kWidth]);
   const int columns = int(blockDim.x) * kWidth;
   const int64_t base = int64_t(blockIdx.x) * columns, output = base + int64_t(threadIdx.x) * kWidth;
@@ -107,7 +111,8 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_columns(R r, const T* x
   typename R::Acc acc[kWidth];
 #pragma unroll
   for (int j = 0; j < kWidth; ++j) acc[j] = R::template identity<typename R::Acc>();
-  gather<R, kWidth>(acc, x + (output < s.n_out ? s.outputs.offset(output) : 0), s.reduced, first + threadIdx.y, end, blockDim.y);
+  gather<R, kWidth>(acc, x + (output < s.n_out ? s.outputs.offset(output) : 0), s.reduced, first + threadIdx.y, end,
+                    blockDim.y);
 
   typename R::Acc* const own = tile + thread_in_block() * kWidth;
 #pragma unroll
@@ -123,7 +128,8 @@ __global__ void __launch_bounds__(kReduceThreads) reduce_columns(R r, const T* x
 }
 
 template <class R>
-__global__ void __launch_bounds__(kReduceThreads) reduce_partial(R r, const typename R::Acc* partial, int64_t n_out, int64_t splits) {
+__global__ void __launch_bounds__(kReduceThreads)
+    reduce_partial(R r, const typename R::Acc* partial, int64_t n_out, int64_t splits) {
   const int64_t output = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
   typename R::Acc acc = R::template identity<typename R::Acc>();
   if (output < n_out)
@@ -146,7 +152,7 @@ inline ReduceShape reduce_shape(const View& y, const View& x) {
   for (int d = 0; d < x.rank; ++d) {
     if (x.dims[d] == 1) continue;
     View& side = y.dims[d] == 1 ? gone : kept;
-    // Reduced axes in the order of memory, the outputs' in y's.
+    // Reduced axes in memory order, the others in y's order.
     int at = side.rank++;
     for (; &side == &gone && at > 0 && std::abs(side.strides[at - 1]) < std::abs(x.strides[d]); --at)
       side.dims[at] = side.dims[at - 1], side.strides[at] = side.strides[at - 1];
@@ -155,10 +161,10 @@ inline ReduceShape reduce_shape(const View& y, const View& x) {
   return {axes_of(kept), axes_of(gone), kept.size(), gone.size(), gone.size()};
 }
 
-// Elements of x that one access may take along `inner`, the axes whose last one it goes along.
+// Number of elements of x per access along the last axis of `inner`.
 template <class T>
 int reduce_width(const T* x, const Axes& inner, const Axes& other) {
-  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is for checks: one element at a time will do
+  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
   const int last = inner.rank - 1;
   bool fits = inner.strides[last] == 1 && inner.dims[last] % wide == 0;
   for (int d = 0; d < last; ++d) fits = fits && inner.strides[d] % wide == 0;
@@ -166,10 +172,12 @@ int reduce_width(const T* x, const Axes& inner, const Axes& other) {
   return fits ? aligned_width(wide, x) : 1;
 }
 
-// Starts `kernel` on `groups` groups of outputs, each one's reduced elements split so that there are about kReduceBlocks
-// blocks of at least `least` elements, a multiple of `unit`; then the kernel that combines them.
+// Launches `kernel` for `groups` groups of outputs. The reduced elements of each are split so that there are about
+// kReduceBlocks blocks with at least `least` elements, a multiple of `unit`. Then launches the kernel that combines
+// them.
 template <auto kernel, class R, class T>
-void launch_split(Device device, const R& r, const T* x, ReduceShape s, int64_t groups, dim3 threads, int64_t unit, int64_t least) {
+void launch_split(Device device, const R& r, const T* x, ReduceShape s, int64_t groups, dim3 threads, int64_t unit,
+                  int64_t least) {
   using Acc = typename R::Acc;
   const int64_t wanted = std::min(kReduceBlocks / std::max<int64_t>(groups, 1), s.n_reduced / least);
   s.chunk = wanted > 1 ? divide_up(divide_up(s.n_reduced, wanted), unit) * unit : std::max<int64_t>(s.n_reduced, 1);
@@ -180,8 +188,9 @@ void launch_split(Device device, const R& r, const T* x, ReduceShape s, int64_t 
   Acc* const partial = static_cast<Acc*>(View(scratch).data);
   launch<kernel>(device, grid, r, x, s, partial);
   const int team = splits <= 4 * kWarp ? power_of_two(splits, kWarp) : kReduceThreads, teams = kReduceThreads / team;
-  launch<reduce_partial<R>>(device, Grid{dim3(unsigned(divide_up(s.n_out, teams))), dim3(unsigned(team), unsigned(teams))}, r, partial,
-                            s.n_out, splits);
+  launch<reduce_partial<R>>(device,
+                            Grid{dim3(unsigned(divide_up(s.n_out, teams))), dim3(unsigned(team), unsigned(teams))}, r,
+                            partial, s.n_out, splits);
 }
 
 template <int kWidth, class T, class R>
@@ -194,18 +203,19 @@ void reduce_by_rows(Device device, const R& r, const T* x, const ReduceShape& s)
   launch_split<reduce_rows<R, T, kWidth>>(device, r, x, s, divide_up(s.n_out, teams), threads, unit, 2 * unit);
 }
 
-// As many threads side by side as there are outputs for; the others take further elements of the same.
+// As many threads in x as there are outputs; the others take more reduced elements of the same outputs.
 template <int kWidth, class T, class R>
 void reduce_by_columns(Device device, const R& r, const T* x, const ReduceShape& s) {
   const int64_t packs = s.n_out / kWidth;
-  int down = power_of_two(divide_up(s.n_reduced, kReduceUnroll), kReduceThreads / kWarp), across = kReduceThreads / down;
+  int down = power_of_two(divide_up(s.n_reduced, kReduceUnroll), kReduceThreads / kWarp),
+      across = kReduceThreads / down;
   for (; across / 2 >= packs; across /= 2) down *= 2;
   const int64_t unit = int64_t(down) * kReduceUnroll;
   const dim3 threads{unsigned(across), unsigned(down)};
   launch_split<reduce_columns<R, T, kWidth>>(device, r, x, s, divide_up(packs, across), threads, unit, 4 * unit);
 }
 
-// y is read for its shape alone.
+// Only the shape of y is used.
 template <class T, class R>
 void reduce(const R& r, const View& y, const View& x) {
   const ReduceShape s = reduce_shape(y, x);

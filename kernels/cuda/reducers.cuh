@@ -4,7 +4,7 @@
 namespace ringtape::cuda {
 namespace {
 
-// Of N > 0 numbers, pairwise.
+// Combines N > 0 numbers pairwise.
 template <class R, int N, class C>
 __device__ C pairwise(C (&x)[N]) {
 #pragma unroll
@@ -14,7 +14,7 @@ __device__ C pairwise(C (&x)[N]) {
   return x[0];
 }
 
-// Reducers (reduce.cuh), but for finish(). This one: sums and maxima.
+// Reducers (reduce.cuh) without finish(). This one is for sums and maxima.
 template <class T, class R>
 struct OfNumbers : R {
   using C = compute_t<T>;
@@ -23,8 +23,8 @@ struct OfNumbers : R {
   static __device__ C of(C (&x)[N]) { return pairwise<R>(x); }
 };
 
-// Count, mean and sum of squared distances from it; of two sets together as in Chan, Golub and LeVeque, "Updating formulae
-// and a pairwise algorithm for computing sample variances" (1979). As exact as two passes, in one.
+// Count, mean and sum of squared distances from it. Two sets are merged as in Chan, Golub and LeVeque, "Updating
+// formulae and a pairwise algorithm for computing sample variances" (1979). As precise as two passes, in one.
 template <class T>
 struct Moments {
   using C = compute_t<T>;
@@ -40,7 +40,7 @@ struct Moments {
   template <int N>
   static __device__ Acc of(const C (&x)[N]) {
     C v[N];
-    static_assert((N & (N - 1)) == 0);  // a factor of 1 / N is exact then, and the sum no larger than the largest
+    static_assert((N & (N - 1)) == 0);  // so a factor of 1 / N is exact, and the sum does not exceed the largest
     for (int i = 0; i < N; ++i) v[i] = x[i] * (C(1) / N);
     const C center = pairwise<Sum>(v);
     for (int i = 0; i < N; ++i) v[i] = (x[i] - center) * (x[i] - center);

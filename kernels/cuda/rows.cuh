@@ -9,13 +9,13 @@
 namespace ringtape::cuda {
 namespace {
 
-constexpr int kRowThreads = 1024;  // of a row at most; 64 registers each
-// Packs of 16 bytes that a thread reads of each operand before it uses the first: enough are on the way, and they fit the registers.
+constexpr int kRowThreads = 1024;  // maximum per row; 64 registers each
+// Packs of 16 bytes per operand that a thread has in flight: enough to hide latency, and they fit into registers.
 constexpr int packs_of(int inputs) { return inputs == 1 ? 4 : 2; }
 
-// One row of kInputs operands as a thread of its team sees it: a few packs of kWidth neighbouring elements, which are
-// read once and kept in registers, or, where rows are longer (not kHeld), as many at a time, read anew by each pass: from the
-// caches, mostly. A team without a row of its own goes along with an empty one.
+// One row of kInputs operands, as seen by a thread of its team: a few packs of kWidth neighbouring elements, which are
+// read once and kept in registers. For longer rows (not kHeld) each pass reads them again, mostly from the caches, the
+// same number at a time. A team without a row takes part with an empty one.
 template <class T, int kInputs, int kWidth, bool kHeld>
 class Row {
  public:
@@ -34,19 +34,20 @@ class Row {
   __device__ bool exists() const { return end_ == columns_; }
   __device__ bool writes() const { return threadIdx.x == 0; }
 
-  // R over f(column, x...) of all columns; every thread gets it. Every thread calls it.
+  // Reduces f(column, x...) over all columns with R. Every thread must call it, and gets the result.
   template <class R, class F>
   __device__ auto reduce(const F& f) {
     using A = decltype(call(f, 0, 0, 0, std::make_index_sequence<kInputs>{}));
     A total = R::template identity<A>();
     for_each_pack([&](int k, int64_t column) {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) total = R::combine(total, call(f, k, j, column + j, std::make_index_sequence<kInputs>{}));
+      for (int j = 0; j < kWidth; ++j)
+        total = R::combine(total, call(f, k, j, column + j, std::make_index_sequence<kInputs>{}));
     });
     return team_reduce<R>(total);
   }
 
-  // y[row, column] = f(column, x...).
+  // Writes y[row, column] = f(column, x...).
   template <class F>
   __device__ void write(T* y, const F& f) {
     for_each_pack([&](int k, int64_t column) {
@@ -58,7 +59,9 @@ class Row {
   }
 
  private:
-  __device__ int64_t column_of(int64_t base, int k) const { return base + (int64_t(k) * blockDim.x + threadIdx.x) * kWidth; }
+  __device__ int64_t column_of(int64_t base, int k) const {
+    return base + (int64_t(k) * blockDim.x + threadIdx.x) * kWidth;
+  }
   __device__ void read(int64_t base) {
 #pragma unroll
     for (int k = 0; k < kPacks; ++k)
@@ -66,7 +69,7 @@ class Row {
 #pragma unroll
         for (int i = 0; i < kInputs; ++i) packs_[i][k] = load<kWidth>(in_[i] + column);
   }
-  // f(pack, its first column) for the packs that the thread has now.
+  // Calls f(pack, its first column) for the packs that the thread currently holds.
   template <class F>
   __device__ void for_each_kept(int64_t base, const F& f) {
 #pragma unroll
@@ -101,27 +104,29 @@ __global__ void __launch_bounds__(kRowThreads) row_kernel(F f, int64_t rows, int
   f(row);
 }
 
-// Runs f(Row&) for each row, by a team of threads each: of a part of a warp, where that holds the row, up to a block.
-// F: `using Element`, `const Element* in[]`; `y` is what it writes rows of, or null.
+// Runs f(Row&) for each row by a team of threads: from part of a warp, if that can hold the row, up to a block. F has
+// `using Element` and `const Element* in[]`; `y` is its output, or null.
 template <class F>
 void for_each_row(Device device, const F& f, const typename F::Element* y, int64_t rows, int64_t columns) {
   using T = typename F::Element;
   const auto run = [&]<int kWidth>() {
     const int64_t threads = divide_up(columns / kWidth, packs_of(int(std::size(f.in))));
     const bool held = threads <= kRowThreads;
-    const int team = threads <= kWarp ? power_of_two(threads, kWarp) : held ? int(divide_up(threads, kWarp)) * kWarp : kRowThreads;
+    const int team = threads <= kWarp ? power_of_two(threads, kWarp)
+                     : held           ? int(divide_up(threads, kWarp)) * kWarp
+                                      : kRowThreads;
     const int teams = team <= kWarp ? 256 / team : 1;
     const Grid grid{dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))};
     held ? launch<row_kernel<F, kWidth, true>>(device, grid, f, rows, columns)
          : launch<row_kernel<F, kWidth, false>>(device, grid, f, rows, columns);
   };
-  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is for checks: one element at a time will do
+  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
   bool vectors = columns % wide == 0 && aligned_width(wide, y) == wide;
   for (const T* in : f.in) vectors = vectors && aligned_width(wide, in) == wide;
   vectors ? run.template operator()<wide>() : run.template operator()<1>();
 }
 
-// Of contiguous operands along their last axis. No columns, no rows.
+// For contiguous operands, along the last axis. No rows if there are no columns.
 inline int64_t columns_of(const View& x) { return x.dims[x.rank - 1]; }
 inline int64_t rows_of(const View& x) { return columns_of(x) ? x.size() / columns_of(x) : 0; }
 

@@ -42,7 +42,7 @@ struct LogSoftmaxForward {
   __device__ void operator()(R& row) const {
     const auto [top, sum] = exp_sum<T>(row);
     const C log_sum = Math::log(sum);
-    // top + log_sum would be rounded to the digits of top.
+    // top + log_sum would lose digits to top.
     row.write(y, [top = top, log_sum](int64_t, C x) { return (x - top) - log_sum; });
   }
 };

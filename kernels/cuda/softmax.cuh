@@ -4,7 +4,8 @@
 namespace ringtape::cuda {
 namespace {
 
-// exp for results that are stored as T: 16-bit ones do not show the 2 ulp of the fast one, at a quarter of the work.
+// exp for results that are stored as T. For 16-bit T the fast version is exact enough (2 ulp in f32), at a quarter of
+// the work.
 template <class T>
 __device__ compute_t<T> exp_of(compute_t<T> x) {
   if constexpr (is_half_v<T>) return __expf(x);
@@ -14,7 +15,7 @@ __device__ compute_t<T> exp_of(compute_t<T> x) {
 template <class C>
 struct ExpSum { C top, sum; };
 
-// The largest element of a row and the sum of exp(x - largest): logsumexp is top + log(sum), but for rounding.
+// The largest element of a row and the sum of exp(x - largest): logsumexp is top + log(sum) before rounding.
 template <class T, class R>
 __device__ ExpSum<compute_t<T>> exp_sum(R& row) {
   using C = compute_t<T>;

@@ -17,7 +17,8 @@ struct LabelRank {
     const int64_t label = row.exists() ? labels[row.index()] : -1;
     const bool known = label >= 0 && label < row.columns();
     const C own = known ? C(in[0][row.index() * row.columns() + label]) : std::numeric_limits<C>::quiet_NaN();
-    const int64_t beaten = row.template reduce<Sum>([=](int64_t column, C x) { return int64_t(x > own || (x == own && column < label)); });
+    const int64_t beaten =
+        row.template reduce<Sum>([=](int64_t column, C x) { return int64_t(x > own || (x == own && column < label)); });
     if (row.exists() && row.writes()) rank[row.index()] = own == own ? beaten : row.columns();
   }
 };

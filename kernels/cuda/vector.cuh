@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/launch.cuh"
 
-// Several elements that one instruction loads or stores: 16 bytes is the widest there is.
+// Several elements that one instruction loads or stores: at most 16 bytes.
 namespace ringtape::cuda {
 namespace {
 
@@ -22,13 +22,13 @@ __device__ void store(T* to, const Vec<T, N>& v) {
   *reinterpret_cast<Vec<T, N>*>(to) = v;
 }
 
-// How many elements of every operand an access may take: `wide` where all begin at a multiple of that many, else 1.
+// Elements per access for all operands: `wide` if all are aligned to `wide` elements, else 1.
 template <class... T>
 int aligned_width(int wide, const T*... operands) {
   return ((reinterpret_cast<uintptr_t>(operands) % (sizeof(T) * size_t(wide)) == 0) && ...) ? wide : 1;
 }
 
-// For loops over `items` that go on by the size of the grid: enough threads to hide latency, no more than the device holds twice over.
+// For grid-stride loops over `items`: enough threads to hide latency, at most twice what the device can hold.
 inline Grid covering(Device device, int64_t items, int threads = 256) {
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 2 * (2048 / threads);
   const int64_t blocks = (items + threads - 1) / threads;

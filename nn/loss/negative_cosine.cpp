@@ -1,6 +1,7 @@
 #include "nn/loss/negative_cosine.h"
 
 #include "nn/loss/common.h"
+#include "nn/loss/losses.h"
 
 namespace ringtape::nn {
 
@@ -11,5 +12,13 @@ Tensor negative_cosine(const Tensor& p, const Tensor& z) {
   const Tensor cosines = sum(l2_normalize(wide(p), -1, eps) * l2_normalize(wide(z.detach()), -1, eps), {1});
   return -mean(cosines);
 }
+
+static const RegisterLoss registered({
+    .name = "negative_cosine",
+    .over_ranks = OverRanks::local,
+    .exact = true,
+    .views = 2,
+    .call = [](const Tensors& z, comm::ProcessGroup*) { return negative_cosine(z[0], z[1]); },
+});
 
 }  // namespace ringtape::nn

@@ -3,9 +3,9 @@
 
 namespace ringtape::nn {
 
-// How far embeddings z (n, D), n > 1, are from having collapsed: the deviation of each column of the normalised rows, over n - 1, on the
-// average. About 1 / sqrt(D) where rows point anywhere, 0 where all are the same. Without gradient; on the device. -> (), f32 (f64 of f64).
-// Errors: ShapeError, DTypeError.
+// A measure of collapse for embeddings z (n, D), n > 1: the mean over columns of the standard deviation (with n - 1) of
+// the normalised rows. About 1 / sqrt(D) for rows in random directions, 0 if all are the same. Without gradient; on the
+// device. -> (), f32 (f64 for f64). Errors: ShapeError, DTypeError.
 Tensor spread(const Tensor& z);
 
 }  // namespace ringtape::nn

@@ -1,6 +1,7 @@
 #include "nn/loss/vicreg.h"
 
 #include "nn/loss/common.h"
+#include "nn/loss/losses.h"
 
 namespace ringtape::nn {
 
@@ -15,9 +16,18 @@ Tensor vicreg_loss(const Tensor& z0, const Tensor& z1, const VicregOptions& opti
   for (const int64_t begin : {int64_t{0}, d}) {
     const Tensor z = slice(centred, 1, begin, begin + d), covariance = matmul(transpose(z), z) / double(n - 1);
     const Tensor hinge = relu(1 - sqrt(diagonal(covariance) + options.eps));
-    loss = loss + mean(hinge) * (options.variance / 2) + sum(square(off_diagonal(covariance))) * (options.covariance / double(d));
+    loss = loss + mean(hinge) * (options.variance / 2) +
+           sum(square(off_diagonal(covariance))) * (options.covariance / double(d));
   }
   return loss;
 }
+
+static const RegisterLoss registered({
+    .name = "vicreg",
+    .over_ranks = OverRanks::gathers,
+    .exact = true,
+    .views = 2,
+    .call = [](const Tensors& z, comm::ProcessGroup* group) { return vicreg_loss(z[0], z[1], {}, group); },
+});
 
 }  // namespace ringtape::nn

@@ -5,12 +5,33 @@
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{2048, 2048, HeadNorm::hidden};
+struct Options {
+  BarlowTwinsOptions loss;
+  std::string statistics = "biased";
+  HeadOptions projection{2048, 2048};
+  bool gather = false;
+};
+void visit(Fields& f, Options& o) {
+  f("barlow-lambda", o.loss.lambda, {.help = "weight of the off-diagonal terms", .unit = "X", .range = kReal});
+  f("barlow-statistics", o.statistics,
+    {.help = "outputs are standardised by variance + 1e-5 (biased), by n - 1 as lightly did until 2023 (unbiased), or "
+             "by all ranks' "
+             "variance (exact)",
+     .unit = "WHICH",
+     .choices = [] {
+       return std::vector<std::string>{"biased", "unbiased", "exact"};
+     }});
+  f("loss-scale", o.loss.scale, {.help = "factor of the loss", .unit = "X", .range = kReal});
+  visit_projection(f, o.projection);
+  visit_gather(f, o.gather);
+}
 
 class BarlowTwins : public Method {
  public:
-  BarlowTwins(Encoder encoder, const MethodOptions& o)
-      : Method(std::move(encoder)), options_{.lambda = o.lambda, .scale = o.loss_scale, .unbiased = o.unbiased, .exact = o.exact} {}
+  BarlowTwins(Encoder encoder, const Options& o) : Method(std::move(encoder), o.gather), options_(o.loss) {
+    options_.unbiased = o.statistics == "unbiased";
+    options_.exact = o.statistics == "exact";
+  }
 
   Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return barlow_twins_loss(z[0], z[1], options_, gathering()); }
@@ -20,11 +41,16 @@ class BarlowTwins : public Method {
   BarlowTwinsOptions options_;
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
-  return std::make_unique<BarlowTwins>(Encoder{backbone(), make_head(features, o.projection, kProjection)}, o);
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<Options>();
+  return std::make_unique<BarlowTwins>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({"barlow_twins", "the correlation of two views' outputs is to be the identity", make});
+const RegisterMethod registered({.name = "barlow_twins",
+                                 .summary = "the correlation of two views' outputs is to be the identity",
+                                 .settings = Options{},
+                                 .make = make,
+                                 .place = 4});
 
 }  // namespace
 }  // namespace ringtape::nn

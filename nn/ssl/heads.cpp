@@ -1,35 +1,75 @@
 #include "nn/ssl/heads.h"
 
+#include "core/registry.h"
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/linear.h"
 
 namespace ringtape::nn {
+namespace {
 
-HeadNorm parse_head_norm(const std::string& name) {
-  if (name == "none") return HeadNorm::none;
-  if (name == "hidden") return HeadNorm::hidden;
-  if (name == "all") return HeadNorm::all;
-  RT_CHECK_AS(UsageError, name == "plain", "batch normalisation of a head: expected none, hidden, all or plain, got '", name, "'");
-  return HeadNorm::plain;
+// Whether a head has batch normalisation after the hidden layers and after the last one, and whether that last one has
+// weight and bias.
+struct HeadNorm {
+  const char* name;
+  bool hidden, last, affine;
+};
+constexpr HeadNorm kNorms[] = {
+    {"none", false, false, false},
+    {"hidden", true, false, false},
+    {"all", true, true, true},
+    {"plain", true, true, false},  // as in SimSiam's paper
+};
+
+std::vector<std::string> norms() { return names_of(kNorms); }
+
+}  // namespace
+
+void visit_projection(Fields& f, HeadOptions& o) {
+  f("projection-hidden", o.hidden,
+    {.help = "width of the projection head's hidden layers", .unit = "N", .range = kPositive, .unset = "0"});
+  f("projection-dim", o.out,
+    {.help = "width of the projection head's output", .unit = "N", .range = kPositive, .unset = "0"});
+  f("projection-layers", o.layers,
+    {.help = "linear layers of the projection head", .unit = "N", .range = kPositive, .unset = "0"});
+  f("projection-norm", o.norm,
+    {.help = "batch normalisation in the projection head: none, after all layers but the last (hidden), after all, or "
+             "after all but "
+             "without weights after the last (plain)",
+     .unit = "WHERE",
+     .choices = norms,
+     .unset = "method"});
+  f("head-bias", o.bias, {.help = "linear layers of heads have a bias even where batch normalisation follows"});
 }
 
-int64_t head_width(const HeadOptions& options, const HeadDefaults& defaults) { return options.out > 0 ? options.out : defaults.out; }
+void visit_prediction(Fields& f, HeadOptions& o) {
+  f("prediction-hidden", o.hidden,
+    {.help = "width of the prediction head's hidden layer", .unit = "N", .range = kPositive, .unset = "0"});
+  f("prediction-norm", o.norm,
+    {.help = "batch normalisation in the prediction head, as --projection-norm",
+     .unit = "WHERE",
+     .choices = norms,
+     .unset = "method"});
+}
 
-std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options, const HeadDefaults& defaults) {
-  const int64_t layers = options.layers > 0 ? options.layers : 2, hidden = options.hidden > 0 ? options.hidden : defaults.hidden;
-  const HeadNorm norm = options.norm.empty() ? defaults.norm : parse_head_norm(options.norm);
+std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options) {
+  const HeadNorm& norm = find_entry(kNorms, options.norm, "batch normalisation of a head");
   auto head = std::make_unique<Sequential>();
-  for (int64_t i = 0; i < layers; ++i) {
-    const bool last = i == layers - 1;
-    const int64_t out = last ? head_width(options, defaults) : hidden;
-    const bool normed = norm != HeadNorm::none && !(norm == HeadNorm::hidden && last);
+  for (int64_t i = 0; i < options.layers; ++i) {
+    const bool last = i == options.layers - 1, normed = last ? norm.last : norm.hidden;
+    const int64_t out = last ? options.out : options.hidden;
     head->add<Linear>(in, out, options.bias || !normed);
-    if (normed) head->add<BatchNorm>(out, BatchNorm::Options{.affine = norm != HeadNorm::plain || !last});
+    if (normed) head->add<BatchNorm>(out, BatchNorm::Options{.affine = !last || norm.affine});
     if (!last) head->add<ReLU>();
     in = out;
   }
   return head;
+}
+
+std::unique_ptr<Sequential> make_prediction(const HeadOptions& projection, HeadOptions prediction) {
+  prediction.out = projection.out;
+  prediction.bias = projection.bias;
+  return make_head(projection.out, prediction);
 }
 
 }  // namespace ringtape::nn

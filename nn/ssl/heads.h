@@ -2,31 +2,24 @@
 #include <memory>
 #include <string>
 
+#include "core/fields.h"
 #include "nn/sequential.h"
 
 namespace ringtape::nn {
 
-// Where a head has batch normalisation: nowhere, behind all layers but the last, behind all, or behind all with neither weight nor bias
-// in the last, as in SimSiam's paper.
-enum class HeadNorm : uint8_t { none, hidden, all, plain };
-
-// A head: linear layers with ReLU between them. Zero means what the method has by itself.
+// A head: linear layers with ReLU between them.
 struct HeadOptions {
-  int64_t hidden = 0, out = 0;
-  int64_t layers = 0;
-  std::string norm;    // "none", "hidden", "all", "plain"; empty: the method's own
-  bool bias = false;   // of layers that batch normalisation follows, too
+  int64_t hidden, out;          // widths of hidden layers and of the output
+  std::string norm = "hidden";  // position of batch normalisation: see visit_projection
+  int64_t layers = 2;
+  bool bias = false;  // also in layers before batch normalisation
 };
+void visit_projection(Fields& f, HeadOptions& o);
+void visit_prediction(Fields& f, HeadOptions& o);  // without `out` (the projection's), `layers` and `bias`
 
-// What a method has where HeadOptions say nothing.
-struct HeadDefaults {
-  int64_t hidden, out;
-  HeadNorm norm;
-};
-HeadNorm parse_head_norm(const std::string& name);  // throws UsageError
-
-// in -> hidden -> ... -> out.
-std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options, const HeadDefaults& defaults);
-int64_t head_width(const HeadOptions& options, const HeadDefaults& defaults);  // of what comes out
+// in -> hidden -> ... -> out. Throws UsageError for an unknown norm.
+std::unique_ptr<Sequential> make_head(int64_t in, const HeadOptions& options);
+// A head that predicts one view's projection from another's.
+std::unique_ptr<Sequential> make_prediction(const HeadOptions& projection, HeadOptions prediction);
 
 }  // namespace ringtape::nn

@@ -1,16 +1,41 @@
 #include "nn/ssl/method.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
 #include "autograd/tape.h"
+#include "core/registry.h"
 
 namespace ringtape::nn {
+
+static constexpr const char* kGather = "gather-distributed";
+
+void visit_gather(Fields& f, bool& gather) {
+  f(kGather, gather, {.help = "the loss compares with, or is balanced over, the outputs of all ranks"});
+}
+
+bool MethodEntry::gathers() const { return has_field(settings, kGather); }
+
+static void check_gather(bool gathers, int64_t ranks) {
+  RT_CHECK_AS(UsageError, !gathers || ranks > 1, "--", kGather,
+              ": there is one rank, and nothing to gather; leave it out, or use --strategy ddp --devices N");
+}
+
+void MethodEntry::check_batches(const Settings& chosen, const BatchPlan& batch) const {
+  check_gather(field_text_of(chosen, kGather) == "true", batch.ranks);
+  if (check) check(chosen, batch);
+}
 
 Tensor Method::encode(const Tensor& view) {
   const Tensor features = (*encoder_.backbone)(view);
   if (probe_ && !probed_.defined()) probed_ = features.detach();
   return (*encoder_.projection)(features);
+}
+
+void Method::distribute(comm::ProcessGroup& group) {
+  check_gather(gathers_, group.size());
+  group_ = group.size() > 1 ? &group : nullptr;
 }
 
 Tensors Method::step_outputs(const Tensors& views) {
@@ -20,7 +45,7 @@ Tensors Method::step_outputs(const Tensors& views) {
   return out;
 }
 
-// Gradients go through one result of replicas alone: outputs that have any lie side by side in it.
+// Gradients go through only one result of the replicas, so outputs with gradients are concatenated in it.
 Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
   struct Output {
     int64_t width;
@@ -37,7 +62,7 @@ Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
     }
     apart.insert(apart.begin(), side.empty() ? zeros({rows[0].dim(0), 0}) : concat(side, 1));
     const std::lock_guard lock(mutex);
-    layout = own;  // the same of all
+    layout = own;  // the same for all replicas
     return apart;
   });
   Tensors out;
@@ -50,9 +75,19 @@ Tensors outputs_of(DataParallel& replicas, const Tensors& views) {
   return out;
 }
 
-std::vector<MethodEntry>& methods() {
+static std::vector<MethodEntry>& registered_methods() {
   static std::vector<MethodEntry> all;
   return all;
 }
+
+RegisterMethod::RegisterMethod(const MethodEntry& entry) {
+  std::vector<MethodEntry>& all = registered_methods();
+  all.insert(
+      std::upper_bound(all.begin(), all.end(), entry, [](const auto& a, const auto& b) { return a.place < b.place; }),
+      entry);
+}
+
+std::span<const MethodEntry> methods() { return registered_methods(); }
+const MethodEntry& find_method(std::string_view name) { return find_entry(methods(), name, "method"); }
 
 }  // namespace ringtape::nn

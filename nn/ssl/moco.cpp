@@ -1,24 +1,46 @@
 #include <cmath>
 
 #include "autograd/create.h"
-#include "comm/shuffle.h"
+#include "comm/parallel/shuffle.h"
 #include "nn/batch_norm.h"
 #include "nn/loss/memory_bank.h"
 #include "nn/ssl/queue.h"
 #include "nn/ssl/teacher.h"
 
-// He et al., "Momentum contrast for unsupervised visual representation learning", 2020, with the symmetric loss of lightly's benchmark.
+// He et al., "Momentum contrast for unsupervised visual representation learning", 2020, with
+// the symmetric loss of lightly's benchmark.
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{512, 128, HeadNorm::none};
+struct MocoOptions {
+  double temperature = 0.1;
+  HeadOptions projection{512, 128, "none"};
+  TeacherOptions teacher;
+  int64_t queue = 4096;
+  bool queue_per_view = false;   // as in solo-learn
+  bool enqueue_between = false;  // as in lightly
+  int64_t bn_splits = 1;
+};
+void visit(Fields& f, MocoOptions& o) {
+  f("temperature", o.temperature,
+    {.help = "temperature by which similarities are divided", .unit = "X", .range = kAboveZero, .unset = "0"});
+  visit_projection(f, o.projection);
+  visit(f, o.teacher);
+  f("queue", o.queue,
+    {.help = "keys of earlier batches that are negatives", .unit = "N", .range = kPositive, .unset = "-1"});
+  f("queue-per-view", o.queue_per_view, {.help = "each of the two views has a queue of its own, of that size"});
+  f("enqueue-between", o.enqueue_between,
+    {.help = "keys of one half of the loss are negatives in the other, as lightly has it"});
+  f("bn-splits", o.bn_splits,
+    {.help = "parts of a batch that are normalised separately; 1 with --sync-bn", .unit = "N", .range = kPositive});
+}
 
 class Moco : public Method {
  public:
-  Moco(Encoder encoder, Encoder teacher, const MethodOptions& o)
-      : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.momentum, o.final_momentum),
-        queue_("moco", o.queue >= 0 ? o.queue : 4096, head_width(o.projection, kProjection), o.queue_per_view),
-        temperature_(o.temperature > 0 ? o.temperature : 0.1), enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
+  Moco(Encoder encoder, Encoder teacher, const MocoOptions& o)
+      : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.teacher),
+        queue_("moco", o.queue, o.projection.out, o.queue_per_view), temperature_(o.temperature),
+        enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
 
   void begin_step(const Moment& moment) override {
     teacher_.follow(encoder_, moment);
@@ -37,8 +59,6 @@ class Moco : public Method {
     return (first + second) * 0.5;
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(queue_.size() + 1)); }
-  bool can_gather() const override { return false; }
-  void check_batch(int64_t n) const override { queue_.check_batch(n); }
   void visit(Visitor& v) override {
     Method::visit(v);
     teacher_.visit(v);
@@ -47,7 +67,7 @@ class Moco : public Method {
   std::string str() const override { return concat("MoCo(queue ", queue_.size(), ", temperature ", temperature_, ")"); }
 
  private:
-  // Through the teacher in another company: a batch's statistics could tell a key by the images it came with.
+  // Keys pass the teacher in shuffled order: otherwise batch statistics could give a key away.
   Tensor key(const Tensor& view, uint64_t which) const {
     const NoGrad no_grad;
     const uint64_t seed = order_ + which;
@@ -73,9 +93,19 @@ class Moco : public Method {
   uint64_t order_ = 0;
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
+void check(const Settings& settings, const BatchPlan& batch) {
+  const auto& o = settings.as<MocoOptions>();
+  check_queue("moco", o.queue, batch.images);
+  const int64_t each = batch.images / batch.devices;
+  RT_CHECK_AS(UsageError, batch.sync_bn || each % o.bn_splits == 0, "--bn-splits ", o.bn_splits,
+              ": does not divide the ", each, " images that a device has of a batch");
+}
+
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  auto o = settings.as<MocoOptions>();
+  if (backbone.sync_bn) o.bn_splits = 1;
   const auto encoder = [&] {
-    Encoder out{backbone(), make_head(features, o.projection, kProjection)};
+    Encoder out{backbone.make(), make_head(backbone.features, o.projection)};
     split_batch_norm(*out.backbone, o.bn_splits);
     return out;
   };
@@ -83,7 +113,13 @@ std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const
   return std::make_unique<Moco>(std::move(student), std::move(teacher), o);
 }
 
-const RegisterMethod registered({"moco", "finds one view's key, by an average of earlier weights, among those of earlier batches", make});
+const RegisterMethod registered(
+    {.name = "moco",
+     .summary = "finds one view's key, by an average of earlier weights, among those of earlier batches",
+     .settings = MocoOptions{},
+     .make = make,
+     .place = 1,
+     .check = check});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -1,7 +1,7 @@
 #include "nn/ssl/queue.h"
 
 #include "autograd/create.h"
-#include "comm/ops.h"
+#include "comm/parallel/ops.h"
 
 namespace ringtape::nn {
 
@@ -10,19 +10,19 @@ Queue::Queue(const char* what, int64_t size, int64_t width, bool per_view) : wha
   for (int i = 0; i < (per_view ? 2 : 1); ++i) rows_.push_back(l2_normalize(randn({size, width})));
 }
 
-void Queue::check_batch(int64_t n) const {
-  RT_CHECK_AS(UsageError, n > 0 && size() % n == 0, "--queue ", size(), ": ", what_, " fills it with whole batches, and --batch-size ", n,
-              " does not divide it");
+void check_queue(const char* what, int64_t size, int64_t n) {
+  RT_CHECK_AS(UsageError, n > 0 && size % n == 0, "--queue ", size, ": ", what,
+              " fills it with whole batches, and --batch-size ", n, " does not divide it");
 }
 
 void Queue::push(comm::ProcessGroup* group, size_t view, const Tensor& x) {
   const NoGrad no_grad;
   const int64_t n = x.dim(0) * (group ? group->size() : 1);
-  check_batch(n);
+  check_queue(what_, size(), n);
   Tensor& rows = rows_[view % rows_.size()];
   Tensor fresh = l2_normalize(cast(x.detach(), rows.dtype()));
   if (group) fresh = comm::all_gather(*group, contiguous(fresh));
-  // A new tensor: the old one may be what backward() is to read.
+  // A new tensor, since backward() may still read the old one.
   rows = size() == n ? fresh : concat({fresh, slice(rows, 0, 0, size() - n)});
 }
 

@@ -7,11 +7,21 @@
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{512, 128, HeadNorm::none};
+struct SimClrOptions {
+  double temperature = 0.5;  // divisor of similarities
+  HeadOptions projection{512, 128, "none"};
+  bool gather = false;
+};
+void visit(Fields& f, SimClrOptions& o) {
+  f("temperature", o.temperature,
+    {.help = "temperature by which similarities are divided", .unit = "X", .range = kAboveZero, .unset = "0"});
+  visit_projection(f, o.projection);
+  visit_gather(f, o.gather);
+}
 
 class SimClr : public Method {
  public:
-  SimClr(Encoder encoder, const MethodOptions& o) : Method(std::move(encoder)), temperature_(o.temperature > 0 ? o.temperature : 0.5) {}
+  SimClr(Encoder encoder, const SimClrOptions& o) : Method(std::move(encoder), o.gather), temperature_(o.temperature) {}
 
   Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return nt_xent_loss(z[0], z[1], temperature_, gathering()); }
@@ -24,11 +34,16 @@ class SimClr : public Method {
   double temperature_;
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
-  return std::make_unique<SimClr>(Encoder{backbone(), make_head(features, o.projection, kProjection)}, o);
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<SimClrOptions>();
+  return std::make_unique<SimClr>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({"simclr", "views of one image attract, all others of the batch repel", make});
+const RegisterMethod registered({.name = "simclr",
+                                 .summary = "views of one image attract, all others of the batch repel",
+                                 .settings = SimClrOptions{},
+                                 .make = make,
+                                 .place = 2});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -5,20 +5,31 @@
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{2048, 2048, HeadNorm::all}, kPrediction{512, 2048, HeadNorm::hidden};
+struct SimSiamOptions {
+  HeadOptions projection{2048, 2048, "all"}, prediction{512, 2048};
+  bool fixed_prediction_lr = false;
+};
+void visit(Fields& f, SimSiamOptions& o) {
+  visit_projection(f, o.projection);
+  visit_prediction(f, o.prediction);
+  f("fixed-prediction-lr", o.fixed_prediction_lr,
+    {.help = "the prediction head learns at the highest rate throughout, without schedule and warm-up"});
+}
 
 class SimSiam : public Method {
  public:
-  SimSiam(Encoder encoder, std::unique_ptr<Module> prediction) : Method(std::move(encoder)), prediction_(std::move(prediction)) {}
+  SimSiam(Encoder encoder, const SimSiamOptions& o)
+      : Method(std::move(encoder)), prediction_(make_prediction(o.projection, o.prediction)),
+        fixes_lr_(o.fixed_prediction_lr) {}
 
-  // z0, z1, p0, p1: projections, and what is predicted from them for the other view.
+  // z0, z1, p0, p1: projections, and predictions from them for the other view.
   Tensors outputs(const Tensors& views) override {
     const Tensor z0 = encode(views[0]), z1 = encode(views[1]);
     return {z0.detach(), z1.detach(), (*prediction_)(z0), (*prediction_)(z1)};
   }
   Tensor loss(const Tensors& y) override { return (negative_cosine(y[2], y[1]) + negative_cosine(y[3], y[0])) * 0.5; }
   std::optional<double> collapsed_loss(int64_t) const override { return -1; }
-  bool can_gather() const override { return false; }
+  bool fixes_prediction_lr() const override { return fixes_lr_; }
   void visit(Visitor& v) override {
     Method::visit(v);
     v.child("prediction", *prediction_);
@@ -27,16 +38,19 @@ class SimSiam : public Method {
 
  private:
   std::unique_ptr<Module> prediction_;
+  bool fixes_lr_;
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
-  HeadDefaults prediction = kPrediction;
-  prediction.out = head_width(o.projection, kProjection);
-  auto encoder = Encoder{backbone(), make_head(features, o.projection, kProjection)};
-  return std::make_unique<SimSiam>(std::move(encoder), make_head(prediction.out, o.prediction, prediction));
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<SimSiamOptions>();
+  return std::make_unique<SimSiam>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({"simsiam", "predicts one view's projection from the other's, which stands still", make});
+const RegisterMethod registered({.name = "simsiam",
+                                 .summary = "predicts one view's projection from the other's, which stands still",
+                                 .settings = SimSiamOptions{},
+                                 .make = make,
+                                 .place = 3});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -12,15 +12,48 @@
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{512, 128, HeadNorm::hidden};
-constexpr size_t kCoded = 2;  // of the crops, the first have codes
+struct SwavOptions {
+  double temperature = 0.1;
+  HeadOptions projection{512, 128};
+  int64_t prototypes = 512;
+  int64_t freeze_epochs = 0;  // epochs in which the prototypes are constant
+  double epsilon = 0.05;      // entropy of Sinkhorn's codes
+  int64_t iterations = 3;
+  int64_t queue = 0;
+  bool queue_per_view = false;  // as in solo-learn
+  int64_t queue_epoch = 0;      // the first epoch that uses the queue
+  bool gather = false;
+};
+void visit(Fields& f, SwavOptions& o) {
+  f("temperature", o.temperature,
+    {.help = "temperature by which similarities are divided", .unit = "X", .range = kAboveZero, .unset = "0"});
+  visit_projection(f, o.projection);
+  f("prototypes", o.prototypes, {.help = "number of prototypes", .unit = "N", .range = kPositive});
+  f("freeze-prototypes", o.freeze_epochs,
+    {.help = "epochs at the beginning in which the prototypes stay as they are", .unit = "N", .range = kCount});
+  f("sinkhorn-epsilon", o.epsilon, {.help = "entropy of the codes", .unit = "X", .range = {1e-6, kMaxCount}});
+  f("sinkhorn-iterations", o.iterations,
+    {.help = "Sinkhorn iterations that balance the codes", .unit = "N", .range = kPositive});
+  f("queue", o.queue,
+    {.help = "outputs of earlier batches that the codes are balanced with; 0: none",
+     .unit = "N",
+     .range = kCount,
+     .unset = "-1"});
+  f("queue-per-view", o.queue_per_view, {.help = "each of the two views has a queue of its own, of that size"});
+  f("queue-epoch", o.queue_epoch, {.help = "epochs before the queue is used", .unit = "N", .range = kCount});
+  visit_gather(f, o.gather);
+}
+
+constexpr size_t kCoded = 2;  // the first crops, which have codes
 
 class Swav : public Method {
  public:
-  Swav(Encoder encoder, int64_t width, const MethodOptions& o)
-      : Method(std::move(encoder)), prototypes_(uniform_fan_in({o.prototypes, width}, width)), sinkhorn_{o.epsilon, int(o.iterations)},
-        temperature_(o.temperature > 0 ? o.temperature : 0.1), freeze_epochs_(o.freeze_epochs), queue_epoch_(o.queue_epoch) {
-    if (o.queue > 0) queue_.emplace("swav", o.queue, width, o.queue_per_view);
+  Swav(Encoder encoder, const SwavOptions& o)
+      : Method(std::move(encoder), o.gather),
+        prototypes_(uniform_fan_in({o.prototypes, o.projection.out}, o.projection.out)), sinkhorn_{o.epsilon,
+                                                                                                   int(o.iterations)},
+        temperature_(o.temperature), freeze_epochs_(o.freeze_epochs), queue_epoch_(o.queue_epoch) {
+    if (o.queue > 0) queue_.emplace("swav", o.queue, o.projection.out, o.queue_per_view);
   }
 
   void begin_step(const Moment& moment) override {
@@ -36,23 +69,25 @@ class Swav : public Method {
   }
   Tensor loss(const Tensors& z) override {
     Tensors scores, codes;
-    for (const Tensor& crop : z) scores.push_back(linear(l2_normalize(wide(crop)), frozen_ ? prototypes_.detach() : prototypes_));
+    for (const Tensor& crop : z)
+      scores.push_back(linear(l2_normalize(wide(crop)), frozen_ ? prototypes_.detach() : prototypes_));
     for (size_t i = 0; i < kCoded; ++i) codes.push_back(sinkhorn(scores[i], sinkhorn_, gathering(), queued(i)));
     if (queue_)
       for (size_t i = 0; i < kCoded; ++i) queue_->push(group(), i, z[i]);
     return swav_loss(scores, codes, temperature_);
   }
   std::optional<double> collapsed_loss(int64_t) const override { return std::log(double(prototypes_.dim(0))); }
-  void check_batch(int64_t n) const override { if (queue_) queue_->check_batch(n); }
   void visit(Visitor& v) override {
     Method::visit(v);
     v.parameter("prototypes", prototypes_);
     if (queue_) queue_->visit(v);
   }
-  std::string str() const override { return concat("SwAV(prototypes ", prototypes_.dim(0), ", temperature ", temperature_, ")"); }
+  std::string str() const override {
+    return concat("SwAV(prototypes ", prototypes_.dim(0), ", temperature ", temperature_, ")");
+  }
 
  private:
-  // The scores of earlier rows, which a view's codes are balanced with; undefined: none.
+  // The scores of earlier rows, which take part in balancing a view's codes; undefined: none.
   Tensor queued(size_t view) const {
     if (!queue_ || !balances_queue_) return {};
     const NoGrad no_grad;
@@ -67,12 +102,24 @@ class Swav : public Method {
   bool frozen_ = false, balances_queue_ = false;
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
-  Encoder encoder{backbone(), make_head(features, o.projection, kProjection)};
-  return std::make_unique<Swav>(std::move(encoder), head_width(o.projection, kProjection), o);
+void check(const Settings& settings, const BatchPlan& batch) {
+  const auto& o = settings.as<SwavOptions>();
+  if (o.queue > 0) check_queue("swav", o.queue, batch.images);
 }
 
-const RegisterMethod registered({"swav", "predicts which prototype the other view belongs to, of which all get equal parts", make});
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<SwavOptions>();
+  return std::make_unique<Swav>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
+}
+
+const RegisterMethod registered(
+    {.name = "swav",
+     .summary = "predicts which prototype the other view belongs to, of which all get equal parts",
+     .settings = SwavOptions{},
+     .make = make,
+     .place = 6,
+     .any_views = true,
+     .check = check});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -22,11 +22,13 @@ Tensors detached(const std::vector<Tensor*>& tensors) {
   return out;
 }
 
-// `own` comes to lie in one buffer as `like` does, so that both can be walked at once; as it is, where `like` does not.
+// Moves `own` into one buffer with the layout of `like`, so that one pass can process both. No-op if `like` is not in
+// one buffer.
 void lay_out(const std::vector<Tensor*>& own, const Tensors& like) {
   const Tensor& first = like[0];
   const auto offset = [&](const Tensor& x, const Tensor& from) {
-    return (static_cast<const char*>(View(x).data) - static_cast<const char*>(View(from).data)) / int64_t(size_of(from.dtype()));
+    return (static_cast<const char*>(View(x).data) - static_cast<const char*>(View(from).data)) /
+           int64_t(size_of(from.dtype()));
   };
   bool is_so = true, can_be = true;
   int64_t end = 0;
@@ -46,10 +48,20 @@ void lay_out(const std::vector<Tensor*>& own, const Tensors& like) {
 
 }  // namespace
 
-Teacher::Teacher(const Encoder& student, Encoder own, double momentum, double final_momentum)
-    : own_(std::move(own)), momentum_(momentum), final_momentum_(final_momentum) {
+void visit(Fields& f, TeacherOptions& o) {
+  f("momentum-encoder", o.momentum,
+    {.help = "part of the teacher's weights that stays at a step", .unit = "X", .range = kProbability});
+  f("momentum-encoder-end", o.final_momentum,
+    {.help = "what --momentum-encoder becomes by the end, along a cosine; -1: it stays",
+     .unit = "X",
+     .range = {-1, 1}});
+}
+
+Teacher::Teacher(const Encoder& student, Encoder own, const TeacherOptions& options)
+    : own_(std::move(own)), options_(options) {
   const std::vector<Tensor*> from = parameters_of(student), to = parameters_of(own_);
-  for (size_t i = 0; i < to.size(); ++i) *to[i] = from[i]->detach().copy_to(from[i]->device());  // no leaves: nobody trains them
+  for (size_t i = 0; i < to.size(); ++i)
+    *to[i] = from[i]->detach().copy_to(from[i]->device());  // not leaves: they are not trained
 }
 
 Tensor Teacher::operator()(const Tensor& x) const {
@@ -58,9 +70,10 @@ Tensor Teacher::operator()(const Tensor& x) const {
 }
 
 double Teacher::momentum_at(const Moment& moment) const {
-  if (final_momentum_ < 0) return momentum_;
+  const double from = options_.momentum, to = options_.final_momentum;
+  if (to < 0) return from;
   const double t = moment.steps > 1 ? double(moment.step) / double(moment.steps - 1) : 1;
-  return final_momentum_ - (final_momentum_ - momentum_) * (std::cos(std::numbers::pi * t) + 1) / 2;
+  return to - (to - from) * (std::cos(std::numbers::pi * t) + 1) / 2;
 }
 
 void Teacher::follow(const Encoder& student, const Moment& moment) {

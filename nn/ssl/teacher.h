@@ -3,23 +3,29 @@
 
 namespace ringtape::nn {
 
-// A second encoder of the same make that follows the first as an average of its weights: what moco and byol compare with. It is not
-// trained, normalises by its own batches and keeps running statistics of its own.
+struct TeacherOptions {
+  double momentum = 0.99;      // share of its own weights that the teacher keeps in a step
+  double final_momentum =
+      -1;  // final value of a cosine schedule (Grill et al., "Bootstrap your own latent", 2020); negative: constant
+};
+void visit(Fields& f, TeacherOptions& o);
+
+// A second encoder with the same architecture, whose weights are a moving average of the first one's: the teacher of
+// moco and byol. It is not trained, normalises by its own batches and has its own running statistics.
 class Teacher {
  public:
-  // Begins with the student's weights. `momentum`: what it keeps of its own at a step; it goes to `final_momentum` along a cosine (Grill et
-  // al., "Bootstrap your own latent", 2020), or stays where that is negative.
-  Teacher(const Encoder& student, Encoder own, double momentum, double final_momentum);
+  // Starts with the student's weights.
+  Teacher(const Encoder& student, Encoder own, const TeacherOptions& options);
 
   Tensor operator()(const Tensor& x) const;  // no gradient
   double momentum_at(const Moment& moment) const;
-  // weights = m weights + (1 - m) student's, of parameters alone; one pass over memory where theirs lie one after the other.
+  // weights = m weights + (1 - m) student's weights, for parameters only; in one pass if they are contiguous in memory.
   void follow(const Encoder& student, const Moment& moment);
   void visit(Visitor& v);  // as buffers
 
  private:
   Encoder own_;
-  double momentum_, final_momentum_;
+  TeacherOptions options_;
 };
 
 }  // namespace ringtape::nn

@@ -5,22 +5,34 @@
 namespace ringtape::nn {
 namespace {
 
-constexpr HeadDefaults kProjection{2048, 2048, HeadNorm::hidden};
+struct VicregOptions {
+  HeadOptions projection{2048, 2048};
+  bool gather = false;
+};
+void visit(Fields& f, VicregOptions& o) {
+  visit_projection(f, o.projection);
+  visit_gather(f, o.gather);
+}
 
 class Vicreg : public Method {
  public:
-  explicit Vicreg(Encoder encoder) : Method(std::move(encoder)) {}
+  Vicreg(Encoder encoder, const VicregOptions& o) : Method(std::move(encoder), o.gather) {}
 
   Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return vicreg_loss(z[0], z[1], {}, gathering()); }
   std::string str() const override { return "VICReg"; }
 };
 
-std::unique_ptr<Method> make(const MakeModule& backbone, int64_t features, const MethodOptions& o) {
-  return std::make_unique<Vicreg>(Encoder{backbone(), make_head(features, o.projection, kProjection)});
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<VicregOptions>();
+  return std::make_unique<Vicreg>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({"vicreg", "outputs of two views are alike, spread out and uncorrelated", make});
+const RegisterMethod registered({.name = "vicreg",
+                                 .summary = "outputs of two views are alike, spread out and uncorrelated",
+                                 .settings = VicregOptions{},
+                                 .make = make,
+                                 .place = 7});
 
 }  // namespace
 }  // namespace ringtape::nn

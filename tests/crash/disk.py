@@ -1,8 +1,8 @@
 """What a disk may hold after a power loss, from the calls that were made until then.
 
 Three kinds of disk:
-    ext4     names change in the order they were changed in, up to some moment not before the last fsync of anything; what was
-             written to a file after its own last fsync may be missing from its end
+    ext4     names change in the order they were changed in, up to some moment not before the last fsync of anything;
+             what was written to a file after its own last fsync may be missing from its end
     mkdirs   any change of a name since its folder's last fsync may be missing, but for folders that were made
     posix    these, too; of what was written to a file after its own last fsync, anything
 """

@@ -11,8 +11,8 @@ from training import RUN, expect_same
 
 CALLS = ("write", "fsync", "fdatasync", "syncdir", "rename", "close", "open", "mkdir", "symlink", "unlink", "ftruncate")
 ERRORS = (errno.ENOSPC, errno.EIO)
-# A training does without these: it has said all that matters by an fsync, removes what is no longer needed (which it renames first), links
-# for people to read.
+# A training does without these: it has said all that matters by an fsync, removes what is no longer needed (which it
+# renames first), links for people to read.
 MAY_PASS, MAY_FAIL = ("close", "unlink", "symlink"), r"/(last|best)$|/events\.out\.|^rename .*\.tmp$"
 
 
@@ -44,7 +44,8 @@ def trial(setting, scene, rng, number):
     fault += f", which is of {', '.join(dict.fromkeys(made)) or f'{path}, and was not reached'}"
     if code < 0:
         raise Failure("unnamed", f"{fault}: ended by {signal.Signals(-code).name}")
-    if code == 0 and call not in MAY_PASS and not all(re.search(MAY_FAIL, f"rename {each}" if call == "rename" else each) for each in made):
+    said = [f"rename {each}" if call == "rename" else each for each in made]
+    if code == 0 and call not in MAY_PASS and not all(re.search(MAY_FAIL, each) for each in said):
         raise Failure("unnamed", f"{fault}: exit code 0, as if nothing had been")
     if code != 0 and os.strerror(error) not in scene.said():
         raise Failure("unnamed", f"{fault}: exit code {code}, and no word of '{os.strerror(error)}'")

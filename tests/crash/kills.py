@@ -1,4 +1,5 @@
-"""SIGKILL at random moments, half of them while a checkpoint is written; then --resume, killed again some times, to the end."""
+"""SIGKILL at random moments, half of them while a checkpoint is written; then --resume, killed again some times, to
+the end."""
 import os
 import signal
 import time

@@ -1,5 +1,5 @@
-"""Power loss: a training is recorded call by call; from states that a disk may have after the first k of them --resume, and the whole
-state compared. A checkpoint that the training took for written must still be there."""
+"""Power loss: a training is recorded call by call; from states that a disk may have after the first k of them
+--resume, and the whole state compared. A checkpoint that the training took for written must still be there."""
 import re
 
 from disk import KINDS, tree_of, write_state

@@ -1,5 +1,5 @@
-"""Processes are killed, stopped or short of something: the job ends in bounded time, not with 0, says why, and leaves nothing behind.
-A rank that is stopped for a moment only, or killed where restarts are allowed, changes nothing."""
+"""Processes are killed, stopped or short of something: the job ends in bounded time, not with 0, says why, and leaves
+nothing behind. A rank that is stopped for a moment only, or killed where restarts are allowed, changes nothing."""
 import os
 import random
 import re
@@ -11,13 +11,14 @@ from training import DATA, MODELS, RUN, Training, expect_same
 
 BOUND = 40  # seconds from the fault to the end of all
 ENDLESS = f"{MODELS['mlp']} {DATA} --epochs 1000000 --checkpoint-every 0 --log-every 1"
-ENOUGH = re.compile("memory|bad_alloc|descriptor|Too many open files|ulimit|thread|fork|Resource temporarily unavailable", re.IGNORECASE)
+ENOUGH = re.compile("memory|bad_alloc|descriptor|Too many open files|ulimit|thread|fork|Resource temporarily "
+                    "unavailable", re.IGNORECASE)
 
 
 def start(scene, rng, training=ENDLESS, before=(), **how):
     ranks = rng.choice([2, 2, 3])
-    words = ["launch", "-n", ranks, "--no-pin", "--grace", "2", "--timeout", "25", "--", *training.split(), "--transport",
-             rng.choice(["shm", "tcp"]), "--run", RUN]
+    words = ["launch", "-n", ranks, "--no-pin", "--grace", "2", "--timeout", "25", "--", *training.split(),
+             "--transport", rng.choice(["shm", "tcp"]), "--run", RUN]
     return scene.start(words, before=before, env={"RINGTAPE_HEARTBEAT": "2"}, **how), ranks
 
 
@@ -49,7 +50,8 @@ def rank_gets(number):
         elif number == signal.SIGSTOP:
             expect_end(scene, launcher, (1, 124, 137), f"rank {victim}|did not end within")
         else:
-            expect_end(scene, launcher, (128 + number,), f"rank {victim} of {ranks} was the first to fail: killed by signal {number}")
+            expect_end(scene, launcher, (128 + number,),
+                       f"rank {victim} of {ranks} was the first to fail: killed by signal {number}")
     return trial
 
 
@@ -70,7 +72,8 @@ def limit(option, low, high):
         training = f"{MODELS['mlp']} {DATA}"
         own = f"--nproc={rng.randint(low, high)}" if option == "nproc" else f"--{option}={rng.randint(low, high)}"
         how = {}
-        if option == "nproc" and os.geteuid() == 0:  # root has no such limit; of a user without other processes it is exact
+        # Root has no such limit; of a user without other processes it is exact.
+        if option == "nproc" and os.geteuid() == 0:
             user = 100_000 + random.randrange(1 << 20)
             for folder in (scene.folder, scene.folder / "private"):
                 os.chown(folder, user, user)

@@ -37,7 +37,8 @@ def build(folder):
 
 def preloaded(setting, scene, **what):
     """The environment that has the shim do `what`: record=FILE or fault="CALL ERRNO N"."""
-    return {"LD_PRELOAD": str(setting.shim), "CRASH_ROOT": str(scene.folder)} | {f"CRASH_{k.upper()}": str(v) for k, v in what.items()}
+    own = {"LD_PRELOAD": str(setting.shim), "CRASH_ROOT": str(scene.folder)}
+    return own | {f"CRASH_{k.upper()}": str(v) for k, v in what.items()}
 
 
 def read(record):
@@ -52,7 +53,8 @@ def read(record):
 
 
 def undisturbed(setting, part):
-    """Trainings in one process as the seed draws them for `part`, each with the calls of a run that nothing disturbed."""
+    """Trainings in one process as the seed draws them for `part`, each with the calls of a run that nothing
+    disturbed."""
     for number in range(TRAININGS):
         training = draw(setting.rng(part, f"training {number}"), ranks=(1,))
         scene = Scene(setting.folder / f"{part}-recorded", setting.binary)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Trainings are killed, starved, unplugged and bothered, again and again; each must go on to the same end, and nothing may be left over.
+"""Trainings are killed, starved, unplugged and bothered, again and again; each must go on to the same end, and
+nothing may be left over.
 
     tests/crash/run.py [--minutes M] [--seed S] [--jobs N] [--only kills,power,...] [--binary PATH]
 
-docs/reliability.md says what is tried and what is promised. A trial is drawn from the seed, its part and its number alone: what fails is
-named with the command that does it again, and its folder is kept. Exit codes: 0 nothing failed, 1 something did, 77 a part was left out
-for want of a program, and nothing failed.
+docs/reliability.md says what is tried and what is promised. A trial is drawn from the seed, its part and its number
+alone: what fails is named with the command that does it again, and its folder is kept. Exit codes: 0 nothing failed,
+1 something did, 77 a part was left out for want of a program, and nothing failed.
 """
 import argparse
 import collections
@@ -111,7 +112,8 @@ class Campaign:
         (scene.folder / "failure").write_text(f"{failure.kind}: {failure}\n")
         with self.lock:
             self.found[failure.kind] += 1
-            again = f"{sys.argv[0]} --binary {self.setting.binary} --seed {self.setting.seed} --only {self.name} --trial {number}"
+            again = (f"{sys.argv[0]} --binary {self.setting.binary} --seed {self.setting.seed} --only {self.name} "
+                     f"--trial {number}")
             print(f"FAILED {failure.kind}: {str(failure)[:700]}\n  again: {again}\n  kept:  {scene.folder}", flush=True)
 
     def run(self, numbers, jobs, seconds):
@@ -146,7 +148,8 @@ def parse():
     parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
     parser.add_argument("--trial", type=int, help="this one only")
     parser.add_argument("--binary", type=Path, default=Path(__file__).parents[2] / "build/cpu/ringtape")
-    parser.add_argument("--folder", type=Path, help="where trials are made (default: a new one in the temporary folder)")
+    parser.add_argument("--folder", type=Path,
+                        help="where trials are made (default: a new one in the temporary folder)")
     out = parser.parse_args()
     out.only = out.only.split(",")
     if unknown := [name for name in out.only if name not in PARTS]:
@@ -175,9 +178,12 @@ def main():
         campaigns.append(campaign)
         seconds = float("inf") if args.short or args.trial is not None else 60 * args.minutes * PARTS[name].share / sum(
             PARTS[each].share for each in parts)
-        numbers = [args.trial] if args.trial is not None else range(PARTS[name].short) if args.short else itertools.count()
+        numbers = range(PARTS[name].short) if args.short else itertools.count()
+        if args.trial is not None:
+            numbers = [args.trial]
         campaign.run(numbers, args.jobs, seconds)
-        print(f"{name}: {campaign.tried} tried, {sum(campaign.found.values())} failed, {time.monotonic() - begin:.0f} s", flush=True)
+        print(f"{name}: {campaign.tried} tried, {sum(campaign.found.values())} failed, "
+              f"{time.monotonic() - begin:.0f} s", flush=True)
     rows = [["part", "tried", *KINDS, ""], *(campaign.line() for campaign in campaigns)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     print(f"seed {seed}")

@@ -1,11 +1,12 @@
-// Preloaded into a training, for the calls that change files below CRASH_ROOT: writes them to CRASH_RECORD, or makes one fail.
+// Preloaded into a training, for the calls that change files below CRASH_ROOT: writes them to CRASH_RECORD, or makes
+// one fail.
 //   CRASH_RECORD=FILE   a line a call that has succeeded, fields separated by tabs, paths relative to CRASH_ROOT:
-//                         create PATH, write PATH OFFSET BYTES (the bytes are in FILE.data, one after the other), truncate PATH SIZE,
-//                         fsync PATH, fdatasync PATH, syncdir PATH (fsync of a folder), close PATH, mkdir PATH, unlink PATH, rmdir PATH,
-//                         rename OLD NEW, symlink TARGET PATH
+//                         create PATH, write PATH OFFSET BYTES (the bytes are in FILE.data, one after the other),
+//                         truncate PATH SIZE, fsync PATH, fdatasync PATH, syncdir PATH (fsync of a folder), close PATH,
+//                         mkdir PATH, unlink PATH, rmdir PATH, rename OLD NEW, symlink TARGET PATH
 //                       and one where a call was made to fail: fault CALL PATH
-//   CRASH_FAULT="CALL ERRNO N"   the Nth of these calls fails; "N+": and all that follow. `write` counts what stdio flushes, too;
-//                                `open` is what opens for writing.
+//   CRASH_FAULT="CALL ERRNO N"   the Nth of these calls fails; "N+": and all that follow. `write` counts what stdio
+//                                flushes, too; `open` is what opens for writing.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio_ext.h>
@@ -45,7 +46,8 @@ struct Shim {
 
   Shim() {
     char name[32] = "", plus = 0;
-    if (std::sscanf(text_of("CRASH_FAULT").c_str(), "%31s %d %d%c", name, &error, &first, &plus) >= 3) call = name, for_ever = plus == '+';
+    if (std::sscanf(text_of("CRASH_FAULT").c_str(), "%31s %d %d%c", name, &error, &first, &plus) >= 3)
+      call = name, for_ever = plus == '+';
     if (record.empty()) return;
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
     log = REAL(open)(record.c_str(), flags, 0600), data = REAL(open)((record + ".data").c_str(), flags, 0600);
@@ -237,7 +239,7 @@ ssize_t write(int fd, const void* bytes, size_t count) {
 int fflush(FILE* file) {
   const std::lock_guard lock(mutex);
   const std::string path = file ? below(::fileno(file)) : "";
-  if (path.empty()) return REAL(fflush)(file);
+  if (path.empty() || !::__fwritable(file)) return REAL(fflush)(file);
   if (::__fpending(file) > 0 && shim().fails("write", path)) return EOF;
   const int out = REAL(fflush)(file);
   note_growth(::fileno(file), path);
@@ -269,11 +271,13 @@ int mkdir(const char* path, mode_t mode) noexcept {
 }
 int symlink(const char* to, const char* path) noexcept {
   const std::string known = below(AT_FDCWD, path);
-  return change("symlink", known, std::string("symlink\t") + to + "\t" + known, [&] { return REAL(symlink)(to, path); });
+  return change("symlink", known, std::string("symlink\t") + to + "\t" + known,
+                [&] { return REAL(symlink)(to, path); });
 }
 int rename(const char* from, const char* to) noexcept {
   const std::string old = below(AT_FDCWD, from), now = below(AT_FDCWD, to);
-  return change("rename", old.empty() ? old : now, "rename\t" + old + "\t" + now, [&] { return REAL(rename)(from, to); });
+  return change("rename", old.empty() ? old : now, "rename\t" + old + "\t" + now,
+                [&] { return REAL(rename)(from, to); });
 }
 int unlink(const char* path) noexcept {
   const std::string known = below(AT_FDCWD, path);

@@ -1,4 +1,5 @@
-"""Strangers at the ports of a job that runs: wrong tokens, garbage, floods, connections that say nothing. It is not disturbed."""
+"""Strangers at the ports of a job that runs: wrong tokens, garbage, floods, connections that say nothing. It is not
+disturbed."""
 import os
 import random
 import re
@@ -34,7 +35,8 @@ def ports_of(pids):
 
 
 def frame(kind, number, fields, rng):
-    body = struct.pack("<BIqH", kind, rng.randrange(1 << 32), number, len(fields)) + b"".join(struct.pack("<I", len(f)) + f for f in fields)
+    body = struct.pack("<BIqH", kind, rng.randrange(1 << 32), number, len(fields))
+    body += b"".join(struct.pack("<I", len(f)) + f for f in fields)
     return struct.pack("<I", len(body)) + body
 
 
@@ -50,7 +52,8 @@ def garbage(s, rng):
 
 
 def frames(s, rng):
-    s.sendall(frame(rng.randrange(20), rng.randrange(-9, 9), [rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(4))], rng))
+    s.sendall(frame(rng.randrange(20), rng.randrange(-9, 9),
+                    [rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(4))], rng))
     s.recv(4096)
 
 
@@ -82,7 +85,8 @@ class Strangers:
     def __init__(self, seed, count=6):
         self.ports, self.done, self.connections = [], threading.Event(), 0
         self.lock = threading.Lock()
-        self.threads = [threading.Thread(target=self.bother, args=(random.Random(f"{seed}/{i}"),)) for i in range(count)]
+        self.threads = [threading.Thread(target=self.bother, args=(random.Random(f"{seed}/{i}"),))
+                        for i in range(count)]
         for thread in self.threads:
             thread.start()
 

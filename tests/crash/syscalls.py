@@ -1,5 +1,5 @@
-"""SIGKILL at every system call that changes the disk, one after the other; each time --resume, and the whole state compared. Of the many
-writes to a file of weights it is the first, the second and the last."""
+"""SIGKILL at every system call that changes the disk, one after the other; each time --resume, and the whole state
+compared. Of the many writes to a file of weights it is the first, the second and the last."""
 import re
 import signal
 from collections import Counter, defaultdict
@@ -7,10 +7,12 @@ from collections import Counter, defaultdict
 from job import Failure, Scene
 from training import DATA, MODELS, RUN, Training, expect_same
 
-CALLS = ("write writev pwrite64 fsync fdatasync rename renameat renameat2 openat mkdir mkdirat unlink unlinkat rmdir symlink "
+CALLS = ("write writev pwrite64 fsync fdatasync rename renameat renameat2 openat mkdir mkdirat unlink unlinkat rmdir "
+         "symlink "
          "symlinkat link linkat fchmod chmod ftruncate truncate flock fallocate").split()
 TRAININGS = [
-    Training(tuple(f"{MODELS['mlp']} {DATA} --workers 0 --ema 0.9 --keep 2 --checkpoint-steps 4 --log-every 5".split())),
+    Training(tuple(f"{MODELS['mlp']} {DATA} --workers 0 --ema 0.9 --keep 2 --checkpoint-steps 4 "
+                   "--log-every 5".split())),
     Training(tuple(f"{MODELS['moco']} {DATA} --workers 0 --keep 1 --checkpoint-steps 3".split())),
 ]
 

@@ -15,16 +15,17 @@ from job import Failure, Scene
 
 RUN = "run"  # the name of every run
 # What a clock or the memory decides.
-TIMED = {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "comm_s", "exposed_s", "train_s"}
+TIMED = {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "comm_s",
+         "exposed_s", "train_s"}
 
 DATA = "--data shapes --device cpu --threads 1 --test-size 20"
 RESNET = "--model resnet18 --width 2 --train-size 48 --batch-size 12 --epochs 2"
-METHOD = f"{RESNET} --knn-k 5 --projection-hidden 8 --projection-dim 4 --momentum-encoder 0.9 --warmup-epochs 0"
+METHOD = f"{RESNET} --knn-k 5 --projection-hidden 8 --projection-dim 4 --warmup-epochs 0"
 MODELS = {
     "mlp": "train --model mlp --hidden 4 --train-size 120 --val-size 20 --batch-size 20 --epochs 3 --dropout 0.2",
     "resnet18": f"train {RESNET} --val-size 12",
-    "moco": f"pretrain --method moco {METHOD} --queue 24 --bn-splits 2",
-    "byol": f"pretrain --method byol {METHOD} --prediction-hidden 8",
+    "moco": f"pretrain --method moco {METHOD} --momentum-encoder 0.9 --queue 24 --bn-splits 2",
+    "byol": f"pretrain --method byol {METHOD} --momentum-encoder 0.9 --prediction-hidden 8",
     "swav": f"pretrain --method swav {METHOD} --queue 24 --prototypes 6 --small-views 1 --small-view-size 8",
 }
 
@@ -49,18 +50,22 @@ def draw(rng, models=tuple(MODELS), ranks=(1, 2)):
     model = rng.choice(models)
     many = rng.choice(ranks)
     words = MODELS[model].split() + DATA.split()
-    words += rng.choice([["--optimizer", "adam", "--lr", "0.002"], ["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.5"]])
+    words += rng.choice([["--optimizer", "adam", "--lr", "0.002"],
+                         ["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.5"]])
     words += ["--precision", rng.choice(["f32", "bf16"]), "--keep", str(rng.randint(1, 3))]
     words += ["--checkpoint-steps", str(rng.choice([0, 1, 2, 3])), "--workers", str(rng.choice([0, 1]))]
-    words += rng.choice([[], ["--ema", "0.9"]]) + rng.choice([[], ["--schedule", "cosine"]]) + rng.choice([[], ["--log-every", "2"]])
+    words += rng.choice([[], ["--ema", "0.9"]]) + rng.choice([[], ["--schedule", "cosine"]])
+    words += rng.choice([[], ["--log-every", "2"]])
     if many > 1:
-        words += ["--transport", rng.choice(["shm", "tcp"])] + (["--sync-bn"] if model != "mlp" and rng.random() < 0.5 else [])
+        words += ["--transport", rng.choice(["shm", "tcp"])]
+        words += ["--sync-bn"] if model != "mlp" and rng.random() < 0.5 else []
     return Training(tuple(words), many, rng.random() < 0.5)
 
 
 def timeless(value):
     if isinstance(value, dict):
-        return {k: timeless(v) for k, v in value.items() if k not in TIMED and k not in ("exposed", "lengths", "crc32", "run")}
+        return {k: timeless(v) for k, v in value.items()
+                if k not in TIMED and k not in ("exposed", "lengths", "crc32", "run")}
     return value
 
 

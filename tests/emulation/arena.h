@@ -9,8 +9,8 @@
 
 namespace ringtape::emulation {
 
-// The one range of addresses that kernels may use: the GPUs' memory, then the shared memory of the block that runs.
-inline constexpr size_t kDeviceBytes = size_t{4} << 30;  // of address space, not of memory
+// The only range of addresses that kernels may use: the GPUs' memory, then the shared memory of the running block.
+inline constexpr size_t kDeviceBytes = size_t{4} << 30;  // of address space, not of physical memory
 inline constexpr size_t kSharedBytes = kSharedDistance * (kMaxSharedArrays + 1);
 
 struct Arena {
@@ -20,7 +20,7 @@ struct Arena {
 };
 Arena& arena();
 
-// What is hidden makes an AddressSanitizer build stop at an access.
+// An AddressSanitizer build stops at an access to hidden memory.
 inline void hide([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_poison_memory_region(p, bytes);

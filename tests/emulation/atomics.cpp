@@ -3,8 +3,8 @@
 #include "tests/emulation/block.h"
 #include "tests/emulation/checker.h"
 
-// One OS thread executes a grid, and changes fibers at barriers and warp operations alone: what lies between a load and a
-// store is atomic without further ado. What is left is to tell the checker.
+// One OS thread executes a grid and switches fibers only at barriers and warp operations, so a load followed by a store
+// is atomic. These functions only inform the checker.
 namespace ringtape::emulation {
 
 uint64_t atomic_load(const void* p, size_t bytes) {

@@ -1,12 +1,13 @@
 #pragma once
-// What bugs.cu and correct.cuh share. The headers of kernels/cuda are not used: these kernels need no stream and no runtime.
+// Shared by bugs.cu and correct.cuh. Does not use the headers of kernels/cuda: these kernels need no stream and no
+// runtime.
 #include "tests/emulation/bugs.h"
 #include "tests/emulation/memory.h"
 
 namespace ringtape::emulation_bugs {
 namespace {
 
-constexpr int kThreads = 128;       // of a block, unless a case says otherwise
+constexpr int kThreads = 128;       // per block, unless a case says otherwise
 constexpr int kBlocks = kSize / kThreads;
 constexpr unsigned kFull = 0xffffffffu;
 
@@ -37,7 +38,7 @@ __device__ float warp_sum(float v) {
   return v;
 }
 
-// What y should be.
+// The expected y.
 float neighbour(int i) { return x_at(i ^ 1); }
 float warp_total(int i) {
   float total = 0;
@@ -52,7 +53,7 @@ float grid_total(int i) {
   return total;
 }
 
-// The last block to come adds up what the others have left. Without the fence it may not see it.
+// The last block to arrive sums the totals of the others. Without the fence it may not see them.
 template <bool fence>
 __global__ void last_block(const float* x, float* y) {  // y[0]: total, y[1]: counter, y[2...]: a total for each block
   SHARED_ARRAY(float, total, [1]);

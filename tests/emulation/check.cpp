@@ -1,6 +1,7 @@
-// The checker of checked executables. Their kernels are compiled with -fsanitize=thread,alignment,bounds, which has the compiler
-// call the functions below at memory accesses; the sanitizers' own libraries, which know nothing of blocks and barriers, are not
-// linked. Code of the host may be compiled so too: then they do only what the program needs.
+// The checker of checked executables. Their kernels are compiled with -fsanitize=thread,alignment,bounds, so that the
+// compiler calls the functions below at memory accesses. The sanitizers' own libraries, which do not know blocks and
+// barriers, are not linked. Host code may be compiled like this, too: there the functions only do what the program
+// needs.
 #include <cstdio>
 
 #include "core/text.h"
@@ -33,7 +34,7 @@ inline void access_range(const void* p, size_t bytes, AccessKind kind, const voi
 }  // namespace
 }  // namespace ringtape::emulation
 
-// NOLINTBEGIN: names as the compiler has them
+// NOLINTBEGIN: names of the compiler
 #define RT_READ ringtape::emulation::AccessKind::read
 #define RT_WRITE ringtape::emulation::AccessKind::write
 #define RT_PC __builtin_return_address(0)
@@ -46,38 +47,39 @@ void __tsan_func_exit() {}
 void __tsan_vptr_read(void**) {}
 void __tsan_vptr_update(void**, void*) {}
 
-#define RT_SIZE(n)                                                                                                       \
-  void __tsan_read##n(void* p) { ringtape::emulation::access<n, RT_READ>(p, RT_PC); }                                    \
-  void __tsan_write##n(void* p) { ringtape::emulation::access<n, RT_WRITE>(p, RT_PC); }                                  \
-  void __tsan_volatile_read##n(void* p) { ringtape::emulation::access<n, RT_READ>(p, RT_PC); }                           \
-  void __tsan_volatile_write##n(void* p) { ringtape::emulation::access<n, RT_WRITE>(p, RT_PC); }                         \
-  void __tsan_unaligned_read##n(void* p) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); }                    \
-  void __tsan_unaligned_write##n(void* p) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }                  \
-  void __tsan_unaligned_volatile_read##n(void* p) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); }           \
+#define RT_SIZE(n)                                                                                             \
+  void __tsan_read##n(void* p) { ringtape::emulation::access<n, RT_READ>(p, RT_PC); }                          \
+  void __tsan_write##n(void* p) { ringtape::emulation::access<n, RT_WRITE>(p, RT_PC); }                        \
+  void __tsan_volatile_read##n(void* p) { ringtape::emulation::access<n, RT_READ>(p, RT_PC); }                 \
+  void __tsan_volatile_write##n(void* p) { ringtape::emulation::access<n, RT_WRITE>(p, RT_PC); }               \
+  void __tsan_unaligned_read##n(void* p) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); }          \
+  void __tsan_unaligned_write##n(void* p) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }        \
+  void __tsan_unaligned_volatile_read##n(void* p) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); } \
   void __tsan_unaligned_volatile_write##n(void* p) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }
 RT_SIZE(1) RT_SIZE(2) RT_SIZE(4) RT_SIZE(8) RT_SIZE(16)
 void __tsan_read_range(void* p, size_t n) { ringtape::emulation::access_range(p, n, RT_READ, RT_PC); }
 void __tsan_write_range(void* p, size_t n) { ringtape::emulation::access_range(p, n, RT_WRITE, RT_PC); }
 
-// std::atomic and its like, which kernels do not use.
+// std::atomic and similar, which kernels do not use.
 #define RT_FETCH(n, T, op) \
   T __tsan_atomic##n##_fetch_##op(volatile T* p, T x, int) { return __atomic_fetch_##op(p, x, __ATOMIC_SEQ_CST); }
-#define RT_ATOMIC(n, T)                                                                                                  \
-  T __tsan_atomic##n##_load(const volatile T* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }                   \
-  void __tsan_atomic##n##_store(volatile T* p, T x, int) { __atomic_store_n(p, x, __ATOMIC_SEQ_CST); }                   \
-  T __tsan_atomic##n##_exchange(volatile T* p, T x, int) { return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST); }         \
-  int __tsan_atomic##n##_compare_exchange_strong(volatile T* p, T* expected, T x, int, int) {                            \
-    return __atomic_compare_exchange_n(p, expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                       \
-  }                                                                                                                           \
-  int __tsan_atomic##n##_compare_exchange_weak(volatile T* p, T* expected, T x, int, int) {                              \
-    return __atomic_compare_exchange_n(p, expected, x, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                        \
-  }                                                                                                                           \
-  RT_FETCH(n, T, add) RT_FETCH(n, T, sub) RT_FETCH(n, T, and) RT_FETCH(n, T, or) RT_FETCH(n, T, xor) RT_FETCH(n, T, nand)
+#define RT_ATOMIC(n, T)                                                                                          \
+  T __tsan_atomic##n##_load(const volatile T* p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); }           \
+  void __tsan_atomic##n##_store(volatile T* p, T x, int) { __atomic_store_n(p, x, __ATOMIC_SEQ_CST); }           \
+  T __tsan_atomic##n##_exchange(volatile T* p, T x, int) { return __atomic_exchange_n(p, x, __ATOMIC_SEQ_CST); } \
+  int __tsan_atomic##n##_compare_exchange_strong(volatile T* p, T* expected, T x, int, int) {                    \
+    return __atomic_compare_exchange_n(p, expected, x, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);               \
+  }                                                                                                              \
+  int __tsan_atomic##n##_compare_exchange_weak(volatile T* p, T* expected, T x, int, int) {                      \
+    return __atomic_compare_exchange_n(p, expected, x, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);                \
+  }                                                                                                              \
+  RT_FETCH(n, T, add)                                                                                            \
+  RT_FETCH(n, T, sub) RT_FETCH(n, T, and) RT_FETCH(n, T, or) RT_FETCH(n, T, xor) RT_FETCH(n, T, nand)
 RT_ATOMIC(8, uint8_t) RT_ATOMIC(16, uint16_t) RT_ATOMIC(32, uint32_t) RT_ATOMIC(64, uint64_t)
 void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 void __tsan_atomic_signal_fence(int) {}
 
-// What UndefinedBehaviorSanitizer's checks hand over.
+// The arguments of UndefinedBehaviorSanitizer's checks.
 struct SourceLocation {
   const char* file;
   uint32_t line, column;
@@ -119,13 +121,14 @@ void __ubsan_handle_out_of_bounds(const OutOfBounds* what, uintptr_t index) {
   report("out-of-bounds", Place{what->location.file, int(what->location.line)},
          ringtape::concat("index ", int64_t(index), " of an array of type ", what->array->name));
 }
-#define RT_OVERFLOW(op, what)                                                                                                 \
-  void __ubsan_handle_##op##_overflow(const Overflow* data) {                                                                 \
-    using namespace ringtape::emulation;                                                                                      \
-    if (!in_kernel) return;                                                                                                   \
-    const HostCode host;                                                                                                      \
-    report("integer-overflow", Place{data->location.file, int(data->location.line)}, ringtape::concat(what, data->type->name));\
-  }                                                                                                                           \
+#define RT_OVERFLOW(op, what)                                                        \
+  void __ubsan_handle_##op##_overflow(const Overflow* data) {                        \
+    using namespace ringtape::emulation;                                             \
+    if (!in_kernel) return;                                                          \
+    const HostCode host;                                                             \
+    report("integer-overflow", Place{data->location.file, int(data->location.line)}, \
+           ringtape::concat(what, data->type->name));                                \
+  }                                                                                  \
   void __ubsan_handle_##op##_overflow_abort(const Overflow* data) { __ubsan_handle_##op##_overflow(data); }
 RT_OVERFLOW(add, "a sum of type ")
 RT_OVERFLOW(sub, "a difference of type ")
@@ -142,8 +145,12 @@ void __ubsan_handle_shift_out_of_bounds(const Shift* data, uintptr_t, uintptr_t 
 void __ubsan_handle_shift_out_of_bounds_abort(const Shift* data, uintptr_t value, uintptr_t by) {
   __ubsan_handle_shift_out_of_bounds(data, value, by);
 }
-void __ubsan_handle_type_mismatch_v1_abort(const TypeMismatch* what, const void* p) { __ubsan_handle_type_mismatch_v1(what, p); }
-void __ubsan_handle_out_of_bounds_abort(const OutOfBounds* what, uintptr_t index) { __ubsan_handle_out_of_bounds(what, index); }
+void __ubsan_handle_type_mismatch_v1_abort(const TypeMismatch* what, const void* p) {
+  __ubsan_handle_type_mismatch_v1(what, p);
+}
+void __ubsan_handle_out_of_bounds_abort(const OutOfBounds* what, uintptr_t index) {
+  __ubsan_handle_out_of_bounds(what, index);
+}
 
 }  // extern "C"
 // NOLINTEND

@@ -4,7 +4,7 @@
 
 namespace ringtape::emulation {
 
-// What checks every access one by one. check.cpp sets `checker` where it is linked in; it is null otherwise.
+// Checks every single access. check.cpp sets `checker` if it is linked in; else it is null.
 class Checker {
  public:
   enum class Memory : uint8_t { nobodys, reserved, live, freed };
@@ -21,7 +21,7 @@ class Checker {
   virtual void mark_initialised(const void* p, size_t bytes) = 0;
   virtual void mark_copied(void* to, const void* from, size_t bytes) = 0;
   virtual bool initialised(const void* p, size_t bytes) = 0;
-  virtual void forget(const void* p, size_t bytes) = 0;        // gives back what is kept of memory that nobody has
+  virtual void forget(const void* p, size_t bytes) = 0;        // drops the records of unallocated memory
 
  protected:
   ~Checker() = default;

@@ -1,5 +1,5 @@
 #pragma once
-// Kernels that are right: the checker has nothing to say of them.
+// Correct kernels, for which the checker must report nothing.
 #include "core/dtype.h"
 #include "tests/emulation/cases.cuh"
 
@@ -30,7 +30,7 @@ __global__ void tree_of_warp(const float* x, float* y) {
   }
   y[global_index()] = s[threadIdx.x / 32 * 32];
 }
-// Neighbouring bytes by neighbouring threads, then together as words, then by bytes again.
+// Neighbouring threads write neighbouring bytes, then whole words, then bytes again.
 __global__ void bytes_and_words(const float* x, float* y) {
   SHARED_ARRAY(unsigned char, bytes, [kThreads]);
   bytes[threadIdx.x] = static_cast<unsigned char>(x[global_index()]);
@@ -54,13 +54,15 @@ __global__ void votes(const float* x, float* y) {
   good = good && __reduce_min_sync(kFull, -lane) == -31 && __reduce_max_sync(kFull, unsigned(lane)) == 31u;
   good = good && __shfl_up_sync(kFull, lane, 1) == max(lane - 1, 0);
   good = good && __shfl_down_sync(kFull, lane, 1, 8) == (lane % 8 == 7 ? lane : lane + 1);
-  good = good && __shfl_sync(kFull, lane, 2, 4) == lane / 4 * 4 + 2 && __shfl_xor_sync(kFull, double(lane), 31) == 31 - lane;
-  good = good && __syncthreads_count(threadIdx.x < 7) == 7 && __syncthreads_or(threadIdx.x == 9) && !__syncthreads_and(threadIdx.x != 9);
+  good = good && __shfl_sync(kFull, lane, 2, 4) == lane / 4 * 4 + 2 &&
+         __shfl_xor_sync(kFull, double(lane), 31) == 31 - lane;
+  good = good && __syncthreads_count(threadIdx.x < 7) == 7 && __syncthreads_or(threadIdx.x == 9) &&
+         !__syncthreads_and(threadIdx.x != 9);
   if (lane < 16) good = good && __shfl_xor_sync(0x0000ffffu, lane, 8) == (lane ^ 8);
   else good = good && __shfl_xor_sync(0xffff0000u, lane, 8) == (lane ^ 8);
   y[global_index()] = good ? v : 0;
 }
-__global__ void atomics(float* x, float* y) {  // x[0]: how many have come
+__global__ void atomics(float* x, float* y) {  // x[0]: number of arrivals
   SHARED_ARRAY(int, n, [6]);
   if (threadIdx.x < 6) n[threadIdx.x] = threadIdx.x == 2 ? 1000 : 0;
   __syncthreads();
@@ -72,10 +74,11 @@ __global__ void atomics(float* x, float* y) {  // x[0]: how many have come
   atomicCAS(&n[4], 0, t + 1);
   atomicInc(reinterpret_cast<unsigned*>(&n[5]), 4u);
   __syncthreads();
-  const bool good = n[0] == kThreads && n[1] == kThreads - 1 && n[2] == 0 && n[3] == 255 && n[4] > 0 && n[5] == kThreads % 5;
+  const bool good =
+      n[0] == kThreads && n[1] == kThreads - 1 && n[2] == 0 && n[3] == 255 && n[4] > 0 && n[5] == kThreads % 5;
   y[global_index()] = good ? x[global_index()] : 0;
 }
-// Each thread fences what it has written; a barrier; one thread tells the other blocks.
+// Each thread fences its writes; after a barrier one thread notifies the other blocks.
 __global__ void all_fence(float* x, float* y) {
   SHARED_ARRAY(bool, last, [1]);
   y[2 + global_index() % 500] = x[global_index() % 500];
@@ -99,9 +102,11 @@ __global__ void three_dimensions(float* x, float* y) {
   const unsigned t = threadIdx.x + 8 * (threadIdx.y + 4 * threadIdx.z);
   y[blockIdx.x * kThreads + t] = tile[t / 32][t / 8 % 4][t % 8];
 }
-void run_three_dimensions(float* x, float* y) { start<three_dimensions>(three_dimensions, kBlocks, dim3(8, 4, 4), 0, x, y); }
+void run_three_dimensions(float* x, float* y) {
+  start<three_dimensions>(three_dimensions, kBlocks, dim3(8, 4, 4), 0, x, y);
+}
 __device__ bf16 narrow(float v) { return bf16(v); }
-__global__ void struct_result(float* x, float* y) {  // stores that are the result of a call
+__global__ void struct_result(float* x, float* y) {  // stores of a call's result
   SHARED_ARRAY(bf16, line, [kThreads]);
   line[threadIdx.x] = narrow(x[global_index()] + 1);
   __syncthreads();

@@ -1,4 +1,4 @@
-// The stand-in for libcublasLt: its interface.
+// The stand-in for libcublasLt: the interface.
 #include "tests/emulation/cublaslt.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ using namespace ringtape::emulation;
 
 namespace {
 
-constexpr uint64_t kAlgorithm = 0x52494E4754415045;  // marks one that the heuristic gave
+constexpr uint64_t kAlgorithm = 0x52494E4754415045;  // marks an algorithm from the heuristic
 
 template <class F>
 cublasStatus_t blas_call(F f) {
@@ -52,8 +52,8 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* out, cublasCompute
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which, const void* from,
-                                              size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t which,
+                                              const void* from, size_t bytes) {
   switch (which) {
     case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return take(desc->compute, from, bytes);
     case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return take(desc->scale, from, bytes);
@@ -66,14 +66,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType type, uint64_t rows, uint64_t columns,
-                                          int64_t leading) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* out, cudaDataType type, uint64_t rows,
+                                          uint64_t columns, int64_t leading) {
   *out = new cublasLtMatrixLayoutOpaque_t{type, rows, columns, leading};
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t which, const void* from,
-                                                size_t bytes) {
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t which,
+                                                const void* from, size_t bytes) {
   switch (which) {
     case CUBLASLT_MATRIX_LAYOUT_TYPE: return take(layout->type, from, bytes);
     case CUBLASLT_MATRIX_LAYOUT_ORDER: return take(layout->order, from, bytes);
@@ -91,22 +91,23 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* out) {
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroy(preference); }
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t which,
-                                                    const void* from, size_t bytes) {
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t which, const void* from,
+                                                    size_t bytes) {
   if (which == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return take(preference->workspace, from, bytes);
   const int operand = which - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
   return operand >= 0 && operand < 4 ? take(preference->alignment[operand], from, bytes) : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
-                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference, int wanted, cublasLtMatmulHeuristicResult_t found[],
-                                              int* count) {
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int wanted, cublasLtMatmulHeuristicResult_t found[], int* count) {
   *count = 0;
   if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
   const Product product{.op = *desc, .a = *a, .b = *b, .c = *c, .d = *d};
   if (const cublasStatus_t status = product.supported()) return status;
-  for (int i = 0; i < 4; ++i)  // no real algorithm takes elements across their own size
+  for (int i = 0; i < 4; ++i)  // no real algorithm accepts alignments below the size of an element
     if (preference->alignment[i] < size_of_type(i < 2 ? a->type : d->type)) return CUBLAS_STATUS_NOT_SUPPORTED;
   found[0] = {};
   found[0].algo.data[0] = kAlgorithm;
@@ -120,9 +121,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha, const void* a_data,
-                              cublasLtMatrixLayout_t a, const void* b_data, cublasLtMatrixLayout_t b, const void* beta, const void* c_data,
-                              cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t* algo,
-                              void* workspace, size_t workspace_bytes, cudaStream_t handle_of_stream) {
+                              cublasLtMatrixLayout_t a, const void* b_data, cublasLtMatrixLayout_t b, const void* beta,
+                              const void* c_data, cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace, size_t workspace_bytes,
+                              cudaStream_t handle_of_stream) {
   return blas_call([&] {
     const auto stream = stream_of(handle_of_stream);
     if (!stream || !handle || stream->device != handle->device || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
@@ -137,7 +139,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const uint64_t none[8] = {kAlgorithm, 1, 1, 1, 1, 0};
     const uint64_t* const chosen = algo ? algo->data : none;
     if (chosen[0] != kAlgorithm || chosen[5] > workspace_bytes) return CUBLAS_STATUS_INVALID_VALUE;
-    if (!product.valid_pointers(stream->device, chosen + 1, workspace, size_t(chosen[5]))) return CUBLAS_STATUS_INVALID_VALUE;
+    if (!product.valid_pointers(stream->device, chosen + 1, workspace, size_t(chosen[5])))
+      return CUBLAS_STATUS_INVALID_VALUE;
     put(*stream, [product] { product.run(); });
     return CUBLAS_STATUS_SUCCESS;
   });

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// The stand-in for libcublasLt: what its files share. Products are put on the stream like kernels. Sums are made in f32 (in f64
-// for f64) one term after the other, which is not the order that a GPU has.
+// The stand-in for libcublasLt: shared declarations. Products are put on the stream like kernels. Sums are computed in
+// f32 (f64 for f64) term by term, which is not the order of a GPU.
 struct cublasLtContext {
   int device;
 };
@@ -25,8 +25,8 @@ struct cublasLtMatrixLayoutOpaque_t {
   int64_t batch_stride = 0;
 
   bool by_rows() const { return order == CUBLASLT_ORDER_ROW; }
-  int64_t lines() const { return int64_t(by_rows() ? rows : columns); }   // what lies one leading dimension apart
-  int64_t length() const { return int64_t(by_rows() ? columns : rows); }  // of each, side by side
+  int64_t lines() const { return int64_t(by_rows() ? rows : columns); }   // one leading dimension apart
+  int64_t length() const { return int64_t(by_rows() ? columns : rows); }  // contiguous elements of each
   int64_t at(int64_t row, int64_t column) const { return by_rows() ? row * leading + column : column * leading + row; }
 };
 struct cublasLtMatmulPreferenceOpaque_t {
@@ -39,7 +39,7 @@ namespace ringtape::emulation {
 inline size_t size_of_type(int type) { return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2; }
 double load_element(const void* data, int64_t i, int type);
 
-// One product, with all that it needs when the stream comes to it.
+// One product, with everything that it needs when the stream reaches it.
 struct Product {
   cublasLtMatmulDescOpaque_t op;
   cublasLtMatrixLayoutOpaque_t a, b, c, d;
@@ -47,9 +47,10 @@ struct Product {
   const void *a_data = nullptr, *b_data = nullptr, *c_data = nullptr;
   void* d_data = nullptr;
 
-  // Whether cuBLASLt computes it: sizes that fit (CUBLAS_STATUS_INVALID_VALUE), types that it combines (NOT_SUPPORTED).
+  // Whether cuBLASLt supports it: matching sizes (else CUBLAS_STATUS_INVALID_VALUE), a valid combination of types (else
+  // NOT_SUPPORTED).
   cublasStatus_t supported() const;
-  // What can be said at the call: alignment of A B C D as promised, memory of the device. Reports what is wrong.
+  // The checks at the call: promised alignment of A B C D, memory of the device. Reports errors.
   bool valid_pointers(int device, const uint64_t* alignment, const void* workspace, size_t workspace_bytes) const;
   void run() const;
 

@@ -1,4 +1,4 @@
-// The stand-in for libcublasLt: what it can compute, what may be wrong with its operands, and the product itself.
+// The stand-in for libcublasLt: supported products, checks of operands, and the computation.
 #include <cstring>
 #include <vector>
 
@@ -24,7 +24,7 @@ void store(char* p, int64_t i, int type, double x) {
   }
 }
 
-// The first of the lines of one matrix for which it does not hold, as text; empty if it does for all.
+// The first line of a matrix for which holds() is false, as text; empty if none.
 template <class F>
 std::string violation(const char* name, const Layout& x, const void* data, F holds) {
   const size_t element = size_of_type(x.type), bytes = size_t(x.length()) * element;
@@ -32,8 +32,8 @@ std::string violation(const char* name, const Layout& x, const void* data, F hol
     for (int64_t line = 0; line < x.lines(); ++line) {
       const char* const p = static_cast<const char*>(data) + (i * x.batch_stride + line * x.leading) * int64_t(element);
       if (!holds(p, bytes))
-        return concat("cublasLtMatmul: ", name, " (", x.rows, " x ", x.columns, ", leading dimension ", x.leading, "), ", bytes,
-                      " bytes from ", is_device(p) ? describe(p) : "host memory");
+        return concat("cublasLtMatmul: ", name, " (", x.rows, " x ", x.columns, ", leading dimension ", x.leading,
+                      "), ", bytes, " bytes from ", is_device(p) ? describe(p) : "host memory");
     }
   return "";
 }
@@ -61,8 +61,9 @@ bool Product::valid_layouts() const {
 
 bool Product::same_sizes() const {
   const bool ta = op.trans_a != CUBLAS_OP_N, tb = op.trans_b != CUBLAS_OP_N;
-  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns && (tb ? b.columns : b.rows) == uint64_t(k()) &&
-         c.rows == d.rows && c.columns == d.columns && a.batch == d.batch && b.batch == d.batch && c.batch == d.batch;
+  return (ta ? a.columns : a.rows) == d.rows && (tb ? b.rows : b.columns) == d.columns &&
+         (tb ? b.columns : b.rows) == uint64_t(k()) && c.rows == d.rows && c.columns == d.columns &&
+         a.batch == d.batch && b.batch == d.batch && c.batch == d.batch;
 }
 
 bool Product::known_types() const {
@@ -72,7 +73,8 @@ bool Product::known_types() const {
     return true;
   }
   const auto how = op.compute;
-  const bool f32 = how == CUBLAS_COMPUTE_32F || how == CUBLAS_COMPUTE_32F_PEDANTIC || how == CUBLAS_COMPUTE_32F_FAST_TF32;
+  const bool f32 =
+      how == CUBLAS_COMPUTE_32F || how == CUBLAS_COMPUTE_32F_PEDANTIC || how == CUBLAS_COMPUTE_32F_FAST_TF32;
   if (!f32 || op.scale != CUDA_R_32F || a.type != b.type || c.type != d.type) return false;
   if (a.type == CUDA_R_64F || d.type == CUDA_R_64F) return false;
   return (d.type == a.type || d.type == CUDA_R_32F) && bias_type() == int(d.type);
@@ -83,7 +85,7 @@ cublasStatus_t Product::supported() const {
   return known_types() ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-// Whether holds(pointer, bytes) for everything that is read, and written; reports the first that it does not hold for.
+// Whether holds(pointer, bytes) is true for everything that is read or written; reports the first exception.
 template <class F>
 bool Product::each_operand(const char* kind, F holds, bool with_result) const {
   std::string wrong = violation("A", a, a_data, holds);
@@ -95,18 +97,23 @@ bool Product::each_operand(const char* kind, F holds, bool with_result) const {
   return wrong.empty();
 }
 
-bool Product::valid_pointers(int device, const uint64_t* alignment, const void* workspace, size_t workspace_bytes) const {
-  if (!each_operand("out-of-bounds", [&](const void* p, size_t bytes) { return owned_by(p, bytes, device); }, true)) return false;
+bool Product::valid_pointers(int device, const uint64_t* alignment, const void* workspace,
+                             size_t workspace_bytes) const {
+  if (!each_operand(
+          "out-of-bounds", [&](const void* p, size_t bytes) { return owned_by(p, bytes, device); }, true))
+    return false;
   const void* const data[] = {a_data, b_data, c_data, d_data};
   for (int i = 0; i < 4; ++i) {
     if (reinterpret_cast<uintptr_t>(data[i]) % alignment[i] == 0 || (i == 2 && beta == 0)) continue;
     const char name = "ABCD"[i];
-    report("misaligned", {}, concat("cublasLtMatmul: ", name, " is not aligned to ", alignment[i], " bytes, as the heuristic was told"));
+    report("misaligned", {},
+           concat("cublasLtMatmul: ", name, " is not aligned to ", alignment[i], " bytes, as the heuristic was told"));
     return false;
   }
   if (workspace_bytes == 0) return true;
   if (owned_by(workspace, workspace_bytes, device) && reinterpret_cast<uintptr_t>(workspace) % 16 == 0) return true;
-  report("out-of-bounds", {}, concat("cublasLtMatmul: the workspace, ", workspace_bytes, " bytes, is not in one buffer of cuda:", device));
+  report("out-of-bounds", {},
+         concat("cublasLtMatmul: the workspace, ", workspace_bytes, " bytes, is not in one buffer of cuda:", device));
   return false;
 }
 
@@ -119,7 +126,8 @@ void Product::run_one(int64_t batch) const {
   std::vector<T> left(rows * size_t(k())), sums(rows);
   for (int64_t p = 0; p < k(); ++p)
     for (int64_t i = 0; i < m(); ++i)
-      left[size_t(p * m() + i)] = T(load_element(matrix(a, a_data), op.trans_a == CUBLAS_OP_N ? a.at(i, p) : a.at(p, i), a.type));
+      left[size_t(p * m() + i)] =
+          T(load_element(matrix(a, a_data), op.trans_a == CUBLAS_OP_N ? a.at(i, p) : a.at(p, i), a.type));
   const bool relu = op.epilogue & CUBLASLT_EPILOGUE_RELU;
   char* const out = static_cast<char*>(d_data) + batch * d.batch_stride * int64_t(size_of_type(d.type));
   for (int64_t j = 0; j < n(); ++j) {

@@ -12,31 +12,32 @@
 
 #include "tests/emulation/emulation.h"
 
-// The stand-in for libcudart: what its files share. Streams are queues. Nothing on them runs before somebody waits for it, and
-// then in any order that CUDA permits: as late as can be (forward), other streams first (reverse), or at random. A missing
-// event or synchronisation therefore shows. One lock is held in every call; what is declared here runs under it.
+// The stand-in for libcudart: shared declarations. Streams are queues. Nothing in them runs before somebody waits for
+// it, and then in any order that CUDA permits: as late as possible (forward), other streams first (reverse), or at
+// random. So a missing event or synchronisation is visible. Every call holds one lock; the functions declared here need
+// it.
 namespace ringtape::emulation {
 
 using Work = std::function<void()>;
 
-// A node runs after those of its indices.
+// A node, and the indices of the nodes that it runs after.
 struct GraphNode {
   Work run;
   std::vector<size_t> after;
 };
 
-// What is recorded of the streams that take part, from cudaStreamBeginCapture to cudaStreamEndCapture.
+// The recorded work of all participating streams, from cudaStreamBeginCapture to cudaStreamEndCapture.
 struct Capture {
   CUstream_st* origin = nullptr;
   std::thread::id thread;
   cudaStreamCaptureMode mode{};
   bool invalid = false, ended = false;
   std::vector<GraphNode> nodes;
-  std::vector<void*> allocated;  // buffers that its nodes make live and dead; the addresses stay the graph's
-  ~Capture();                    // gives them back
+  std::vector<void*> allocated;  // buffers that its nodes allocate and free; the graph owns the addresses
+  ~Capture();                    // releases `allocated`
 };
 
-// A point in a stream: what comes after it may start when so many of the stream's operations are complete.
+// A point in a stream: later work may start when this number of the stream's operations is complete.
 struct Point {
   std::shared_ptr<CUstream_st> stream;
   uint64_t number = 0;
@@ -57,46 +58,47 @@ struct CUstream_st : std::enable_shared_from_this<CUstream_st> {
   uint64_t issued = 0, completed = 0;
   std::deque<ringtape::emulation::Operation> queue;
   std::shared_ptr<ringtape::emulation::Capture> capture;
-  std::vector<size_t> frontier;  // nodes of the capture that the next one comes after
+  std::vector<size_t> frontier;  // nodes of the capture that the next one depends on
 };
 
 struct CUmemPoolHandle_st {
   int device = 0;
   uint64_t used = 0, used_high = 0, reserved = 0, reserved_high = 0;
-  uint64_t threshold = 0;        // a synchronisation gives back what is unused beyond it
+  uint64_t threshold = 0;        // a synchronisation releases unused memory above it
 };
 
 namespace ringtape::emulation {
 
-// Runs the body of an API function: with the lock, after the checks that all have in common; keeps an error for cudaGetLastError.
+// Runs the body of an API function: with the lock, after the common checks. Keeps an error for cudaGetLastError.
 cudaError_t api_call(const std::function<cudaError_t()>& body);
 int current_device();            // of the calling thread
 
 // Streams
-std::shared_ptr<CUstream_st> stream_of(cudaStream_t handle);       // null if there is none; 0 is the current device's default
-// At the end of the queue, after those points too; or of the capture.
+std::shared_ptr<CUstream_st> stream_of(
+    cudaStream_t handle);  // null if there is none; 0 is the current device's default
+// Appends work to the queue, to run also after the points `after`; or to the capture.
 void put(CUstream_st& stream, Work work, std::vector<Point> after = {});
-void wait_for(const Point& point);                                 // runs until it is reached
+void wait_for(const Point& point);                                 // runs work until it is reached
 void wait_for_all();
 cudaError_t failure();           // cudaErrorLaunchFailure from a report in a stream to clear_reports(), else success
-void release_streams(const Capture& capture);                      // those that take part in it no longer do
+void release_streams(const Capture& capture);                      // its streams no longer take part in it
 inline Point end_of(CUstream_st& stream) { return {stream.shared_from_this(), stream.issued}; }
 
 // Capture
-cudaError_t refused_while_capturing();                             // for calls that CUDA calls unsafe: an error, and the capture is lost
-cudaError_t refused_on(CUstream_st& stream);                       // for what cannot be recorded
+cudaError_t refused_while_capturing();  // for calls that are unsafe in a capture: an error; ends the capture
+cudaError_t refused_on(CUstream_st& stream);                       // for calls that cannot be recorded
 void invalidate_captures_of(int device);
 bool capturing(int device);
 
 // Memory
-bool owned_by(const void* p, size_t bytes, int device);            // inside one allocation there that has not been freed
+bool owned_by(const void* p, size_t bytes, int device);  // inside one allocation of that device that is not freed
 bool page_locked(const void* p, size_t bytes);                     // inside one buffer of cudaHostAlloc
-void trim_pools(int device);                                       // to their thresholds
+void trim_pools(int device);                                       // down to their thresholds
 
 // "devices=1 memory=256M sm=90"; throws UsageError.
 Gpu parsed_gpu(std::string_view text);
 
-// How many buffers of device and page-locked memory have not been freed: what a test compares before and after.
+// The number of buffers of device and page-locked memory that are not freed: tests compare it before and after.
 size_t buffers_in_use();
 
 }  // namespace ringtape::emulation

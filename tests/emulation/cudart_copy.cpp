@@ -1,5 +1,5 @@
-// The stand-in for libcudart: copies. What is page-locked is read and written when the stream gets there, what is pageable is
-// read at the call and waited for when written: as early and as late as CUDA may.
+// The stand-in for libcudart: copies. Page-locked memory is read and written when the stream reaches the copy; pageable
+// memory is read at the call, and the call waits for writes to it: as early and as late as CUDA permits.
 #include <cstring>
 
 #include "core/text.h"
@@ -13,11 +13,12 @@ using namespace ringtape::emulation;
 namespace {
 
 cudaError_t wrong(const char* what, const void* p, size_t bytes, const std::string& why) {
-  report("copy", {}, concat(what, " of ", bytes, " bytes: ", why, " (", is_device(p) ? describe(p) : "host memory", ")"));
+  report("copy", {},
+         concat(what, " of ", bytes, " bytes: ", why, " (", is_device(p) ? describe(p) : "host memory", ")"));
   return cudaErrorInvalidValue;
 }
 
-// When the stream is there: what was allocated at the call may be dead, or not yet live.
+// Checked when the stream reaches the copy: memory that was allocated at the call may be freed, or not yet live.
 bool live(const char* what, const void* p, size_t bytes) {
   if (inside_live(p, bytes)) return true;
   report("not-allocated", {}, concat(what, " of ", bytes, " bytes when the stream comes to it: ", describe(p),
@@ -47,7 +48,9 @@ struct Copy {
   }
 
   void run() const {
-    if ((to_device >= 0 && !live("write by a copy", to, bytes)) || (from_device >= 0 && !live("read by a copy", from, bytes))) return;
+    if ((to_device >= 0 && !live("write by a copy", to, bytes)) ||
+        (from_device >= 0 && !live("read by a copy", from, bytes)))
+      return;
     std::memmove(to, from, bytes);
     if (from_device >= 0 && to_device >= 0) mark_copied(to, from, bytes);
     else if (to_device >= 0) mark_initialised(to, bytes);
@@ -74,7 +77,7 @@ cudaError_t enqueue(Copy copy, cudaStream_t handle) {
   return failure();
 }
 
-// As the address tells: -1 for the host, the current device for what none owns.
+// From the address: -1 for the host, the current device for unowned addresses.
 int device_of(const void* p, size_t bytes) {
   if (!is_device(p)) return -1;
   for (int device = 0; device < gpu().devices; ++device)
@@ -97,7 +100,8 @@ cudaError_t set(void* p, int value, size_t bytes, cudaStream_t handle) {
   const auto stream = stream_of(handle);
   if (!stream) return cudaErrorInvalidResourceHandle;
   if (bytes == 0) return cudaSuccess;
-  if (!owned_by(p, bytes, stream->device)) return wrong("memset", p, bytes, concat("not inside one buffer of cuda:", stream->device));
+  if (!owned_by(p, bytes, stream->device))
+    return wrong("memset", p, bytes, concat("not inside one buffer of cuda:", stream->device));
   put(*stream, [=] {
     if (!live("memset", p, bytes)) return;
     std::memset(p, value, bytes);
@@ -125,9 +129,11 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
     return finish(enqueue(to, from, bytes, kind, nullptr));
   });
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
   return api_call([&] {
-    if (to_device < 0 || to_device >= gpu().devices || from_device < 0 || from_device >= gpu().devices) return cudaErrorInvalidDevice;
+    if (to_device < 0 || to_device >= gpu().devices || from_device < 0 || from_device >= gpu().devices)
+      return cudaErrorInvalidDevice;
     return enqueue(Copy{to, from, bytes, to_device, from_device}, stream);
   });
 }

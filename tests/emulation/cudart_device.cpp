@@ -15,9 +15,9 @@ namespace ringtape::emulation {
 namespace {
 
 constexpr int kCudaVersion = CUDART_VERSION;
-constexpr int kMultiprocessors = 4;  // grids made for the device stay small
+constexpr int kMultiprocessors = 4;  // keeps grids that depend on it small
 constexpr int kL2Bytes = 1 << 20;
-constexpr int kBuiltFor = 90;        // kernels are as if compiled for sm_90, with PTX
+constexpr int kBuiltFor = 90;        // kernels count as compiled for sm_90, with PTX
 
 thread_local int this_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
@@ -27,15 +27,16 @@ std::mutex& the_lock() {
   return mutex;
 }
 
-constexpr const char* kSyntax = "expected some of devices=N memory=BYTES[K|M|G] sm=NN, as in \"devices=2 memory=256M sm=90\"";
+constexpr const char* kSyntax =
+    "expected some of devices=N memory=BYTES[K|M|G] sm=NN, as in \"devices=2 memory=256M sm=90\"";
 
 size_t number_of(std::string_view text, std::string_view whole) {
   size_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit(end, size_t(text.data() + text.size() - end));
   const size_t place = unit.empty() ? 0 : std::string_view("KMG").find(unit[0]);
-  RT_CHECK_AS(UsageError, error == std::errc{} && unit.size() <= 1 && place != std::string_view::npos, "RINGTAPE_EMULATED_GPU=", whole,
-              ": '", text, "' is no number; ", kSyntax);
+  RT_CHECK_AS(UsageError, error == std::errc{} && unit.size() <= 1 && place != std::string_view::npos,
+              "RINGTAPE_EMULATED_GPU=", whole, ": '", text, "' is no number; ", kSyntax);
   return unit.empty() ? value : value << (10 * (place + 1));
 }
 
@@ -117,7 +118,7 @@ cudaError_t api_call(const std::function<cudaError_t()>& body) {
   return keep(body());
 }
 
-// Configurations that a GPU refuses, then the stream's turn.
+// Rejects configurations that a GPU would reject, then puts the kernel on the stream.
 cudaError_t enqueue_kernel(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t handle,
                            std::function<void()> body) {
   return api_call([&] {

@@ -1,4 +1,4 @@
-// The stand-in for libcudart: names and texts of errors, as the toolkit has them.
+// The stand-in for libcudart: names and texts of errors, as in the toolkit.
 #include <cuda_runtime_api.h>
 
 namespace {
@@ -17,7 +17,8 @@ constexpr ErrorText kErrors[] = {
     RT_ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     RT_ERROR(cudaErrorInvalidDevicePointer, "invalid device pointer"),
     RT_ERROR(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
-    RT_ERROR(cudaErrorInsufficientDriver, "this build emulates CUDA for tests, without a driver; -DRINGTAPE_CUDA=ON is for GPUs"),
+    RT_ERROR(cudaErrorInsufficientDriver,
+             "this build emulates CUDA for tests, without a driver; -DRINGTAPE_CUDA=ON is for GPUs"),
     RT_ERROR(cudaErrorInvalidDeviceFunction, "invalid device function"),
     RT_ERROR(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     RT_ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
@@ -38,9 +39,11 @@ constexpr ErrorText kErrors[] = {
     RT_ERROR(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began"),
     RT_ERROR(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
     RT_ERROR(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream"),
-    RT_ERROR(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capturing blocking stream"),
+    RT_ERROR(cudaErrorStreamCaptureImplicit,
+             "operation would make the legacy stream depend on a capturing blocking stream"),
     RT_ERROR(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capturing stream"),
-    RT_ERROR(cudaErrorStreamCaptureWrongThread, "attempt to terminate a thread-local capture sequence from another thread"),
+    RT_ERROR(cudaErrorStreamCaptureWrongThread,
+             "attempt to terminate a thread-local capture sequence from another thread"),
     RT_ERROR(cudaErrorUnknown, "unknown error"),
 };
 #undef RT_ERROR

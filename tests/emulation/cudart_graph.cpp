@@ -21,7 +21,7 @@ std::vector<std::shared_ptr<Capture>>& captures() {
 }
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 
-// Whether everything that was recorded comes before the last node of the stream in which the capture began.
+// Whether all recorded work precedes the last node of the stream in which the capture began.
 bool joined(const Capture& capture) {
   std::vector<bool> before(capture.nodes.size());
   std::vector<size_t> open = capture.origin->frontier;
@@ -35,7 +35,8 @@ bool joined(const Capture& capture) {
   return std::all_of(before.begin(), before.end(), [](bool b) { return b; });
 }
 
-// Node by node, each after those that it depends on; in reverse and random order of the streams, the youngest that can run first.
+// Runs the nodes one by one, each after its dependencies. With reverse and random order of streams the newest node that
+// can run comes first.
 void run_graph(const Capture& capture) {
   const size_t n = capture.nodes.size();
   std::vector<bool> done(n);

@@ -1,4 +1,4 @@
-// The stand-in for the CUDA runtime: memory and events that processes share.
+// The stand-in for the CUDA runtime: memory and events shared by processes.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -13,7 +13,7 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr size_t kBytes = 10000;  // no whole number of pages
+constexpr size_t kBytes = 10000;  // not a whole number of pages
 #define OK(call) ASSERT_EQ((call), cudaSuccess)
 
 class CudartIpc : public testing::Test {
@@ -44,7 +44,8 @@ TEST_F(CudartIpc, WhatCannotBeShared) {
   EXPECT_EQ(cudaIpcGetMemHandle(&handle, static_cast<char*>(memory) + 256), cudaErrorInvalidValue);
   OK(cudaIpcGetMemHandle(&handle, memory));
   void* own = nullptr;
-  EXPECT_EQ(cudaIpcOpenMemHandle(&own, handle, cudaIpcMemLazyEnablePeerAccess), cudaErrorInvalidResourceHandle) << "in its own process";
+  EXPECT_EQ(cudaIpcOpenMemHandle(&own, handle, cudaIpcMemLazyEnablePeerAccess), cudaErrorInvalidResourceHandle)
+      << "in its own process";
   EXPECT_EQ(cudaIpcCloseMemHandle(memory), cudaErrorInvalidValue);
   cudaEvent_t other = nullptr;
   EXPECT_EQ(cudaEventCreateWithFlags(&other, cudaEventInterprocess), cudaErrorInvalidValue) << "it would be timed";
@@ -55,7 +56,7 @@ TEST_F(CudartIpc, WhatCannotBeShared) {
   cudaGetLastError();
 }
 
-// What the other process wrote is there once its event was recorded, whether anybody there waited or not; before that it is not.
+// Writes of the other process are visible once its event is recorded, even if that process does not wait; not earlier.
 TEST_F(CudartIpc, MemoryOfAnotherProcess) {
   for (const bool records : {true, false}) {
     cudaIpcMemHandle_t handle;
@@ -66,10 +67,12 @@ TEST_F(CudartIpc, MemoryOfAnotherProcess) {
       void* opened = nullptr;
       bool well = cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
       std::vector<char> seen(kBytes);
-      well = well && cudaMemcpy(seen.data(), opened, kBytes, cudaMemcpyDeviceToHost) == cudaSuccess && seen == std::vector<char>(kBytes, 1);
+      well = well && cudaMemcpy(seen.data(), opened, kBytes, cudaMemcpyDeviceToHost) == cudaSuccess &&
+             seen == std::vector<char>(kBytes, 1);
       well = well && cudaFree(opened) == cudaErrorInvalidValue;
       well = well && cudaMemsetAsync(opened, 2, kBytes, stream) == cudaSuccess;
-      if (records) well = well && cudaEventRecord(event, stream) == cudaSuccess && cudaIpcCloseMemHandle(opened) == cudaSuccess;
+      if (records)
+        well = well && cudaEventRecord(event, stream) == cudaSuccess && cudaIpcCloseMemHandle(opened) == cudaSuccess;
       ::_exit(well ? 0 : 1);
     }
     int status = 0;

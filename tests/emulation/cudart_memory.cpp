@@ -1,4 +1,4 @@
-// The stand-in for libcudart: memory of devices, in pools and without, and page-locked memory of the host.
+// The stand-in for libcudart: device memory, pooled or not, and page-locked host memory.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,17 +20,17 @@ using namespace ringtape::emulation;
 namespace ringtape::emulation {
 namespace {
 
-constexpr uint64_t kPoolGrowth = uint64_t{2} << 20;  // what a pool takes from the system is a multiple
-constexpr size_t kHostAlignment = 4096, kPlainAlignment = 4096;  // cudaMalloc's, whose buffers can be shared
+constexpr uint64_t kPoolGrowth = uint64_t{2} << 20;  // pools take multiples of this from the system
+constexpr size_t kHostAlignment = 4096, kPlainAlignment = 4096;  // cudaMalloc's, since its buffers can be shared
 
 struct Buffer {
   size_t bytes;
   int device;
   CUmemPoolHandle_st* pool = nullptr;  // null: from cudaMalloc, or a graph's
   bool of_graph = false;
-  bool freed = false;                  // by a call; the stream may not have come to it
-  int file = -1;                       // of what other processes may open
-  bool opened = false;                 // another process's
+  bool freed = false;                  // by a call; the stream may not have reached it
+  int file = -1;                       // of a buffer that other processes may open
+  bool opened = false;                 // belongs to another process
 };
 
 struct State {
@@ -58,11 +58,11 @@ bool fits(uint64_t more, int device) { return taken(device) + more <= gpu().memo
 void* address(size_t bytes, size_t alignment = kRedzone) {
   void* p = reserve(bytes, alignment);
   if (p) return p;
-  wait_for_all();  // what is freed by then makes room
+  wait_for_all();  // this may free memory
   return reserve(bytes, alignment);
 }
 
-// What is in a cudaIpcMemHandle_t here.
+// The content of a cudaIpcMemHandle_t here.
 struct Exported {
   pid_t pid;
   int file;
@@ -102,14 +102,14 @@ cudaError_t allocate(void** out, size_t bytes, CUmemPoolHandle_st& pool, cudaStr
   }
   state().buffers[static_cast<char*>(p)] = buffer;
   put(*stream, [p] {
-    kill(p);  // a graph launched again, whose last launch left it allocated
+    kill(p);  // for a graph whose previous launch left it allocated
     make_live(p);
   });
   *out = p;
   return cudaSuccess;
 }
 
-// The buffer that begins there and may be freed; complains otherwise.
+// The buffer that starts at p and may be freed; reports an error otherwise.
 Buffer* freeable(void* p) {
   const auto it = state().buffers.find(static_cast<char*>(p));
   if (it == state().buffers.end()) {
@@ -179,7 +179,8 @@ void trim_pools(int device) {
 
 size_t buffers_in_use() {
   const auto& buffers = state().buffers;
-  return state().host.size() + size_t(std::count_if(buffers.begin(), buffers.end(), [](const auto& b) { return !b.second.freed; }));
+  return state().host.size() +
+         size_t(std::count_if(buffers.begin(), buffers.end(), [](const auto& b) { return !b.second.freed; }));
 }
 
 }  // namespace ringtape::emulation
@@ -196,7 +197,8 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* props) {
   return api_call([&] {
     const cudaMemLocation& at = props->location;
-    if (props->allocType != cudaMemAllocationTypePinned || at.type != cudaMemLocationTypeDevice) return cudaErrorInvalidValue;
+    if (props->allocType != cudaMemAllocationTypePinned || at.type != cudaMemLocationTypeDevice)
+      return cudaErrorInvalidValue;
     if (at.id < 0 || at.id >= gpu().devices) return cudaErrorInvalidDevice;
     state().own_pools.push_back(std::make_unique<CUmemPoolHandle_st>());
     *pool = state().own_pools.back().get();
@@ -275,7 +277,7 @@ cudaError_t cudaMalloc(void** out, size_t bytes) {
   });
 }
 
-// Waits for everything, as CUDA may.
+// Waits for all work, as CUDA may.
 cudaError_t cudaFree(void* p) {
   return api_call([&] {
     if (const cudaError_t refused = refused_while_capturing()) return refused;
@@ -290,11 +292,12 @@ cudaError_t cudaFree(void* p) {
   });
 }
 
-// As in CUDA: the beginning of what cudaMalloc gave, of a process that has not opened it itself.
+// As in CUDA: p must be the start of a cudaMalloc buffer that belongs to this process.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* p) {
   return api_call([&] {
     const auto it = state().buffers.find(static_cast<char*>(p));
-    if (it == state().buffers.end() || it->second.pool || it->second.of_graph || it->second.opened) return cudaErrorInvalidValue;
+    if (it == state().buffers.end() || it->second.pool || it->second.of_graph || it->second.opened)
+      return cudaErrorInvalidValue;
     wait_for_all();
     if (it->second.file < 0) it->second.file = share(p);
     if (it->second.file < 0) return cudaErrorMapBufferObjectFailed;
@@ -338,7 +341,7 @@ cudaError_t cudaHostAlloc(void** out, size_t bytes, unsigned) {
     *out = nullptr;
     if (const cudaError_t refused = refused_while_capturing()) return refused;
     if (bytes == 0) return cudaErrorInvalidValue;
-    if (bytes > gpu().memory_bytes) return cudaErrorMemoryAllocation;  // the host is as large as a GPU
+    if (bytes > gpu().memory_bytes) return cudaErrorMemoryAllocation;  // the host has as much memory as a GPU
     *out = std::aligned_alloc(kHostAlignment, (bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment);
     if (!*out) return cudaErrorMemoryAllocation;
     state().host[static_cast<char*>(*out)] = bytes;

@@ -12,19 +12,20 @@ using namespace ringtape::emulation;
 struct CUevent_st {
   int device = 0;
   bool timed = false;
-  bool shared = false;  // between processes: complete when it is recorded, for another process cannot run this one's streams
+  bool shared =
+      false;  // between processes: complete when recorded, since another process cannot run this one's streams
   bool recorded = false;
   Point point;
   std::shared_ptr<double> milliseconds;     // on the fake clock, when the point is reached
-  std::shared_ptr<Capture> capture;         // the one it was last recorded in
+  std::shared_ptr<Capture> capture;         // the capture in which it was last recorded
   std::vector<size_t> frontier;
 };
 
 namespace ringtape::emulation {
 namespace {
 
-constexpr size_t kLongestQueue = 10000;       // beyond it work is done though nobody waits
-constexpr double kMillisecondsEach = 0.001;   // of the fake clock, for an operation
+constexpr size_t kLongestQueue = 10000;       // above it work runs although nobody waits
+constexpr double kMillisecondsEach = 0.001;   // of the fake clock, per operation
 
 struct State {
   std::vector<std::shared_ptr<CUstream_st>> streams;
@@ -62,7 +63,7 @@ void run_next(CUstream_st& stream) {
   if (stream.destroyed && stream.queue.empty()) std::erase(state().streams, kept);
 }
 
-// Nothing but what the point needs, in order.
+// Runs only the work that the point needs, in order.
 void run_only(const Point& point) {
   while (!point.reached()) {
     const std::vector<Point> after = point.stream->queue.front().after;
@@ -71,7 +72,8 @@ void run_only(const Point& point) {
   }
 }
 
-// One operation of some stream that can go on; there is one if any queue is not empty, for nothing waits for what comes later.
+// Runs one operation of a stream that can continue. There is one if any queue is not empty, since nothing waits for
+// later work.
 bool run_one() {
   std::vector<CUstream_st*> ready;
   for (const auto& s : state().streams)
@@ -84,14 +86,14 @@ bool run_one() {
   return true;
 }
 
-// Reverse: the others first.
+// Reverse: other streams first.
 bool run_other(const CUstream_st& target) {
   for (auto it = state().streams.rbegin(); it != state().streams.rend(); ++it)
     if (it->get() != &target && can_run(**it)) return run_next(**it), true;
   return false;
 }
 
-// What a poll of something unfinished brings about, so that a loop of polls ends.
+// Called when something unfinished is polled, so that a loop of polls ends.
 void run_a_little(const Point& point) {
   if (schedule() == Schedule::random) run_one();
   else if (const auto& stream = *point.stream; can_run(stream)) run_next(*point.stream);
@@ -313,7 +315,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   });
 }
 
-// The other process's event is complete before it can be known that it was recorded: waiting for it is nothing here.
+// An event of another process is complete when it is recorded, so waiting for it is a no-op here.
 cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* handle, cudaEvent_t event) {
   return api_call([&] {
     if (!event || !event->shared) return cudaErrorInvalidResourceHandle;
@@ -332,7 +334,8 @@ cudaError_t cudaIpcOpenEventHandle(cudaEvent_t* out, cudaIpcEventHandle_t) {
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   return api_call([&] {
-    if (!start || !end || !start->timed || !end->timed || !start->recorded || !end->recorded) return cudaErrorInvalidResourceHandle;
+    if (!start || !end || !start->timed || !end->timed || !start->recorded || !end->recorded)
+      return cudaErrorInvalidResourceHandle;
     if (!start->point.reached() || !end->point.reached()) return cudaErrorNotReady;
     *milliseconds = float(*end->milliseconds - *start->milliseconds);
     return cudaSuccess;

@@ -1,4 +1,4 @@
-// The stand-in for the CUDA runtime: mistakes on the host's side that it must bring to light, and what it must not complain of.
+// The stand-in for the CUDA runtime: errors of the host that it must detect, and correct uses that it must accept.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "tests/emulation/cudart.h"
 #include "tests/emulation/emulation.h"
 #include "tests/emulation/scheduler.h"
-#include "tests/support.h"
+#include "tests/support/support.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -49,7 +49,7 @@ class Cudart : public testing::TestWithParam<Schedule> {
     set_schedule(before_);
   }
 
-  // The one kind that has been reported; clears it.
+  // The only kind of error reported; clears the reports.
   std::string reported() {
     std::string kinds;
     for (const Report& r : reports()) kinds += kinds.empty() ? r.kind : " " + r.kind;
@@ -88,7 +88,7 @@ TEST_P(Cudart, RunsWhatIsInOrder) {
   EXPECT_EQ(reported(), "");
 }
 
-// Values tell, if not under every schedule: a GPU may be lucky too.
+// Wrong values show it, but not under every schedule, as on a real GPU.
 TEST_P(Cudart, AMissingEventShows) {
   int stale = 0;
   for (int round = 1; round <= 20; ++round) {
@@ -110,7 +110,7 @@ TEST_P(Cudart, APinnedBufferWrittenTooEarlyShows) {
   EXPECT_EQ(read(device, a), filled(8));
   std::vector<int> pageable = filled(9);
   OK(cudaMemcpyAsync(device, pageable.data(), kBytes, cudaMemcpyHostToDevice, a));
-  pageable = filled(10);           // is staged at the call
+  pageable = filled(10);           // was staged at the call
   EXPECT_EQ(read(device, a), filled(9));
 }
 
@@ -205,7 +205,7 @@ TEST_P(Cudart, MemoryEnds) {
   EXPECT_EQ(total, 64 * kMiB);
   EXPECT_LE(free, 24 * kMiB);
   OK(cudaFreeAsync(p, a));
-  OK(cudaMallocAsync(&q, 40 * kMiB, a));  // in the place of p
+  OK(cudaMallocAsync(&q, 40 * kMiB, a));  // reuses p's memory
   OK(cudaFreeAsync(q, a));
   EXPECT_EQ(cudaMallocAsync(&q, 0, a), cudaErrorInvalidValue);
 }
@@ -251,7 +251,8 @@ TEST_P(Cudart, EventsBelongToDevicesAndTime) {
 
 TEST_P(Cudart, ACaptureForbidsWhatCudaForbids) {
   cudaGraph_t graph = nullptr;
-  const auto lost = [&](const std::function<cudaError_t()>& call, cudaError_t expected = cudaErrorStreamCaptureUnsupported) {
+  const auto lost = [&](const std::function<cudaError_t()>& call,
+                        cudaError_t expected = cudaErrorStreamCaptureUnsupported) {
     EXPECT_EQ(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal), cudaSuccess);
     EXPECT_EQ(call(), expected);
     EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureInvalidated);
@@ -274,7 +275,7 @@ TEST_P(Cudart, ACaptureForbidsWhatCudaForbids) {
   EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
 
   OK(cudaStreamBeginCapture(a, cudaStreamCaptureModeThreadLocal));
-  std::thread([&] {  // another thread's business is its own
+  std::thread([&] {  // other threads are not affected
     EXPECT_EQ(cudaMalloc(&p, kBytes), cudaSuccess);
     EXPECT_EQ(cudaFree(p), cudaSuccess);
     EXPECT_EQ(cudaStreamEndCapture(a, &graph), cudaErrorStreamCaptureWrongThread);
@@ -311,7 +312,7 @@ TEST_P(Cudart, AForkedCaptureMustJoin) {
     OK(cudaGraphInstantiate(&work, graph, 0));
     OK(cudaGraphDestroy(graph));
     OK(cudaGraphLaunch(work, a));
-    OK(cudaGraphExecDestroy(work));  // what is launched still runs
+    OK(cudaGraphExecDestroy(work));  // launched work still runs
     OK(cudaStreamSynchronize(a));
     EXPECT_EQ(pinned[0], 0x01010101);
     EXPECT_EQ(read(device, a), filled(0));
@@ -373,7 +374,7 @@ TEST(EmulatedGpu, MayBeMissing) {
   EXPECT_STREQ(cudaGetErrorName(cudaGetLastError()), "cudaErrorInvalidDevice");
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   alignas(Kernel) static const char nothing[sizeof(Kernel)] = {};
-  const Kernel& kernel = reinterpret_cast<const Kernel&>(nothing);  // is never run, and in no list
+  const Kernel& kernel = reinterpret_cast<const Kernel&>(nothing);  // never runs, and is in no list
   EXPECT_EQ(enqueue_kernel(kernel, 1, 32, 0, nullptr, [] {}), cudaErrorNoKernelImageForDevice);
   set_gpu({.devices = 2});
   EXPECT_EQ(enqueue_kernel(kernel, 1, 1025, 0, nullptr, [] {}), cudaErrorInvalidConfiguration);

@@ -1,6 +1,7 @@
 #pragma once
-// What nvcc knows of itself, for kernels that g++ compiles for the emulation: included before everything else in them
-// (g++ -x c++ -DRINGTAPE_EMULATION=1 -include tests/emulation/device.h). What is not here a kernel must not use.
+// The built-in names of nvcc, for kernels that g++ compiles for the emulation. It is included before everything else
+// (g++ -x c++ -DRINGTAPE_EMULATION=1 -include tests/emulation/device.h). Kernels must not use anything that is missing
+// here.
 #include <cuda_runtime_api.h>
 
 #include <bit>
@@ -19,9 +20,9 @@
 // NOLINTBEGIN: names as CUDA has them
 #define __global__ __attribute__((noinline))
 #if defined(__SANITIZE_THREAD__)
-// For the checker, all of a kernel is one function: the compiler does not tell of a store that is a call's result.
+// For the checker a kernel is inlined into one function, since the compiler does not report a store of a call's result.
 #define __device__ __attribute__((always_inline))
-#pragma GCC diagnostic ignored "-Wattributes"  // that they are not declared inline
+#pragma GCC diagnostic ignored "-Wattributes"  // about missing `inline`
 #else
 #define __device__
 #endif
@@ -30,7 +31,7 @@
 #define __launch_bounds__(...)
 #define RT_INTRINSIC inline __attribute__((always_inline))
 
-// const, as they are to a thread: the compiler may keep them in registers, and the checker is not asked about them.
+// const, as for a thread: the compiler may keep them in registers, and the checker does not see them.
 extern const uint3 threadIdx __asm__("ringtape_thread_index");
 extern const uint3 blockIdx __asm__("ringtape_block_index");
 extern const uint3 blockDim __asm__("ringtape_block_size");
@@ -43,10 +44,12 @@ inline constexpr int warpSize = 32;
   name##_type& name = *static_cast<name##_type*>(::ringtape::emulation::shared(name##_slot))
 #define SHARED_DYN(T, name) T* const name = static_cast<T*>(::ringtape::emulation::dynamic_shared())
 
-// Ends the grid, as on a GPU, not the process; in all builds.
+// Ends the grid, as on a GPU, not the process. Active in all builds.
 #undef assert
 #define assert(condition) \
-  ((condition) ? void() : ::ringtape::emulation::trap("assertion " #condition " does not hold", ::ringtape::emulation::Place::here()))
+  ((condition)            \
+       ? void()           \
+       : ::ringtape::emulation::trap("assertion " #condition " does not hold", ::ringtape::emulation::Place::here()))
 
 namespace ringtape::emulation {
 
@@ -65,7 +68,7 @@ RT_INTRINSIC T from_bits(uint64_t bits) {
   return x;
 }
 
-// *p = f(*p); returns what was there.
+// *p = f(*p); returns the old value.
 template <class T, class F>
 RT_INTRINSIC T update(T* p, F f) {
   const T old = from_bits<T>(atomic_load(p, sizeof(T)));
@@ -96,11 +99,12 @@ struct Invocation {
 
 namespace ringtape::cuda {
 
-// Puts a kernel on a stream; kernels/cuda/launch.cuh has it for nvcc.
+// Launches a kernel on a stream; kernels/cuda/launch.cuh has the version for nvcc.
 template <auto kernel, class... P, class... Args>
 cudaError_t start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream, Args&&... args) {
   emulation::Invocation<P...> invocation{kernel, std::tuple<P...>(static_cast<P>(std::forward<Args>(args))...)};
-  return emulation::enqueue_kernel(emulation::registered<kernel>, blocks, threads, shared_bytes, stream, std::move(invocation));
+  return emulation::enqueue_kernel(emulation::registered<kernel>, blocks, threads, shared_bytes, stream,
+                                   std::move(invocation));
 }
 
 }  // namespace ringtape::cuda
@@ -110,14 +114,19 @@ cudaError_t start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes
 
 inline void __syncthreads(RT_PLACE) { ringtape::emulation::barrier(false, place); }
 inline int __syncthreads_count(int predicate, RT_PLACE) { return ringtape::emulation::barrier(predicate != 0, place); }
-inline int __syncthreads_or(int predicate, RT_PLACE) { return ringtape::emulation::barrier(predicate != 0, place) != 0; }
-inline int __syncthreads_and(int predicate, RT_PLACE) { return ringtape::emulation::barrier(predicate == 0, place) == 0; }
+inline int __syncthreads_or(int predicate, RT_PLACE) {
+  return ringtape::emulation::barrier(predicate != 0, place) != 0;
+}
+inline int __syncthreads_and(int predicate, RT_PLACE) {
+  return ringtape::emulation::barrier(predicate == 0, place) == 0;
+}
 
 inline void __syncwarp(unsigned mask = ~0u, RT_PLACE) {
   ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::synchronize, mask, 0, 0, place);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, RT_PLACE) {
-  return unsigned(ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::ballot, mask, predicate != 0, 0, place));
+  return unsigned(
+      ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::ballot, mask, predicate != 0, 0, place));
 }
 inline int __any_sync(unsigned mask, int predicate, RT_PLACE) { return __ballot_sync(mask, predicate, place) != 0; }
 inline int __all_sync(unsigned mask, int predicate, RT_PLACE) { return __ballot_sync(mask, !predicate, place) == 0; }
@@ -127,7 +136,7 @@ RT_INTRINSIC unsigned __match_any_sync(unsigned mask, T x, RT_PLACE) {
   return unsigned(ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::match, mask, bits, 0, place));
 }
 
-// `width` is a power of two up to 32: the lanes of each group of so many read one another alone.
+// `width` is a power of two up to 32: lanes read only from their own group of `width` lanes.
 template <class T>
 RT_INTRINSIC T __shfl_sync(unsigned mask, T x, int source, int width = 32, RT_PLACE) {
   const int lane = ringtape::emulation::lane();
@@ -149,9 +158,10 @@ RT_INTRINSIC T __shfl_up_sync(unsigned mask, T x, unsigned distance, int width =
   return ringtape::emulation::shuffle(mask, x, source < (lane & ~(width - 1)) ? lane : source, place);
 }
 
-#define RT_WARP_REDUCTION(name, T, operation)                                                                      \
-  inline T name(unsigned mask, T x, RT_PLACE) {                                                                    \
-    return T(ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::operation, mask, uint32_t(x), 0, place)); \
+#define RT_WARP_REDUCTION(name, T, operation)                                                                         \
+  inline T name(unsigned mask, T x, RT_PLACE) {                                                                       \
+    return T(ringtape::emulation::warp_operation(ringtape::emulation::WarpOperation::operation, mask, uint32_t(x), 0, \
+                                                 place));                                                             \
   }
 RT_WARP_REDUCTION(__reduce_add_sync, unsigned, add_u32)
 RT_WARP_REDUCTION(__reduce_add_sync, int, add_u32)
@@ -164,7 +174,7 @@ RT_WARP_REDUCTION(__reduce_or_sync, unsigned, bit_or)
 RT_WARP_REDUCTION(__reduce_xor_sync, unsigned, bit_xor)
 #undef RT_WARP_REDUCTION
 
-// Memory: atomics are relaxed and of the whole device; only what lies before a fence is seen with them.
+// Memory: atomics are relaxed with device scope. Other writes are visible with them only if a fence is in between.
 inline void __threadfence() { ringtape::emulation::thread_fence(); }
 inline void __threadfence_system() { ringtape::emulation::thread_fence(); }
 inline void __threadfence_block() {}
@@ -195,7 +205,7 @@ RT_INTRINSIC unsigned atomicDec(unsigned* p, unsigned limit) {
   return ringtape::emulation::update(p, [&](unsigned old) { return old == 0 || old > limit ? limit : old - 1; });
 }
 
-// Through the read-only cache: nothing may write there in the same grid.
+// A read through the read-only cache: nothing may write to the address in the same grid.
 template <class T>
 RT_INTRINSIC T __ldg(const T* p) {
   ringtape::emulation::cached_read(p, sizeof(T));

@@ -1,5 +1,5 @@
 #pragma once
-// CUDA's arithmetic that C++ does not have, on the CPU. Approximate functions are the exact ones here.
+// CUDA's arithmetic functions that C++ lacks, on the CPU. Approximate functions are exact here.
 #include <math.h>
 
 #include <bit>
@@ -25,7 +25,9 @@ constexpr std::common_type_t<A, B> max(A a, B b) {
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
-inline void sincospif(float x, float* s, float* c) { *s = float(sin(M_PI * double(x))), *c = float(cos(M_PI * double(x))); }
+inline void sincospif(float x, float* s, float* c) {
+  *s = float(sin(M_PI * double(x))), *c = float(cos(M_PI * double(x)));
+}
 inline float sinpif(float x) { return float(sin(M_PI * double(x))); }
 inline float cospif(float x) { return float(cos(M_PI * double(x))); }
 inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
@@ -94,7 +96,9 @@ inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
   return unsigned(((uint64_t(high) << 32 | low) << (n & 31)) >> 32);
 }
-inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) { return unsigned((uint64_t(high) << 32 | low) >> (n & 31)); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
+  return unsigned((uint64_t(high) << 32 | low) >> (n & 31));
+}
 inline int __mulhi(int a, int b) { return int((int64_t(a) * b) >> 32); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((uint64_t(a) * b) >> 32); }
 __extension__ typedef unsigned __int128 rt_uint128;

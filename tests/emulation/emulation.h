@@ -4,18 +4,19 @@
 #include <string>
 #include <vector>
 
-// What a test asks of the emulated GPU: the one on which a build with RINGTAPE_CUDA=EMULATED executes every kernel, on the CPU.
+// The interface for tests to the emulated GPU, on which a build with RINGTAPE_CUDA=EMULATED executes every kernel on
+// the CPU.
 namespace ringtape::emulation {
 
-// The order in which the blocks of a grid and the threads of a block get to run; threads change places at barriers and warp
-// operations alone. Also RINGTAPE_EMULATION_SCHEDULE=forward|reverse|random|random:SEED.
+// The order of the blocks of a grid and the threads of a block. Threads switch only at barriers and warp operations.
+// Also RINGTAPE_EMULATION_SCHEDULE=forward|reverse|random|random:SEED.
 enum class Schedule : uint8_t { forward, reverse, random };
 const char* name_of(Schedule schedule);
 void set_schedule(Schedule schedule, uint64_t seed = 1);
 Schedule schedule();
 
-// The machine that the CUDA runtime reports. Without RINGTAPE_EMULATED_GPU ("devices=1 memory=256M sm=90", each part may be
-// missing; "devices=0": a driver without a GPU) there is no driver. Takes effect for calls from now on.
+// The machine that the CUDA runtime reports. Without RINGTAPE_EMULATED_GPU ("devices=1 memory=256M sm=90", each part is
+// optional; "devices=0": a driver without a GPU) there is no driver. Takes effect for later calls.
 struct Gpu {
   bool driver = true;
   int devices = 1;
@@ -25,8 +26,8 @@ struct Gpu {
 void set_gpu(const Gpu& gpu);
 const Gpu& gpu();
 
-// What was found wrong since the last clear: kernel, block, thread, what and where, a line each. The kernel that caused it is
-// abandoned or goes on with poisoned values; the stream's next synchronisation returns cudaErrorLaunchFailure.
+// The errors found since the last clear, one line each: kernel, block, thread, kind and place. The kernel that caused
+// one is aborted or continues with poisoned values; the stream's next synchronisation returns cudaErrorLaunchFailure.
 struct Report {
   std::string kind;  // "race", "out-of-bounds", ...
   std::string text;  // the whole line
@@ -34,15 +35,15 @@ struct Report {
 const std::vector<Report>& reports();
 void clear_reports();
 
-// Every kernel that launch<>() is compiled for, executed or not.
+// Every kernel for which launch<>() is compiled, executed or not.
 struct KernelRun {
   std::string name;  // "softmax_forward<float>"
   uint64_t launches[3] = {};  // by schedule
 };
 std::vector<KernelRun> kernels();
 
-size_t queued();  // operations that were put on streams and that nobody has waited for yet
+size_t queued();  // operations on streams that have not been waited for
 
-bool checked();  // whether accesses are checked one by one: the kernels were compiled for the checker
+bool checked();  // whether every access is checked: the kernels were compiled for the checker
 
 }  // namespace ringtape::emulation

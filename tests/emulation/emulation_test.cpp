@@ -1,4 +1,4 @@
-// The emulation itself: what it finds in wrong kernels, under which of its modes, and that it finds nothing in right ones.
+// The emulation itself: the errors that each mode finds in wrong kernels, and that it finds none in correct ones.
 #include "tests/emulation/emulation.h"
 
 #include <gtest/gtest.h>
@@ -31,9 +31,9 @@ constexpr bool kAsan = true;
 constexpr bool kAsan = false;
 #endif
 
-// For each planted bug: what a checked executable reports and what any executable does ("": nothing, "?": whatever happens);
-// whether results come out wrong under at least one schedule; whether a build under AddressSanitizer and
-// UndefinedBehaviorSanitizer stops at it.
+// For each planted bug: the report of a checked executable and of any executable ("": none, "?": unspecified); whether
+// results are wrong under at least one schedule; whether a build with AddressSanitizer and UndefinedBehaviorSanitizer
+// stops at it.
 struct Expected {
   const char* checked;
   const char* plain = "";
@@ -116,7 +116,7 @@ Outcome execute(const Case& c, Schedule schedule, uint64_t seed = 1) {
   return out;
 }
 
-// Where the comment that names the bug is: "tests/emulation/bugs.cu:41".
+// The places of the comments that name the bugs: "tests/emulation/bugs.cu:41".
 std::map<std::string, std::string> marked_places() {
   std::map<std::string, std::string> places;
   for (const std::string file : {"tests/emulation/bugs.cu", "tests/emulation/cases.cuh"}) {
@@ -137,7 +137,8 @@ std::string listed(const std::vector<Report>& reports) {
   return text.empty() ? " nothing" : text;
 }
 
-// The lines of barriers and warp operations always are; those of accesses where there is debugging information, and what reads it.
+// Lines of barriers and warp operations are always known; those of accesses need debugging information and a tool that
+// reads it.
 bool line_is_known(const std::string& kind) {
   static const bool have_addr2line = std::system("addr2line --version > /dev/null 2>&1") == 0;
   const std::set<std::string> of_instructions = {"illegal-address", "division-by-zero", "out-of-bounds"};
@@ -164,7 +165,8 @@ TEST_P(Bugs, AreFound) {
   ASSERT_TRUE(kExpected.count(c.name));
   const Expected expected = kExpected.at(c.name);
   if (kAsan && expected.stops_asan) {
-    EXPECT_DEATH(execute(c, Schedule::forward), "AddressSanitizer: use-after-poison|runtime error: (index|.*misaligned|.*overflow|shift)");
+    EXPECT_DEATH(execute(c, Schedule::forward),
+                 "AddressSanitizer: use-after-poison|runtime error: (index|.*misaligned|.*overflow|shift)");
     return;
   }
   int wrong = 0;
@@ -237,7 +239,7 @@ TEST(Emulation, ARandomScheduleIsThatOfItsSeed) {
     different.insert(first(seed));
     EXPECT_EQ(first(seed), first(seed));
   }
-  EXPECT_GT(different.size(), 10u);  // the thread of 48 that is the first to get there
+  EXPECT_GT(different.size(), 10u);  // which of the 48 threads arrives first
 }
 
 TEST(Emulation, AnyThreadMayExecuteGrids) {

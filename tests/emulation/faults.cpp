@@ -15,7 +15,7 @@ constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
 constexpr size_t kStackBytes = 128 << 10;
 struct sigaction before[std::size(kSignals)];
 
-// Handlers run on a stack of their own: that of the kernel may be full.
+// Handlers run on a separate stack, since the kernel's may be full.
 struct SignalStack {
   std::unique_ptr<char[]> memory;
   SignalStack() {
@@ -39,7 +39,7 @@ struct SignalStack {
 const void* instruction_of([[maybe_unused]] void* context) {
 #if defined(__x86_64__)
   const auto pc = uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
-  return reinterpret_cast<const void*>(pc + 1);  // report() looks up what lies before a return address
+  return reinterpret_cast<const void*>(pc + 1);  // report() looks up the instruction before a return address
 #else
   return nullptr;
 #endif
@@ -51,13 +51,16 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   if (fiber && (in_kernel || overflow)) {
     in_kernel = false;
     const Where where(instruction_of(context));
-    if (overflow) report("stack-overflow", {}, concat("more than ", Fiber::size() / 1024, " KiB of local memory and calls"));
+    if (overflow)
+      report("stack-overflow", {}, concat("more than ", Fiber::size() / 1024, " KiB of local memory and calls"));
     else if (signal == SIGFPE) report("division-by-zero", where, "integer division by zero");
-    else report("illegal-address", where, concat("access to address ", reinterpret_cast<uintptr_t>(info->si_addr), ", which nothing has"));
+    else
+      report("illegal-address", where,
+             concat("access to address ", reinterpret_cast<uintptr_t>(info->si_addr), ", which nothing has"));
     abandon();
   }
   for (size_t i = 0; i < std::size(kSignals); ++i)
-    if (kSignals[i] == signal) sigaction(signal, &before[i], nullptr);  // and again, without us
+    if (kSignals[i] == signal) sigaction(signal, &before[i], nullptr);  // the fault repeats with the old handler
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 namespace ringtape::emulation {
 
-// While one lives, a fault in a kernel (a wild pointer, a full stack, an integer division by zero) is reported and ends the
-// grid instead of the process. Faults of the host stay what they were.
+// While it lives, a fault in a kernel (a wild pointer, a stack overflow, an integer division by zero) is reported and
+// ends the grid instead of the process. Faults of the host are not affected.
 class FaultHandler {
  public:
   FaultHandler();

@@ -4,7 +4,7 @@
 
 namespace ringtape::emulation {
 
-// One for each instantiation of launch<kernel>(), in a list from before main() on, whether or not it is ever executed.
+// One for each instantiation of launch<kernel>(), registered in a list before main(), executed or not.
 struct Kernel {
   explicit Kernel(const char* spelling);
   Kernel(const Kernel&) = delete;

@@ -1,5 +1,5 @@
-// Part of every test executable of the CUDA backend: a test in which the emulation found something wrong fails, and the kernels
-// that were executed are written to the file that RINGTAPE_EMULATION_LOG names.
+// Part of every test executable of the CUDA backend: a test fails if the emulation found an error in it, and the
+// executed kernels are written to the file named by RINGTAPE_EMULATION_LOG.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -16,8 +16,10 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr size_t kPoisonedAtMost = size_t{64} << 20;  // of a buffer: a very large one that is never used costs no memory
-constexpr size_t kDropAfter = size_t{16} << 20;        // released bytes that are worth a look for what the system can have back
+constexpr size_t kPoisonedAtMost = size_t{64}
+                                   << 20;  // per buffer, so that a very large unused one needs no memory
+constexpr size_t kDropAfter =
+    size_t{16} << 20;  // released bytes after which memory is returned to the system
 constexpr size_t kHiddenAhead = size_t{16} << 20;     // (hiding all of the arena would cost memory)
 constexpr unsigned char kCanary = 0xA5;
 
@@ -29,9 +31,9 @@ using Buffers = std::map<char*, Buffer>;
 
 struct State {
   Buffers buffers;
-  char* cursor = nullptr;  // where the search for a place begins: behind the youngest buffer
-  char* highest = nullptr; // nothing behind it has been used
-  char* hidden = nullptr;  // all that is no buffer is hidden up to here
+  char* cursor = nullptr;  // start of the search for a gap: after the newest buffer
+  char* highest = nullptr; // nothing after it has been used
+  char* hidden = nullptr;  // everything outside buffers is hidden up to here
   size_t released = 0;     // bytes since the last drop
 };
 State& state() {
@@ -103,7 +105,8 @@ void verify_redzone(const Buffers::value_type& b) {
 Arena& arena() {
   static Arena a = [] {
     Arena made;
-    void* p = mmap(nullptr, kDeviceBytes + kSharedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* p = mmap(nullptr, kDeviceBytes + kSharedBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) throw std::bad_alloc();
     made.base = made.device = static_cast<char*>(p);
     made.shared = made.base + kDeviceBytes;
@@ -135,19 +138,21 @@ void* reserve(size_t bytes, size_t alignment) {
   return p;
 }
 
-// The pages' bytes, those around buffers too.
+// Copies whole pages, including bytes around buffers.
 __attribute__((no_sanitize("address"))) void copy_pages(volatile char* to, const volatile char* from, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 
-// In place: the pages get a file behind them, and whatever else they hold with them.
+// In place: the buffer's pages, with anything else in them, are mapped to a file.
 int share(void* buffer) {
   const auto it = state().buffers.find(static_cast<char*>(buffer));
   if (it == state().buffers.end() || !it->second.live || aligned(it->first, page()) != it->first) return -1;
   const size_t bytes = rounded(it->second.bytes, page());
   const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
   if (file < 0) return -1;
-  void* const there = ftruncate(file, off_t(bytes)) == 0 ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
+  void* const there = ftruncate(file, off_t(bytes)) == 0
+                          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+                          : MAP_FAILED;
   if (there != MAP_FAILED) {
     copy_pages(static_cast<char*>(there), static_cast<const char*>(buffer), bytes);
     munmap(there, bytes);
@@ -157,7 +162,7 @@ int share(void* buffer) {
   return -1;
 }
 
-// Whole pages are the buffer's, so that nothing of this process comes to lie in what others see.
+// The buffer gets whole pages, so that other processes see nothing else of this process.
 void* adopt(int file, size_t bytes) {
   bytes = rounded(bytes, page());
   void* const p = reserve(bytes, page());
@@ -169,12 +174,13 @@ void* adopt(int file, size_t bytes) {
   state().buffers.at(static_cast<char*>(p)).live = true;
   show(p, bytes);
   if (checker) checker->set(p, bytes, Checker::Memory::live);
-  mark_initialised(p, bytes);  // the other process knows what is
+  mark_initialised(p, bytes);  // only the other process knows which are
   return p;
 }
 
 void disown(void* buffer) {
-  mmap(buffer, size_of_buffer(buffer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  mmap(buffer, size_of_buffer(buffer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+       -1, 0);
   release(buffer);
 }
 
@@ -229,7 +235,9 @@ void mark_copied(void* to, const void* from, size_t bytes) {
   if (checker && inside_live(to, bytes) && inside_live(from, bytes)) checker->mark_copied(to, from, bytes);
 }
 
-bool initialised(const void* p, size_t bytes) { return !checker || !inside_live(p, bytes) || checker->initialised(p, bytes); }
+bool initialised(const void* p, size_t bytes) {
+  return !checker || !inside_live(p, bytes) || checker->initialised(p, bytes);
+}
 
 std::string describe(const void* p) {
   const Buffers& buffers = state().buffers;
@@ -238,8 +246,9 @@ std::string describe(const void* p) {
   const char* const c = static_cast<const char*>(p);
   const bool inside = it != buffers.end() && c < it->first + it->second.bytes;
   if (!inside && next != buffers.end() && next->first - c <= ptrdiff_t(kRedzone)) {
-    const ptrdiff_t past_end = it == buffers.end() ? ptrdiff_t(kRedzone) : c - (it->first + ptrdiff_t(it->second.bytes));
-    if (next->first - c <= past_end) it = next;  // just before one, rather than just past another
+    const ptrdiff_t past_end =
+        it == buffers.end() ? ptrdiff_t(kRedzone) : c - (it->first + ptrdiff_t(it->second.bytes));
+    if (next->first - c <= past_end) it = next;  // closer to the start of the next buffer than to the end of this one
   }
   if (it == buffers.end() || c >= end_of(*it)) return "memory of no buffer";
   const char* const life = it->second.live ? "" : ", which is not allocated now,";

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Plants bugs in the CUDA kernels, one at a time, and counts how many the emulated tests notice.
 
-Needs a finished build with RINGTAPE_CUDA=EMULATED and Ninja. Nothing in the tree or in the build is changed: a mutant is
-compiled from a copy, into a folder of its own, and linked with the build's other objects.
+Needs a finished build with RINGTAPE_CUDA=EMULATED and Ninja. Nothing in the tree or in the build is changed: a mutant
+is compiled from a copy, into a folder of its own, and linked with the build's other objects.
 
   tests/emulation/mutate.py --build build/cpu                 all mutants (an hour on two cores)
   tests/emulation/mutate.py --build build/cpu --sample 60     so many of them, drawn at random
@@ -21,9 +21,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels/cuda"
 # Where a mutant is looked for, quickest first: (executable, schedule).
-RUNS = [("cuda_ops_test", "forward"), ("cuda_kernels_test", "forward"), ("cuda_ops_test", "random"), ("cuda_ops_test_checked", "random"),
-        ("cuda_kernels_test_checked", "random"), ("cuda_reduce_test", "forward"), ("cuda_reduce_test_checked", "random"),
-        ("cuda_augment_test", "forward"), ("cuda_knn_test", "forward")]
+RUNS = [("cuda_ops_test", "forward"), ("cuda_kernels_test", "forward"), ("cuda_matmul_test", "forward"),
+        ("cuda_ops_test", "random"), ("cuda_ops_test_checked", "random"), ("cuda_kernels_test_checked", "random"),
+        ("cuda_matmul_test_checked", "random"), ("cuda_reduce_test", "forward"),
+        ("cuda_reduce_test_checked", "random"), ("cuda_augment_test", "forward"), ("cuda_knn_test", "forward")]
 # What is replaced in device code, and by what.
 OPERATORS = [
     ("barrier removed", r"__syncthreads\(\);", ";"),
@@ -69,13 +70,15 @@ def mutants_of(path):
         for name, pattern, new in OPERATORS:
             for match in re.finditer(pattern, code):
                 changed = code[: match.start()] + match.expand(new) + code[match.end():]
-                yield {"file": str(path.relative_to(ROOT)), "line": number + 1, "operator": name, "was": lines[number].strip(),
+                yield {"file": str(path.relative_to(ROOT)), "line": number + 1, "operator": name,
+                       "was": lines[number].strip(),
                        "text": "\n".join(lines[:number] + [changed] + lines[number + 1:]), "now": changed.strip()}
 
 
 def includers():
     """For each file of kernels/cuda the .cu files that contain it."""
-    direct = {f.name: set(re.findall(r'#include "kernels/cuda/([\w.]+)"', f.read_text())) for f in KERNELS.iterdir() if f.is_file()}
+    direct = {f.name: set(re.findall(r'#include "kernels/cuda/([\w.]+)"', f.read_text())) for f in KERNELS.iterdir()
+              if f.is_file()}
     units = {name: set() for name in direct}
     for unit in (n for n in direct if n.endswith(".cu")):
         seen, todo = set(), [unit]
@@ -94,7 +97,8 @@ class Build:
         self.folder = Path(folder).resolve()
         self.commands = {}
         for executable, _ in RUNS:
-            out = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", executable], capture_output=True, text=True, check=True).stdout
+            out = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", executable], capture_output=True,
+                                 text=True, check=True).stdout
             for command in out.splitlines():
                 target = re.search(r" -o (\S+)", command)
                 if target:
@@ -102,7 +106,8 @@ class Build:
 
     def shell(self, command, limit, **environment):
         try:
-            return subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True, timeout=limit, env=os.environ | environment)
+            return subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True, timeout=limit,
+                                  env=os.environ | environment)
         except subprocess.TimeoutExpired:
             return None
 
@@ -115,7 +120,8 @@ class Build:
         name = self.objects(unit, checked)
         command = self.commands[name]
         out = overlay / f"{unit}.{'checked' if checked else 'plain'}.o"
-        command = command.replace(f" -o {name}", f" -I{overlay} -o {out}", 1).replace(f"-I{ROOT} ", f"-I{overlay} -I{ROOT} ", 1)
+        command = command.replace(f" -o {name}", f" -I{overlay} -o {out}", 1)
+        command = command.replace(f"-I{ROOT} ", f"-I{overlay} -I{ROOT} ", 1)
         if (overlay / "kernels/cuda" / unit).exists():
             command = command.replace(str(KERNELS / unit), str(overlay / "kernels/cuda" / unit))
         done = self.shell(re.sub(r" -M[DTF]\S*( \S+\.o(\.d)?)?", "", command), 600)
@@ -149,7 +155,8 @@ def judge(build, mutant, units):
             program = build.link(executable, objects[checked], overlay)
             if not program:
                 return "does not link"
-            done = build.shell(f"{program} --gtest_brief=1 --gtest_fail_fast", 120, RINGTAPE_EMULATED_GPU="devices=2", RINGTAPE_EMULATION_SCHEDULE=schedule)
+            done = build.shell(f"{program} --gtest_brief=1 --gtest_fail_fast", 120, RINGTAPE_EMULATED_GPU="devices=2",
+                               RINGTAPE_EMULATION_SCHEDULE=schedule)
             if done is None:
                 return f"{executable} {schedule}: hangs"
             if done.returncode != 0:
@@ -164,7 +171,9 @@ def main():
     parser.add_argument("--sample", type=int, help="how many mutants, at random; default: all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", help="regular expression of file names; default: all of kernels/cuda")
-    parser.add_argument("--units", type=int, default=1, help="a header's mutant is compiled into so many .cu files first, into all if they do not notice; default: 1")
+    parser.add_argument("--units", type=int, default=1,
+                        help="a header's mutant is compiled into so many .cu files first, into all if they do not "
+                             "notice; default: 1")
     parser.add_argument("--list", action="store_true", help="list the mutants, run none")
     parser.add_argument("--json", help="file for the results")
     args = parser.parse_args()
@@ -179,20 +188,22 @@ def main():
         return print(len(mutants), "mutants")
 
     build, by_file, begin = Build(args.build), includers(), time.time()
-    slow = {"unary.cu": 1e6, "binary.cu": 2e6, "reduce.cu": 1e5}  # to compile
+    slow = {"unary.cu": 1e6, "binary.cu": 2e6, "reduce.cu": 1e5}  # time to compile
     size = {f.name: f.stat().st_size for f in KERNELS.glob("*.cu")}
     for number, m in enumerate(mutants, 1):
         name = Path(m["file"]).name
         units = [name] if name.endswith(".cu") else sorted(by_file[name], key=lambda u: slow.get(u, size[u]))
         m["noticed"] = judge(build, m, units[: args.units])
-        if not m["noticed"] and len(units) > args.units:  # the others may use more of the header
+        if not m["noticed"] and len(units) > args.units:  # other units may use more of the header
             m["noticed"] = judge(build, m, units)
         del m["text"]
-        print(f"{number}/{len(mutants)} {m['file']}:{m['line']} {m['operator']}: {m['noticed'] or 'SURVIVED  ' + m['now']}", flush=True)
+        print(f"{number}/{len(mutants)} {m['file']}:{m['line']} {m['operator']}: "
+              f"{m['noticed'] or 'SURVIVED  ' + m['now']}", flush=True)
     counted = [m for m in mutants if m["noticed"] not in ("does not compile", "does not link")]
     survivors = [m for m in counted if not m["noticed"]]
     share = 100 * (len(counted) - len(survivors)) / max(1, len(counted))
-    print(f"{len(counted) - len(survivors)} of {len(counted)} mutants noticed, {share:.0f} %, in {time.time() - begin:.0f} s")
+    print(f"{len(counted) - len(survivors)} of {len(counted)} mutants noticed, {share:.0f} %, in "
+          f"{time.time() - begin:.0f} s")
     if args.json:
         Path(args.json).write_text(json.dumps(mutants, indent=1) + "\n")
     return 0

@@ -7,7 +7,7 @@
 namespace ringtape::emulation {
 namespace {
 
-const char anchor = 0;  // an address of this program; others are kept as distances from it
+const char anchor = 0;  // an address of this program; others are stored relative to it
 
 }  // namespace
 
@@ -50,7 +50,8 @@ Order::Point Order::point() const {
 }
 
 bool Order::Point::after(const Access& a) const {
-  return a.epoch < epoch || (a.epoch == epoch && a.thread() / 32 == thread / 32 && clocks[a.thread() % 32] >= a.clock());
+  return a.epoch < epoch ||
+         (a.epoch == epoch && a.thread() / 32 == thread / 32 && clocks[a.thread() % 32] >= a.clock());
 }
 
 void Order::thread_fence() {
@@ -58,7 +59,7 @@ void Order::thread_fence() {
   ++clocks_[block.current][block.current % 32];
 }
 
-// The atomic operation reads what earlier ones on the word have left, and leaves something to later ones.
+// The atomic operation acquires from earlier ones on the word, and releases to later ones.
 void Order::atomic(const void* p) {
   const uint32_t me = uint32_t(block.current), clock = clocks_[me][me % 32];
   if (const auto it = hand_overs_.find(p); it != hand_overs_.end()) {
@@ -68,11 +69,13 @@ void Order::atomic(const void* p) {
     if (same != seen_.end()) same->count = it->second.size();
     else seen_.push_back({&it->second, it->second.size(), epoch_, me, clock});
   }
-  if (!fences_.empty() && fences_.back().block == blocks_.size() - 1) hand_overs_[p].push_back({point(), fences_.size()});
+  if (!fences_.empty() && fences_.back().block == blocks_.size() - 1)
+    hand_overs_[p].push_back({point(), fences_.size()});
 }
 
 size_t Order::ordinal(uint32_t epoch) const {
-  const auto next = std::upper_bound(blocks_.begin(), blocks_.end(), epoch, [](uint32_t e, const Started& s) { return e < s.epoch; });
+  const auto next =
+      std::upper_bound(blocks_.begin(), blocks_.end(), epoch, [](uint32_t e, const Started& s) { return e < s.epoch; });
   return size_t(next - blocks_.begin()) - 1;
 }
 
@@ -80,8 +83,9 @@ bool Order::fenced(const Access& a, const HandOver& h) const {
   const Point& release = h.release;
   for (size_t i = h.fences; i-- > 0 && fences_[i].block == release.block;) {
     const Point& f = fences_[i];
-    const bool before_release = f.epoch < release.epoch || f.thread == release.thread ||
-                                (f.thread / 32 == release.thread / 32 && release.clocks[f.thread % 32] > f.clocks[f.thread % 32]);
+    const bool before_release =
+        f.epoch < release.epoch || f.thread == release.thread ||
+        (f.thread / 32 == release.thread / 32 && release.clocks[f.thread % 32] > f.clocks[f.thread % 32]);
     if (before_release && f.after(a)) return true;
   }
   return false;
@@ -91,7 +95,8 @@ bool Order::handed_over(const Access& a) const {
   const uint32_t me = uint32_t(block.current);
   const size_t from = ordinal(a.epoch);
   for (const Seen& s : seen_) {
-    const bool mine = s.thread == me || s.epoch < epoch_ || (s.thread / 32 == me / 32 && clocks_[me][s.thread % 32] >= s.clock);
+    const bool mine =
+        s.thread == me || s.epoch < epoch_ || (s.thread / 32 == me / 32 && clocks_[me][s.thread % 32] >= s.clock);
     for (size_t i = 0; mine && i < s.count; ++i)
       if ((*s.hand_overs)[i].release.block == from && fenced(a, (*s.hand_overs)[i])) return true;
   }

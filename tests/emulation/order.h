@@ -8,9 +8,9 @@
 
 namespace ringtape::emulation {
 
-// One access of a kernel, as small as can be kept for every word of memory. The epoch counts the barriers that blocks have
-// passed and the blocks themselves, from the first grid on: it tells grid, block and section between two barriers. The clock
-// counts what else orders within a section: the thread's __syncwarp and __threadfence calls.
+// One access of a kernel, small enough to be kept for every word of memory. The epoch counts blocks and the barriers
+// that they have passed, over all grids: it identifies the grid, the block and the section between two barriers. The
+// clock counts the events that order accesses within a section: the thread's __syncwarp and __threadfence calls.
 struct Access {
   static constexpr uint32_t kThread = 0x3ff, kAtomic = 0x400, kSplit = 0x800;
   static constexpr int kClockShift = 12;
@@ -27,9 +27,9 @@ int32_t relative(const void* pc);
 
 enum class AccessKind : uint8_t { read, write, atomic };
 
-// Which accesses happen before which: those of earlier grids; within a block what a barrier or, in a warp, a __syncwarp lies
-// between; and what another thread did before a __threadfence before an atomic operation on a word, for who then gets to the
-// same word by an atomic operation. Shuffles order nothing.
+// Which accesses happen before which. Ordered are: accesses of earlier grids; within a block, accesses separated by a
+// barrier or, in a warp, a __syncwarp; and accesses before a __threadfence before an atomic operation on a word, for
+// threads that later access that word by an atomic operation. Shuffles order nothing.
 class Order {
  public:
   void begin_grid();
@@ -41,29 +41,33 @@ class Order {
 
   Access now(AccessKind kind, const void* pc) const {
     const uint32_t me = uint32_t(block.current);
-    return {epoch_, me | (kind == AccessKind::atomic ? Access::kAtomic : 0) | clocks_[me][me % 32] << Access::kClockShift, relative(pc)};
+    return {epoch_,
+            me | (kind == AccessKind::atomic ? Access::kAtomic : 0) | clocks_[me][me % 32] << Access::kClockShift,
+            relative(pc)};
   }
-  // Whether `a` happened before what the current thread does now. `oldest` is grid_epoch() or, in shared memory, block_epoch().
+  // Whether `a` happened before the current thread's next access. `oldest` is grid_epoch() or, in shared memory,
+  // block_epoch().
   bool ordered(const Access& a, uint32_t oldest) const {
     if (a.epoch < oldest || (a.epoch != epoch_ && a.epoch >= block_epoch_)) return true;
     const uint32_t me = uint32_t(block.current), other = a.thread();
-    if (a.epoch == epoch_ && (other == me || (other / 32 == me / 32 && clocks_[me][other % 32] >= a.clock()))) return true;
+    if (a.epoch == epoch_ && (other == me || (other / 32 == me / 32 && clocks_[me][other % 32] >= a.clock())))
+      return true;
     return !hand_overs_.empty() && handed_over(a);
   }
-  void restart() { epoch_ = 1; }  // all accesses are forgotten
+  void restart() { epoch_ = 1; }  // after all accesses were dropped
   uint32_t epoch() const { return epoch_; }
   uint32_t grid_epoch() const { return grid_epoch_; }
   uint32_t block_epoch() const { return block_epoch_; }
   uint64_t block_of(const Access& a) const { return blocks_[ordinal(a.epoch)].number; }
 
  private:
-  struct Point {             // of a thread's course
-    size_t block;            // the how many-th of the grid
+  struct Point {             // in a thread's execution
+    size_t block;            // its number in the grid
     uint32_t epoch, thread;
-    uint32_t clocks[32];     // what it knows of its warp
+    uint32_t clocks[32];     // clocks of its warp that it has seen
     bool after(const Access& a) const;
   };
-  struct HandOver { Point release; size_t fences; };  // how many there were
+  struct HandOver { Point release; size_t fences; };  // fences: how many there were
   struct Seen { const std::vector<HandOver>* hand_overs; size_t count; uint32_t epoch, thread, clock; };
   struct Started { uint32_t epoch; uint64_t number; };
 
@@ -73,7 +77,7 @@ class Order {
   bool fenced(const Access& a, const HandOver& h) const;
 
   uint32_t epoch_ = 1, grid_epoch_ = 1, block_epoch_ = 1;
-  uint32_t clocks_[kMaxThreads][32] = {};  // by thread: what it has seen of its warp's lanes
+  uint32_t clocks_[kMaxThreads][32] = {};  // by thread: the clocks of its warp's lanes that it has seen
   std::vector<Started> blocks_;
   std::vector<Point> fences_;
   std::unordered_map<const void*, std::vector<HandOver>> hand_overs_;  // by the word of the atomic operation

@@ -27,7 +27,7 @@ struct Pending {
 struct State {
   uint64_t count = 0;
   std::set<std::tuple<std::string, const void*, std::string, int>> seen;
-  std::vector<Pending> pending;  // found while a kernel ran, on its small stack: made into text later
+  std::vector<Pending> pending;  // found while a kernel ran, on its small stack; formatted later
   std::vector<Report> reports;
   bool read = true;
 };
@@ -36,7 +36,7 @@ State& state() {
   return s;
 }
 
-// The file that holds the instruction, and the address in it as its debugging information counts.
+// The file that contains the instruction, and the instruction's address in its debugging information.
 struct Module {
   std::string file;
   uintptr_t address = 0;
@@ -62,8 +62,8 @@ Module module_of(const void* pc) {
   return search.found;
 }
 
-// "kernels/cuda/rows.cuh:20 (called from kernels/cuda/softmax.cu:41)": of the calls inlined at the instruction, the innermost
-// and the outermost that are not of the emulation itself.
+// "kernels/cuda/rows.cuh:20 (called from kernels/cuda/softmax.cu:41)": the innermost and the outermost call inlined at
+// the instruction, outside the emulation's own code.
 std::string line_of(const void* pc) {
   static auto& known = *new std::map<const void*, std::string>;
   if (const auto it = known.find(pc); it != known.end()) return it->second;
@@ -78,27 +78,30 @@ std::string line_of(const void* pc) {
   std::snprintf(hex, sizeof hex, "0x%zx", size_t(module.address));
   FILE* const out = popen(concat("addr2line -i -e '", path, "' ", hex, " 2>/dev/null").c_str(), "r");
   if (!out) return text;
-  std::vector<std::string> calls;  // the innermost first
+  std::vector<std::string> calls;  // innermost first
   for (char line[4096]; std::fgets(line, sizeof line, out);) {
     const std::string_view place(line, std::strcspn(line, " \n"));
-    if (!place.starts_with("?") && !place.ends_with("?") && place.find("tests/emulation/device") == place.npos) calls.emplace_back(place);
+    if (!place.starts_with("?") && !place.ends_with("?") && place.find("tests/emulation/device") == place.npos)
+      calls.emplace_back(place);
   }
   pclose(out);
   if (!calls.empty()) text = calls.size() == 1 ? calls[0] : concat(calls.front(), " (called from ", calls.back(), ")");
   return text;
 }
 
-// Without the folder of the project.
+// Paths relative to the project's folder.
 std::string shortened(std::string text) {
   const std::string_view here = __FILE__;
   const std::string root(here.substr(0, here.rfind("tests/emulation/")));
-  for (size_t at = text.find(root); !root.empty() && at != text.npos; at = text.find(root, at)) text.erase(at, root.size());
+  for (size_t at = text.find(root); !root.empty() && at != text.npos; at = text.find(root, at))
+    text.erase(at, root.size());
   return text;
 }
 
 std::string text_of(const Where& where) {
   if (where.place.file) return shortened(concat(where.place.file, ":", where.place.line));
-  return where.pc ? shortened(line_of(static_cast<const char*>(where.pc) - 1)) : "";  // a return address: the call ends before it
+  return where.pc ? shortened(line_of(static_cast<const char*>(where.pc) - 1))
+                  : "";  // pc is a return address: the call is before it
 }
 
 std::string with_place(const std::string& text, const Where& where) {
@@ -115,7 +118,7 @@ void write_down(State& s) {
   s.pending.clear();
 }
 
-// What no test has asked for is not lost.
+// Prints reports that no test has read.
 struct Printer {
   ~Printer() {
     if (state().read) return;

@@ -1,5 +1,6 @@
-// report_kernels FOLDER [forward] [reverse] [random] [checked]: reads the logs of the emulated tests and prints how many kernels there
-// are and how many were executed how. It fails, naming them, if a kernel was not executed in each of the ways that are asked for.
+// report_kernels FOLDER [forward] [reverse] [random] [checked]: reads the logs of the emulated tests, and prints the
+// number of kernels and how many were executed in which way. It fails and names the kernels that were not executed in
+// each of the requested ways.
 #include <array>
 #include <cstdint>
 #include <filesystem>
@@ -25,7 +26,7 @@ void read(const std::filesystem::path& file, std::map<std::string, Launches>& ke
     uint64_t forward = 0, reverse = 0, random = 0;
     fields >> mode >> forward >> reverse >> random;
     std::getline(fields >> std::ws, name);
-    if (name.find("emulation_bugs") != std::string::npos) continue;  // planted ones, of the emulation's own tests
+    if (name.find("emulation_bugs") != std::string::npos) continue;  // planted bugs of the emulation's own tests
     Launches& launches = kernels[name];
     if (mode == "checked") launches[3] += forward + reverse + random;
     else launches[0] += forward, launches[1] += reverse, launches[2] += random;

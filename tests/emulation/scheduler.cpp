@@ -18,7 +18,7 @@
 #include "tests/emulation/memory.h"
 #include "tests/emulation/shared.h"
 
-// Kernels know them as threadIdx and so on.
+// Kernels access them as threadIdx etc.
 extern "C" {
 uint3 ringtape_thread_index, ringtape_block_index, ringtape_block_size, ringtape_grid_size;
 }
@@ -34,7 +34,7 @@ namespace {
 struct Settings {
   Schedule schedule = Schedule::forward;
   uint64_t seed = 1;
-  uint64_t grids = 0;  // since then: each has another order
+  uint64_t grids = 0;  // since the seed was set: each has another order
 };
 
 Settings settings_of(std::string_view text) {
@@ -57,7 +57,7 @@ Settings& settings() {
   return s;
 }
 
-// xorshift64*: every run of the same seed is the same.
+// xorshift64*: runs with the same seed are the same.
 struct Random {
   uint64_t state = 1;
   uint32_t below(uint32_t n) {
@@ -73,7 +73,7 @@ struct Scheduler {
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> free;
   std::vector<uint32_t> order;                 // of the threads
-  std::array<uint64_t, kMaxThreads / 64> ready;  // a bit for each position in it whose thread can run
+  std::array<uint64_t, kMaxThreads / 64> ready;  // one bit per position in `order`: its thread can run
   uint32_t cursor = 0;
   Schedule schedule;
   Random random;
@@ -88,7 +88,7 @@ void arrange(std::vector<uint32_t>& order, size_t n) {
     for (size_t i = n; i > 1; --i) std::swap(order[i - 1], order[s.random.below(uint32_t(i))]);
 }
 
-// The next thread that can run, in the order of the schedule from where the last one was found; -1 if there is none.
+// The next thread that can run, in the schedule's order after the last one; -1 if there is none.
 int next_ready() {
   if (s.schedule == Schedule::random) s.cursor = s.random.below(uint32_t(block.size));
   const uint32_t words = uint32_t(block.size + 63) / 64;
@@ -141,18 +141,22 @@ void report_deadlock() {
     if (t.state == ThreadState::in_warp_operation && ++in_warp) there[1] = &t;
   }
   const int gone = block.size - block.live;
-  const std::string barrier = concat(at_barrier, " threads wait at the barrier"), warp = concat(in_warp, " in the warp operation");
+  const std::string barrier = concat(at_barrier, " threads wait at the barrier"),
+                    warp = concat(in_warp, " in the warp operation");
   const std::string rest = concat("; ", gone, " of ", block.size, " have returned");
-  if (there[0] && there[1]) report("deadlock", there[0]->place, "no thread can go on" + rest + ": " + barrier, there[1]->place, warp);
-  else report("deadlock", (there[0] ? there[0] : there[1])->place, "no thread can go on" + rest + ": " + (there[0] ? barrier : warp));
+  if (there[0] && there[1])
+    report("deadlock", there[0]->place, "no thread can go on" + rest + ": " + barrier, there[1]->place, warp);
+  else
+    report("deadlock", (there[0] ? there[0] : there[1])->place,
+           "no thread can go on" + rest + ": " + (there[0] ? barrier : warp));
 }
 
 [[noreturn]] void deadlock() {
-  report_deadlock();  // by itself: abandon() destroys nothing
+  report_deadlock();  // separate function: abandon() runs no destructors
   abandon();
 }
 
-// All live threads have come: lets them go on.
+// All live threads have arrived: releases them.
 void release_barrier() {
   const Thread* first = nullptr;
   for (int i = 0; i < block.size; ++i) {
@@ -160,7 +164,8 @@ void release_barrier() {
     if (t.state != ThreadState::at_barrier) continue;
     if (!first) first = &t;
     if (t.place == first->place) continue;
-    report("divergent-barrier", first->place, "threads of one block meet at different barriers: some", t.place, "others");
+    report("divergent-barrier", first->place, "threads of one block meet at different barriers: some", t.place,
+           "others");
     abandon();
   }
   if (block.live < block.size)
@@ -179,7 +184,7 @@ void finish_current() {
   const size_t warp = size_t(me) / 32;
   block.present[warp] &= ~(1u << (me % 32));
   --block.live;
-  while (block.waiting[warp]) {  // somebody may have waited for this one alone
+  while (block.waiting[warp]) {  // another lane may have waited only for this one
     const uint32_t before = block.waiting[warp];
     for (uint32_t rest = before; rest; rest &= rest - 1) {
       const int lane = std::countr_zero(rest);
@@ -190,7 +195,7 @@ void finish_current() {
   if (block.live && block.at_barrier == block.live) release_barrier();
 }
 
-// What every fiber does: threads one after the other, until one of them waits elsewhere and has the turn.
+// The body of every fiber: runs threads one after the other, until the next one has already started on another fiber.
 void run_threads() {
   Fiber::arrived();
   for (;;) {
@@ -217,7 +222,8 @@ void begin_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes
   block.at_barrier = block.predicates = 0;
   block.waiting.fill(0);
   block.present.fill(0);
-  ringtape_block_index = {unsigned(number % blocks.x), unsigned(number / blocks.x % blocks.y), unsigned(number / blocks.x / blocks.y)};
+  ringtape_block_index = {unsigned(number % blocks.x), unsigned(number / blocks.x % blocks.y),
+                          unsigned(number / blocks.x / blocks.y)};
   if (s.order.size() != size_t(block.size) || s.schedule == Schedule::random) arrange(s.order, size_t(block.size));
   uint3 index = {0, 0, 0};
   for (int i = 0; i < block.size; ++i) {
@@ -277,7 +283,8 @@ void run_grid(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_byt
   const size_t count = size_t{blocks.x} * blocks.y * blocks.z;
   std::vector<uint32_t> order;
   if (s.schedule != Schedule::forward) arrange(order, count);
-  for (size_t i = 0; i < count && !block.abandoned; ++i) run_block(order.empty() ? i : order[i], blocks, threads, shared_bytes);
+  for (size_t i = 0; i < count && !block.abandoned; ++i)
+    run_block(order.empty() ? i : order[i], blocks, threads, shared_bytes);
   verify_redzones();
   block.kernel = nullptr;
 }

@@ -16,19 +16,21 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02;  // states of words of which no byte is live
+constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02;  // states of words without live bytes
 constexpr uint32_t kLastEpoch = 0xF0000000u;
 constexpr size_t kPage = 4096;
-constexpr size_t kMarkedAtMost = size_t{64} << 20;  // bytes of a buffer that is kept apart from nobody's memory while not live
+constexpr size_t kMarkedAtMost = size_t{64}
+                                 << 20;  // per buffer: beyond this, memory that is not live counts as unallocated
 
 template <class T>
 T* lay_out(size_t count) {
-  void* const p = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const p =
+      mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
   return static_cast<T*>(p);
 }
 
-// What the system need not keep of [first, last): whole pages; zero when next read.
+// Returns the whole pages of [first, last) to the system; they read as zero afterwards.
 template <class T>
 void drop(T* first, T* last) {
   const uintptr_t begin = (reinterpret_cast<uintptr_t>(first) + kPage - 1) / kPage * kPage;
@@ -45,7 +47,8 @@ bool is_static(const void* p) {
           for (int i = 0; i < info->dlpi_phnum; ++i) {
             if (info->dlpi_phdr[i].p_type != PT_LOAD) continue;
             const uintptr_t begin = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr;
-            static_cast<std::vector<std::pair<uintptr_t, uintptr_t>>*>(data)->push_back({begin, begin + info->dlpi_phdr[i].p_memsz});
+            static_cast<std::vector<std::pair<uintptr_t, uintptr_t>>*>(data)->push_back(
+                {begin, begin + info->dlpi_phdr[i].p_memsz});
           }
           return 0;
         },
@@ -66,7 +69,8 @@ std::string memory_text(const void* p) { return is_shared(p) ? describe_shared(p
 }  // namespace
 
 Shadow::Shadow()
-    : base_(arena().base), states_(lay_out<uint8_t>(kWords)), cells_(lay_out<Cell>(kWords)), byte_cells_(lay_out<Cell>(kArenaBytes)) {}
+    : base_(arena().base), states_(lay_out<uint8_t>(kWords)), cells_(lay_out<Cell>(kWords)),
+      byte_cells_(lay_out<Cell>(kArenaBytes)) {}
 
 void Shadow::access(const void* p, size_t bytes, AccessKind kind, const void* pc) {
   const size_t offset = size_t(static_cast<const char*>(p) - base_);
@@ -85,16 +89,19 @@ void Shadow::access_word(size_t word, uint32_t bytes, AccessKind kind, const voi
   Cell* const cells = byte_cells_ + word * 4;
   for (size_t i = 0; i < 4; ++i)
     if (bytes >> i & 1) access_cell(cells[i], address(word) + i, kind, pc);
-  if (bytes == 0xF && kind == AccessKind::write) cells_[word] = {order_.now(kind, pc), {}};  // the bytes have one history again
+  if (bytes == 0xF && kind == AccessKind::write)
+    cells_[word] = {order_.now(kind, pc), {}};  // the bytes share one history again
 }
 
-// Whether the bytes may be used at all; says so if not.
+// Whether the bytes may be accessed at all; reports it if not.
 bool Shadow::usable(size_t word, uint32_t bytes, AccessKind kind, const void* pc) {
   uint8_t& state = states_[word];
   if (bytes & ~(uint32_t{state} >> 4)) {
     const HostCode host;
     const char* const p = address(word) + std::countr_zero(bytes & ~(uint32_t{state} >> 4));
-    const char* const what = state == kReserved ? "use-before-allocation" : state == kFreed ? "use-after-free" : "out-of-bounds";
+    const char* const what = state == kReserved ? "use-before-allocation"
+                             : state == kFreed  ? "use-after-free"
+                                                : "out-of-bounds";
     report(what, pc, concat(text_of(kind), " of ", memory_text(p)));
     abandon();
   }
@@ -149,14 +156,16 @@ void Shadow::foreign(const void* p, size_t bytes, AccessKind kind, const void* p
     return t.state != ThreadState::unstarted && t.state != ThreadState::done && t.fiber->owns(p);
   });
   report(others ? "foreign-local" : "host-pointer", pc,
-         concat(text_of(kind), " of ", bytes, others ? " bytes of another thread's local memory" : " bytes of host memory"));
+         concat(text_of(kind), " of ", bytes,
+                others ? " bytes of another thread's local memory" : " bytes of host memory"));
   abandon();
 }
 
 void Shadow::misaligned(const void* p, Where where, const char* access) {
   const HostCode host;
   const bool ours = size_t(static_cast<const char*>(p) - base_) < kArenaBytes;
-  report("misaligned", where, concat("access (", access, ") that starts at ", ours ? memory_text(p) : "a place in local memory"));
+  report("misaligned", where,
+         concat("access (", access, ") that starts at ", ours ? memory_text(p) : "a place in local memory"));
 }
 
 void Shadow::begin_grid() {
@@ -175,7 +184,7 @@ void Shadow::atomic(const void* p, size_t bytes, const void* pc) {
 
 void Shadow::cached_read(const void* p, size_t bytes, const void* pc) {
   const size_t first = size_t(static_cast<const char*>(p) - base_);
-  if (first >= kDeviceBytes) return;  // the read itself is checked too
+  if (first >= kDeviceBytes) return;  // the read itself is checked, too
   for (size_t at = first; at < first + bytes; ++at) {
     const Cell& word = cells_[at / 4];
     const Access& write = word.split() ? byte_cells_[at].write : word.write;
@@ -194,7 +203,7 @@ void Shadow::set(const void* p, size_t bytes, Memory state) {
     return;
   }
   if (bytes > kMarkedAtMost) {
-    drop(states_ + first, states_ + first + whole);  // then nobody's: costs no memory
+    drop(states_ + first, states_ + first + whole);  // then unallocated: needs no memory
     std::memset(states_ + first, kNobodys, kPage);
     std::memset(states_ + first + whole - kPage, kNobodys, kPage + (rest > 0));
     return;

@@ -7,16 +7,17 @@
 
 namespace ringtape::emulation {
 
-// The accesses to a word, or to a byte, that later ones have to be ordered after: the last write and two reads since it, by
-// different warps where there are such. Of atomic operations, which need no order among themselves, the second to last too:
-// reads[1] is then a write.
+// The accesses to a word, or to a byte, after which later ones have to be ordered: the last write and two reads since
+// it, by different warps if possible. Atomic operations need no order among themselves, so the second to last is kept,
+// too: reads[1] is then a write.
 struct Cell {
   Access write, reads[2];
-  bool split() const { return write.who & Access::kSplit; }  // of a word: its bytes have cells of their own
+  bool split() const { return write.who & Access::kSplit; }  // of a word: its bytes have separate cells
 };
 
-// What is known of the arena's memory, for each word of four bytes: a byte of state (which bytes are live, which written) and a
-// cell. Address space is laid out for all of it, memory used for what kernels have touched.
+// Records for the arena's memory, for each word of four bytes: a byte of state (which bytes are live and which are
+// written) and a cell. Address space is reserved for all of it; physical memory is used only for words that kernels
+// have accessed.
 class Shadow final : public Checker {
  public:
   Shadow();
@@ -47,7 +48,7 @@ class Shadow final : public Checker {
  private:
   static constexpr size_t kArenaBytes = kDeviceBytes + kSharedBytes, kWords = kArenaBytes / 4;
 
-  // The usual case, inline: a whole, live word, written before it is read, and nobody whom this access would have to wait for.
+  // The common case, inline: a whole, live word, written before it is read, without unordered accesses.
   bool fine(Cell& c, uint8_t& state, AccessKind kind, uint32_t oldest, const void* pc) {
     if ((kind == AccessKind::write ? state | 0xF : state) != 0xFF || c.split()) return false;
     if (!order_.ordered(c.write, oldest)) return false;
@@ -64,14 +65,16 @@ class Shadow final : public Checker {
   void access_word(size_t word, uint32_t bytes, AccessKind kind, const void* pc);
   bool usable(size_t word, uint32_t bytes, AccessKind kind, const void* pc);
   void access_cell(Cell& c, const char* p, AccessKind kind, const void* pc);
-  // In a free place, else instead of one of two readers of one warp: a writer of any warp then has to wait for one of them.
+  // Uses a free entry, else replaces one of two readers of the same warp, so that a writer of any warp must be ordered
+  // after at least one of them.
   void remember_read(Cell& c, const Access& me, uint32_t oldest) {
     for (Access& r : c.reads)
       if (!r.atomic() && ((r.epoch == me.epoch && r.thread() == me.thread()) || order_.ordered(r, oldest))) {
         r = me;
         return;
       }
-    if (!c.reads[1].atomic() && c.reads[0].thread() / 32 == c.reads[1].thread() / 32 && c.reads[0].thread() / 32 != me.thread() / 32)
+    if (!c.reads[1].atomic() && c.reads[0].thread() / 32 == c.reads[1].thread() / 32 &&
+        c.reads[0].thread() / 32 != me.thread() / 32)
       c.reads[1] = me;
   }
   void split(size_t word);
@@ -80,7 +83,7 @@ class Shadow final : public Checker {
   const char* address(size_t word) const { return base_ + word * 4; }
 
   char* base_;
-  uint8_t* states_;          // live bytes in the upper half, written ones in the lower; or one of the states below
+  uint8_t* states_;          // live bytes in the upper half, written ones in the lower; or a special state below
   Cell* cells_;              // by word
   Cell* byte_cells_;
   Order order_;

@@ -38,7 +38,8 @@ bool writes_are_seen() {
 }
 
 char* lay(const char* name, size_t bytes, Place place) {
-  if (state.arrays.size() == size_t{kMaxSharedArrays} || bytes > kMaxSharedBytes) trap("more shared memory than a block can have", place);
+  if (state.arrays.size() == size_t{kMaxSharedArrays} || bytes > kMaxSharedBytes)
+    trap("more shared memory than a block can have", place);
   char* const data = arena().shared + kRedzone + state.arrays.size() * kSharedDistance;
   state.arrays.push_back({name, data, bytes});
   show(data, bytes);
@@ -53,8 +54,10 @@ char* lay(const char* name, size_t bytes, Place place) {
 
 void verify(const Array& a) {
   for (char* zone : {a.data - kRedzone, a.data + a.bytes}) {
-    const char* const hit = std::find_if(zone, zone + kRedzone, [](char c) { return static_cast<unsigned char>(c) != kCanary; });
-    if (hit != zone + kRedzone) report("out-of-bounds", {}, concat("a thread of the block has written to ", describe_shared(hit)));
+    const char* const hit =
+        std::find_if(zone, zone + kRedzone, [](char c) { return static_cast<unsigned char>(c) != kCanary; });
+    if (hit != zone + kRedzone)
+      report("out-of-bounds", {}, concat("a thread of the block has written to ", describe_shared(hit)));
   }
 }
 

@@ -7,12 +7,12 @@
 
 namespace ringtape::emulation {
 
-// A block's shared array, one for each SHARED_ARRAY of the program. Every array starts kSharedDistance after the one before,
-// more than a block can have in all: no index leads from one into another unnoticed.
+// A block's shared array, one for each SHARED_ARRAY of the program. Arrays start kSharedDistance apart, which is more
+// than a block's total shared memory, so that an index out of one array does not silently reach another.
 struct SharedSlot {
   const char* name;
   size_t bytes;
-  uint64_t block = 0;      // the block that it lies in place for: a count of all blocks executed
+  uint64_t block = 0;      // the block for which it is placed: a count of all executed blocks
   char* data = nullptr;
 };
 inline constexpr size_t kSharedDistance = size_t{512} << 10;
@@ -23,7 +23,7 @@ void* dynamic_shared();
 
 // For the scheduler.
 void begin_shared(size_t dynamic_bytes);
-void end_shared();                  // the block is over: reports writes past an array's end
+void end_shared();                  // at the end of a block: reports writes past an array's end
 
 bool is_shared(const void* p);
 std::string describe_shared(const void* p);  // "byte 128 of the 128 of shared array tile"

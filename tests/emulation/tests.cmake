@@ -1,9 +1,9 @@
-# The tests of the CUDA backend, executed by the emulation: each file under several schedules, and once with every memory
-# access checked. What they executed goes to logs, which report_kernels reads: it fails if a kernel is in none.
+# The tests of the CUDA backend, executed by the emulation: each file under several schedules, and once with every
+# memory access checked. What they executed goes to logs, which report_kernels reads: it fails if a kernel is in none.
 set(logs ${CMAKE_CURRENT_BINARY_DIR}/emulated)
 set(all_schedules forward reverse random)
 set(ways ${all_schedules} checked)
-if(RINGTAPE_SANITIZE)  # what the order brings to light is seen without them; one instrumentation at a time
+if(RINGTAPE_SANITIZE)  # errors of order are found without sanitizers; one instrumentation at a time
   set(all_schedules random)
   set(ways random)
 endif()
@@ -12,8 +12,9 @@ file(MAKE_DIRECTORY ${logs})
 function(ringtape_emulated_test executable schedule)
   set(name ${executable}.${schedule})
   add_test(NAME ${name} COMMAND ${executable} --gtest_brief=1)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 FIXTURES_SETUP emulated_kernels
-    ENVIRONMENT "RINGTAPE_EMULATED_GPU=devices=2;RINGTAPE_EMULATION_SCHEDULE=${schedule};RINGTAPE_EMULATION_LOG=${logs}/${name}.txt")
+  set(environment RINGTAPE_EMULATED_GPU=devices=2 RINGTAPE_EMULATION_SCHEDULE=${schedule}
+      RINGTAPE_EMULATION_LOG=${logs}/${name}.txt)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 FIXTURES_SETUP emulated_kernels ENVIRONMENT "${environment}")
 endfunction()
 
 # Kernels with planted bugs, for the tests of the emulation itself.
@@ -29,7 +30,7 @@ if(NOT RINGTAPE_SANITIZE)
   ringtape_shared(ringtape_shared_checked ringtape_checked)
 endif()
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS cuda_*_test.cpp emulation/*_test.cpp)
+file(GLOB cuda_sources CONFIGURE_DEPENDS cuda/*_test.cpp emulation/*_test.cpp)
 foreach(source ${cuda_sources})
   get_filename_component(name ${source} NAME_WE)
   foreach(engine ringtape_shared ringtape_shared_checked)
@@ -59,4 +60,5 @@ add_executable(report_kernels emulation/report_kernels.cpp)
 add_test(NAME emulated_kernels COMMAND report_kernels ${logs} ${ways})
 set_tests_properties(emulated_kernels PROPERTIES FIXTURES_REQUIRED emulated_kernels)
 # ctest shows no test's output; what it runs after the tests it does show.
-file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake "set(CTEST_CUSTOM_POST_TEST \"${CMAKE_CURRENT_BINARY_DIR}/report_kernels ${logs}\")\n")
+file(WRITE ${CMAKE_BINARY_DIR}/CTestCustom.cmake
+     "set(CTEST_CUSTOM_POST_TEST \"${CMAKE_CURRENT_BINARY_DIR}/report_kernels ${logs}\")\n")

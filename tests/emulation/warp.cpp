@@ -46,7 +46,7 @@ void for_each_lane(uint32_t lanes, F&& f) {
   for (; lanes; lanes &= lanes - 1) f(std::countr_zero(lanes));
 }
 
-// What each of `lanes`, the threads from `warp` on, gets. All results are known before anyone goes on.
+// Sets the results of `lanes`, for the threads from `warp` on. All results are computed before any lane continues.
 void give_results(Thread* warp, uint32_t lanes) {
   const WarpOperation operation = warp[std::countr_zero(lanes)].operation;
   switch (operation) {
@@ -78,7 +78,9 @@ void give_results(Thread* warp, uint32_t lanes) {
   }
 }
 
-std::string waits(int lane, const Thread& t) { return concat("lane ", lane, " is in a ", name_of(t.operation), " of mask ", hex(t.mask)); }
+std::string waits(int lane, const Thread& t) {
+  return concat("lane ", lane, " is in a ", name_of(t.operation), " of mask ", hex(t.mask));
+}
 
 }  // namespace
 
@@ -108,7 +110,8 @@ uint64_t warp_operation(WarpOperation operation, uint32_t mask, uint64_t value, 
   const int me = block.current;
   Thread& t = block.threads[size_t(me)];
   if (!(mask >> (me % 32) & 1)) {
-    report("warp-mask", place, concat("lane ", me % 32, " is in a ", name_of(operation), " whose mask ", hex(mask), " does not name it"));
+    report("warp-mask", place,
+           concat("lane ", me % 32, " is in a ", name_of(operation), " whose mask ", hex(mask), " does not name it"));
     abandon();
   }
   t.operation = operation;
@@ -122,7 +125,8 @@ uint64_t warp_operation(WarpOperation operation, uint32_t mask, uint64_t value, 
   complete_warp_operation(me);
   suspend();
   if (t.undefined)
-    report("shuffle", place, concat("lane ", me % 32, " reads lane ", source, ", which takes no part (mask ", hex(mask), "),"));
+    report("shuffle", place,
+           concat("lane ", me % 32, " reads lane ", source, ", which takes no part (mask ", hex(mask), "),"));
   return t.result;
 }
 

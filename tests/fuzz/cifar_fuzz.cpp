@@ -9,7 +9,8 @@ using namespace ringtape::test;
 
 RT_FUZZ_TARGET(input) {
   if (input.empty()) return;
-  const CifarFile kind{.records = input[0] >> 1 & 3, .label_bytes = 1 + (input[0] & 1), .classes = input[0] & 1 ? 100 : 10};
+  const CifarFile kind{
+      .records = input[0] >> 1 & 3, .label_bytes = 1 + (input[0] & 1), .classes = input[0] & 1 ? 100 : 10};
   const MemoryFile file(input.substr(1));
   std::vector<uint8_t> images(size_t(kind.records) * 32 * 32 * 3);
   std::vector<int64_t> labels(size_t(kind.records), -1);

@@ -1,6 +1,6 @@
 // config.toml: what is read is written so that it reads as the same.
 #include "tests/fuzz/target.h"
-#include "train/options.h"
+#include "train/settings/options.h"
 
 using namespace ringtape;
 using namespace ringtape::test;
@@ -9,12 +9,13 @@ RT_FUZZ_TARGET(input) {
   const MemoryFile file(input);
   TrainOptions options;
   if (!read_or_refuse([&] { read_config(options, file.path()); })) return;
-  if (options.threads == 0) options.threads = 1;  // not said: a training replaces these by the machine's and the data's own
-  if (options.val_size < 0) options.val_size = 0;
+  // Not said: a training replaces these by the machine's and the data's own.
+  if (options.execution.threads == 0) options.execution.threads = 1;
+  if (options.data.val_size < 0) options.data.val_size = 0;
   const std::string text = config_text(options);
   const MemoryFile written(text);
   TrainOptions again;
-  again.method = options.method;
+  again.method.name = options.method.name;
   read_config(again, written.path());
   require(config_text(again) == text);
 }

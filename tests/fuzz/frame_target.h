@@ -8,7 +8,8 @@
 
 namespace ringtape::test {
 
-// Reads the bytes as a store's server does, and does what the frames ask for; ends the process where a promise is broken.
+// Reads the bytes as a store's server does, and does what the frames ask for; ends
+// the process where a promise is broken.
 inline void drive_frames(const uint8_t* data, size_t size) {
   using namespace comm;
   const auto require = [](bool holds) {

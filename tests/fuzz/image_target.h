@@ -13,7 +13,8 @@ inline void drive_image(std::string_view input) {
     require(size.height > 0 && size.width > 0);
     for (const int64_t least : {2 * kSide, INT64_MAX}) {
       const Image image = read_image(file.path(), least);
-      require(int64_t(image.rgb.size()) == image.size.height * image.size.width * 3 && image.size.height <= size.height);
+      require(int64_t(image.rgb.size()) == image.size.height * image.size.width * 3 &&
+              image.size.height <= size.height);
       const Image small = resized_and_cropped(image, kSide);
       require(small.size == ImageSize{kSide, kSide});
     }

@@ -1,5 +1,5 @@
-// Folders of images. Each line makes one thing below the folder: "KIND NAME/NAME...", with the kind g (a good image), b (a bad one),
-// e (an empty file), d (a folder) or l (a link to the folder itself).
+// Folders of images. Each line makes one thing below the folder: "KIND NAME/NAME...", with the kind g (a good image), b
+// (a bad one), e (an empty file), d (a folder) or l (a link to the folder itself).
 #include "tests/fuzz/target.h"
 #include "train/data/imagefolder.h"
 
@@ -8,10 +8,11 @@ using namespace ringtape::test;
 namespace fs = std::filesystem;
 
 // 1 x 1, RGB.
-static constexpr uint8_t kImage[] = {0x89, 'P',  'N',  'G', '\r', '\n', 0x1a, '\n', 0,    0,    0,    13,   'I',  'H',  'D',  'R', 0, 0,
-                                     0,    1,    0,    0,   0,    1,    8,    2,    0,    0,    0,    0x90, 0x77, 0x53, 0xde, 0,   0, 0,
-                                     12,   'I',  'D',  'A', 'T',  0x08, 0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0,    0,    3,    1,    1,   0, 0x18,
-                                     0xdd, 0x8d, 0xb0, 0,   0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
+static constexpr uint8_t kImage[] = {0x89, 'P',  'N',  'G',  '\r', '\n', 0x1a, '\n', 0,   0,    0,    13,   'I',  'H',
+                                     'D',  'R',  0,    0,    0,    1,    0,    0,    0,   1,    8,    2,    0,    0,
+                                     0,    0x90, 0x77, 0x53, 0xde, 0,    0,    0,    12,  'I',  'D',  'A',  'T',  0x08,
+                                     0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0,    0,    3,    1,   1,    0,    0x18, 0xdd, 0x8d,
+                                     0xb0, 0,    0,    0,    0,    'I',  'E',  'N',  'D', 0xae, 0x42, 0x60, 0x82};
 
 RT_FUZZ_TARGET(input) {
   const MemoryFolder folder;
@@ -33,7 +34,7 @@ RT_FUZZ_TARGET(input) {
   }
   for (const int64_t side : {0, 4})
     read_or_refuse([&] {
-      const Splits set = load_imagefolder({.dir = folder.path(), .image_size = side});
+      const Splits set = load_imagefolder({.dir = folder.path(), .settings = ImageFolderOptions{side}});
       for (const Dataset* part : {&set.train, &set.test})
         for (int64_t i = 0; i < part->size(); ++i) require(part->labels.data<int64_t>()[i] < part->classes);
     });

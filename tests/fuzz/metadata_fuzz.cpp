@@ -2,8 +2,8 @@
 #include <map>
 
 #include "tests/fuzz/target.h"
-#include "train/options.h"
-#include "train/trained_on.h"
+#include "train/settings/options.h"
+#include "train/weights/trained_on.h"
 
 using namespace ringtape;
 using namespace ringtape::test;

@@ -1,7 +1,7 @@
 // What launchers say in the environment: a line "NAME=VALUE" for each variable.
 #include <map>
 
-#include "comm/place.h"
+#include "comm/job/place.h"
 #include "tests/fuzz/target.h"
 
 using namespace ringtape;

@@ -12,7 +12,9 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned) {
   size = LLVMFuzzerMutate(data, size, max_size);
   constexpr size_t kSignature = 8, kAround = 12;
-  const auto big_endian = [](const uint8_t* p) { return size_t(p[0]) << 24 | size_t(p[1]) << 16 | size_t(p[2]) << 8 | p[3]; };
+  const auto big_endian = [](const uint8_t* p) {
+    return size_t(p[0]) << 24 | size_t(p[1]) << 16 | size_t(p[2]) << 8 | p[3];
+  };
   for (size_t at = kSignature; at + kAround <= size;) {
     const size_t length = big_endian(data + at);
     if (length > size - at - kAround) break;

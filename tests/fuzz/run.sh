@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# Fuzzes what reads bytes from outside, under ASan and UBSan.
+# Fuzzes the readers of external data with ASan and UBSan.
 set -euo pipefail
 
 usage() {
   cat <<'USAGE'
 Usage: tests/fuzz/run.sh [SECONDS] [TARGET...]
 
-Builds the targets in build/fuzz with clang++ and libFuzzer, beside the library that the tests in build/cpu share, and runs each of
-TARGET, or all, for so many seconds: on generated seeds, on what earlier runs found worth keeping (build/fuzz/corpus) and on what
-was once a finding (tests/fuzz/found). SECONDS 0 (the default) is the short form of the tests: the same inputs and a fixed number of
-mutations of them. An input that is a finding is left in build/fuzz; build/fuzz/bin/TARGET_fuzz FILE runs it again.
+Builds the targets in build/fuzz with clang++ and libFuzzer, beside the library that the tests in
+build/cpu share, and runs each of TARGET, or all, for so many seconds: on generated seeds, on what
+earlier runs found worth keeping (build/fuzz/corpus) and on what was once a finding
+(tests/fuzz/found). SECONDS 0 (the default) is the short form of the tests: the same inputs and a
+fixed number of mutations of them. An input that is a finding is left in build/fuzz;
+build/fuzz/bin/TARGET_fuzz FILE runs it again.
 USAGE
 }
 
@@ -42,7 +44,8 @@ rm -rf build/fuzz/seeds
 build/fuzz/bin/seeds build/fuzz/seeds
 
 # An input decides how much memory is taken for it: a file of a few kilobytes is never worth 256 MiB in one piece.
-flags=(-malloc_limit_mb=256 -rss_limit_mb=1024 -timeout=10 -max_len=8192 -artifact_prefix=build/fuzz/ -print_final_stats=1)
+flags=(-malloc_limit_mb=256 -rss_limit_mb=1024 -timeout=10 -max_len=8192
+  -artifact_prefix=build/fuzz/ -print_final_stats=1)
 for target in "${targets[@]}"; do
   inputs=(build/fuzz/seeds/"$target")
   if [[ -d tests/fuzz/found/$target ]]; then inputs+=(tests/fuzz/found/"$target"); fi

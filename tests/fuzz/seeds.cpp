@@ -6,16 +6,17 @@
 #include <png.h>
 #include <zlib.h>
 
-#include <nlohmann/json.hpp>
+#include <cmath>
 
 #include "autograd/create.h"
 #include "comm/store/frame.h"
 #include "tests/fuzz/target.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
-#include "train/options.h"
-#include "train/presets.h"
+#include "train/io/json.h"
 #include "train/run/metrics_log.h"
+#include "train/settings/options.h"
+#include "train/settings/presets.h"
 
 using namespace ringtape;
 namespace fs = std::filesystem;
@@ -28,15 +29,18 @@ static void seed(const std::string& target, const std::string& name, const std::
 }
 
 static void safetensors() {
-  const auto add = [](const char* name, const std::vector<NamedTensor>& tensors, const std::map<std::string, std::string>& metadata) {
+  const auto add = [](const char* name, const std::vector<NamedTensor>& tensors,
+                      const std::map<std::string, std::string>& metadata) {
     fs::create_directories(root / "safetensors");
     write_safetensors(root / "safetensors" / name, tensors, metadata);
   };
   std::vector<NamedTensor> all;
-  for (const DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
+  for (const DType dtype :
+       {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})
     all.push_back({concat("t.", dtype), zeros({2, 3}, dtype)});
   add("types", all, {});
-  add("shapes", {{"scalar", zeros({})}, {"none", zeros({0, 4})}, {"axes", zeros({1, 1, 2, 1, 1, 1, 1, 1})}}, {{"format", "pt"}});
+  add("shapes", {{"scalar", zeros({})}, {"none", zeros({0, 4})}, {"axes", zeros({1, 1, 2, 1, 1, 1, 1, 1})}},
+      {{"format", "pt"}});
   add("empty", {}, {});
 }
 
@@ -58,17 +62,20 @@ static void idx() {
 
 static void cifar() {
   const std::string image(3072, 'p');
-  seed("cifar", "ten", "\2\7" + image), seed("cifar", "hundred", "\5\1c" + image + "\1a" + image), seed("cifar", "none", "\1");
+  seed("cifar", "ten", "\2\7" + image), seed("cifar", "hundred", "\5\1c" + image + "\1a" + image),
+      seed("cifar", "none", "\1");
 }
 
 static void png() {
-  for (const auto& [name, format] : std::initializer_list<std::pair<const char*, uint32_t>>{{"grey", PNG_FORMAT_GRAY},
-                                                                                            {"rgb", PNG_FORMAT_RGB},
-                                                                                            {"rgba", PNG_FORMAT_RGBA},
-                                                                                            {"map", PNG_FORMAT_RGB_COLORMAP},
-                                                                                            {"linear", PNG_FORMAT_LINEAR_Y}}) {
+  for (const auto& [name, format] :
+       std::initializer_list<std::pair<const char*, uint32_t>>{{"grey", PNG_FORMAT_GRAY},
+                                                               {"rgb", PNG_FORMAT_RGB},
+                                                               {"rgba", PNG_FORMAT_RGBA},
+                                                               {"map", PNG_FORMAT_RGB_COLORMAP},
+                                                               {"linear", PNG_FORMAT_LINEAR_Y}}) {
     png_image image{};
-    image.version = PNG_IMAGE_VERSION, image.width = 7, image.height = 5, image.format = format, image.colormap_entries = 4;
+    image.version = PNG_IMAGE_VERSION, image.width = 7, image.height = 5, image.format = format,
+    image.colormap_entries = 4;
     const std::string pixels(PNG_IMAGE_SIZE(image), '\2'), map(PNG_IMAGE_COLORMAP_SIZE(image) + 16, 'c');
     png_alloc_size_t bytes = 4096;
     std::string out(bytes, '\0');
@@ -78,8 +85,11 @@ static void png() {
 }
 
 static void jpeg() {
-  for (const auto& [name, space, progressive] : std::initializer_list<std::tuple<const char*, J_COLOR_SPACE, bool>>{
-           {"grey", JCS_GRAYSCALE, false}, {"rgb", JCS_RGB, false}, {"progressive", JCS_RGB, true}, {"cmyk", JCS_CMYK, false}}) {
+  for (const auto& [name, space, progressive] :
+       std::initializer_list<std::tuple<const char*, J_COLOR_SPACE, bool>>{{"grey", JCS_GRAYSCALE, false},
+                                                                           {"rgb", JCS_RGB, false},
+                                                                           {"progressive", JCS_RGB, true},
+                                                                           {"cmyk", JCS_CMYK, false}}) {
     jpeg_compress_struct info{};
     jpeg_error_mgr errors;
     info.err = jpeg_std_error(&errors);
@@ -107,13 +117,14 @@ static void jpeg() {
 
 static void options() {
   TrainOptions method;
-  method.threads = 1, method.val_size = 100;
+  method.execution.threads = 1, method.data.val_size = 100;
   seed("config", "defaults", config_text(method));
-  method.method = "simclr";
+  method.method.name = "simclr";
   seed("config", "method", config_text(method));
   for (const Preset& preset : presets()) seed("config", preset.name, preset.text);
   std::string lines;
-  for (const auto& [key, value] : weights_metadata({})) lines += concat(key.substr(key.find('.') + 1), "=", value, "\n");
+  for (const auto& [key, value] : weights_metadata({}))
+    lines += concat(key.substr(key.find('.') + 1), "=", value, "\n");
   seed("metadata", "defaults", lines);
   seed("metadata", "images", "mean=[0.5,0.25]\ndeviation=[0.125,1]\nclasses=[\"cat\",\"dog\"]\n");
 }
@@ -121,7 +132,8 @@ static void options() {
 static void run() {
   TrainState state;
   state.step = 120, state.epoch = 1, state.batch = 20, state.counters = {5, 7}, state.best = TrainState::Best{100, 0.5};
-  state.tally.samples = 640, state.traffic = {1 << 20, 0.5, 0.25}, state.lengths = {{"metrics.jsonl", 400}, {"metrics.csv", 200}};
+  state.tally.samples = 640, state.traffic = {1 << 20, 0.5, 0.25},
+  state.lengths = {{"metrics.jsonl", 400}, {"metrics.csv", 200}};
   const test::MemoryFolder folder;
   Course course;
   course.steps_per_epoch = 100;
@@ -135,7 +147,9 @@ static void run() {
   lines += json_line(m) + "\n";
   seed("metrics", "unfinished", lines);
   seed("metrics", "finished",
-       lines + R"({"split":"summary","seed":1,"epoch":1,"step":120,"loss":0.5,"top1":0.75,"train_s":2,"comm_bytes":9})" + "\n");
+       lines +
+           R"({"split":"summary","seed":1,"epoch":1,"step":120,"loss":0.5,"top1":0.75,"train_s":2,"comm_bytes":9})" +
+           "\n");
 }
 
 static void folders() {
@@ -154,14 +168,17 @@ static void jobs() {
        "RANK=1\nWORLD_SIZE=4\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\nMASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\n"
        "TORCHELASTIC_USE_AGENT_STORE=True\nTORCHELASTIC_RUN_ID=x\nTORCHELASTIC_RESTART_COUNT=0\n");
   seed("place", "mpirun",
-       "OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=3\nOMPI_COMM_WORLD_LOCAL_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK=1\nPMIX_NAMESPACE=7\n");
+       "OMPI_COMM_WORLD_SIZE=4\nOMPI_COMM_WORLD_RANK=3\nOMPI_COMM_WORLD_LOCAL_SIZE=2\nOMPI_COMM_WORLD_LOCAL_RANK="
+       "1\nPMIX_NAMESPACE=7\n");
   seed("place", "srun",
-       "SLURM_STEP_NUM_TASKS=9\nSLURM_PROCID=8\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_TASKS_PER_NODE=4(x2),1\nSLURM_NODEID=2\n"
+       "SLURM_STEP_NUM_TASKS=9\nSLURM_PROCID=8\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_TASKS_PER_NODE=4(x2),1\nSLURM_"
+       "NODEID=2\n"
        "SLURM_LOCALID=0\nSLURM_JOB_ID=5\nSLURM_STEP_ID=0\nSLURM_STEP_NODELIST=node[03-07,9],login\n");
   using Type = comm::Frame::Type;
   std::string frames;
   uint32_t request = 0;
-  for (const Type type : {Type::will, Type::wait, Type::add, Type::set, Type::set_once, Type::get, Type::erase, Type::bye})
+  for (const Type type :
+       {Type::will, Type::wait, Type::add, Type::set, Type::set_once, Type::get, Type::erase, Type::bye})
     frames += comm::encode({.type = type, .request = ++request, .number = 1, .fields = {"a", "b"}});
   seed("frame", "requests", frames);
 }

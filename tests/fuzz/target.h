@@ -12,8 +12,8 @@
 
 #include "core/check.h"
 
-// What the fuzz targets share. A target is a file NAME_fuzz.cpp with LLVMFuzzerTestOneInput; an exception that leaves it is a finding,
-// as are what the sanitizers find and an allocation that is out of all proportion to the input.
+// What the fuzz targets share. A target is a file NAME_fuzz.cpp with LLVMFuzzerTestOneInput; an exception that leaves
+// it is a finding, as are what the sanitizers find and an allocation that is out of all proportion to the input.
 namespace ringtape::test {
 
 // Ends the process unless it holds: a promise of the reader is broken.
@@ -39,7 +39,8 @@ class MemoryFile {
 class MemoryFolder {
  public:
   MemoryFolder()
-      : path_((std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path()) / "ringtape-fuzz-XXXXXX") {
+      : path_((std::filesystem::exists("/dev/shm") ? "/dev/shm" : std::filesystem::temp_directory_path()) /
+              "ringtape-fuzz-XXXXXX") {
     require(::mkdtemp(path_.data()));
   }
   MemoryFolder(const MemoryFolder&) = delete;
@@ -65,7 +66,8 @@ inline std::string_view next_line(std::string_view& rest) {
   return line;
 }
 
-// Runs f; whether it came to its end. What it may throw are the errors that tell a user what is wrong with a file or a value.
+// Runs f; whether it came to its end. What it may throw are the errors that tell a user
+// what is wrong with a file or a value.
 template <class F>
 bool read_or_refuse(F&& f) {
   try {

@@ -12,14 +12,12 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/json_reader.h"
-#include "train/weights.h"
+#include "train/weights/weights.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
 constexpr int kSchema = 1;  // of state.json
 constexpr const char *kState = "state.json", *kPrefix = "step-", *kAside = "aside-step-", *kCrc = "crc32";
 
@@ -63,7 +61,8 @@ constexpr int64_t kLongestState = 4 << 20;  // bytes; with a counter for each of
 bool is_checkpoint(const std::string& folder, int64_t step) {
   const std::string path = folder + "/" + kState;
   std::error_code ignored;
-  if (!fs::is_directory(fs::symlink_status(folder, ignored)) || !fs::is_regular_file(fs::symlink_status(path, ignored))) return false;
+  if (!fs::is_directory(fs::symlink_status(folder, ignored)) || !fs::is_regular_file(fs::symlink_status(path, ignored)))
+    return false;
   Json json;
   try {
     json = parse_json(read_file(path, kLongestState), path);
@@ -83,7 +82,8 @@ bool is_checkpoint(const std::string& folder, int64_t step) {
 bool holds_some(const std::string& folder, std::vector<std::string> files) {
   files.push_back(kState);
   std::error_code ignored;
-  return std::any_of(files.begin(), files.end(), [&](const std::string& name) { return fs::exists(folder + "/" + name, ignored); });
+  return std::any_of(files.begin(), files.end(),
+                     [&](const std::string& name) { return fs::exists(folder + "/" + name, ignored); });
 }
 
 // What state.json says, once it is clear that it says what was written.
@@ -93,27 +93,24 @@ Json read_state(const std::string& path) {
   Json json = parse_json(read_file(path, kLongestState), path);
   const std::string crc = JsonFields(json, path).text(kCrc);
   json.erase(kCrc);
-  RT_CHECK_AS(FormatError, crc == crc_of(json_text(json, 2)), path, ": damaged: it is not what was written");
+  RT_CHECK_AS(FormatError, crc == crc_of(json.text(2)), path, ": damaged: it is not what was written");
   const int64_t schema = JsonFields(json, path).whole("schema", 1);
-  RT_CHECK_AS(UsageError, schema <= kSchema, path, ": of a newer version of ringtape: schema ", schema, ", this one reads ", kSchema,
-              "; go on with that version or choose another --run");
+  RT_CHECK_AS(UsageError, schema <= kSchema, path, ": of a newer version of ringtape: schema ", schema,
+              ", this one reads ", kSchema, "; go on with that version or choose another --run");
   return json;
 }
 
-// Settings are there by name; the first checkpoints have a checksum of them.
+// Settings are there by name. The first checkpoints have a checksum of all there were at that
+// time, which says nothing of those of today.
 void check_settings(const std::string& path, const JsonFields& state, const TrainOptions& options) {
+  if (state["settings"].is_string()) return;
+  const JsonFields settings = state.object("settings");
+  std::map<std::string, std::string> before;
+  for (const std::string& name : settings.keys()) before[name] = settings.text(name.c_str());
   std::string changed;
-  if (state["settings"].is_string()) {
-    if (state.text("settings") == crc_of(checksummed_settings(options))) return;
-  } else {
-    const JsonFields settings = state.object("settings");
-    std::map<std::string, std::string> before;
-    for (const std::string& name : settings.keys()) before[name] = settings.text(name.c_str());
-    for (const std::string& one : changed_settings(options, before)) changed += (changed.empty() ? ": " : ", ") + one;
-    if (changed.empty()) return;
-  }
-  detail::fail<UsageError>(path, ": was made with other settings than config.toml has now", changed,
-                           "; restore that file or choose another --run");
+  for (const std::string& one : changed_settings(options, before)) changed += (changed.empty() ? ": " : ", ") + one;
+  RT_CHECK_AS(UsageError, changed.empty(), path, ": was made with other settings than config.toml has now", changed,
+              "; restore that file or choose another --run");
 }
 
 Json to_json(const DataIdentity& data) { return {{"train", data.train}, {"test", data.test}, {"labels", data.labels}}; }
@@ -122,22 +119,26 @@ void check_data(const std::string& path, const JsonFields& state, const DataIden
   if (!state.has("data")) return;  // as the first checkpoints
   const JsonFields data = state.object("data");
   const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels")};
-  RT_CHECK_AS(UsageError, then == now, path, ": was made with another data set, of ", then.str(), "; this one has ", now.str(),
-              "; name the former with --data-dir or choose another --run");
+  RT_CHECK_AS(UsageError, then == now, path, ": was made with another data set, of ", then.str(), "; this one has ",
+              now.str(), "; name the former with --data-dir or choose another --run");
 }
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files, const Course& course) {
+void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
+                      const Course& course) {
   AtomicFolder folder(path);
-  Json json{{"schema", kSchema}, {"settings", kept_settings(course.options)}, {"data", to_json(course.data)}, {"files", Json::object()}};
+  Json json{{"schema", kSchema},
+            {"settings", kept_settings(course.options)},
+            {"data", to_json(course.data)},
+            {"files", Json::object()}};
   for (const TensorFile& file : files) {
     write_safetensors(folder.file(file.name), file.tensors, file.metadata);
     json["files"][file.name] = describe_file(folder.file(file.name));
   }
   json["state"] = to_json(state);
-  json[kCrc] = crc_of(json_text(json, 2));
-  write_file(folder.file(kState), json_text(json, 2) + "\n");
+  json[kCrc] = crc_of(json.text(2));
+  write_file(folder.file(kState), json.text(2) + "\n");
   folder.commit();
 }
 
@@ -148,21 +149,25 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
   const TrainState state = parse_train_state(all["state"], file + ": state");
   RT_CHECK_AS(FormatError, state.step == step, file, ": is of step ", state.step, ": not a checkpoint of this name");
   for (const std::string& name : files.keys())
-    RT_CHECK_AS(FormatError, std::find(course.files.begin(), course.files.end(), name) != course.files.end(), file, ": files: '", name,
-                "' is none of a checkpoint's");
+    RT_CHECK_AS(FormatError, std::find(course.files.begin(), course.files.end(), name) != course.files.end(), file,
+                ": files: '", name, "' is none of a checkpoint's");
   check_settings(path, all, course.options);
   check_data(path, all, course.data);
   (void)parse_train_state(all["state"], file + ": state", course.steps_per_epoch);
   for (const std::string& name : course.files) {
     const JsonFields written = files.object(name.c_str());
-    const Json then{{"bytes", written.whole("bytes")}, {kCrc, written.text(kCrc)}}, now = describe_file(path + "/" + name);
-    RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: ", now.dump(), " is not what was written, ", json_text(then));
+    const Json then{{"bytes", written.whole("bytes")}, {kCrc, written.text(kCrc)}},
+        now = describe_file(path + "/" + name);
+    RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: ", now.text(), " is not what was written, ",
+                then.text());
   }
   return state;
 }
 
 std::string Checkpoints::path_of(int64_t step) const { return path_of(kPrefix, step); }
-std::string Checkpoints::path_of(const char* prefix, int64_t step) const { return folder_ + "/" + name_of(prefix, step); }
+std::string Checkpoints::path_of(const char* prefix, int64_t step) const {
+  return folder_ + "/" + name_of(prefix, step);
+}
 
 std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
   std::vector<int64_t> out;
@@ -192,12 +197,14 @@ void Checkpoints::set_aside(int64_t step) const {
   std::error_code error;
   if (is_checkpoint(to, step)) remove_folder(to);
   fs::rename(from, to, error);
-  if (error) return log_warn(from, ": not of this course of the training, but it cannot become ", to, ": ", error.message());
+  if (error)
+    return log_warn(from, ": not of this course of the training, but it cannot become ", to, ": ", error.message());
   log_warn(from, ": not of this course of the training; it is now ", to,
            is_checkpoint(to, step) ? ", which goes with the next checkpoint" : "");
 }
 
-std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const {
+std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files,
+                              const Course& course) const {
   const std::string path = path_of(state.step);
   std::error_code error;
   make_folder(folder_);
@@ -218,7 +225,8 @@ void Checkpoints::settle(const TrainState& newest) const {
   if (newest.best && fs::exists(path_of(newest.best->step), error)) link("best", newest.best->step);
   int64_t kept = 0;
   for (const int64_t step : steps(kPrefix))
-    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step)) remove_folder(path_of(step));
+    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step))
+      remove_folder(path_of(step));
 }
 
 void Checkpoints::remove_all() const {
@@ -232,7 +240,8 @@ void Checkpoints::remove_all() const {
   fs::remove(folder_, error);  // it stays where there is more in it
 }
 
-std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course, const std::function<void(const std::string&)>& unusable) const {
+std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course,
+                                                      const std::function<void(const std::string&)>& unusable) const {
   bool some = false;
   for (const int64_t step : steps(kPrefix, true)) {
     const std::string path = path_of(step);
@@ -245,7 +254,8 @@ std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course, cons
       unusable(e.what());
     }
   }
-  RT_CHECK_AS(FormatError, !some, folder_, ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
+  RT_CHECK_AS(FormatError, !some, folder_,
+              ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
   return {};
 }
 

@@ -4,13 +4,14 @@
 #include "train/checkpoint/state.h"
 #include "train/data/identity.h"
 #include "train/io/safetensors.h"
-#include "train/options.h"
+#include "train/settings/options.h"
 
 // A checkpoint is a folder, step-00000120:
 //   model.safetensors      the weights, as an exported model's file
 //   optimizer.safetensors  what the optimization holds besides them
 //   ema.safetensors        with --ema, the averaged weights
-//   state.json             the TrainState, the settings and the data set, and length and CRC-32 of the files and of itself
+//   state.json             the TrainState, the settings and the data set, and length and CRC-32 of the files and of
+//                          itself
 // It is written below another name, put on the disk and renamed: it is there complete or not at all.
 namespace ringtape {
 
@@ -30,25 +31,29 @@ struct Course {
 };
 
 // Throws IoError.
-void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files, const Course& course);
+void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
+                      const Course& course);
 
-// The state in a checkpoint. Throws IoError or FormatError, with the reason, unless it is one of `step` and every file is as it was
-// written, and UsageError for one of other settings or of another data set, naming both, or of a newer ringtape.
+// The state in a checkpoint. Throws IoError or FormatError, with the reason, unless it is one of
+// `step` and every file is as it was written, and UsageError for one of other settings or of
+// another data set, naming both, or of a newer ringtape.
 TrainState check_checkpoint(const std::string& path, int64_t step, const Course& course);
 
-// The checkpoints of a run, below a folder of their own: folders of a checkpoint's name whose state.json says the same step, or is damaged.
-// Nothing else there is ever used, renamed or removed, unless it has the very name that a checkpoint is to get. Kept are the newest `keep`
-// and the one of the best validation; the links `last` and `best` lead to them.
+// The checkpoints of a run, below a folder of their own: folders of a checkpoint's name whose
+// state.json says the same step, or is damaged. Nothing else there is ever used, renamed or
+// removed, unless it has the very name that a checkpoint is to get. Kept are the newest `keep` and
+// the one of the best validation; the links `last` and `best` lead to them.
 class Checkpoints {
  public:
   Checkpoints(std::string folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
 
-  // Commits one named by its step; then removes what is no longer kept. Those of later steps, which the training went back behind, become
-  // aside-step-... and go with the save after that; the log tells. Returns its path. Throws IoError, before anything is removed.
+  // Commits one named by its step; then removes what is no longer kept. Those of later steps, which the training went
+  // back behind, become aside-step-... and go with the save after that; the log tells. Returns its path. Throws
+  // IoError, before anything is removed.
   std::string save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const;
 
-  // The newest one that is whole; `unusable` hears of each that is not. Nothing if there is no checkpoint; FormatError if there are some
-  // files of one, and none is whole. Throws UsageError as check_checkpoint.
+  // The newest one that is whole; `unusable` hears of each that is not. Nothing if there is no checkpoint; FormatError
+  // if there are some files of one, and none is whole. Throws UsageError as check_checkpoint.
   struct Found {
     std::string path;
     TrainState state;
@@ -67,7 +72,8 @@ class Checkpoints {
   static void load(const std::string& path, const std::vector<TensorFile>& files);
 
  private:
-  std::vector<int64_t> steps(const char* prefix, bool all = false) const;  // newest first; all: of every folder of such a name
+  // Newest first; all: of every folder of such a name.
+  std::vector<int64_t> steps(const char* prefix, bool all = false) const;
   std::string path_of(const char* prefix, int64_t step) const;
   void set_aside(int64_t step) const;
   void link(const std::string& name, int64_t step) const;

@@ -5,22 +5,22 @@
 
 namespace ringtape {
 
-using Json = nlohmann::ordered_json;
-
 // Numbers are written so that they read back as the same bits.
 Json to_json(const TrainState& s) {
-  Json out{{"step", s.step},
-           {"epoch", s.epoch},
-           {"batch", s.batch},
-           {"tally", {{"samples", s.tally.samples}, {"top1", s.tally.top1}, {"top5", s.tally.top5}, {"loss", s.tally.loss}}},
-           {"seconds",
-            {{"whole", s.seconds.whole},
-             {"data", s.seconds.data},
-             {"forward", s.seconds.forward},
-             {"backward", s.seconds.backward},
-             {"optimizer", s.seconds.optimizer}}},
-           {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
-  if (s.traffic.bytes > 0) out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
+  Json out{
+      {"step", s.step},
+      {"epoch", s.epoch},
+      {"batch", s.batch},
+      {"tally", {{"samples", s.tally.samples}, {"top1", s.tally.top1}, {"top5", s.tally.top5}, {"loss", s.tally.loss}}},
+      {"seconds",
+       {{"whole", s.seconds.whole},
+        {"data", s.seconds.data},
+        {"forward", s.seconds.forward},
+        {"backward", s.seconds.backward},
+        {"optimizer", s.seconds.optimizer}}},
+      {"random", {{"seed", s.random.seed}, {"stream", uint64_t(s.random.stream)}, {"counter", s.random.counter}}}};
+  if (s.traffic.bytes > 0)
+    out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
@@ -31,12 +31,15 @@ Json to_json(const TrainState& s) {
 TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch) {
   constexpr int64_t kMost = int64_t{1} << 53;  // of any count: sums of some stay whole
   TrainState s;
-  const JsonFields state(json, where), tally = state.object("tally"), seconds = state.object("seconds"), random = state.object("random");
-  s.step = state.whole("step", 0, kMost), s.epoch = state.whole("epoch", 0, kMost), s.batch = state.whole("batch", 0, kMost);
-  s.tally.samples = tally.whole("samples", 0, kMost), s.tally.loss = tally.real("loss", -std::numeric_limits<double>::max());
+  const JsonFields state(json, where), tally = state.object("tally"), seconds = state.object("seconds"),
+                                       random = state.object("random");
+  s.step = state.whole("step", 0, kMost), s.epoch = state.whole("epoch", 0, kMost),
+  s.batch = state.whole("batch", 0, kMost);
+  s.tally.samples = tally.whole("samples", 0, kMost),
+  s.tally.loss = tally.real("loss", -std::numeric_limits<double>::max());
   s.tally.top5 = tally.whole("top5", 0, s.tally.samples), s.tally.top1 = tally.whole("top1", 0, s.tally.top5);
-  s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0), seconds.real("backward", 0),
-               seconds.real("optimizer", 0)};
+  s.seconds = {seconds.real("whole", 0), seconds.real("data", 0), seconds.real("forward", 0),
+               seconds.real("backward", 0), seconds.real("optimizer", 0)};
   s.random = {random.bits("seed"), Stream(random.bits("stream")), random.bits("counter")};
   if (state.has("counters")) s.counters = state.wholes("counters");
   if (state.has("parameter_steps")) s.parameter_steps = state.wholes("parameter_steps", s.step);
@@ -50,13 +53,15 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
   }
   const JsonFields lengths = state.object("lengths");
   for (const std::string& name : lengths.keys()) {
-    RT_CHECK_AS(FormatError, name.find('/') == std::string::npos, where, ": lengths: '", name, "' is not the name of a file");
+    RT_CHECK_AS(FormatError, name.find('/') == std::string::npos, where, ": lengths: '", name,
+                "' is not the name of a file");
     s.lengths[name] = lengths.whole(name.c_str());
   }
   if (steps_per_epoch == 0) return s;
   RT_CHECK_AS(FormatError, s.batch <= steps_per_epoch, where, ": batch ", s.batch, " of an epoch of ", steps_per_epoch);
   const bool fits = s.epoch <= s.step / steps_per_epoch && s.step == s.epoch * steps_per_epoch + s.batch;
-  RT_CHECK_AS(FormatError, fits, where, ": step ", s.step, " is not batch ", s.batch, " after ", s.epoch, " epochs of ", steps_per_epoch);
+  RT_CHECK_AS(FormatError, fits, where, ": step ", s.step, " is not batch ", s.batch, " after ", s.epoch, " epochs of ",
+              steps_per_epoch);
   return s;
 }
 

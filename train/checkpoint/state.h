@@ -1,12 +1,12 @@
 #pragma once
 #include <map>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "core/random.h"
-#include "train/metrics.h"
+#include "train/evaluation/metrics.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 
@@ -30,7 +30,8 @@ struct TrainState {
   PassSeconds seconds;
   PassTraffic traffic;
   RandomState random;             // of default_generator()
-  std::vector<int64_t> counters;  // of each rank's, as they draw for their own samples; empty where there is one rank, or no step yet
+  // Of each rank's, as they draw for their own samples; empty where there is one rank, or no step yet.
+  std::vector<int64_t> counters;
   std::vector<int64_t> parameter_steps;  // Optimizer::own_steps(): empty where all parameters have taken all steps
   struct Best {
     int64_t step = 0;
@@ -40,9 +41,10 @@ struct TrainState {
   std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
 };
 
-// Throws FormatError, beginning with `where`, for an object that is not one: each number is of its kind and in its range, and those that
-// go together do. In epochs of `steps_per_epoch` (0: not known) the batches and steps must be where they can be.
-nlohmann::ordered_json to_json(const TrainState& state);
-TrainState parse_train_state(const nlohmann::ordered_json& json, const std::string& where, int64_t steps_per_epoch = 0);
+// Throws FormatError, beginning with `where`, for an object that is not one: each number is of its
+// kind and in its range, and those that go together do. In epochs of `steps_per_epoch` (0: not
+// known) the batches and steps must be where they can be.
+Json to_json(const TrainState& state);
+TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch = 0);
 
 }  // namespace ringtape

@@ -3,23 +3,23 @@
 #include <cstdio>
 #include <optional>
 
-#include "comm/rendezvous.h"
+#include "comm/bench/on_threads.h"
+#include "comm/bench/simulation.h"
+#include "comm/job/rendezvous.h"
 #include "comm/transport/transports.h"
+#include "core/registry.h"
 #include "train/cli/common.h"
-#include "train/collectives/on_threads.h"
-#include "train/collectives/simulation.h"
 #include "train/io/file.h"
 #include "train/io/json_reader.h"
+#include "train/loop/world.h"
 #include "train/run/version.h"
-#include "train/suggest.h"
-#include "train/world.h"
 
 namespace ringtape::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using namespace comm;
 
-constexpr int kMostRanks = 4096;
+constexpr int kMaxRanks = 4096;
 constexpr double kLatency = 30, kBandwidth = 1.5;  // of sockets on one host
 constexpr double kSlower = 0.9;  // of the baseline's bandwidth: where --baseline fails
 
@@ -32,8 +32,8 @@ int64_t bytes_flag(const Invocation& invocation, const std::string& name, int64_
   const auto [rest, error] = std::from_chars(given->data(), end, value);
   const std::string unit(rest, end);
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
-  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value >= 1 && value <= (int64_t{1} << 40 >> shift), "-", name,
-              ": expected a number of bytes, as in 16K, 64M or 1G, got '", *given, "'");
+  RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value >= 1 && value <= (int64_t{1} << 40 >> shift), "-",
+              name, ": expected a number of bytes, as in 16K, 64M or 1G, got '", *given, "'");
   return value << shift;
 }
 
@@ -75,7 +75,8 @@ void show(const std::string& line) {
 }
 
 template <class... Names>
-void heading(const char* size, const char* count, const char* type, const char* redop, const char* root, Names... figures) {
+void heading(const char* size, const char* count, const char* type, const char* redop, const char* root,
+             Names... figures) {
   std::string line = fmt::format("#{:>12}  {:>12}  {:>8}  {:>8}  {:>6}", size, count, type, redop, root);
   for (int side = 0; side < 2; ++side) line += fmt::format("  {:>10}  {:>7}  {:>7}  {:>6}", figures...);
   show(line);
@@ -94,9 +95,10 @@ class Report {
              {"redop", name_of(settings.op)},
              {"warmup", settings.warmup},
              {"iterations", settings.iterations},
-             {"rows", Json::array()}};
-    show(fmt::format("# ringtape {}: {} by {} over {}, {} ranks, {} iterations after {} to warm up; times of the slowest rank\n#", kVersion,
-                     name_of(settings.kind), settings.algorithm, transport, ranks, settings.iterations, settings.warmup));
+             {"rows", Json::list()}};
+    show(fmt::format(
+        "# ringtape {}: {} by {} over {}, {} ranks, {} iterations after {} to warm up; times of the slowest rank\n#",
+        kVersion, name_of(settings.kind), settings.algorithm, transport, ranks, settings.iterations, settings.warmup));
     show(fmt::format("#{:60}{:<38}{}", "", "        out-of-place", "        in-place"));
     heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
     heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
@@ -111,23 +113,29 @@ class Report {
     std::string line = fmt::format("{:>13}  {:>12}  {:>8}  {:>8}  {:>6}", r.bytes, r.count, name_of(settings_.dtype),
                                    reduces ? name_of(settings_.op) : "none", root ? 0 : -1);
     for (const Figures* f : {&r.out_of_place, &r.in_place}) {
-      line += fmt::format("  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}", f->us, f->algbw, f->busbw, f->wrong < 0 ? "N/A" : text(f->wrong));
+      line += fmt::format("  {:>10.2f}  {:>7.2f}  {:>7.2f}  {:>6}", f->us, f->algbw, f->busbw,
+                          f->wrong < 0 ? "N/A" : text(f->wrong));
       bus_ += f->busbw;
       wrong_ += std::max<int64_t>(f->wrong, 0);
     }
     if (r.limit_us > 0) line += fmt::format("  {:>10.2f}  {:>5.1f} %", r.limit_us, 100 * r.limit_us / r.in_place.us);
     show(line);
-    json_["rows"].push_back(
-        {{"bytes", r.bytes}, {"count", r.count}, {"algorithm", r.algorithm}, {"out_of_place", json_of(r.out_of_place)},
-         {"in_place", json_of(r.in_place)}});
-    if (r.limit_us > 0) json_["rows"].back()["limit_us"] = r.limit_us;
+    Json& row = json_["rows"].push_back({{"bytes", r.bytes},
+                                         {"count", r.count},
+                                         {"algorithm", r.algorithm},
+                                         {"out_of_place", json_of(r.out_of_place)},
+                                         {"in_place", json_of(r.in_place)}});
+    if (r.limit_us > 0) row["limit_us"] = r.limit_us;
   }
 
   // The exit code.
   int finish(const std::string* json, const std::string* baseline) {
-    show(fmt::format("# Out of bounds values : {} {}", wrong_, wrong_ ? "FAILED" : settings_.check ? "OK" : "(not checked)"));
+    show(fmt::format("# Out of bounds values : {} {}", wrong_,
+                     wrong_            ? "FAILED"
+                     : settings_.check ? "OK"
+                                       : "(not checked)"));
     show(fmt::format("# Avg bus bandwidth    : {:g} GB/s", bus_ / double(2 * json_["rows"].size())));
-    if (json) write_file(*json, json_.dump(2) + "\n");
+    if (json) write_file(*json, json_.text(2) + "\n");
     const int slower = baseline ? compare(*baseline) : 0;
     return wrong_ > 0 || slower > 0 ? 1 : 0;
   }
@@ -137,24 +145,25 @@ class Report {
   int compare(const std::string& path) const {
     constexpr int64_t kLongest = 64 << 20;  // bytes
     const Json before = parse_json(read_file(path, kLongest), path);
-    RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows") && before["rows"].is_array(), path,
+    RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows") && before["rows"].is_list(), path,
                 ": is not what --json writes");
     for (const char* key : {"op", "transport", "algorithm", "ranks", "dtype", "redop"}) {
-      const Json was = before.value(key, Json());
-      RT_CHECK_AS(UsageError, was == json_[key], "--baseline ", path, ": has ", key, " ", was.dump(), ", this run has ", json_[key].dump());
+      const Json* was = before.find(key);
+      RT_CHECK_AS(UsageError, was && *was == json_[key], "--baseline ", path, ": has ", key, " ",
+                  was ? was->text() : "null", ", this run has ", json_[key].text());
     }
     int slower = 0, compared = 0;
     for (const Json& now : json_["rows"])
       for (const Json& old : before["rows"]) {
         const JsonFields row(old, path + ": rows");
-        if (row.whole("bytes") != now["bytes"]) continue;
+        if (now["bytes"] != row.whole("bytes")) continue;
         for (const char* side : {"out_of_place", "in_place"}) {
-          const double was = row.object(side).real("busbw", 0), is = now[side]["busbw"];
+          const double was = row.object(side).real("busbw", 0), is = now[side]["busbw"].get<double>();
           ++compared;
           if (is >= kSlower * was) continue;
           ++slower;
-          show(fmt::format("# SLOWER: {} bytes {}: {:.3f} GB/s, {:.0f} % of the baseline's {:.3f}", now["bytes"].get<int64_t>(), side, is,
-                           100 * is / was, was));
+          show(fmt::format("# SLOWER: {} bytes {}: {:.3f} GB/s, {:.0f} % of the baseline's {:.3f}",
+                           now["bytes"].get<int64_t>(), side, is, 100 * is / was, was));
         }
       }
     RT_CHECK_AS(UsageError, compared > 0, "--baseline ", path, ": has none of these sizes");
@@ -173,16 +182,17 @@ comm::Topology topology_of(const Invocation& invocation) {
                bandwidth = number_flag(invocation, "bandwidth", 1e-6, 1e6, kBandwidth);
   const comm::LinkCost cost{1e-6 * latency, 1e-9 / bandwidth};
   comm::Topology topology = comm::Topology::one_switch(cost);
-  topology.island = number_flag(invocation, "island", 1, kMostRanks, kMostRanks);
-  if (topology.island < kMostRanks) topology.inside = {cost.alpha / 10, cost.beta / 10};
+  topology.island = number_flag(invocation, "island", 1, kMaxRanks, kMaxRanks);
+  if (topology.island < kMaxRanks) topology.inside = {cost.alpha / 10, cost.beta / 10};
   return topology;
 }
 
 // In a job that is there: the ranks are its processes.
-int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings, const Invocation& invocation) {
+int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings,
+           const Invocation& invocation) {
   RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport,
               ": runs in one process; start it without a launcher");
-  const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, job.size);
+  const int ranks = number_flag(invocation, "ranks", 1, kMaxRanks, job.size);
   RT_CHECK_AS(UsageError, ranks == job.size, "--ranks ", ranks, ": this job has ", job.size, " ranks");
   check_settings(settings, job.size);
   const auto t = comm::make_transport(transport, job.context(settings.timeout));
@@ -205,12 +215,13 @@ int run(const Invocation& invocation) {
     }
   }
   const std::string transport = given ? *given : "threads";
-  const int ranks = number_flag(invocation, "ranks", 1, kMostRanks, 2);
+  const int ranks = number_flag(invocation, "ranks", 1, kMaxRanks, 2);
   check_settings(settings, ranks);
   std::vector<std::string> known = {"simulated", "auto"};
   for (const comm::TransportKind& kind : comm::transports()) known.emplace_back(kind.name);
-  RT_CHECK_AS(UsageError, std::find(known.begin(), known.end(), transport) != known.end(), unknown("transport", transport, known));
-  RT_CHECK_AS(UsageError, !settings.limit || transport != "simulated", "--limit: a simulated network has no memory to measure");
+  check_known("transport", transport, known);
+  RT_CHECK_AS(UsageError, !settings.limit || transport != "simulated",
+              "--limit: a simulated network has no memory to measure");
   if (transport != "threads" && transport != "simulated")
     return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()});
   Report report(settings, transport, ranks);
@@ -229,13 +240,15 @@ Command bench_collectives_command() {
   command.summary = "Measures collectives between ranks of this machine, in the columns of nccl-tests.";
   command.usage = "[FLAGS]";
   command.meets = true;
-  command.examples = {"bench collectives --ranks 4 --check", "bench collectives --op all_gather -b 1K -e 1M -f 2 --json before.json"};
+  command.examples = {"bench collectives --ranks 4 --check",
+                      "bench collectives --op all_gather -b 1K -e 1M -f 2 --json before.json"};
   const std::string group = "Benchmark";
   command.flags = {
-      {group, "op", "NAME", "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
+      {group, "op", "NAME",
+       "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
        "all_reduce"},
-      {group, "transport", "NAME", "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated",
-       "threads"},
+      {group, "transport", "NAME",
+       "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated", "threads"},
       {group, "algorithm", "NAME", "auto, or one of the algorithms", "auto"},
       {group, "ranks", "N", "how many", "2"},
       {group, "b", "BYTES", "the smallest size, as in 16K, 64M or 1G", "16K"},
@@ -246,16 +259,20 @@ Command bench_collectives_command() {
       {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
       {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
       {group, "limit", "",
-       "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and that by the time it "
-       "took", ""},
-      {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named", text(defaults.timeout.count())},
+       "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and "
+       "that by the time it "
+       "took",
+       ""},
+      {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named",
+       text(defaults.timeout.count())},
       {group, "join-timeout", "SECONDS", "for all ranks of a job to come", "300"},
       {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},
       {group, "json", "FILE", "also write the figures there", ""},
       {group, "baseline", "FILE", "of an earlier --json: exit code 1 if a bus bandwidth is below 90 % of it", ""},
       {"Simulated network", "latency", "US", "of a message, in microseconds", text(kLatency)},
       {"Simulated network", "bandwidth", "GB/S", "of a rank's port, each way", text(kBandwidth)},
-      {"Simulated network", "island", "N", "ranks that have a tenth of that latency and ten times that bandwidth between them", "none"},
+      {"Simulated network", "island", "N",
+       "ranks that have a tenth of that latency and ten times that bandwidth between them", "none"},
   };
   command.run = run;
   return command;

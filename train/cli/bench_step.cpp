@@ -3,42 +3,45 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/runtime.h"
 #include "train/cli/common.h"
 #include "train/cli/step_bench.h"
-#include "train/world.h"
+#include "train/io/json.h"
+#include "train/loop/world.h"
+#include "train/optim/lars.h"
 
 namespace ringtape::cli {
 namespace {
 
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
 
-bool is_of_methods(const std::string& group) { return group == "Method" || group == "Views"; }
+bool is_of_methods(const std::string& group) { return group.starts_with("Method") || group == "Views"; }
 
 bool takes(const Flag& flag) {
   for (const char* name :
-       {"model", "hidden", "width", "no-stem-relu", "stem-padding", "dropout", "batch-size", "accumulate", "optimizer", "clip-grad-norm",
-        "ema", "device", "threads", "precision", "momentum", "nesterov", "weight-decay", "workers", "json",
-        "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
+       {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
+        "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
-  return is_of_methods(flag.group);
+  return is_of_methods(flag.group) || flag.kind == "model" || flag.kind == "optimizer";
 }
 
 TrainOptions wanted(const Invocation& invocation) {
   TrainOptions options;
-  options.batch_size = 16;
-  options.momentum = 0;
-  options.knn_k = 1;  // there is no test of features, whose neighbours the images would have to be enough for
-  if (invocation.flag("method")) options.model = "resnet18";
+  options.trainer.batch_size = 16;
+  options.step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
+  options.step.optimizer.of("lars").as<Lars::Options>().momentum = 0;
+  // There is no test of features, whose neighbours the images would have to be enough for.
+  options.evaluation.knn.k = 1;
+  if (invocation.flag("method")) options.model.name = "resnet18";
   apply_flags(options, invocation);
   for (const Option& option : train_options())
-    RT_CHECK_AS(UsageError, !options.method.empty() || !is_of_methods(option.group) || !invocation.flag(option.name), "--", option.name,
-                ": is of self-supervised methods; name one with --method");
-  RT_CHECK_AS(UsageError, options.strategy != "dp" && options.strategy != "ddp2", "bench step: measures single and ddp, not ",
-              options.strategy);
+    RT_CHECK_AS(UsageError,
+                options.self_supervised() || !is_of_methods(option.group.title) || !invocation.flag(option.name), "--",
+                option.name, ": is of self-supervised methods; name one with --method");
+  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: measures single and ddp, not ",
+              options.parallel.strategy);
   return options;
 }
 
@@ -69,15 +72,15 @@ Measured measure(StepBench& bench) {
   return out;
 }
 
-nlohmann::ordered_json figures(const TrainOptions& options, const Measured& m, const StepBench& bench, int ranks) {
-  nlohmann::ordered_json out{{"model", options.model}};
-  if (!options.method.empty()) out["method"] = options.method, out["workers"] = options.workers;
-  out.update({{"batch_size", options.batch_size},
-              {"threads", options.threads},
-              {"device", options.device},
-              {"precision", options.precision},
-              {"optimizer", options.optimizer},
-              {"images_per_s", m.median() * double(options.batch_size)},
+Json figures(const TrainOptions& options, const Measured& m, const StepBench& bench, int ranks) {
+  Json out{{"model", options.model.name}};
+  if (options.self_supervised()) out["method"] = options.method.name, out["workers"] = options.execution.workers;
+  out.update({{"batch_size", options.trainer.batch_size},
+              {"threads", options.execution.threads},
+              {"device", options.execution.device},
+              {"precision", options.execution.precision},
+              {"optimizer", options.step.optimizer.name},
+              {"images_per_s", m.median() * double(options.trainer.batch_size)},
               {"steps_per_s", m.median()},
               {"steps_per_s_min", m.rates.front()},
               {"steps_per_s_max", m.rates.back()},
@@ -95,35 +98,40 @@ nlohmann::ordered_json figures(const TrainOptions& options, const Measured& m, c
   out["ranks"] = ranks, out["comm_bytes"] = t.bytes / t.steps;
   for (const comm::Reducer::Trace& b : reducer->trace()) {  // of the last step, from the end of backward
     const auto after = [&](comm::Clock::time_point at) { return comm::Seconds(at - reducer->waited().begin).count(); };
-    out["buckets"].push_back({{"bytes", b.bytes}, {"ready_s", after(b.ready)}, {"begin_s", after(b.begin)}, {"end_s", after(b.end)}});
+    out["buckets"].push_back(
+        {{"bytes", b.bytes}, {"ready_s", after(b.ready)}, {"begin_s", after(b.begin)}, {"end_s", after(b.end)}});
   }
   out["comm_s"] = t.communicating.count() / double(t.steps), out["exposed_s"] = t.exposed.count() / double(t.steps);
   return out;
 }
 
 void print(const TrainOptions& options, const Measured& m, const StepBench& bench) {
-  const std::string what = options.method.empty() ? options.model : options.method + " of " + options.model;
-  std::printf("%s, batch %s, %s, %s threads, %s, %s\n", what.c_str(), with_commas(options.batch_size).c_str(), options.device.c_str(),
-              with_commas(options.threads).c_str(), options.precision.c_str(), options.optimizer.c_str());
-  std::printf("%s steps/s (median of %zu rounds; %s to %s), %s images/s\n", rate_text(m.median()).c_str(), m.rates.size(),
-              rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(),
-              with_commas(int64_t(m.median() * double(options.batch_size))).c_str());
-  std::printf("a step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n", 1e6 * m.phases.data,
-              1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
+  const std::string what =
+      !options.self_supervised() ? options.model.name : options.method.name + " of " + options.model.name;
+  std::printf("%s, batch %s, %s, %s threads, %s, %s\n", what.c_str(), with_commas(options.trainer.batch_size).c_str(),
+              options.execution.device.c_str(), with_commas(options.execution.threads).c_str(),
+              options.execution.precision.c_str(), options.step.optimizer.name.c_str());
+  std::printf("%s steps/s (median of %zu rounds; %s to %s), %s images/s\n", rate_text(m.median()).c_str(),
+              m.rates.size(), rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(),
+              with_commas(int64_t(m.median() * double(options.trainer.batch_size))).c_str());
+  std::printf("a step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
+              1e6 * m.phases.data, 1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
 }
 
 int run(const Invocation& invocation) {
   TrainOptions options = wanted(invocation);
-  if (wants_ranks(options))
-    return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
-  World world = join_world(options);
+  if (wants_ranks(options.parallel))
+    return run_as_processes(int(options.parallel.devices),
+                            {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  World world = join_world(options.parallel, options.execution);
   options = resolve(options, world.size());
-  set_threads(int(options.threads));
-  StepBench bench(options, world.group.get());
+  set_threads(int(options.execution.threads));
+  StepBench bench(options, world.group());
   const Measured measured = measure(bench);
   if (!world.leads()) return 0;
-  if (options.json) std::printf("%s\n", figures(options, measured, bench, world.size()).dump().c_str());
+  if (options.run.json)
+    std::printf("%s\n", figures(options, measured, bench, world.size()).text().c_str());
   else print(options, measured, bench);
   return 0;
 }
@@ -137,16 +145,18 @@ Command bench_step_command() {
       "Measures training steps a second on random images; of a self-supervised method, with its views.";
   command.usage = "[FLAGS]";
   command.meets = true;
-  command.examples = {"bench step --model mlp --batch-size 16 --threads 1", "bench step --model resnet18 --batch-size 128 --json",
+  command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
+                      "bench step --model resnet18 --batch-size 128 --json",
                       "bench step --method simclr --batch-size 128"};
   for (Flag& flag : option_flags(Use::either))
     if (takes(flag)) {
       if (flag.name == "batch-size") flag.fallback = "16";
       if (flag.name == "model") flag.fallback = "mlp, with --method resnet18";
-      if (!is_of_methods(flag.group)) flag.group = "Benchmark";
+      if (!is_of_methods(flag.group) && flag.owner.empty()) flag.group = "Benchmark";
       command.flags.push_back(std::move(flag));
     }
-  std::stable_partition(command.flags.begin(), command.flags.end(), [](const Flag& flag) { return !is_of_methods(flag.group); });
+  std::stable_partition(command.flags.begin(), command.flags.end(),
+                        [](const Flag& flag) { return !is_of_methods(flag.group); });
   command.run = run;
   return command;
 }

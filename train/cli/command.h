@@ -11,6 +11,7 @@ struct Flag {
   std::string group, name;     // "Optimizer", "batch-size"; one letter is -n
   std::string placeholder;     // "N"; "[N]" where it may be left out, and is "true" then; empty for a switch
   std::string help, fallback;  // `fallback`: the default, as text
+  std::string kind = "", owner = "";  // "optimizer", "lars": shown with --optimizer lars or --help-all; empty: always
 
   std::string typed() const { return (name.size() == 1 ? "-" : "--") + name; }
 };
@@ -52,11 +53,13 @@ Command data_download_command();
 Command doctor_command();
 Command list_command();
 
-// Finds the command in argv, tells it in `found`, parses its flags, runs it. Prints help where asked to. Throws UsageError for
-// anything unknown, with the nearest name.
+// Finds the command in argv, tells it in `found`, parses its flags, runs it. Prints help where asked to. Throws
+// UsageError for anything unknown, with the nearest name.
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found);
 
-std::string command_help(const Command& command);
-std::string overview(const std::vector<Command>& commands, const std::string& word = "");  // of those that begin with the word
+// `invocation`: whose components' flags are shown, too; `all`: those of all.
+std::string command_help(const Command& command, const Invocation& invocation, bool all);
+// Of those that begin with the word.
+std::string overview(const std::vector<Command>& commands, const std::string& word = "");
 
 }  // namespace ringtape::cli

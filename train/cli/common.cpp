@@ -10,39 +10,57 @@ namespace ringtape::cli {
 
 static bool takes(Use use, const Option& option) {
   switch (use) {
-    case Use::train: return concerns(option, false);
-    case Use::pretrain: return concerns(option, true);
-    case Use::evaluate: return option.evaluate;
+    case Use::train: return option.concerns(false);
+    case Use::pretrain: return option.concerns(true);
+    case Use::evaluate: return option.info.evaluates;
     case Use::either: break;
   }
   return true;
 }
 
 std::vector<Flag> option_flags(Use use) {
-  const TrainOptions defaults;
   std::vector<Flag> out;
   for (const Option& option : train_options()) {
     if (!takes(use, option)) continue;
-    std::string help = option.help;
-    if (option.choices) {
+    const FieldInfo& info = option.info;
+    std::string help = info.help;
+    if (info.choices) {
       help += ":";
-      for (const std::string& name : option.choices()) (help += ' ') += name;
+      for (const std::string& name : info.choices()) (help += ' ') += name;
     }
-    const std::string fallback = option.automatic    ? option.automatic
-                                 : is_switch(option) ? ""
-                                                     : option_text(defaults, option);
-    out.push_back({option.group, option.name, option.placeholder, help, fallback});
+    const std::string fallback = info.automatic ? info.automatic : option.is_switch ? "" : option.initial;
+    out.push_back(
+        {option.group.heading(), option.name, info.unit, help, fallback, option.group.kind, option.group.name});
   }
   return out;
 }
 
-void apply_flags(TrainOptions& options, const Invocation& invocation) {
-  if (const std::string* path = invocation.flag("config")) read_config(options, *path);
-  for (const Option& option : train_options())
-    if (const std::string* text = invocation.flag(option.name))
-      set_option(options, option, *text, concat("--", option.name));
+// Those of a file that nothing the training uses has.
+static std::string foreign_text(const TrainOptions& options, const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names)
+    if (!option_text(options, name)) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation) {
+  const std::string* const path = invocation.flag("config");
+  const std::vector<std::string> in_file = path ? read_config(options, *path) : std::vector<std::string>();
+  for (const bool selects : {true, false})
+    for (const auto& [name, text] : invocation.flags)
+      if (const Option* const option = find_option(name); option && option->info.selects == selects)
+        set_option(options, name, text, concat("--", name));
   settle_lr(options, invocation.flag("lr"), invocation.flag("base-lr"), "");
   settle_model(options);
+  std::vector<std::string> notes;
+  if (const std::string foreign = foreign_text(options, in_file); !foreign.empty())
+    notes.push_back(concat(*path, ": ", foreign, ": not settings of what is trained here, and left out"));
+  if (const double warmup = options.schedule.warmup_epochs;
+      warmup > double(options.trainer.epochs) && !invocation.flag("warmup-epochs")) {
+    settle_warmup(options);
+    notes.push_back(concat("the warm-up of ", warmup, " epochs becomes as long as the training"));
+  }
+  return notes;
 }
 
 void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
@@ -59,8 +77,9 @@ void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }
 
 static std::string step_text(const Metrics& m, int64_t epochs) {
-  std::string out = fmt::format("{:<12} step {:<7} loss {:.4f}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs),
-                                m.step, m.loss.value_or(0), m.lr.value_or(0), with_commas(int64_t(m.images_per_s.value_or(0))));
+  std::string out =
+      fmt::format("{:<12} step {:<7} loss {:.4f}  lr {:.4g}  {} images/s", fmt::format("epoch {}/{}", m.epoch, epochs),
+                  m.step, m.loss.value_or(0), m.lr.value_or(0), with_commas(int64_t(m.images_per_s.value_or(0))));
   if (m.grad_norm) out += fmt::format("  gradient norm {:.4g}", *m.grad_norm);
   if (m.loss_scale) out += fmt::format("  loss scale {:g}", *m.loss_scale);
   return out;
@@ -70,7 +89,8 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
 static std::string end_text(const Metrics& m) {
   std::string out;
   if (m.comm_bytes && m.steps > 0) out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
-  if (m.comm_s && m.steps > 0) out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
+  if (m.comm_s && m.steps > 0)
+    out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
   if (m.left_s && worth_telling(*m.left_s)) out += concat("  about ", duration_text(*m.left_s), " left");
   return out;
 }
@@ -81,7 +101,8 @@ static std::string method_text(const Metrics& m, int64_t epochs) {
   if (m.loss) out += fmt::format("loss {:.4f}  ", *m.loss);
   if (m.top1) out += fmt::format("top-1 {:>8}  top-5 {:>8}  ", percent(*m.top1), percent(m.top5.value_or(0)));
   if (m.spread) out += fmt::format("spread {:.4f}  ", *m.spread);
-  out += fmt::format("{:>9} images/s  {:.2f} s", with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
+  out +=
+      fmt::format("{:>9} images/s  {:.2f} s", with_commas(int64_t(m.images_per_s.value_or(0))), m.seconds.value_or(0));
   if (m.lr) out += fmt::format("  lr {:.4g}", *m.lr);
   return out + end_text(m);
 }

@@ -5,18 +5,20 @@
 
 #include "core/check.h"
 #include "train/cli/command.h"
-#include "train/options.h"
 #include "train/run/metrics_log.h"
+#include "train/settings/options.h"
 
 namespace ringtape::cli {
 
-// The flags of the option list that a command takes: of a training with labels, of one without, of either, or of `evaluate`.
+// The flags of the option list that a command takes: of a training with labels, of one
+// without, of either, or of `evaluate`.
 enum class Use : uint8_t { train, pretrain, either, evaluate };
 std::vector<Flag> option_flags(Use use);
 
-// Applies --config, then the flags.
-void apply_flags(TrainOptions& options, const Invocation& invocation);
-// Before that, of a training without labels: the recipe of --preset, or "corrected" unless there is a --config. Throws UsageError.
+// Applies --config, then the flags. Returns what the user is to know of it, a line each.
+std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation);
+// Before that, of a training without labels: the recipe of --preset, or "corrected" unless
+// there is a --config. Throws UsageError.
 void begin_with_preset(TrainOptions& options, const Invocation& invocation);
 
 // The number that a flag gives, from `low` to `high`, or `fallback`.
@@ -27,8 +29,8 @@ T number_flag(const Invocation& invocation, const std::string& name, T low, T hi
   T out{};
   const auto [end, error] = std::from_chars(given->data(), given->data() + given->size(), out);
   RT_CHECK_AS(UsageError, error == std::errc{} && end == given->data() + given->size() && out >= low && out <= high,
-              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "", "number from ", low,
-              " to ", high, ", got '", *given, "'");
+              name.size() == 1 ? "-" : "--", name, ": expected a ", std::is_integral_v<T> ? "whole " : "",
+              "number from ", low, " to ", high, ", got '", *given, "'");
   return out;
 }
 

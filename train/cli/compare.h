@@ -1,8 +1,7 @@
 #pragma once
-#include <nlohmann/json_fwd.hpp>
-
 #include "train/cli/common.h"
 #include "train/compare/finished_run.h"
+#include "train/io/json.h"
 
 namespace ringtape::cli {
 
@@ -51,7 +50,7 @@ TrainedRuns train_all(const Comparison& comparison);
 struct Findings {
   std::string title, table, notes, plot;  // Markdown; SVG
 };
-void write_findings(const Comparison& comparison, const Findings& findings, nlohmann::ordered_json json);
+void write_findings(const Comparison& comparison, const Findings& findings, Json json);
 std::string title_of(const TrainOptions& options);  // "resnet18 on cifar10, 2 epochs"
 
 // `compare` as it is, with --methods, and with --inference.

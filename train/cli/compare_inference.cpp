@@ -3,18 +3,17 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "autograd/create.h"
 #include "nn/data_parallel.h"
 #include "train/cli/compare.h"
-#include "train/models.h"
-#include "train/world.h"
+#include "train/io/json.h"
+#include "train/loop/world.h"
+#include "train/model/models.h"
 
 namespace ringtape::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using nn::DataParallel;
 
 constexpr int kRounds = 7;
@@ -41,15 +40,16 @@ double median(std::vector<double> all) {
 class Inference {
  public:
   explicit Inference(const TrainOptions& o) : options_(o) {
-    const ModelEntry& entry = find_model(o.model);
-    const ModelSpec spec{entry.image, 10, o.hidden, 0};
+    const ModelEntry& entry = find_model(o.model.name);
+    const ModelSpec spec{entry.image, 10, o.model.chosen()};
     model_ = entry.make(spec);
-    const Device device = parse_device(o.device);
+    const Device device = parse_device(o.execution.device);
     if (device != Device{}) nn::move_to(*model_, device);
     model_->train(false);
     const auto make = [&entry, spec] { return entry.make(spec); };
-    anew_ = std::make_unique<DataParallel>(*model_, make, devices_of(o), DataParallel::Options{});
-    staying_ = std::make_unique<DataParallel>(*model_, make, devices_of(o), DataParallel::Options{.persistent = true});
+    const comm::Devices devices = devices_of(o.parallel, device.type);
+    anew_ = std::make_unique<DataParallel>(*model_, make, devices, DataParallel::Options{});
+    staying_ = std::make_unique<DataParallel>(*model_, make, devices, DataParallel::Options{.persistent = true});
   }
 
   const comm::Devices& devices() const { return anew_->devices(); }
@@ -57,9 +57,10 @@ class Inference {
 
   Json measure(int64_t batch) {
     const NoGrad no_grad;
-    const ModelEntry& entry = find_model(options_.model);
+    const ModelEntry& entry = find_model(options_.model.name);
     const Tensor x = randn({batch, entry.image[0], entry.image[1], entry.image[2]}).copy_to(devices()[0]);
-    const std::vector<std::function<void()>> ways = {[&] { (*model_)(x); }, [&] { (*anew_)(x); }, [&] { (*staying_)(x); }};
+    const std::vector<std::function<void()>> ways = {[&] { (*model_)(x); }, [&] { (*anew_)(x); },
+                                                     [&] { (*staying_)(x); }};
     for (const auto& way : ways) way();
     const DataParallel::Travelled before = anew_->travelled();
     ways[1]();
@@ -86,10 +87,12 @@ class Inference {
 };
 
 std::string row_text(const Json& row) {
-  const double single = row["single_s"], dp = row["dp_s"], staying = row["dp_persistent_s"];
+  const auto seconds = [&](const char* key) { return row[key].get<double>(); };
+  const double single = seconds("single_s"), dp = seconds("dp_s"), staying = seconds("dp_persistent_s");
   const auto mb = [&](const char* what) { return row[what]["bytes"].get<double>() / 1e6; };
-  return fmt::format("| {} | {:.2f} | {:.2f} | {:.2f}x | {:.2f} | {:.2f}x | {:.2f} | {:.2f} | {:.4f} |\n", row["batch"].get<int64_t>(),
-                     1e3 * single, 1e3 * dp, single / dp, 1e3 * staying, single / staying, mb("inputs"), mb("model"), mb("outputs"));
+  return fmt::format("| {} | {:.2f} | {:.2f} | {:.2f}x | {:.2f} | {:.2f}x | {:.2f} | {:.2f} | {:.4f} |\n",
+                     row["batch"].get<int64_t>(), 1e3 * single, 1e3 * dp, single / dp, 1e3 * staying, single / staying,
+                     mb("inputs"), mb("model"), mb("outputs"));
 }
 
 }  // namespace
@@ -97,9 +100,11 @@ std::string row_text(const Json& row) {
 int compare_inference(const Invocation& invocation) {
   TrainOptions options;
   apply_flags(options, invocation);
-  options.strategy = "dp";
+  options.parallel.strategy = "dp";
   options = resolve(options);
-  RT_CHECK_AS(UsageError, devices_of(options).size() > 1, "compare --inference: needs --devices 2 or more");
+  const DeviceType type = parse_device(options.execution.device).type;
+  RT_CHECK_AS(UsageError, devices_of(options.parallel, type).size() > 1,
+              "compare --inference: needs --devices 2 or more");
   std::vector<int64_t> batches;
   const std::string list = invocation.flag("batch-sizes") ? *invocation.flag("batch-sizes") : "1,4,16,64,256";
   for (const std::string& word : words_of("batch-sizes", list)) {
@@ -107,30 +112,38 @@ int compare_inference(const Invocation& invocation) {
     one.flags = {{"batch-sizes", word}};
     batches.push_back(number_flag<int64_t>(one, "batch-sizes", 1, 1'000'000, 1));
   }
-  set_threads(int(options.threads));
-  manual_seed(uint64_t(options.seed));
+  set_threads(int(options.execution.threads));
+  manual_seed(uint64_t(options.execution.seed));
   Inference inference(options);
   const bool json = invocation.has("json");
   const size_t m = inference.devices().size();
   if (!json)
-    std::printf("%s, %zu devices from %s, %d threads in all: one forward pass, median of %d rounds\n\n"
-                "| batch | single, ms | dp, ms | speed-up | dp-persistent, ms | speed-up | MB of inputs | of the model | of outputs |\n"
-                "|---|---|---|---|---|---|---|---|---|\n",
-                options.model.c_str(), m, options.device.c_str(), int(options.threads), kRounds);
-  Json rows = Json::array();
+    std::printf(
+        "%s, %zu devices from %s, %d threads in all: one forward pass, median of %d rounds\n\n"
+        "| batch | single, ms | dp, ms | speed-up | dp-persistent, ms | speed-up | MB of inputs | of the model | of "
+        "outputs |\n"
+        "|---|---|---|---|---|---|---|---|---|\n",
+        options.model.name.c_str(), m, options.execution.device.c_str(), int(options.execution.threads), kRounds);
+  Json rows = Json::list();
   for (const int64_t batch : batches) {
-    rows.push_back(inference.measure(batch));
-    if (!json) std::printf("%s", row_text(rows.back()).c_str()), std::fflush(stdout);
+    const Json& row = rows.push_back(inference.measure(batch));
+    if (!json) std::printf("%s", row_text(row).c_str()), std::fflush(stdout);
   }
   if (json) {
-    std::printf("%s\n", Json{{"model", options.model}, {"devices", m}, {"threads", options.threads}, {"passes", rows}}.dump().c_str());
+    const Json all{
+        {"model", options.model.name}, {"devices", m}, {"threads", options.execution.threads}, {"passes", rows}};
+    std::printf("%s\n", all.text().c_str());
     return 0;
   }
-  std::printf("\nFor each of M = %zu devices a pass of dp sends a part of the batch, the model (%zu tensors) and the outputs back: 3 M\n"
-              "sendings, of which the first device's 3 stay where they are. The model's are the same for every batch, so that a small\n"
-              "batch pays for them with more time than the other devices save. With --dp-persistent the model is sent only once it has\n"
-              "changed: 2 M are left. CPU devices share the machine's cores.\n",
-              m, inference.tensors());
+  std::printf(
+      "\nFor each of M = %zu devices a pass of dp sends a part of the batch, the model (%zu tensors) and the outputs "
+      "back: 3 M\n"
+      "sendings, of which the first device's 3 stay where they are. The model's are the same for every batch, so that "
+      "a small\n"
+      "batch pays for them with more time than the other devices save. With --dp-persistent the model is sent only "
+      "once it has\n"
+      "changed: 2 M are left. CPU devices share the machine's cores.\n",
+      m, inference.tensors());
   return 0;
 }
 

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
+#include "core/registry.h"
+#include "nn/ssl/method.h"
 #include "train/cli/compare.h"
 #include "train/compare/plot.h"
-#include "train/methods.h"
-#include "train/suggest.h"
+#include "train/io/json.h"
 
 namespace ringtape::cli {
 namespace {
@@ -20,7 +20,7 @@ std::vector<bool> states_of(const Invocation& invocation, const char* name, cons
 
 // Of "all" those that the preset has a recipe for.
 std::vector<std::string> methods_of(const Invocation& invocation) {
-  std::vector<std::string> all = all_methods();
+  std::vector<std::string> all = names_of(nn::methods());
   const std::string& list = *invocation.flag("methods");
   if (list == "all") {
     if (const std::string* const preset = invocation.flag("preset"))
@@ -28,8 +28,7 @@ std::vector<std::string> methods_of(const Invocation& invocation) {
     return all;
   }
   const std::vector<std::string> out = words_of("methods", list);
-  for (const std::string& method : out)
-    if (std::find(all.begin(), all.end(), method) == all.end()) throw UsageError("--methods: " + unknown("method", method, all));
+  for (const std::string& method : out) check_known("method", method, all, "--methods: ");
   return out;
 }
 
@@ -40,14 +39,16 @@ struct Row {
 };
 
 // Method by method, so that runs whose times are compared are neighbours.
-std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
-  const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"), gather = states_of(invocation, "gather", "on"), off = {false};
+std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
+                         int64_t devices) {
+  const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"),
+                          gather = states_of(invocation, "gather", "on"), off = {false};
   std::vector<Row> out;
   for (const std::string& method : methods)
     for (size_t i = 0; i < c.strategies.size(); ++i) {
       const std::string& strategy = c.strategies[i];
       const std::vector<bool>& syncs = strategy == "ddp" || strategy == "dp" ? sync_bn : off;
-      const bool gathers = strategy == "ddp" && can_gather(method);
+      const bool gathers = strategy == "ddp" && nn::find_method(method).gathers();
       for (size_t j = 0; j < syncs.size(); ++j)
         for (size_t k = 0; k < (gathers ? gather.size() : 1); ++k) {
           ComparedMethod row{method, {strategy, strategy == "single" ? 1 : devices, {}}, syncs[j]};
@@ -59,34 +60,78 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
 }
 
 // Throws UsageError for switches that no training would have.
-void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods, int64_t devices) {
+void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
+                    int64_t devices) {
   const auto& given = c.strategies;
   const auto has = [&](const char* strategy) { return std::find(given.begin(), given.end(), strategy) != given.end(); };
   const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
   RT_CHECK_AS(UsageError, devices > 1 || given == std::vector<std::string>{"single"}, "--devices ", devices,
               ": --strategies other than single need 2 or more");
-  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
-              "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
+  RT_CHECK_AS(
+      UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
+      "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
   RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
               "--gather: is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
-  RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), can_gather),
+  const auto gathers = [](const std::string& method) { return nn::find_method(method).gathers(); };
+  RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), gathers),
               "--gather: makes no difference to these methods; leave it out");
 }
 
+bool has_setting(const std::string& method, const std::string& name) {
+  return std::ranges::any_of(train_options(),
+                             [&](const Option& option) { return option.name == name && option.group.name == method; });
+}
+
+// A setting that only methods have.
+bool is_of_methods(const std::string& name) {
+  const Option* const option = find_option(name);
+  return option && option->group.kind == std::string_view("method");
+}
+
+// Throws UsageError for a setting that none of the methods has.
+void check_settings(const Invocation& invocation, const std::vector<std::string>& methods) {
+  for (const auto& flag : invocation.flags) {
+    const std::string& name = flag.first;
+    const auto has = [&](const std::string& method) { return has_setting(method, name); };
+    RT_CHECK_AS(UsageError, !is_of_methods(name) || std::ranges::any_of(methods, has), "--", name,
+                ": none of --methods has it");
+  }
+}
+
+// The flags that the method has.
+Invocation own_flags(Invocation invocation, const std::string& method) {
+  std::erase_if(invocation.flags,
+                [&](const auto& flag) { return is_of_methods(flag.first) && !has_setting(method, flag.first); });
+  return invocation;
+}
+
+// The presets of the methods, which say what other flags are settings of, are yet to be read.
+int64_t devices_of(const Invocation& invocation) {
+  Invocation where;
+  for (const auto& flag : invocation.flags)
+    if (flag.first == "devices" || flag.first == "config") where.flags.push_back(flag);
+  TrainOptions out;
+  apply_flags(out, where);
+  return out.parallel.devices;
+}
+
 Training training_of(const ComparedMethod& row, const Invocation& common) {
-  Training out{row.name(), Use::pretrain, common};
+  Training out{row.name(), Use::pretrain, own_flags(common, row.method)};
   const auto word = [](bool on) { return on ? "true" : "false"; };
   auto& flags = out.flags.flags;
   flags.emplace_back("method", row.method);
   flags.emplace_back("strategy", row.under.name), flags.emplace_back("devices", std::to_string(row.under.devices));
-  flags.emplace_back("sync-bn", word(row.sync_bn)), flags.emplace_back("gather-distributed", word(row.gather.value_or(false)));
+  flags.emplace_back("sync-bn", word(row.sync_bn));
+  if (nn::find_method(row.method).gathers()) flags.emplace_back("gather-distributed", word(row.gather.value_or(false)));
   return out;
 }
 
 std::string notes_of(const Comparison& c, const std::string& protocol) {
-  return concat(c.seeds_text(), ". Accuracy: ", protocol, ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
-                "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
-                "Gather -: it would make no difference.");
+  return concat(
+      c.seeds_text(), ". Accuracy: ", protocol,
+      ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
+      "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
+      "Gather -: it would make no difference.");
 }
 
 }  // namespace
@@ -94,13 +139,13 @@ std::string notes_of(const Comparison& c, const std::string& protocol) {
 int compare_methods(const Invocation& invocation) {
   Invocation asked = invocation;
   std::erase_if(asked.flags, [](const auto& flag) { return flag.first == "sync-bn"; });
-  TrainOptions given;
-  apply_flags(given, asked);
-  const int64_t devices = given.devices;
+  const int64_t devices = devices_of(asked);
   const Invocation common = training_flags(asked, Use::pretrain);
   const std::vector<std::string> methods = methods_of(invocation);
+  check_settings(asked, methods);
   const TrainOptions options = options_of(training_of({methods.at(0), {"single", 1, {}}}, common));
-  Comparison c = comparison_of(invocation, {"single,ddp", "0", concat("runs/compare-methods-", options.model, "-", options.data)});
+  const std::string folder = concat("runs/compare-methods-", options.model.name, "-", options.data.set.name);
+  Comparison c = comparison_of(invocation, {"single,ddp", "0", folder});
   check_switches(invocation, c, methods, devices);
   std::vector<Row> rows = rows_of(invocation, c, methods, devices);
   for (const Row& row : rows) {

@@ -2,9 +2,9 @@
 #include <set>
 #include <sstream>
 
-#include "comm/place.h"
+#include "comm/job/place.h"
+#include "core/registry.h"
 #include "train/cli/compare.h"
-#include "train/suggest.h"
 
 namespace ringtape::cli {
 namespace {
@@ -12,12 +12,6 @@ namespace {
 // Options of a training that are not for all of them alike.
 const std::set<std::string> kOwn = {"run",    "overwrite",          "resume", "seed",       "strategy",
                                     "method", "gather-distributed", "trace",  "trace-step", "json"};
-
-const Option* find_option(const std::string& name) {
-  for (const Option& option : train_options())
-    if (name == option.name) return &option;
-  return nullptr;
-}
 
 }  // namespace
 
@@ -40,7 +34,7 @@ std::string Comparison::seeds_text() const {
 }
 
 std::vector<std::string> strategy_choices() {
-  std::vector<std::string> out = find_option("strategy")->choices();
+  std::vector<std::string> out = find_option("strategy")->info.choices();
   std::erase(out, "auto");
   return out;
 }
@@ -56,17 +50,20 @@ Invocation training_flags(const Invocation& invocation, Use use) {
   for (const auto& [name, value] : invocation.flags) {
     const bool without_labels = use == Use::pretrain;
     const Option* const option = find_option(name);
-    const bool of_methods = option ? !concerns(*option, false) : name == "preset" || name == "gather";
-    RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name, ": of self-supervised methods; name them with --methods");
-    RT_CHECK_AS(UsageError, !without_labels || !option || concerns(*option, true), "--", name,
+    const bool of_methods = option ? !option->concerns(false) : name == "preset" || name == "gather";
+    RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name,
+                ": of self-supervised methods; name them with --methods");
+    RT_CHECK_AS(UsageError, !without_labels || !option || option->concerns(true), "--", name,
                 ": of trainings with labels, which --methods are without");
-    if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices")) out.flags.emplace_back(name, value);
+    if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices"))
+      out.flags.emplace_back(name, value);
   }
   return out;
 }
 
 Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwise) {
-  RT_CHECK_AS(UsageError, !comm::place_of_process(), "compare: starts the ranks of each training itself; run it without a launcher");
+  RT_CHECK_AS(UsageError, !comm::place_of_process(),
+              "compare: starts the ranks of each training itself; run it without a launcher");
   const auto flag = [&](const char* name, const std::string& fallback) {
     const std::string* const given = invocation.flag(name);
     return given ? *given : fallback;
@@ -74,11 +71,10 @@ Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwis
   Comparison c;
   c.strategies = words_of("strategies", flag("strategies", otherwise.strategies));
   const std::vector<std::string> known = strategy_choices();
-  for (const std::string& s : c.strategies)
-    if (std::find(known.begin(), known.end(), s) == known.end()) throw UsageError("--strategies: " + unknown("strategy", s, known));
+  for (const std::string& s : c.strategies) check_known("strategy", s, known, "--strategies: ");
   c.seeds = words_of("seeds", flag("seeds", otherwise.seeds));
   TrainOptions options;
-  for (const std::string& seed : c.seeds) set_option(options, *find_option("seed"), seed, "--seeds");
+  for (const std::string& seed : c.seeds) set_option(options, "seed", seed, "--seeds");
   c.out = flag("out", otherwise.out);
   c.overwrite = invocation.has("overwrite"), c.json = invocation.has("json");
   c.command = "ringtape";

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "comm/launch/launch.h"
@@ -28,7 +27,8 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
   r.log = concat(c.out, "/logs/", r.name, ".log");
   r.command = {training.use == Use::pretrain ? "pretrain" : "train"};
   for (const auto& [name, value] : training.flags.flags) r.command.push_back(concat("--", name, "=", value));
-  for (const std::string& own : {concat("--seed=", seed), concat("--run=", r.path), std::string(c.overwrite ? "--overwrite" : "--resume")})
+  for (const std::string& own :
+       {concat("--seed=", seed), concat("--run=", r.path), std::string(c.overwrite ? "--overwrite" : "--resume")})
     r.command.push_back(own);
   return r;
 }
@@ -38,21 +38,23 @@ TrainOptions wanted(const Training& training, const TrainOptions& there) {
   TrainOptions out = there;
   if (training.use == Use::pretrain) out = options_of(training);
   else apply_flags(out, training.flags);
-  if (out.batch_size_per_rank > 0) out.batch_size = there.batch_size;
-  out.seed = there.seed;  // that of its name
+  if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
+  out.execution.seed = there.execution.seed;  // that of its name
   return out;
 }
 
 // Nothing if it is yet to be run, or to be run on. Throws UsageError where the run that is there is of other settings.
-std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r, const std::string& seed) {
+std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r,
+                                    const std::string& seed) {
   if (c.overwrite || !fs::exists(r.path + "/config.toml")) return {};
   TrainOptions there;
   read_config(there, r.path + "/config.toml");
   const TrainOptions now = wanted(training, there);
   check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
   std::optional<FinishedRun> out = read_finished_run(r.path);
-  if (!out || out->epochs != now.epochs) return {};
-  RT_CHECK_AS(UsageError, std::to_string(out->seed) == seed, r.path, ": a run with seed ", out->seed, "; choose another --out");
+  if (!out || out->epochs != now.trainer.epochs) return {};
+  RT_CHECK_AS(UsageError, std::to_string(out->seed) == seed, r.path, ": a run with seed ", out->seed,
+              "; choose another --out");
   return out;
 }
 
@@ -103,7 +105,8 @@ TrainedRuns train_all(const Comparison& c) {
     for (size_t i = 0; i < c.trainings.size(); ++i) {
       const Run r = run_of(c, c.trainings[i], seed);
       std::optional<FinishedRun> done = finished(c, c.trainings[i], r, seed);
-      say(c, fmt::format("[{}/{}] {}{}", ++number, c.trainings.size() * c.seeds.size(), r.name, done ? ": has been run" : ""));
+      say(c, fmt::format("[{}/{}] {}{}", ++number, c.trainings.size() * c.seeds.size(), r.name,
+                         done ? ": has been run" : ""));
       if (!done) {
         if ((out.stopped = run_one(c, r))) {
           say(c, "stopped by a signal; the same command goes on from there");
@@ -117,19 +120,21 @@ TrainedRuns train_all(const Comparison& c) {
   return out;
 }
 
-void write_findings(const Comparison& c, const Findings& f, nlohmann::ordered_json rows) {
-  nlohmann::ordered_json json{{"title", f.title}, {"command", c.command}};
+void write_findings(const Comparison& c, const Findings& f, Json rows) {
+  Json json{{"title", f.title}, {"command", c.command}};
   json.update(rows);
-  const std::string page = concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n\n![by epoch](compare.svg)\n");
+  const std::string page =
+      concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n\n![by epoch](compare.svg)\n");
   write_file(c.out + "/compare.md", page);
-  write_file(c.out + "/compare.json", json_text(json, 2) + "\n");
+  write_file(c.out + "/compare.json", json.text(2) + "\n");
   write_file(c.out + "/compare.svg", f.plot);
-  if (c.json) std::printf("%s\n", json_text(json).c_str());
+  if (c.json) std::printf("%s\n", json.text().c_str());
   say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.json and compare.svg"));
 }
 
 std::string title_of(const TrainOptions& o) {
-  return fmt::format("{} on {}, {} {}", o.model, o.data, o.epochs, o.epochs == 1 ? "epoch" : "epochs");
+  return fmt::format("{} on {}, {} {}", o.model.name, o.data.set.name, o.trainer.epochs,
+                     o.trainer.epochs == 1 ? "epoch" : "epochs");
 }
 
 }  // namespace ringtape::cli

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "train/cli/compare.h"
 #include "train/compare/plot.h"
+#include "train/io/json.h"
 
 namespace ringtape::cli {
 
@@ -19,10 +19,11 @@ int compare_strategies(const Invocation& invocation) {
   const Invocation common = training_flags(invocation, Use::train);
   TrainOptions options;
   apply_flags(options, invocation);
-  Comparison c = comparison_of(invocation, {default_strategies(), "2,4,42", concat("runs/compare-", options.model, "-", options.data)});
+  const std::string folder = concat("runs/compare-", options.model.name, "-", options.data.set.name);
+  Comparison c = comparison_of(invocation, {default_strategies(), "2,4,42", folder});
   std::vector<ComparedStrategy> all;
   for (const std::string& strategy : c.strategies) {
-    const int64_t devices = strategy == "single" ? 1 : options.devices;
+    const int64_t devices = strategy == "single" ? 1 : options.parallel.devices;
     all.push_back({strategy, devices, {}});
     Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
     t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
@@ -30,12 +31,13 @@ int compare_strategies(const Invocation& invocation) {
   TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < all.size(); ++i) all[i].runs = std::move(trained.runs[i]);
-  const std::string notes =
-      concat(c.seeds_text(), ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
-             "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
-             "Hidden: of the time that takes, what rank 0 did not stand still for.");
+  const std::string notes = concat(
+      c.seeds_text(), ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
+      "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
+      "Hidden: of the time that takes, what rank 0 did not stand still for.");
   const std::string title = title_of(options);
-  write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)}, {{"strategies", comparison_json(all)}});
+  write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)},
+                 {{"strategies", comparison_json(all)}});
   return 0;
 }
 

@@ -15,29 +15,36 @@
 namespace ringtape::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 const DatasetEntry& wanted_set(const Invocation& invocation, const char* command) {
-  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, "data ", command, ": name a data set: ringtape data ", command, " NAME");
+  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, "data ", command, ": name a data set: ringtape data ",
+              command, " NAME");
   return find_dataset(invocation.positionals[0]);
 }
 
-Splits load(const DatasetEntry& entry, const Invocation& invocation) {
+TrainOptions wanted(const DatasetEntry& entry, const Invocation& invocation) {
   TrainOptions o;
+  o.data.set.name = entry.name;
   apply_flags(o, invocation);
-  return entry.load({o.data_dir, o.train_size, o.test_size, uint64_t(o.seed), o.image_size, !invocation.has("json")});
+  return o;
+}
+
+Splits load(const DatasetEntry& entry, const Invocation& invocation) {
+  const TrainOptions o = wanted(entry, invocation);
+  return entry.load({.dir = o.data.dir,
+                     .settings = o.data.set.chosen(),
+                     .seed = uint64_t(o.execution.seed),
+                     .progress = !invocation.has("json")});
 }
 
 // The flags that say which data set.
 std::vector<Flag> data_flags() {
   std::vector<Flag> out;
   for (Flag& flag : option_flags(Use::evaluate))
-    for (const char* name : {"data-dir", "train-size", "test-size", "image-size", "seed"})
-      if (flag.name == name) {
-        flag.group = "Data";
-        out.push_back(std::move(flag));
-        break;
-      }
+    if (flag.kind == "data" || flag.name == "data-dir" || flag.name == "seed") {
+      if (flag.owner.empty()) flag.group = "Data";
+      flag.kind.clear(), flag.owner.clear();  // the argument names the set
+      out.push_back(std::move(flag));
+    }
   return out;
 }
 
@@ -62,20 +69,24 @@ std::string four_digits(const Json& numbers) {
 void print_split(const char* split, const Json& d) {
   const auto count = [&](size_t i) { return with_commas(d["per_class"][i].get<int64_t>()); };
   const auto side = [&](size_t i) { return d["shape"][i].get<int64_t>(); };
-  const std::string images = with_commas(d["images"].get<int64_t>()), shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
-  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, images.c_str(), shape.c_str(), count(0).c_str(),
-              count(1).c_str(), four_digits(d["mean"]).c_str(), four_digits(d["deviation"]).c_str());
+  const std::string images = with_commas(d["images"].get<int64_t>()),
+                    shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
+  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, images.c_str(), shape.c_str(),
+              count(0).c_str(), count(1).c_str(), four_digits(d["mean"]).c_str(), four_digits(d["deviation"]).c_str());
 }
 
 int run_info(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "info");
   const Splits data = load(entry, invocation);
-  Json out{{"name", entry.name}, {"source", data.train.source}, {"train", described(data.train)}, {"test", described(data.test)}};
+  Json out{{"name", entry.name},
+           {"source", data.train.source},
+           {"train", described(data.train)},
+           {"test", described(data.test)}};
   out["normalisation"] = {{"mean", data.train.mean}, {"deviation", data.train.deviation}};
   out["classes"] = data.train.class_names;
   out["notes"] = data.notes;
   if (invocation.has("json")) {
-    std::printf("%s\n", json_text(out).c_str());
+    std::printf("%s\n", out.text().c_str());
     return 0;
   }
   std::printf("%-10s %s\n%-10s %s\n", entry.name, entry.summary, "from", printable(data.train.source).c_str());
@@ -102,12 +113,11 @@ std::string found_at(const PublishedFile& file, const std::string& dir) {
 int run_verify(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "verify");
   const Splits data = load(entry, invocation);  // sizes, magic numbers and labels
-  TrainOptions o;
-  apply_flags(o, invocation);
+  const TrainOptions o = wanted(entry, invocation);
   bool all = true;
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;
-    const std::string path = found_at(file, data_root({.dir = o.data_dir}));
+    const std::string path = found_at(file, data_root({.dir = o.data.dir}));
     if (path.empty()) continue;
     const std::string sha256 = sha256_of(path);
     const bool same = sha256 == file.sha256,
@@ -119,8 +129,8 @@ int run_verify(const Invocation& invocation) {
                               : concat("; published is ", file.sha256).c_str());
   }
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}})
-    std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split, set->source.c_str(),
-                set->classes - 1);
+    std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split,
+                set->source.c_str(), set->classes - 1);
   return all ? 0 : 1;
 }
 
@@ -128,9 +138,8 @@ int run_download(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "download");
   RT_CHECK_AS(UsageError, is_published(entry.name), "data download ", entry.name, ": there is nothing to download; ",
               entry.generated ? "it is generated" : "name a folder of your own with --data-dir");
-  TrainOptions o;
-  apply_flags(o, invocation);
-  const std::string dir = data_root({.dir = o.data_dir}), *from = invocation.flag("from");
+  const TrainOptions o = wanted(entry, invocation);
+  const std::string dir = data_root({.dir = o.data.dir}), *from = invocation.flag("from");
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;
     const bool fetched = download(file, dir, from ? *from : "", ::isatty(STDERR_FILENO));
@@ -138,8 +147,8 @@ int run_download(const Invocation& invocation) {
     std::fflush(stdout);
   }
   const Splits data = entry.load({.dir = dir});
-  std::printf("%s: %s + %s images in %s\n", entry.name, with_commas(data.train.size()).c_str(), with_commas(data.test.size()).c_str(),
-              data.train.source.c_str());
+  std::printf("%s: %s + %s images in %s\n", entry.name, with_commas(data.train.size()).c_str(),
+              with_commas(data.test.size()).c_str(), data.train.source.c_str());
   return 0;
 }
 
@@ -150,7 +159,8 @@ Command data_info_command() {
   command.name = "data info";
   command.summary = "Shows what is in a data set: images, classes, and the mean and deviation of its pixels.";
   command.usage = "NAME [FLAGS]";
-  command.examples = {"data info cifar10 --data-dir ~/data", "data info imagefolder --data-dir ~/photos --image-size 64"};
+  command.examples = {"data info cifar10 --data-dir ~/data",
+                      "data info imagefolder --data-dir ~/photos --image-size 64"};
   command.positionals = 1;
   command.flags = data_flags();
   command.flags.push_back({"Output", "json", "", "print one JSON object", ""});
@@ -175,11 +185,13 @@ Command data_download_command() {
   command.name = "data download";
   command.summary = "Fetches a published data set with curl, checks its hashes and unpacks it.";
   command.usage = "NAME [FLAGS]";
-  command.examples = {"data download cifar10 --data-dir ~/data", "data download mnist --data-dir ~/data --from file:///mnt/mirror/mnist"};
+  command.examples = {"data download cifar10 --data-dir ~/data",
+                      "data download mnist --data-dir ~/data --from file:///mnt/mirror/mnist"};
   command.positionals = 1;
   for (Flag& flag : data_flags())
     if (flag.name == "data-dir") command.flags.push_back(std::move(flag));
-  command.flags.push_back({"Data", "from", "URL", "folder that has the files, in place of where they are published", ""});
+  command.flags.push_back(
+      {"Data", "from", "URL", "folder that has the files, in place of where they are published", ""});
   command.run = run_download;
   return command;
 }

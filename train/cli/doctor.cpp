@@ -22,8 +22,6 @@
 namespace ringtape::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct Check {
   std::string name, result;
   bool passed;
@@ -120,13 +118,13 @@ int run(const Invocation& invocation) {
     report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
   }
   if (invocation.has("json")) {
-    std::printf("%s\n", json_text(report, 2).c_str());
+    std::printf("%s\n", report.text(2).c_str());
     return healthy ? 0 : 1;
   }
   for (const auto& [key, value] : report.items())
-    if (!value.is_structured() && !value.is_null())
+    if (!value.is_object() && !value.is_list() && !value.is_null())
       std::printf("%-12s %s\n", key.c_str(),
-                  value.is_string() ? value.get<std::string>().c_str() : value.dump().c_str());
+                  value.is_string() ? value.get<std::string>().c_str() : value.text().c_str());
   for (const auto& gpu : report["gpus"]) std::printf("%-12s %s\n", "gpu", gpu.get<std::string>().c_str());
   if (!report["cuda"].get<bool>()) std::printf("%-12s %s\n", "", why_no_cuda().c_str());
   for (const auto& [key, value] : report["libraries"].items())

@@ -2,12 +2,12 @@
 #include <cstdio>
 
 #include "autograd/autocast.h"
+#include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
-#include "train/features.h"
+#include "train/evaluation/features.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
-#include "train/suggest.h"
 
 namespace ringtape::cli {
 namespace {
@@ -18,26 +18,30 @@ int run(const Invocation& invocation) {
   const std::string* const given = invocation.flag("split");
   const std::string split = given ? *given : "test";
   const std::vector<std::string> splits = {"train", "test"};
-  if (std::find(splits.begin(), splits.end(), split) == splits.end()) throw UsageError("--split: " + unknown("value", split, splits));
+  check_known("value", split, splits, "--split: ");
   Trained trained = find_trained(invocation, "embed");
-  if (split == "test") trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // not generated
+  trained.train = split == "train";
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
-  const Autocast autocast(parse_dtype(options.precision));
+  const Autocast autocast(parse_dtype(options.execution.precision));
   const Dataset& data = split == "train" ? task.data.train : task.data.test;
-  const Features features =
-      embed(*task.model, [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); }, data, all_samples(data),
-            {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : split});
+  const Features features = embed(
+      *task.model, [&](const Tensor& x) { return classifier(*task.model, options.model.name).features(x); }, data,
+      all_samples(data),
+      {.device = task.device, .workers = int(options.execution.workers), .progress = options.run.json ? "" : split});
   check_finite(concat(trained.weights, ": the features of the ", split, " images"), features.x);
   write_npy(*out, features.x);
   const std::string* const labels = invocation.flag("labels");
   if (labels) write_npy(*labels, features.labels);
-  if (options.json) {
-    nlohmann::ordered_json line{{"out", *out}, {"shape", {features.x.dim(0), features.x.dim(1)}}, {"split", split}, {"data", options.data},
-                                {"weights", trained.weights}};
+  if (options.run.json) {
+    Json line{{"out", *out},
+              {"shape", {features.x.dim(0), features.x.dim(1)}},
+              {"split", split},
+              {"data", options.data.set.name},
+              {"weights", trained.weights}};
     if (labels) line["labels"] = *labels;
-    std::printf("%s\n", json_text(line).c_str());
+    std::printf("%s\n", line.text().c_str());
   } else {
     std::printf("saved  %s, %s %s of the %s images of %s\n", out->c_str(), name_of(features.x.dtype()).data(),
                 features.x.shape().str().c_str(), split.c_str(), data.name.c_str());
@@ -52,11 +56,13 @@ Command embed_command() {
   command.name = "embed";
   command.summary = "Writes what trained weights make of images, before the last layer, as a NumPy file.";
   command.usage = "RUN|CHECKPOINT|FILE --out FILE.npy [FLAGS]";
-  command.examples = {"embed digits --out features.npy --labels labels.npy", "embed digits --split train --out train.npy"};
+  command.examples = {"embed digits --out features.npy --labels labels.npy",
+                      "embed digits --split train --out train.npy"};
   command.positionals = 1;
-  command.flags = {{"Output", "out", "FILE", "features, f32 (images, features) in the set's order, as numpy.save writes them", ""},
-                   {"Output", "labels", "FILE", "the images' classes too, i64 (images)", ""},
-                   {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
+  command.flags = {
+      {"Output", "out", "FILE", "features, f32 (images, features) in the set's order, as numpy.save writes them", ""},
+      {"Output", "labels", "FILE", "the images' classes too, i64 (images)", ""},
+      {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

@@ -4,35 +4,35 @@
 #include <cstdio>
 
 #include "autograd/autocast.h"
+#include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
+#include "train/evaluation/knn.h"
+#include "train/evaluation/linear_probe.h"
 #include "train/io/json.h"
 #include "train/io/safetensors.h"
-#include "train/knn.h"
-#include "train/linear_probe.h"
-#include "train/suggest.h"
 
 namespace ringtape::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 int test_outputs(const Invocation& invocation, Trained trained) {
-  trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // not needed here, so not generated
+  trained.train = false;
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task);
   const std::string* file = invocation.flag("logits");
   Tensors outputs;
-  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.json, file ? &outputs : nullptr);
-  RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ", std::isnan(*m.loss) ? "NaN" : "infinite",
-              ", though the weights are finite: their outputs grow too large", options.precision == "f32" ? "" : "; try --precision f32");
+  const Metrics m =
+      evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json, file ? &outputs : nullptr);
+  RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ",
+              std::isnan(*m.loss) ? "NaN" : "infinite", ", though the weights are finite: their outputs grow too large",
+              options.execution.precision == "f32" ? "" : "; try --precision f32");
   if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
-  if (options.json) {
-    Json line = Json::parse(json_line(m));
+  if (options.run.json) {
+    Json line = parse_json(json_line(m));
     line.erase("epoch"), line.erase("step");
-    line["images"] = m.images, line["data"] = options.data, line["weights"] = trained.weights;
-    std::printf("%s\n", json_text(line).c_str());
+    line["images"] = m.images, line["data"] = options.data.set.name, line["weights"] = trained.weights;
+    std::printf("%s\n", line.text().c_str());
   } else {
     const std::string all = with_commas(task.data.test.size());
     const std::string tested =
@@ -56,7 +56,8 @@ Judged by_neighbours(const Invocation& invocation, const Features& bank, const F
   Knn knn;
   knn.k = number_flag<int64_t>(invocation, "knn-k", 1, 1'000'000'000, knn.k);
   knn.temperature = number_flag(invocation, "knn-temperature", 1e-6, 1e6, knn.temperature);
-  return {knn_tally(queries, bank, task.data.train.classes, knn), fmt::format("kNN, k {}, temperature {:g}", knn.k, knn.temperature),
+  return {knn_tally(queries, bank, task.data.train.classes, knn),
+          fmt::format("kNN, k {}, temperature {:g}", knn.k, knn.temperature),
           {{"k", knn.k}, {"temperature", knn.temperature}}};
 }
 
@@ -64,7 +65,7 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
   LinearProbe probe;
   probe.epochs = number_flag<int64_t>(invocation, "probe-epochs", 1, 1'000'000, probe.epochs);
   probe.lr = number_flag(invocation, "probe-lr", 0.0, 1e6, probe.lr);
-  probe.seed = uint64_t(task.options.seed);
+  probe.seed = uint64_t(task.options.execution.seed);
   return {linear_probe(bank, queries, task.data.train.classes, probe),
           fmt::format("linear probe, {} epochs, learning rate {:g}", probe.epochs, probe.lr),
           {{"epochs", probe.epochs}, {"lr", probe.lr}}};
@@ -77,32 +78,37 @@ int test_features(const Invocation& invocation, Trained trained) {
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
-  const Autocast autocast(parse_dtype(options.precision));
-  const Embedding f = [&](const Tensor& x) { return classifier(*task.model, options.model).features(x); };
+  const Autocast autocast(parse_dtype(options.execution.precision));
+  const Embedding f = [&](const Tensor& x) { return classifier(*task.model, options.model.name).features(x); };
   const auto features = [&](const Dataset& data, const char* title, std::vector<int64_t> samples, int64_t limit) {
     if (limit > 0 && int64_t(samples.size()) > limit) samples.resize(size_t(limit));
-    Features out = embed(*task.model, f, data, samples,
-                         {.device = task.device, .workers = int(options.workers), .progress = options.json ? "" : title});
+    Features out = embed(
+        *task.model, f, data, samples,
+        {.device = task.device, .workers = int(options.execution.workers), .progress = options.run.json ? "" : title});
     check_finite(concat(trained.weights, ": the features of the ", title, " images"), out.x);
     return out;
   };
   const auto limit = number_flag<int64_t>(invocation, "knn-bank", 0, 1'000'000'000, 0);
-  RT_CHECK_AS(UsageError, limit == 0 || by_knn, "--knn-bank: of --protocol knn; a linear probe learns from all training images");
+  RT_CHECK_AS(UsageError, limit == 0 || by_knn,
+              "--knn-bank: of --protocol knn; a linear probe learns from all training images");
   const Dataset &train = task.data.train, &test = task.data.test;
-  const auto shuffled = [&] { return holdout(train.size(), 0, uint64_t(options.seed)).train; };  // as a training has them
+  const auto shuffled = [&] {
+    return holdout(train.size(), 0, uint64_t(options.execution.seed)).train;
+  };  // as a training has them
   const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
-                 queries = features(test, "test", all_samples(test), kEvalBatch * options.limit_eval_batches);
+                 queries = features(test, "test", all_samples(test), kEvalBatch * options.trainer.limit_eval_batches);
   const Judged found = judge(invocation, bank, queries, task);
-  if (options.json) {
+  if (options.run.json) {
     Json line{{"protocol", *invocation.flag("protocol")}, {"top1", found.tally.top1()}, {"top5", found.tally.top5()}};
     line.update(found.settings);
     line["train_images"] = bank.size(), line["images"] = queries.size(), line["features"] = bank.x.dim(1);
-    line["data"] = options.data, line["weights"] = trained.weights;
-    std::printf("%s\n", json_text(line).c_str());
+    line["data"] = options.data.set.name, line["weights"] = trained.weights;
+    std::printf("%s\n", line.text().c_str());
   } else {
-    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n", trained.weights.c_str(),
-                found.title.c_str(), int(bank.x.dim(1)), with_commas(bank.size()).c_str(), with_commas(queries.size()).c_str(),
-                task.data.test.name.c_str(), percent(found.tally.top1()).c_str(), percent(found.tally.top5()).c_str());
+    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n",
+                trained.weights.c_str(), found.title.c_str(), int(bank.x.dim(1)), with_commas(bank.size()).c_str(),
+                with_commas(queries.size()).c_str(), task.data.test.name.c_str(), percent(found.tally.top1()).c_str(),
+                percent(found.tally.top5()).c_str());
   }
   return 0;
 }
@@ -118,13 +124,9 @@ const Protocol kProtocols[] = {
 };
 
 int run(const Invocation& invocation) {
-  const std::string* wanted = invocation.flag("protocol");
-  std::vector<std::string> names;
-  for (const Protocol& protocol : kProtocols) {
-    names.emplace_back(protocol.name);
-    if (wanted ? *wanted == protocol.name : &protocol == kProtocols) return protocol.run(invocation, find_trained(invocation, "evaluate"));
-  }
-  throw UsageError("--protocol: " + unknown("value", *wanted, names));
+  const std::string* const wanted = invocation.flag("protocol");
+  const Protocol& protocol = find_entry(kProtocols, wanted ? *wanted : kProtocols[0].name, "value", "--protocol: ");
+  return protocol.run(invocation, find_trained(invocation, "evaluate"));
 }
 
 }  // namespace
@@ -142,14 +144,18 @@ Command evaluate_command() {
   const LinearProbe probe;
   command.flags = {
       {"Evaluation", "protocol", "NAME",
-       "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what a linear layer "
+       "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what "
+       "a linear layer "
        "trained on the features says)",
        "test"},
-      {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors", ""},
+      {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors",
+       ""},
       {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
       {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
-      {"Evaluation", "knn-bank", "N", "knn: training images, drawn by --seed, that neighbours are looked for in; 0: all", "0"},
-      {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine", std::to_string(probe.epochs)},
+      {"Evaluation", "knn-bank", "N",
+       "knn: training images, drawn by --seed, that neighbours are looked for in; 0: all", "0"},
+      {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine",
+       std::to_string(probe.epochs)},
       {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;

@@ -3,38 +3,38 @@
 
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
-#include "train/exported.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
-#include "train/weights.h"
+#include "train/weights/exported.h"
+#include "train/weights/weights.h"
 
 namespace ringtape::cli {
 namespace {
 
 int run(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
-  RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"), "export: --out FILE.safetensors says where the weights go",
-              out ? concat(", got '", *out, "'") : "");
+  RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"),
+              "export: --out FILE.safetensors says where the weights go", out ? concat(", got '", *out, "'") : "");
   Trained trained = find_trained(invocation, "export");
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);
-  trained.options.train_size = std::min<int64_t>(trained.options.train_size, 1);  // no images are needed, only what they are like
-  trained.options.test_size = std::min<int64_t>(trained.options.test_size, 1);
+  trained.train = trained.test = false;  // only what they are like
   const Task task(trained.options, 1, trained.beginning());
-  const std::string last = classifier(*task.model, task.options.model).last_layer();
+  const std::string last = classifier(*task.model, task.options.model.name).last_layer();
   const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
-  const bool backbone = invocation.has("backbone") || !(has(last + ".weight") || has(concat("backbone.", last, ".weight")));
+  const bool backbone =
+      invocation.has("backbone") || !(has(last + ".weight") || has(concat("backbone.", last, ".weight")));
   load_trained(trained, task, backbone);
   write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   const std::string readme = std::filesystem::path(*out).replace_extension(".md").string();
   write_file(readme, exported_readme(task, std::filesystem::path(*out).filename().string(), backbone));
-  if (task.options.json)
+  if (task.options.run.json)
     std::printf(
         "%s\n",
-        json_text(nlohmann::ordered_json{{"out", *out}, {"readme", readme}, {"backbone", backbone}, {"weights", trained.weights}}).c_str());
+        Json{{"out", *out}, {"readme", readme}, {"backbone", backbone}, {"weights", trained.weights}}.text().c_str());
   else
-    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(), backbone ? concat(", without ", last).c_str() : "",
-                readme.c_str());
+    std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(),
+                backbone ? concat(", without ", last).c_str() : "", readme.c_str());
   return 0;
 }
 
@@ -45,10 +45,12 @@ Command export_command() {
   command.name = "export";
   command.summary = "Writes trained weights under PyTorch's names, whole or without the last layer.";
   command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors [FLAGS]";
-  command.examples = {"export digits --out digits.safetensors", "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
+  command.examples = {"export digits --out digits.safetensors",
+                      "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
   command.positionals = 1;
-  command.flags = {{"Output", "out", "FILE", "where they go; FILE.md beside it says how PyTorch reads them", ""},
-                   {"Output", "backbone", "", "leave out the last layer: a beginning for other tasks (train --weights)", ""}};
+  command.flags = {
+      {"Output", "out", "FILE", "where they go; FILE.md beside it says how PyTorch reads them", ""},
+      {"Output", "backbone", "", "leave out the last layer: a beginning for other tasks (train --weights)", ""}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

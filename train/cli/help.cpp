@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <set>
 
 #include "train/cli/command.h"
 
@@ -36,22 +37,26 @@ static std::string wrapped(const std::string& text, size_t indent) {
   return out + '\n';
 }
 
-// `term`, and what it means from column `indent` on: below it, where it is longer or too little of a line would be left.
+// `term`, and what it means from column `indent` on: below it, where it is longer or
+// too little of a line would be left.
 static std::string entry(const std::string& term, const std::string& text, size_t indent) {
   constexpr size_t kBelow = 6, kLeastText = 32;
   const bool beside = indent + kLeastText <= width();
   if (!beside) indent = kBelow;
-  return term + (beside && term.size() < indent ? std::string(indent - term.size(), ' ') : "\n" + std::string(indent, ' ')) +
+  return term +
+         (beside && term.size() < indent ? std::string(indent - term.size(), ' ') : "\n" + std::string(indent, ' ')) +
          wrapped(text, indent);
 }
 
-// A command, to be typed as it is shown: where it is too long for a line, its comment stands above it, and \ goes before a line end.
+// A command, to be typed as it is shown: where it is too long for a line, its comment stands
+// above it, and \ goes before a line end.
 static std::string example(const std::string& text) {
   const std::string line = "  ringtape " + text;
   if (line.size() <= width()) return line + "\n";
   const std::string indent(6, ' ');
   const size_t comment = line.find(" #"), end = line.find_last_not_of(' ', comment);
-  std::string out = comment == std::string::npos ? "" : " " + line.substr(comment) + "\n", rest = line.substr(0, end + 1);
+  std::string out = comment == std::string::npos ? "" : " " + line.substr(comment) + "\n",
+              rest = line.substr(0, end + 1);
   while (rest.size() > width()) {
     const size_t space = rest.rfind(' ', width() - 2);
     if (space <= indent.size()) break;  // a word longer than that
@@ -61,21 +66,42 @@ static std::string example(const std::string& text) {
   return out + rest + "\n";
 }
 
-std::string command_help(const Command& command) {
+// Which of a component's flags are shown: those of the ones that were named, or of all.
+static bool is_shown(const Flag& flag, const Invocation& invocation, bool all) {
+  const std::string* const named = flag.owner.empty() || all ? nullptr : invocation.flag(flag.kind);
+  return flag.owner.empty() || all || (named && *named == flag.owner);
+}
+
+// How to see the flags that are not shown.
+static std::string hint_of_more(const Command& command) {
+  std::set<std::string> kinds;
+  for (const Flag& flag : command.flags)
+    if (!flag.kind.empty()) kinds.insert(" --" + flag.kind + " NAME");
+  std::string out = "`ringtape " + command.name + " --help`";
+  if (kinds.empty()) return "";
+  out += " with";
+  size_t left = kinds.size();
+  for (const std::string& kind : kinds) out += kind + (--left > 1 ? "," : left == 1 ? " or" : "");
+  return "\n" + wrapped(out + " shows what that one has besides, --help-all shows all flags.", 0);
+}
+
+std::string command_help(const Command& command, const Invocation& invocation, bool all) {
   const std::string usage = "Usage: ringtape " + command.name + " ";
   std::string out = wrapped(command.summary, 0) + "\n" + usage + wrapped(command.usage, usage.size());
   if (!command.examples.empty()) out += "\nExamples:\n";
   for (const std::string& text : command.examples) out += example(text);
   size_t longest = 0;
-  for (const Flag& f : command.flags) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
+  for (const Flag& f : command.flags)
+    if (is_shown(f, invocation, all)) longest = std::max(longest, f.typed().size() + 1 + f.placeholder.size());
   const size_t indent = 2 + longest + 2;
   std::string group;
   for (const Flag& f : command.flags) {
+    if (!is_shown(f, invocation, all)) continue;
     if (group != f.group) out += "\n" + (group = f.group) + ":\n";
     const std::string text = f.help + (f.fallback.empty() ? "" : " [" + f.fallback + "]");
     out += entry("  " + f.typed() + " " + f.placeholder, text, indent);
   }
-  return out;
+  return all ? out : out + hint_of_more(command);
 }
 
 std::string overview(const std::vector<Command>& commands, const std::string& word) {
@@ -90,12 +116,14 @@ std::string overview(const std::vector<Command>& commands, const std::string& wo
   for (const Command& c : commands)
     if (shown(c)) out += entry("  " + c.name, c.summary, longest + 4);
   if (!word.empty())
-    return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word + " COMMAND --help` explains one.\n";
+    return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word +
+           " COMMAND --help` explains one.\n";
   out += "\nExamples:\n" + example("train                                   # generated images, no files needed") +
          example("train --data mnist --data-dir DIR --epochs 5") + example("evaluate runs/NAME");
   return out + "\n" +
          wrapped(
-             "`ringtape COMMAND --help` explains a command, `ringtape list` names what there is, `ringtape --version` tells the "
+             "`ringtape COMMAND --help` explains a command, `ringtape list` names what there is, `ringtape --version` "
+             "tells the "
              "version.",
              0);
 }

@@ -12,7 +12,7 @@
 namespace ringtape::cli {
 namespace {
 
-constexpr int kMostRanks = 4096;
+constexpr int kMaxRanks = 4096;
 
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
@@ -22,8 +22,8 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
     end = std::min(text.find(',', begin), text.size());
     int rank = -1;
     const auto [rest, error] = std::from_chars(text.data() + begin, text.data() + end, rank);
-    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && rank >= 0 && rank < ranks, "--tee ", text,
-                ": expected all, none or ranks from 0 to ", ranks - 1, ", as in 0,2");
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == text.data() + end && rank >= 0 && rank < ranks, "--tee ",
+                text, ": expected all, none or ranks from 0 to ", ranks - 1, ", as in 0,2");
     out.insert(rank);
   }
   return out;
@@ -39,7 +39,8 @@ std::vector<std::string> command_of(const Invocation& invocation) {
 }
 
 bool has_flag(const std::vector<std::string>& command, const std::string& flag) {
-  return std::any_of(command.begin(), command.end(), [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
+  return std::any_of(command.begin(), command.end(),
+                     [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
 }
 
 // Whether it is a ringtape command that trains a run, which it can go on with.
@@ -51,8 +52,8 @@ comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
   RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: -n says how many ranks are to run on this machine");
-  l.local_size = number_flag(invocation, "n", 1, kMostRanks, 1);
-  l.nodes = number_flag(invocation, "nnodes", 1, kMostRanks, 1);
+  l.local_size = number_flag(invocation, "n", 1, kMaxRanks, 1);
+  l.nodes = number_flag(invocation, "nnodes", 1, kMaxRanks, 1);
   l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
   l.master_port = number_flag(invocation, "master-port", 0, 65535, 0);
   if (const std::string* address = invocation.flag("master-addr")) l.master_addr = *address;
@@ -60,7 +61,8 @@ comm::Launch launch_of(const Invocation& invocation) {
   if (l.nodes > 1) {
     for (const char* name : {"node-rank", "master-addr", "master-port"})
       RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": needs --", name, ", too");
-    RT_CHECK_AS(UsageError, l.master_port > 0, "--master-port 0: the other nodes would not know it; give the same port on all");
+    RT_CHECK_AS(UsageError, l.master_port > 0,
+                "--master-port 0: the other nodes would not know it; give the same port on all");
     RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes,
                 ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
   } else if (l.token.empty()) {
@@ -85,7 +87,8 @@ comm::Launch launch_of(const Invocation& invocation) {
 Command launch_command() {
   Command command;
   command.name = "launch";
-  command.summary = "Starts the ranks of a job on this machine, shows what they write, and ends them all when one fails.";
+  command.summary =
+      "Starts the ranks of a job on this machine, shows what they write, and ends them all when one fails.";
   command.usage = "-n N [FLAGS] -- COMMAND...";
   command.examples = {"launch -n 4 -- train --data mnist --strategy ddp",
                       "launch -n 2 --log-dir logs --max-restarts 3 -- train --run digits",
@@ -94,7 +97,8 @@ Command launch_command() {
   command.takes_command = true;
   command.flags = {
       {"Ranks", "n", "N", "ranks on this machine", ""},
-      {"Ranks", "exec", "", "what stands behind -- is a program, as one with a / in its name is; else a ringtape command", ""},
+      {"Ranks", "exec", "",
+       "what stands behind -- is a program, as one with a / in its name is; else a ringtape command", ""},
       {"Ranks", "no-pin", "", "do not give each rank cores of its own", ""},
       {"Machines", "nnodes", "N", "machines that run as many ranks each", "1"},
       {"Machines", "node-rank", "N", "which of them this is, from 0", "0"},
@@ -103,7 +107,9 @@ Command launch_command() {
       {"Output", "tee", "RANKS", "whose output is shown: all, none or ranks, as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
       {"Failures", "max-restarts", "N",
-       "start all ranks again after a failure other than wrong usage, at most N times; train and pretrain go on with --resume", "0"},
+       "start all ranks again after a failure other than wrong usage, at most N times; train and pretrain go on with "
+       "--resume",
+       "0"},
       {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
       {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},
   };

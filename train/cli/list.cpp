@@ -1,17 +1,19 @@
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "autograd/op.h"
 #include "comm/transport/transports.h"
 #include "core/env.h"
+#include "core/registry.h"
 #include "nn/ssl/method.h"
 #include "train/cli/command.h"
 #include "train/data/dataset.h"
-#include "train/models.h"
-#include "train/options.h"
-#include "train/presets.h"
-#include "train/suggest.h"
+#include "train/io/json.h"
+#include "train/model/models.h"
+#include "train/optim/optimizers.h"
+#include "train/optim/schedule.h"
+#include "train/settings/options.h"
+#include "train/settings/presets.h"
 
 namespace ringtape::cli {
 namespace {
@@ -54,7 +56,7 @@ std::vector<Item> variables() {
 // What --strategy and its like may be.
 std::vector<Item> choices(const std::string& name) {
   for (const Option& option : train_options())
-    if (name == option.name) return plain(option.choices());
+    if (name == option.name) return plain(option.info.choices());
   return {};
 }
 
@@ -62,7 +64,8 @@ std::vector<Item> choices(const std::string& name) {
 std::vector<Item> transports() {
   std::vector<Item> out = choices("transport");
   for (Item& item : out)
-    if (item.name == "auto") item.summary = "the one that fits: shm where all ranks run on one host, else tcp; nccl between GPUs";
+    if (item.name == "auto")
+      item.summary = "the one that fits: shm where all ranks run on one host, else tcp; nccl between GPUs";
     else if (item.name == "nccl") item.summary = "GPUs, by NVIDIA's library; needs a CUDA build";
   for (const comm::TransportKind& kind : comm::transports()) {
     const auto there = std::find_if(out.begin(), out.end(), [&](const Item& item) { return item.name == kind.name; });
@@ -87,8 +90,8 @@ const Kind kKinds[] = {
     {"data", [] { return entries(datasets()); }},
     {"methods", [] { return entries(nn::methods()); }},
     {"presets", recipes},
-    {"optimizers", [] { return plain(optimizer_names()); }},
-    {"schedules", [] { return plain(schedule_names()); }},
+    {"optimizers", [] { return plain(names_of(optimizers())); }},
+    {"schedules", [] { return plain(names_of(schedules())); }},
     {"strategies", [] { return choices("strategy"); }},
     {"transports", transports},
     {"ops", operations},
@@ -116,22 +119,19 @@ void print(const Kind& kind) {
 }
 
 int run(const Invocation& invocation) {
-  std::vector<std::string> known;
-  for (const Kind& kind : kKinds) known.emplace_back(kind.name);
   const std::string wanted = invocation.positionals.empty() ? "" : invocation.positionals[0];
-  if (!wanted.empty() && std::find(known.begin(), known.end(), wanted) == known.end())
-    throw UsageError("list: " + unknown("list", wanted, known));
-  nlohmann::ordered_json all = nlohmann::ordered_json::object();
+  if (!wanted.empty()) find_entry(kKinds, wanted, "list", "list: ");
+  Json all = Json::object();
   for (const Kind& kind : kKinds) {
     if (!wanted.empty() && wanted != kind.name) continue;
     if (!invocation.has("json")) {
       print(kind);
       continue;
     }
-    auto& names = all[kind.name] = nlohmann::ordered_json::array();
+    auto& names = all[kind.name] = Json::list();
     for (const Item& item : kind.items()) names.push_back(item.name);
   }
-  if (invocation.has("json")) std::printf("%s\n", all.dump().c_str());
+  if (invocation.has("json")) std::printf("%s\n", all.text().c_str());
   return 0;
 }
 

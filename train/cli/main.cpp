@@ -5,7 +5,7 @@
 #include <exception>
 #include <new>
 
-#include "comm/rendezvous.h"
+#include "comm/job/rendezvous.h"
 #include "core/check.h"
 #include "core/limits.h"
 #include "core/printable.h"
@@ -13,8 +13,8 @@
 #include "train/run/stop.h"
 
 // Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal, to be gone on with from a
-// checkpoint or the beginning; `launch` ends as the first of its ranks that failed. An error is one line on standard error;
-// a collective that did not end in time adds a table of its ranks.
+// checkpoint or the beginning; `launch` ends as the first of its ranks that failed. An error is one line on standard
+// error; a collective that did not end in time adds a table of its ranks.
 static int failed(int code, std::string& cause, const std::string& message, bool has_table = false) {
   cause = ringtape::printable(message, has_table ? "\n" : " ");
   std::fflush(stdout);
@@ -27,9 +27,10 @@ int main(int argc, char** argv) {
   raise_descriptor_limit();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of that write, not the end of the training
   const std::vector<cli::Command> commands = {
-      cli::train_command(),     cli::pretrain_command(),    cli::evaluate_command(), cli::embed_command(),
-      cli::export_command(),    cli::compare_command(),     cli::launch_command(),   cli::bench_step_command(),
-      cli::bench_collectives_command(), cli::data_info_command(), cli::data_verify_command(), cli::data_download_command(),
+      cli::train_command(),     cli::pretrain_command(),    cli::evaluate_command(),
+      cli::embed_command(),     cli::export_command(),      cli::compare_command(),
+      cli::launch_command(),    cli::bench_step_command(),  cli::bench_collectives_command(),
+      cli::data_info_command(), cli::data_verify_command(), cli::data_download_command(),
       cli::doctor_command(),    cli::list_command()};
   const cli::Command* command = nullptr;
   std::string cause;

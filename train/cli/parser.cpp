@@ -5,10 +5,10 @@
 #include <list>
 
 #include "core/check.h"
-#include "train/aliases.h"
+#include "core/registry.h"
 #include "train/cli/command.h"
 #include "train/run/version.h"
-#include "train/suggest.h"
+#include "train/settings/aliases.h"
 
 namespace ringtape::cli {
 namespace {
@@ -19,7 +19,10 @@ struct Parser {
     app.allow_extras();
     app.set_help_flag();
     app.add_flag("-h,--help", help);
+    app.add_flag("--help-all", help_all);
     for (const Flag& flag : command.flags) {
+      if (std::ranges::find(names, flag.name) != names.end()) continue;  // components may have flags of one name
+      names.push_back(flag.name);
       std::string& value = values.emplace_back();
       CLI::Option* option = flag.placeholder.empty() ? app.add_flag(flag.typed(), value)
                                                      : app.add_option(flag.typed(), value);
@@ -28,7 +31,8 @@ struct Parser {
     }
   }
   CLI::App app;
-  bool help = false;
+  bool help = false, help_all = false;
+  std::vector<std::string> names;
   std::list<std::string> values;
   std::vector<CLI::Option*> options;
 };
@@ -42,20 +46,24 @@ std::string normalised(std::string arg) {
 
 [[noreturn]] void unknown_flag(const Command& command, const std::string& arg) {
   const std::string name = arg.substr(0, arg.find('='));
-  std::vector<std::string> known = {"--help"};
+  std::vector<std::string> known = {"--help", "--help-all"};
   for (const Flag& flag : command.flags) known.push_back(flag.typed());
-  const auto has = [&](const std::string& flag) { return std::find(known.begin(), known.end(), "--" + flag) != known.end(); };
+  const auto has = [&](const std::string& flag) {
+    return std::find(known.begin(), known.end(), "--" + flag) != known.end();
+  };
   if (const Alias* alias = find_alias(name.substr(std::min(name.find_first_not_of('-'), name.size())));
       alias && has(alias->flag.empty() ? "epochs" : std::string(alias->flag)))
     throw UsageError("unknown flag " + name + alias_text(*alias));
   std::string meant = nearest(name, known);
   if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // -lr
   throw UsageError("unknown flag " + name +
-                   (meant.empty() ? "; `ringtape " + command.name + " --help` lists all"
+                   (meant.empty() ? "; `ringtape " + command.name + " --help-all` lists all"
                                   : "; did you mean " + meant + "?"));
 }
 
-Invocation parse(const Command& command, std::vector<std::string> args, bool& help) {
+enum class Help : uint8_t { none, usual, all };
+
+Invocation parse(const Command& command, std::vector<std::string> args, Help& wanted) {
   Parser parser(command);
   Invocation out;
   if (const auto dashes = std::find(args.begin(), args.end(), "--"); command.takes_command && dashes != args.end()) {
@@ -72,13 +80,15 @@ Invocation parse(const Command& command, std::vector<std::string> args, bool& he
   } catch (const CLI::ParseError& e) {
     throw UsageError(e.what());
   }
-  help = parser.help;
+  wanted = parser.help_all ? Help::all : parser.help ? Help::usual : Help::none;
+  const bool help = wanted != Help::none;
   auto value = parser.values.begin();
-  for (size_t i = 0; i < command.flags.size(); ++i, ++value) {
+  for (size_t i = 0; i < parser.names.size(); ++i, ++value) {
     if (parser.options[i]->count() == 0) continue;
+    const std::string& name = parser.names[i];
     // CLI11 takes what follows a flag as its value, whatever it looks like.
-    RT_CHECK_AS(UsageError, !value->starts_with("--"), command.flags[i].typed(), ": needs a value");
-    out.flags.emplace_back(command.flags[i].name, *value);
+    RT_CHECK_AS(UsageError, !value->starts_with("--"), name.size() == 1 ? "-" : "--", name, ": needs a value");
+    out.flags.emplace_back(name, *value);
   }
   for (const std::string& arg : parser.app.remaining()) {
     if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
@@ -106,7 +116,8 @@ const Command* find_command(const std::vector<Command>& commands, const std::vec
 
 // `data` for `data info` and its like.
 bool has_commands_below(const std::vector<Command>& commands, const std::string& word) {
-  return std::any_of(commands.begin(), commands.end(), [&](const Command& c) { return c.name.starts_with(word + " "); });
+  return std::any_of(commands.begin(), commands.end(),
+                     [&](const Command& c) { return c.name.starts_with(word + " "); });
 }
 
 [[noreturn]] void unknown_command(const std::vector<Command>& commands,
@@ -114,7 +125,8 @@ bool has_commands_below(const std::vector<Command>& commands, const std::string&
   std::vector<std::string> known, below;
   for (const Command& command : commands) {
     const size_t space = command.name.find(' ');
-    if (const std::string word = command.name.substr(0, space); known.empty() || known.back() != word) known.push_back(word);
+    if (const std::string word = command.name.substr(0, space); known.empty() || known.back() != word)
+      known.push_back(word);
     if (space != std::string::npos && args[0] == known.back())
       below.push_back(command.name.substr(space + 1));
   }
@@ -158,16 +170,17 @@ int dispatch_command(const std::vector<Command>& commands, int argc, const char*
   }
   size_t words = 1;
   const Command* command = find_command(commands, args, words);
-  if (!command && args.size() == 2 && (args[1] == "--help" || args[1] == "-h") && has_commands_below(commands, args[0])) {
+  if (!command && args.size() == 2 && (args[1] == "--help" || args[1] == "-h") &&
+      has_commands_below(commands, args[0])) {
     std::fputs(overview(commands, args[0]).c_str(), stdout);
     return 0;
   }
   if (!command) unknown_command(commands, args);
   found = command;
-  bool help = false;
+  Help help = Help::none;
   Invocation invocation = parse(*command, {args.begin() + long(words), args.end()}, help);
-  if (help) {
-    std::fputs(command_help(*command).c_str(), stdout);
+  if (help != Help::none) {
+    std::fputs(command_help(*command, invocation, help == Help::all).c_str(), stdout);
     return 0;
   }
   invocation.command_line.assign(argv, argv + argc);

@@ -1,5 +1,5 @@
 #include "train/cli/training.h"
-#include "train/presets.h"
+#include "train/settings/presets.h"
 
 namespace ringtape::cli {
 
@@ -16,9 +16,10 @@ Command pretrain_command() {
   command.flags = option_flags(Use::pretrain);
   std::string names;
   for (const Preset& preset : presets()) names += concat(" ", preset.name);
-  command.flags.push_back({"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
   command.flags.push_back(
-      {"Run", "config", "FILE", "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
+      {"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
+  command.flags.push_back({"Run", "config", "FILE",
+                           "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }

@@ -8,8 +8,9 @@
 #include "core/random.h"
 #include "core/runtime.h"
 #include "nn/batch_norm.h"
-#include "train/methods.h"
-#include "train/models.h"
+#include "train/loop/ranks.h"
+#include "train/model/methods.h"
+#include "train/model/models.h"
 
 namespace ringtape::cli {
 namespace {
@@ -33,7 +34,8 @@ Dataset noise(const Shape& image, int64_t batch_size) {
   set.labels = Tensor({n}, DType::i64);
   for (int64_t i = 0; i < set.images.size(); i += 4) {
     const Philox4 bits = philox(1, uint64_t(Stream::synthetic), uint64_t(i));
-    for (int64_t j = i; j < std::min(i + 4, set.images.size()); ++j) set.images.data<uint8_t>()[j] = uint8_t(bits.x[j - i]);
+    for (int64_t j = i; j < std::min(i + 4, set.images.size()); ++j)
+      set.images.data<uint8_t>()[j] = uint8_t(bits.x[j - i]);
   }
   for (int64_t i = 0; i < n; ++i) set.labels.data<int64_t>()[i] = i * 7 % 10;
   set.classes = 10;
@@ -43,38 +45,41 @@ Dataset noise(const Shape& image, int64_t batch_size) {
 
 }  // namespace
 
-StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup* group) : options_(o), group_(group), device_(parse_device(o.device)) {
-  const ModelEntry& entry = find_model(o.model);
-  const ModelSpec spec{entry.image, 10, o.hidden, o.dropout, o.width, !o.no_stem_relu, o.stem_padding};
-  manual_seed(uint64_t(o.seed));
-  if (o.method.empty()) model_ = entry.make(spec);
+StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup& group)
+    : options_(o), group_(group), device_(parse_device(o.execution.device)) {
+  const ModelEntry& entry = find_model(o.model.name);
+  const ModelSpec spec{entry.image, 10, o.model.chosen()};
+  manual_seed(uint64_t(o.execution.seed));
+  if (!o.self_supervised()) model_ = entry.make(spec);
   else model_ = make_method(o, spec);
-  method_ = dynamic_cast<nn::Method*>(model_.get());
   nn::move_to(*model_, device_);
-  if (group && o.sync_bn) nn::synchronize_batch_norm(*model_, group);
-  if (method_) {
-    method_->distribute(group, o.gather_distributed);
-    method_->check_batch(o.batch_size);
-  }
-  step_ = std::make_unique<Step>(*model_, method_ ? loss_of(*method_, nullptr) : cross_entropy_of(*model_, nullptr, 0), o, group);
+  if (group.size() > 1 && o.parallel.sync_bn) nn::synchronize_batch_norm(*model_, &group);
+  learner_ = make_learner(options_, *model_);
+  learner_->distribute(group);
+  step_ = std::make_unique<Step>(*model_, learner_->objective(), o.step, o.execution, group, o.parallel);
+  if (const std::string head = learner_->fixed_lr(); !head.empty()) step_->fix_lr(head, o.schedule.lr);
   loader_.emplace(make_loader());
   stays_ = next();
 }
 
 Loader StepBench::make_loader() const {
   const TrainOptions& o = options_;
-  const Shape image = find_model(o.model).image;
-  const Dataset images = noise(image, o.batch_size);
-  LoaderConfig config{.batch_size = o.batch_size, .shuffle = true, .workers = int(o.workers), .device = device_,
-                      .rank = group_ ? group_->rank() : 0, .ranks = group_ ? group_->size() : 1};
-  if (!method_) {
+  const Shape image = find_model(o.model.name).image;
+  const Dataset images = noise(image, o.trainer.batch_size);
+  LoaderConfig config{.batch_size = o.trainer.batch_size,
+                      .shuffle = true,
+                      .workers = int(o.execution.workers),
+                      .device = device_,
+                      .rank = group_.rank(),
+                      .ranks = group_.size()};
+  config = learner_->loading(std::move(config));
+  if (config.views.empty()) {
     const bool colour = image[2] == 3;
     config.augmentation = {.pad = colour ? 4 : 0, .flip = colour};
     return Loader(images, all_samples(images), config);
   }
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < kRepeats * images.size(); ++i) samples.push_back(i % images.size());
-  config.views = views_of(o);
   return Loader(images, std::move(samples), config);
 }
 
@@ -88,16 +93,18 @@ Batch StepBench::next() {
 }
 
 void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended) {
-  if (method_)
-    method_->begin_step({.step = step_->count(), .steps = step_->count() + 1, .epoch = epochs_ - 1, .seed = uint64_t(options_.seed)});
-  step_->run(method_ ? batch.views : Tensors{batch.x}, batch.y, options_.lr, ended, {batch.whole});
+  learner_->begin_step({.step = step_->count(),
+                        .steps = step_->count() + 1,
+                        .epoch = epochs_ - 1,
+                        .seed = uint64_t(options_.execution.seed)});
+  step_->run(batch.images(), batch.y, options_.schedule.lr, ended, {batch.whole});
 }
 
 double StepBench::run(int64_t steps) {
   synchronize(device_);
-  if (group_) group_->barrier().wait();
+  group_.barrier().wait();
   auto at = Clock::now();
-  for (int64_t i = 0; i < steps; ++i) step(method_ ? next() : stays_);
+  for (int64_t i = 0; i < steps; ++i) step(stays_.views.empty() ? stays_ : next());
   synchronize(device_);
   return slowest(since(at));
 }
@@ -122,10 +129,7 @@ StepBench::Phases StepBench::run_apart(int64_t steps) {
 
 // Of all ranks', so that they go on alike.
 double StepBench::slowest(double seconds) const {
-  if (!group_) return seconds;
-  const Tensor most = from_host(std::vector<double>{seconds}, {1}, group_->transport().device());
-  group_->all_reduce(most, ReduceOp::max).wait();
-  return most.item();
+  return max_over_ranks(group_, seconds);
 }
 
 }  // namespace ringtape::cli

@@ -8,38 +8,36 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "comm/job/place.h"
 #include "comm/launch/launch.h"
-#include "comm/place.h"
 #include "core/cgroup.h"
 #include "core/log.h"
 #include "core/part.h"
 #include "core/printable.h"
 #include "kernels/kernel.h"
 #include "train/cli/training.h"
-#include "train/exported.h"
-#include "train/features.h"
+#include "train/evaluation/features.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/loop/trainer.h"
+#include "train/loop/world.h"
 #include "train/run/environment.h"
 #include "train/run/rank_log.h"
 #include "train/run/stop.h"
 #include "train/run/version.h"
-#include "train/trainer.h"
-#include "train/weights.h"
-#include "train/world.h"
+#include "train/weights/exported.h"
+#include "train/weights/weights.h"
 
 namespace ringtape::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 void print(const std::string& text) {
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
 }
 
-// Where a run's lines go: train.log, and standard output as text or, with --json, as the lines of
-// metrics.jsonl.
+// Where a run's lines go: train.log, and standard output as text or, with
+// --json, as the lines of metrics.jsonl.
 class Output {
  public:
   Output(RunDir& run, bool json) : run_(run), json_(json) {
@@ -70,12 +68,17 @@ std::string device_text(Device device) {
   return gpu.empty() ? std::string(name_of(cpu_isa())) : gpu;
 }
 
-std::string threads_text(const TrainOptions& o) { return concat(o.threads, o.threads == 1 ? " thread" : " threads"); }
+std::string threads_text(const ExecutionOptions& o) {
+  return concat(o.threads, o.threads == 1 ? " thread" : " threads");
+}
 
 // What can be said before the data are read, which may take a while.
 std::string first_line(const TrainOptions& o) {
-  return concat("ringtape ", kVersion, " on ", o.device, ", ", device_text(parse_device(o.device)), ", ", threads_text(o), "; ", o.data,
-                find_dataset(o.data).generated ? std::string(", generated") : " from " + data_root({.dir = o.data_dir}));
+  const ExecutionOptions& e = o.execution;
+  return concat(
+      "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ", threads_text(e), "; ",
+      o.data.set.name,
+      find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
 }
 
 void introduce(Output& out, const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
@@ -86,66 +89,58 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
                   " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
-  const std::string scaled = trainer.lr() == o.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", o.lr, o.lr_scale);
-  out.line(concat("model  ", task.method ? concat(task.method->str(), " of ") : "", o.model, ", ",
-                  with_commas(nn::count_parameters(*task.model)), " parameters; ", o.optimizer, ", learning rate ",
-                  fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
-                  " steps an epoch"));
+  const ScheduleOptions& s = o.schedule;
+  const std::string scaled = trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", s.lr, s.lr_scale);
+  out.line(concat("model  ", task.learner->title(), ", ",
+                  with_commas(nn::count_parameters(*task.model)), " parameters; ", o.step.optimizer.name,
+                  ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.trainer.batch_size, ", ",
+                  with_commas(trainer.steps_per_epoch()), " steps an epoch"));
   if (!o.weights.empty()) {
     const int64_t others = task.last_layer.outputs;
     out.line(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
-                    others == 0 ? "" : concat(" (its own is of ", others == d.train.classes ? "other" : with_commas(others), " classes)")));
+                    others == 0 ? ""
+                                : concat(" (its own is of ", others == d.train.classes ? "other" : with_commas(others),
+                                         " classes)")));
   }
-  if (world.group) {
-    const Part most = part_of(o.batch_size, world.size(), 0), least = part_of(o.batch_size, world.size(), world.size() - 1);
-    out.line(concat("ranks  ", world.size(), " over ", world.group->transport().name(), ", ", o.strategy == "ddp2" ? "ddp2" : "ddp",
-                    "; each ", least.size(), most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
-                    o.sync_bn ? "; batch normalisation over all" : ""));
+  if (world.size() > 1) {
+    const Part most = part_of(o.trainer.batch_size, world.size(), 0),
+               least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
+    out.line(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
+                    o.parallel.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
+                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
+                    o.parallel.sync_bn ? "; batch normalisation over all" : ""));
   }
   if (task.replicas) {
     std::string names;
     for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
-    out.line(concat("dp     replicas on ", names, o.dp_persistent ? ", which stay" : "", o.sync_bn ? "; batch normalisation over all" : "",
+    out.line(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", which stay" : "",
+                    o.parallel.sync_bn ? "; batch normalisation over all" : "",
                     "; running statistics are replica 0's"));
   }
   out.line("run    " + run.path());
-}
-
-// By which protocol the top-1 of a method is what it is, and the best of all epochs beside that of the last.
-void describe_knn(Json& out, const Task& task, const std::vector<Metrics>& all) {
-  const TrainOptions& o = task.options;
-  double best = 0;
-  for (const Metrics& m : all)
-    if (m.split == "knn") best = std::max(best, m.top1.value_or(0));
-  out["best_top1"] = best;
-  const bool all_known = o.knn_bank == 0 || o.knn_bank >= task.data.train.size();
-  out["protocol"] = fmt::format(
-      "kNN, k {}, temperature {:g}, {} training images as they are, {}, after the last epoch; best: of all epochs, by the test set",
-      o.knn_k, o.knn_temperature, all_known ? "all" : fmt::format("{} of the {}", o.knn_bank, task.data.train.size()),
-      o.limit_eval_batches > 0 ? fmt::format("{} test images at most", o.limit_eval_batches * kEvalBatch) : "the whole test set");
-  out["method"] = o.method;
-  for (const Metrics& m : all)
-    if (m.split == "probe" && m.top1) out["probe_top1"] = *m.top1;  // the last
 }
 
 // The figures that are left at the end, from the last metrics of each split.
 Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all, int ranks,
              double seconds) {
   const TrainOptions& o = task.options;
-  Json out{{"split", "summary"}, {"epoch", o.epochs}, {"step", trainer.steps()}};
+  Json out{{"split", "summary"}, {"epoch", o.trainer.epochs}, {"step", trainer.steps()}};
   double images = 0, train_seconds = 0, peak = 0, sent = 0, sending = 0, exposed = 0;
   std::map<std::string, const Metrics*> last;
   for (const Metrics& m : all) {
     last[m.split] = &m;
     peak = std::max(peak, m.peak_bytes.value_or(0));
-    if (m.split == "train") images += m.images_per_s.value_or(0) * m.seconds.value_or(0), train_seconds += m.seconds.value_or(0);
+    if (m.split == "train")
+      images += m.images_per_s.value_or(0) * m.seconds.value_or(0), train_seconds += m.seconds.value_or(0);
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
-  if (const auto at = last.find(task.method ? "knn" : "test"); at != last.end()) {  // of a method's run it may be gone from metrics.jsonl
+  if (const auto at = last.find(task.learner->final_split());
+      at != last.end()) {  // it may be gone from metrics.jsonl
     const Metrics& test = *at->second;
     if (test.loss) out["loss"] = json_number(*test.loss);
-    out["top1"] = json_number(test.top1.value_or(std::nan(""))), out["top5"] = json_number(test.top5.value_or(std::nan("")));
-    if (task.method) describe_knn(out, task, all);
+    out["top1"] = json_number(test.top1.value_or(std::nan(""))),
+    out["top5"] = json_number(test.top5.value_or(std::nan("")));
+    task.learner->describe(out, task, all);
   }
   for (const char* split : {"train", "val"})
     if (const auto at = last.find(split); at != last.end()) {
@@ -156,40 +151,47 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
   out["seconds"] = seconds;
   out["peak_bytes"] = int64_t(peak);
   out["parameters"] = nn::count_parameters(*task.model);
-  out["model"] = o.model, out["data"] = o.data, out["seed"] = o.seed, out["deterministic"] = o.deterministic,
-  out["ranks"] = ranks;
+  out["model"] = o.model.name, out["data"] = o.data.set.name;
+  out["seed"] = o.execution.seed, out["deterministic"] = o.execution.deterministic, out["ranks"] = ranks;
   if (sent > 0) out["comm_bytes"] = int64_t(sent);
   if (sending > 0) out["comm_s"] = sending, out["exposed_s"] = exposed;
   out["train_s"] = train_seconds;
-  if (o.exported == "best") out["exported_step"] = trainer.state().best->step;
+  if (o.checkpoint.exported == "best") out["exported_step"] = trainer.state().best->step;
   out["run"] = run.path();
   return out;
 }
 
-Earlier earlier(const TrainOptions& o) { return o.resume ? Earlier::resume : o.overwrite ? Earlier::replace : Earlier::refuse; }
+Earlier earlier(const TrainOptions& o) {
+  return o.run.resume ? Earlier::resume : o.run.overwrite ? Earlier::replace : Earlier::refuse;
+}
 
 // Puts the trainer where the newest checkpoint that is whole was made.
 void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const Course& course, Output& out) {
-  const auto found = checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
+  const auto found =
+      checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
   if (!found) return out.line("resume no checkpoint yet: from the beginning");
-  RT_CHECK_AS(UsageError, found->state.epoch <= task.options.epochs, "--epochs ", task.options.epochs, ": the run has trained ",
+  const int64_t epochs = task.options.trainer.epochs;
+  RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has trained ",
               found->state.epoch, " already");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   checkpoints.settle(found->state);
   out.line(concat("resume ", found->path, ": step ", found->state.step,
-                  found->state.epoch < task.options.epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last"));
+                  found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last"));
 }
 
-std::string path_of(const TrainOptions& o) { return run_path(o.run, o.method.empty() ? o.model : o.method, o.data); }
+std::string path_of(const TrainOptions& o) {
+  return run_path(o.run.name, (o.self_supervised() ? o.method : o.model).name, o.data.set.name);
+}
 
 // A rank that does not lead: it writes nothing.
 bool follow(Task& task, const World& world) {
-  Trainer trainer(task, world.group.get());
+  Trainer trainer(task, world.group());
   stop_behind_a_step();
   const TrainOptions& o = task.options;
-  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.device, ", ", device_text(task.device), ", ", threads_text(o),
-                  ", cores ", allowed_cpus_text(), "; process ", ::getpid(), " on ", world.job.host));
+  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
+                  device_text(task.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
+                  "; process ", ::getpid(), " on ", world.job.host));
   trainer.set_diary(rank_log);
   trainer.share_state();
   return trainer.fit({});
@@ -200,28 +202,28 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
   const TrainOptions& o = task.options;
-  Trainer trainer(task, world.group.get());
+  Trainer trainer(task, world.group());
   stop_behind_a_step();
   RunDir run(path_of(o), earlier(o));
-  Output out(run, o.json);
+  Output out(run, o.run.json);
   try {
     write_file(run.file("config.toml"), config_text(o));
-    write_file(run.file("env.json"), json_text(environment(invocation.command_line), 2) + "\n");
+    write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
     if (const std::string path = run.file(kTrainedOnFile); !std::filesystem::exists(path))
       write_trained_on(path, trained_on(task.data.train));
     if (said) out.log(first_line(o));
     else out.line(first_line(o));
     introduce(out, task, trainer, world, run);
-    const Checkpoints checkpoints(run.file("checkpoints"), o.keep);
+    const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep);
     const Course course = trainer.course();
-    if (o.resume) resume(task, trainer, checkpoints, course, out);
-    if (world.group) trainer.share_state();
+    if (o.run.resume) resume(task, trainer, checkpoints, course, out);
+    trainer.share_state();
     MetricsLog log(run, trainer.state().lengths, trainer.steps());
     std::vector<Metrics> all = log.earlier();
     const auto report = [&](const Metrics& m) {
       log.write(m);
       out.json(json_line(m));
-      out.line(metrics_text(m, o.epochs));
+      out.line(metrics_text(m, o.trainer.epochs));
       if (m.split != "train_step") all.push_back(m);
     };
     const auto save = [&] {
@@ -234,20 +236,24 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
         (void)check_checkpoint(checkpoints.path_of(step), step, course);
         Checkpoints::load(checkpoints.path_of(step), trainer.files());
       } catch (const Error& e) {
-        throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(), " --resume --export last exports the last ones"));
+        throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(),
+                             " --resume --export last exports the last ones"));
       }
     };
-    if (!trainer.fit(report, save, !o.json, load_best)) {
-      out.line(concat("stopped by a signal at step ", trainer.steps(), ", with a checkpoint; go on with --resume --run ", run.path()));
+    if (!trainer.fit(report, save, !o.run.json, load_best)) {
+      out.line(concat("stopped by a signal at step ", trainer.steps(),
+                      ", with a checkpoint; go on with --resume --run ", run.path()));
       return false;
     }
-    const std::string weights = run.file(concat("exported/", exported_name(task.method)));
+    const bool backbone = task.learner->exports_backbone();
+    const std::string weights = run.file(concat("exported/", exported_name(backbone)));
     trainer.export_weights(weights);
-    write_file(run.file("exported/README.md"), exported_readme(task, exported_name(task.method), task.method));
-    out.line(concat("saved  ", weights, o.ema > 0 ? ", the averaged weights" : "",
-                    o.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
+    write_file(run.file("exported/README.md"), exported_readme(task, exported_name(backbone), backbone));
+    out.line(
+        concat("saved  ", weights, o.step.ema > 0 ? ", the averaged weights" : "",
+               o.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const std::string line = json_text(summary(task, trainer, run, all, world.size(), seconds));
+    const std::string line = summary(task, trainer, run, all, world.size(), seconds).text();
     log.finish(line);
     out.json(line);
     return true;
@@ -265,44 +271,51 @@ std::string continued(const Invocation& invocation) {
 }
 
 // What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
-TrainOptions wanted(const Invocation& invocation, Use use) {
+TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
   TrainOptions options;
   const std::string path = continued(invocation);
   if (!path.empty()) read_config(options, path + "/config.toml");
   const TrainOptions before = options;
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
-  apply_flags(options, invocation);
-  RT_CHECK_AS(UsageError, use == Use::pretrain || options.method.empty(), "these are settings of ", options.method,
-              ", which learns without labels: ringtape pretrain");
+  notes = apply_flags(options, invocation);
+  RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
+              options.method.name, ", which learns without labels: ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);
   return options;
 }
 
-// A part of the same size makes another batch on other ranks; the options of a run that is continued have both as they were.
+// A part of the same size makes another batch on other ranks; the options of a run that
+// is continued have both as they were.
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
-  const int64_t each = o.batch_size_per_rank;
-  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.batch_size == each * ranks, "--batch-size-per-rank ", each, ": ", path,
-              " has had ", o.batch_size, " images a step, of ", o.batch_size / each, " ranks; ", ranks, " would make it ", each * ranks,
-              "; start as many ranks as before");
+  const int64_t each = o.trainer.batch_size_per_rank;
+  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.trainer.batch_size == each * ranks, "--batch-size-per-rank ",
+              each, ": ", path, " has had ", o.trainer.batch_size, " images a step, of ", o.trainer.batch_size / each,
+              " ranks; ", ranks, " would make it ", each * ranks, "; start as many ranks as before");
 }
 
 }  // namespace
 
 int run_training(const Invocation& invocation, Use use) {
   hold_stops();
-  TrainOptions options = wanted(invocation, use);
+  std::vector<std::string> notes;
+  TrainOptions options = wanted(invocation, use, notes);
   check_run_path(path_of(options), earlier(options));
-  if (wants_ranks(options)) {
+  if (wants_ranks(options.parallel)) {
     TrainOptions common = options;
-    common.device = "cpu";  // the ranks look for theirs themselves
-    check_same_batch(options, continued(invocation), options.devices);
-    (void)resolve(common, int(options.devices));  // what is wrong for all of them is said once
-    return run_as_processes(int(options.devices), {invocation.command_line.begin() + 1, invocation.command_line.end()});
+    common.execution.device = "cpu";  // the ranks look for theirs themselves
+    check_same_batch(options, continued(invocation), options.parallel.devices);
+    (void)resolve(common, int(options.parallel.devices));  // what is wrong for all of them is said once
+    return run_as_processes(int(options.parallel.devices),
+                            {invocation.command_line.begin() + 1, invocation.command_line.end()});
   }
   const auto place = comm::place_of_process();
-  stop_at_once(!place || place->rank == 0);
-  World world = join_world(options);
-  // Whether a signal had come when the job failed: one that comes after that is a launcher's, which ends those that are left.
+  const bool leads = !place || place->rank == 0;
+  stop_at_once(leads);
+  if (leads)
+    for (const std::string& note : notes) log_info(note);
+  World world = join_world(options.parallel, options.execution);
+  // Whether a signal had come when the job failed: one that comes after that is a
+  // launcher's, which ends those that are left.
   const auto told = std::make_shared<std::atomic<bool>>(false);
   if (world.job.failure) world.job.failure->on_raise([told](const std::string&) { *told = stop_requested(); });
   try {
@@ -311,7 +324,7 @@ int run_training(const Invocation& invocation, Use use) {
     options = resolve(options, world.size());
     bool said = false;
     const auto say = [&] {
-      if (world.leads() && !options.json) print(printable(first_line(options))), said = true;
+      if (world.leads() && !options.run.json) print(printable(first_line(options))), said = true;
     };
     const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
     Task task(options, world.size(), {.data = before, .leads = world.leads(), .reading = say});

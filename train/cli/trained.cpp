@@ -6,8 +6,9 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "train/cli/common.h"
-#include "train/exported.h"
-#include "train/models.h"
+#include "train/model/models.h"
+#include "train/data/shapes.h"
+#include "train/weights/exported.h"
 
 namespace ringtape::cli {
 namespace {
@@ -27,16 +28,16 @@ std::string find_run(const std::string& target) {
 constexpr int64_t kMostGenerated = 200'000;
 
 void apply_file(TrainOptions& options, const std::string& file, const Invocation& invocation) {
-  const TrainOptions before = options;
   apply_metadata(options, read_safetensors_header(file).metadata, file);
-  for (const auto& [flag, size] : {std::pair{"train-size", options.train_size}, {"test-size", options.test_size}})
+  const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();  // which a flag may choose yet
+  for (const auto& [flag, size] : {std::pair{"train-size", shapes.train_size}, {"test-size", shapes.test_size}})
     RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
                 " generated images; if that is meant, say so: --", flag, " ", size);
 }
 
 // Compares the network's first weight with the file's, in its first axis alone while the images are not known.
 void check_first_weight(const Trained& trained, const ModelSpec& spec, bool image_known) {
-  const ModelEntry& entry = find_model(trained.options.model);
+  const ModelEntry& entry = find_model(trained.options.model.name);
   if (!entry.first) return;
   const NamedShape want = entry.first(spec);
   const TensorEntry* have = trained.header.find(want.name);
@@ -44,16 +45,13 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
   RT_CHECK_AS(FormatError, have, trained.weights, ": no tensor '", want.name, "'; was it made by another --model?");
   const Shape shape(std::span<const int64_t>(have->shape));
   const bool fits = image_known ? shape == want.shape : shape.rank() == want.shape.rank() && shape[0] == want.shape[0];
-  RT_CHECK_AS(FormatError, fits, trained.weights, ": tensor '", want.name, "' is ", have->dtype, " ", shape, ", the model's is ",
-              DType::f32, " ", image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
+  RT_CHECK_AS(FormatError, fits, trained.weights, ": tensor '", want.name, "' is ", have->dtype, " ", shape,
+              ", the model's is ", DType::f32, " ",
+              image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-ModelSpec spec_of(const TrainOptions& o, const Shape& image) {
-  return {image, 1, o.hidden, o.dropout, o.width, !o.no_stem_relu, o.stem_padding};
-}
-
-// The settings the weights were trained with, from the run's config.toml or from what the file says of
-// itself.
+// The settings the weights were trained with, from the run's config.toml or
+// from what the file says of itself.
 std::string find_weights(const std::string& target, TrainOptions& options, const Invocation& invocation) {
   const std::string run = find_run(target);
   if (run.empty()) {
@@ -70,36 +68,41 @@ std::string find_weights(const std::string& target, TrainOptions& options, const
   RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
   read_config(options, config);
   for (const bool backbone : {false, true})
-    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); fs::exists(weights)) return weights;
-  throw IoError(concat(run, ": has no exported/", exported_name(!options.method.empty()),
+    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); fs::exists(weights))
+      return weights;
+  throw IoError(concat(run, ": has no exported/", exported_name(options.self_supervised()),
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
 }
 
 }  // namespace
 
 Trained find_trained(const Invocation& invocation, const std::string& command) {
-  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command, ": name a run, a checkpoint or a file of weights: ringtape ",
-              command, " RUN|CHECKPOINT|FILE");
+  RT_CHECK_AS(UsageError, invocation.positionals.size() == 1, command,
+              ": name a run, a checkpoint or a file of weights: ringtape ", command, " RUN|CHECKPOINT|FILE");
   Trained out;
   out.command = command;
   out.weights = find_weights(invocation.positionals[0], out.options, invocation);
   const TrainOptions defaults;
   out.options.weights.clear();                 // those it began with
-  out.options.method.clear();                  // by which a backbone was trained
-  out.options.device = defaults.device;        // of this machine, not of the one it was trained on
-  out.options.threads = defaults.threads;
-  out.options.limit_eval_batches = defaults.limit_eval_batches;  // a short training still gets a whole test
+  out.options.method.name.clear();                  // by which a backbone was trained
+  out.options.execution.device = defaults.execution.device;        // of this machine, not of the one it was trained on
+  out.options.execution.threads = defaults.execution.threads;
+  // a short training still gets a whole test.
+  out.options.trainer.limit_eval_batches = defaults.trainer.limit_eval_batches;
   apply_flags(out.options, invocation);
-  out.options.val_size = 0;
+  out.options.data.val_size = 0;
   out.header = read_safetensors_header(out.weights);
   out.data = trained_on(out.header.metadata, out.weights);
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
-  check_first_weight(out, spec_of(out.options, {1, 1, 1}), false);
+  check_first_weight(out, {{1, 1, 1}, 1, out.options.model.chosen()}, false);
   return out;
 }
 
 Beginning Trained::beginning() const {
-  return {.data = data, .check = [this](const ModelSpec& spec) { check_first_weight(*this, spec, true); }};
+  return {.data = data,
+          .check = [this](const ModelSpec& spec) { check_first_weight(*this, spec, true); },
+          .train = train,
+          .test = test};
 }
 
 void check_finite(const std::string& what, const Tensor& x) {
@@ -108,18 +111,21 @@ void check_finite(const std::string& what, const Tensor& x) {
   const Tensor host = cast(contiguous(x).copy_to(Device{}), DType::f64);
   for (const double value : host.span<double>())
     RT_CHECK_AS(Error, std::isfinite(value), what, ": holds ", std::isnan(value) ? "NaN" : "infinite numbers",
-                ", of which nothing can be made; the training went wrong, take an earlier checkpoint or train with a lower --lr");
+                ", of which nothing can be made; the training went wrong, take an earlier checkpoint or train with a "
+                "lower --lr");
 }
 
 void load_trained(const Trained& trained, const Task& task, bool features) {
-  const std::string last = classifier(*task.model, task.options.model).last_layer();
-  const char* const instead = trained.command == "export" ? "so that there is only a backbone to write: --backbone"
-                                                          : "so that there are only features to test: --protocol knn or linear";
+  const std::string last = classifier(*task.model, task.options.model.name).last_layer();
+  const char* const instead = trained.command == "export"
+                                  ? "so that there is only a backbone to write: --backbone"
+                                  : "so that there are only features to test: --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
   const LastLayer layer = load_backbone(trained.weights, *task.model, last);
-  RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last, "', ", instead);
-  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' is of ", layer.outputs, " classes, ",
-              task.data.train.source, " has ", task.data.train.classes, ", ", instead);
+  RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last,
+              "', ", instead);
+  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' is of ",
+              layer.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
   for (const NamedTensor& t : layer.loaded ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
 }

@@ -3,7 +3,7 @@
 
 #include "train/cli/command.h"
 #include "train/io/safetensors_header.h"
-#include "train/task.h"
+#include "train/loop/task.h"
 
 // What the commands share that begin with trained weights.
 namespace ringtape::cli {
@@ -14,18 +14,19 @@ struct Trained {
   TrainOptions options;  // that it was trained with, for this machine, as the flags change them
   TrainedOn data;        // as far as the file says
   SafetensorsHeader header = {};
+  bool train = true, test = true;  // which images are needed
 
-  // For the task that takes the weights: its images are normalised as those of the training, unless --normalize was given, and no network
-  // is made that the file's tensors do not fit.
+  // For the task that takes the weights: its images are normalised as those of the training, unless --normalize was
+  // given, and no network is made that the file's tensors do not fit.
   Beginning beginning() const;
 };
 
-// Of the command's one argument: a run, a checkpoint or a file. Throws UsageError without one, IoError where there is nothing of that name,
-// FormatError where the file's tensors are not of the size that its settings say.
+// Of the command's one argument: a run, a checkpoint or a file. Throws UsageError without one, IoError where there is
+// nothing of that name, FormatError where the file's tensors are not of the size that its settings say.
 Trained find_trained(const Invocation& invocation, const std::string& command);
 
-// The file's weights into the task's model; with `features`, the file may lack the last layer or have one of other classes. Throws Error
-// for weights that are not finite.
+// The file's weights into the task's model; with `features`, the file may lack the last layer or have one of other
+// classes. Throws Error for weights that are not finite.
 void load_trained(const Trained& trained, const Task& task, bool features = false);
 
 // Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.

@@ -37,14 +37,18 @@ std::vector<std::string> environment() {
 
 }  // namespace
 
-int run_child(const std::vector<std::string>& arguments, const std::string& log, const std::function<void(const std::string&)>& show) {
+int run_child(const std::vector<std::string>& arguments, const std::string& log,
+              const std::function<void(const std::string&)>& show) {
   LineFile file(log);
   comm::Signals signals;
   comm::Guard guard;
   std::vector<std::string> command = {""};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  const comm::Child child = comm::start_child(
-      {.command = command, .environment = environment(), .cores = {}, .signals = signals.before(), .announced = guard.to_watch()});
+  const comm::Child child = comm::start_child({.command = command,
+                                               .environment = environment(),
+                                               .cores = {},
+                                               .signals = signals.before(),
+                                               .announced = guard.to_watch()});
   Lines out, err;
   const auto drain = [&] {
     out.read(child.out.get(), [&](const std::string& line) { file.write(line), show(line); });
@@ -57,7 +61,8 @@ int run_child(const std::vector<std::string>& arguments, const std::string& log,
       if (*signal != SIGCHLD) ::kill(-child.pid, *signal);
     drain();
     siginfo_t ended{};
-    if (::waitid(P_PID, id_t(child.pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != child.pid) continue;
+    if (::waitid(P_PID, id_t(child.pid), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 || ended.si_pid != child.pid)
+      continue;
     guard.forget(child.pid);
     ::waitpid(child.pid, &status, 0);
     drain();

@@ -16,21 +16,23 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   std::istringstream lines(read_file(file));
   std::string line, last;
   while (std::getline(lines, line)) last = line;
-  nlohmann::ordered_json end;
+  Json end;
   try {
     end = parse_json(last, file, 4);
   } catch (const FormatError&) {
     return {};  // half a line
   }
-  if (!end.is_object() || end.value("split", nlohmann::ordered_json()) != "summary") return {};
+  const Json* split = end.find("split");
+  if (!split || *split != "summary") return {};
   const JsonFields fields(end, concat(file, ": the summary"));
   FinishedRun out;
   const auto number = [&](const char* key) {
-    const auto value = end.find(key);
-    return value != end.end() && value->is_number() ? value->get<double>() : std::nan("");
+    const Json* value = end.find(key);
+    return value && value->is_number() ? value->get<double>() : std::nan("");
   };
   out.path = path, out.metrics = read_metrics(file);
-  out.seed = fields.has("seed") ? fields.whole("seed") : 0, out.epochs = fields.whole("epoch", 1), out.steps = fields.whole("step", 1);
+  out.seed = fields.has("seed") ? fields.whole("seed") : 0, out.epochs = fields.whole("epoch", 1),
+  out.steps = fields.whole("step", 1);
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);

@@ -1,14 +1,12 @@
 #include "train/compare/method_table.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The same method under `single`; null if it was not run.
 const ComparedStrategy* single_of(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
@@ -37,7 +35,8 @@ const char* yes_or_no(bool yes) { return yes ? "yes" : "no"; }
 
 std::vector<std::string> words(const ComparedMethod& m) {
   const auto& [strategy, devices, runs] = m.under;
-  const char *const sync_bn = devices > 1 ? yes_or_no(m.sync_bn) : "-", *const gather = m.gather ? yes_or_no(*m.gather) : "-";
+  const char *const sync_bn = devices > 1 ? yes_or_no(m.sync_bn) : "-", *const gather =
+                                                                            m.gather ? yes_or_no(*m.gather) : "-";
   return {m.method, strategy, std::to_string(devices), sync_bn, gather};
 }
 
@@ -48,7 +47,8 @@ std::string ComparedMethod::setting() const {
 }
 
 std::string ComparedMethod::name() const {
-  return concat(method, "-", under.name, "-", under.devices, sync_bn ? "-sync-bn" : "", gather.value_or(false) ? "-gather" : "");
+  return concat(method, "-", under.name, "-", under.devices, sync_bn ? "-sync-bn" : "",
+                gather.value_or(false) ? "-gather" : "");
 }
 
 std::string methods_table(const std::vector<ComparedMethod>& methods) {
@@ -58,10 +58,13 @@ std::string methods_table(const std::vector<ComparedMethod>& methods) {
 }
 
 Json methods_json(const std::vector<ComparedMethod>& methods) {
-  Json out = Json::array();
+  Json out = Json::list();
   for (const ComparedMethod& m : methods) {
-    Json& row = out.emplace_back(Json{{"method", m.method}, {"strategy", m.under.name}, {"devices", m.under.devices},
-                                      {"sync_bn", m.sync_bn}, {"gather", nullptr}});
+    Json& row = out.push_back(Json{{"method", m.method},
+                                   {"strategy", m.under.name},
+                                   {"devices", m.under.devices},
+                                   {"sync_bn", m.sync_bn},
+                                   {"gather", nullptr}});
     if (m.gather) row["gather"] = *m.gather;
     add_figures(row, m.under, columns(m, methods));
   }

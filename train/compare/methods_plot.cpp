@@ -29,7 +29,8 @@ struct Panels {
 std::string methods_plot(const std::vector<ComparedMethod>& methods, const std::string& title) {
   std::vector<std::string> names, settings;
   for (const ComparedMethod& m : methods) place_in(names, m.method), place_in(settings, m.setting());
-  const double top = kLegend + kLine * double((settings.size() - 1) / kEntries) + kAbove, pitch = kAbove + kHeight + kBelow;
+  const double top = kLegend + kLine * double((settings.size() - 1) / kEntries) + kAbove,
+               pitch = kAbove + kHeight + kBelow;
   Svg svg(kWidth, top + pitch * double(names.size()) - kAbove, title);
   svg.text(kFirst, kHead, title, "head");
   for (size_t i = 0; i < settings.size(); ++i)

@@ -7,9 +7,11 @@
 
 namespace ringtape {
 
-constexpr double kDots = 9;  // pixels at least from one dot of the tests to the next: strategies that agree would hide each other's
+// Pixels at least from one dot of the tests to the next: strategies that agree would hide each other's.
+constexpr double kDots = 9;
 
-Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member, double scale) {
+Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
+              double scale) {
   std::map<int64_t, std::vector<double>> values;
   for (const FinishedRun& run : strategy.runs)
     for (const Metrics& m : run.metrics)
@@ -30,7 +32,9 @@ void Panel::add(Curve curve) {
 
 void Panel::include(const Extent& extent) { low_ = std::min(low_, extent.low), high_ = std::max(high_, extent.high); }
 
-double Panel::x(double epoch) const { return left_ + (last_ > 1 ? width_ * (epoch - 1) / double(last_ - 1) : width_ / 2); }
+double Panel::x(double epoch) const {
+  return left_ + (last_ > 1 ? width_ * (epoch - 1) / double(last_ - 1) : width_ / 2);
+}
 
 Extent Panel::scale() const {
   if (!(low_ <= high_)) return {0, 1};
@@ -51,7 +55,8 @@ void Panel::draw(Svg& svg, const std::string& title) const {
     svg.text(left_ - 6, y(value) + 4, fmt::format("{:g}", value), "soft", Svg::Anchor::end);
   }
   for (const double epoch : ticks(1, double(last_), 10))
-    if (epoch == std::floor(epoch)) svg.text(x(epoch), bottom_ + 18, fmt::format("{:g}", epoch), "soft", Svg::Anchor::middle);
+    if (epoch == std::floor(epoch))
+      svg.text(x(epoch), bottom_ + 18, fmt::format("{:g}", epoch), "soft", Svg::Anchor::middle);
   svg.line(left_, bottom_, left_ + width_, bottom_, "axis");
   svg.text(left_ + width_, bottom_ + 32, "epoch", "soft", Svg::Anchor::end);
   for (const Curve& curve : curves_) draw_curve(svg, curve);
@@ -62,7 +67,8 @@ void Panel::draw_curve(Svg& svg, const Curve& curve) const {
   for (const auto& [epoch, s] : curve.line) {
     if (!std::isfinite(s.mean)) continue;
     const double at = x(double(epoch)), deviation = s.deviation.value_or(0);
-    line.emplace_back(at, y(s.mean)), upper.emplace_back(at, y(s.mean + deviation)), lower.emplace_back(at, y(s.mean - deviation));
+    line.emplace_back(at, y(s.mean)), upper.emplace_back(at, y(s.mean + deviation)),
+        lower.emplace_back(at, y(s.mean - deviation));
   }
   upper.insert(upper.end(), lower.rbegin(), lower.rend());
   svg.area(upper, Svg::spread(curve.series));
@@ -70,7 +76,8 @@ void Panel::draw_curve(Svg& svg, const Curve& curve) const {
   else svg.curve(line, Svg::series(curve.series));
   for (const auto& [epoch, s] : curve.tests)
     if (std::isfinite(s.mean))
-      svg.dot(x(double(epoch)) + kDots * double(curve.series + 1), y(s.mean), Svg::mark(curve.series), fmt::format("test: {:.4g}", s.mean));
+      svg.dot(x(double(epoch)) + kDots * double(curve.series + 1), y(s.mean), Svg::mark(curve.series),
+              fmt::format("test: {:.4g}", s.mean));
 }
 
 double legend(Svg& svg, double left, double baseline, size_t series, const std::string& label) {

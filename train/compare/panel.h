@@ -3,14 +3,15 @@
 #include <map>
 
 #include "train/compare/table.h"
-#include "train/svg.h"
+#include "train/report/svg.h"
 
 namespace ringtape {
 
 using Course = std::map<int64_t, Spread>;  // by epoch
 
 // A figure of the metrics of that split, times `scale`, over the seeds.
-Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member, double scale);
+Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
+              double scale);
 
 // A curve of a panel, with one standard deviation to either side. One of a single epoch is a dot.
 struct Curve {
@@ -26,7 +27,8 @@ struct Extent {
 // Curves by epoch, in a rectangle with its scales to the left and below.
 class Panel {
  public:
-  Panel(double left, double top, double width, double height) : left_(left), top_(top), width_(width), bottom_(top + height) {}
+  Panel(double left, double top, double width, double height)
+      : left_(left), top_(top), width_(width), bottom_(top + height) {}
 
   void add(Curve curve);
   Extent extent() const { return {low_, high_}; }  // of the curves; low above high if there are none

@@ -3,14 +3,12 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // "1.234 ± 0.05" in units of 1 / scale.
 std::string text(const std::optional<Spread>& s, int digits, double scale) {
@@ -49,7 +47,9 @@ Spread spread_of(const std::vector<double>& values) {
   return out;
 }
 
-std::string ComparedStrategy::str() const { return concat(name, " on ", devices, devices == 1 ? " device" : " devices"); }
+std::string ComparedStrategy::str() const {
+  return concat(name, " on ", devices, devices == 1 ? " device" : " devices");
+}
 
 Spread ComparedStrategy::spread(double FinishedRun::*value) const {
   std::vector<double> all;
@@ -80,7 +80,7 @@ std::string markdown_table(const std::vector<std::string>& heads, const std::vec
 }
 
 void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Column>& columns) {
-  out["seeds"] = Json::array(), out["runs"] = Json::array();
+  out["seeds"] = Json::list(), out["runs"] = Json::list();
   for (const FinishedRun& run : runs.runs) out["seeds"].push_back(run.seed), out["runs"].push_back(run.path);
   for (const Column& c : columns) {
     const std::optional<Spread> value = c.value(runs);
@@ -92,14 +92,15 @@ void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Colu
 
 std::string comparison_table(const std::vector<ComparedStrategy>& strategies) {
   std::vector<TableRow> rows;
-  for (const ComparedStrategy& s : strategies) rows.push_back({{s.name, std::to_string(s.devices)}, &s, columns(strategies.at(0))});
+  for (const ComparedStrategy& s : strategies)
+    rows.push_back({{s.name, std::to_string(s.devices)}, &s, columns(strategies.at(0))});
   return markdown_table({"strategy", "devices"}, rows);
 }
 
 Json comparison_json(const std::vector<ComparedStrategy>& strategies) {
-  Json out = Json::array();
+  Json out = Json::list();
   for (const ComparedStrategy& s : strategies) {
-    Json& row = out.emplace_back(Json{{"strategy", s.name}, {"devices", s.devices}});
+    Json& row = out.push_back(Json{{"strategy", s.name}, {"devices", s.devices}});
     add_figures(row, s, columns(strategies.at(0)));
   }
   return out;

@@ -1,8 +1,8 @@
 #pragma once
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 
 #include "train/compare/finished_run.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 
@@ -44,10 +44,10 @@ struct TableRow {
 };
 std::string markdown_table(const std::vector<std::string>& heads, const std::vector<TableRow>& rows);
 // Adds seeds, runs and figures to an object.
-void add_figures(nlohmann::ordered_json& out, const ComparedStrategy& runs, const std::vector<Column>& columns);
+void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Column>& columns);
 
 // One row a strategy; speed-ups are ratios of images/s to those of the first.
 std::string comparison_table(const std::vector<ComparedStrategy>& strategies);  // Markdown
-nlohmann::ordered_json comparison_json(const std::vector<ComparedStrategy>& strategies);
+Json comparison_json(const std::vector<ComparedStrategy>& strategies);
 
 }  // namespace ringtape

@@ -38,18 +38,19 @@ struct BatchMaker::Layout {
 };
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
-    : images_(data.images), labels_(data.labels), device_(config.device), augmentation_(config.augmentation), views_(config.views),
-      seed_(config.seed) {
+    : images_(data.images), labels_(data.labels), device_(config.device), augmentation_(config.augmentation),
+      views_(config.views), seed_(config.seed) {
   const Shape& shape = images_.shape();
   const Augmentation& a = augmentation_;
   RT_CHECK(shape.rank() == 4, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
   for (size_t v = 0; v < views_.size(); ++v) {
     check_view(views_[v], image(), views_[v].shape(image()));
-    RandomViewParams(views_[v], 0, 0, int(v), false);  // throws, where the loader is made, what could only be thrown by its threads
+    // Throws, where the loader is made, what could only be thrown by its threads.
+    RandomViewParams(views_[v], 0, 0, int(v), false);
   }
-  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name, " lies on ",
-              images_.device(), ", batches are wanted on ", device_, "; load it again");
+  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name,
+              " lies on ", images_.device(), ", batches are wanted on ", device_, "; load it again");
   RT_CHECK(int64_t(data.mean.size()) == shape[3] && data.deviation.size() == data.mean.size(), data.name);
   table_ = byte_table(data, device_);
 }
@@ -63,7 +64,8 @@ void BatchMaker::make(Chunk& chunk, View images, View samples, bool gathered, in
   const auto batch_of = [&](const Shape& image) { return Shape{samples.dims[0], image[0], image[1], image[2]}; };
   for (size_t v = 0; v < views_.size(); ++v) {
     chunk.views.emplace_back(batch_of(views_[v].shape(image())), DType::f32, device_);
-    random_view(chunk.views[v], images, samples, table_, RandomViewParams(views_[v], seed_, uint64_t(epoch), int(v), gathered));
+    random_view(chunk.views[v], images, samples, table_,
+                RandomViewParams(views_[v], seed_, uint64_t(epoch), int(v), gathered));
   }
   if (!views_.empty()) return;
   chunk.x = Tensor(batch_of(image()), DType::f32, device_);
@@ -87,7 +89,8 @@ void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) cons
     std::memcpy(to, sample, size_t(at.labels_at));
     y = reinterpret_cast<int64_t*>(to + at.labels_at);
     for (int64_t i = 0; i < n; ++i)
-      std::memcpy(to + at.images_at + i * image_bytes, images_.data<uint8_t>() + sample[i] * image_bytes, size_t(image_bytes));
+      std::memcpy(to + at.images_at + i * image_bytes, images_.data<uint8_t>() + sample[i] * image_bytes,
+                  size_t(image_bytes));
   }
   for (int64_t i = 0; i < n; ++i) y[i] = labels[sample[i]];
 }
@@ -99,7 +102,8 @@ void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbo
   if (resident()) {
     make(chunk, images_, samples, false, epoch);
     const Shape all{1, labels_.size(), 1}, chosen{1, n, 1};
-    index_select_forward(chunk.y.window(chosen, contiguous_strides(chosen)), labels_.window(all, contiguous_strides(all)), samples);
+    index_select_forward(chunk.y.window(chosen, contiguous_strides(chosen)),
+                         labels_.window(all, contiguous_strides(all)), samples);
     return;
   }
   const Layout at(n, image());

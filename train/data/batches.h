@@ -17,8 +17,9 @@ struct Chunk {
   bool ready = false;
 };
 
-// Turns samples into tensors on a device. On a CPU, gather() makes them. Elsewhere kernels do, in finish(): from the set, where it
-// lies on the device, or from the bytes that gather() has collected on the host, which travel while the device computes.
+// Turns samples into tensors on a device. On a CPU, gather() makes them. Elsewhere kernels do, in
+// finish(): from the set, where it lies on the device, or from the bytes that gather() has
+// collected on the host, which travel while the device computes.
 class BatchMaker {
  public:
   BatchMaker(const Dataset& data, const LoaderConfig& config);
@@ -28,8 +29,8 @@ class BatchMaker {
   std::shared_ptr<Inbox> inbox(int64_t samples) const;  // for chunks of so many at most; null where nothing travels
   Shape image() const { return images_.shape().without(0); }
 
-  // `samples`: i64, contiguous, on the host; for a finish() of a resident set, on its device. gather() may run on any thread; it
-  // does nothing for a resident set.
+  // `samples`: i64, contiguous, on the host; for a finish() of a resident set, on its device. gather() may run on any
+  // thread; it does nothing for a resident set.
   void gather(Chunk& chunk, const Tensor& samples, int64_t epoch) const;
   void finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbox* inbox) const;
 

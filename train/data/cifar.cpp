@@ -28,17 +28,18 @@ struct Source {
 
 constexpr int64_t kTestRecords = 10'000;
 
-const Source kCifar10 = {"cifar10",
-                         "cifar-10-batches-bin",
-                         "cifar-10-batches-py",
-                         {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-                         "test_batch.bin",
-                         10'000,
-                         1,
-                         "batches.meta.txt",
-                         10,
-                         {0.4914f, 0.4822f, 0.4465f},
-                         {0.2470f, 0.2435f, 0.2616f}};
+const Source kCifar10 = {
+    "cifar10",
+    "cifar-10-batches-bin",
+    "cifar-10-batches-py",
+    {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
+    "test_batch.bin",
+    10'000,
+    1,
+    "batches.meta.txt",
+    10,
+    {0.4914f, 0.4822f, 0.4465f},
+    {0.2470f, 0.2435f, 0.2616f}};
 const Source kCifar100 = {"cifar100",
                           "cifar-100-binary",
                           "cifar-100-python",
@@ -59,10 +60,12 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
       if (fs::exists(folder / file, ignored)) return folder;
   const std::string get = how_to_get(source.name);
   for (const fs::path& folder : {root / source.python_folder, root})
-    RT_CHECK_AS(MissingData, !fs::exists(folder / "data_batch_1", ignored) && !fs::exists(folder / "meta", ignored), source.name, ": ",
-                folder.string(), " holds the version for Python; the binary version is what is read: ", get);
+    RT_CHECK_AS(MissingData, !fs::exists(folder / "data_batch_1", ignored) && !fs::exists(folder / "meta", ignored),
+                source.name, ": ", folder.string(),
+                " holds the version for Python; the binary version is what is read: ", get);
   RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ", get);
-  detail::fail<MissingData>(source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(), "; ", get);
+  detail::fail<MissingData>(source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
+                            "; ", get);
 }
 
 std::vector<std::string> read_names(const Source& source, const fs::path& folder) {
@@ -73,12 +76,13 @@ std::vector<std::string> read_names(const Source& source, const fs::path& folder
     if (line.ends_with('\r')) line.pop_back();
     if (!line.empty()) out.push_back(line);
   }
-  RT_CHECK_AS(FormatError, int(out.size()) == source.classes, path, ": expected ", source.classes, " class names, a line each, got ",
-              out.size());
+  RT_CHECK_AS(FormatError, int(out.size()) == source.classes, path, ": expected ", source.classes,
+              " class names, a line each, got ", out.size());
   return out;
 }
 
-Dataset load_split(const Source& source, const fs::path& folder, const std::vector<const char*>& files, int64_t records) {
+Dataset load_split(const Source& source, const fs::path& folder, const std::vector<const char*>& files,
+                   int64_t records) {
   Dataset set;
   set.name = source.name;
   set.source = fs::absolute(folder).lexically_normal().string();
@@ -91,15 +95,16 @@ Dataset load_split(const Source& source, const fs::path& folder, const std::vect
   set.labels = Tensor({n}, DType::i64);
   for (size_t f = 0; f < files.size(); ++f) {
     const int64_t first = int64_t(f) * records;
-    read_cifar((folder / files[f]).string(), {records, source.label_bytes, source.classes}, set.images.data<uint8_t>() + first * kImage,
-               set.labels.data<int64_t>() + first);
+    read_cifar((folder / files[f]).string(), {records, source.label_bytes, source.classes},
+               set.images.data<uint8_t>() + first * kImage, set.labels.data<int64_t>() + first);
   }
   return set;
 }
 
 Splits load(const Source& source, const DataRequest& request) {
   const fs::path folder = find_folder(source, request);
-  return {load_split(source, folder, source.train_files, source.records), load_split(source, folder, {source.test_file}, kTestRecords)};
+  return {load_split(source, folder, source.train_files, source.records),
+          load_split(source, folder, {source.test_file}, kTestRecords)};
 }
 
 }  // namespace
@@ -109,8 +114,9 @@ void read_cifar(const std::string& path, const CifarFile& file, uint8_t* images,
   std::error_code error;
   const auto bytes = int64_t(fs::file_size(path, error));
   RT_CHECK_AS(IoError, !error, path, ": cannot read: ", error.message());
-  RT_CHECK_AS(FormatError, bytes == expected, path, ": expected ", expected, " bytes (", file.records, " records of ", record, "), got ",
-              bytes, bytes < expected ? "; it is truncated: download it again" : "; is this the right file?");
+  RT_CHECK_AS(FormatError, bytes == expected, path, ": expected ", expected, " bytes (", file.records, " records of ",
+              record, "), got ", bytes,
+              bytes < expected ? "; it is truncated: download it again" : "; is this the right file?");
   const std::string content = read_file(path);
   RT_CHECK_AS(IoError, int64_t(content.size()) == expected, path, ": changed while it was read");
   parallel_for(file.records, 64, [&](int64_t begin, int64_t end) {

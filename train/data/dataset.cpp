@@ -7,33 +7,59 @@
 #include "core/env.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "core/registry.h"
 #include "train/data/cifar.h"
 #include "train/data/imagefolder.h"
 #include "train/data/mnist.h"
 #include "train/data/shapes.h"
-#include "train/suggest.h"
 
 namespace ringtape {
 
-static const DatasetEntry kDatasets[] = {
-    {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_mnist},
-    {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_fashion_mnist},
-    {"cifar10", "photographs of ten kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp", load_cifar10},
-    {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp", load_cifar100},
-    {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18", load_imagefolder},
-    {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, "mlp", load_shapes},
-};
-
-std::span<const DatasetEntry> datasets() { return kDatasets; }
-
-const DatasetEntry& find_dataset(const std::string& name) {
-  std::vector<std::string> names;
-  for (const DatasetEntry& entry : kDatasets) {
-    if (name == entry.name) return entry;
-    names.emplace_back(entry.name);
-  }
-  throw UsageError(unknown("data set", name, names));
+std::span<const DatasetEntry> datasets() {
+  static const DatasetEntry all[] = {
+      {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_mnist},
+      {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp",
+       load_fashion_mnist},
+      {"cifar10", "photographs of ten kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp",
+       load_cifar10},
+      {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp",
+       load_cifar100},
+      {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18",
+       load_imagefolder, ImageFolderOptions{}},
+      {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, "mlp", load_shapes,
+       ShapesOptions{}},
+  };
+  return all;
 }
+
+void visit(Fields& f, DataOptions& o) {
+  f("data", o.set.name,
+    {.help = "data set",
+     .unit = "NAME",
+     .choices = [] { return names_of(datasets()); },
+     .evaluates = true,
+     .selects = true});
+  f("data-dir", o.dir,
+    {.help = "folder of the data set's files",
+     .unit = "DIR",
+     .automatic = "RINGTAPE_DATA_DIR, else ./data",
+     .scope = Scope::rank,
+     .may_change = true,
+     .evaluates = true});
+  f("val-size", o.val_size,
+    {.help = "training images held out for validation; 0: none",
+     .unit = "N",
+     .range = kCount,
+     .automatic = "5000 of 60,000, else a tenth",
+     .with_labels = true});
+  f("normalize", o.normalize,
+    {.help = "normalise images by mean and deviation of the data set, or of ImageNet",
+     .unit = "WHICH",
+     .choices = [] { return std::vector<std::string>{"dataset", "imagenet"}; },
+     .evaluates = true});
+}
+
+const DatasetEntry& find_dataset(const std::string& name) { return find_entry(datasets(), name, "data set"); }
 
 std::string data_root(const DataRequest& request) {
   const std::string& given = request.dir.empty() ? env::data_dir() : request.dir;
@@ -41,7 +67,8 @@ std::string data_root(const DataRequest& request) {
 }
 
 std::string how_to_get(const std::string& name) {
-  return concat("`ringtape data download ", name, " --data-dir DIR` gets it, --data-dir or RINGTAPE_DATA_DIR names its folder, and --data "
+  return concat("`ringtape data download ", name,
+                " --data-dir DIR` gets it, --data-dir or RINGTAPE_DATA_DIR names its folder; the data set "
                 "shapes needs no files");
 }
 
@@ -89,8 +116,8 @@ Holdout holdout(int64_t n, int64_t val_size, uint64_t seed) {
 
 void normalize_as_imagenet(Splits& data) {
   for (Dataset* set : {&data.train, &data.test}) {
-    RT_CHECK_AS(UsageError, set->images.dim(3) == 3, "--normalize imagenet: ", set->name, " has images of ", set->images.dim(3),
-                " channels; expected 3");
+    RT_CHECK_AS(UsageError, set->images.dim(3) == 3, "--normalize imagenet: ", set->name, " has images of ",
+                set->images.dim(3), " channels; expected 3");
     set->mean = {0.485f, 0.456f, 0.406f}, set->deviation = {0.229f, 0.224f, 0.225f};
   }
 }

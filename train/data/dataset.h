@@ -4,11 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "core/settings.h"
 #include "core/tensor.h"
 
 namespace ringtape {
 
-// Labelled images, held in memory as the bytes they are stored as: the host's, or that of the device that trains (keep_on_device).
+// Labelled images, held in memory as the bytes they are stored as: the host's, or that of
+// the device that trains (keep_on_device).
 struct Dataset {
   std::string name;    // "mnist"
   std::string source;  // where it came from: a folder, or "generated, seed 1"
@@ -26,18 +28,18 @@ struct Splits {
   std::vector<std::string> notes = {};  // what was left out of the files, or changed: a line each
 };
 
-// By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless these have three
-// channels.
+// By mean and deviation of ImageNet from now on, as many published recipes do with any images. Throws UsageError unless
+// these have three channels.
 void normalize_as_imagenet(Splits& data);
 
 struct DataRequest {
-  std::string dir = {};    // where files lie; empty: RINGTAPE_DATA_DIR, else ./data
-  int64_t train_size = 0;  // images to generate, for generated sets
-  int64_t test_size = 0;
+  std::string dir = {};     // where files lie; empty: RINGTAPE_DATA_DIR, else ./data
+  Settings settings = {};   // of the data set
   uint64_t seed = 0;
-  int64_t image_size = 0;  // side that images from a folder are brought to; 0: that of all of them, else 32
-  bool progress = false;   // a bar while files are decoded
-  std::function<void()> begins = {};  // called where images take a while, when they are found and about to be read or made
+  bool progress = false;    // a bar while files are decoded
+  bool train = true, test = true;  // which images are needed; a generated set makes one of those that are not
+  // Called where images take a while, when they are found and about to be read or made.
+  std::function<void()> begins = {};
 };
 
 std::string data_root(const DataRequest& request);  // the folder that the request means
@@ -55,9 +57,18 @@ struct DatasetEntry {
   int64_t val_size;     // training images held out by default, where there are twice as many; else a tenth
   const char* model;    // what is trained on it where nothing else is said
   Splits (*load)(const DataRequest& request);
+  Settings settings = {};
 };
 std::span<const DatasetEntry> datasets();
 const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError with the nearest name
+
+struct DataOptions {
+  Selection set{datasets(), "shapes"};
+  std::string dir;                    // empty: RINGTAPE_DATA_DIR, else ./data
+  int64_t val_size = -1;              // -1: as the data set has it
+  std::string normalize = "dataset";  // or "imagenet"
+};
+void visit(Fields& f, DataOptions& o);  // but for the settings of the sets themselves
 
 std::string how_to_get(const std::string& name);  // what a message about missing files of that set ends with
 

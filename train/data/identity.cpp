@@ -6,7 +6,8 @@
 namespace ringtape {
 
 std::string DataIdentity::str() const {
-  return concat(with_commas(train), " training and ", with_commas(test), " test images, CRC-32 of their labels ", labels);
+  return concat(with_commas(train), " training and ", with_commas(test), " test images, CRC-32 of their labels ",
+                labels);
 }
 
 DataIdentity identity_of(const Splits& data) {

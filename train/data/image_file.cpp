@@ -22,8 +22,8 @@ constexpr long kMostScans = 500;  // of a JPEG; libjpeg-turbo's own limit where 
 void check_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte, const std::string& content) {
   RT_CHECK_AS(FormatError, size.width * size.height <= kMostPixels, path, ": ", size.width, " x ", size.height,
               " pixels; images of at most ", kMostPixels, " are read");
-  RT_CHECK_AS(FormatError, units / per_byte <= int64_t(content.size()), path, ": ", size.width, " x ", size.height, " pixels in ",
-              content.size(), " bytes, which cannot hold so many; damaged or made up");
+  RT_CHECK_AS(FormatError, units / per_byte <= int64_t(content.size()), path, ": ", size.width, " x ", size.height,
+              " pixels in ", content.size(), " bytes, which cannot hold so many; damaged or made up");
 }
 
 struct JpegErrors : jpeg_error_mgr {
@@ -63,7 +63,8 @@ class Jpeg {
       info_.progress = &progress_;
       jpeg_read_header(&info_, TRUE);
     });
-    // A block of 8 x 8 samples has a bit at least (the code of its first coefficient), but for arithmetic coding, which has no such limit.
+    // A block of 8 x 8 samples has a bit at least (the code of its first coefficient), but for
+    // arithmetic coding, which has no such limit.
     int64_t blocks = 0;
     for (int i = 0; i < info_.num_components && !info_.arith_code; ++i)
       blocks += int64_t(info_.comp_info[i].width_in_blocks) * int64_t(info_.comp_info[i].height_in_blocks);
@@ -109,7 +110,8 @@ class Jpeg {
   void mix(uint8_t* rgb, const uint8_t* inks, int64_t pixels) const {
     const int flip = info_.saw_Adobe_marker ? 0 : 255;
     for (int64_t i = 0; i < pixels; ++i)
-      for (int c = 0; c < 3; ++c) rgb[3 * i + c] = uint8_t(((inks[4 * i + c] ^ flip) * (inks[4 * i + 3] ^ flip) + 127) / 255);
+      for (int c = 0; c < 3; ++c)
+        rgb[3 * i + c] = uint8_t(((inks[4 * i + c] ^ flip) * (inks[4 * i + 3] ^ flip) + 127) / 255);
   }
 
   const std::string& path_;
@@ -123,7 +125,8 @@ class Png {
   explicit Png(const std::string& path) : path_(path) { image_.version = PNG_IMAGE_VERSION; }
   void open(const std::string& content) {
     check(png_image_begin_read_from_memory(&image_, content.data(), content.size()));
-    RT_CHECK_AS(FormatError, content.compare(12, 4, "IHDR") == 0, path_, ": damaged PNG data (it does not begin with IHDR)");
+    RT_CHECK_AS(FormatError, content.compare(12, 4, "IHDR") == 0, path_,
+                ": damaged PNG data (it does not begin with IHDR)");
     const int64_t depth = content[24], type = content[25], samples = type == 2 ? 3 : type == 4 ? 2 : type == 6 ? 4 : 1;
     check_size(path_, size(), size().width * size().height * samples * depth / 8, kDeflateRatio, content);
   }

@@ -17,7 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFallbackSide = 32;
-constexpr int64_t kDetail = 2;     // times the size that is wanted is what JPEGs are decoded to at least (Pillow's reducing_gap)
+// Times the size that is wanted is what JPEGs are decoded to at least (Pillow's reducing_gap).
+constexpr int64_t kDetail = 2;
 constexpr size_t kEachTest = 10;  // every so manyth image, where there is no folder of test images
 
 struct Files {
@@ -53,7 +54,8 @@ std::string LeftOut::str() const {
   constexpr size_t kShown = 6;
   std::vector<std::pair<int64_t, std::string>> kinds;
   int64_t all = 0, others = 0;
-  for (const auto& [end, count] : files) all += count, kinds.emplace_back(-count, end.empty() ? "without an ending" : end);
+  for (const auto& [end, count] : files)
+    all += count, kinds.emplace_back(-count, end.empty() ? "without an ending" : end);
   std::sort(kinds.begin(), kinds.end());
   std::string list, out;
   for (size_t i = 0; i < kinds.size(); ++i)
@@ -111,24 +113,28 @@ Files list(const fs::path& root, LeftOut& left_out) {
     for (const fs::path& image : images) out.add(image.string(), int64_t(out.classes.size()));
     out.classes.push_back(folder.filename().string());
   }
-  RT_CHECK_AS(MissingData, any, "imagefolder: no folder in ", root.string(),
-              " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ beside train, or CLASS/IMAGE");
-  RT_CHECK_AS(FormatError, empty.empty(), empty, ": no .jpg, .jpeg or .png files in this class; remove the folder or fill it");
+  RT_CHECK_AS(
+      MissingData, any, "imagefolder: no folder in ", root.string(),
+      " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ beside train, or CLASS/IMAGE");
+  RT_CHECK_AS(FormatError, empty.empty(), empty,
+              ": no .jpg, .jpeg or .png files in this class; remove the folder or fill it");
   return out;
 }
 
 std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
   std::error_code ignored;
-  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(), "; --data-dir names it");
+  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(),
+              "; --data-dir names it");
   if (fs::is_directory(root / "train", ignored)) {
     const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
-    RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(), ": has train/ but neither test/ nor val/ beside it");
+    RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(),
+                ": has train/ but neither test/ nor val/ beside it");
     Files train = list(root / "train", left_out), test = list(held, left_out);
     for (int64_t& label : test.labels) {  // as train has them
       const std::string& name = test.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
-      RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (held / name).string(), ": no class of that name in ",
-                  (root / "train").string());
+      RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (held / name).string(),
+                  ": no class of that name in ", (root / "train").string());
       label = at - train.classes.begin();
     }
     test.classes = train.classes;
@@ -164,8 +170,8 @@ ImageSize common_size(const Files& train, const Files& test) {
 Image square_of(const Image& image, int64_t side, const std::string& path) {
   const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
   RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
-              " pixels, of which a square from the middle would show next to nothing: one side is more than ", kMostAspect,
-              " times the other; remove it");
+              " pixels, of which a square from the middle would show next to nothing: one side is more than ",
+              kMostAspect, " times the other; remove it");
   return resized_and_cropped(image, side);
 }
 
@@ -195,19 +201,29 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size, con
 
 }  // namespace
 
+void visit(Fields& f, ImageFolderOptions& o) {
+  f("image-size", o.image_size,
+    {.help = "resize and crop images to N x N",
+     .unit = "N",
+     .range = {1, 4096},
+     .automatic = "that of all images, else 32",
+     .evaluates = true});
+}
+
 Splits load_imagefolder(const DataRequest& request) {
   const fs::path root = data_root(request);
   LeftOut left_out;
   const auto [train, test] = list_both(root, left_out);
   if (request.begins) request.begins();
   std::vector<std::string> notes;
-  if (const std::string text = left_out.str(); !text.empty()) notes.push_back(concat(root.string(), ": not read: ", text));
-  const int64_t side = request.image_size;
+  if (const std::string text = left_out.str(); !text.empty())
+    notes.push_back(concat(root.string(), ": not read: ", text));
+  const int64_t side = request.settings.as<ImageFolderOptions>().image_size;
   ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
   if (size == ImageSize{}) {
     size = {kFallbackSide, kFallbackSide};
-    notes.push_back(concat(root.string(), ": the images are of different sizes, and all become ", kFallbackSide, " x ", kFallbackSide,
-                           "; --image-size N makes them N x N"));
+    notes.push_back(concat(root.string(), ": the images are of different sizes, and all become ", kFallbackSide, " x ",
+                           kFallbackSide, "; --image-size N makes them N x N"));
   }
   Splits out{load_files(train, root, size, "reading training images", request.progress),
              load_files(test, root, size, "reading test images", request.progress), notes};

@@ -38,7 +38,8 @@ class EpochState {
     order_ = from_host(samples, {int64_t(samples.size())});
     if (config.shuffle) {
       const auto shuffled = permutation(order_.size(), config.seed, Stream::shuffle, uint64_t(epoch));
-      std::transform(shuffled.begin(), shuffled.end(), order_.data<int64_t>(), [&](int64_t i) { return samples[size_t(i)]; });
+      std::transform(shuffled.begin(), shuffled.end(), order_.data<int64_t>(),
+                     [&](int64_t i) { return samples[size_t(i)]; });
     }
     samples_ = order_.size();
     if (config.ranks > 1) order_ = own_part(order_);
@@ -172,15 +173,15 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   RT_CHECK_AS(UsageError, config.batch_size <= int64_t(samples.size()), "--batch-size ", config.batch_size,
               ": larger than the ", samples.size(), " samples there are of ", data.name);
   RT_CHECK(config.rank >= 0 && config.rank < config.ranks, "rank ", config.rank, " of ", config.ranks);
-  RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size, ": fewer samples than the ", config.ranks,
-              " ranks");
+  RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size,
+              ": fewer samples than the ", config.ranks, " ranks");
   RT_CHECK_AS(UsageError, config.workers >= 0, "--workers ", config.workers, ": expected 0 or more");
   const Shape& shape = data.images.shape();
   for (int64_t i : samples)
     RT_CHECK_AS(ShapeError, i >= 0 && i < shape[0], "sample ", i, " of a data set of ", shape[0]);
   const int64_t copies = std::max<int64_t>(int64_t(config.views.size()), 1);
-  const int64_t batch_bytes =
-      part_of(config.batch_size, config.ranks, config.rank).size() * copies * shape.without(0).size() * int64_t(sizeof(float));
+  const int64_t batch_bytes = part_of(config.batch_size, config.ranks, config.rank).size() * copies *
+                              shape.without(0).size() * int64_t(sizeof(float));
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
   source_ = std::make_shared<const Source>(

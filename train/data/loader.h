@@ -13,6 +13,8 @@ struct Batch {
   Tensor y;           // i64 (B)
   int64_t index = 0;  // within the epoch
   int64_t whole = 0;  // samples of all ranks' batches of this index
+
+  Tensors images() const { return views.empty() ? Tensors{x} : views; }
 };
 
 struct LoaderConfig {
@@ -23,23 +25,25 @@ struct LoaderConfig {
   int workers = 1;     // background threads; 0: batches are made when they are asked for
   Device device = {};  // where batches are to lie
   Augmentation augmentation = {};
-  std::vector<ViewAugmentation> views = {};   // any: instead of augmentation, so many random views of each image, of its size
-  int rank = 0, ranks = 1;  // of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty
+  // any: instead of augmentation, so many random views of each image, of its size.
+  std::vector<ViewAugmentation> views = {};
+  // Of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty.
+  int rank = 0, ranks = 1;
 };
 
-// Hands out the chosen samples of a data set in batches. What comes in which order, and how it is augmented, depends only on
-// (seed, epoch) and the sample list: not on workers, device, timing or the number of ranks.
+// Hands out the chosen samples of a data set in batches. What comes in which order, and how it is augmented, depends
+// only on (seed, epoch) and the sample list: not on workers, device, timing or the number of ranks.
 class Loader {
  public:
-  // One pass over the samples; workers fill a bounded queue ahead of the consumer. May be abandoned at any
-  // point.
+  // One pass over the samples; workers fill a bounded queue ahead of the
+  // consumer. May be abandoned at any point.
   class Epoch {
    public:
     explicit Epoch(std::unique_ptr<class EpochState> state);
     Epoch(Epoch&&) noexcept;
     ~Epoch();
-    // Null at the end, and after an error; valid until the next call (its tensors for as long as they are
-    // held).
+    // Null at the end, and after an error; valid until the next call (its
+    // tensors for as long as they are held).
     const Batch* next();
 
     struct Iterator {
@@ -74,8 +78,8 @@ class Loader {
 
 std::vector<int64_t> all_samples(const Dataset& data);  // 0 .. N-1
 
-// Moves the images of both splits to a device other than a CPU if they take a quarter of its free memory at most. Loaders then make
-// batches there, and nothing but their order travels.
+// Moves the images of both splits to a device other than a CPU if they take a quarter of its free memory at most.
+// Loaders then make batches there, and nothing but their order travels.
 void keep_on_device(Splits& data, Device device);
 
 }  // namespace ringtape

@@ -11,7 +11,8 @@ struct Kept {
   int64_t length, begin, count;
 };
 
-// What the output pixels of an axis are made of: of the i-th, input pixels from first[i] to before last[i], with weights that add up to 1.
+// What the output pixels of an axis are made of: of the i-th, input pixels from first[i] to before last[i], with
+// weights that add up to 1.
 struct Taps {
   std::vector<int64_t> first, last;
   std::vector<float> weights;  // `width` places for each output pixel
@@ -42,12 +43,13 @@ Taps taps(int64_t from, Kept to) {
   return out;
 }
 
-// The part that is kept of an image scaled to (rows.length, columns.length). Only what it is made of is looked at, and of that as many
-// rows are held as one row of the result needs.
+// The part that is kept of an image scaled to (rows.length, columns.length). Only what it is made of is looked at, and
+// of that as many rows are held as one row of the result needs.
 Image scaled_part(const Image& image, Kept rows, Kept columns) {
   const Taps across = taps(image.size.width, columns), down = taps(image.size.height, rows);
   const int64_t from_row = 3 * image.size.width, to_row = 3 * columns.count;
-  std::vector<float> narrow(size_t(down.width * to_row));  // row r of the input, scaled to the columns, at r % down.width
+  // Row r of the input, scaled to the columns, at r % down.width.
+  std::vector<float> narrow(size_t(down.width * to_row));
   const auto narrow_row = [&](int64_t r) { return narrow.data() + r % down.width * to_row; };
   const auto fill = [&](int64_t r) {
     float* const to = narrow_row(r);

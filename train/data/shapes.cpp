@@ -122,14 +122,22 @@ Dataset generate(int64_t n, uint64_t seed, uint64_t split) {
 
 }  // namespace
 
+void visit(Fields& f, ShapesOptions& o) {
+  f("train-size", o.train_size,
+    {.help = "images to generate for training and validation", .unit = "N", .range = kPositive, .evaluates = true});
+  f("test-size", o.test_size,
+    {.help = "images to generate for testing", .unit = "N", .range = kPositive, .evaluates = true});
+}
+
 Splits load_shapes(const DataRequest& request) {
-  for (const auto& [flag, size] :
-       {std::pair{"--train-size", request.train_size}, {"--test-size", request.test_size}})
+  const auto& o = request.settings.as<ShapesOptions>();
+  const int64_t train = request.train ? o.train_size : 1, test = request.test ? o.test_size : 1;
+  for (const auto& [flag, size] : {std::pair{"--train-size", train}, {"--test-size", test}})
     RT_CHECK_AS(UsageError, size >= 1 && size <= kMost, flag, " ", size, ": expected 1 to ", kMost,
                 " images");
   constexpr int64_t kQuick = 30'000;  // are generated at once
-  if (request.begins && request.train_size + request.test_size > kQuick) request.begins();
-  return {generate(request.train_size, request.seed, 0), generate(request.test_size, request.seed, 1)};
+  if (request.begins && train + test > kQuick) request.begins();
+  return {generate(train, request.seed, 0), generate(test, request.seed, 1)};
 }
 
 }  // namespace ringtape

@@ -36,7 +36,8 @@ bool is_temporary_name(std::string_view name) {
   if (name.size() <= length || !name.ends_with(kEnd)) return false;
   const std::string_view mark = name.substr(name.size() - length);
   const auto random = mark.substr(kMark.size(), kRandom);
-  return mark.starts_with(kMark) && std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c); });
+  return mark.starts_with(kMark) &&
+         std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c); });
 }
 
 // Has make() try temporary names until one is new; -1 with errno where that is not what is wrong.
@@ -79,14 +80,16 @@ bool remove_folder(const std::string& path) {
 void make_folder(const std::string& path) {
   std::error_code error;
   std::vector<std::string> parents;  // of each folder that is new, the innermost first
-  for (std::string at = path; !fs::exists(at, error) && folder_of(at) != at; at = folder_of(at)) parents.push_back(folder_of(at));
+  for (std::string at = path; !fs::exists(at, error) && folder_of(at) != at; at = folder_of(at))
+    parents.push_back(folder_of(at));
   fs::create_directories(path, error);
   RT_CHECK_AS(IoError, !error, path, ": cannot write: ", error.message());
   for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) sync_folder(*parent);
 }
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  fd_ = with_temporary_name(path_, temporary_, [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  fd_ = with_temporary_name(path_, temporary_,
+                            [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   RT_CHECK_AS(IoError, fd_ >= 0, path_, ": cannot write: ", std::strerror(errno));
 }
 
@@ -129,7 +132,8 @@ AtomicFolder::~AtomicFolder() {
 
 void AtomicFolder::commit() {
   sync_folder(temporary_);
-  RT_CHECK_AS(IoError, ::rename(temporary_.c_str(), path_.c_str()) == 0, path_, ": cannot write: ", std::strerror(errno));
+  RT_CHECK_AS(IoError, ::rename(temporary_.c_str(), path_.c_str()) == 0, path_,
+              ": cannot write: ", std::strerror(errno));
   committed_ = true;
   sync_folder(folder_of(path_));
 }
@@ -163,7 +167,8 @@ std::string read_file(const std::string& path, int64_t limit) {
   do {
     file.read(block.data(), std::streamsize(block.size()));
     out.append(block, 0, size_t(file.gcount()));
-    RT_CHECK_AS(FormatError, int64_t(out.size()) <= limit, path, ": longer than the ", limit, " bytes that it may have");
+    RT_CHECK_AS(FormatError, int64_t(out.size()) <= limit, path, ": longer than the ", limit,
+                " bytes that it may have");
   } while (file);
   RT_CHECK_AS(IoError, file.eof() && !file.bad(), path, ": cannot read: ", std::strerror(errno));
   return out;

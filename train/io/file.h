@@ -23,8 +23,8 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-// The same for a folder: its files are written below a temporary name beside it, which commit() makes its own; each of them
-// must be on the disk by then, as AtomicFile and write_safetensors see to. A folder of that name is an error.
+// The same for a folder: its files are written below a temporary name beside it, which commit() makes its own; each of
+// them must be on the disk by then, as AtomicFile and write_safetensors see to. A folder of that name is an error.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::string path);
@@ -40,18 +40,18 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-// A name for what is not complete, beside `path`: path.ringtape-XXXXXX.tmp, with six random letters. A process that is killed
-// leaves such names, and only what has one may be removed later.
+// A name for what is not complete, beside `path`: path.ringtape-XXXXXX.tmp, with six random letters. A process that is
+// killed leaves such names, and only what has one may be removed later.
 std::string temporary_name(const std::string& path);
 bool is_temporary_name(std::string_view name);
 
 // A folder with all above it that are not there yet, each lasting. Throws IoError.
 void make_folder(const std::string& path);
-// Makes the names in a folder last. Throws IoError if that fails: then nothing that they replace may be removed. A folder that cannot be
-// opened, as one that may be written but not read, is left to the system.
+// Makes the names in a folder last. Throws IoError if that fails: then nothing that they replace may be removed. A
+// folder that cannot be opened, as one that may be written but not read, is left to the system.
 void sync_folder(const std::string& path);
-// Removes a folder with all in it. Whoever is killed meanwhile leaves it whole or under a temporary name, never half under its own. False
-// where it cannot be renamed: then it is as it was. Throws IoError as sync_folder.
+// Removes a folder with all in it. Whoever is killed meanwhile leaves it whole or under a temporary name, never half
+// under its own. False where it cannot be renamed: then it is as it was. Throws IoError as sync_folder.
 bool remove_folder(const std::string& path);
 
 void write_file(const std::string& path, std::string_view content);  // atomically

@@ -30,14 +30,16 @@ std::string python(const std::string& imports, const std::string& load, const st
 }
 
 std::string from_pytorch(const std::string& path) {
-  return python("torch, safetensors.torch",
-                "w = torch.load(" + quoted(path) +
-                    ", map_location=\"cpu\", weights_only=True); w = w.get(\"state_dict\", w); "
-                    "safetensors.torch.save_file({k: v.clone().contiguous() for k, v in w.items() if torch.is_tensor(v)}, ",
-                path);
+  return python(
+      "torch, safetensors.torch",
+      "w = torch.load(" + quoted(path) +
+          ", map_location=\"cpu\", weights_only=True); w = w.get(\"state_dict\", w); "
+          "safetensors.torch.save_file({k: v.clone().contiguous() for k, v in w.items() if torch.is_tensor(v)}, ",
+      path);
 }
 std::string from_numpy(const std::string& path) {
-  return python("numpy, safetensors.numpy", "safetensors.numpy.save_file(dict(numpy.load(" + quoted(path) + ")), ", path);
+  return python("numpy, safetensors.numpy", "safetensors.numpy.save_file(dict(numpy.load(" + quoted(path) + ")), ",
+                path);
 }
 
 struct Format {

@@ -1,59 +1,40 @@
 #include "train/io/json_reader.h"
 
 #include "core/check.h"
-#include "train/io/json.h"
 
 namespace ringtape {
 
-using Json = nlohmann::ordered_json;
-
-Json parse_json(std::string_view text, const std::string& where, int depth) {
-  const auto check = [&](int at, Json::parse_event_t, Json&) {
-    RT_CHECK_AS(FormatError, at <= depth, where, ": nested too deep: more than ", depth, " levels");
-    return true;
-  };
-  Json out = Json::parse(text, check, false);
-  RT_CHECK_AS(FormatError, !out.is_discarded(), where, ": damaged: not JSON");
-  return out;
-}
-
-// What a message says of a value: itself where it is short.
-static std::string described(const Json& value) {
-  constexpr size_t kShort = 40;
-  if (value.is_structured()) return value.is_object() ? "an object" : "a list";
-  const std::string text = json_text(value);
-  return text.size() <= kShort ? text : text.substr(0, kShort) + "...";
-}
-
 JsonFields::JsonFields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-  RT_CHECK_AS(FormatError, object.is_object(), where_, ": expected an object, got ", described(object));
+  RT_CHECK_AS(FormatError, object.is_object(), where_, ": expected an object, got ", object.described());
 }
 
 void JsonFields::fail(const char* key, const std::string& expected, const Json& got) const {
-  detail::fail<FormatError>(where_, ": ", key, ": expected ", expected, ", got ", described(got));
+  detail::fail<FormatError>(where_, ": ", key, ": expected ", expected, ", got ", got.described());
 }
 
 const Json& JsonFields::operator[](const char* key) const {
-  const auto found = object_.find(key);
-  RT_CHECK_AS(FormatError, found != object_.end(), where_, ": has no ", key);
+  const Json* found = object_.find(key);
+  RT_CHECK_AS(FormatError, found, where_, ": has no ", key);
   return *found;
 }
 
 JsonFields JsonFields::object(const char* key) const { return JsonFields((*this)[key], concat(where_, ": ", key)); }
 
 int64_t JsonFields::whole_of(const char* key, const Json& value, int64_t low, int64_t high) const {
-  const bool fits = value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX));
+  const bool fits = value.is_int64();
   const int64_t x = fits ? value.get<int64_t>() : 0;
   if (fits && x >= low && x <= high) return x;
   const std::string most = high == INT64_MAX ? "" : concat(" and at most ", high);
   fail(key, concat("a whole number of at least ", low, most), value);
 }
 
-int64_t JsonFields::whole(const char* key, int64_t low, int64_t high) const { return whole_of(key, (*this)[key], low, high); }
+int64_t JsonFields::whole(const char* key, int64_t low, int64_t high) const {
+  return whole_of(key, (*this)[key], low, high);
+}
 
 std::vector<int64_t> JsonFields::wholes(const char* key, int64_t high) const {
   const Json& list = (*this)[key];
-  if (!list.is_array()) fail(key, "a list of whole numbers", list);
+  if (!list.is_list()) fail(key, "a list of whole numbers", list);
   std::vector<int64_t> out;
   for (const Json& value : list) out.push_back(whole_of(key, value, 0, high));
   return out;
@@ -61,7 +42,7 @@ std::vector<int64_t> JsonFields::wholes(const char* key, int64_t high) const {
 
 uint64_t JsonFields::bits(const char* key) const {
   const Json& value = (*this)[key];
-  if (!value.is_number_unsigned()) fail(key, "a whole number of at least 0", value);
+  if (!value.is_uint64()) fail(key, "a whole number of at least 0", value);
   return value.get<uint64_t>();
 }
 
@@ -69,7 +50,10 @@ double JsonFields::real(const char* key, double low, double high) const {
   const Json& value = (*this)[key];
   if (value.is_number())
     if (const double x = value.get<double>(); x >= low && x <= high) return x;
-  fail(key, concat("a number of at least ", low, high < std::numeric_limits<double>::max() ? concat(" and at most ", high) : ""), value);
+  fail(key,
+       concat("a number of at least ", low,
+              high < std::numeric_limits<double>::max() ? concat(" and at most ", high) : ""),
+       value);
 }
 
 std::string JsonFields::text(const char* key) const {

@@ -21,14 +21,14 @@ const char* description_of(DType dtype) {
   detail::fail<DTypeError>("NumPy has no ", dtype, "; cast it to f32");
 }
 
-// github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst, and what numpy.lib.format does: the first axis may grow to 21 digits
-// in place, and the data begins at a multiple of 64 bytes behind at least one byte of padding.
+// github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst, and what numpy.lib.format does: the first axis may
+// grow to 21 digits in place, and the data begins at a multiple of 64 bytes behind at least one byte of padding.
 std::string header_of(const Tensor& x) {
   constexpr size_t kDigits = 21, kAlign = 64, kBefore = 10;
   std::string shape;
   for (int64_t n : x.shape()) shape += concat(shape.empty() ? "" : ", ", n);
-  std::string dict =
-      concat("{'descr': '", description_of(x.dtype()), "', 'fortran_order': False, 'shape': (", shape, x.rank() == 1 ? "," : "", "), }");
+  std::string dict = concat("{'descr': '", description_of(x.dtype()), "', 'fortran_order': False, 'shape': (", shape,
+                            x.rank() == 1 ? "," : "", "), }");
   if (x.rank() > 0) dict += std::string(kDigits - std::to_string(x.dim(0)).size(), ' ');
   dict += std::string(kAlign - (kBefore + dict.size() + 1) % kAlign, ' ') + '\n';
   return concat("\x93NUMPY", '\x01', '\0', char(dict.size() & 0xff), char(dict.size() >> 8), dict);

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <set>
 
+#include "core/printable.h"
 #include "kernels/copy.h"
 #include "train/io/file.h"
 #include "train/io/foreign_weights.h"
@@ -15,8 +16,6 @@
 
 namespace ringtape {
 namespace {
-
-using nlohmann::json;
 
 Tensor on_host(const Tensor& x) {
   Tensor dense = x.detach();
@@ -37,12 +36,15 @@ void check_bools(const std::string& path, const std::string& name, const Tensor&
 std::string header_text(const std::vector<NamedTensor>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
-  if (!metadata.empty()) out += "\"__metadata__\":" + json_text(json(metadata)) + ",";
+  if (!metadata.empty()) out += "\"__metadata__\":" + Json(metadata).text() + ",";
   uint64_t at = 0;
   for (const auto& [name, x] : tensors) {
     const uint64_t bytes = uint64_t(x.size()) * size_of(x.dtype());
-    out += json(name).dump() + ":{\"dtype\":\"" + kTypeNames[size_t(x.dtype())] +
-           "\",\"shape\":" + json(std::vector<int64_t>(x.shape().begin(), x.shape().end())).dump() +
+    const Json written(name);
+    RT_CHECK_AS(FormatError, parse_json(written.text()) == written, "tensor '", printable(name),
+                "': a name in a file is UTF-8");
+    out += written.text() + ":{\"dtype\":\"" + kTypeNames[size_t(x.dtype())] +
+           "\",\"shape\":" + Json(std::vector<int64_t>(x.shape().begin(), x.shape().end())).text() +
            ",\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + bytes) + "]},";
     at += bytes;
   }
@@ -99,8 +101,8 @@ struct OpenFile {
     read(path, &header_bytes, 8);
     if (header_bytes > file_bytes - 8 || header_bytes > kLargestHeader)
       check_foreign(path, {reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
-    RT_CHECK_AS(FormatError, header_bytes <= kLargestHeader && header_bytes <= file_bytes - 8, path, ": a header of ", header_bytes,
-                " bytes in a file of ", file_bytes, "; truncated, or not a safetensors file");
+    RT_CHECK_AS(FormatError, header_bytes <= kLargestHeader && header_bytes <= file_bytes - 8, path, ": a header of ",
+                header_bytes, " bytes in a file of ", file_bytes, "; truncated, or not a safetensors file");
     std::string text(header_bytes, '\0');
     read(path, text.data(), header_bytes);
     header = parse_safetensors_header(text, file_bytes - 8 - header_bytes, path);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
@@ -18,7 +19,9 @@ using nlohmann::json;
 
 constexpr size_t kShown = 100;  // bytes of a name or value in a message
 
-std::string shown(const std::string& text) { return printable(text.size() > kShown ? text.substr(0, kShown) + "..." : text); }
+std::string shown(const std::string& text) {
+  return printable(text.size() > kShown ? text.substr(0, kShown) + "..." : text);
+}
 
 std::string known_types() {
   std::string out;
@@ -26,8 +29,8 @@ std::string known_types() {
   return out;
 }
 
-// Takes the header as it is parsed, so that there never is a tree of it. Refuses what JSON lets pass: depth, and names that are repeated in
-// an entry or in the metadata; those of tensors are compared when all are there.
+// Takes the header as it is parsed, so that there never is a tree of it. Refuses what JSON lets pass: depth, and names
+// that are repeated in an entry or in the metadata; those of tensors are compared when all are there.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -39,8 +42,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool number_float(double, const std::string& text) override { return scalar(text); }
   bool number_unsigned(uint64_t value) override {
     if (!in_list_) return scalar(std::to_string(value));
-    RT_CHECK_AS(FormatError, numbers_.size() < size_t(kMaxRank), path_, ": tensor '", shown(entry_.name), "' has more numbers in its ",
-                key_, " than it could have axes; at most ", kMaxRank, " are supported");
+    RT_CHECK_AS(FormatError, numbers_.size() < size_t(kMaxRank), path_, ": tensor '", shown(entry_.name),
+                "' has more numbers in its ", key_, " than it could have axes; at most ", kMaxRank, " are supported");
     numbers_.push_back(value);
     return true;
   }
@@ -51,7 +54,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     } else if (depth_ == 2 && key_ == "dtype") {
       take_dtype(value);
     } else {
-      scalar(json_text(json(value.substr(0, kShown))));
+      scalar(Json(value.substr(0, kShown)).text());
     }
     return true;
   }
@@ -74,9 +77,13 @@ class HeaderReader : public nlohmann::json_sax<json> {
       has_metadata_ = has_metadata_ || in_metadata_;
     } else if (depth_ == 2 && in_metadata_) {
       count_metadata(value);
-      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '", shown(value), "' twice");
+      RT_CHECK_AS(FormatError, out_.metadata.emplace(value, "").second, path_, ": the header has '", shown(value),
+                  "' twice");
     } else if (depth_ == 2) {
-      bool* const had = value == "dtype" ? &has_dtype_ : value == "shape" ? &has_shape_ : value == "data_offsets" ? &has_offsets_ : nullptr;
+      bool* const had = value == "dtype"          ? &has_dtype_
+                        : value == "shape"        ? &has_shape_
+                        : value == "data_offsets" ? &has_offsets_
+                                                  : nullptr;
       RT_CHECK_AS(FormatError, !had || !*had, path_, ": the header has '", shown(value), "' twice");
       if (had) *had = true;
     }
@@ -98,15 +105,16 @@ class HeaderReader : public nlohmann::json_sax<json> {
     if (key_ == "shape") {
       sizes_ = numbers_;
     } else {
-      RT_CHECK_AS(FormatError, numbers_.size() == 2, path_, ": tensor '", shown(entry_.name), "': data_offsets must be two numbers");
+      RT_CHECK_AS(FormatError, numbers_.size() == 2, path_, ": tensor '", shown(entry_.name),
+                  "': data_offsets must be two numbers");
       entry_.begin = numbers_[0], entry_.end = numbers_[1];
     }
     return true;
   }
   bool parse_error(size_t, const std::string&, const json::exception& e) override {
     const char* reason = std::strstr(e.what(), "] ");
-    detail::fail<FormatError>(path_,
-                              ": the header is not valid JSON: ", printable(std::string(reason ? reason + 2 : e.what()).substr(0, 300)));
+    detail::fail<FormatError>(path_, ": the header is not valid JSON: ",
+                              printable(std::string(reason ? reason + 2 : e.what()).substr(0, 300)));
   }
 
  private:
@@ -114,26 +122,27 @@ class HeaderReader : public nlohmann::json_sax<json> {
 
   // A value where another kind was expected, or one that is not looked at.
   bool scalar(const std::string& text) {
-    RT_CHECK_AS(FormatError, !in_list_, path_, ": tensor '", shown(entry_.name), "': ", key_, " must be a list of whole numbers, got ",
-                shown(text), " in it");
+    RT_CHECK_AS(FormatError, !in_list_, path_, ": tensor '", shown(entry_.name), "': ", key_,
+                " must be a list of whole numbers, got ", shown(text), " in it");
     RT_CHECK_AS(FormatError, depth_ > 2 || !in_metadata_, path_, ": __metadata__ must map strings to strings");
     RT_CHECK_AS(FormatError, depth_ != 1, path_, ": tensor '", shown(key_), "' is not described by an object");
     if (depth_ != 2) return true;
-    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", shown(entry_.name), "' has dtype ", shown(text), "; known are ",
-                known_types());
-    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '", shown(entry_.name), "': ", key_,
-                " must be a list of whole numbers, got ", shown(text));
+    RT_CHECK_AS(FormatError, key_ != "dtype", path_, ": tensor '", shown(entry_.name), "' has dtype ", shown(text),
+                "; known are ", known_types());
+    RT_CHECK_AS(FormatError, key_ != "shape" && key_ != "data_offsets", path_, ": tensor '", shown(entry_.name),
+                "': ", key_, " must be a list of whole numbers, got ", shown(text));
     return true;
   }
   void take_dtype(const std::string& name) {
     const auto found = std::find(kTypeNames.begin(), kTypeNames.end(), name);
-    RT_CHECK_AS(FormatError, found != kTypeNames.end(), path_, ": tensor '", shown(entry_.name), "' has dtype \"", shown(name),
-                "\"; known are ", known_types());
+    RT_CHECK_AS(FormatError, found != kTypeNames.end(), path_, ": tensor '", shown(entry_.name), "' has dtype \"",
+                shown(name), "\"; known are ", known_types());
     entry_.dtype = DType(found - kTypeNames.begin());
   }
   void count_metadata(const std::string& text) {
     metadata_bytes_ += text.size();
-    RT_CHECK_AS(FormatError, metadata_bytes_ <= kLargestMetadata, path_, ": more than ", kLargestMetadata, " bytes of __metadata__");
+    RT_CHECK_AS(FormatError, metadata_bytes_ <= kLargestMetadata, path_, ": more than ", kLargestMetadata,
+                " bytes of __metadata__");
   }
   void finish_entry() {
     const auto check = [&](bool has, const char* what) {
@@ -141,9 +150,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
     };
     check(has_dtype_, "dtype"), check(has_shape_, "shape"), check(has_offsets_, "data_offsets");
     const std::optional<uint64_t> elements = declared_elements(sizes_);
-    RT_CHECK_AS(FormatError, entry_.end < entry_.begin || (elements && *elements * size_of(entry_.dtype) == entry_.end - entry_.begin),
-                path_, ": tensor '", shown(entry_.name), "' takes ", entry_.end - entry_.begin,
-                " bytes, which is not what its shape and dtype need");
+    RT_CHECK_AS(
+        FormatError,
+        entry_.end < entry_.begin || (elements && *elements * size_of(entry_.dtype) == entry_.end - entry_.begin),
+        path_, ": tensor '", shown(entry_.name), "' takes ", entry_.end - entry_.begin,
+        " bytes, which is not what its shape and dtype need");
     entry_.shape.assign(sizes_.begin(), sizes_.end());
     RT_CHECK_AS(FormatError, out_.tensors.size() < kMostTensors, path_, ": more than ", kMostTensors, " tensors");
     out_.tensors.push_back(std::move(entry_));
@@ -163,17 +174,20 @@ class HeaderReader : public nlohmann::json_sax<json> {
 // Entries must follow each other without holes and end where the file ends, each with a name of its own.
 void check_layout(const std::string& path, std::vector<TensorEntry>& entries, uint64_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
-  const auto twice = std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+  const auto twice =
+      std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
   if (twice != entries.end()) detail::fail<FormatError>(path, ": the header has '", shown(twice->name), "' twice");
-  std::sort(entries.begin(), entries.end(),
-            [](const TensorEntry& a, const TensorEntry& b) { return std::tie(a.begin, a.end) < std::tie(b.begin, b.end); });
+  std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
   uint64_t at = 0;
   for (const TensorEntry& entry : entries) {
-    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", shown(entry.name), "' lies at bytes ",
-                entry.begin, " to ", entry.end, "; expected it to begin at ", at);
+    RT_CHECK_AS(FormatError, entry.begin == at && entry.end >= entry.begin, path, ": tensor '", shown(entry.name),
+                "' lies at bytes ", entry.begin, " to ", entry.end, "; expected it to begin at ", at);
     at = entry.end;
   }
-  RT_CHECK_AS(FormatError, at == data_bytes, path, ": the header describes ", at, " bytes of tensors, the file holds ", data_bytes);
+  RT_CHECK_AS(FormatError, at == data_bytes, path, ": the header describes ", at, " bytes of tensors, the file holds ",
+              data_bytes);
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 
 namespace ringtape {
 
-inline constexpr std::array<const char*, 8> kTypeNames = {"BOOL", "U8", "I32", "I64", "F16", "BF16", "F32", "F64"};  // by DType
+// By DType.
+inline constexpr std::array<const char*, 8> kTypeNames = {"BOOL", "U8",   "I32", "I64", "F16",  "BF16", "F32", "F64"};
 
 // What a safetensors file says of a tensor, before its bytes are read.
 struct TensorEntry {
@@ -30,9 +31,9 @@ inline constexpr uint64_t kLargestHeader = 100'000'000;   // bytes; the referenc
 inline constexpr uint64_t kLargestMetadata = 10'000'000;  // of its names and texts
 inline constexpr size_t kMostTensors = 1'000'000;
 
-// The JSON of a header, of a file with so many bytes of data after it. Takes memory of a few times the text at most: less than 8 bytes
-// a byte. Throws FormatError, beginning with `path`, for everything that the reference reader refuses, for element types we do not have,
-// for more than 8 axes, and beyond the limits above.
+// The JSON of a header, of a file with so many bytes of data after it. Takes memory of a few times the text at most:
+// less than 8 bytes a byte. Throws FormatError, beginning with `path`, for everything that the reference reader
+// refuses, for element types we do not have, for more than 8 axes, and beyond the limits above.
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes, const std::string& path);
 
 // Of a file. Throws IoError, too.

@@ -5,10 +5,9 @@
 namespace ringtape {
 
 Adam::Adam(FlatParameters& parameters, Options options)
-    : Optimizer(parameters), options_(options),
-      m_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
+    : Optimizer(parameters), m_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
       v_(zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device())),
-      own_steps_(parameters.parameters().size()) {}
+      own_steps_(parameters.parameters().size()), options_(options) {}
 
 std::vector<int64_t> Adam::own_steps() const {
   const bool alike = std::ranges::all_of(own_steps_, [this](int64_t n) { return n == steps(); });
@@ -22,13 +21,27 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
   while (begin < end) {
     const int64_t number = own_steps_[at] + 1;
     int64_t until = begin;
-    for (; at < all.size() && all[at].begin < end && own_steps_[at] + 1 == number; ++at) ++own_steps_[at], until = all[at].end;
+    for (; at < all.size() && all[at].begin < end && own_steps_[at] + 1 == number; ++at)
+      ++own_steps_[at], until = all[at].end;
     if (begin == until) continue;  // parameters without elements
     adam_step(part(parameters_.values(), begin, until), part(m_, begin, until), part(v_, begin, until),
               part(parameters_.gradients(), begin, until), factor,
               {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
     begin = until;
   }
+}
+
+void visit(Fields& f, Adam::Options& o) {
+  f("beta1", o.beta1,
+    {.help = "part of the average of gradients that stays at a step", .unit = "X", .range = kFraction});
+  f("beta2", o.beta2,
+    {.help = "part of the average of squared gradients that stays at a step", .unit = "X", .range = kFraction});
+  f("epsilon", o.eps,
+    {.help = "added to the root of the average of squared gradients", .unit = "X", .range = kAboveZero});
+  f("weight-decay", o.weight_decay,
+    {.help = o.decoupled ? "decay of the weights, apart from the gradient" : "L2 penalty",
+     .unit = "X",
+     .range = kReal});
 }
 
 }  // namespace ringtape

@@ -1,11 +1,13 @@
 #pragma once
+#include "core/fields.h"
 #include "kernels/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace ringtape {
 
-// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h). The corrections of a parameter go by the steps in
-// which it had a gradient, as PyTorch's do. A step that a factor of 0 leaves out is one of them, since the host does not know of it.
+// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h). The corrections of a parameter go by
+// the steps in which it had a gradient, as PyTorch's do. A step that a factor of 0 leaves out is one of them, since the
+// host does not know of it.
 class Adam : public Optimizer {
  public:
   struct Options {
@@ -18,13 +20,17 @@ class Adam : public Optimizer {
   std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
   std::vector<int64_t> own_steps() const override;
 
- private:
+ protected:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override;
+
+  Tensor m_, v_;
+  std::vector<int64_t> own_steps_;  // of each parameter
+
+ private:
   void set_own_steps(const std::vector<int64_t>& steps) override { own_steps_ = steps; }
 
   Options options_;
-  Tensor m_, v_;
-  std::vector<int64_t> own_steps_;  // of each parameter
 };
+void visit(Fields& f, Adam::Options& o);
 
 }  // namespace ringtape

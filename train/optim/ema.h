@@ -9,7 +9,8 @@ namespace ringtape {
 // with the parameters as they are.
 class Ema {
  public:
-  Ema(const FlatParameters& parameters, double decay) : parameters_(parameters), decay_(decay), average_(copy_of(parameters.values())) {}
+  Ema(const FlatParameters& parameters, double decay)
+      : parameters_(parameters), decay_(decay), average_(copy_of(parameters.values())) {}
 
   void update() { ema_step(average_, parameters_.values(), decay_); }
   const Tensor& average() const { return average_; }  // flat

@@ -13,18 +13,20 @@ FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory)
   const Tensor first = *named[0].tensor;
   int64_t size = 0;
   for (const nn::Named& p : named) {
-    RT_CHECK_AS(DTypeError, p.tensor->dtype() == first.dtype() && p.tensor->device() == first.device(), "parameter ", p.name, " is ",
-                p.tensor->dtype(), " on ", p.tensor->device(), ", the first one ", first.dtype(), " on ", first.device());
+    RT_CHECK_AS(DTypeError, p.tensor->dtype() == first.dtype() && p.tensor->device() == first.device(), "parameter ",
+                p.name, " is ", p.tensor->dtype(), " on ", p.tensor->device(), ", the first one ", first.dtype(),
+                " on ", first.device());
     size += aligned(p.tensor->size());
   }
   values_ = zeros({size}, first.dtype(), first.device());
-  gradients_ = memory ? memory(size, int64_t(named.size()), first.dtype(), first.device()) : zeros({size}, first.dtype(), first.device());
+  gradients_ = memory ? memory(size, int64_t(named.size()), first.dtype(), first.device())
+                      : zeros({size}, first.dtype(), first.device());
   int64_t begin = 0;
   for (const nn::Named& p : named) {
     Tensor& x = *p.tensor;
     for (const nn::Named& other : named)
-      RT_CHECK_AS(UsageError, &other == &p || other.tensor->node() != x.node(), "parameters ", p.name, " and ", other.name,
-                  " are one tensor; tied parameters cannot be flattened");
+      RT_CHECK_AS(UsageError, &other == &p || other.tensor->node() != x.node(), "parameters ", p.name, " and ",
+                  other.name, " are one tensor; tied parameters cannot be flattened");
     const Shape shape = x.shape(), strides = contiguous_strides(shape);
     const Tensor view = values_.window(shape, strides, begin);
     copy(view, x);

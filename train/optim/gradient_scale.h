@@ -4,9 +4,10 @@
 
 namespace ringtape {
 
-// What a step does to its gradients before the update, decided on their device without waiting for it: with f16, the loss is
-// scaled up so that small gradients stay above what f16 can hold, and a step whose gradients overflowed is left out; with a
-// largest norm, all gradients together are clipped to it. PyTorch's GradScaler and clip_grad_norm_. A step left out counts as one.
+// What a step does to its gradients before the update, decided on their device without waiting for it: with f16, the
+// loss is scaled up so that small gradients stay above what f16 can hold, and a step whose gradients overflowed is left
+// out; with a largest norm, all gradients together are clipped to it. PyTorch's GradScaler and clip_grad_norm_. A step
+// left out counts as one.
 class GradientScale {
  public:
   struct Options {
@@ -25,7 +26,8 @@ class GradientScale {
   const Tensor& factor();
 
   const Tensor& norm() const { return norm_; }    // (1), of the gradients last looked at, before clipping
-  const Tensor& state() const { return scale_; }  // (2): the loss scale, and the steps since it changed; undefined without one
+  // (2): the loss scale, and the steps since it changed; undefined without one.
+  const Tensor& state() const { return scale_; }
 
  private:
   FlatParameters& parameters_;

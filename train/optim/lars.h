@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// Layer-wise adaptive rates for large batches, with the rule of Lightning Bolts and solo-learn (kernels/optimizer.h). Parameters of one
-// axis (biases, scales and shifts of norms) get plain SGD without weight decay.
+// Layer-wise adaptive rates for large batches, with the rule of Lightning Bolts and solo-learn (kernels/optimizer.h).
+// Parameters of one axis (biases, scales and shifts of norms) get plain SGD without weight decay.
 class Lars : public Optimizer {
  public:
   struct Options {
@@ -28,5 +28,6 @@ class Lars : public Optimizer {
   std::vector<int64_t> begins_;  // of the chunks, which are those of kernels/optimizer.h
   Tensor chunks_, squares_;
 };
+void visit(Fields& f, Lars::Options& o);
 
 }  // namespace ringtape

@@ -9,9 +9,11 @@ void Optimizer::fix_lr(const std::string& prefix, double lr) {
 
 void Optimizer::set_steps(int64_t steps, const std::vector<int64_t>& own) {
   const size_t n = parameters_.parameters().size();
-  RT_CHECK_AS(FormatError, own.empty() || own.size() == n, "the steps of ", own.size(), " parameters for a model of ", n);
+  RT_CHECK_AS(FormatError, own.empty() || own.size() == n, "the steps of ", own.size(), " parameters for a model of ",
+              n);
   for (const int64_t count : own)
-    RT_CHECK_AS(FormatError, count >= 0 && count <= steps, "a parameter that has taken ", count, " of ", steps, " steps");
+    RT_CHECK_AS(FormatError, count >= 0 && count <= steps, "a parameter that has taken ", count, " of ", steps,
+                " steps");
   steps_ = steps;
   set_own_steps(own.empty() ? std::vector<int64_t>(n, steps) : own);
 }

@@ -1,19 +1,24 @@
 #pragma once
+#include "core/fields.h"
 #include "kernels/optimizer.h"
 #include "train/optim/optimizer.h"
 
 namespace ringtape {
 
-// What momentum keeps: zeros, undefined for momentum 0. The buffer starts at zero, and momentum 0 + g is the gradient itself: no first step
-// to tell apart. Throws UsageError for nesterov without it.
+// What momentum keeps: zeros, undefined for momentum 0. The buffer starts at zero, and momentum 0 + g is the gradient
+// itself: no first step to tell apart. Throws UsageError for nesterov without it.
 inline Tensor velocity_for(const FlatParameters& parameters, double momentum, bool nesterov) {
-  RT_CHECK_AS(UsageError, !nesterov || momentum > 0, "nesterov needs a momentum above 0");
-  return momentum == 0 ? Tensor() : zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
+  RT_CHECK_AS(UsageError, !nesterov || momentum > 0, "--nesterov: needs a --momentum above 0");
+  return momentum == 0 ? Tensor()
+                       : zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
 }
 inline std::vector<NamedTensor> velocity_state(const Tensor& velocity) {
   if (!velocity.defined()) return {};
   return {{"velocity", velocity}};
 }
+
+// The settings of an optimizer with momentum.
+void visit_momentum(Fields& f, double& momentum, bool& nesterov);
 
 // Stochastic gradient descent, with PyTorch's formulas (kernels/optimizer.h).
 class Sgd : public Optimizer {
@@ -25,17 +30,20 @@ class Sgd : public Optimizer {
   };
   explicit Sgd(FlatParameters& parameters) : Sgd(parameters, Options{}) {}
   Sgd(FlatParameters& parameters, Options options)
-      : Optimizer(parameters), options_(options), velocity_(velocity_for(parameters, options.momentum, options.nesterov)) {}
+      : Optimizer(parameters), options_(options),
+        velocity_(velocity_for(parameters, options.momentum, options.nesterov)) {}
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override {
-    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end), part(parameters_.gradients(), begin, end), factor,
+    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end),
+             part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
 
   Options options_;
   Tensor velocity_;
 };
+void visit(Fields& f, Sgd::Options& o);
 
 }  // namespace ringtape

@@ -8,13 +8,13 @@
 
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "core/cgroup.h"
 #include "core/device.h"
 #include "core/env.h"
 #include "core/runtime.h"
 #include "kernels/kernel.h"
+#include "train/io/json.h"
 #include "train/run/time_text.h"
 #include "train/run/version.h"
 
@@ -32,17 +32,16 @@ std::string proc_value(const char* path, const std::string& key) {
   return {};
 }
 
-nlohmann::ordered_json libraries() {
+Json libraries() {
   return {{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
-          {"nlohmann-json", concat(NLOHMANN_JSON_VERSION_MAJOR, '.', NLOHMANN_JSON_VERSION_MINOR, '.',
-                                   NLOHMANN_JSON_VERSION_PATCH)},
+          {"nlohmann-json", json_library()},
           {"toml++", concat(TOML_LIB_MAJOR, '.', TOML_LIB_MINOR, '.', TOML_LIB_PATCH)},
           {"zlib", zlibVersion()}};
 }
 
 // What each can be called; one that this build has no kernels for is described by why.
-nlohmann::ordered_json gpus() {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+Json gpus() {
+  Json out = Json::list();
   for (Device gpu{DeviceType::cuda, 0}; available(gpu); ++gpu.index) {
     try {
       out.push_back(runtime(gpu).describe(gpu.index));
@@ -55,10 +54,10 @@ nlohmann::ordered_json gpus() {
 
 }  // namespace
 
-nlohmann::ordered_json environment(const std::vector<std::string>& command_line) {
+Json environment(const std::vector<std::string>& command_line) {
   utsname system{};
   ::uname(&system);
-  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+  Json variables = Json::object();
   for (const env::Variable& v : env::variables())
     if (const char* value = std::getenv(v.name)) variables[v.name] = v.secret ? "(not shown)" : value;
   const auto quota = Cgroups().cpus();
@@ -70,7 +69,7 @@ nlohmann::ordered_json environment(const std::vector<std::string>& command_line)
           {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},
           {"cpu", proc_value("/proc/cpuinfo", "model name")},
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
-          {"cpu_quota", quota ? nlohmann::ordered_json(*quota) : nlohmann::ordered_json()},  // of a container, in CPUs
+          {"cpu_quota", quota ? Json(*quota) : Json()},  // of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
           {"isa", std::string(name_of(cpu_isa()))},
           {"threads", threads()},

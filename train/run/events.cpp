@@ -49,7 +49,8 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 File new_file(const RunDir& run, std::string& path) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  const std::string stem = concat("events.out.tfevents.", int64_t(now()), '.', std::string_view(host), '.', ::getpid(), '.');
+  const std::string stem =
+      concat("events.out.tfevents.", int64_t(now()), '.', std::string_view(host), '.', ::getpid(), '.');
   File out;
   for (int number = 0; !out; ++number) {
     path = run.file(concat(stem, number));
@@ -68,20 +69,22 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const RunDir& run, int64_t from) : file_(new_file(run, path_)) {
-  constexpr int64_t kStart = 1;                                      // SessionLog.START: no step from this one on counts that was before
+  constexpr int64_t kStart = 1;  // SessionLog.START: no step from this one on counts that was before
   record(field(1, now()) + field(3, std::string("brain.Event:2")));  // wall_time, file_version
-  if (from > 0) record(field(1, now()) + field(2, from + 1) + field(7, field(1, kStart)));  // wall_time, step, session_log
+  // wall_time, step, session_log.
+  if (from > 0) record(field(1, now()) + field(2, from + 1) + field(7, field(1, kStart)));
 }
 
 void EventFile::write(const std::string& tag, int64_t step, double value) {
-  const std::string scalar = field(1, tag) + field(2, float(value));                    // Summary.Value: tag, simple_value
+  const std::string scalar = field(1, tag) + field(2, float(value));      // Summary.Value: tag, simple_value
   record(field(1, now()) + field(2, step) + field(5, field(1, scalar)));  // wall_time, step, summary
 }
 
 void EventFile::record(const std::string& event) {
   const std::string length = bytes_of(uint64_t(event.size()));
   const std::string out = length + bytes_of(masked(crc32c(length))) + event + bytes_of(masked(crc32c(event)));
-  const bool written = std::fwrite(out.data(), 1, out.size(), file_.get()) == out.size() && std::fflush(file_.get()) == 0;
+  const bool written =
+      std::fwrite(out.data(), 1, out.size(), file_.get()) == out.size() && std::fflush(file_.get()) == 0;
   RT_CHECK_AS(IoError, written, path_, ": cannot write: ", std::strerror(errno));
 }
 

@@ -7,11 +7,12 @@
 
 namespace ringtape {
 
-// Scalars for TensorBoard: a file of TFRecords, each an Event message (tensorflow/core/util/event.proto) in protobuf's encoding.
+// Scalars for TensorBoard: a file of TFRecords, each an Event message
+// (tensorflow/core/util/event.proto) in protobuf's encoding.
 class EventFile {
  public:
-  // A new events.out.tfevents.TIME.HOST.PID.N. Of a training that goes on at step `from` TensorBoard leaves out what earlier files have of
-  // steps after that, which come again.
+  // A new events.out.tfevents.TIME.HOST.PID.N. Of a training that goes on at step `from` TensorBoard leaves out what
+  // earlier files have of steps after that, which come again.
   explicit EventFile(const RunDir& run, int64_t from = 0);
   void write(const std::string& tag, int64_t step, double value);  // "val/loss"; throws IoError
 

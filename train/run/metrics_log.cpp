@@ -51,9 +51,11 @@ std::string csv_line(const Metrics& m) {
 
 }  // namespace
 
-double hidden_share(double comm_s, double exposed_s) { return comm_s > 0 ? std::clamp(1 - exposed_s / comm_s, 0.0, 1.0) : 1; }
+double hidden_share(double comm_s, double exposed_s) {
+  return comm_s > 0 ? std::clamp(1 - exposed_s / comm_s, 0.0, 1.0) : 1;
+}
 
-nlohmann::ordered_json json_number(double x) {
+Json json_number(double x) {
   if (std::isnan(x)) return "nan";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
   if (x == std::floor(x) && std::abs(x) < 0x1p53) return int64_t(x);
@@ -61,10 +63,10 @@ nlohmann::ordered_json json_number(double x) {
 }
 
 std::string json_line(const Metrics& m) {
-  nlohmann::ordered_json out{{"split", m.split}, {"epoch", m.epoch}, {"step", m.step}};
+  Json out{{"split", m.split}, {"epoch", m.epoch}, {"step", m.step}};
   for (const Column& c : kColumns)
     if (const auto& value = m.*c.value) out[c.name] = json_number(*value);
-  return json_text(out);
+  return out.text();
 }
 
 static double read_number(const JsonFields& fields, const char* key) {
@@ -77,7 +79,7 @@ static double read_number(const JsonFields& fields, const char* key) {
 }
 
 static std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {
-  const nlohmann::ordered_json json = parse_json(line, where, 4);
+  const Json json = parse_json(line, where, 4);
   const JsonFields fields(json, where);
   Metrics m;
   m.split = fields.text("split");

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 #include "core/env_rank.h"
 #include "core/text.h"
 
@@ -63,8 +63,8 @@ int launchers_pipe() {
   return pipe;
 }
 
-// A bar in the place of the one before; empty: none. To a launcher each is a line, of which it draws the last: one for which there is no
-// room is left out.
+// A bar in the place of the one before; empty: none. To a launcher each is a line, of which it draws the last: one for
+// which there is no room is left out.
 void draw(const std::string& bar) {
   if (launchers_pipe() >= 0) {
     const std::string line = bar + "\n";
@@ -84,14 +84,14 @@ bool utf8_terminal() {
 
 }  // namespace
 
-std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds, const std::string& note, int width,
-                          bool unicode, const char* unit) {
+std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds,
+                          const std::string& note, int width, bool unicode, const char* unit) {
   const double part = total > 0 ? std::min(1.0, double(done) / double(total)) : 1,
                rate = seconds > 0 ? double(done) / seconds : 0;
   const std::string left = done > 0 ? clock_text(double(total - done) / rate) : "?";
   const std::string head = fmt::format("{}: {:3}%|", title, int(100 * part));
-  const std::string tail = fmt::format("| {}/{} [{}<{}, {} {}/s{}{}]", done, total, clock_text(seconds), left, rate_text(rate), unit,
-                                       note.empty() ? "" : ", ", note);
+  const std::string tail = fmt::format("| {}/{} [{}<{}, {} {}/s{}{}]", done, total, clock_text(seconds), left,
+                                       rate_text(rate), unit, note.empty() ? "" : ", ", note);
   const int cells = width - 1 - int(head.size() + tail.size());
   const std::string line = head + bar_text(part, std::clamp(cells, 0, 30), unicode) + tail;
   return cells < 0 ? line.substr(0, size_t(std::max(0, width - 1))) : line;
@@ -100,7 +100,8 @@ std::string progress_text(const std::string& title, int64_t done, int64_t total,
 Progress::Progress(std::string title, int64_t total, bool enabled, const char* unit)
     : title_(std::move(title)), total_(total), unit_(unit), begin_(Clock::now()), next_(begin_ + kRedraw) {
   const char* terminal = std::getenv("TERM");
-  enabled_ = enabled && (launchers_pipe() >= 0 || ::isatty(STDERR_FILENO)) && !(terminal && std::strcmp(terminal, "dumb") == 0);
+  enabled_ = enabled && (launchers_pipe() >= 0 || ::isatty(STDERR_FILENO)) &&
+             !(terminal && std::strcmp(terminal, "dumb") == 0);
   const char* no_color = std::getenv("NO_COLOR");
   color_ = !(no_color && *no_color);
   unicode_ = utf8_terminal();

@@ -28,7 +28,7 @@ class Progress {
 };
 
 // The bar's text for a line of `width` columns; without line ends or colours.
-std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds, const std::string& note, int width,
-                          bool unicode, const char* unit = "batches");
+std::string progress_text(const std::string& title, int64_t done, int64_t total, double seconds,
+                          const std::string& note, int width, bool unicode, const char* unit = "batches");
 
 }  // namespace ringtape

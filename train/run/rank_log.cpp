@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "comm/fd.h"
+#include "comm/base/fd.h"
 #include "core/env_rank.h"
 #include "core/log.h"
 

@@ -14,9 +14,9 @@
 #include "core/check.h"
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint.h"
-#include "train/exported.h"
 #include "train/io/file.h"
 #include "train/run/time_text.h"
+#include "train/weights/exported.h"
 
 namespace ringtape {
 namespace {
@@ -26,10 +26,12 @@ namespace fs = std::filesystem;
 // What a run writes, besides train.log and the lock, which stay, and its checkpoints; nothing else is ever removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr std::array<const char*, 6> kOwned = {"env.json", "data.json", "metrics.jsonl", "metrics.csv", "report.html", kConfig};
-constexpr const char *kTraining = ": another process is training there; choose another --run",
-                     *kHoldsARun =
-                         ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
+constexpr std::array<const char*, 6> kOwned = {"env.json",    "data.json",   "metrics.jsonl",
+                                               "metrics.csv", "report.html", kConfig};
+constexpr const char
+    *kTraining = ": another process is training there; choose another --run",
+    *kHoldsARun =
+        ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
 
 bool taken(const fs::path& path) {
   std::error_code error;
@@ -50,7 +52,8 @@ bool just_begun(const fs::path& path) {
   bool has_mark = false, has_more = false;
   for (const auto& entry : fs::directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
-    const bool empty_folder = name == kExported && fs::is_empty(entry.path(), error), mark = name == kLock || name == kLog;
+    const bool empty_folder = name == kExported && fs::is_empty(entry.path(), error),
+               mark = name == kLock || name == kLog;
     has_mark = has_mark || mark;
     has_more = has_more || !(mark || is_temporary_name(name) || empty_folder);
   }
@@ -62,7 +65,8 @@ void remove_run(const fs::path& path) {
     if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path());
   Checkpoints(path / kCheckpoints, 0).remove_all();
   const fs::path exported = path / kExported;
-  for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")}) fs::remove(exported / name);
+  for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")})
+    fs::remove(exported / name);
   std::error_code error;
   fs::remove(exported, error);  // it stays where there is more in it
   for (const char* name : kOwned) fs::remove(path / name);

@@ -33,10 +33,10 @@ class LineFile {
   File file_;
 };
 
-// The folder of one training run. Creating it takes a lock that other processes see and, unless that is to be continued, clears
-// an earlier run away (only what a run writes; its config.toml last, so that what is left still counts as a run). The lock is on .lock,
-// which nobody has reason to rotate or remove, and which network file systems can lock too.
-// Throws UsageError as check_run_path does, IoError if it cannot be written.
+// The folder of one training run. Creating it takes a lock that other processes see and, unless that is to be
+// continued, clears an earlier run away (only what a run writes; its config.toml last, so that what is left still
+// counts as a run). The lock is on .lock, which nobody has reason to rotate or remove, and which network file systems
+// can lock too. Throws UsageError as check_run_path does, IoError if it cannot be written.
 class RunDir {
  public:
   RunDir(std::string path, Earlier earlier);

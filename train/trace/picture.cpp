@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "train/svg.h"
+#include "train/report/svg.h"
 #include "train/trace/timeline.h"
 
 namespace ringtape {
@@ -12,7 +12,8 @@ constexpr double kLetter = 6.6;  // a wide one
 
 std::string ms_text(int64_t ns) { return fmt::format("{:.1f} ms", double(ns) / 1e6); }
 std::string mb_text(int64_t bytes) {
-  return bytes >= 100'000 ? fmt::format("{:.1f} MB", double(bytes) / 1e6) : fmt::format("{:.1f} kB", double(bytes) / 1e3);
+  return bytes >= 100'000 ? fmt::format("{:.1f} MB", double(bytes) / 1e6)
+                          : fmt::format("{:.1f} kB", double(bytes) / 1e3);
 }
 
 class Picture {
@@ -35,7 +36,8 @@ class Picture {
     return out;
   }
   static std::string heading(const StepTimeline& t) {
-    return fmt::format("{}, step {}, {} {}: {}", t.title, t.step, t.ranks.size(), t.ranks.size() == 1 ? "rank" : "ranks", ms_text(t.end()));
+    return fmt::format("{}, step {}, {} {}: {}", t.title, t.step, t.ranks.size(),
+                       t.ranks.size() == 1 ? "rank" : "ranks", ms_text(t.end()));
   }
   double x(int64_t ns) const { return kLeft + (kWidth - kLeft - kRight) * double(ns) / double(end_); }
 
@@ -50,10 +52,13 @@ class Picture {
   }
 
   // A bar, with as much of its name as fits.
-  void bar(int64_t begin, int64_t end, double y, const std::string& style, const std::string& name, const std::string& more) {
+  void bar(int64_t begin, int64_t end, double y, const std::string& style, const std::string& name,
+           const std::string& more) {
     const double left = x(begin), width = std::max(x(end) - left, 0.8);
-    svg_.rect(left, y, width, kLane, style, fmt::format("{}: {} to {}, {}", more, ms_text(begin), ms_text(end), ms_text(end - begin)));
-    if (width > kLetter * double(name.size()) + 4) svg_.text(left + width / 2, y + kLane / 2 + 4, name, "on", Svg::Anchor::middle);
+    svg_.rect(left, y, width, kLane, style,
+              fmt::format("{}: {} to {}, {}", more, ms_text(begin), ms_text(end), ms_text(end - begin)));
+    if (width > kLetter * double(name.size()) + 4)
+      svg_.text(left + width / 2, y + kLane / 2 + 4, name, "on", Svg::Anchor::middle);
   }
 
   double draw_rank(size_t rank, double y) {

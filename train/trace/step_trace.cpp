@@ -5,14 +5,16 @@
 #include "comm/transport/host.h"
 #include "core/log.h"
 #include "train/io/file.h"
-#include "train/ranks.h"
+#include "train/loop/ranks.h"
 
 namespace ringtape {
 namespace {
 
 constexpr const char* kPhases[] = {"forward", "backward", "optimizer"};
 
-int64_t ns(comm::Clock::time_point t) { return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count(); }
+int64_t ns(comm::Clock::time_point t) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
+}
 
 // The last backward phase ends with finish(), where a rank waits.
 void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
@@ -28,6 +30,18 @@ void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t 
 
 }  // namespace
 
+void visit(Fields& f, TraceOptions& o) {
+  f("trace", o.path,
+    {.help = "write what every rank does in one step to FILE.json (chrome://tracing, Perfetto) and FILE.svg",
+     .unit = "FILE",
+     .scope = Scope::invocation});
+  f("trace-step", o.step,
+    {.help = "the step that --trace records, counted from 1",
+     .unit = "N",
+     .range = kPositive,
+     .scope = Scope::invocation});
+}
+
 void StepTrace::begin(int64_t step) {
   on_ = !file_.empty() && step == step_;
   if (on_) since_ = ns(comm::Clock::now());
@@ -39,17 +53,18 @@ void StepTrace::ended(Phase phase) {
   own_.phases.push_back({kPhases[int(phase)], std::exchange(since_, now), now});
 }
 
-void StepTrace::end(const comm::Reducer* reducer, comm::ProcessGroup* group) {
+void StepTrace::end(const comm::Reducer* reducer, comm::ProcessGroup& group) {
   if (!std::exchange(on_, false)) return;
   own_.clock = comm::host_identity("time");
   if (reducer) {
     split_wait(own_.phases, ns(reducer->waited().begin), ns(reducer->waited().end));
-    for (const comm::Reducer::Trace& b : reducer->trace()) own_.buckets.push_back({b.bytes, ns(b.ready), ns(b.begin), ns(b.end)});
+    for (const comm::Reducer::Trace& b : reducer->trace())
+      own_.buckets.push_back({b.bytes, ns(b.ready), ns(b.begin), ns(b.end)});
   }
   std::vector<RankTimeline> ranks;
-  for (const std::string& text : texts_of(group, own_.text())) ranks.push_back(RankTimeline::parse(text));
+  for (const std::string& text : gather_texts(group, own_.text())) ranks.push_back(RankTimeline::parse(text));
   own_ = {};
-  if (group && group->rank() > 0) return;
+  if (group.rank() > 0) return;
   const StepTimeline timeline = together(title_, step_, std::move(ranks));
   write_file(file_ + ".json", chrome_trace(timeline));
   write_file(file_ + ".svg", timeline_picture(timeline));

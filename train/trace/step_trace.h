@@ -2,22 +2,29 @@
 #include <chrono>
 #include <string>
 
-#include "comm/reducer.h"
-#include "train/step.h"
+#include "comm/parallel/reducer.h"
+#include "core/fields.h"
+#include "train/loop/step.h"
 #include "train/trace/timeline.h"
 
 namespace ringtape {
 
+struct TraceOptions {
+  std::string path;  // without its ending; empty: none
+  int64_t step = 3;
+};
+void visit(Fields& f, TraceOptions& o);
+
 // Writes down what every rank does in one step of a training: FILE.json and FILE.svg. Does nothing in the others.
 class StepTrace {
  public:
-  StepTrace(std::string file, int64_t step, std::string title)  // an empty file: in none
-      : file_(std::move(file)), step_(step), title_(std::move(title)) {}
+  StepTrace(TraceOptions options, std::string title)
+      : file_(std::move(options.path)), step_(options.step), title_(std::move(title)) {}
 
   void begin(int64_t step);  // counted from 1
   void ended(Phase phase);   // as Step::run says
   // A collective, in that step: the first rank writes. Throws IoError.
-  void end(const comm::Reducer* reducer, comm::ProcessGroup* group);
+  void end(const comm::Reducer* reducer, comm::ProcessGroup& group);
 
  private:
   std::string file_;

@@ -2,27 +2,30 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 
-#include "core/text.h"
+#include "core/check.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 
-using Json = nlohmann::ordered_json;
-
 std::string RankTimeline::text() const {
-  Json out{{"clock", clock}, {"phases", Json::array()}, {"buckets", Json::array()}};
+  Json out{{"clock", clock}, {"phases", Json::list()}, {"buckets", Json::list()}};
   for (const Span& p : phases) out["phases"].push_back({p.name, p.begin, p.end});
   for (const Bucket& b : buckets) out["buckets"].push_back({b.bytes, b.ready, b.begin, b.end});
-  return out.dump();
+  return out.text();
 }
 
 RankTimeline RankTimeline::parse(const std::string& text) {
-  const Json json = Json::parse(text);
+  const Json json = parse_json(text);
   RankTimeline out;
-  out.clock = json.at("clock").get<std::string>();
-  for (const Json& p : json.at("phases")) out.phases.push_back({p.at(0).get<std::string>(), p.at(1), p.at(2)});
-  for (const Json& b : json.at("buckets")) out.buckets.push_back({b.at(0), b.at(1), b.at(2), b.at(3)});
+  out.clock = json["clock"].get<std::string>();
+  for (const Json& p : json["phases"])
+    out.phases.push_back({p[0].get<std::string>(), p[1].get<int64_t>(), p[2].get<int64_t>()});
+  for (const Json& b : json["buckets"]) {
+    const auto t = b.get<std::vector<int64_t>>();
+    RT_CHECK_AS(FormatError, t.size() == 4, "a bucket of ", t.size(), " numbers");
+    out.buckets.push_back({t[0], t[1], t[2], t[3]});
+  }
   return out;
 }
 
@@ -61,7 +64,7 @@ static Json name_of(const char* kind, const std::string& name, size_t rank, int 
 }
 
 std::string chrome_trace(const StepTimeline& timeline) {
-  Json events = Json::array();
+  Json events = Json::list();
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const RankTimeline& r = timeline.ranks[rank];
     events.push_back(name_of("process_name", concat("rank ", rank), rank, 0));
@@ -70,12 +73,12 @@ std::string chrome_trace(const StepTimeline& timeline) {
     for (const RankTimeline::Span& p : r.phases) events.push_back(event(p.name, "phase", rank, 0, p.begin, p.end));
     for (size_t i = 0; i < r.buckets.size(); ++i) {
       const RankTimeline::Bucket& b = r.buckets[i];
-      Json& e = events.emplace_back(event(concat("bucket ", i), "bucket", rank, 1, b.begin, b.end));
+      Json& e = events.push_back(event(concat("bucket ", i), "bucket", rank, 1, b.begin, b.end));
       e["args"] = {{"bytes", b.bytes}, {"ready_us", double(b.ready) / 1e3}};
     }
   }
   const Json about{{"title", timeline.title}, {"step", timeline.step}};
-  return Json{{"displayTimeUnit", "ms"}, {"otherData", about}, {"traceEvents", events}}.dump(1) + "\n";
+  return Json{{"displayTimeUnit", "ms"}, {"otherData", about}, {"traceEvents", events}}.text(1) + "\n";
 }
 
 }  // namespace ringtape

@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// What one rank did in one training step. Times are nanoseconds of its steady clock, until together() has made them those of the step.
-// On a GPU they are the host's: when it handed work over.
+// What one rank did in one training step. Times are nanoseconds of its steady clock, until together() has made them
+// those of the step. On a GPU they are the host's: when it handed work over.
 struct RankTimeline {
   struct Span {
     std::string name;  // "forward", "backward", "wait" for gradients on their way, "optimizer"
@@ -33,7 +33,8 @@ struct StepTimeline {
   int64_t end() const;  // of its last phase or bucket
 };
 
-// Ranks with one clock stay as they are to each other; of different clocks nothing is known but that the step begins on all together.
+// Ranks with one clock stay as they are to each other; of different clocks nothing is known
+// but that the step begins on all together.
 StepTimeline together(const std::string& title, int64_t step, std::vector<RankTimeline> ranks);
 
 // For chrome://tracing and ui.perfetto.dev: a process a rank, with a thread that computes and one that communicates.

@@ -35,7 +35,8 @@ struct alignas(64) Line {
   cudaIpcEventHandle_t filled[kSlots];      // recorded behind the copy into a slot for it
   cudaIpcEventHandle_t emptied[kSlots];     // recorded behind the copy out of its slot
 };
-static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);  // hence good between processes
+// Hence good between processes.
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 // Another rank as it is seen from here.
 struct Peer {
@@ -66,8 +67,9 @@ void retire(std::unique_ptr<Membership> membership) {
   kept.remove_if([](const auto& m) { return m->over(); });
 }
 
-// A message is copied into a slot of the sender's memory, from where its receiver pulls it: both on their own streams, ordered by events.
-// The host only counts pieces. What a stream waits for has always been recorded before, so streams never wait for each other in a circle.
+// A message is copied into a slot of the sender's memory, from where its receiver pulls it: both on their own streams,
+// ordered by events. The host only counts pieces. What a stream waits for has always been recorded before, so streams
+// never wait for each other in a circle.
 class Ipc : public GpuTransport {
  public:
   Ipc(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -105,7 +107,8 @@ class Ipc : public GpuTransport {
     try {
       int peer = progress(ticket);
       if (peer < 0) return;
-      for (Wait wait(*this, peer); (peer = progress(ticket)) >= 0; wait.pause()) waiting_on_.store(peer, std::memory_order_relaxed);
+      for (Wait wait(*this, peer); (peer = progress(ticket)) >= 0; wait.pause())
+        waiting_on_.store(peer, std::memory_order_relaxed);
     } catch (...) {
       lanes_.assign(lanes_.size(), {});
       reached()->wait();  // the buffers of what is in flight may be freed at once, in the order of the caller's stream
@@ -120,7 +123,8 @@ class Ipc : public GpuTransport {
       if (!p.process) continue;
       const bool left = p.board->left.load() != 0;
       if (left ? r == peer : p.process->ended())
-        return left ? concat("rank ", r, " has left the group") : concat("rank ", r, " (process ", p.process->pid(), ") died");
+        return left ? concat("rank ", r, " has left the group")
+                    : concat("rank ", r, " (process ", p.process->pid(), ") died");
     }
     return "";
   }
@@ -137,9 +141,13 @@ class Ipc : public GpuTransport {
   };
 
   Board& board() const { return *reinterpret_cast<Board*>(us_->control.get()); }
-  static Line* lines_of(void* control) { return reinterpret_cast<Line*>(static_cast<char*>(control) + (sizeof(Board) + 63) / 64 * 64); }
+  static Line* lines_of(void* control) {
+    return reinterpret_cast<Line*>(static_cast<char*>(control) + (sizeof(Board) + 63) / 64 * 64);
+  }
   Line& line(int r) const { return lines_of(us_->control.get())[r]; }
-  size_t slot_of(int receiver, uint64_t piece) const { return (size_t(receiver) * kSlots + piece % kSlots) * kSlotBytes; }
+  size_t slot_of(int receiver, uint64_t piece) const {
+    return (size_t(receiver) * kSlots + piece % kSlots) * kSlotBytes;
+  }
 
   // Shows what others need of this rank, and opens what they show.
   void join() {
@@ -175,9 +183,10 @@ class Ipc : public GpuTransport {
     pid_t pid = 0;
     int64_t at = 0;
     std::getline(in >> host >> pid >> at >> std::ws, address);
-    RT_CHECK_AS(CommError, host == own, "ipc: rank ", r, " runs on another host, or in another container, than rank ", rank(),
-                "; use nccl");
-    RT_CHECK_AS(CommError, pid != ::getpid(), "ipc: ranks ", rank(), " and ", r, " are threads of one process; use p2p");
+    RT_CHECK_AS(CommError, host == own, "ipc: rank ", r, " runs on another host, or in another container, than rank ",
+                rank(), "; use nccl");
+    RT_CHECK_AS(CommError, pid != ::getpid(), "ipc: ranks ", rank(), " and ", r,
+                " are threads of one process; use p2p");
     Peer& p = us_->peers[size_t(r)];
     p.process = std::make_unique<PeerProcess>(pid);
     p.window = Window::open(address);
@@ -190,7 +199,8 @@ class Ipc : public GpuTransport {
     }
   }
 
-  // Puts on the stream what can be, with all ranks. Returns one that a transfer up to the ticket still waits for, -1: none.
+  // Puts on the stream what can be, with all ranks. Returns one that a transfer up to
+  // the ticket still waits for, -1: none.
   int progress(Ticket ticket) {
     int waiting = -1;
     for (int r = 0; r < size(); ++r) {
@@ -258,6 +268,8 @@ class Ipc : public GpuTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> ipc_transport(Context context, Device device) { return std::make_unique<Ipc>(std::move(context), device); }
+std::unique_ptr<Transport> ipc_transport(Context context, Device device) {
+  return std::make_unique<Ipc>(std::move(context), device);
+}
 
 }  // namespace ringtape::comm::cuda

@@ -26,11 +26,14 @@ cudaIpcMemHandle_t ExportedMemory::handle() const {
 
 OpenedMemory::OpenedMemory(int index, const cudaIpcMemHandle_t& handle, int peer) : index_(index) {
   use(index);
-  const cudaError_t status = cudaIpcOpenMemHandle(reinterpret_cast<void**>(&data_), handle, cudaIpcMemLazyEnablePeerAccess);
+  const cudaError_t status =
+      cudaIpcOpenMemHandle(reinterpret_cast<void**>(&data_), handle, cudaIpcMemLazyEnablePeerAccess);
   if (status == cudaSuccess) return;
   cudaGetLastError();
-  RT_CHECK_AS(CommError, false, "ipc: cuda:", index, " cannot reach the memory of rank ", peer, "'s GPU (", cudaGetErrorName(status),
-              "); its GPU must be one that peers with this one, visible to this process, in the same IPC namespace (docker: --ipc=host); "
+  RT_CHECK_AS(CommError, false, "ipc: cuda:", index, " cannot reach the memory of rank ", peer, "'s GPU (",
+              cudaGetErrorName(status),
+              "); its GPU must be one that peers with this one, visible to this process, in the same IPC namespace "
+              "(docker: --ipc=host); "
               "use nccl otherwise");
 }
 
@@ -62,6 +65,8 @@ cudaIpcEventHandle_t SharedEvent::handle() const {
 
 void SharedEvent::record(cudaStream_t stream) { RT_GPU_CHECK(cudaEventRecord(event_, stream)); }
 
-void SharedEvent::wait_on(cudaStream_t stream) const { RT_GPU_CHECK(cudaStreamWaitEvent(stream, event_, cudaEventWaitDefault)); }
+void SharedEvent::wait_on(cudaStream_t stream) const {
+  RT_GPU_CHECK(cudaStreamWaitEvent(stream, event_, cudaEventWaitDefault));
+}
 
 }  // namespace ringtape::comm::cuda

@@ -22,7 +22,8 @@ namespace ringtape::cuda {
 
 static void check(ncclResult_t status, const char* what, const char* file, int line) {
   if (status == ncclSuccess || status == ncclInProgress) return;
-  throw CommError(concat(what, " failed: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr), " (", file, ":", line, ")"));
+  throw CommError(concat(what, " failed: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr), " (", file,
+                         ":", line, ")"));
 }
 
 }  // namespace ringtape::cuda
@@ -34,7 +35,8 @@ using namespace ringtape::cuda;
 namespace {
 
 constexpr ncclDataType_t type_of(DType dtype) {
-  constexpr ncclDataType_t types[] = {ncclUint8, ncclUint8, ncclInt32, ncclInt64, ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64};
+  constexpr ncclDataType_t types[] = {ncclUint8,   ncclUint8,    ncclInt32,   ncclInt64,
+                                      ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64};
   return types[size_t(dtype)];
 }
 constexpr ncclRedOp_t op_of(ReduceOp op) {
@@ -57,9 +59,9 @@ std::string uuid_of(int index) {
 // From here on a wait is long enough to compare calls with the other ranks.
 constexpr Seconds kLate(1);
 
-// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline. A thread watches
-// what is on the stream; a failure, whoever raises it, aborts the communicator, which ends its kernels. NCCL's messages carry no header:
-// what the ranks asked for is compared beside them, once one waits.
+// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline.
+// A thread watches what is on the stream; a failure, whoever raises it, aborts the communicator, which ends its
+// kernels. NCCL's messages carry no header: what the ranks asked for is compared beside them, once one waits.
 class Nccl : public GpuTransport {
  public:
   Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -97,9 +99,13 @@ class Nccl : public GpuTransport {
   }
 
   std::string_view name() const override { return "nccl"; }
-  std::unique_ptr<Transport> open(Context context) const override { return nccl_transport(std::move(context), device_); }
+  Abilities abilities() const override { return {.has_collectives = true}; }
+  std::unique_ptr<Transport> open(Context context) const override {
+    return nccl_transport(std::move(context), device_);
+  }
 
-  // All that is started until the next finish() becomes one group: on a stream, a second group would wait for the first.
+  // All that is started until the next finish() becomes one group: on a stream, a
+  // second group would wait for the first.
   Ticket start(std::span<const Transfer> transfers) override {
     queued_.insert(queued_.end(), transfers.begin(), transfers.end());
     return ticket_++;
@@ -163,7 +169,8 @@ class Nccl : public GpuTransport {
       context_.store->set("nccl/id", std::string(id.internal, sizeof id.internal));
     }
     const std::string known = context_.store->wait("nccl/id", deadline_);
-    RT_CHECK_AS(CommError, known.size() == sizeof id.internal, "nccl: an id of ", known.size(), " bytes instead of ", sizeof id.internal);
+    RT_CHECK_AS(CommError, known.size() == sizeof id.internal, "nccl: an id of ", known.size(), " bytes instead of ",
+                sizeof id.internal);
     std::memcpy(id.internal, known.data(), known.size());
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
@@ -188,7 +195,8 @@ class Nccl : public GpuTransport {
     for (ncclResult_t now = state();; now = state()) {
       context_.failure->check();
       if (now == ncclSuccess) return;
-      if (now != ncclInProgress) fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
+      if (now != ncclInProgress)
+        fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
       if (deadline_.passed())
         fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
@@ -206,7 +214,8 @@ class Nccl : public GpuTransport {
     try {
       use(index());
       auto looked = Clock::now();
-      for (std::unique_lock lock(mutex_); !left_.wait_for(lock, std::chrono::milliseconds(50), [&] { return leaving_; });) {
+      for (std::unique_lock lock(mutex_);
+           !left_.wait_for(lock, std::chrono::milliseconds(50), [&] { return leaving_; });) {
         while (!running_.empty() && running_.front().end->passed()) running_.pop_front();
         const bool late = !running_.empty() && running_.front().deadline.passed();
         const std::string what = running_.empty() ? "" : concat(" in ", running_.front().operation);
@@ -217,7 +226,9 @@ class Nccl : public GpuTransport {
           calls_.look(waits);
           looked = now;
         }
-        if (late) fail(concat("rank ", rank(), " waited ", context_.timeout.count(), " s for the other ranks", what, " over nccl"));
+        if (late)
+          fail(concat("rank ", rank(), " waited ", context_.timeout.count(), " s for the other ranks", what,
+                      " over nccl"));
         const ncclResult_t status = state();
         if (status != ncclSuccess && status != ncclInProgress)
           fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(status), what));
@@ -242,7 +253,8 @@ class Nccl : public GpuTransport {
   std::vector<Transfer> queued_;
   Ticket ticket_ = 0;
   std::deque<Running> running_;
-  std::optional<Clock::time_point> asking_;  // since when NCCL has been given the current operation, until all of it is on the stream
+  // Since when NCCL has been given the current operation, until all of it is on the stream.
+  std::optional<Clock::time_point> asking_;
   CallLog calls_{context_};
   std::thread watch_;
 };
@@ -277,7 +289,8 @@ void broadcast(Transport& t, const void*, void* y) {
   collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclBroadcast(y, y, c.count, c.type, c.root, c.comm, c.stream)); });
 }
 void reduce(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclReduce(x, y, c.count, c.type, c.op, c.root, c.comm, c.stream)); });
+  collective(t,
+             [&](const Call& c) { RT_GPU_CHECK(ncclReduce(x, y, c.count, c.type, c.op, c.root, c.comm, c.stream)); });
 }
 
 
@@ -327,7 +340,8 @@ void all_to_all(Transport& t, const void* x, void* y) {
 // The host waits too: nobody leaves before all have come.
 void barrier(Transport& t, const void*, void*) {
   void* const token = t.scratch(1);
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(token, token, 1, ncclUint8, ncclMax, c.comm, c.stream)); });
+  collective(
+      t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(token, token, 1, ncclUint8, ncclMax, c.comm, c.stream)); });
   const auto met = t.reached();
   for (Wait wait(t, (t.rank() + 1) % t.size()); !met->passed();) wait.pause();
 }
@@ -346,6 +360,8 @@ const Algorithm nccl = {.name = "nccl",
                         .all_to_all = all_to_all,
                         .barrier = barrier};
 
-std::unique_ptr<Transport> nccl_transport(Context context, Device device) { return std::make_unique<Nccl>(std::move(context), device); }
+std::unique_ptr<Transport> nccl_transport(Context context, Device device) {
+  return std::make_unique<Nccl>(std::move(context), device);
+}
 
 }  // namespace ringtape::comm::cuda

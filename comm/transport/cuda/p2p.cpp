@@ -35,7 +35,8 @@ struct Place {  // of one rank at a share() and a fence()
   void* data = nullptr;
   int index = 0;
   Operation operation;
-  std::shared_ptr<Event> reached[2];  // by the parity of the fence: a rank is at most one ahead of those that still read
+  // By the parity of the fence: a rank is at most one ahead of those that still read.
+  std::shared_ptr<Event> reached[2];
 };
 
 // What the ranks of a group share.
@@ -65,7 +66,8 @@ void reach(int from, int to) {
   else check(status, "cudaDeviceEnablePeerAccess(to, 0)", __FILE__, __LINE__);
   cudaMemPool_t pool = nullptr;
   RT_GPU_CHECK(cudaDeviceGetDefaultMemPool(&pool, to));
-  const cudaMemAccessDesc access{.location = {.type = cudaMemLocationTypeDevice, .id = from}, .flags = cudaMemAccessFlagsProtReadWrite};
+  const cudaMemAccessDesc access{.location = {.type = cudaMemLocationTypeDevice, .id = from},
+                                 .flags = cudaMemAccessFlagsProtReadWrite};
   RT_GPU_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
 }
 
@@ -83,10 +85,12 @@ class P2p : public GpuTransport {
     }
   }
   std::string_view name() const override { return "p2p"; }
+  Abilities abilities() const override { return {.shares_memory = true}; }
   std::unique_ptr<Transport> open(Context context) const override { return p2p_transport(std::move(context), device_); }
 
   Ticket start(std::span<const Transfer> transfers) override {
-    const std::shared_ptr<Event> ready = point_of(index(), stream_);  // what is sent has been written, where is received has been read
+    // What is sent has been written, where is received has been read.
+    const std::shared_ptr<Event> ready = point_of(index(), stream_);
     for (const Transfer& t : transfers) {
       std::shared_ptr<Post> post;
       if (t.way == Transfer::Way::send) {
@@ -180,8 +184,8 @@ class P2p : public GpuTransport {
     return true;
   }
 
-  // After a failure the buffers of what is in flight may be freed at once, in the order of the caller's stream: what has not
-  // been fetched never will be, and that stream waits for the rest.
+  // After a failure the buffers of what is in flight may be freed at once, in the order of the caller's stream: what
+  // has not been fetched never will be, and that stream waits for the rest.
   void abandon() {
     if (open_.empty()) return;
     use(index());
@@ -216,6 +220,8 @@ class P2p : public GpuTransport {
 
 }  // namespace
 
-std::unique_ptr<Transport> p2p_transport(Context context, Device device) { return std::make_unique<P2p>(std::move(context), device); }
+std::unique_ptr<Transport> p2p_transport(Context context, Device device) {
+  return std::make_unique<P2p>(std::move(context), device);
+}
 
 }  // namespace ringtape::comm::cuda

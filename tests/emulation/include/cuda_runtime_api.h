@@ -1,7 +1,7 @@
 #pragma once
 // The part of the CUDA 13 runtime's interface that ringtape uses, declared for the emulation: a build with
-// RINGTAPE_CUDA=EMULATED needs no toolkit. Names, values and layouts are the toolkit's; the same sources also build against
-// the toolkit's own header, which keeps this one honest. A function is added here and in ../cudart*.cpp together.
+// RINGTAPE_CUDA=EMULATED needs no toolkit. Names, values and layouts are the toolkit's; the same sources also build
+// with the toolkit's own header, which verifies this one. Add functions here and in ../cudart*.cpp together.
 #include <cstddef>
 
 #include "vector_types.h"
@@ -205,8 +205,10 @@ cudaError_t cudaFreeHost(void* ptr);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes* attributes, const void* ptr);
 
 cudaError_t cudaMemcpy(void* dst, const void* src, size_t count, enum cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream = 0);
-cudaError_t cudaMemcpyPeerAsync(void* dst, int dstDevice, const void* src, int srcDevice, size_t count, cudaStream_t stream = 0);
+cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream = 0);
+cudaError_t cudaMemcpyPeerAsync(void* dst, int dstDevice, const void* src, int srcDevice, size_t count,
+                                cudaStream_t stream = 0);
 cudaError_t cudaMemset(void* devPtr, int value, size_t count);
 cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count, cudaStream_t stream = 0);
 

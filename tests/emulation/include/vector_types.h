@@ -1,5 +1,5 @@
 #pragma once
-// CUDA's vector types, with the toolkit's sizes and alignments, and the make_ functions that nvcc knows of itself.
+// CUDA's vector types, with the toolkit's sizes and alignments, and the make_ functions that are built into nvcc.
 
 // NOLINTBEGIN: names as CUDA has them
 #define RT_VECTOR_TYPE(T, type, align2, align4)                                                             \

@@ -1,5 +1,5 @@
 #pragma once
-// Named ranges for profilers, of which the emulation has none.
+// Named ranges for profilers; no-ops in the emulation.
 extern "C" {
 inline int nvtxRangePushA(const char*) { return 0; }
 inline int nvtxRangePop(void) { return 0; }

@@ -1,0 +1,67 @@
+#include "comm/health/report.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <thread>
+
+#include "comm/health/activity.h"
+#include "core/limits.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr Seconds kPatience{3};  // with whoever gathers the report
+
+// The rows of all ranks; nothing if another thread or process gathers them.
+std::optional<std::string> gather(Failure& failure) {
+  if (!failure.claim_report()) return std::nullopt;
+  const auto peers = failure.peers();
+  return peers ? peers->activities() : Activity::process().rows(&failure);
+}
+
+int wake = -1;
+void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
+
+}  // namespace
+
+void timed_out(Transport& transport) {
+  Failure& failure = *transport.context().failure;
+  failure.check();
+  std::string cause = concat("rank ", transport.rank(), " waited ", transport.context().timeout.count(), " s for rank ",
+                             transport.waiting_on(), " in ", transport.operation(), " over ", transport.name());
+  if (const auto rows = gather(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
+  else
+    for (const Deadline patience(kPatience); !failure.raised() && !patience.passed();)
+      std::this_thread::sleep_for(Seconds(0.002));
+  failure.raise(cause);
+  failure.check();
+  throw CommError("unreachable");
+}
+
+void dump_activity(const std::string& path) {
+  const std::string text = Activity::process().history();
+  std::FILE* const file = path.empty() ? stderr : std::fopen(path.c_str(), "ae");
+  if (!file) return;
+  std::fputs(text.c_str(), file);
+  if (file == stderr) std::fflush(file);
+  else std::fclose(file);
+}
+
+// A handler may do next to nothing: it wakes a thread.
+void dump_activity_on_sigquit(const std::string& path) {
+  if (wake >= 0) return;
+  wake = ::eventfd(0, EFD_CLOEXEC);
+  start_thread("dumps on SIGQUIT", [path, from = wake] {
+    for (uint64_t count; ::read(from, &count, sizeof count) == sizeof count;) dump_activity(path);
+  }).detach();
+  struct sigaction action{};
+  action.sa_handler = on_sigquit;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGQUIT, &action, nullptr);
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,132 @@
+#include "comm/job/place.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+
+#include "core/check.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// The variables of one launcher.
+class Variables {
+ public:
+  Variables(const Lookup& lookup, const char* launcher) : lookup_(lookup), launcher_(launcher) {}
+  std::string text(const char* name, const std::string& fallback = "") const {
+    return lookup_(name).value_or(fallback);
+  }
+  int number(const char* name, int low, int high, std::optional<int> fallback = std::nullopt) const {
+    const auto value = lookup_(name);
+    if (!value && fallback) return *fallback;
+    RT_CHECK_AS(UsageError, value, name, " is not set, but other variables of ", launcher_,
+                " are; set it, or none of them");
+    int out = 0;
+    const char* const end = value->data() + value->size();
+    const auto [at, error] = std::from_chars(value->data(), end, out);
+    RT_CHECK_AS(UsageError, error == std::errc() && at == end && out >= low && out <= high, name, "=", *value,
+                ": expected a whole number from ", low, " to ", high);
+    return out;
+  }
+
+ private:
+  const Lookup& lookup_;
+  const char* const launcher_;
+};
+
+constexpr int kMost = 1 << 20;  // ranks
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+// In the range that no registered service and, by default, no outgoing connection uses.
+int port_for(const std::string& job) { return 20000 + int(std::hash<std::string>()(job) % 10000); }
+
+Place from_torchrun(const Lookup& lookup) {
+  const Variables v(lookup, "torchrun and ringtape launch");
+  Place p{.launcher = "torchrun"};
+  p.size = v.number("WORLD_SIZE", 1, kMost);
+  p.rank = v.number("RANK", 0, p.size - 1);
+  p.host = v.text("MASTER_ADDR");
+  const bool has_port = lookup("MASTER_PORT").has_value();
+  p.port = has_port ? v.number("MASTER_PORT", 0, 65535) : 0;
+  // The agent's own store listens there already: the next one is as good as any that all ranks can know.
+  if (p.port > 0 && v.text("TORCHELASTIC_USE_AGENT_STORE") == "True") p.port = p.port == 65535 ? 65534 : p.port + 1;
+  const bool local = is_loopback(p.host);
+  p.local_size = v.number("LOCAL_WORLD_SIZE", 1, p.size, local ? p.size : 1);
+  p.local_rank = v.number("LOCAL_RANK", 0, p.local_size - 1, local ? p.rank : 0);
+  p.one_host = p.local_size == p.size || local;
+  p.job = concat("torchrun ", p.port, ' ', v.text("TORCHELASTIC_RUN_ID"), ' ', v.text("TORCHELASTIC_RESTART_COUNT"));
+  return p;
+}
+
+Place from_open_mpi(const Lookup& lookup) {
+  const Variables v(lookup, "Open MPI");
+  Place p{.launcher = "mpirun"};
+  p.size = v.number("OMPI_COMM_WORLD_SIZE", 1, kMost);
+  p.rank = v.number("OMPI_COMM_WORLD_RANK", 0, p.size - 1);
+  p.local_size = v.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, p.size);
+  p.local_rank = v.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, p.local_size - 1);
+  p.one_host = p.local_size == p.size;
+  p.job = concat("mpirun ", v.text("PMIX_NAMESPACE", v.text("OMPI_MCA_ess_base_jobid", std::to_string(::getppid()))));
+  p.host = v.text("MASTER_ADDR");
+  p.port = v.number("MASTER_PORT", 1, 65535, port_for(p.job));
+  return p;
+}
+
+// "4(x2),3": the number for each node, in their order.
+int tasks_on_node(const std::string& list, int node) {
+  for (size_t at = 0; at < list.size();) {
+    const int tasks = std::atoi(list.c_str() + at);
+    const size_t end = std::min(list.find(',', at), list.size()), times = list.find("(x", at);
+    node -= times < end ? std::max(1, std::atoi(list.c_str() + times + 2)) : 1;
+    if (node < 0) return std::max(tasks, 1);
+    at = end + 1;
+  }
+  return 1;
+}
+
+Place from_slurm(const Lookup& lookup) {
+  const Variables v(lookup, "Slurm");
+  Place p{.launcher = "srun"};
+  p.size = v.number("SLURM_STEP_NUM_TASKS", 1, kMost);
+  p.rank = v.number("SLURM_PROCID", 0, p.size - 1);
+  const int nodes = v.number("SLURM_STEP_NUM_NODES", 1, kMost, 1);
+  p.one_host = nodes == 1;
+  p.local_size =
+      p.one_host ? p.size : tasks_on_node(v.text("SLURM_STEP_TASKS_PER_NODE"), v.number("SLURM_NODEID", 0, nodes - 1));
+  p.local_rank = v.number("SLURM_LOCALID", 0, p.local_size - 1, 0);
+  p.job = concat("srun ", v.text("SLURM_JOB_ID"), '.', v.text("SLURM_STEP_ID"));
+  p.host = v.text("MASTER_ADDR", first_host(v.text("SLURM_STEP_NODELIST")));
+  p.port = v.number("MASTER_PORT", 1, 65535, port_for(p.job));
+  return p;
+}
+
+}  // namespace
+
+std::string first_host(const std::string& list) {
+  const size_t bracket = list.find('['), comma = list.find(',');
+  if (bracket >= comma) return list.substr(0, comma);
+  const size_t end = list.find_first_of("-,]", bracket), close = list.find(']', bracket);
+  if (end == std::string::npos || close == std::string::npos) return list;
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) +
+         list.substr(close + 1, list.find(',', close) - close - 1);
+}
+
+// torchrun's first: who sets them by hand under another launcher means them.
+std::optional<Place> place_of(const Lookup& lookup) {
+  if (lookup("RANK") || lookup("WORLD_SIZE")) return from_torchrun(lookup);
+  if (lookup("OMPI_COMM_WORLD_SIZE")) return from_open_mpi(lookup);
+  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // srun's; a batch script has the job's alone
+  return std::nullopt;
+}
+
+std::optional<Place> place_of_process() {
+  return place_of([](const char* name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name);
+    return value && *value ? std::optional<std::string>(value) : std::nullopt;
+  });
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,64 @@
+#include "comm/parallel/agreement.h"
+
+#include <cstring>
+#include <sstream>
+
+
+namespace ringtape::comm {
+
+namespace {
+
+// FNV-1a, 64 bits.
+int64_t hash(const std::string& text) {
+  uint64_t h = 0xcbf29ce484222325u;
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return int64_t(h);
+}
+
+Device device_of(const ProcessGroup& group) { return group.transport().device(); }
+
+std::string first_difference(const std::string& theirs, const std::string& ours) {
+  std::istringstream a(theirs), b(ours);
+  for (std::string x, y;;) {
+    const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
+    if (!more_a && !more_b) return "in nothing but white space";
+    if (!more_a) return concat("'", y, "', which rank 0 has not");
+    if (!more_b) return concat("not '", x, "', which rank 0 has");
+    if (x != y) return concat("'", y, "', rank 0 '", x, "'");
+  }
+}
+
+}  // namespace
+
+std::string broadcast_text(ProcessGroup& group, const std::string& text, int root) {
+  const Tensor size = from_host(std::vector<int64_t>{int64_t(text.size())}, {1}, device_of(group));
+  group.broadcast(size, root).wait();
+  std::string out = text;
+  out.resize(size_t(size.copy_to(Device{}).item()));
+  Tensor bytes({int64_t(out.size())}, DType::u8);
+  std::memcpy(bytes.data<uint8_t>(), out.data(), out.size());
+  bytes = bytes.copy_to(device_of(group));
+  group.broadcast(bytes, root).wait();
+  bytes = bytes.copy_to(Device{});
+  std::memcpy(out.data(), bytes.data<uint8_t>(), out.size());
+  return out;
+}
+
+void check_same(ProcessGroup& group, const std::string& what, const std::string& lines) {
+  if (group.size() == 1) return;
+  const Tensor mine = from_host(std::vector<int64_t>{hash(lines)}, {1}, device_of(group));
+  const Tensor all({group.size()}, DType::i64, device_of(group));
+  group.all_gather(all, mine).wait();
+  const Tensor host = all.copy_to(Device{});
+  const auto hashes = host.span<int64_t>();
+  if (std::count(hashes.begin(), hashes.end(), hashes[0]) == group.size()) return;
+  const std::string theirs = broadcast_text(group, lines, 0);
+  if (theirs != lines) {
+    Failure& failure = *group.transport().context().failure;
+    failure.raise(concat(what, " differ: rank ", group.rank(), " has ", first_difference(theirs, lines)));
+    failure.check();
+  }
+  group.barrier().wait();  // ends with what the rank that differs has said
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,238 @@
+#include "comm/parallel/reducer.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include "comm/parallel/agreement.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+// The reducer's words, elements of the gradients' dtype: sums of small whole numbers are exact in it.
+enum Word : int64_t { kLoss, kSamples, kStop, kUsed };  // kUsed + i: how many ranks have a gradient of parameter i
+
+constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
+
+}  // namespace
+
+void visit(Fields& f, ReducerOptions& o) {
+  f("bucket-mb", o.bucket_mb,
+    {.help = "MiB of gradients that are sent together while others are computed",
+     .unit = "X",
+     .range = {1e-6, 1e6},
+     .may_change = true});
+  f("no-overlap", o.no_overlap,
+    {.help = "send all gradients at once after backward, to see what sending them during backward gains",
+     .may_change = true});
+  f("gradient-reduction", o.reduction.name,
+    {.help = "how ranks sum gradients: sum, in bf16 or f16 (half the bytes), or powersgd (of low rank; the rest is "
+             "added at later steps, "
+             "and lost on --resume)",
+     .unit = "NAME",
+     .choices = [] { return names_of(reductions()); },
+     .selects = true});
+}
+
+struct Reducer::Bucket {
+  int64_t begin, end;  // elements of the memory
+  int64_t slots = 0, missing = 0;
+  Clock::time_point ready{};
+  std::unique_ptr<Reduction> reduction{};
+};
+
+int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
+
+Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options)
+    : group_(group), memory_(memory), slots_(std::move(slots)), exact_(find_reduction(options.reduction.name).exact),
+      bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
+      loss_(zeros({}, memory.dtype(), memory.device())) {
+  std::string lines;
+  for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
+  check_same(group_, "the parameters", lines);
+  plan(options);
+  make_reductions(options.reduction);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].leaf->hook = [this, i](const Tensor&) {
+      if (armed_) completed(i);
+    };
+}
+
+Reducer::~Reducer() {
+  for (const GradientSlot& s : slots_) s.leaf->hook = {};
+}
+
+// From the last parameter to the first: a bucket is closed once it is large enough, and where what is left is small.
+void Reducer::plan(const ReducerOptions& options) {
+  const auto bytes = [&](int64_t elements) { return elements * int64_t(size_of(memory_.dtype())); };
+  const int64_t front = control_size(int64_t(slots_.size())),
+                bucket_bytes = int64_t(options.bucket_mb * double(1 << 20)),
+                small_bytes = std::min(options.small_bytes, bucket_bytes);
+  bool was_small = false;
+  for (size_t i = slots_.size(); i-- > 0;) {
+    const GradientSlot& s = slots_[i];
+    const int64_t limit = buckets_.size() > 1 ? bucket_bytes : small_bytes;
+    const bool small = bytes(s.end - front) <= small_bytes;
+    const bool full = !buckets_.empty() && bytes(buckets_.back().end - buckets_.back().begin) >= limit;
+    if (buckets_.empty() || (!options.no_overlap && (full || (small && !was_small))))
+      buckets_.push_back({.begin = s.begin, .end = s.end});
+    buckets_.back().begin = s.begin;
+    ++buckets_.back().slots;
+    bucket_of_[i] = buckets_.size() - 1;
+    was_small = small;
+  }
+  if (exact_) buckets_.back().begin = 0;
+}
+
+void Reducer::make_reductions(const Selection& reduction) {
+  const auto make = find_reduction(reduction.name).make;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    Gradients gradients{window(buckets_[b].begin, buckets_[b].end), {}};
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      if (bucket_of_[i] != b) continue;
+      const GradientSlot& s = slots_[i];
+      const Shape& shape = s.leaf->shape;
+      gradients.members.push_back({memory_.window(shape, contiguous_strides(shape), s.begin),
+                                   memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
+    }
+    buckets_[b].reduction = make(group_, std::move(gradients), reduction.chosen());
+  }
+}
+
+void Reducer::arm(const Tensor& loss, const Step& step) {
+  RT_CHECK(!armed_, "Reducer::arm: the step before has not been finished");
+  std::unordered_set<const Node*> reached;
+  if (loss.defined())
+    for (const NodePtr& leaf : used_leaves(loss)) reached.insert(leaf.get());
+  for (Bucket& b : buckets_) b.missing = b.slots;
+  launched_ = 0;
+  armed_ = true;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const GradientSlot& s = slots_[i];
+    const bool to_come = reached.contains(s.leaf.get());
+    used_[i] = to_come || s.leaf->grad.defined();
+    done_[i] = false;
+    if (!used_[i]) fill(window(s.begin, s.end), 0);
+  }
+  write_words(step);
+  if (!exact_) words_ = group_.all_reduce(window(0, control_size(int64_t(slots_.size())))).start();
+  for (size_t i = slots_.size(); i-- > 0;)
+    if (!reached.contains(slots_[i].leaf.get())) completed(i);
+}
+
+void Reducer::write_words(const Step& step) {
+  std::vector<double> words(size_t(Reducer::control_size(int64_t(slots_.size()))));
+  words[kSamples] = double(step.samples);
+  words[kStop] = step.stop;
+  std::copy(used_.begin(), used_.end(), words.begin() + kUsed);
+  expected_ = step.expected;
+  if (words != control_words_) {
+    const Tensor host = from_host(words, {int64_t(words.size())});
+    Tensor same(host.shape(), memory_.dtype());
+    copy(same, host);
+    control_words_on_device_ = memory_.device() == Device{} ? same : same.copy_to(memory_.device());
+    control_words_ = std::move(words);
+  }
+  copy(window(0, control_words_on_device_.size()), control_words_on_device_);
+  if (step.loss.defined()) copy(memory_.window({}, {}, kLoss), step.loss);
+}
+
+void Reducer::completed(size_t slot) {
+  RT_CHECK_AS(AutogradError, !done_[slot], "the gradient of ", slots_[slot].name,
+              " was completed twice in one step; only the last backward() of a step may come after Reducer::arm");
+  done_[slot] = true;
+  Bucket& b = buckets_[bucket_of_[slot]];
+  if (--b.missing > 0) return;
+  b.ready = Clock::now();
+  launch();
+}
+
+void Reducer::launch() {
+  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_)
+    buckets_[launched_].reduction->start();
+}
+
+void Reducer::finish() {
+  RT_CHECK(armed_, "Reducer::finish without arm");
+  // An operation may have nothing to say about an input that it has: its gradient is 0.
+  for (size_t i = slots_.size(); i-- > 0;) {
+    const GradientSlot& s = slots_[i];
+    if (done_[i]) continue;
+    if (!s.leaf->grad.defined()) {
+      fill(s.leaf->grad_slot, 0);
+      s.leaf->grad = s.leaf->grad_slot;
+    }
+    completed(i);
+  }
+  waited_.begin = Clock::now();
+  words_.wait();
+  for (const Bucket& b : buckets_) b.reduction->proceed();
+  for (const Bucket& b : buckets_) b.reduction->finish();
+  waited_.end = Clock::now();
+  armed_ = false;
+  totals_.exposed += waited_.end - waited_.begin;
+  totals_.steps += 1;
+  count_sent();
+  loss_ = empty_like(loss_);
+  copy(loss_, memory_.window({}, {}, kLoss));
+  settle_missing();
+  read_words();
+}
+
+void Reducer::count_sent() {
+  const auto count = [this](const Work& work, int64_t bytes) {
+    totals_.bytes += bytes;
+    totals_.communicating += work.span().end - work.span().begin;
+  };
+  if (!exact_) count(words_, control_size(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
+  for (const Bucket& b : buckets_)
+    for (const Reduction::Sent& s : b.reduction->sent()) count(s.work, s.bytes);
+}
+
+// Only a rank that lacks a gradient has to look whether others have it.
+void Reducer::settle_missing() {
+  if (std::find(used_.begin(), used_.end(), false) == used_.end()) return;
+  Readback readback(window(0, kUsed + int64_t(slots_.size())));
+  const Tensor words = readback.get();
+  Tensor ranks(words.shape(), DType::f64);
+  copy(ranks, words);
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (!used_[i] && ranks.data<double>()[kUsed + i] > 0) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
+}
+
+void Reducer::read_words() {
+  const bool waits = memory_.device().type != DeviceType::cpu;
+  Readback now(window(0, kUsed));
+  Readback& known = waits ? pending_control_words_ : now;
+  const int64_t expected = waits ? std::exchange(expected_before_, expected_) : expected_;
+  if (known.defined()) {
+    Tensor words({kUsed}, DType::f64);
+    copy(words, known.get());
+    const double* const w = words.data<double>();
+    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks have had ", int64_t(w[kSamples]),
+                " samples in a step that was to have ", expected,
+                "; they must read the same data with the same --batch-size");
+    stop_ = w[kStop] > 0;
+  }
+  if (waits) pending_control_words_ = std::move(now);
+}
+
+std::vector<Reducer::Trace> Reducer::trace() const {
+  std::vector<Trace> out;
+  for (const Bucket& b : buckets_) {
+    Trace t{.ready = b.ready};
+    for (const Reduction::Sent& s : b.reduction->sent()) {
+      const Work::Span span = s.work.span();
+      t.bytes += s.bytes;
+      if (t.end == Clock::time_point()) t.begin = span.begin;
+      t.end = span.end;
+    }
+    out.push_back(t);
+  }
+  return out;
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,34 @@
+#include "comm/parallel/reduction.h"
+
+#include "comm/parallel/reduction/powersgd.h"
+#include "comm/parallel/reduction/reductions.h"
+#include "core/registry.h"
+
+namespace ringtape::comm {
+
+std::span<const ReductionEntry> reductions() {
+  static const ReductionEntry all[] = {{"sum", true, make_sum},
+                                       {"bf16", false, make_sixteen_bit<DType::bf16>},
+                                       {"f16", false, make_sixteen_bit<DType::f16>},
+                                       {"powersgd", false, make_powersgd, PowerSgdOptions{}}};
+  return all;
+}
+
+const ReductionEntry& find_reduction(std::string_view name) {
+  return find_entry(reductions(), name, "gradient reduction");
+}
+
+void Reduction::start() {
+  sent_.clear();
+  begin();
+}
+
+void Reduction::send(const Tensor& y) {
+  sent_.push_back({group_.all_reduce(y).start(), y.size() * int64_t(size_of(y.dtype()))});
+}
+
+void Reduction::wait() const {
+  for (const Sent& s : sent_) s.work.wait();
+}
+
+}  // namespace ringtape::comm

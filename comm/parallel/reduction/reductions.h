@@ -1,0 +1,12 @@
+#pragma once
+#include "comm/parallel/reduction.h"
+
+// What the files of this folder make.
+namespace ringtape::comm {
+
+std::unique_ptr<Reduction> make_sum(ProcessGroup& group, Gradients gradients, const Settings& settings);
+template <DType dtype>  // bf16 or f16
+std::unique_ptr<Reduction> make_sixteen_bit(ProcessGroup& group, Gradients gradients, const Settings& settings);
+std::unique_ptr<Reduction> make_powersgd(ProcessGroup& group, Gradients gradients, const Settings& settings);
+
+}  // namespace ringtape::comm

@@ -1,0 +1,160 @@
+// Values and gradients beside PyTorch's, from files that tests/fixtures/make_*.py wrote.
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "nn/activation.h"
+#include "nn/linear.h"
+#include "nn/sequential.h"
+#include "tests/support/support.h"
+#include "train/io/safetensors.h"
+#include "train/optim/adam.h"
+#include "train/optim/sgd.h"
+
+namespace ringtape {
+namespace {
+
+using test::expect_close;
+const std::string kFixtures = std::string(RINGTAPE_SOURCE_DIR) + "/tests/fixtures/";
+
+using Call = Tensor (*)(const Tensors&);
+const std::map<std::string, Call> kCases = {
+#define X(name, ...) {#name, [](const Tensors& t) { return name(t[0]); }},
+    RT_UNARY_OPS(X)
+#undef X
+#define X(name, ...) {#name, [](const Tensors& t) { return name(t[0], t[1]); }},
+        RT_BINARY_OPS(X)
+#undef X
+            {"less", [](const Tensors& t) { return less(t[0], t[1]); }},
+    {"greater_equal", [](const Tensors& t) { return greater_equal(t[0], t[1]); }},
+    {"equal", [](const Tensors& t) { return equal(t[0], t[1]); }},
+    {"where", [](const Tensors& t) { return where(t[0], t[1], t[2]); }},
+    {"clamp", [](const Tensors& t) { return clamp(t[0], -0.5, 0.75); }},
+    {"sum",
+     [](const Tensors& t) {
+       return sum(t[0], {0, 2});
+     }},
+    {"mean", [](const Tensors& t) { return mean(t[0], {1}, true); }},
+    {"max", [](const Tensors& t) { return max(t[0], {1}); }},
+    {"var",
+     [](const Tensors& t) {
+       return var(t[0], {1, 2});
+     }},
+    {"var_population", [](const Tensors& t) { return var(t[0], {0}, false, 0); }},
+    {"logsumexp",
+     [](const Tensors& t) {
+       return logsumexp(t[0], {0, 1});
+     }},
+    {"matmul", [](const Tensors& t) { return matmul(t[0], t[1]); }},
+    {"matmul_broadcast", [](const Tensors& t) { return matmul(t[0], t[1]); }},
+    {"linear", [](const Tensors& t) { return linear(t[0], t[1], t[2]); }},
+    {"softmax", [](const Tensors& t) { return softmax(t[0], 1); }},
+    {"log_softmax", [](const Tensors& t) { return log_softmax(t[0]); }},
+    {"cross_entropy",
+     [](const Tensors& t) {
+       return cross_entropy(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3}));
+     }},
+    {"cross_entropy_smoothed",
+     [](const Tensors& t) {
+       return cross_entropy(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3}), 0.1, Reduction::none);
+     }},
+    {"l2_normalize", [](const Tensors& t) { return l2_normalize(t[0], 1); }},
+    {"index_select",
+     [](const Tensors& t) {
+       return index_select(t[0], 0, from_host(std::vector<int64_t>{2, 0, 2, 1}, {4}));
+     }},
+    {"concat", [](const Tensors& t) { return concat(t, 1); }},
+    {"permute",
+     [](const Tensors& t) {
+       return permute(t[0], {2, 0, 1});
+     }},
+    {"slice", [](const Tensors& t) { return slice(t[0], 1, 1, 4, 2); }},
+    {"expand",
+     [](const Tensors& t) {
+       return expand(t[0], {3, 5});
+     }},
+    {"reshape",
+     [](const Tensors& t) {
+       return reshape(transpose(t[0], 0, 1), {8, 3});
+     }},
+};
+
+TEST(PyTorch, OpsGiveItsValuesAndGradients) {
+  const Safetensors file = read_safetensors(kFixtures + "ops.safetensors");
+  std::map<std::string, Tensor> all;
+  for (const NamedTensor& t : file.tensors) all[t.name] = t.tensor;
+  for (const auto& [name, call] : kCases) {
+    SCOPED_TRACE(name);
+    Tensors x;
+    for (int i = 0; all.count(concat(name, "/x", i)); ++i) {
+      const Tensor& t = all[concat(name, "/x", i)];
+      x.push_back(is_float(t.dtype()) ? leaf(t) : t);
+    }
+    ASSERT_FALSE(x.empty());
+    const Tensor y = call(x);
+    expect_close(y, all[name + "/y"], 1e-12, 1e-12, "value");
+    if (!all.count(name + "/dy")) continue;
+    backward(y, all[name + "/dy"]);
+    for (size_t i = 0; i < x.size(); ++i)
+      if (requires_grad(x[i]))
+        expect_close(grad(x[i]), all[concat(name, "/dx", i)], 1e-11, 1e-12, concat("gradient ", i));
+  }
+}
+
+std::unique_ptr<Optimizer> make(const std::string& name, FlatParameters& p) {
+  if (name == "sgd") return std::make_unique<Sgd>(p);
+  if (name == "sgd_momentum") return std::make_unique<Sgd>(p, Sgd::Options{.momentum = 0.9, .weight_decay = 5e-4});
+  if (name == "sgd_nesterov")
+    return std::make_unique<Sgd>(p, Sgd::Options{.momentum = 0.9, .weight_decay = 1e-3, .nesterov = true});
+  if (name == "adam") return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 1e-3});
+  return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 0.1, .decoupled = true});
+}
+const std::map<std::string, double> kRates = {
+    {"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}};
+
+// ||a - b|| / ||b||
+double distance(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = test::values(a), y = test::values(b);
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < x.size(); ++i) difference += (x[i] - y[i]) * (x[i] - y[i]), norm += y[i] * y[i];
+  return std::sqrt(difference / norm);
+}
+
+void follow(DType dtype, double tolerance) {
+  const Safetensors file = read_safetensors(kFixtures + "training.safetensors");
+  for (const auto& [name, lr] : kRates) {
+    SCOPED_TRACE(name);
+    nn::Sequential model;
+    model.add<nn::Linear>(20, 16)
+        .add<nn::ReLU>()
+        .add<nn::Linear>(16, 11)
+        .add(std::make_unique<nn::Tanh>())
+        .add<nn::Linear>(11, 5);
+    for (const nn::Named& p : nn::named_parameters(model)) *p.tensor = leaf(cast(file["initial/" + p.name], dtype));
+    FlatParameters flat(model);
+    const std::unique_ptr<Optimizer> optimizer = make(name, flat);
+    const std::vector<double> losses = test::values(file[name + "/loss"]);
+    for (int64_t step = 0; step < 10; ++step) {
+      const Tensor x = cast(reshape(slice(file["x"], 0, step, step + 1), {12, 20}), dtype);
+      const Tensor y = reshape(slice(file["y"], 0, step, step + 1), {12});
+      optimizer->zero_grad();
+      const Tensor loss = cross_entropy(model(x), y, 0.1);
+      backward(loss);
+      EXPECT_NEAR(loss.item(), losses[size_t(step)], tolerance * losses[size_t(step)]) << "step " << step;
+      for (const nn::Named& p : nn::named_parameters(model))
+        EXPECT_LE(distance(grad(*p.tensor), file[concat(name, "/grad/", step, "/", p.name)]), tolerance)
+            << "step " << step << ", " << p.name;
+      optimizer->step(lr);
+    }
+    for (const nn::Named& p : nn::named_parameters(model))
+      EXPECT_LE(distance(*p.tensor, file[concat(name, "/final/", p.name)]), tolerance) << p.name;
+  }
+}
+
+TEST(PyTorch, TenStepsInDoubleAreItsTenSteps) { follow(DType::f64, 1e-11); }
+TEST(PyTorch, TenStepsInFloatAreItsTenSteps) { follow(DType::f32, 1e-5); }
+
+}  // namespace
+}  // namespace ringtape

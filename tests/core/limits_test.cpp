@@ -1,0 +1,113 @@
+// What the system grants a process: control groups of both versions, descriptors, threads.
+#include "core/limits.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "core/cgroup.h"
+#include "core/check.h"
+#include "tests/support/processes.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Child;
+using test::TemporaryFolder;
+using test::message_of;
+
+// A tree of control groups as the kernel shows it.
+class CgroupsTest : public testing::Test {
+ protected:
+  void write(const std::string& path, const std::string& text) const {
+    fs::create_directories(fs::path(folder_.path() + path).parent_path());
+    std::ofstream(folder_.path() + path) << text;
+  }
+  Cgroups groups(const std::string& membership) const {
+    write("/self", membership);
+    return {folder_.path() + "/fs", folder_.path() + "/self"};
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CgroupsTest, TheLeastOfAllGroupsAboveCounts) {
+  write("/fs/cgroup.procs", "");  // the root has no limits
+  write("/fs/kube/cpu.max", "150000 100000\n");
+  write("/fs/kube/pod/cpu.max", "250000 100000\n");
+  write("/fs/kube/pod/box/cpu.max", "max 100000\n");
+  write("/fs/other/cpu.max", "1000 100000\n");
+  write("/fs/kube/pod/pids.max", "64\n");
+  write("/fs/kube/pids.max", "max\n");
+  EXPECT_EQ(groups("0::/kube/pod/box\n").cpus(), 1.5);
+  EXPECT_EQ(groups("0::/kube/pod/box\n").processes(), 64);
+  EXPECT_EQ(groups("0::/\n").cpus(), std::nullopt);
+  EXPECT_EQ(groups("0::/nowhere\n").cpus(), std::nullopt);
+  EXPECT_EQ(groups("").cpus(), std::nullopt);
+  EXPECT_EQ(groups("0:\n").processes(), std::nullopt);
+}
+
+TEST_F(CgroupsTest, InAContainerTheRootIsItsOwn) {
+  write("/fs/cpu.max", "50000 100000\n");
+  EXPECT_EQ(groups("0::/\n").cpus(), 0.5);
+  EXPECT_EQ(groups("0::/docker/0123456789\n").cpus(), 0.5);  // the host's path
+}
+
+TEST_F(CgroupsTest, TheFirstVersion) {
+  write("/fs/cpu,cpuacct/slurm/cpu.cfs_quota_us", "-1\n");
+  write("/fs/cpu,cpuacct/slurm/cpu.cfs_period_us", "100000\n");
+  const std::string self = "12:pids:/slurm/job\n4:cpu,cpuacct:/slurm/job\n3:cpuset:/\n1:name=systemd:/\n";
+  EXPECT_EQ(groups(self).cpus(), std::nullopt);
+  write("/fs/cpu,cpuacct/slurm/job/cpu.cfs_quota_us", "325000\n");
+  write("/fs/cpu,cpuacct/slurm/job/cpu.cfs_period_us", "100000\n");
+  write("/fs/pids/slurm/job/pids.max", "16\n");
+  EXPECT_EQ(groups(self).cpus(), 3.25);
+  EXPECT_EQ(groups(self).processes(), 16);
+}
+
+TEST(Limits, DescriptorsAreCountedAndNamed) {
+  EXPECT_EQ(lack_of_descriptors(4), "");
+  Child child([] {
+    const rlimit few{40, 50};
+    RT_CHECK(::setrlimit(RLIMIT_NOFILE, &few) == 0);
+    const std::string lack = lack_of_descriptors(100);
+    for (const char* part : {"100 file descriptors are needed", "the limit is 40 (hard limit 50)", "ulimit -n"})
+      RT_CHECK(lack.find(part) != std::string::npos, lack);
+    RT_CHECK(reason(EMFILE).find("the limit of this process is 40") != std::string::npos, reason(EMFILE));
+    const auto soft = [] {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      return int(limit.rlim_cur);
+    };
+    raise_descriptor_limit();
+    RT_CHECK_EQ(soft(), 50);
+    restore_descriptor_limit();
+    RT_CHECK_EQ(soft(), 40);
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+// As another user than root, whom the limit does not hold.
+TEST(Limits, AThreadThatCannotBeStartedNamesTheLimit) {
+  Child child([] {
+    const rlimit none{0, 0};
+    RT_CHECK(::setrlimit(RLIMIT_NPROC, &none) == 0);
+    if (::geteuid() == 0) RT_CHECK(::setresuid(65534, 65534, 65534) == 0);
+    const std::string why = message_of<Error>([] { start_thread("a test", [] {}).join(); });
+    for (const char* part :
+         {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable", "may be 0 (ulimit -u)"})
+      RT_CHECK(why.find(part) != std::string::npos, why);
+  });
+  EXPECT_EQ(child.wait(), 0);
+}
+
+TEST(Limits, UsableCpusAreSomeOfTheAllowed) {
+  EXPECT_GE(usable_cpus(), 1);
+  EXPECT_LE(usable_cpus(), allowed_cpus());
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,205 @@
+// Whole training steps on CUDA: the same weights as on the CPU.
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "core/cuda/graph.h"
+#include "kernels/copy.h"
+#include "kernels/fill.h"
+#include "nn/nn.h"
+#include "tests/support/cuda_support.h"
+#include "tests/support/settings.h"
+#include "tests/support/support.h"
+#include "train/evaluation/metrics.h"
+#include "train/loop/trainer.h"
+#include "train/optim/lars.h"
+#include "train/optim/sgd.h"
+
+namespace ringtape {
+namespace {
+
+using test::kCuda;
+using test::values;
+
+struct Trained {
+  std::vector<std::pair<std::string, std::vector<double>>> weights;
+  Metrics train, test;
+};
+
+Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {}) {
+  options.execution.device = device;
+  options.step.optimizer.name = optimizer;
+  options.schedule.lr = optimizer == "adam" ? 1e-4 : 0.1;
+  test::set(options, {{"dropout", text(dropout)}, {"train-size", "400"}, {"test-size", "100"}});
+  options.data.val_size = 0;
+  options.trainer.batch_size = 16, options.trainer.epochs = 1, options.trainer.limit_train_batches = 20,
+  options.execution.threads = 1;
+  Task task(options);
+  Trainer trainer(task);
+  Trained out;
+  trainer.fit([&](const Metrics& m) { (m.split == "train" ? out.train : out.test) = m; });
+  EXPECT_EQ(trainer.steps(), 20);
+  for (const nn::Named& p : nn::named_parameters(*task.model)) {
+    EXPECT_EQ(p.tensor->device(), parse_device(device));
+    out.weights.emplace_back(p.name, values(*p.tensor));
+  }
+  return out;
+}
+
+void expect_same(const Trained& cuda, const Trained& cpu, double tolerance) {
+  EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, tolerance);
+  EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, tolerance);
+  EXPECT_EQ(*cuda.test.top1, *cpu.test.top1);
+  ASSERT_EQ(cuda.weights.size(), cpu.weights.size());
+  for (size_t i = 0; i < cpu.weights.size(); ++i)
+    for (size_t j = 0; j < cpu.weights[i].second.size(); ++j)
+      ASSERT_NEAR(cuda.weights[i].second[j], cpu.weights[i].second[j], tolerance)
+          << cpu.weights[i].first << " element " << j;
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithSgd) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "sgd"), train("cpu:0", "sgd"), 1e-5);
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithAdam) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "adam"), train("cpu:0", "adam"), 1e-5);
+}
+
+TEST(CudaTraining, TwentyStepsOfTheMlpEqualTheCpuWithLars) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.step.optimizer.of("lars").as<Lars::Options>().weight_decay = 1e-3;
+  expect_same(train("cuda:0", "lars", 0, options), train("cpu:0", "lars", 0, options), 1e-5);
+}
+
+TEST(CudaTraining, DropoutDrawsTheSameNumbers) {
+  RT_NEEDS_CUDA();
+  expect_same(train("cuda:0", "adam", 0.3), train("cpu:0", "adam", 0.3), 1e-5);
+}
+
+TEST(CudaTraining, ClippedAccumulatedAveragedStepsEqualTheCpu) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.step.clip_grad_norm = 0.5, options.step.accumulate = 3, options.step.ema = 0.9;
+  expect_same(train("cuda:0", "sgd", 0, options), train("cpu:0", "sgd", 0, options), 1e-5);
+}
+
+TEST(CudaTraining, SixteenBitsTrainNearlyAsOnTheCpu) {
+  RT_NEEDS_CUDA();
+  for (const char* precision : {"bf16", "f16"}) {
+    TrainOptions options;
+    options.execution.precision = precision;
+    const Trained cuda = train("cuda:0", "sgd", 0, options), cpu = train("cpu:0", "sgd", 0, options);
+    EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, 0.02) << precision;
+    EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, 0.02) << precision;
+  }
+}
+
+// An MLP with its optimizer on a device, and a batch in a fixed place.
+struct Workshop {
+  Device device;
+  nn::Sequential model;
+  Tensor x{Shape{16, 48}, DType::f32, device}, y{Shape{16}, DType::i64, device};
+  std::unique_ptr<FlatParameters> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+
+  explicit Workshop(Device d = kCuda, const char* rule = "sgd") : device(d) {
+    manual_seed(3);
+    model.add<nn::Linear>(48, 32).add<nn::ReLU>().add<nn::Linear>(32, 10);
+    if (device != Device{}) nn::move_to(model, device);
+    parameters = std::make_unique<FlatParameters>(model);
+    optimizer = make_optimizer(Selection(optimizers(), rule), *parameters);
+  }
+  void load(uint64_t seed) {
+    Tensor images({16, 48}), labels({16}, DType::i64);
+    fill_uniform(images, RandomState{seed, Stream::test, 0}, -1, 1);
+    for (int64_t i = 0; i < 16; ++i) labels.data<int64_t>()[i] = int64_t(seed + uint64_t(i)) % 10;
+    copy(x, to(images, device));
+    copy(y, to(labels, device));
+  }
+  Tensor logits, loss;
+  void step() {
+    logits = model(x);
+    loss = cross_entropy(logits, y);
+    optimizer->zero_grad();
+    backward(loss);
+    optimizer->step(0.1);
+  }
+};
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+TEST(CudaTraining, NoStepWaitsForItsOwnWork) {
+  RT_NEEDS_CUDA();
+  Workshop shop;
+  Tally tally;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const size_t before = emulation::queued();
+    shop.load(i);
+    shop.step();
+    const size_t all = emulation::queued() - before;  // of this step
+    EXPECT_GE(all, 20u);
+    tally.add(shop.loss, shop.logits, shop.y);
+    EXPECT_GE(emulation::queued(), all) << "the step before may have been waited for, this one not";
+  }
+  tally.finish();
+  EXPECT_EQ(tally.samples(), 96);
+}
+
+TEST(CudaTraining, NoStepWaitsWithALossScaleClippingAndAveraging) {
+  RT_NEEDS_CUDA();
+  TrainOptions options;
+  options.execution.precision = "f16", options.step.clip_grad_norm = 1, options.step.ema = 0.9,
+  options.step.accumulate = 2;
+  Workshop shop;
+  Step step(shop.model, cross_entropy_of(shop.model, nullptr, 0), options.step, options.execution);
+  Tally tally;
+  for (uint64_t i = 0; i < 6; ++i) {
+    const size_t before = emulation::queued();
+    shop.load(i);
+    const Step::Result result = step.run(shop.x, shop.y, 1e-3);
+    const size_t all = emulation::queued() - before;
+    EXPECT_GE(all, 40u);
+    tally.add(result.loss, result.logits, shop.y);
+    EXPECT_GE(emulation::queued(), all);
+  }
+  tally.finish();
+  EXPECT_TRUE(tally.finite());
+}
+#endif
+
+TEST(CudaTraining, ARecordedStepTrainsAsAnUnrecordedOne) {
+  RT_NEEDS_CUDA();
+  Workshop plain, recorded;
+  for (Workshop* shop : {&plain, &recorded}) {
+    shop->load(0);
+    shop->step();  // what is made on first use
+  }
+  cuda::Graph graph(0, [&] { recorded.step(); });
+  for (uint64_t i = 1; i < 8; ++i) {
+    plain.load(i), recorded.load(i);
+    plain.step();
+    graph.launch();
+    EXPECT_EQ(plain.loss.item(), recorded.loss.item()) << "step " << i;
+  }
+  EXPECT_EQ(values(plain.parameters->values()), values(recorded.parameters->values()));
+}
+
+TEST(CudaTraining, MemoryIsKeptAndReused) {
+  RT_NEEDS_CUDA();
+  train("cuda:0", "adam");
+  const MemoryStats once = memory_stats(kCuda);
+  train("cuda:0", "adam");
+  const MemoryStats twice = memory_stats(kCuda);
+  EXPECT_EQ(twice.current, once.current);
+  EXPECT_EQ(twice.system_allocations, once.system_allocations);
+}
+
+TEST(CudaTraining, SeveralDevicesAreApart) {
+  if (!available({DeviceType::cuda, 1})) GTEST_SKIP() << "no second CUDA device";
+  const Trained first = train("cuda:0", "adam"), second = train("cuda:1", "adam");
+  expect_same(second, first, 0);
+}
+
+}  // namespace
+}  // namespace ringtape

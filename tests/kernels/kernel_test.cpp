@@ -1,0 +1,143 @@
+// Dispatch, and the elementary functions of each instruction set.
+#include "kernels/kernel.h"
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::message_of;
+
+void nothing(View, View) {}
+
+TEST(Kernel, ChecksDevicesAndNamesAnEmptySlot) {
+  constexpr Kernel<void(View, View)> k{"two_views", nothing, nothing, nothing, nullptr};
+  float value = 0;
+  View a, b;
+  a.data = b.data = &value;
+  EXPECT_NO_THROW(k(a, b));
+  b.device.index = 1;
+  EXPECT_NE(message_of<DeviceError>([&] { k(a, b); }).find("two_views: operands on cpu:0 and cpu:1"),
+            std::string::npos);
+  b.data = nullptr;
+  EXPECT_NO_THROW(k(a, b));  // an optional operand that is not there is on no device
+  b.data = &value;
+  a.device = b.device = {DeviceType::cuda, 0};
+  const std::string message = message_of<DeviceError>([&] { k(a, b); });
+  EXPECT_EQ(message, "two_views has no kernel for cuda:0 (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
+  EXPECT_FALSE(k.has(DeviceType::cuda));
+}
+
+TEST(Kernel, AnInstructionSetThatIsNotThereIsRefused) {
+  EXPECT_LE(int(cpu_isa()), int(best_cpu_isa()));
+  if (best_cpu_isa() == CpuIsa::avx512) return;
+  EXPECT_NE(message_of<DeviceError>([] { set_cpu_isa(CpuIsa::avx512); }).find("avx512"), std::string::npos);
+}
+
+// Distance in units in the last place of the exact result.
+double ulps(float got, double want) {
+  if (std::isnan(want)) return std::isnan(got) ? 0 : INFINITY;
+  if (float(want) == got) return 0;
+  const float w = float(want), next = std::nextafter(std::fabs(w), INFINITY);
+  return std::fabs(double(got) - want) / double(next - std::fabs(w));
+}
+
+struct Function {
+  const char* name;
+  Tensor (*ours)(const Tensor&);
+  double (*exact)(double);
+  float low, high;
+  double limit;  // ulps
+};
+// erf shows through gelu; its error is measured against |x|, as x Phi(x) vanishes to the left.
+const Function kFunctions[] = {
+    {"exp", exp, std::exp, -103.9f, 88.7f, 2},
+    {"log", log, std::log, 1e-44f, 1e38f, 2},
+    {"tanh", tanh, std::tanh, -12, 12, 3},
+    {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80, 4},
+};
+
+TEST(Math, IsAccurateInEveryInstructionSet) {
+  const CpuIsa before = cpu_isa();
+  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
+    set_cpu_isa(CpuIsa(isa));
+    for (const Function& f : kFunctions) {
+      constexpr int64_t n = 200000;
+      Tensor x({n});
+      for (int64_t i = 0; i < n; ++i) {
+        const double t = double(i) / (n - 1);
+        // log over all magnitudes, the others evenly
+        x.data<float>()[i] = f.low > 0
+                                 ? float(std::exp(std::log(double(f.low)) * (1 - t) + std::log(double(f.high)) * t))
+                                 : float(f.low + (f.high - f.low) * t);
+      }
+      const Tensor y = f.ours(x);
+      double worst = 0;
+      float at = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const double error = ulps(y.data<float>()[i], f.exact(double(x.data<float>()[i])));
+        if (error > worst) worst = error, at = x.data<float>()[i];
+      }
+      EXPECT_LE(worst, f.limit) << f.name << " at " << at << ", " << name_of(CpuIsa(isa));
+    }
+    const Tensor x = rand({100000}, -6, 6), y = gelu(x);
+    for (int64_t i = 0; i < x.size(); ++i) {
+      const double v = x.data<float>()[i], want = v * 0.5 * std::erfc(-v / std::sqrt(2.0));
+      ASSERT_NEAR(y.data<float>()[i], want, 4e-7 * std::max(1.0, std::fabs(v))) << "gelu at " << v;
+    }
+  }
+  set_cpu_isa(before);
+}
+
+TEST(Math, KeepsTheEdges) {
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const CpuIsa before = cpu_isa();
+  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
+    set_cpu_isa(CpuIsa(isa));
+    const auto at = [](Tensor (*f)(const Tensor&), float x) { return float(f(full({1}, double(x))).item()); };
+    EXPECT_EQ(at(exp, inf), inf);
+    EXPECT_EQ(at(exp, 89.5f), inf);
+    EXPECT_EQ(at(exp, -inf), 0);
+    EXPECT_EQ(at(exp, -110), 0);
+    EXPECT_EQ(at(exp, 0), 1);
+    EXPECT_TRUE(std::isnan(at(exp, nan)));
+    EXPECT_EQ(at(log, 0), -inf);
+    EXPECT_EQ(at(log, inf), inf);
+    EXPECT_EQ(at(log, 1), 0);
+    EXPECT_TRUE(std::isnan(at(log, -1)));
+    EXPECT_TRUE(std::isnan(at(log, nan)));
+    EXPECT_EQ(at(tanh, inf), 1);
+    EXPECT_EQ(at(tanh, -inf), -1);
+    EXPECT_TRUE(std::isnan(at(tanh, nan)));
+    EXPECT_TRUE(std::isnan(at(relu, nan)));
+    EXPECT_EQ(at(sigmoid, -200), 0);
+    // A row that holds an infinity or a NaN.
+    const Tensor rows = from_host(std::vector<float>{1, -inf, nan, 2, 3, 4}, {2, 3});
+    EXPECT_TRUE(std::isnan(max(rows, {1}).data<float>()[0]));
+    EXPECT_EQ(max(rows, {1}).data<float>()[1], 4);
+    EXPECT_EQ(logsumexp(full({3}, -INFINITY)).item(), -INFINITY);
+    EXPECT_EQ(softmax(from_host(std::vector<float>{0, -inf}, {2})).data<float>()[0], 1);
+  }
+  set_cpu_isa(before);
+}
+
+TEST(Copy, ConvertsEveryDtypeToEveryOther) {
+  const std::vector<DType> all = {DType::b8,  DType::u8,   DType::i32, DType::i64,
+                                  DType::f16, DType::bf16, DType::f32, DType::f64};
+  for (DType from : all)
+    for (DType to : all) {
+      const Tensor x = cast(from_host(std::vector<double>{0, 1, 3, 100}, {4}), from);
+      const std::vector<double> want =
+          from == DType::b8 || to == DType::b8 ? std::vector<double>{0, 1, 1, 1} : std::vector<double>{0, 1, 3, 100};
+      EXPECT_EQ(test::values(cast(x, to)), want) << name_of(from) << " to " << name_of(to);
+    }
+  EXPECT_EQ(cast(from_host(std::vector<int64_t>{(int64_t{1} << 53) - 1}, {1}), DType::f64).item(), 0x1p53 - 1);
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,168 @@
+// What the ringtape binary says of itself, and to names that it does not know.
+#include <gtest/gtest.h>
+#include <pty.h>
+
+#include <csignal>
+#include <set>
+#include <sstream>
+
+#include "tests/support/cli_command.h"
+#include "tests/support/support.h"
+#include "train/io/json.h"
+#include "train/settings/aliases.h"
+#include "train/settings/options.h"
+
+namespace ringtape {
+namespace {
+
+const std::vector<std::string> kCommands = {"train",      "pretrain",          "evaluate",    "embed",         "export",
+                                            "compare",    "data info",         "data verify", "data download", "launch",
+                                            "bench step", "bench collectives", "doctor",      "list"};
+
+size_t longest_line(const std::string& text) {
+  std::istringstream in(text);
+  size_t longest = 0;
+  for (std::string line; std::getline(in, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST_F(CliTest, HelpIsAskedForInSeveralWays) {
+  for (const std::string& command : kCommands) {
+    const CliResult behind = run(command + " --help"), before = run("help " + command);
+    EXPECT_EQ(before.code, 0) << command;
+    EXPECT_EQ(before.out, behind.out) << command;
+    EXPECT_MENTIONS(before.out, "Usage: ringtape " + command);
+  }
+  EXPECT_EQ(run("help bench").out, run("bench --help").out);
+  expect_error("help bench stpe", 2, "did you mean step?");
+  EXPECT_EQ(run("version").out, run("--version").out);
+  EXPECT_EQ(run("version").code, 0);
+}
+
+TEST_F(CliTest, HelpIsAsWideAsTheTerminal) {
+  for (const size_t columns : {60, 80, 100}) {
+    const std::string as_wide = concat("COLUMNS=", columns);
+    EXPECT_LE(longest_line(run("--help", as_wide).out), columns);
+    for (const std::string& command : kCommands)
+      EXPECT_LE(longest_line(run(command + " --help", as_wide).out), columns) << command;
+  }
+  EXPECT_GT(longest_line(run("train --help", "COLUMNS=100").out), 90u);
+  EXPECT_LE(longest_line(run("train --help", "-u COLUMNS").out), 80u);
+
+  int terminal = -1;
+  winsize size{40, 70, 0, 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::unsetenv("COLUMNS");
+    ::execl(RINGTAPE_BINARY, "ringtape", "train", "--help", nullptr);
+    ::_exit(98);
+  }
+  ASSERT_GT(child, 0);
+  std::string shown;
+  char part[4096];
+  for (ssize_t n; (n = ::read(terminal, part, sizeof part)) > 0;) shown.append(part, size_t(n));
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0) << shown;
+  std::erase(shown, '\r');
+  EXPECT_MENTIONS(shown, "--batch-size N");
+  EXPECT_LE(longest_line(shown), 70u);
+  EXPECT_GT(longest_line(shown), 60u);
+}
+
+TEST_F(CliTest, TheBarTellsWhatIsLeftOfAllEpochs) {
+  int terminal = -1;
+  winsize size{40, 120, 0, 0};
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::setenv("TERM", "xterm", 1);
+    ::setenv("LC_ALL", "C", 1);
+    if (::chdir((folder_ / "work").c_str()) != 0) ::_exit(97);
+    ::execl(RINGTAPE_BINARY, "ringtape", "train", "--train-size", "20000", "--test-size", "10", "--batch-size", "1",
+            "--epochs", "1000", "--run", "a", nullptr);
+    ::_exit(98);
+  }
+  ASSERT_GT(child, 0);
+  std::string shown;
+  char part[4096];
+  for (ssize_t n; shown.find(" left in all]") == std::string::npos && shown.find("epoch 2/") == std::string::npos &&
+                  (n = ::read(terminal, part, sizeof part)) > 0;)
+    shown.append(part, size_t(n));
+  ::kill(child, SIGKILL);
+  ::close(terminal);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_MENTIONS(shown, " left in all]");
+  EXPECT_LACKS(shown, "nan");
+}
+
+TEST_F(CliTest, SummariesStandInOneColumn) {
+  std::istringstream lines(run("--help", "COLUMNS=100").out);
+  std::set<size_t> columns;
+  for (std::string line; std::getline(lines, line);)
+    for (const std::string& command : kCommands)
+      if (const std::string begin = "  " + command + "  "; line.starts_with(begin))
+        columns.insert(line.find_first_not_of(' ', begin.size()));
+  EXPECT_EQ(columns.size(), 1u);
+}
+
+TEST_F(CliTest, ListsEveryKind) {
+  const CliResult all = run("list --json"), help = run("list --help");
+  ASSERT_EQ(all.code, 0) << all.err;
+  const Json kinds = parse_json(all.out);
+  for (const auto& [kind, names] : kinds.items()) {
+    EXPECT_MENTIONS(help.out, kind);
+    EXPECT_FALSE(names.empty()) << kind;
+    EXPECT_EQ(parse_json(run("list --json " + kind).out)[kind], names);
+  }
+  const auto has = [&](const char* kind, const char* name) {
+    return std::find(kinds[kind].begin(), kinds[kind].end(), name) != kinds[kind].end();
+  };
+  EXPECT_TRUE(has("presets", "corrected"));
+  EXPECT_TRUE(has("strategies", "ddp2"));
+  EXPECT_TRUE(has("transports", "shm"));
+  EXPECT_TRUE(has("methods", "byol"));
+  EXPECT_MENTIONS(run("list presets").out, "lightly's CIFAR-10 benchmark as of January 2022");
+}
+
+TEST_F(CliTest, NamesEachCommandOnce) {
+  expect_error("frobnicate", 2, "there are train pretrain evaluate embed export compare launch bench data doctor list");
+}
+
+TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
+  for (const auto& [typed, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"--learning-rate 0.1", "--learning-rate; did you mean --lr?"},
+           {"--learning_rate=0.1", "--learning-rate; did you mean --lr?"},
+           {"--wd 1e-4", "--wd; did you mean --weight-decay?"},
+           {"--amp", "--amp; did you mean --precision bf16?"},
+           {"--gpus 2", "--gpus; did you mean --devices?"},
+           {"-b 32", "-b; did you mean --batch-size?"},
+           {"--num-workers 4", "--num-workers; did you mean --workers?"},
+           {"--max-epochs 4", "--max-epochs; did you mean --epochs?"},
+           {"--sched cosine", "--sched; did you mean --schedule?"},
+           {"--opt sgd", "--opt; did you mean --optimizer?"},
+           {"--max-steps 100", "--max-steps: not there; --epochs"},
+           {"--patience 3", "--patience: not there; the weights of the best validation are kept"},
+           {"--mixup 0.2", "--mixup: not there; --label-smoothing"}})
+    expect_error("train " + typed, 2, "unknown flag " + meant);
+  // Which has no labels to smooth.
+  expect_error("pretrain --method simclr --smoothing 0.1", 2, "unknown flag --smoothing");
+  EXPECT_LACKS(run("pretrain --method simclr --smoothing 0.1").err, "--label-smoothing");
+  write_file((folder_ / "c.toml").string(), "learning_rate = 3\n");
+  expect_error("train --config " + (folder_ / "c.toml").string(), 2, "unknown key 'learning_rate'; did you mean lr?");
+}
+
+TEST(Aliases, LeadToFlagsThatThereAre) {
+  std::set<std::string_view> flags, seen;
+  for (const Option& option : train_options()) flags.insert(option.name);
+  for (const Alias& alias : aliases()) {
+    EXPECT_TRUE(alias.flag.empty() ? !alias.hint.empty() : flags.contains(alias.flag)) << alias.flag;
+    for (const std::string_view name : alias.names) {
+      EXPECT_FALSE(flags.contains(name)) << name << " is a flag itself";
+      EXPECT_TRUE(seen.insert(name).second) << name << " twice";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,223 @@
+// Folders of one's own images, by the ringtape binary: what a network remembers of those it was trained on, and what
+// happens when the folder is another one later.
+#include "train/data/imagefolder.h"
+
+#include <gtest/gtest.h>
+#include <png.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/support/support.h"
+#include "train/data/dataset.h"
+#include "train/io/file.h"
+#include "train/io/json.h"
+#include "train/io/safetensors.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ImageFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("ringtape_imagefolder_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // An 8 x 8 picture in which the class and the number can be seen.
+  void picture(const std::string& name, int kind, int number, double light = 1, int side = 8) const {
+    const fs::path to = folder_ / name;
+    fs::create_directories(to.parent_path());
+    std::vector<uint8_t> rgb;
+    for (int y = 0; y < side; ++y)
+      for (int x = 0; x < side; ++x)
+        for (int c = 0; c < 3; ++c)
+          rgb.push_back(uint8_t(light * ((40 + 90 * kind + 7 * number + 5 * (kind ? x : y) + 20 * c) % 256)));
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.width = image.height = unsigned(side), image.format = PNG_FORMAT_RGB;
+    ASSERT_TRUE(png_image_write_to_file(&image, to.c_str(), 0, rgb.data(), 0, nullptr));
+  }
+  // train/ and test/ of these classes; the training images may be darker.
+  void pictures(const std::string& root, const std::vector<std::string>& classes, double light = 1,
+                int count = 12) const {
+    for (size_t kind = 0; kind < classes.size(); ++kind)
+      for (int i = 0; i < count; ++i) {
+        picture(concat(root, "/train/", classes[kind], "/", 10 + i, ".png"), int(kind), i, light);
+        picture(concat(root, "/test/", classes[kind], "/", 10 + i, ".png"), int(kind), i + 1);
+      }
+  }
+  int run(const std::string& arguments) const {
+    const int status = std::system(
+        concat("cd ", folder_.string(), " && ", RINGTAPE_BINARY, " ", arguments, " >out 2>err </dev/null").c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string file(const std::string& name) const { return read_file((folder_ / name).string()); }
+  Json result_of(const std::string& arguments) const {
+    EXPECT_EQ(run(arguments + " --json"), 0) << file("err");
+    return parse_json(file("out"));
+  }
+  std::string refused(const std::string& arguments, int code = 2) const {
+    EXPECT_EQ(run(arguments), code) << arguments << "\n" << file("out");
+    const std::string error = file("err");
+    EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
+    return error;
+  }
+  void train(const std::string& more) const {
+    ASSERT_EQ(run("train --data imagefolder --model mlp --hidden 8 --batch-size 8 --epochs 2 --threads 1 " + more), 0)
+        << file("err");
+  }
+  std::vector<double> logits(const std::string& arguments) const {
+    EXPECT_EQ(run("evaluate " + arguments + " --logits logits.safetensors"), 0) << file("err");
+    return test::values(read_safetensors((folder_ / "logits.safetensors").string())["logits"]);
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ImageFolderTest, EvaluationNormalisesAsTheTrainingDid) {
+  pictures("a", {"cat", "dog"});
+  pictures("darker", {"cat", "dog"}, 0.4);  // the same test images
+  train("--data-dir a --run one");
+  const Json first = result_of("evaluate one");
+  const std::vector<double> outputs = logits("one");
+  for (const std::string what : {"one", "runs/one/exported/model.safetensors", "runs/one/checkpoints/last"}) {
+    EXPECT_EQ(result_of("evaluate " + what + " --data-dir darker")["loss"], first["loss"]) << what;
+    EXPECT_EQ(logits(what + " --data-dir darker"), outputs) << what;
+  }
+  ASSERT_EQ(run("export one --data-dir darker --out moved.safetensors"), 0) << file("err");
+  EXPECT_EQ(file("moved.safetensors"), file("runs/one/exported/model.safetensors"));
+  EXPECT_EQ(file("moved.md")
+                    .substr(file("moved.md").find("Images are"))
+                    .find("Classes, in the order of the outputs: [\"cat\",\"dog\"]") != std::string::npos,
+            true);
+  EXPECT_EQ(result_of("evaluate moved.safetensors --data-dir darker")["loss"], first["loss"]);
+  EXPECT_NE(result_of("evaluate one --normalize imagenet")["loss"], first["loss"]);  // where it is asked for
+  ASSERT_EQ(run("embed one --out a.npy"), 0) << file("err");
+  ASSERT_EQ(run("embed one --data-dir darker --out b.npy"), 0) << file("err");
+  EXPECT_EQ(file("a.npy"), file("b.npy"));
+  picture("a/train/cat/99.png", 0, 99, 0.1);  // later
+  EXPECT_EQ(result_of("evaluate one")["loss"], first["loss"]);
+}
+
+TEST_F(ImageFolderTest, AContinuedTrainingNormalisesAsBefore) {
+  pictures("a", {"cat", "dog"});
+  pictures("moved", {"cat", "dog"}, 0.4);
+  train("--data-dir a --run one");
+  const Json kept = parse_json(file("runs/one/data.json"));
+  EXPECT_EQ(kept["classes"], (Json{"cat", "dog"}));
+  ASSERT_EQ(run("train --run one --resume --data-dir moved --epochs 3"), 0) << file("err");
+  EXPECT_EQ(parse_json(file("runs/one/data.json")), kept);
+  const auto metadata = read_safetensors((folder_ / "runs/one/exported/model.safetensors").string()).metadata;
+  EXPECT_EQ(parse_json(metadata.at("ringtape.mean")), kept["mean"]);
+  EXPECT_EQ(parse_json(metadata.at("ringtape.deviation")), kept["deviation"]);
+  pictures("others", {"cat", "zebra"});
+  const std::string error = refused("train --run one --resume --data-dir others --epochs 4");
+  EXPECT_MENTIONS(error, "missing: 'dog'; new: 'zebra'");
+  EXPECT_MENTIONS(error, "--resume: runs/one");
+}
+
+TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
+  pictures("a", {"cat", "dog"});
+  pictures("renamed", {"dog", "zebra"});
+  pictures("three", {"ant", "bee", "cow"});
+  train("--data-dir a --run one");
+  std::string error = refused("evaluate one --data-dir renamed");
+  EXPECT_MENTIONS(error, "runs/one/exported/model.safetensors was trained on other classes than those of");
+  EXPECT_MENTIONS(error, "(missing: 'cat'; new: 'zebra')");
+  error = refused("evaluate one --data-dir three");
+  EXPECT_MENTIONS(error, "(missing: 'cat', 'dog'; new: 'ant', 'bee', 'cow')");
+  EXPECT_MENTIONS(error, "--protocol knn or linear");
+  error = refused("export one --data-dir three --out x.safetensors");
+  EXPECT_MENTIONS(error, "missing: 'cat', 'dog'");
+  EXPECT_MENTIONS(error, "only a backbone to write: --backbone");
+  ASSERT_EQ(run("export one --data-dir three --backbone --out x.safetensors"), 0) << file("err");
+  EXPECT_EQ(file("x.md").find("Classes"), std::string::npos);  // it has no outputs
+  for (const std::string set : {"renamed", "three"}) {
+    EXPECT_GT(result_of("evaluate one --protocol knn --knn-k 3 --data-dir " + set)["top1"], 0);
+    EXPECT_GT(result_of("evaluate one --protocol linear --probe-epochs 2 --data-dir " + set)["top1"], 0);
+    EXPECT_EQ(result_of("embed one --out x.npy --data-dir " + set)["shape"][1], 8);
+  }
+}
+
+TEST_F(ImageFolderTest, OtherClassesBeginWithANewLastLayer) {
+  pictures("a", {"cat", "dog"});
+  pictures("renamed", {"dog", "zebra"});
+  pictures("three", {"ant", "bee", "cow"});
+  train("--data-dir a --run one");
+  train("--data-dir three --run fine --lr 0 --weights runs/one/exported/model.safetensors");
+  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own is of 2 classes)");
+  const Safetensors before = read_safetensors((folder_ / "runs/one/exported/model.safetensors").string()),
+                    after = read_safetensors((folder_ / "runs/fine/exported/model.safetensors").string());
+  for (const char* name : {"1.weight", "1.bias"})
+    EXPECT_EQ(test::values(before[name]), test::values(after[name])) << name;
+  EXPECT_EQ(after["3.weight"].shape(), (Shape{3, 8}));
+  train("--data-dir renamed --run as_many --lr 0 --weights runs/one/exported/model.safetensors");
+  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own is of other classes)");
+  const Safetensors as_many = read_safetensors((folder_ / "runs/as_many/exported/model.safetensors").string());
+  EXPECT_EQ(test::values(before["1.weight"]), test::values(as_many["1.weight"]));
+  EXPECT_NE(test::values(before["3.weight"]), test::values(as_many["3.weight"]));
+}
+
+TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
+  pictures("a", {"cat", "dog"});
+  for (const char* name :
+       {"a/train/cat/1.webp", "a/train/cat/2.WEBP", "a/test/dog/3.bmp", "a/train/dog/notes", "a/train/readme.txt"})
+    write_file((folder_ / name).string(), "x");
+  picture("a/train/cat/deeper/1.png", 0, 1);
+  picture("a/train/loose.png", 0, 1);
+  const Splits set = find_dataset("imagefolder").load({.dir = (folder_ / "a").string()});
+  ASSERT_EQ(set.notes.size(), 1u);
+  EXPECT_EQ(
+      set.notes[0],
+      concat((folder_ / "a").string(), ": not read: 5 files that are neither JPEG nor PNG by name (2 .webp, 1 .bmp, ",
+             "1 .txt, 1 without an ending); 1 image outside of the classes' folders; 1 folder within a class"));
+  EXPECT_EQ(set.train.size(), 24);
+  const std::string dir = "--data-dir " + (folder_ / "a").string();
+  train(dir + " --run one");
+  EXPECT_MENTIONS(file("err"), "warning: " + set.notes[0]);
+  EXPECT_MENTIONS(file("runs/one/train.log"), set.notes[0]);
+  EXPECT_EQ(result_of("data info imagefolder " + dir)["notes"], Json{set.notes[0]});
+  picture("a/train/cat/30.png", 0, 1, 1, 20);
+  const Splits mixed = find_dataset("imagefolder").load({.dir = (folder_ / "a").string()});
+  ASSERT_EQ(mixed.notes.size(), 2u);
+  EXPECT_MENTIONS(mixed.notes[1], "the images are of different sizes, and all become 32 x 32; --image-size N");
+  EXPECT_EQ(find_dataset("imagefolder")
+                .load({.dir = (folder_ / "a").string(), .settings = ImageFolderOptions{8}})
+                .notes.size(),
+            1u);
+}
+
+TEST_F(ImageFolderTest, TheFirstLineComesBeforeTheImagesAreRead) {
+  pictures("a", {"cat", "dog"}, 1, 2);
+  write_file((folder_ / "a/train/cat/30.png").string(), "no image");
+  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir a", 1), "30.png: neither JPEG nor PNG data");
+  EXPECT_MENTIONS(file("out"), concat("; imagefolder from ", (folder_ / "a").string(), "\n"));
+  EXPECT_FALSE(fs::exists(folder_ / "runs"));
+}
+
+TEST_F(ImageFolderTest, TrainsAResNetUnlessAskedForAnother) {
+  pictures("a", {"cat", "dog"}, 1, 2);
+  ASSERT_EQ(run("train --data imagefolder --data-dir a --width 1 --epochs 1 --batch-size 2 --val-size 0 --threads 1 "
+                "--run one"),
+            0)
+      << file("err");
+  EXPECT_MENTIONS(file("out"), "model  resnet18, ");
+  EXPECT_MENTIONS(file("runs/one/config.toml"), "model = \"resnet18\"");
+  EXPECT_EQ(result_of("evaluate one")["images"], 4);
+  ASSERT_EQ(run("train --train-size 128 --test-size 8 --epochs 1 --run two"), 0) << file("err");
+  EXPECT_MENTIONS(file("out"), "model  mlp, ");
+  ASSERT_EQ(run("train --config runs/one/config.toml --model mlp --run three"), 0) << file("err");
+  EXPECT_MENTIONS(file("out"), "model  mlp, ");
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,176 @@
+// A run folder as people leave it, with copies, shorter logs, other data and older releases
+// in it, and how a training goes on there.
+
+#include "tests/support/cli_command.h"
+#include "train/io/json.h"
+
+namespace ringtape {
+namespace {
+
+class ResumeAgainTest : public CliTest {
+ protected:
+  // 4 steps an epoch; checkpoints 2 4 6 8 10 12 of three epochs.
+  static constexpr const char* kTiny =
+      "train --train-size 44 --test-size 10 --val-size 4 --hidden 2 --batch-size 10 --threads 1 --checkpoint-steps 2 "
+      "--keep 9 --run r ";
+  fs::path file(const std::string& name) const { return folder_ / "work/runs/r" / name; }
+  fs::path checkpoint(int step) const {
+    return file("checkpoints") / ("step-000000" + std::string(step < 10 ? "0" : "") + std::to_string(step));
+  }
+  void train(const std::string& more) {
+    const CliResult r = run(kTiny + more);
+    ASSERT_EQ(r.code, 0) << r.err;
+  }
+  std::string weights() const { return read_file(file("exported/model.safetensors").string()); }
+  void copy(const fs::path& from, const fs::path& to) const { fs::copy(from, to, fs::copy_options::recursive); }
+};
+
+TEST_F(ResumeAgainTest, CopiesOfCheckpointsAreLeftAlone) {
+  train("--epochs 3");
+  const std::string whole = weights();
+  copy(checkpoint(10), checkpoint(10).string() + ".bak");
+  copy(checkpoint(4), checkpoint(4).string() + "-copy");
+  fs::create_directories(file("checkpoints/step-best-of-all"));
+  write_file(file("checkpoints/step-best-of-all/notes.txt").string(), "mine");
+  fs::copy_file(file("config.toml"), file("config.toml.backup"));
+  write_file(file("exported/model.safetensors.sha256").string(), "mine");
+  write_file(file("env.json.ringtape-abc123.tmp").string(), "left by a process that was killed");
+  fs::create_directories(file("checkpoints/step-00000014.ringtape-abc123.tmp"));
+  const CliResult r = run(std::string(kTiny) + "--resume --epochs 4 --keep 1");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_MENTIONS(r.out, "/step-00000012: step 12");
+  for (const char* name :
+       {"checkpoints/step-00000010.bak/state.json", "checkpoints/step-00000004-copy/state.json",
+        "checkpoints/step-best-of-all/notes.txt", "config.toml.backup", "exported/model.safetensors.sha256"})
+    EXPECT_TRUE(fs::exists(file(name))) << name;
+  EXPECT_FALSE(fs::exists(file("env.json.ringtape-abc123.tmp")));
+  EXPECT_FALSE(fs::exists(file("checkpoints/step-00000014.ringtape-abc123.tmp")));
+  EXPECT_FALSE(fs::exists(checkpoint(10)));
+  const CliResult again = run(std::string(kTiny) + "--overwrite --epochs 3");
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(weights(), whole);
+  for (const char* name : {"checkpoints/step-00000010.bak/state.json", "checkpoints/step-best-of-all/notes.txt",
+                           "config.toml.backup", "exported/model.safetensors.sha256"})
+    EXPECT_TRUE(fs::exists(file(name))) << name;
+  EXPECT_FALSE(fs::exists(checkpoint(16)));
+}
+
+TEST_F(ResumeAgainTest, ALinkThatWasLeftBehindIsBroughtUpToDate) {
+  train("--epochs 3");
+  fs::remove(file("checkpoints/last"));
+  fs::create_directory_symlink("step-00000010", file("checkpoints/last"));
+  const CliResult r = run(std::string(kTiny) + "--resume --keep 2 --epochs 3");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(fs::read_symlink(file("checkpoints/last")), "step-00000012");
+  EXPECT_FALSE(fs::exists(checkpoint(2)) || fs::exists(checkpoint(6))) << "more than are kept";
+  EXPECT_TRUE(fs::exists(checkpoint(10)));
+}
+
+// A log of figures decides nothing about weights.
+TEST_F(ResumeAgainTest, MetricsThatWereCutAreWarnedOf) {
+  train("--epochs 2");
+  const std::string jsonl = read_file(file("metrics.jsonl").string()), csv = read_file(file("metrics.csv").string());
+  const size_t line = jsonl.find('\n') + 1;
+  const auto resume = [&] {
+    const CliResult r = run(std::string(kTiny) + "--resume --epochs 3");
+    EXPECT_EQ(r.code, 0) << r.err;
+    EXPECT_MENTIONS(read_file(file("train.log").string()), "metrics.jsonl");
+    fs::remove_all(checkpoint(10)), fs::remove_all(checkpoint(12));
+    return r.err;
+  };
+  write_file(file("metrics.jsonl").string(), jsonl.substr(0, line + 17));
+  EXPECT_MENTIONS(resume(),
+                  "warning: runs/r/metrics.jsonl: has " + std::to_string(line) + " bytes in whole lines of the ");
+  EXPECT_TRUE(read_file(file("metrics.jsonl").string())
+                  .starts_with(jsonl.substr(0, line) + "{\"split\":\"train\",\"epoch\":3"));
+  fs::remove(file("metrics.jsonl"));
+  write_file(file("metrics.csv").string(), csv.substr(0, 20));
+  const std::string both = resume();
+  EXPECT_MENTIONS(both, "metrics.jsonl: has 0 bytes in whole lines of the ");
+  EXPECT_MENTIONS(both, "metrics.csv: has 0 bytes in whole lines of the ");
+  EXPECT_TRUE(read_file(file("metrics.csv").string()).starts_with("split,epoch,step,loss"));
+  std::string damaged = jsonl;
+  damaged.replace(0, 16, "{\"split\":1.5    ");
+  write_file(file("metrics.jsonl").string(), damaged);
+  write_file(file("metrics.csv").string(), csv);
+  EXPECT_MENTIONS(resume(), "metrics.jsonl:1: split: expected a text, got 1.5; left out");
+}
+
+TEST_F(ResumeAgainTest, ABatchThatIsNoneIsNotLookedUp) {
+  train("--epochs 2");
+  const std::string state = read_file((checkpoint(8) / "state.json").string());
+  const Json json = parse_json(state);
+  EXPECT_EQ(json["data"]["train"], 44);
+  EXPECT_EQ(json["settings"]["hidden"], "2");
+  for (const std::string& bad :
+       {std::string("[") + std::string(60'000, '['), std::string("{\"crc32\": \"0\", \"state\": {\"batch\": -3}}")}) {
+    write_file((checkpoint(8) / "state.json").string(), bad);
+    const CliResult r = run(std::string(kTiny) + "--resume --epochs 2");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_MENTIONS(r.out, "checkpoint not used: runs/r/checkpoints/step-00000008/state.json: ");
+    EXPECT_MENTIONS(r.out, "/step-00000006: step 6");
+  }
+  for (int step : {2, 4, 6, 8}) fs::resize_file(checkpoint(step) / "model.safetensors", 9);
+  const CliResult r = run(std::string(kTiny) + "--resume --epochs 2");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_MENTIONS(r.err, "none of the checkpoints can be used; mend one, or begin anew with --overwrite");
+  EXPECT_TRUE(fs::exists(checkpoint(2)));
+}
+
+TEST_F(ResumeAgainTest, AnotherDataSetIsRefused) {
+  const std::string set = write_idx_set(false),
+                    common = "train --data mnist --hidden 2 --batch-size 4 --val-size 2 --threads 1 --run r ";
+  const CliResult first = run(common + "--epochs 1 --data-dir " + set);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string other = (folder_ / "other").string();
+  copy(set, other);
+  std::string labels = read_file(other + "/t10k-labels-idx1-ubyte");
+  labels.back() = 4;
+  write_file(other + "/t10k-labels-idx1-ubyte", labels);
+  const CliResult r = run(common + "--resume --epochs 2 --data-dir " + other);
+  EXPECT_EQ(r.code, 2);
+  EXPECT_MENTIONS(r.err, "was made with another data set, of 20 training and 20 test images, CRC-32 of their labels ");
+  EXPECT_MENTIONS(r.err, "; this one has 20 training and 20 test images, CRC-32 of their labels ");
+  EXPECT_EQ(run(common + "--resume --epochs 2 --data-dir " + set).code, 0);
+}
+
+// Made by the first version, whose checkpoints have a checksum of the settings; options that came since do not matter.
+TEST_F(ResumeAgainTest, ARunOfTheFirstVersionGoesOn) {
+  fs::create_directories(folder_ / "work/runs");
+  copy(fs::path(RINGTAPE_SOURCE_DIR) / "tests/fixtures/run_0_1", folder_ / "work/runs/r");
+  const CliResult wrong = run("train --run r --resume --epochs 2 --lr 0.5");
+  EXPECT_EQ(wrong.code, 2);
+  const CliResult r = run("train --run r --resume --epochs 2");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  EXPECT_MENTIONS(r.out, "resume runs/r/checkpoints/step-00000004: step 4, in epoch 2");
+  EXPECT_TRUE(fs::exists(checkpoint(8)));
+  EXPECT_TRUE(parse_json(read_file((checkpoint(8) / "state.json").string()))["settings"].is_object());
+}
+
+TEST_F(ResumeAgainTest, OtherSettingsAreNamed) {
+  train("--epochs 1");
+  const std::string config = read_file(file("config.toml").string());
+  std::string edited = config;
+  edited.replace(edited.find("lr = 0.001"), 10, "lr = 0.002");
+  write_file(file("config.toml").string(), edited);
+  const CliResult r = run("train --run r --resume --epochs 2");
+  EXPECT_EQ(r.code, 2);
+  EXPECT_MENTIONS(r.err,
+                  "step-00000004: was made with other settings than config.toml has now: --lr 0.002 (was 0.001); "
+                  "restore that file");
+  write_file(file("config.toml").string(), config);
+  EXPECT_EQ(run("train --run r --resume --epochs 2").code, 0);
+}
+
+TEST_F(ResumeAgainTest, AConfigurationOfOneLongLineIsRefused) {
+  std::string key = "a";
+  for (int i = 0; i < 40'000; ++i) key += ".a";
+  write_file((folder_ / "c.toml").string(), key + " = 1\n");
+  expect_error("train --config " + (folder_ / "c.toml").string(), 1, "c.toml:1: a line of 80005 bytes");
+  write_file((folder_ / "c.toml").string(), std::string(2 << 20, '\n'));
+  expect_error("train --config " + (folder_ / "c.toml").string(), 1, "c.toml: longer than the 1048576 bytes");
+}
+
+}  // namespace
+}  // namespace ringtape

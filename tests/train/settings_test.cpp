@@ -1,0 +1,153 @@
+// Settings belong to components: which of them a training has, what is said of others,
+// and what earlier versions wrote of them.
+#include "tests/support/settings.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/cli_command.h"
+#include "train/settings/options.h"
+
+namespace ringtape {
+namespace {
+
+using ComponentSettings = CliTest;
+
+TEST_F(ComponentSettings, OfOtherComponentsAreRefused) {
+  const std::string moco = "pretrain --data shapes --method moco ", simclr = "pretrain --data shapes --method simclr ";
+  const std::pair<std::string, std::string> cases[] = {
+      {"train --optimizer adam --lars-eta 0.5", "--lars-eta: not a setting of adam; lars has it (--optimizer)"},
+      {"train --lars-clip", "--lars-clip: not a setting of adam; lars has it"},
+      {"train --momentum 0.9", "--momentum: not a setting of adam; sgd and lars have it"},
+      {"train --optimizer adamw --nesterov", "--nesterov: not a setting of adamw; sgd and lars have it"},
+      {"train --optimizer sgd --beta1 0.8", "--beta1: not a setting of sgd; adam and adamw have it"},
+      {"train --optimizer lars --epsilon 1e-6", "--epsilon: not a setting of lars; adam and adamw have it"},
+      {"train --gamma 0.5", "--gamma: not a setting of constant; step has it (--schedule)"},
+      {"train --schedule step --final-lr 0.1", "--final-lr: not a setting of step; cosine has it"},
+      {"train --powersgd-rank 4", "--powersgd-rank: not a setting of sum; powersgd has it (--gradient-reduction)"},
+      {"train --width 16", "--width: not a setting of mlp; resnet18 and resnet34 have it (--model)"},
+      {"train --no-stem-relu", "--no-stem-relu: not a setting of mlp"},
+      {"train --model resnet18 --hidden 64", "--hidden: not a setting of resnet18; mlp has it"},
+      {"train --model resnet34 --dropout 0.1", "--dropout: not a setting of resnet34; mlp has it"},
+      {"train --model fashion_cnn --stem-padding 2", "--stem-padding: not a setting of fashion_cnn"},
+      {"train --data mnist --train-size 100", "--train-size: not a setting of mnist; shapes has it (--data)"},
+      {"train --image-size 64", "--image-size: not a setting of shapes; imagefolder has it"},
+      {"data info cifar10 --image-size 64", "--image-size: not a setting of cifar10"},
+      {simclr + "--queue 777", "--queue: not a setting of simclr; moco and swav have it (--method)"},
+      {simclr + "--sinkhorn-epsilon 0.3", "--sinkhorn-epsilon: not a setting of simclr; swav has it"},
+      {simclr + "--momentum-encoder 0.9", "--momentum-encoder: not a setting of simclr; moco and byol have it"},
+      {moco + "--prototypes 99", "--prototypes: not a setting of moco; swav has it"},
+      {moco + "--gather-distributed",
+       "--gather-distributed: not a setting of moco; simclr, barlow_twins, swav and vicreg have it"},
+      {moco + "--prediction-hidden 8", "--prediction-hidden: not a setting of moco; simsiam and byol have it"},
+      {"pretrain --data shapes --method byol --temperature 0.2",
+       "--temperature: not a setting of byol; moco, simclr and swav have it"},
+      {"compare --methods simclr,byol --queue 64", "--queue: none of --methods has it"},
+      {"bench step --bn-splits 2", "--bn-splits: no method is chosen; moco has it (--method)"},
+  };
+  for (const auto& [command, message] : cases) expect_error(command, 2, message);
+}
+
+TEST_F(ComponentSettings, OfAFileAreThoseOfWhatIsChosen) {
+  const std::string file = (folder_ / "c.toml").string();
+  write_file(
+      file,
+      "optimizer = 'adam'\nlars-eta = 0.5\nwidth = 4\nhidden = 6\ntrain-size = 100\ntest-size = 10\nepochs = 1\n");
+  const CliResult r = run("train --config " + file + " --run a");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_MENTIONS(r.err, "c.toml: lars-eta, width: not settings of what is trained here, and left out");
+  const std::string config = read_file((folder_ / "work/runs/a/config.toml").string());
+  EXPECT_MENTIONS(config, "\n# Model mlp\nhidden = 6\n");
+  EXPECT_LACKS(config, "lars");
+  EXPECT_LACKS(config, "width");
+  const CliResult again = run("train --config runs/a/config.toml --run b");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_EQ(again.err, "");
+}
+
+// What a file says of one is said of another that a flag chooses, unless it is the default of the first.
+TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
+  TrainOptions o;
+  test::set(
+      o, {{"optimizer", "sgd"}, {"weight-decay", "0.01"}, {"momentum", "0.9"}, {"model", "resnet18"}, {"width", "8"}});
+  test::set(o, {{"method", "moco"}, {"queue", "4096"}, {"temperature", "0.3"}});
+  test::set(o, {{"optimizer", "adamw"}, {"model", "resnet34"}, {"method", "swav"}});
+  EXPECT_EQ(option_text(o, "weight-decay"), "0.01");
+  EXPECT_EQ(option_text(o, "width"), "8");
+  EXPECT_EQ(option_text(o, "queue"), "0");  // 4096 is what moco has by itself
+  EXPECT_EQ(option_text(o, "temperature"), "0.3");
+  EXPECT_EQ(option_text(o, "momentum"), std::nullopt);
+}
+
+// A file that leaves the choice to a flag: its value counts, whatever the defaults of others are.
+TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {
+  const std::string file = (folder_ / "c.toml").string();
+  const auto read = [&](const std::string& text, std::initializer_list<std::pair<const char*, std::string>> flags) {
+    write_file(file, text);
+    TrainOptions o;
+    (void)read_config(o, file);
+    for (const auto& [name, value] : flags) set_option(o, name, value, name);
+    return o;
+  };
+  EXPECT_EQ(option_text(read("temperature = 0.1\n", {{"method", "simclr"}}), "temperature"), "0.1");
+  EXPECT_EQ(option_text(read("projection-hidden = 512\n", {{"method", "byol"}}), "projection-hidden"), "512");
+  EXPECT_EQ(option_text(read("momentum = 0.9\n", {{"optimizer", "lars"}}), "momentum"), "0.9");
+  EXPECT_EQ(option_text(read("queue = 0\n", {{"method", "swav"}}), "queue"), "0");
+  EXPECT_THROW(read("width = 0\n", {}), UsageError);
+}
+
+// As written before settings were of their components: those of all, and what stood for "not given".
+TEST(SettingsOfAFile, OfEarlierVersionsMeanWhatTheyMeant) {
+  for (const auto& [method, queue, temperature, hidden, norm] :
+       {std::tuple{"moco", "4096", "0.1", "512", "none"}, {"swav", "0", "0.1", "512", "hidden"}}) {
+    TrainOptions o;
+    test::set(o, {{"method", method}, {"hidden", "128"}, {"width", "16"}, {"model", "resnet18"}, {"dropout", "0"}});
+    test::set(o, {{"temperature", "0"},
+                  {"projection-hidden", "0"},
+                  {"projection-norm", "method"},
+                  {"prediction-norm", "method"}});
+    test::set(o, {{"queue", "-1"}, {"prediction-hidden", "0"}, {"sinkhorn-epsilon", "0.05"}, {"nesterov", "false"}});
+    EXPECT_EQ(option_text(o, "queue"), queue);
+    EXPECT_EQ(option_text(o, "temperature"), temperature);
+    EXPECT_EQ(option_text(o, "projection-hidden"), hidden);
+    EXPECT_EQ(option_text(o, "projection-norm"), norm);
+    EXPECT_EQ(option_text(o, "width"), "16");
+    std::map<std::string, std::string> before = kept_settings(o);
+    before["queue"] = "-1", before["temperature"] = "0", before["projection-hidden"] = "0",
+    before["projection-norm"] = "method";
+    before["sinkhorn-iterations"] = "3", before["lars-eta"] = "0.02", before["hidden"] = "128";
+    EXPECT_EQ(changed_settings(o, before), std::vector<std::string>());
+    before["queue"] = "64";
+    EXPECT_EQ(changed_settings(o, before), std::vector{concat("--queue ", queue, " (was 64)")});
+  }
+}
+
+TEST_F(ComponentSettings, AreShownWithTheirComponent) {
+  const std::string usual = run("pretrain --help").out, moco = run("pretrain --method moco --help").out,
+                    all = run("pretrain --help-all").out;
+  EXPECT_LACKS(usual, "--queue");
+  EXPECT_LACKS(usual, "--weight-decay");
+  EXPECT_MENTIONS(usual, "--lr X");
+  EXPECT_MENTIONS(usual, "`ringtape pretrain --help` with --data NAME, --gradient-reduction NAME,");
+  EXPECT_MENTIONS(moco, "\nMethod moco:\n  --temperature X");
+  EXPECT_MENTIONS(moco, "[4096]");
+  EXPECT_LACKS(moco, "--prototypes");
+  for (const char* heading : {"Method moco", "Method swav", "Model mlp", "Optimizer lars", "Data shapes"})
+    EXPECT_MENTIONS(all, concat("\n", heading, ":\n"));
+  EXPECT_LACKS(all, "--help-all shows");
+  EXPECT_MENTIONS(run("train --help --optimizer lars").out, "\nOptimizer lars:\n");
+}
+
+TEST_F(ComponentSettings, AWarmUpOfARecipeIsNoLongerThanTheTraining) {
+  const std::string tiny =
+      "pretrain --method simclr --data shapes --train-size 64 --test-size 10 --model mlp --batch-size 32 --knn-k 5 "
+      "--projection-hidden 8 --projection-dim 4 --threads 1 ";
+  const CliResult r = run(tiny + "--epochs 1 --run a");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_MENTIONS(r.err, "the warm-up of 5 epochs becomes as long as the training");
+  EXPECT_MENTIONS(read_file((folder_ / "work/runs/a/config.toml").string()), "warmup-epochs = 1\n");
+  fs::remove_all(folder_ / "work/runs");
+  expect_error(tiny + "--epochs 1 --warmup-epochs 2", 2, "--warmup-epochs 2: longer than the 1 epochs of the training");
+}
+
+}  // namespace
+}  // namespace ringtape

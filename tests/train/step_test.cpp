@@ -1,0 +1,204 @@
+// One optimization step: accumulation, clipping, the loss scale, averaged weights.
+#include "train/loop/step.h"
+
+#include <cmath>
+
+#include "autograd/create.h"
+#include "nn/nn.h"
+#include "tests/support/settings.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::expect_close;
+using test::values;
+
+struct Workshop {
+  std::unique_ptr<nn::Sequential> model = std::make_unique<nn::Sequential>();
+  Tensor x, y;
+  std::unique_ptr<Step> step;
+
+  explicit Workshop(const TrainOptions& options, double size = 1) {
+    manual_seed(4);
+    model->add<nn::Linear>(6, 8).add<nn::ReLU>().add<nn::Linear>(8, 5);
+    x = randn({13, 6}, 0, size);
+    std::vector<int64_t> labels;
+    for (int64_t i = 0; i < 13; ++i) labels.push_back(i % 5);
+    y = from_host(labels, {13});
+    step = std::make_unique<Step>(*model, cross_entropy_of(*model, nullptr, options.step.label_smoothing), options.step,
+                                  options.execution);
+  }
+  std::vector<double> weights() const {
+    std::vector<double> out;
+    for (const nn::Named& p : nn::named_parameters(*model))
+      for (double w : values(*p.tensor)) out.push_back(w);
+    return out;
+  }
+  double gradient_norm() const {
+    double squares = 0;
+    for (const nn::Named& p : nn::named_parameters(*model))
+      for (double g : values(grad(*p.tensor))) squares += g * g;
+    return std::sqrt(squares);
+  }
+};
+
+TrainOptions sgd(double lr) {
+  TrainOptions o;
+  o.step.optimizer.name = "sgd", o.schedule.lr = lr;
+  return o;
+}
+
+void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+TEST(Step, PartsOfABatchAddUpToIt) {
+  for (int64_t parts : {2, 4, 13, 20}) {
+    TrainOptions o = sgd(0.1);
+    Workshop whole(o);
+    o.step.accumulate = parts;
+    Workshop apart(o);
+    for (int i = 0; i < 5; ++i) {
+      const Step::Result a = whole.step->run(whole.x, whole.y, 0.1), b = apart.step->run(apart.x, apart.y, 0.1);
+      EXPECT_NEAR(a.loss.item(), b.loss.item(), 1e-6);
+      EXPECT_EQ(a.loss.shape(), b.loss.shape());
+      expect_close(b.logits, a.logits, 1e-5, 1e-6, "logits");
+    }
+    expect_near(apart.weights(), whole.weights(), 1e-6);
+  }
+}
+
+// torch.nn.utils.clip_grad_norm_: g *= min(1, max_norm / (norm + 1e-6)).
+TEST(Step, ClipsAllGradientsTogether) {
+  for (double most : {0.05, 100.0}) {
+    TrainOptions o = sgd(1);
+    test::set(o, {{"momentum", "0"}});
+    Workshop plain(o);
+    o.step.clip_grad_norm = most;
+    Workshop clipped(o);
+    const std::vector<double> before = plain.weights();
+    plain.step->run(plain.x, plain.y, 1), clipped.step->run(clipped.x, clipped.y, 1);
+    const double norm = clipped.gradient_norm(), factor = std::min(1.0, most / (norm + 1e-6));
+    EXPECT_NEAR(clipped.step->gradient_scale().norm().item(), norm, 1e-6);
+    EXPECT_EQ(factor < 1, most < 1);
+    std::vector<double> expected = before;
+    const std::vector<double> moved = plain.weights();
+    for (size_t i = 0; i < before.size(); ++i) expected[i] += factor * (moved[i] - before[i]);
+    expect_near(clipped.weights(), expected, 1e-6);
+  }
+}
+
+TEST(Step, ClippingLeavesOutParametersWithoutAGradient) {
+  nn::Sequential model;
+  model.add<nn::Linear>(3, 3).add<nn::Linear>(3, 3).add<nn::Linear>(3, 3);
+  FlatParameters flat(model);
+  flat.gradients().span<float>()[70] = 1e30f;  // in the second layer
+  GradientScale scale(flat, {.max_norm = 1});
+  backward(sum(model[2](model[0](ones({2, 3})))));
+  double squares = 0;
+  for (size_t i : {0, 2})
+    for (const nn::Named& p : nn::named_parameters(model[i]))
+      for (double g : values(grad(*p.tensor))) squares += g * g;
+  scale.factor();
+  EXPECT_NEAR(scale.norm().item(), std::sqrt(squares), 1e-5);
+}
+
+TEST(Step, TrainsInSixteenBitsNearlyAsInF32) {
+  for (const char* precision : {"bf16", "f16"}) {
+    TrainOptions o = sgd(0.1);
+    Workshop exact(o);
+    o.execution.precision = precision;
+    Workshop half(o);
+    const double first = exact.step->run(exact.x, exact.y, 0.1).loss.item();
+    EXPECT_NEAR(half.step->run(half.x, half.y, 0.1).loss.item(), first, 0.02);
+    double last = 0;
+    for (int i = 0; i < 60; ++i)
+      last = exact.step->run(exact.x, exact.y, 0.1).loss.item(), half.step->run(half.x, half.y, 0.1);
+    EXPECT_LT(last, 0.7 * first);
+    EXPECT_NEAR(half.step->run(half.x, half.y, 0.1).loss.item(), last, 0.05) << precision;
+    for (const nn::Named& p : nn::named_parameters(*half.model)) EXPECT_EQ(p.tensor->dtype(), DType::f32);
+  }
+}
+
+TEST(Step, AnOverflowOfF16LeavesTheStepOutAndHalvesTheScale) {
+  TrainOptions o = sgd(0.1);
+  o.execution.precision = "f16";
+  o.step.ema = 0.5;
+  Workshop shop(o, 30);  // gradients of about 30, times 65536
+  const std::vector<double> before = shop.weights();
+  const auto scale = [&] { return shop.step->gradient_scale().state().span<float>()[0]; };
+  shop.step->run(shop.x, shop.y, 0.1);
+  EXPECT_EQ(scale(), 32768);
+  EXPECT_EQ(shop.weights(), before);
+  for (const NamedTensor& t : shop.step->state())
+    if (t.name.starts_with("velocity")) {
+      for (double v : values(t.tensor)) ASSERT_EQ(v, 0);
+    }
+  for (int i = 0; i < 20 && shop.weights() == before; ++i) shop.step->run(shop.x, shop.y, 0.1);
+  EXPECT_LT(scale(), 32768);
+  EXPECT_NE(shop.weights(), before);
+  for (double w : shop.weights()) EXPECT_TRUE(std::isfinite(w));
+}
+
+TEST(Step, TheLossScaleGrowsAndShrinksByItsRule) {
+  const auto one = [](float x) { return from_host(std::vector<float>{x}, {1}); };
+  Tensor factor = one(0), norm = one(0), scale = from_host(std::vector<float>{1024, 0}, {2});
+  const GradientRule rule{.max_norm = 0.5, .growth = 2, .backoff = 0.5, .interval = 3};
+  const auto state = [&] { return std::pair(scale.span<float>()[0], scale.span<float>()[1]); };
+  for (int i = 1; i <= 3; ++i) gradient_factor(factor, norm, scale, one(1024.0f * 1024 * 9), rule);
+  EXPECT_EQ(state(), std::pair(2048.0f, 0.0f));
+  EXPECT_FLOAT_EQ(norm.span<float>()[0], 3);
+  EXPECT_FLOAT_EQ(factor.span<float>()[0], 0.5f / 3.000001f / 1024);
+  gradient_factor(factor, norm, scale, one(1), rule);
+  EXPECT_EQ(state(), std::pair(2048.0f, 1.0f));
+  EXPECT_FLOAT_EQ(factor.span<float>()[0], 1.0f / 2048);
+  gradient_factor(factor, norm, scale, one(INFINITY), rule);
+  EXPECT_EQ(state(), std::pair(1024.0f, 0.0f));
+  EXPECT_EQ(factor.span<float>()[0], 0);
+  gradient_factor(factor, norm, View{}, one(NAN), rule);  // without a scale the mistake must show
+  EXPECT_TRUE(std::isnan(factor.span<float>()[0]));
+  gradient_factor(factor, norm, View{}, one(INFINITY), rule);
+  EXPECT_TRUE(std::isnan(factor.span<float>()[0]));
+}
+
+TEST(Step, SumsOfSquaresAreTheSameForAnyNumberOfThreads) {
+  manual_seed(1);
+  const Tensor x = randn({300'001});
+  double expected = 0;
+  for (double v : values(x)) expected += v * v;
+  std::vector<float> sums;
+  for (int threads : {1, 2, 3}) {
+    Tensor y({1});
+    test::with_threads(threads, [&] { square_sum(y, x); });
+    sums.push_back(y.span<float>()[0]);
+    EXPECT_NEAR(sums.back() / expected, 1, 1e-6);
+    EXPECT_EQ(sums.back(), sums[0]);
+  }
+}
+
+TEST(Step, AveragesTheWeights) {
+  TrainOptions o = sgd(0.1);
+  o.step.ema = 0.9;
+  Workshop shop(o);
+  std::vector<double> expected = shop.weights();
+  for (int i = 0; i < 4; ++i) {
+    shop.step->run(shop.x, shop.y, 0.1);
+    const std::vector<double> now = shop.weights();
+    for (size_t j = 0; j < now.size(); ++j) expected[j] = 0.9 * expected[j] + 0.1 * now[j];
+  }
+  std::vector<double> average;
+  for (const NamedTensor& t : shop.step->average())
+    for (double w : values(t.tensor)) average.push_back(w);
+  expect_near(average, expected, 1e-6);
+  const std::vector<double> own = shop.weights();
+  {
+    const Ema::Use use(*shop.step->ema());
+    EXPECT_EQ(shop.weights(), average);
+  }
+  EXPECT_EQ(shop.weights(), own);
+}
+
+}  // namespace
+}  // namespace ringtape

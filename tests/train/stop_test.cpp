@@ -1,0 +1,99 @@
+// SIGTERM at any moment of a training: the ringtape binary, alone and with ranks.
+#include <algorithm>
+
+#include "core/random.h"
+#include "tests/support/jobs.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace test;
+
+class StopTest : public JobTest {
+ protected:
+  // Once the process is past the loader: it blocks SIGTERM or handles it.
+  static void await_main(pid_t pid) {
+    EXPECT_TRUE(within(10, [pid] {
+      std::ifstream status(concat("/proc/", pid, "/status"));
+      uint64_t guarded = 0;
+      for (std::string line; std::getline(status, line);)
+        if (line.starts_with("SigBlk:") || line.starts_with("SigCgt:"))
+          guarded |= std::stoull(line.substr(7), nullptr, 16);
+      return (guarded >> (SIGTERM - 1) & 1) != 0 || ended(pid);
+    }));
+  }
+  bool has_checkpoint(const std::string& run) const {
+    return fs::exists(run_folder(run) / "checkpoints/last/state.json");
+  }
+};
+
+// RINGTAPE_KILLS: how many signals a way of starting it. Half of them come while it
+// begins, a third goes to one rank alone.
+TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
+  const char* given = std::getenv("RINGTAPE_KILLS");
+  const int rounds = given ? std::atoi(given) : 4;
+  for (const char* way : {"ringtape ", "ringtape launch -n 2 -- ", "--devices 2"}) {
+    const bool launches = way[0] == 'r', ranks = std::string(way) != "ringtape ";
+    const std::string job =
+        (launches ? way + kTraining : concat("ringtape ", kTraining, " ", way)) + " --checkpoint-every 0 --run ";
+    const auto begin = Clock::now();
+    ASSERT_EQ(run(job + "whole --overwrite"), 0) << log();
+    const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
+    int early = 0, behind = 0, late = 0;
+    for (int round = 0; round < rounds; ++round) {
+      const auto random = philox(13, uint64_t(Stream::test), uint64_t(round));
+      fs::remove_all(run_folder("r"));
+      const pid_t started = start(job + "r");
+      await_main(started);
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>((round % 2 ? 1 : 0.2) * whole * uniform_from_bits(random.x[0])));
+      const pid_t told = ranks && round % 3 == 2 ? rank_of(started, int(random.x[1] % 2)) : started;
+      if (told > 0) ::kill(told, SIGTERM);
+      const int code = wait(started);
+      const std::string said = log();
+      if (code == 0) {  // it was done before the signal came
+        ++late;
+        continue;
+      }
+      ASSERT_EQ(code, 75) << way << ", round " << round << ": " << said;
+      EXPECT_LACKS(said, "error");
+      (has_checkpoint("r") ? behind : early) += 1;
+      EXPECT_MENTIONS(said, has_checkpoint("r") ? "go on with --resume --run runs/r" : "before a step was done");
+      ASSERT_EQ(run(job + "r --resume"), 0) << way << ", round " << round << ": " << log();
+      EXPECT_TRUE(bytes("r") == bytes("whole")) << way << ", round " << round << ": " << said;
+    }
+    EXPECT_LT(late, std::max(rounds, 1));
+    std::printf("%s: %d stopped before the first step, %d behind a checkpoint, %d were done\n", way, early, behind,
+                late);
+  }
+}
+
+// The launcher ends those that are left by a signal, which is no stop that anybody asked for.
+TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
+  std::string training = kTraining;
+  training.replace(training.find("0.002"), 5, "1e12");
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(run("ringtape launch -n 2 -- " + training + " --overwrite --run bad"), 1) << log();
+    EXPECT_MENTIONS(log(), "the train loss became nan");
+    EXPECT_LACKS(log(), "-nan");
+    EXPECT_LACKS(log(), "stopped by a signal");
+    EXPECT_LACKS(log(), "exit code 75");
+  }
+}
+
+// Signals that come while the ranks still look for each other.
+TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
+  const pid_t rank =
+      start("env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape " + kTraining + " --run alone");
+  EXPECT_TRUE(within(20, [&] { return !fs::is_empty(folder_ / "run") || ended(rank); }));
+  ::kill(rank, SIGTERM);
+  EXPECT_EQ(wait(rank), 75) << log();
+  EXPECT_MENTIONS(log(), "stopped by a signal before a step was done");
+  EXPECT_FALSE(fs::exists(run_folder("alone")));
+  // The next job would have replaced it.
+  for (const auto& notice : fs::directory_iterator(folder_ / "run")) fs::remove(notice);
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,316 @@
+// What trained weights are good for, by the ringtape binary: features, nearest neighbours, a linear probe, exports,
+// beginnings of other trainings.
+#include "train/weights/weights.h"
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "tests/support/settings.h"
+#include "tests/support/support.h"
+#include "train/io/file.h"
+#include "train/io/json.h"
+#include "train/io/npy.h"
+#include "train/model/models.h"
+#include "train/weights/exported.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+using test::values;
+
+class WeightsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("ringtape_weights_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // The exit code; what it printed is in the files out and err.
+  int run(const std::string& arguments) const {
+    const int status = std::system(
+        concat("cd ", folder_.string(), " && ", RINGTAPE_BINARY, " ", arguments, " >out 2>err </dev/null").c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  Json result_of(const std::string& arguments) const {
+    EXPECT_EQ(run(arguments + " --json"), 0) << file("err");
+    return parse_json(file("out"));
+  }
+  void expect_error(const std::string& arguments, int code, const std::string& part) const {
+    EXPECT_EQ(run(arguments), code) << arguments;
+    const std::string error = file("err");
+    EXPECT_MENTIONS(error, part);
+    EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 1) << error;
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string file(const std::string& name) const { return read_file(path(name)); }
+
+  void train(const std::string& more) const {
+    ASSERT_EQ(run("train --train-size 900 --test-size 300 --epochs 2 --threads 1 " + more), 0) << file("err");
+  }
+
+  fs::path folder_;
+};
+
+// By NumPy 2.4.
+TEST(Npy, IsWhatNumPyWrites) {
+  const std::string path = (fs::temp_directory_path() / concat("ringtape_npy_", ::getpid())).string();
+  const auto written = [&](const Tensor& x) {
+    write_npy(path, x);
+    return read_file(path);
+  };
+  const std::string head = written(from_host(std::vector<int64_t>{7, -1}, {2}));
+  ASSERT_EQ(head.size(), 128u + 16u);
+  EXPECT_EQ(head.substr(0, 128), std::string("\x93NUMPY\x01\x00v\x00", 10) +
+                                     "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }" +
+                                     std::string(60, ' ') + "\n");
+  EXPECT_EQ(head[128], 7);
+  const Tensor x = from_host(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+  EXPECT_MENTIONS(written(x), "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), } ");
+  const std::string turned = written(x.window({3, 2}, {1, 3}));
+  float second = 0;
+  std::memcpy(&second, turned.data() + turned.size() - 20, 4);
+  EXPECT_EQ(second, 4);
+  EXPECT_EQ(written(zeros({})).size(), 128u + 4u);
+  EXPECT_MENTIONS(test::message_of<DTypeError>([&] { write_npy(path, zeros({1}, DType::bf16)); }), "bf16");
+  fs::remove(path);
+}
+
+TEST(Classifier, EveryModelIsFeaturesAndALastLayer) {
+  for (const ModelEntry& entry : models()) {
+    const auto model = entry.make({.image = entry.image, .classes = 7});
+    model->train(false);
+    const NoGrad no_grad;
+    nn::Classifier& split = classifier(*model, entry.name);
+    const Tensor x = zeros(Shape{2, entry.image[0], entry.image[1], entry.image[2]}), features = split.features(x),
+                 logits = (*model)(x);
+    std::map<std::string, Tensor*> parameters;
+    for (const nn::Named& p : nn::named_parameters(*model)) parameters[p.name] = p.tensor;
+    const Tensor weight = *parameters.at(split.last_layer() + ".weight"),
+                 bias = *parameters.at(split.last_layer() + ".bias");
+    EXPECT_EQ(values(linear(features, weight, bias)), values(logits)) << entry.name;
+    EXPECT_EQ(backbone_of(*model, split.last_layer()).size() + 2, weights_of(*model).size()) << entry.name;
+  }
+}
+
+TEST_F(WeightsTest, FeaturesAreJudgedAndWritten) {
+  train("--run one --hidden 32");
+  const double top1 = result_of("evaluate one")["top1"].get<double>();
+  const Json knn = result_of("evaluate one --protocol knn --knn-k 30 --knn-temperature 0.2");
+  EXPECT_EQ(knn["protocol"], "knn");
+  EXPECT_EQ(knn["k"], 30);
+  EXPECT_EQ(knn["temperature"], 0.2);
+  EXPECT_EQ(knn["train_images"], 900);
+  EXPECT_EQ(knn["images"], 300);
+  EXPECT_EQ(knn["features"], 32);
+  EXPECT_GT(knn["top1"], 0.2);
+  EXPECT_GT(knn["top5"], knn["top1"]);
+  const Json linear = result_of("evaluate one --protocol linear --probe-epochs 20");
+  EXPECT_EQ(linear["epochs"], 20);
+  EXPECT_EQ(linear["lr"], 0.1);
+  EXPECT_GT(linear["top1"], top1 - 0.05);
+  EXPECT_EQ(result_of("evaluate one --protocol linear --probe-epochs 20"), linear);
+  ASSERT_EQ(run("evaluate one --protocol knn"), 0);
+  EXPECT_MENTIONS(file("out"),
+                  "kNN, k 200, temperature 0.1\n32 features of 900 training and 300 test images of shapes\ntop-1 ");
+  expect_error("evaluate one --protocol knn --knn-k 901", 2, "901 neighbours of a bank of 900 samples");
+  expect_error("evaluate one --protocol knn --knn-temperature 0", 2, "--knn-temperature");
+  expect_error("evaluate one --protocol knn --logits x", 2, "--logits");
+
+  ASSERT_EQ(run("embed one --out x.npy --labels y.npy"), 0) << file("err");
+  EXPECT_MENTIONS(file("x.npy"), "'<f4', 'fortran_order': False, 'shape': (300, 32), }");
+  EXPECT_EQ(file("x.npy").size(), 128u + 300 * 32 * 4);
+  EXPECT_MENTIONS(file("y.npy"), "'<i8', 'fortran_order': False, 'shape': (300,), }");
+  EXPECT_EQ(result_of("embed one --split train --out x.npy")["shape"], (Json{900, 32}));
+  expect_error("embed one", 2, "--out FILE.npy");
+  expect_error("embed one --out a --split val", 2, "'val'");
+  expect_error("embed one --out nowhere/a", 1, "cannot write");
+}
+
+TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
+  train("--run one --hidden 32");
+  ASSERT_EQ(run("export one --out whole.safetensors"), 0) << file("err");
+  EXPECT_EQ(file("whole.safetensors"), file("runs/one/exported/model.safetensors"));
+  ASSERT_EQ(run("export runs/one/checkpoints/last --backbone --out backbone.safetensors"), 0) << file("err");
+  EXPECT_MENTIONS(file("backbone.md"),
+                  "model[3] = nn.Identity()\nmodel.load_state_dict(load_file(\"backbone.safetensors\"), strict=True)");
+  const Safetensors backbone = read_safetensors(path("backbone.safetensors"));
+  EXPECT_EQ(backbone.tensors.size(), 2u);
+  EXPECT_EQ(result_of("evaluate backbone.safetensors --protocol knn --knn-k 30"), [&] {
+    Json same = result_of("evaluate runs/one/checkpoints/last --protocol knn --knn-k 30");
+    same["weights"] = "backbone.safetensors";
+    return same;
+  }());
+  fs::create_directories(path("runs/features/exported"));  // as a training without labels leaves it
+  fs::copy(path("runs/one/config.toml"), path("runs/features/config.toml"));
+  fs::copy(path("backbone.safetensors"), path("runs/features/exported/backbone.safetensors"));
+  EXPECT_EQ(result_of("embed features --out x.npy")["weights"], "runs/features/exported/backbone.safetensors");
+  expect_error("evaluate backbone.safetensors", 2, "has no last layer '3'");
+  expect_error("export one --out weights.bin", 2, "FILE.safetensors");
+
+  // A learning rate of 0 leaves the weights where they began.
+  train("--run fine --hidden 32 --weights backbone.safetensors --lr 0");
+  EXPECT_MENTIONS(file("out"), "backbone.safetensors, with a new last layer");
+  const Safetensors fine = read_safetensors(path("runs/fine/exported/model.safetensors"));
+  for (const NamedTensor& t : backbone.tensors) EXPECT_EQ(values(fine[t.name]), values(t.tensor)) << t.name;
+  train("--run same --hidden 32 --weights whole.safetensors --lr 0 --strategy dp --devices 2");
+  EXPECT_EQ(file("runs/same/exported/model.safetensors"), file("whole.safetensors"));
+  expect_error("train --train-size 100 --hidden 16 --weights backbone.safetensors", 1,
+               "tensor '1.weight' is f32 (32, 3072), the model's is f32 (16, 3072)");
+  expect_error("train --train-size 100 --model fashion_cnn --weights backbone.safetensors", 1,
+               "no tensor 'layer1.0.weight'");
+  expect_error("train --train-size 100 --weights nowhere.safetensors", 1, "nowhere.safetensors: cannot open");
+}
+
+TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
+  // Learning by heart: the validation is best early on.
+  const std::string more = "--hidden 64 --lr 0.01 --epochs 12 --batch-size 32 ";
+  train(more + "--run last");
+  train(more + "--run best --export best");
+  const std::string shown = file("out");
+  EXPECT_MENTIONS(file("runs/best/config.toml"), "export = \"best\"");
+  const Json best = parse_json(file("runs/best/checkpoints/best/state.json"))["state"],
+             last = parse_json(file("runs/best/checkpoints/last/state.json"))["state"];
+  ASSERT_LT(best["step"], last["step"]);
+  EXPECT_MENTIONS(shown, concat(", of step ", best["step"].get<int64_t>(), ", the best"));
+  EXPECT_EQ(file("runs/best/exported/model.safetensors"), file("runs/best/checkpoints/best/model.safetensors"));
+  EXPECT_EQ(file("runs/last/exported/model.safetensors"), file("runs/best/checkpoints/last/model.safetensors"));
+  const auto summary = [&](const std::string& run) {
+    const std::string lines = file("runs/" + run + "/metrics.jsonl");
+    return parse_json(lines.substr(lines.rfind("\n", lines.size() - 2) + 1));
+  };
+  EXPECT_EQ(summary("best")["exported_step"], best["step"]);
+  EXPECT_EQ(summary("best")["step"], last["step"]);
+  EXPECT_EQ(summary("best")["loss"], result_of("evaluate runs/best/checkpoints/best")["loss"]);
+  EXPECT_EQ(summary("last")["loss"], result_of("evaluate runs/best/checkpoints/last")["loss"]);
+
+  // Other ranks get them from the first; a finished run is exported anew; an average counts in place of the weights.
+  ASSERT_EQ(run("train --resume --run last --export best"), 0) << file("err");
+  EXPECT_EQ(file("runs/last/exported/model.safetensors"), file("runs/best/exported/model.safetensors"));
+  train(more + "--run ranks --ema 0.9 --export best --strategy ddp --devices 2");
+  EXPECT_EQ(file("runs/ranks/exported/model.safetensors"), file("runs/ranks/checkpoints/best/ema.safetensors"));
+  EXPECT_NEAR(summary("ranks")["loss"].get<double>(),
+              result_of("evaluate runs/ranks/checkpoints/best")["loss"].get<double>(), 1e-5);
+
+  // Damaged, they are named, with a way out.
+  const std::string damaged = path("runs/last/checkpoints/best/model.safetensors");
+  std::string bytes = file("runs/last/checkpoints/best/model.safetensors");
+  bytes.back() = char(bytes.back() ^ 1);
+  write_file(damaged, bytes);
+  expect_error("train --resume --run last", 1, "train --run runs/last --resume --export last exports the last ones");
+  EXPECT_EQ(run("train --resume --run last --export last"), 0) << file("err");
+  EXPECT_MENTIONS(file("out"), concat(": step ", last["step"].get<int64_t>(), ", the last"));
+
+  expect_error("train --export best --checkpoint-every 0", 2, "--export best: with --checkpoint-every 0");
+  expect_error("train --train-size 100 --test-size 10 --export best --val-size 0", 2,
+               "--export best: there is no validation");
+  expect_error("train --export newest", 2, "there are last best");
+}
+
+TEST_F(WeightsTest, ThoseThatAreNotFiniteAreRefused) {
+  train("--run one --hidden 8");
+  Safetensors weights = read_safetensors(path("runs/one/exported/model.safetensors"));
+  for (NamedTensor& t : weights.tensors)
+    if (t.name == "3.weight") t.tensor.span<float>()[5] = std::nanf("");
+  write_safetensors(path("bad.safetensors"), weights.tensors, weights.metadata);
+  for (const std::string command :
+       {"evaluate bad.safetensors", "evaluate bad.safetensors --json", "evaluate bad.safetensors --protocol knn",
+        "embed bad.safetensors --out x.npy", "export bad.safetensors --out x.safetensors"})
+    expect_error(command, 1, "bad.safetensors: tensor '3.weight': holds NaN");
+  EXPECT_FALSE(fs::exists(path("x.npy")) || fs::exists(path("x.safetensors")));
+  for (NamedTensor& t : weights.tensors)
+    for (float& x : t.tensor.span<float>()) x = 1e30f;
+  write_safetensors(path("large.safetensors"), weights.tensors, weights.metadata);
+  expect_error("evaluate large.safetensors", 1, "their outputs grow too large");
+  expect_error("embed large.safetensors --out x.npy --precision f16", 1, "the features of the test images: holds");
+}
+
+TEST(ExportedReadme, HasThePythonOfEveryResNet) {
+  TrainOptions options;
+  options.model.name = "resnet18";
+  test::set(options, {{"train-size", "20"}, {"test-size", "10"}});
+  const auto readme = [&] { return exported_readme(Task(options), "model.safetensors", false); };
+  EXPECT_MENTIONS(
+      readme(),
+      "from torch import nn\nfrom torchvision.models import resnet18\n\nmodel = resnet18(num_classes=10)\n"
+      "model.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)\nmodel.maxpool = nn.Identity()\nmodel.load_state_dict(");
+  test::set(options, {{"width", "16"}, {"no-stem-relu", "true"}});
+  for (const char* part :
+       {"from torchvision.models.resnet import BasicBlock\n\n", "model.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)\n",
+        "model.relu = nn.Identity()",
+        "model.bn1, model.inplanes = nn.BatchNorm2d(16), 16\nmodel.layer1 = model._make_layer(BasicBlock, 16, 2)\n",
+        "model.layer4 = model._make_layer(BasicBlock, 128, 2, stride=2)\nmodel.fc = nn.Linear(128, "
+        "10)\nmodel.load_state_dict("})
+    EXPECT_MENTIONS(readme(), part);
+  options.model.name = "mlp";
+  EXPECT_MENTIONS(readme(), "from torch import nn\n\nmodel = nn.Sequential(");
+}
+
+TEST_F(WeightsTest, FloatsOfAnotherSizeAreConverted) {
+  train("--run one --hidden 32");
+  const Safetensors whole = read_safetensors(path("runs/one/exported/model.safetensors"));
+  for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
+    std::vector<NamedTensor> other, rounded;
+    for (const NamedTensor& t : whole.tensors) {
+      other.push_back({t.name, cast(t.tensor, dtype)});
+      rounded.push_back({t.name, cast(other.back().tensor, DType::f32)});
+    }
+    write_safetensors(path("other.safetensors"), other, whole.metadata);
+    write_safetensors(path("rounded.safetensors"), rounded, whole.metadata);
+    EXPECT_EQ(result_of("evaluate other.safetensors")["loss"], result_of("evaluate rounded.safetensors")["loss"])
+        << name_of(dtype);
+  }
+  write_safetensors(path("other.safetensors"), {{"1.weight", zeros({32, 3072}, DType::i32)}}, whole.metadata);
+  expect_error("evaluate other.safetensors --protocol knn", 1, "tensor '1.weight' is i32");
+}
+
+TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
+  for (const std::string& begin :
+       {std::string("PK\x03\x04\x14\0\0\0\x08\x08", 10), std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9)}) {
+    write_file(path("it's.pth"), begin + std::string(1000, 'x'));
+    expect_error("evaluate \"it's.pth\" --model resnet18", 1, "it's.pth: a PyTorch file");
+    EXPECT_MENTIONS(file("err"), "convert it: python3 -c 'import torch, safetensors.torch; w = torch.load(");
+    EXPECT_MENTIONS(file("err"), "s.safetensors\")'");
+    expect_error("train --train-size 100 --weights \"it's.pth\"", 1, "convert it: python3 -c '");
+  }
+  write_file(path("x.npz"), "PK\x03\x04" + std::string(1000, 'x'));
+  expect_error("evaluate x.npz", 1, "safetensors.numpy.save_file(dict(numpy.load(\"x.npz\")), \"x.safetensors\")'");
+  write_file(path("x.h5"), "\x89HDF\r\n\x1a\n" + std::string(1000, 'x'));
+  expect_error("evaluate x.h5", 1, "an HDF5 file, as Keras writes them, not safetensors");
+}
+
+// A small file that speaks of a large network or data set.
+TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
+  const auto claim = [&](const char* name, const char* value, const std::vector<NamedTensor>& tensors) {
+    write_safetensors(path("x.safetensors"), tensors, {{"ringtape.model", "mlp"}, {concat("ringtape.", name), value}});
+  };
+  claim("hidden", "200000", {});
+  expect_error("evaluate x.safetensors", 1, "no tensor '1.weight'; was it made by another --model?");
+  claim("hidden", "200000", {{"1.weight", zeros({32, 3072})}});
+  expect_error("evaluate x.safetensors", 1, "tensor '1.weight' is f32 (32, 3072), the model's is f32 (200000, ...)");
+  claim("hidden", "200000", {{"1.weight", zeros({200'000, 1})}});
+  expect_error("evaluate x.safetensors", 1, "tensor '1.weight' is f32 (200000, 1), the model's is f32 (200000, 3072)");
+  claim("width", "1024", {});
+  expect_error("evaluate x.safetensors --model resnet18", 1, "no tensor 'conv1.weight'");
+  claim("test-size", "3000000", {{"1.weight", zeros({128, 3072})}});
+  expect_error("evaluate x.safetensors", 2,
+               "asks for 3,000,000 generated images; if that is meant, say so: --test-size 3000000");
+  rusage children{};
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  EXPECT_LT(children.ru_maxrss, 500'000);  // KiB, of the largest
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,79 @@
+// CONTRIBUTING.md says which files a new thing touches: its examples are in these, and in no others.
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = RINGTAPE_SOURCE_DIR;
+
+std::string read(const fs::path& path) {
+  std::ostringstream out;
+  out << std::ifstream(path).rdbuf();
+  return out.str();
+}
+
+// "simsiam" may be SimSiam or SIMSIAM, "stem-padding" stem_padding.
+std::regex any_spelling(std::string name) {
+  for (char& c : name)
+    if (c == '-') c = '.';
+  std::string spelling;
+  for (const char c : name) spelling += c == '.' || c == '_' ? "[-_]?" : concat("[", char(std::toupper(c)), c, "]");
+  return std::regex("(^|[^A-Za-z])" + spelling + "([^a-z]|$)");
+}
+
+std::set<std::string> files_with(const std::string& name) {
+  const std::regex pattern = any_spelling(name);
+  std::set<std::string> out;
+  for (const char* folder : {"core", "kernels", "autograd", "comm", "nn", "train"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      if (entry.is_regular_file() && std::regex_search(read(entry.path()), pattern))
+        out.insert(fs::relative(entry.path(), kRoot).string());
+  return out;
+}
+
+// Words that mean nothing else, so that no other file may have them.
+const std::set<std::string> kUnmistakable = {"bn-splits", "stem-padding"};
+
+TEST(Contributing, ThingsTakeTheFilesThatItSays) {
+  const std::string page = read(kRoot / "CONTRIBUTING.md");
+  const std::regex row(R"(\| ([^|]+) \| ([^|]+) \| `([\w-]+)` \|)"), file(R"(`([\w/.]+)`)");
+  std::set<std::string> unseen = kUnmistakable;
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
+    const std::string thing = (*it)[1], files = (*it)[2], example = (*it)[3];
+    SCOPED_TRACE(thing);
+    const std::set<std::string> there = files_with(example);
+    std::set<std::string> said;
+    for (std::sregex_iterator f(files.begin(), files.end(), file); f != end; ++f) {
+      const std::string path = (*f)[1];
+      const size_t name = path.find("NAME");
+      if (name == std::string::npos) said.insert(path);
+      else if (!thing.starts_with("a setting")) said.insert(path.substr(0, name) + example + path.substr(name + 4));
+      else  // in the files of what it is a setting of
+        for (const std::string& owner : there)
+          if (owner.starts_with(path.substr(0, name)) && owner.ends_with(path.substr(name + 4))) said.insert(owner);
+    }
+    for (const std::string& path : said) EXPECT_TRUE(there.contains(path)) << path << " has no " << example;
+    if (unseen.erase(example) == 0) continue;
+    EXPECT_EQ(there, said) << example;
+  }
+  EXPECT_EQ(unseen, std::set<std::string>());
+}
+
+TEST(Contributing, WhatCanBeFoundIsThere) {
+  const std::string page = read(kRoot / "CONTRIBUTING.md");
+  const std::regex row(R"(\| [^|]+ \| `([\w/.]+)` \| `([^`]*[^`\w-][^`]*)` \|)");
+  int found = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it, ++found)
+    EXPECT_NE(read(kRoot / (*it)[1].str()).find((*it)[2].str()), std::string::npos) << it->str();
+  EXPECT_GE(found, 17);
+}
+
+}  // namespace
+}  // namespace ringtape

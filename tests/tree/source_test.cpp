@@ -1,0 +1,257 @@
+// The rules of the tree that the compiler cannot see.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "autograd/op.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+const fs::path kRoot = RINGTAPE_SOURCE_DIR;
+
+// Who may include whom (docs/design.md, section 2).
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"core", {}},
+    {"kernels", {"core"}},
+    {"autograd", {"core", "kernels"}},
+    {"comm", {"core", "kernels", "autograd"}},
+    {"nn", {"core", "autograd", "comm"}},
+    {"train", {"core", "kernels", "autograd", "comm", "nn"}},
+};
+
+template <class F>
+void for_each_source(const fs::path& folder, F&& f) {
+  if (!fs::exists(folder)) return;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh"};
+    if (entry.is_regular_file() && kinds.count(entry.path().extension())) f(entry.path());
+  }
+}
+
+template <class F>
+void for_each_match(const fs::path& file, const std::regex& pattern, F&& f) {
+  std::ifstream in(file);
+  std::smatch m;
+  for (std::string line; std::getline(in, line);)
+    if (std::regex_search(line, m, pattern)) f(m[1].str());
+}
+
+// Messages between ranks need no gradients: what of comm does is in comm/parallel, which stands on the rest.
+TEST(Source, TheNetworkKnowsNoGradients) {
+  const std::regex include(R"(^#include \"(autograd/|comm/parallel/|comm/bench/))");
+  for_each_source(kRoot / "comm", [&](const fs::path& file) {
+    const std::string folder = *std::next(fs::relative(file, kRoot).begin());
+    if (folder == "parallel" || folder == "bench") return;
+    for_each_match(file, include, [&](const std::string& target) { ADD_FAILURE() << file << " includes " << target; });
+  });
+}
+
+// The rooms of comm; what stands at its top, the public front, is for all of them.
+TEST(Source, TheRoomsOfCommIncludeOnlyWhatIsBelowThem) {
+  const std::map<std::string, std::set<std::string>> may_include = {
+      {"base", {}},
+      {"health", {"base"}},
+      {"store", {"base"}},
+      {"transport", {"base", "health", "store", "algorithm"}},
+      {"algorithm", {"base"}},
+      {"job", {"base", "health", "store", "transport"}},
+      {"launch", {"base", "store"}},
+  };
+  const std::regex include(R"(^#include \"comm/(\w+)/)");
+  for (const auto& [room, below] : may_include)
+    for_each_source(kRoot / "comm" / room, [&, &room = room, &below = below](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) {
+        EXPECT_TRUE(target == room || below.count(target)) << file << " includes comm/" << target << '/';
+      });
+    });
+  for (const char* room : {"base", "health", "store"})
+    for_each_source(kRoot / "comm" / room, [&](const fs::path& file) {
+      for_each_match(file, std::regex(R"(^#include \"(kernels|autograd|nn|train)/)"),
+                     [&](const std::string& target) { ADD_FAILURE() << file << " includes " << target; });
+    });
+}
+
+TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {
+  const std::regex include(R"(^#include \"(\w+)/)");
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&, &folder = folder, &below = below](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) {
+        EXPECT_TRUE(target == folder || below.count(target)) << file << " includes " << target << '/';
+      });
+    });
+}
+
+TEST(Source, LinesAndFilesAreShort) {
+  const auto columns = [](const std::string& line) {  // of UTF-8
+    return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
+  };
+  int files = 0;
+  const auto expect_short = [&](const fs::path& file) {
+    static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".toml", ".yaml"};
+    if (!kinds.count(file.extension()) && file.filename() != "CMakeLists.txt" && file.filename() != "run") return;
+    ++files;
+    std::ifstream in(file);
+    int64_t n = 0;
+    for (std::string line; std::getline(in, line); ++n) EXPECT_LE(columns(line), 120) << file << ':' << n + 1;
+    EXPECT_LE(n, 400) << file;
+  };
+  for (const char* folder : {".ci", "autograd", "bench", "cmake", "comm", "configs", "core", "docs", "kernels", "nn",
+                             "tests", "train"})
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+      if (entry.is_regular_file()) expect_short(entry.path());
+  for (const auto& entry : fs::directory_iterator(kRoot))
+    if (entry.is_regular_file()) expect_short(entry.path());
+  EXPECT_GT(files, 600);
+}
+
+// Two types of one name are one for the linker, which keeps the functions of either.
+TEST(Source, ATypeIsDefinedOnce) {
+  const std::regex opens(R"(^((?:namespace [\w:]+ \{$)|(?:(?:struct|class) [^;]*\{)))");
+  const std::regex name(R"((namespace|struct|class) (?:alignas\(\w+\) )?([\w:]+))");
+  std::map<std::string, fs::path> seen;
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      if (file.extension() != ".h") return;
+      std::string space;
+      for_each_match(file, opens, [&](const std::string& line) {
+        std::smatch m;
+        ASSERT_TRUE(std::regex_search(line, m, name)) << line;
+        if (m[1] == "namespace") {
+          space = m[2].str();
+          return;
+        }
+        const auto [at, first] = seen.try_emplace(space + "::" + m[2].str(), file);
+        EXPECT_TRUE(first) << at->first << " is in " << file << " and in " << at->second;
+      });
+    });
+  EXPECT_GT(seen.size(), 150u);
+}
+
+TEST(Source, IncludesAreRooted) {
+  const std::regex include(R"(^#include \"([^\"]+)\")");
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) {
+        EXPECT_TRUE(fs::exists(kRoot / target)) << file << " includes " << target;
+      });
+    });
+}
+
+TEST(Source, LibrariesOfADeviceStayInItsFolder) {
+  const std::vector<std::pair<std::regex, std::string>> rules = {
+      {std::regex(R"(^#include <((cuda|cublas|cudnn|nvtx)[^>]*)>)"), "/cuda/"},
+      {std::regex(R"(^#include <(nccl[^>]*)>)"), "nccl"},
+      {std::regex(R"(^#include <(mpi\.h)>)"), "mpi"},
+      {std::regex(R"(^#include <((Eigen|dnnl)[^>]*)>)"), "/kernels/cpu/"},
+  };
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for (const auto& [pattern, place] : rules)
+        if (file.string().find(place) == std::string::npos)
+          for_each_match(file, pattern,
+                         [&](const std::string& header) { ADD_FAILURE() << file << " includes <" << header << '>'; });
+    });
+}
+
+TEST(Source, NothingAsksWhetherThereIsCuda) {
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [&](const fs::path& file) {
+      for_each_match(file, std::regex(R"(^#\s*(?:el)?if.*(RINGTAPE_CUDA)\b)"),
+                     [&](const std::string&) { ADD_FAILURE() << file << " asks; what is missing is an empty slot"; });
+    });
+}
+
+// A contract kernels/x.h has kernels/cpu/x.cpp and kernels/cuda/x.cu; each CPU kernel is
+// between RT_ISA_BEGIN and RT_ISA_END.
+TEST(Source, KernelsAreFoundByTheirName) {
+  int contracts = 0;
+  for (const auto& entry : fs::directory_iterator(kRoot / "kernels")) {
+    const fs::path file = entry.path();
+    bool contract = false;
+    for_each_match(file, std::regex(R"(^ *(RT_KERNEL)\()"), [&](const std::string&) { contract = true; });
+    for_each_match(file, std::regex(R"(X\(name, \.\.\.\) (RT_KERNEL)\()"),
+                   [&](const std::string&) { contract = true; });
+    if (file.extension() != ".h" || !contract) continue;
+    ++contracts;
+    EXPECT_TRUE(fs::exists(kRoot / "kernels/cpu" / (file.stem().string() + ".cpp"))) << file;
+    EXPECT_TRUE(fs::exists(kRoot / "kernels/cuda" / (file.stem().string() + ".cu"))) << file;
+  }
+  for_each_source(kRoot / "kernels/cpu", [](const fs::path& file) {
+    if (file.stem() == "isa") return;
+    int begins = 0, ends = 0;
+    for_each_match(file, std::regex("^(RT_ISA_BEGIN)$"), [&](const std::string&) { ++begins; });
+    for_each_match(file, std::regex("^(RT_ISA_END)$"), [&](const std::string&) { ++ends; });
+    EXPECT_EQ(begins, 1) << file;
+    EXPECT_EQ(ends, 1) << file;
+  });
+  EXPECT_GE(contracts, 16);
+}
+
+// What lets the emulation execute a CUDA kernel (kernels/cuda/launch.cuh): launch<>() is the only way to start one and
+// knows them all, and shared memory is declared by the macros.
+TEST(Source, CudaKernelsKeepTheirRules) {
+  int kernels = 0;
+  for_each_source(kRoot / "kernels/cuda", [&](const fs::path& file) {
+    std::ifstream in(file);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(text.find("<<<"), std::string::npos) << file << ": start kernels with launch<kernel>()";
+    if (file.filename() != "launch.cuh") {
+      EXPECT_EQ(text.find("__shared__"), std::string::npos) << file << ": use SHARED_ARRAY or SHARED_DYN";
+    }
+    const std::regex declaration(R"(__global__ void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\()");
+    for (std::sregex_iterator it(text.begin(), text.end(), declaration), end; it != end; ++it) {
+      ++kernels;
+      bool started = false;
+      for_each_source(kRoot / "kernels/cuda", [&](const fs::path& other) {
+        for_each_match(other, std::regex("(launch\\w*<" + (*it)[1].str() + "\\b)"),
+                       [&](const std::string&) { started = true; });
+      });
+      EXPECT_TRUE(started) << file << ": nobody starts " << (*it)[1];
+    }
+  });
+  EXPECT_GE(kernels, 15);
+}
+
+TEST(Source, EveryPublicOpHasARecord) {
+  std::set<std::string> recorded;
+  for (const Op& op : ops()) recorded.insert(op.name);
+  std::set<std::string> tables;  // the ops of the tables in kernels/
+  for_each_match(kRoot / "kernels/unary.h", std::regex(R"(^  X\((\w+),)"),
+                 [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "kernels/binary.h", std::regex(R"(^  X\((\w+),)"),
+                 [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "kernels/compare.h", std::regex(R"(^  X\((\w+),)"),
+                 [&](const std::string& name) { tables.insert(name); });
+  for_each_match(kRoot / "autograd/ops.h", std::regex(R"(^Tensor (\w+)\()"),
+                 [&](const std::string& name) { tables.insert(name); });
+  EXPECT_GE(tables.size(), 46u);
+  for (const std::string& name : tables) EXPECT_TRUE(recorded.count(name)) << name << " has no record";
+}
+
+TEST(Source, FilesStaySmall) {
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [](const fs::path& file) {
+      std::ifstream in(file);
+      const auto lines = std::count(std::istreambuf_iterator<char>(in), {}, '\n');
+      EXPECT_LE(lines, 400) << file;
+    });
+}
+
+// The only places that read the environment are env.cpp and what a terminal program must look at.
+TEST(Source, EnvironmentVariablesAreReadInOnePlace) {
+  for (const auto& [folder, below] : kMayInclude)
+    for_each_source(kRoot / folder, [](const fs::path& file) {
+      if (file.filename() == "env.cpp") return;
+      for_each_match(file, std::regex("(getenv *\\( *\"RINGTAPE)"),
+                     [&](const std::string&) { ADD_FAILURE() << file << " reads the environment"; });
+    });
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,29 @@
+#include "train/checkpoint/checkpoint_options.h"
+
+namespace ringtape {
+
+void visit(Fields& f, CheckpointOptions& o) {
+  f("checkpoint-every", o.every,
+    {.help = "epochs between checkpoints; 0: only one, when SIGTERM or SIGINT stops the training",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true});
+  f("checkpoint-steps", o.steps,
+    {.help = "steps between further checkpoints within an epoch; 0: none",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true});
+  f("keep", o.keep,
+    {.help = "number of newest checkpoints that are kept, besides that of the best validation",
+     .unit = "N",
+     .range = kPositive,
+     .may_change = true});
+  f("export", o.exported,
+    {.help = "weights of the final test and of exported/: the last, or those of the best validation (without labels: "
+             "best kNN test)",
+     .unit = "WHICH",
+     .choices = [] { return std::vector<std::string>{"last", "best"}; },
+     .may_change = true});
+}
+
+}  // namespace ringtape

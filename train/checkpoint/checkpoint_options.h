@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+#include "core/fields.h"
+
+namespace ringtape {
+
+// When checkpoints are made, which are kept, and of which weights the last test is.
+struct CheckpointOptions {
+  int64_t every = 1;  // epochs
+  int64_t steps = 0;  // 0: none within an epoch
+  int64_t keep = 2;
+  std::string exported = "last";
+};
+void visit(Fields& f, CheckpointOptions& o);
+
+}  // namespace ringtape

@@ -1,0 +1,26 @@
+#include "train/evaluation/evaluation.h"
+
+namespace ringtape {
+
+void visit(Fields& f, EvaluationOptions& o) {
+  f("knn-every", o.every,
+    {.help = "epochs between kNN tests of the features; 0: only at the end",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true});
+  f("knn-k", o.knn.k, {.help = "kNN: neighbours that vote", .unit = "N", .range = kPositive, .may_change = true});
+  f("knn-temperature", o.knn.temperature,
+    {.help = "kNN: a neighbour's vote is weighted by exp(cosine / X)",
+     .unit = "X",
+     .range = {1e-6, kMaxCount},
+     .may_change = true});
+  f("knn-bank", o.bank,
+    {.help = "kNN: training images, drawn by --seed, among which neighbours are looked for; 0: all",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true});
+  f("online-probe", o.online_probe,
+    {.help = "train a linear layer on the features while they are learnt, and test it where kNN is tested"});
+}
+
+}  // namespace ringtape

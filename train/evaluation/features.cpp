@@ -1,0 +1,85 @@
+#include "train/evaluation/features.h"
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "core/part.h"
+#include "kernels/copy.h"
+#include "nn/mode_guard.h"
+#include "train/data/loader.h"
+#include "train/loop/ranks.h"
+#include "train/run/progress.h"
+
+namespace ringtape {
+namespace {
+
+Tensor rows_of(const Tensor& x, int64_t begin, int64_t count) {
+  const int64_t columns = x.dim(1);
+  return x.window({count, columns}, {columns, 1}, begin * columns);
+}
+
+// The (n, F) rows whose part_of each rank has as `own`, in the order of the ranks. Parts differ by a row: the shorter
+// ones travel with one that is left out again.
+Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
+  const int64_t ranks = group.size(), each = (n + ranks - 1) / ranks, columns = own.dim(1);
+  Tensor sent = own;
+  if (own.dim(0) < each) {
+    sent = zeros({each, columns}, own.dtype(), own.device());
+    if (own.dim(0) > 0) copy(rows_of(sent, 0, own.dim(0)), own);
+  }
+  const Tensor all({ranks * each, columns}, own.dtype(), own.device());
+  group.all_gather(all, sent).wait();
+  if (ranks * each == n) return all;
+  const Tensor out({n, columns}, own.dtype(), own.device());
+  for (int r = 0; r < group.size(); ++r)
+    if (const Part part = part_of(n, group.size(), r); part.size() > 0)
+      copy(rows_of(out, part.begin, part.size()), rows_of(all, r * each, part.size()));
+  return out;
+}
+
+// (N, F) and (N, 1), undefined of no samples.
+Features embed_part(const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+                    const EmbedOptions& options) {
+  Features out;
+  if (samples.empty()) return out;
+  const int64_t n = int64_t(samples.size());
+  const Loader loader(data, samples,
+                      {.batch_size = std::min(kEvalBatch, n), .workers = options.workers, .device = options.device});
+  Progress bar(options.progress, loader.batches(), !options.progress.empty());
+  Loader::Epoch epoch = loader.epoch(0);
+  for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
+    const Tensor y = f(batch->x);
+    RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(),
+                ", F), got ", y.shape());
+    if (at == 0) out = {Tensor({n, y.dim(1)}, DType::f32, y.device()), Tensor({n, 1}, DType::i64, y.device())};
+    copy(rows_of(out.x, at, y.dim(0)), y);
+    copy(rows_of(out.labels, at, y.dim(0)), reshape(batch->y, {y.dim(0), 1}));
+    bar.update(batch->index + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group) {
+  const Part own = part_of(int64_t(samples.size()), group.size(), group.rank());
+  return {samples.begin() + own.begin, samples.begin() + own.end};
+}
+
+Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
+               const EmbedOptions& options, comm::ProcessGroup& group) {
+  RT_CHECK_AS(UsageError, !samples.empty(), "embed: no samples");
+  const NoGrad no_grad;
+  const nn::ModeGuard mode(module, false);
+  const int64_t n = int64_t(samples.size());
+  Features out = embed_part(f, data, own_part(samples, group), options);
+  if (group.size() > 1) {
+    const auto width = int64_t(max_over_ranks(group, out.x.defined() ? double(out.x.dim(1)) : 0));
+    if (!out.x.defined())
+      out = {Tensor({0, width}, DType::f32, options.device), Tensor({0, 1}, DType::i64, options.device)};
+    out = {gather_rows(group, out.x, n), gather_rows(group, out.labels, n)};
+  }
+  out.labels = reshape(out.labels, {n});
+  return out;
+}
+
+}  // namespace ringtape

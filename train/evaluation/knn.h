@@ -1,0 +1,23 @@
+#pragma once
+#include "train/evaluation/evaluation.h"
+#include "train/evaluation/features.h"
+#include "train/evaluation/metrics.h"
+
+namespace ringtape {
+
+// Votes (Q, classes), f64 on cpu:0: of each query's k nearest rows of the bank, by cosine, each adds exp(cosine /
+// temperature) to its label's. queries (Q, D) and bank (M, D) f32 of any lengths, labels (M) i64, on one device. Where
+// the votes of a query are too large for a number, all of them are smaller by one factor. Throws UsageError for a bank
+// of fewer than k rows, a temperature that is not above 0, a label that is not in [0, classes).
+Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& labels, int64_t classes, const Knn& knn);
+
+// How often these votes are right: top-1 and top-5, with no loss.
+Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, const Knn& knn);
+
+// The whole protocol: the bank is f of the training samples, the queries f of the test samples (embed()). Each
+// rank of the group computes and classifies its part, and all get the result of all: a collective.
+Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, const std::vector<int64_t>& bank,
+               const Dataset& test, const std::vector<int64_t>& queries, const Knn& knn,
+               const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone());
+
+}  // namespace ringtape

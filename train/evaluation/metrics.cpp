@@ -1,0 +1,33 @@
+#include "train/evaluation/metrics.h"
+
+#include <cmath>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "kernels/topk.h"
+
+namespace ringtape {
+
+void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
+  constexpr double kWrong = 1e9;
+  Tensor rank = logits.defined() ? Tensor(labels.shape(), DType::i64, labels.device())
+                                 : full(labels.shape(), kWrong, DType::i64, labels.device());
+  if (logits.defined() && labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
+  const Readback loss_now(loss.detach()), rank_now(rank);
+  finish();
+  pending_loss_ = loss_now;
+  pending_rank_ = rank_now;
+}
+
+void Tally::finish() {
+  if (!pending_loss_.defined()) return;
+  const Tensor rank = pending_rank_.get();
+  for (int64_t r : rank.span<int64_t>()) totals_.top1 += r < 1, totals_.top5 += r < 5;
+  totals_.loss += pending_loss_.get().item() * double(rank.size());
+  totals_.samples += rank.size();
+  pending_loss_ = {}, pending_rank_ = {};
+}
+
+bool Tally::finite() const { return std::isfinite(totals_.loss); }
+
+}  // namespace ringtape

@@ -1,0 +1,52 @@
+#include "train/loop/execution.h"
+
+#include "core/parallel.h"
+#include "core/runtime.h"
+
+namespace ringtape {
+
+void visit(Fields& f, ExecutionOptions& o) {
+  f("device", o.device,
+    {.help = "auto, cpu, cpu:N, cuda or cuda:N",
+     .unit = "DEVICE",
+     .scope = Scope::rank,
+     .may_change = true,
+     .evaluates = true});
+  f("threads", o.threads,
+    {.help = "threads of the CPU kernels",
+     .unit = "N",
+     .range = {1, 1024},
+     .automatic = "RINGTAPE_THREADS, else all cores",
+     .scope = Scope::rank,
+     .may_change = true,
+     .evaluates = true});
+  f("workers", o.workers,
+    {.help = "background threads that prepare batches; 0: none",
+     .unit = "N",
+     .range = {0, 256},
+     .scope = Scope::rank,
+     .may_change = true,
+     .evaluates = true});
+  f("seed", o.seed,
+    {.help = "seed of initial weights, order, dropout and generated images",
+     .unit = "N",
+     .range = {0, 9e15},
+     .evaluates = true});
+  f("precision", o.precision,
+    {.help = "number type of matrix products and activations; weights and sums stay f32",
+     .unit = "TYPE",
+     .choices = [] { return std::vector<std::string>{"f32", "bf16", "f16"}; },
+     .evaluates = true});
+  f("deterministic", o.deterministic,
+    {.help = "the same bytes each time; CPU kernels are so anyway, for any --threads"});
+}
+
+void settle(ExecutionOptions& o) {
+  if (o.device == "auto") o.device = available({DeviceType::cuda, 0}) ? "cuda:0" : "cpu:0";
+  const Device device = parse_device(o.device);
+  runtime(device);
+  o.device = device.str();
+  if (o.threads == 0) o.threads = threads();
+}
+
+}  // namespace ringtape

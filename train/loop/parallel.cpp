@@ -1,0 +1,48 @@
+#include "train/loop/parallel.h"
+
+namespace ringtape {
+
+void visit(Fields& f, ParallelOptions& o) {
+  using Names = std::vector<std::string>;
+  f("strategy", o.strategy,
+    {.help = "single, dp (this process on several devices), ddp (one rank for each device), ddp2 (ddp over processes, "
+             "dp in each), or auto: ddp or single",
+     .unit = "NAME",
+     .choices = [] { return Names{"auto", "single", "dp", "ddp", "ddp2"}; },
+     .scope = Scope::rank,
+     .may_change = true});
+  f("devices", o.devices,
+    {.help = "devices of this machine: dp and ddp2 use so many in each process, ddp starts a rank for each unless a "
+             "launcher has",
+     .unit = "N",
+     .range = {1, 4096},
+     .scope = Scope::rank,
+     .may_change = true});
+  f("gpu-ids", o.gpu_ids,
+    {.help = "the GPUs to use, as in 2,3; ddp: rank r of a machine uses the r-th",
+     .unit = "LIST",
+     .automatic = "cuda:0, cuda:1 ...",
+     .scope = Scope::rank,
+     .may_change = true});
+  f("transport", o.transport,
+    {.help = "how ranks exchange messages",
+     .unit = "NAME",
+     .choices = [] { return Names{"auto", "shm", "tcp", "mpi", "nccl"}; },
+     .scope = Scope::rank,
+     .may_change = true});
+  f("sync-bn", o.sync_bn, {.help = "batch normalisation over the samples of all ranks or devices"});
+  f("dp-persistent", o.dp_persistent,
+    {.help = "dp, ddp2: keep the replicas, and send them only what has changed, not everything at each step",
+     .scope = Scope::rank,
+     .may_change = true});
+  visit(f, o.reducer);
+  f("comm-timeout", o.comm_timeout,
+    {.help = "seconds after which a rank that others wait for ends the training, with what each is doing; a rank that "
+             "dies ends it at once",
+     .unit = "SECONDS",
+     .range = {0.001, 1e8},
+     .scope = Scope::rank,
+     .may_change = true});
+}
+
+}  // namespace ringtape

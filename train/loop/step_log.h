@@ -1,0 +1,33 @@
+#pragma once
+#include <chrono>
+#include <functional>
+
+#include "core/readback.h"
+#include "train/loop/step.h"
+#include "train/run/metrics_log.h"
+
+namespace ringtape {
+
+// Lines of metrics within an epoch, split "train_step": every Nth step its loss, learning rate, the images a second
+// since the line before, and the gradients' norm and the loss scale where there are such. Each is read from the device
+// when the next one is due, so that nothing waits.
+class StepLog {
+ public:
+  using Report = std::function<void(const Metrics&)>;
+  StepLog(int64_t every, Report report) : every_(every), report_(std::move(report)) {}  // every 0: none
+
+  // After a step of `step` with so many images, the epoch counted from 1.
+  void add(const Step& step, const Step::Result& result, int64_t images, int64_t epoch, double lr);
+  void flush();  // reports the last one
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  int64_t every_;
+  Report report_;
+  Clock::time_point since_ = Clock::now();
+  int64_t images_ = 0;
+  Metrics pending_;
+  Readback loss_, norm_, scale_;
+};
+
+}  // namespace ringtape

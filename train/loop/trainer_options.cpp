@@ -1,0 +1,24 @@
+#include "train/loop/trainer_options.h"
+
+namespace ringtape {
+
+void visit(Fields& f, TrainerOptions& o) {
+  f("epochs", o.epochs,
+    {.help = "passes over the training images", .unit = "N", .range = kPositive, .may_change = true});
+  f("batch-size", o.batch_size, {.help = "images of one step, on all ranks together", .unit = "N", .range = kPositive});
+  f("batch-size-per-rank", o.batch_size_per_rank,
+    {.help = "instead of --batch-size: images of one rank's part of a step",
+     .unit = "N",
+     .range = kPositive,
+     .automatic = "--batch-size is of all ranks"});
+  f("limit-train-batches", o.limit_train_batches,
+    {.help = "maximum steps of an epoch; 0: all", .unit = "N", .range = kCount});
+  f("limit-eval-batches", o.limit_eval_batches,
+    {.help = "maximum batches of 500 images of a validation or test; 0: all",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true,
+     .evaluates = true});
+}
+
+}  // namespace ringtape

@@ -1,0 +1,148 @@
+#include "train/loop/world.h"
+
+#include <algorithm>
+#include <charconv>
+#include <thread>
+
+#include "comm/job/place.h"
+#include "comm/launch/launch.h"
+#include "comm/store/token.h"
+#include "comm/transport/gpu.h"
+#include "comm/transport/transports.h"
+#include "core/cgroup.h"
+#include "core/env.h"
+#include "core/runtime.h"
+
+namespace ringtape {
+namespace {
+
+std::vector<int> parse_ids(const std::string& list) {
+  std::vector<int> out;
+  for (size_t begin = 0; begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    int id = -1;
+    const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices,
+                "--gpu-ids ", list, ": expected numbers of GPUs below ", kMaxDevices,
+                " with commas between them, as in 0,2");
+    out.push_back(id);
+    begin = end + 1;
+  }
+  return out;
+}
+
+// A launcher that does not give each rank cores of its own leaves it to the ranks to share them.
+int64_t threads_of(const ExecutionOptions& options, int local_size) {
+  const int cores = threads();
+  const bool shared =
+      options.threads == 0 && env::threads() == 0 && allowed_cpus() >= int(std::thread::hardware_concurrency());
+  return local_size > 1 && shared ? std::max(1, cores / local_size) : options.threads;
+}
+
+void check_strategy(const ParallelOptions& options, const comm::Job& job, bool launched) {
+  const bool grouped = job.size > 1;
+  RT_CHECK_AS(UsageError, !grouped || options.strategy != "single",
+              "--strategy single: one rank, but a launcher has started ", job.size,
+              "; leave the flag out, or choose ddp");
+  RT_CHECK_AS(UsageError, !grouped || options.strategy != "dp",
+              "--strategy dp: one process, but a launcher has started ", job.size,
+              " ranks; choose ddp, or ddp2 for dp in each of them");
+  RT_CHECK_AS(
+      UsageError, !launched || options.devices == 1 || options.replicates() || options.devices == job.local_size,
+      "--devices ", options.devices, ": a launcher has started ", job.local_size, " ranks here; leave the flag out");
+  RT_CHECK_AS(UsageError, grouped || options.replicates() || options.devices == 1, "--strategy ", options.strategy,
+              ": uses one device, not --devices ", options.devices);
+}
+
+std::string device_of(const ParallelOptions& options, const std::string& device, const comm::Job& job, bool grouped) {
+  if (!options.gpu_ids.empty()) {
+    const std::vector<int> ids = parse_ids(options.gpu_ids);
+    const int at = options.replicates() ? 0 : job.local_rank;
+    RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank,
+                " of this machine");
+    RT_CHECK_AS(UsageError, grouped || options.replicates() || ids.size() == 1, "--gpu-ids ", options.gpu_ids,
+                ": one rank uses one of them; add --devices ", ids.size());
+    RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device,
+                " and --gpu-ids: give one of them");
+    return Device{DeviceType::cuda, ids[size_t(at)]}.str();
+  }
+  const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
+  return cuda && grouped && !options.replicates() ? Device{DeviceType::cuda, job.local_rank}.str() : device;
+}
+
+std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& name,
+                                              const comm::Job& job) {
+  const Device device = name == "auto" ? Device{} : parse_device(name);
+  const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
+  RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl",
+              "--transport nccl: is between GPUs, and this rank is on ", device);
+  if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
+  RT_CHECK_AS(UsageError, comm::nccl_transport,
+              "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
+  RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
+              ": ranks on GPUs use nccl; leave the flag out");
+  comm::check_same_transport(context, "nccl");
+  return comm::nccl_transport(context, device);
+}
+
+}  // namespace
+
+void World::fail(const std::string& cause) noexcept {
+  constexpr comm::Seconds kYieldToFirstFailure(0.2);
+  if (!job.failure) return;
+  try {
+    job.failure->raise(concat("rank ", job.rank, " on ", job.host, ": ", cause));
+    if (!job.failure->ours()) std::this_thread::sleep_for(kYieldToFirstFailure);
+  } catch (const std::exception&) {  // the others then miss it
+  }
+}
+
+bool World::ended_by_another() const { return job.failure && job.failure->raised() && !job.failure->ours(); }
+
+comm::Devices devices_of(const ParallelOptions& options, DeviceType type) {
+  comm::Devices out;
+  if (!options.replicates()) return out;
+  const std::vector<int> ids = options.gpu_ids.empty() ? std::vector<int>{} : parse_ids(options.gpu_ids);
+  RT_CHECK_AS(UsageError, ids.empty() || options.devices == 1 || options.devices == int64_t(ids.size()), "--devices ",
+              options.devices, ": --gpu-ids has ", ids.size());
+  const int64_t count = ids.empty() ? options.devices : int64_t(ids.size());
+  for (int i = 0; i < count; ++i) {
+    out.push_back({type, ids.empty() ? i : ids[size_t(i)]});
+    runtime(out.back());
+  }
+  return out;
+}
+
+World join_world(const ParallelOptions& options, ExecutionOptions& execution) {
+  constexpr comm::Seconds kMeeting(300);
+  World world;
+  auto job = comm::job_from_environment(std::min(comm::Seconds(options.comm_timeout), kMeeting));
+  if (job) world.job = std::move(*job);
+  try {
+    check_strategy(options, world.job, job.has_value());
+    const bool grouped = world.size() > 1;
+    execution.device = device_of(options, execution.device, world.job, grouped);
+    execution.threads = threads_of(execution, world.job.local_size);
+    if (grouped) world.own = std::make_unique<comm::ProcessGroup>(transport_of(options, execution.device, world.job));
+  } catch (const std::exception& e) {
+    world.fail(e.what());
+    throw;
+  }
+  return world;
+}
+
+bool wants_ranks(const ParallelOptions& options) {
+  return options.devices > 1 && (options.strategy == "auto" || options.strategy == "ddp") && !comm::place_of_process();
+}
+
+int run_as_processes(int ranks, const std::vector<std::string>& arguments) {
+  comm::Launch launch;
+  launch.command = {""};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  launch.local_size = ranks;
+  launch.token = comm::random_token();
+  launch.prefix = false;
+  return comm::launch(launch);
+}
+
+}  // namespace ringtape

@@ -1,0 +1,171 @@
+#include "train/model/models.h"
+
+#include <algorithm>
+
+#include "core/registry.h"
+#include "nn/nn.h"
+
+namespace ringtape {
+namespace {
+
+struct MlpOptions {
+  int64_t hidden = 128;
+  double dropout = 0;
+};
+void visit(Fields& f, MlpOptions& o) {
+  f("hidden", o.hidden, {.help = "width of the hidden layer", .unit = "N", .range = kPositive, .evaluates = true});
+  f("dropout", o.dropout,
+    {.help = "probability of zeroing a hidden unit in training", .unit = "P", .range = kFraction, .evaluates = true});
+}
+const MlpOptions& mlp(const ModelSpec& spec) { return spec.settings.as<MlpOptions>(); }
+
+// With 128 hidden units the network of PyTorch Lightning's MNIST tutorial; named as nn.Sequential names it.
+class Mlp : public nn::Sequential, public nn::Classifier {
+ public:
+  Tensor features(const Tensor& x) override {
+    Tensor y = x;
+    for (size_t i = 0; i < last; ++i) y = (*this)[i](y);
+    return y;
+  }
+  std::string last_layer() const override { return std::to_string(last); }
+
+  size_t last = 0;  // number of the last layer, if there is one
+};
+
+std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
+  const MlpOptions& o = mlp(spec);
+  auto net = std::make_unique<Mlp>();
+  net->add<nn::Flatten>().add<nn::Linear>(spec.image.size(), o.hidden).add<nn::ReLU>();
+  if (o.dropout > 0) net->add<nn::Dropout>(o.dropout);
+  net->last = net->size();
+  if (spec.classes > 0) net->add<nn::Linear>(o.hidden, spec.classes);
+  return net;
+}
+
+NamedShape first_of_mlp(const ModelSpec& spec) { return {"1.weight", {mlp(spec).hidden, spec.image.size()}}; }
+
+std::string mlp_in_pytorch(const ModelSpec& spec) {
+  const MlpOptions& o = mlp(spec);
+  const std::string dropout = o.dropout > 0 ? concat("nn.Dropout(", o.dropout, "), ") : "";
+  const std::string first = concat("nn.Linear(", spec.image.size(), ", ", o.hidden, ")");
+  const std::string last = concat("nn.Linear(", o.hidden, ", ", spec.classes, ")");
+  return concat("\nmodel = nn.Sequential(nn.Flatten(), ", first, ", nn.ReLU(), ", dropout, last,
+                ")\n# It takes images as (N, H, W, C): model(x.permute(0, 2, 3, 1)).\n");
+}
+
+std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
+  RT_CHECK_AS(UsageError, spec.classes > 0,
+              "--model fashion_cnn: comes with its last layer alone, and is no backbone; try resnet18");
+  return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
+}
+
+struct ResNetOptions {
+  int64_t width = 64;
+  bool no_stem_relu = false;
+  int64_t stem_padding = 1;
+};
+void visit(Fields& f, ResNetOptions& o) {
+  f("width", o.width,
+    {.help = "channels of the first stage; the last has 8 times as many",
+     .unit = "N",
+     .range = {1, 1024},
+     .evaluates = true});
+  f("no-stem-relu", o.no_stem_relu,
+    {.help = "no ReLU after the first convolution, as in lightly's benchmark", .evaluates = true});
+  f("stem-padding", o.stem_padding,
+    {.help = "zeros around an image at the first convolution, if that is 3x3; solo-learn has 2",
+     .unit = "N",
+     .range = {0, 8},
+     .evaluates = true});
+}
+const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<ResNetOptions>(); }
+
+// Below 112 pixels the ImageNet stem would leave too little of an image.
+nn::Stem stem_for(const ModelSpec& spec) {
+  return std::min(spec.image[0], spec.image[1]) < 112 ? nn::Stem::cifar : nn::Stem::imagenet;
+}
+
+template <int64_t... blocks>
+std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
+  const ResNetOptions& o = resnet(spec);
+  return std::make_unique<nn::ResNet>(nn::ResNet::Options{.blocks = {blocks...},
+                                                          .in = spec.image[2],
+                                                          .classes = spec.classes,
+                                                          .stem = stem_for(spec),
+                                                          .width = o.width,
+                                                          .stem_padding = o.stem_padding,
+                                                          .stem_relu = !o.no_stem_relu});
+}
+
+NamedShape first_of_resnet(const ModelSpec& spec) {
+  const int64_t kernel = stem_for(spec) == nn::Stem::cifar ? 3 : 7;
+  return {"conv1.weight", {resnet(spec).width, spec.image[2], kernel, kernel}};
+}
+
+template <int depth, int64_t... blocks>
+std::string resnet_in_pytorch(const ModelSpec& spec) {
+  const ResNetOptions& o = resnet(spec);
+  const int64_t in = spec.image[2], width = o.width;
+  const bool narrow = width != ResNetOptions().width, small = stem_for(spec) == nn::Stem::cifar;
+  std::string out = concat("from torchvision.models import resnet", depth, "\n");
+  if (narrow) out += "from torchvision.models.resnet import BasicBlock\n";
+  out += concat("\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
+  if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
+  else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
+  if (small) out += "model.maxpool = nn.Identity()\n";
+  if (o.no_stem_relu) out += "model.relu = nn.Identity()  # the first one alone: blocks have their own\n";
+  if (!narrow) return out;
+  out += concat("model.bn1, model.inplanes = nn.BatchNorm2d(", width, "), ", width, "\n");
+  int stage = 0;
+  for (const int64_t count : {blocks...}) {
+    ++stage;
+    out += concat("model.layer", stage, " = model._make_layer(BasicBlock, ", width << (stage - 1), ", ", count,
+                  stage > 1 ? ", stride=2)\n" : ")\n");
+  }
+  return out + concat("model.fc = nn.Linear(", 8 * width, ", ", spec.classes, ")\n");
+}
+
+}  // namespace
+
+std::span<const ModelEntry> models() {
+  static const ModelEntry all[] = {
+      {.name = "mlp",
+       .summary = "one hidden layer: flatten, linear, ReLU, linear",
+       .settings = MlpOptions{},
+       .make = make_mlp,
+       .image = {28, 28, 1},
+       .first = first_of_mlp,
+       .pytorch = mlp_in_pytorch},
+      {.name = "fashion_cnn",
+       .summary = "two convolutions and three linear layers, DTU's course network for 28x28 images",
+       .make = make_fashion_cnn,
+       .image = {28, 28, 1}},
+      {.name = "resnet18",
+       .summary = "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool",
+       .settings = ResNetOptions{},
+       .make = make_resnet<2, 2, 2, 2>,
+       .image = {32, 32, 3},
+       .any_size = true,
+       .first = first_of_resnet,
+       .pytorch = resnet_in_pytorch<18, 2, 2, 2, 2>},
+      {.name = "resnet34",
+       .summary = "ResNet-34, with the same stems",
+       .settings = ResNetOptions{},
+       .make = make_resnet<3, 4, 6, 3>,
+       .image = {32, 32, 3},
+       .any_size = true,
+       .first = first_of_resnet,
+       .pytorch = resnet_in_pytorch<34, 3, 4, 6, 3>},
+  };
+  return all;
+}
+
+const ModelEntry& find_model(const std::string& name) { return find_entry(models(), name, "model"); }
+
+nn::Classifier& classifier(nn::Module& model, const std::string& name) {
+  auto* const out = dynamic_cast<nn::Classifier*>(&model);
+  RT_CHECK_AS(UsageError, out, "--model ", name, ": has no last linear layer whose input could be its features");
+  return *out;
+}
+
+}  // namespace ringtape

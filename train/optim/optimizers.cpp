@@ -1,0 +1,31 @@
+#include "train/optim/optimizers.h"
+
+#include "train/optim/adam.h"
+#include "train/optim/lars.h"
+#include "train/optim/sgd.h"
+
+namespace ringtape {
+namespace {
+
+template <class Rule>
+std::unique_ptr<Optimizer> make(FlatParameters& parameters, const Settings& settings) {
+  return std::make_unique<Rule>(parameters, settings.as<typename Rule::Options>());
+}
+
+}  // namespace
+
+std::span<const OptimizerEntry> optimizers() {
+  static const OptimizerEntry all[] = {
+      {.name = "sgd", .settings = Sgd::Options{.momentum = 0.9}, .make = make<Sgd>},
+      {.name = "adam", .settings = Adam::Options{}, .make = make<Adam>},
+      {.name = "adamw", .settings = Adam::Options{.decoupled = true}, .make = make<Adam>},
+      {.name = "lars", .settings = Lars::Options{}, .make = make<Lars>},
+  };
+  return all;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const Selection& optimizer, FlatParameters& parameters) {
+  return find_entry(optimizers(), optimizer.name, "optimizer").make(parameters, optimizer.chosen());
+}
+
+}  // namespace ringtape

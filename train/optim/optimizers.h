@@ -1,0 +1,21 @@
+#pragma once
+#include <memory>
+#include <span>
+
+#include "core/settings.h"
+#include "train/optim/optimizer.h"
+
+namespace ringtape {
+
+// An update rule the command line knows by name.
+struct OptimizerEntry {
+  const char* name;
+  Settings settings;  // with the defaults of the command line
+  std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const Settings& settings);
+};
+std::span<const OptimizerEntry> optimizers();
+
+// The one that is chosen; throws UsageError with the nearest name, and for settings that contradict each other.
+std::unique_ptr<Optimizer> make_optimizer(const Selection& optimizer, FlatParameters& parameters);
+
+}  // namespace ringtape

@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ringtape {
+
+// A picture in SVG 1.1 that needs nothing else. Shapes have a style of the sheet in svg.cpp, by name: its colours are
+// dark on white, and light on dark where the reader's system is set so. Lengths are pixels; y grows downwards.
+class Svg {
+ public:
+  using Points = std::vector<std::pair<double, double>>;
+  enum class Anchor : uint8_t { start, middle, end };
+
+  Svg(double width, double height, const std::string& title);
+  void rect(double x, double y, double width, double height, const std::string& style, const std::string& tooltip = {});
+  void line(double x1, double y1, double x2, double y2, const std::string& style);
+  void curve(const Points& points, const std::string& style);  // a line from the first to the last
+  void area(const Points& points, const std::string& style);   // what they enclose
+  void dot(double x, double y, const std::string& style, const std::string& tooltip = {});
+  void text(double x, double y, const std::string& text, const std::string& style = "ink",
+            Anchor anchor = Anchor::start);
+  std::string str() const;  // the file
+
+  // The styles of the i-th of several things to tell apart, by colour and, on paper without, by their dashes.
+  static std::string series(size_t i);  // of a curve
+  static std::string spread(size_t i);  // of the area around it
+  static std::string mark(size_t i);    // of a dot on it
+
+ private:
+  void shape(const std::string& element, const std::string& tooltip);
+  double width_, height_;
+  std::string title_, body_;
+};
+
+// Round numbers from low to high for a scale, `most` of them at most: 0, 20, 40 ...
+std::vector<double> ticks(double low, double high, int most);
+
+}  // namespace ringtape

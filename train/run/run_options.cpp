@@ -1,0 +1,24 @@
+#include "train/run/run_options.h"
+
+namespace ringtape {
+
+void visit(Fields& f, RunOptions& o) {
+  f("run", o.name,
+    {.help = "run directory: a name below runs/, or a path with a /",
+     .unit = "NAME",
+     .automatic = "MODEL-DATA-TIME",
+     .scope = Scope::invocation});
+  f("overwrite", o.overwrite, {.help = "replace an earlier run of that name", .scope = Scope::invocation});
+  f("resume", o.resume,
+    {.help = "continue the run of that name from its newest checkpoint; start it if there is none",
+     .scope = Scope::invocation});
+  f("log-every", o.log_every,
+    {.help = "steps between lines of metrics within an epoch; 0: none",
+     .unit = "N",
+     .range = kCount,
+     .may_change = true});
+  f("json", o.json,
+    {.help = "print metrics as JSON lines instead of text", .scope = Scope::invocation, .evaluates = true});
+}
+
+}  // namespace ringtape

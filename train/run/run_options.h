@@ -1,0 +1,18 @@
+#pragma once
+#include <string>
+
+#include "core/fields.h"
+
+namespace ringtape {
+
+// The folder of a run, and what is printed of it.
+struct RunOptions {
+  std::string name;  // empty: runs/MODEL-DATA-TIME
+  bool overwrite = false;
+  bool resume = false;
+  int64_t log_every = 0;  // steps; 0: epochs only
+  bool json = false;
+};
+void visit(Fields& f, RunOptions& o);
+
+}  // namespace ringtape

@@ -1,0 +1,217 @@
+// Options as TOML, and as the metadata of a file of weights.
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/registry.h"
+#include "nn/ssl/method.h"
+#include "train/io/file.h"
+#include "train/settings/aliases.h"
+#include "train/settings/options.h"
+#include "train/settings/presets.h"
+
+namespace ringtape {
+
+static const Option& find_key(const std::string& key, const std::string& where) {
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', '-');
+  std::vector<std::string> known;
+  for (const Option& option : train_options()) {
+    if (option.is_recorded() && name == option.name) return option;
+    RT_CHECK_AS(UsageError, name != option.name, where, ": '", key, "' belongs on the command line, as --",
+                name);
+    if (option.is_recorded()) known.emplace_back(option.name);
+  }
+  const Alias* const alias = find_alias(name);
+  RT_CHECK_AS(UsageError, !alias || !alias->flag.empty(), where, ": unknown key '", key, "'", alias_text(*alias));
+  const std::string meant = alias ? std::string(alias->flag) : nearest(name, known);
+  detail::fail<UsageError>(
+      where, ": unknown key '", key, "'",
+      meant.empty() ? "; `ringtape train --help-all` lists all" : "; did you mean " + meant + "?");
+}
+
+static std::string value_text(const toml::node& value, const std::string& where) {
+  if (const auto* s = value.as_string()) return s->get();
+  if (const auto* b = value.as_boolean()) return b->get() ? "true" : "false";
+  if (const auto* i = value.as_integer()) return std::to_string(i->get());
+  if (const auto* f = value.as_floating_point()) return shortest(f->get());
+  detail::fail<UsageError>(where, ": expected a string, a number, true or false");
+}
+
+// The parser's stack grows with the parts of a key, which are as many as a line can have.
+static void check_lines(const std::string& content, const std::string& path) {
+  constexpr size_t kLongest = 8192;
+  int64_t number = 1;
+  for (size_t at = 0; at < content.size(); ++number) {
+    const size_t end = std::min(content.find('\n', at), content.size());
+    RT_CHECK_AS(FormatError, end - at <= kLongest, path, ":", number, ": a line of ", end - at,
+                " bytes; a configuration has a setting a line, of ", kLongest, " at most");
+    at = end + 1;
+  }
+}
+
+static toml::table parse(const std::string& content, const std::string& path) {
+  check_lines(content, path);
+  try {
+    return toml::parse(content);
+  } catch (const toml::parse_error& e) {
+    detail::fail<FormatError>(path, ":", e.source().begin.line, ": not valid TOML: ", std::string(e.description()));
+  }
+}
+
+// The options of a file, with what messages call them: first those that name components, whose own they decide on.
+static std::vector<std::string> apply(TrainOptions& options, const toml::table& table, const std::string& path) {
+  struct Line {
+    const Option* option;
+    std::string text, where;
+  };
+  std::vector<Line> lines;
+  for (const auto& [key, value] : table) {
+    if (value.is_table()) continue;
+    const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
+    const Option& option = find_key(name, where);
+    lines.push_back({&option, value_text(value, where + ": " + name), where + ": " + name});
+  }
+  std::stable_partition(lines.begin(), lines.end(), [](const Line& line) { return line.option->info.selects; });
+  std::vector<std::string> names;
+  for (const Line& line : lines) names.emplace_back(line.option->name);
+  const auto gives = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  for (const Line& line : lines)
+    set_recorded(options, line.option->name, line.text, line.where, gives(line.option->group.kind));
+  settle_lr(options, gives("lr"), gives("base-lr"), path + ": ");
+  return names;
+}
+
+std::vector<std::string> read_config(TrainOptions& options, const std::string& path) {
+  constexpr int64_t kLongest = 1 << 20;  // bytes
+  const toml::table table = parse(read_file(path, kLongest), path);
+  for (const auto& [key, value] : table)
+    RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '",
+                std::string(key.str()), "'; a configuration has a line a setting");
+  return apply(options, table, path);
+}
+
+static toml::table find_preset(const std::string& name) {
+  return parse(find_entry(presets(), name, "preset", "--preset: ").text, concat("preset ", name));
+}
+
+bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
+
+void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
+  nn::find_method(method);
+  const std::string path = concat("preset ", name);
+  toml::table table = find_preset(name);
+  const toml::table* const own = table[method].as_table();
+  RT_CHECK_AS(UsageError, own, "--preset ", name, ": has no recipe for ", method);
+  const bool gives_lr = own->contains("lr"), gives_base_lr = own->contains("base-lr");
+  if (gives_lr || gives_base_lr) table.erase("lr"), table.erase("base-lr");
+  for (const auto& [key, value] : toml::table(*own)) table.insert_or_assign(key, value);
+  options.method.name = method;
+  apply(options, table, path);
+}
+
+static std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (char c : s) {
+    constexpr const char* hex = "0123456789abcdef";
+    const auto u = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (u < 0x20 || u == 0x7f)
+      out += std::string("\\u00") + hex[u >> 4] + hex[u & 15];
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+static std::string setting_line(const OptionValue& value) {
+  return concat(value.option->name, " = ", value.option->is_text ? quoted(value.text) : value.text, "\n");
+}
+
+std::string config_text(const TrainOptions& options) {
+  const bool self_supervised = options.self_supervised();
+  std::string out =
+      concat("# Train again like this: ringtape ", self_supervised ? "pretrain" : "train", " --config THIS_FILE\n");
+  const std::string_view made = options.schedule.base_lr > 0 ? "lr" : "base-lr";  // of the other
+  std::string heading;
+  for (const OptionValue& value : values_of(options)) {
+    if (!value.option->is_recorded()) continue;
+    if (value.option->name == made) continue;
+    if (heading != value.option->group.heading()) out += "\n# " + (heading = value.option->group.heading()) + "\n";
+    out += setting_line(value);
+  }
+  return out;
+}
+
+static bool is_kept(const Option& option) { return option.is_recorded() && !option.info.may_change; }
+
+std::map<std::string, std::string> kept_settings(const TrainOptions& options) {
+  std::map<std::string, std::string> out;
+  for (const OptionValue& value : values_of(options))
+    if (is_kept(*value.option)) out[value.option->name] = value.text;
+  return out;
+}
+
+std::vector<std::string> changed_settings(const TrainOptions& options,
+                                          const std::map<std::string, std::string>& before) {
+  std::vector<std::string> out;
+  for (const auto& [option, now] : values_of(options)) {
+    const FieldInfo& info = option->info;
+    if (!is_kept(*option)) continue;
+    const auto found = before.find(option->name);
+    // Its default is of this machine; the flag was compared with config.toml.
+    if (found == before.end() && info.automatic) continue;
+    const bool is_default = found == before.end() || (info.unset && found->second == info.unset);
+    const std::string& then = is_default ? option->initial : found->second;
+    if (now != then) out.push_back(concat("--", option->name, ' ', now, " (was ", then, ")"));
+  }
+  for (const auto& [name, value] : before)
+    if (!find_option(name)) out.push_back(concat("--", name, ", which this ringtape does not have (was ", value, ")"));
+  return out;
+}
+
+std::string common_settings_text(const TrainOptions& options) {
+  std::string out;
+  for (const OptionValue& value : values_of(options))
+    if (value.option->info.scope == Scope::training) out += setting_line(value);
+  return out;
+}
+
+void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path,
+                         const std::string& otherwise) {
+  for (const auto& [option, now] : values_of(options)) {
+    if (!is_kept(*option)) continue;
+    const std::string then = option_text(before, option->name).value_or("none");
+    RT_CHECK_AS(UsageError, now == then, "--", option->name, " ", now, ": ", path, " was trained with ", then,
+                " so far; leave it so, or ", otherwise);
+  }
+}
+
+// What decides the network and its test images, other than where they lie.
+static bool describes_weights(const Option& option) {
+  const std::string group = option.group.title, name = option.name;
+  return option.info.evaluates && (group == "Model" || (group == "Data" && name != "data-dir") || name == "seed");
+}
+
+std::map<std::string, std::string> weights_metadata(const TrainOptions& options) {
+  std::map<std::string, std::string> out{{"format", "pt"}};
+  for (const OptionValue& value : values_of(options))
+    if (describes_weights(*value.option)) out[concat("ringtape.", value.option->name)] = value.text;
+  return out;
+}
+
+void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
+                    const std::string& path) {
+  std::set<std::string_view> done;
+  for (const bool selects : {true, false})
+    for (const Option& option : train_options()) {
+      const auto found = metadata.find(concat("ringtape.", option.name));
+      if (found != metadata.end() && option.info.selects == selects && describes_weights(option) &&
+          done.insert(option.name).second)
+        set_recorded(options, option.name, found->second, concat(path, ": metadata ", option.name));
+    }
+}
+
+}  // namespace ringtape

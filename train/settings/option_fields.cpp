@@ -1,0 +1,94 @@
+// The components of a training, in the order of --help.
+#include "nn/ssl/method.h"
+#include "train/model/models.h"
+#include "train/settings/option_walk.h"
+
+namespace ringtape {
+namespace {
+
+// The options of each component of a kind.
+void visit_components(OptionWalk& f, OptionGroup group, const char* kind, Selection& components,
+                      const std::string& chosen) {
+  group.kind = kind;
+  for (Selection::Part& component : components.parts) {
+    group.name = component.name;
+    group.is_chosen = component.name == chosen;
+    f.group(group);
+    component.settings.walk(f);
+  }
+}
+
+std::string model_of(const TrainOptions& o) {
+  if (!o.model.name.empty()) return o.model.name;
+  for (const DatasetEntry& entry : datasets())
+    if (entry.name == o.data.set.name) return entry.model;
+  return "";
+}
+
+void visit_model(OptionWalk& f, TrainOptions& o) {
+  f.group({"Model"});
+  f("model", o.model.name,
+    {.help = "network to train",
+     .unit = "NAME",
+     .choices = [] { return names_of(models()); },
+     .automatic = "mlp; resnet18 for imagefolder",
+     .evaluates = true,
+     .selects = true});
+  f("weights", o.weights,
+    {.help = "safetensors file of the initial weights; one without the last layer leaves that layer random",
+     .unit = "FILE",
+     .automatic = "random ones",
+     .may_change = true,
+     .with_labels = true});
+  visit_components(f, {"Model"}, "model", o.model, model_of(o));
+}
+
+void visit_method(OptionWalk& f, TrainOptions& o) {
+  const OptionGroup group{"Method", Learning::self_supervised};
+  f.group(group);
+  f("method", o.method.name,
+    {.help = "self-supervised method",
+     .unit = "NAME",
+     .choices = [] { return names_of(nn::methods()); },
+     .automatic = "none",
+     .selects = true});
+  visit_components(f, group, "method", o.method, o.method.name);
+}
+
+}  // namespace
+
+TrainOptions::TrainOptions() : model(models()), method(nn::methods()) {}
+
+void visit(OptionWalk& f, TrainOptions& o) {
+  visit_model(f, o);
+  visit_method(f, o);
+  f.group({"Views", Learning::self_supervised});
+  visit(f, o.views);
+  f.group({"Evaluation", Learning::self_supervised});
+  visit(f, o.evaluation);
+  f.group({"Data"});
+  visit(f, o.data);
+  visit_components(f, {"Data"}, "data", o.data.set, o.data.set.name);
+  f.group({"Augmentation", Learning::supervised});
+  visit(f, o.augmentation);
+  f.group({"Training"});
+  visit(f, o.trainer);
+  f.group({"Optimizer"});
+  visit(f, o.step);
+  visit_components(f, {"Optimizer"}, "optimizer", o.step.optimizer, o.step.optimizer.name);
+  f.group({"Schedule"});
+  visit(f, o.schedule);
+  visit_components(f, {"Schedule"}, "schedule", o.schedule.course, o.schedule.course.name);
+  f.group({"Execution"});
+  visit(f, o.execution);
+  f.group({"Parallel"});
+  visit(f, o.parallel);
+  visit_components(f, {"Reduction"}, "gradient-reduction", o.parallel.reducer.reduction,
+                   o.parallel.reducer.reduction.name);
+  f.group({"Run"});
+  visit(f, o.run);
+  visit(f, o.checkpoint);
+  visit(f, o.trace);
+}
+
+}  // namespace ringtape

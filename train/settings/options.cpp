@@ -1,0 +1,93 @@
+#include "train/settings/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/env.h"
+#include "core/runtime.h"
+#include "train/data/dataset.h"
+#include "train/model/methods.h"
+
+namespace ringtape {
+namespace {
+
+// By the ranges of RFC 3629.
+bool is_utf8(const std::string& s) {
+  const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0; };
+  for (size_t i = 0; i < s.size();) {
+    const int first = byte(i), second = byte(i + 1);
+    const size_t length = first < 0x80   ? 1
+                          : first < 0xc2 ? 0
+                          : first < 0xe0 ? 2
+                          : first < 0xf0 ? 3
+                          : first < 0xf5 ? 4
+                                         : 0;
+    const int low = first == 0xe0   ? 0xa0
+                    : first == 0xf0 ? 0x90
+                                    : 0x80,
+              high = first == 0xed   ? 0x9f
+                     : first == 0xf4 ? 0x8f
+                                     : 0xbf;
+    if (length == 0 || (length > 1 && (second < low || second > high))) return false;
+    for (size_t k = 2; k < length; ++k)
+      if (byte(i + k) >> 6 != 2) return false;
+    i += length;
+  }
+  return true;
+}
+
+}  // namespace
+
+void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin) {
+  RT_CHECK_AS(UsageError, !gives_lr || !gives_base_lr, origin,
+              "--lr and --base-lr: one makes the other; give one of them");
+  if (gives_lr) options.schedule.base_lr = 0;
+  settle_lr(options.schedule, options.trainer.batch_size);
+}
+
+void settle_model(TrainOptions& options) {
+  if (options.model.name.empty()) options.model.name = find_dataset(options.data.set.name).model;
+}
+
+void settle_warmup(TrainOptions& options) {
+  double& warmup = options.schedule.warmup_epochs;
+  warmup = std::min(warmup, double(options.trainer.epochs));
+}
+
+TrainOptions resolve(TrainOptions options, int ranks) {
+  settle(options.execution);
+  const DatasetEntry& data = find_dataset(options.data.set.name);
+  settle_model(options);
+  if (options.data.dir.empty()) options.data.dir = env::data_dir();
+  if (data.generated) options.data.dir.clear();
+  if (!options.data.dir.empty())
+    options.data.dir = std::filesystem::absolute(options.data.dir).lexically_normal().string();
+  if (!options.weights.empty())
+    options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
+  RT_CHECK_AS(UsageError, options.schedule.warmup_epochs <= double(options.trainer.epochs), "--warmup-epochs ",
+              options.schedule.warmup_epochs, ": longer than the ", options.trainer.epochs, " epochs of the training");
+  RT_CHECK_AS(UsageError, !options.run.resume || !options.run.name.empty(),
+              "--resume: needs --run, the run to continue");
+  RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
+              "--resume and --overwrite: one continues the run, the other replaces it");
+  RT_CHECK_AS(UsageError, !options.parallel.sync_bn || options.parallel.strategy != "ddp2",
+              "--sync-bn: not over processes that have several devices each; use --strategy ddp");
+  if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
+  RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
+              options.schedule.lr_scale, ": --base-lr grows with the batch of all ranks already; leave one of them");
+  settle_lr(options.schedule, options.trainer.batch_size);
+  const int64_t batch = options.trainer.batch_size;
+  RT_CHECK_AS(UsageError, batch >= ranks, "--batch-size ", batch, ": fewer images than the ", ranks, " ranks");
+  RT_CHECK_AS(UsageError, options.step.accumulate <= batch, "--accumulate ", options.step.accumulate,
+              ": more parts than the ", batch, " images of --batch-size");
+  RT_CHECK_AS(UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
+              "--export best: with --checkpoint-every 0 the best weights are not kept; give it 1 or more");
+  if (options.self_supervised()) check_pretraining(options, ranks);
+  for (const auto& [option, value] : values_of(options))
+    RT_CHECK_AS(UsageError, !option->is_recorded() || is_utf8(value), "--", option->name,
+                ": is not UTF-8, which config.toml could not hold; give the folder a link of another name");
+  return options;
+}
+
+}  // namespace ringtape

@@ -1,0 +1,53 @@
+#include "train/weights/exported.h"
+
+#include <cmath>
+
+#include "train/io/json.h"
+
+namespace ringtape {
+
+static std::string list(const std::vector<float>& numbers) {
+  std::string out;
+  for (float x : numbers) out += (out.empty() ? "" : ", ") + shortest(std::round(double(x) * 1e6) / 1e6);
+  return "[" + out + "]";
+}
+
+// Python that takes the last layer, "fc" or "3", off `model`.
+static std::string without(const std::string& last) {
+  const bool number = last.find_first_not_of("0123456789") == std::string::npos;
+  return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";
+}
+
+// In the order of the outputs.
+static std::string classes_text(const std::vector<std::string>& names) {
+  constexpr size_t kLongest = 10'000;
+  const std::string list = Json(names).text();
+  return names.empty() || list.size() > kLongest ? "" : "\n\nClasses, in the order of the outputs: " + list;
+}
+
+std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
+
+std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
+  const TrainOptions& o = task.options;
+  const ModelEntry& entry = find_model(o.model.name);
+  const Dataset& data = task.data.train;
+  std::string out =
+      concat("# ", o.model.name, " trained ", o.self_supervised() ? concat("by ", o.method.name, " ") : "", "on ",
+             data.name, "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
+             " under PyTorch's names and in PyTorch's order.\n");
+  if (entry.pytorch)
+    out +=
+        "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n" + entry.pytorch(task.spec) +
+        (backbone ? without(classifier(task.learner->network(), o.model.name).last_layer())
+                  : "") +
+        "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
+  const Shape& image = task.spec.image;  // (H, W, C)
+  out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
+                ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ",
+                list(data.mean), " and deviation ", list(data.deviation), ".",
+                backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
+                backbone ? " --protocol knn" : "", "`.\n");
+  return out;
+}
+
+}  // namespace ringtape

@@ -1,0 +1,132 @@
+#include "train/weights/trained_on.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "core/check.h"
+#include "train/io/file.h"
+#include "train/io/json.h"
+
+namespace ringtape {
+namespace {
+
+constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes";
+
+std::vector<float> numbers(const Json& list, const std::string& where, double low) {
+  bool valid = list.is_list() && !list.empty();
+  std::vector<float> out;
+  if (valid)
+    for (const Json& x : list) {
+      valid =
+          valid && x.is_number() && std::isfinite(x.get<double>()) && x.get<double>() >= low && x.get<double>() < 1e30;
+      if (valid) out.push_back(x.get<float>());
+    }
+  RT_CHECK_AS(FormatError, valid, where, ": expected a list of numbers, one for each channel");
+  return out;
+}
+
+TrainedOn from_json(const Json& object, const std::string& where) {
+  TrainedOn out;
+  if (const Json* mean = object.find(kMean)) out.mean = numbers(*mean, where + kMean, -1e30);
+  if (const Json* deviation = object.find(kDeviation)) out.deviation = numbers(*deviation, where + kDeviation, 1e-30);
+  RT_CHECK_AS(FormatError, out.mean.size() == out.deviation.size(), where, kMean, " has ", out.mean.size(),
+              " numbers, ", kDeviation, " ", out.deviation.size());
+  if (const Json* classes = object.find(kClasses)) {
+    RT_CHECK_AS(FormatError,
+                classes->is_list() &&
+                    std::all_of(classes->begin(), classes->end(), [](const Json& x) { return x.is_string(); }),
+                where, kClasses, ": expected a list of names");
+    out.class_names = classes->get<std::vector<std::string>>();
+  }
+  return out;
+}
+
+Json to_json(const TrainedOn& known) {
+  Json out = Json::object();
+  if (!known.mean.empty()) out[kMean] = known.mean, out[kDeviation] = known.deviation;
+  if (!known.class_names.empty()) out[kClasses] = known.class_names;
+  return out;
+}
+
+// As files hold it: bytes that are not UTF-8 replaced.
+std::vector<std::string> as_written(const std::vector<std::string>& names) {
+  return parse_json(Json(names).text()).get<std::vector<std::string>>();
+}
+
+// "'a', 'b'" of what is in one and not in the other; "" for nothing.
+std::string names_beyond(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  constexpr int kShown = 5;
+  const std::set<std::string> known(others.begin(), others.end());
+  std::string out;
+  int count = 0;
+  for (const std::string& name : names)
+    if (!known.contains(name) && ++count <= kShown) out += concat(count > 1 ? ", " : "", '\'', name, '\'');
+  return count > kShown ? concat(out, " and ", count - kShown, " more") : out;
+}
+
+}  // namespace
+
+TrainedOn trained_on(const Dataset& data) { return {data.mean, data.deviation, data.class_names}; }
+
+void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known) {
+  const Json members = to_json(known);
+  for (const auto& [key, value] : members.items()) metadata["ringtape." + key] = value.text();
+}
+
+TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path) {
+  const std::string where = path + ": metadata ";
+  Json object = Json::object();
+  for (const char* key : {kMean, kDeviation, kClasses})
+    if (const auto found = metadata.find(concat("ringtape.", key)); found != metadata.end())
+      object[key] = parse_json(found->second, where + key);
+  return from_json(object, where);
+}
+
+std::string lines_of(const TrainedOn& known) {
+  const Json members = to_json(known);
+  std::string out;
+  for (const auto& [key, value] : members.items()) out += concat(key, " ", value.text(), "\n");
+  return out;
+}
+
+void write_trained_on(const std::string& path, const TrainedOn& known) {
+  write_file(path, to_json(known).text(2) + "\n");
+}
+
+TrainedOn read_trained_on(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const Json object = parse_json(read_file(path), path);
+  RT_CHECK_AS(FormatError, object.is_object(), path, ": expected an object");
+  return from_json(object, path + ": ");
+}
+
+void normalize_as(Splits& data, const TrainedOn& known) {
+  if (known.mean.empty()) return;
+  for (Dataset* set : {&data.train, &data.test}) {
+    RT_CHECK_AS(UsageError, size_t(set->images.dim(3)) == known.mean.size(), set->name, ": has images of ",
+                set->images.dim(3), " channels, the weights were trained on images of ", known.mean.size());
+    set->mean = known.mean, set->deviation = known.deviation;
+  }
+}
+
+bool same_classes(const Dataset& data, const TrainedOn& known) {
+  return known.class_names.empty() || as_written(data.class_names) == as_written(known.class_names);
+}
+
+void check_classes(const Dataset& data, const TrainedOn& known, const std::string& origin,
+                   const std::string& otherwise) {
+  if (same_classes(data, known)) return;
+  const std::vector<std::string> now = as_written(data.class_names), then = as_written(known.class_names);
+  const std::string missing = names_beyond(then, now), added = names_beyond(now, then);
+  std::string what;
+  if (!missing.empty()) what = concat("missing: ", missing);
+  if (!added.empty()) what += concat(what.empty() ? "" : "; ", "new: ", added);
+  if (what.empty()) what = "the same names in another order";
+  throw UsageError(
+      concat(origin, " was trained on other classes than those of ", data.source, " (", what, "); ", otherwise));
+}
+
+}  // namespace ringtape
