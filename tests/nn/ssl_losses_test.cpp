@@ -10,6 +10,7 @@
 #include "autograd/tape.h"
 #include "core/runtime.h"
 #include "nn/loss/barlow_twins.h"
+#include "nn/loss/dcl.h"
 #include "nn/loss/losses.h"
 #include "nn/loss/memory_bank.h"
 #include "nn/loss/negative_cosine.h"
@@ -52,6 +53,25 @@ TEST(SslLosses, NtXentToTheDigit) {
   EXPECT_NEAR(loss.item(), 2.609890733086, 6e-13);
   expect_row(grad(a), 0, {-0.189549756687, 0.121904756239, 0.344762871912});
   expect_row(grad(b), 3, {0.250100564228, 0.319607476634, 0.032806079953});
+}
+
+TEST(SslLosses, DclToTheDigit) {
+  for (const auto& [temperature, value, row_of_a, row_of_b] :
+       {std::tuple<double, double, std::vector<double>, std::vector<double>>{
+            0.1,
+            10.212184599970,
+            {-1.191847090516, 0.785185111945, 2.047462631953},
+            {1.082604022196, 1.495292313320, 0.112248245041}},
+        {0.5,
+         2.524472088747,
+         {-0.204055933290, 0.131155152377, 0.371656048576},
+         {0.262608130285, 0.335525818496, 0.034464089188}}}) {
+    const Tensor a = leaf(kA), b = leaf(kB), loss = dcl_loss(a, b, temperature);
+    backward(loss);
+    EXPECT_NEAR(loss.item(), value, 6e-12);
+    expect_row(grad(a), 0, row_of_a, 6e-12);
+    expect_row(grad(b), 3, row_of_b, 6e-12);
+  }
 }
 
 // The same with all scores in memory.
@@ -290,6 +310,9 @@ TEST(SslLosses, SayWhatDoesNotFit) {
   EXPECT_EQ(error([&] { nt_xent_loss(kA, flat, 1); }),
             "nt_xent_loss: expected two sets of embeddings (n, D), got (4, 3) and (4,)");
   EXPECT_EQ(error([&] { nt_xent_loss(kA, kB, 0); }), "nt_xent_loss: temperature 0 is not above 0");
+  EXPECT_EQ(error([&] { dcl_loss(kA, kB, -1); }), "dcl_loss: temperature -1 is not above 0");
+  EXPECT_EQ(error([&] { dcl_loss(one, one, 1); }),
+            "dcl_loss: one image, and no other to compare it with; expected at least 2");
   EXPECT_EQ(error([&] { memory_bank_loss(kA, kB, flat, 1); }), "memory_bank_loss: expected a bank (M, 3), got (4,)");
   EXPECT_EQ(error([&] { memory_bank_loss(kA, kB, bank(), -1); }), "memory_bank_loss: temperature -1 is not above 0");
   EXPECT_EQ(error([&] { sinkhorn(kA, {}, nullptr, flat); }), "sinkhorn: expected a queue (M, 3), got (4,)");

@@ -37,10 +37,10 @@ TEST_F(ComponentSettings, OfOtherComponentsAreRefused) {
       {simclr + "--momentum-encoder 0.9", "--momentum-encoder: not a setting of simclr; moco and byol have it"},
       {moco + "--prototypes 99", "--prototypes: not a setting of moco; swav has it"},
       {moco + "--gather-distributed",
-       "--gather-distributed: not a setting of moco; simclr, barlow_twins, swav and vicreg have it"},
+       "--gather-distributed: not a setting of moco; simclr, barlow_twins, swav, vicreg and dcl have it"},
       {moco + "--prediction-hidden 8", "--prediction-hidden: not a setting of moco; simsiam and byol have it"},
       {"pretrain --data shapes --method byol --temperature 0.2",
-       "--temperature: not a setting of byol; moco, simclr and swav have it"},
+       "--temperature: not a setting of byol; moco, simclr, swav and dcl have it"},
       {"compare --methods simclr,byol --queue 64", "--queue: none of --methods has it"},
       {"bench step --bn-splits 2", "--bn-splits: no method is chosen; moco has it (--method)"},
   };

@@ -19,7 +19,7 @@ std::string read(const fs::path& path) {
   return out.str();
 }
 
-// "simsiam" may be SimSiam or SIMSIAM, "stem-padding" stem_padding.
+// "dcl" may be Dcl, DCL or dcl_loss, "stem-padding" stem_padding.
 std::regex any_spelling(std::string name) {
   for (char& c : name)
     if (c == '-') c = '.';
@@ -39,7 +39,7 @@ std::set<std::string> files_with(const std::string& name) {
 }
 
 // Words that mean nothing else, so that no other file may have them.
-const std::set<std::string> kUnmistakable = {"bn-splits", "stem-padding"};
+const std::set<std::string> kUnmistakable = {"dcl", "bn-splits", "stem-padding"};
 
 TEST(Contributing, ThingsTakeTheFilesThatItSays) {
   const std::string page = read(kRoot / "CONTRIBUTING.md");
