@@ -180,7 +180,7 @@ TEST_P(Methods, CollapsedLossIsThatOfEqualOutputs) {
   Tensors outputs;
   for (const Tensor& y : method->outputs(views(0, DType::f64)))
     outputs.push_back(full(y.shape(), GetParam() == "swav" ? 0 : 1, DType::f64));  // as far from every prototype
-  if (GetParam() == "moco")  // the queue, too
+  if (GetParam() == "moco" || GetParam() == "nnclr")  // the queue, too
     for (const nn::Named& b : nn::named_buffers(*method))
       if (b.name == "queue") *b.tensor = l2_normalize(ones(b.tensor->shape(), DType::f64));
   EXPECT_NEAR(method->loss(outputs).item(), *expected, 1e-9);
@@ -202,7 +202,7 @@ TEST_P(Methods, HasItsStateInItsBuffers) {
   const bool teaches = GetParam() == "moco" || GetParam() == "byol";
   EXPECT_EQ(has("teacher.backbone.conv1.weight"), teaches);
   EXPECT_EQ(has("teacher.backbone.bn1.running_mean"), teaches);
-  EXPECT_EQ(has("queue"), GetParam() == "moco" || GetParam() == "swav");
+  EXPECT_EQ(has("queue"), GetParam() == "moco" || GetParam() == "swav" || GetParam() == "nnclr");
 }
 
 TEST(Teacher, FollowsAlongACosine) {
@@ -284,6 +284,37 @@ TEST(Moco, ComparesWithTheQueueOfTheKeysView) {
   expect_close(method->loss(y), expected, 1e-12, 1e-12, "loss");
   expect_close(slice(queue("queue"), 0, 0, kBatch), l2_normalize(y[2]), 1e-12, 1e-12, "keys of the first view");
   expect_close(slice(queue("second_queue"), 0, 0, kBatch), l2_normalize(y[3]), 1e-12, 1e-12, "keys of the second view");
+}
+
+// The positive of a prediction is the row of the queue, before this batch comes in, that is
+// nearest to the other view's projection.
+TEST(Nnclr, PredictsTheNearestNeighbour) {
+  const auto method = make(small("nnclr"), DType::f64);
+  const auto queue = [&] {
+    for (const nn::Named& b : nn::named_buffers(*method))
+      if (b.name == "queue") return b.tensor->detach();
+    return Tensor();
+  };
+  const auto nearest = [bank = queue()](const Tensor& z) {
+    Tensors out;
+    const std::vector<double> x = values(l2_normalize(z)), rows = values(bank);
+    const int64_t d = z.dim(1);
+    for (int64_t i = 0; i < z.dim(0); ++i) {
+      int64_t best = 0;
+      const auto similarity = [&](int64_t k) {
+        return std::inner_product(x.begin() + i * d, x.begin() + (i + 1) * d, rows.begin() + k * d, 0.0);
+      };
+      for (int64_t k = 1; k < bank.dim(0); ++k)
+        if (similarity(k) > similarity(best)) best = k;
+      out.push_back(slice(bank, 0, best, best + 1));
+    }
+    return concat(out);
+  };
+  const Tensors y = method->outputs(views(0, DType::f64));
+  const Tensor expected =
+      (nn::nt_xent_loss(nearest(y[0]), y[3], 0.5) + nn::nt_xent_loss(nearest(y[1]), y[2], 0.5)) * 0.5;
+  expect_close(method->loss(y), expected, 1e-12, 1e-12, "loss");
+  expect_close(slice(queue(), 0, 0, kBatch), l2_normalize(y[1]), 1e-12, 1e-12, "projections of the second view");
 }
 
 TEST(Heads, MayEndInNormalisationWithoutWeights) {

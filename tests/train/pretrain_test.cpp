@@ -266,6 +266,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method simclr --label-smoothing 0.1", "unknown flag --label-smoothing"},
       {"--method simclr --devices 3 --strategy ddp", "not a multiple of the 3 ranks"},
       {"--method moco --bn-splits 5 --devices 2 --strategy ddp", "--bn-splits 5: does not divide the 16 images"},
+      {"--method nnclr --queue 100 --devices 2 --strategy ddp", "--queue 100: nnclr fills it with whole batches"},
   };
   for (const auto& [flags, message] : cases) {
     const Result r = pretrain(concat(flags, " --run ./bad"));

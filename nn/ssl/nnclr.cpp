@@ -1,0 +1,96 @@
+#include <cmath>
+
+#include "autograd/create.h"
+#include "nn/loss/nt_xent.h"
+#include "nn/ssl/method.h"
+#include "nn/ssl/queue.h"
+
+// Dwibedi et al., "With a little help from my friends: nearest-neighbor contrastive learning of visual
+// representations", 2021.
+namespace ringtape::nn {
+namespace {
+
+struct NnclrOptions {
+  double temperature = 0.5;  // divisor of similarities
+  HeadOptions projection{2048, 256, "all"}, prediction{4096, 256};
+  int64_t queue = 4096;
+  bool gather = false;
+};
+void visit(Fields& f, NnclrOptions& o) {
+  f("temperature", o.temperature,
+    {.help = "temperature by which similarities are divided", .unit = "X", .range = kAboveZero});
+  visit_projection(f, o.projection);
+  visit_prediction(f, o.prediction);
+  f("queue", o.queue,
+    {.help = "outputs of earlier batches among which the nearest one is looked for", .unit = "N", .range = kPositive});
+  visit_gather(f, o.gather);
+}
+
+// For each row of z the most similar row of `bank` (rows of length 1): the first of equals; the last row if z is NaN.
+Tensor nearest(const Tensor& bank, const Tensor& z) {
+  const NoGrad no_grad;
+  const int64_t n = bank.dim(0);
+  const Tensor similarity = linear(l2_normalize(cast(z, bank.dtype())), bank);
+  const Tensor backwards = double(n) - arange(n, bank.dtype(), bank.device());
+  const Tensor best =
+      where(equal(similarity, max(similarity, {1}, true)), backwards, zeros({}, bank.dtype(), bank.device()));
+  return index_select(bank, 0, cast(clamp(double(n) - max(best, {1}), 0, double(n - 1)), DType::i64));
+}
+
+class Nnclr : public Method {
+ public:
+  Nnclr(Encoder encoder, const NnclrOptions& o)
+      : Method(std::move(encoder), o.gather), prediction_(make_prediction(o.projection, o.prediction)),
+        queue_("nnclr", o.queue, o.projection.out), temperature_(o.temperature) {}
+
+  // z0, z1, p0, p1: projections, and predictions from them.
+  Tensors outputs(const Tensors& views) override {
+    const Tensor z0 = encode(views[0]), z1 = encode(views[1]);
+    return {z0.detach(), z1.detach(), (*prediction_)(z0), (*prediction_)(z1)};
+  }
+  // The positive of a prediction is the neighbour of the other view's projection.
+  Tensor loss(const Tensors& y) override {
+    const auto side = [&](const Tensor& z, const Tensor& p) {
+      return nt_xent_loss(cast(nearest(queue_.rows(0), z), p.dtype()), p, temperature_, gathering());
+    };
+    const Tensor out = (side(y[0], y[3]) + side(y[1], y[2])) * 0.5;
+    queue_.push(group(), 0, y[1]);
+    return out;
+  }
+  std::optional<double> collapsed_loss(int64_t n) const override {
+    return std::log(double(2 * n * (gathering() ? ranks() : 1) - 1));
+  }
+  void visit(Visitor& v) override {
+    Method::visit(v);
+    v.child("prediction", *prediction_);
+    queue_.visit(v);
+  }
+  std::string str() const override {
+    return concat("NNCLR(queue ", queue_.size(), ", temperature ", temperature_, ")");
+  }
+
+ private:
+  std::unique_ptr<Module> prediction_;
+  Queue queue_;
+  double temperature_;
+};
+
+void check(const Settings& settings, const BatchPlan& batch) {
+  check_queue("nnclr", settings.as<NnclrOptions>().queue, batch.images);
+}
+
+std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<NnclrOptions>();
+  return std::make_unique<Nnclr>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
+}
+
+const RegisterMethod registered(
+    {.name = "nnclr",
+     .summary = "predicts, among all others of the batch, the earlier output that is nearest to the other view",
+     .settings = NnclrOptions{},
+     .make = make,
+     .place = 9,
+     .check = check});
+
+}  // namespace
+}  // namespace ringtape::nn
