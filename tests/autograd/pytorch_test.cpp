@@ -11,6 +11,7 @@
 #include "tests/support/support.h"
 #include "train/io/safetensors.h"
 #include "train/optim/adam.h"
+#include "train/optim/muon.h"
 #include "train/optim/sgd.h"
 
 namespace ringtape {
@@ -109,10 +110,11 @@ std::unique_ptr<Optimizer> make(const std::string& name, FlatParameters& p) {
   if (name == "sgd_nesterov")
     return std::make_unique<Sgd>(p, Sgd::Options{.momentum = 0.9, .weight_decay = 1e-3, .nesterov = true});
   if (name == "adam") return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 1e-3});
+  if (name == "muon") return std::make_unique<Muon>(p, Muon::Options{.weight_decay = 0.1, .rest_lr = 0.1});
   return std::make_unique<Adam>(p, Adam::Options{.weight_decay = 0.1, .decoupled = true});
 }
 const std::map<std::string, double> kRates = {
-    {"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}};
+    {"sgd", 0.1}, {"sgd_momentum", 0.05}, {"sgd_nesterov", 0.05}, {"adam", 1e-2}, {"adamw", 1e-2}, {"muon", 0.02}};
 
 // ||a - b|| / ||b||
 double distance(const Tensor& a, const Tensor& b) {

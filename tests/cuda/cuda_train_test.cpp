@@ -128,6 +128,16 @@ struct Workshop {
   }
 };
 
+TEST(CudaTraining, StepsOfMuonEqualTheCpu) {
+  RT_NEEDS_CUDA();
+  Workshop cuda(kCuda, "muon"), cpu(Device{}, "muon");
+  for (uint64_t i = 0; i < 5; ++i)
+    for (Workshop* shop : {&cuda, &cpu}) shop->load(i), shop->step();
+  const std::vector<double> a = values(cuda.parameters->values()), b = values(cpu.parameters->values());
+  // Small singular values have the noise of rounding.
+  for (size_t i = 0; i < b.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-4) << i;
+}
+
 #if defined(RINGTAPE_EMULATION_BUILD)
 TEST(CudaTraining, NoStepWaitsForItsOwnWork) {
   RT_NEEDS_CUDA();

@@ -8,6 +8,7 @@
 #include "tests/support/support.h"
 #include "train/optim/adam.h"
 #include "train/optim/lars.h"
+#include "train/optim/muon.h"
 #include "train/optim/schedule.h"
 #include "train/optim/sgd.h"
 
@@ -238,6 +239,34 @@ TEST(Adam, AStepLeftOutCountsForThoseThatHadAGradient) {
   layers.step(0, 0b011, 0.03, full({1}, 0));
   EXPECT_EQ(values(layers.flat->values()), before);
   EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{1, 1, 1, 1, 0, 0}));
+}
+
+// tests/autograd/pytorch_test.cpp has its rule; here what a factor does: gradients of another scale
+// make the same first step, and 0 none.
+TEST(Muon, OrthogonalisedStepsDoNotKnowTheScaleOfGradients) {
+  const auto weights = [](const Tensor& factor, int steps) {
+    manual_seed(4);
+    nn::Sequential model;
+    model.add<nn::Linear>(5, 3, false).add<nn::Tanh>().add<nn::Linear>(3, 7, false);
+    FlatParameters flat(model);
+    Muon muon(flat, {.weight_decay = 0.1});
+    std::vector<std::vector<double>> out = {values(flat.values())};
+    for (int i = 0; i < steps; ++i) {
+      muon.zero_grad();
+      backward(sum(square(model(rand({4, 5})) - 1)));
+      muon.step(0.02, factor);
+    }
+    out.push_back(values(flat.values()));
+    for (const NamedTensor& t : muon.state()) out.push_back(values(t.tensor));
+    EXPECT_EQ(muon.own_steps(), std::vector<int64_t>());
+    return out;
+  };
+  const auto plain = weights({}, 1), scaled = weights(full({1}, 0.125), 1), left_out = weights(full({1}, 0), 3);
+  EXPECT_NE(plain[0], plain[1]);
+  for (size_t i = 0; i < plain[1].size(); ++i) EXPECT_NEAR(plain[1][i], scaled[1][i], 1e-6);
+  EXPECT_EQ(left_out[0], left_out[1]);
+  for (size_t state : {2, 3})
+    for (const double x : left_out[state]) EXPECT_EQ(x, 0);
 }
 
 // One parameter, by the rule as solo-learn writes it.

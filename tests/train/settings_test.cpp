@@ -17,7 +17,7 @@ TEST_F(ComponentSettings, OfOtherComponentsAreRefused) {
   const std::pair<std::string, std::string> cases[] = {
       {"train --optimizer adam --lars-eta 0.5", "--lars-eta: not a setting of adam; lars has it (--optimizer)"},
       {"train --lars-clip", "--lars-clip: not a setting of adam; lars has it"},
-      {"train --momentum 0.9", "--momentum: not a setting of adam; sgd and lars have it"},
+      {"train --momentum 0.9", "--momentum: not a setting of adam; sgd, muon and lars have it"},
       {"train --optimizer adamw --nesterov", "--nesterov: not a setting of adamw; sgd and lars have it"},
       {"train --optimizer sgd --beta1 0.8", "--beta1: not a setting of sgd; adam and adamw have it"},
       {"train --optimizer lars --epsilon 1e-6", "--epsilon: not a setting of lars; adam and adamw have it"},
@@ -90,8 +90,9 @@ TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {
   };
   EXPECT_EQ(option_text(read("temperature = 0.1\n", {{"method", "simclr"}}), "temperature"), "0.1");
   EXPECT_EQ(option_text(read("projection-hidden = 512\n", {{"method", "byol"}}), "projection-hidden"), "512");
-  EXPECT_EQ(option_text(read("momentum = 0.9\n", {{"optimizer", "lars"}}), "momentum"), "0.9");
+  EXPECT_EQ(option_text(read("momentum = 0.9\n", {{"optimizer", "muon"}}), "momentum"), "0.9");
   EXPECT_EQ(option_text(read("queue = 0\n", {{"method", "swav"}}), "queue"), "0");
+  EXPECT_EQ(option_text(read("optimizer = 'sgd'\nmomentum = 0.9\n", {{"optimizer", "muon"}}), "momentum"), "0.95");
   EXPECT_THROW(read("width = 0\n", {}), UsageError);
 }
 

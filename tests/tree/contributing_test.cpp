@@ -39,7 +39,7 @@ std::set<std::string> files_with(const std::string& name) {
 }
 
 // Words that mean nothing else, so that no other file may have them.
-const std::set<std::string> kUnmistakable = {"nnclr", "dcl", "bn-splits", "stem-padding"};
+const std::set<std::string> kUnmistakable = {"nnclr", "dcl", "muon", "bn-splits", "stem-padding", "rest-lr"};
 
 TEST(Contributing, ThingsTakeTheFilesThatItSays) {
   const std::string page = read(kRoot / "CONTRIBUTING.md");

@@ -1,0 +1,71 @@
+#include "train/optim/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "autograd/autocast.h"
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "kernels/copy.h"
+
+namespace ringtape {
+namespace {
+
+// x (R, C) with its singular values moved near 1.
+Tensor orthogonalized(Tensor x) {
+  constexpr double kFirst = 3.4445, kThird = -4.775, kFifth = 2.0315, kLeastNorm = 1e-7;
+  constexpr int kIterations = 5;
+  const bool tall = x.dim(0) > x.dim(1);
+  if (tall) x = transpose(x);
+  x = x / clamp(sqrt(sum(square(x))), kLeastNorm, INFINITY);
+  for (int i = 0; i < kIterations; ++i) {
+    const Tensor a = matmul(x, transpose(x));
+    x = x * kFirst + matmul(a * kThird + matmul(a, a) * kFifth, x);
+  }
+  return contiguous(tall ? transpose(x) : x);
+}
+
+}  // namespace
+
+// The kernel of SGD makes the momentum, at a rate of -1 from zeros, and takes the step.
+// `taken`: 1, or 0 where the factor is.
+void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken, double lr) {
+  const NoGrad no_grad;
+  const Autocast none(DType::f32);
+  const int64_t size = p.node->shape.size(), end = p.begin + size, rows = p.node->shape[0], columns = size / rows;
+  const Tensor w = part(parameters_.values(), p.begin, end), step = zeros({size}, w.dtype(), w.device());
+  sgd_step(step, part(m_, p.begin, end), part(parameters_.gradients(), p.begin, end), factor,
+           {-1, options_.momentum, 0, true});
+  const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});
+  const double length = std::sqrt(std::max(1.0, double(rows) / double(columns)));
+  sgd_step(w, View{}, direction, taken, {lr * length, 0, options_.weight_decay / length, false});
+}
+
+void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {
+  const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
+  Tensor gate;
+  if (factor.data) {
+    const Tensor is_taken({1}, DType::b8, factor.device);
+    copy(is_taken, factor);
+    gate = cast(is_taken, DType::f32);
+  }
+  const View taken = gate.defined() ? View(gate) : View{};
+  auto at = size_t(std::ranges::lower_bound(all, begin, {}, &FlatParameters::Parameter::begin) - all.begin());
+  for (; at < all.size() && all[at].begin < end; ++at) {
+    const FlatParameters::Parameter& p = all[at];
+    if (p.node->shape.size() == 0) continue;
+    if (p.node->shape.rank() < 2) Adam::update(p.begin, p.end, factor, lr * options_.rest_lr);
+    else update_matrix(p, factor, taken, lr), ++own_steps_[at];
+  }
+}
+
+void visit(Fields& f, Muon::Options& o) {
+  f("momentum", o.momentum, {.help = "momentum of the steps that are orthogonalised", .unit = "X", .range = kFraction});
+  f("weight-decay", o.weight_decay,
+    {.help = "decay of the weights, apart from the gradient", .unit = "X", .range = kReal});
+  f("rest-lr", o.rest_lr,
+    {.help = "learning rate of biases and norms, which AdamW updates, relative to --lr", .unit = "X", .range = kReal});
+}
+
+}  // namespace ringtape
