@@ -12,7 +12,8 @@ namespace ringtape::comm {
 struct ProcessGroup::Impl {
   explicit Impl(std::unique_ptr<Transport> t)
       : transport(std::move(t)),
-        choice(transport->abilities(), transport->size(), transport->context().island, env::all_reduce()),
+        choice(transport->abilities(), transport->size(), transport->context().island,
+               transport->size() > 1 ? env::all_reduce() : ""),
         worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y);

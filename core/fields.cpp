@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <optional>
 #include <type_traits>
 
 #include "core/registry.h"
@@ -55,23 +54,17 @@ void set_field(const FieldRef& value, const FieldInfo& info, const std::string& 
       value);
 }
 
-namespace {
-
-struct Find : Fields {
-  Find(Settings settings, std::string_view name) : name(name) { settings.walk(*this); }
-  void field(const char* field, FieldRef value, const FieldInfo&) override {
-    if (name == field) found = field_text(value);
-  }
-  std::string_view name;
-  std::optional<std::string> found;
-};
-
-}  // namespace
-
-bool has_field(Settings settings, std::string_view name) { return Find(std::move(settings), name).found.has_value(); }
-
-std::string field_text_of(Settings settings, std::string_view name) {
-  return Find(std::move(settings), name).found.value_or("");
+std::optional<FieldRef> find_field(Settings& settings, std::string_view name) {
+  struct Find : Fields {
+    explicit Find(std::string_view n) : name(n) {}
+    void field(const char* field, FieldRef value, const FieldInfo&) override {
+      if (name == field) found = value;
+    }
+    std::string_view name;
+    std::optional<FieldRef> found;
+  } find(name);
+  settings.walk(find);
+  return find.found;
 }
 
 }  // namespace ringtape

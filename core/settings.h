@@ -1,6 +1,7 @@
 #pragma once
 #include <any>
 #include <concepts>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -43,8 +44,8 @@ class Settings {
   void (*walk_)(Fields& f, std::any& value) = nullptr;
 };
 
-bool has_field(Settings settings, std::string_view name);
-std::string field_text_of(Settings settings, std::string_view name);  // empty: no such field
+// The field of that name, if these settings have one; it points into them.
+std::optional<FieldRef> find_field(Settings& settings, std::string_view name);
 
 // The name of one of several components, and the settings of all: they are kept if another one is chosen.
 class Selection {

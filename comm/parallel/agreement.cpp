@@ -3,7 +3,6 @@
 #include <cstring>
 #include <sstream>
 
-
 namespace ringtape::comm {
 
 namespace {
@@ -31,6 +30,7 @@ std::string first_difference(const std::string& theirs, const std::string& ours)
 }  // namespace
 
 std::string broadcast_text(ProcessGroup& group, const std::string& text, int root) {
+  if (group.size() == 1) return text;
   const Tensor size = from_host(std::vector<int64_t>{int64_t(text.size())}, {1}, device_of(group));
   group.broadcast(size, root).wait();
   std::string out = text;

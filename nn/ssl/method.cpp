@@ -15,7 +15,10 @@ void visit_gather(Fields& f, bool& gather) {
   f(kGather, gather, {.help = "the loss compares with, or is balanced over, the outputs of all ranks"});
 }
 
-bool MethodEntry::gathers() const { return has_field(settings, kGather); }
+bool MethodEntry::gathers() const {
+  Settings own = settings;
+  return find_field(own, kGather).has_value();
+}
 
 static void check_gather(bool gathers, int64_t ranks) {
   RT_CHECK_AS(UsageError, !gathers || ranks > 1, "--", kGather,
@@ -23,7 +26,9 @@ static void check_gather(bool gathers, int64_t ranks) {
 }
 
 void MethodEntry::check_batches(const Settings& chosen, const BatchPlan& batch) const {
-  check_gather(field_text_of(chosen, kGather) == "true", batch.ranks);
+  Settings own = chosen;
+  const auto gather = find_field(own, kGather);
+  check_gather(gather && *std::get<bool*>(*gather), batch.ranks);
   if (check) check(chosen, batch);
 }
 

@@ -93,17 +93,20 @@ class Moco : public Method {
   uint64_t order_ = 0;
 };
 
+// SyncBatchNorm normalises the whole batch at once.
+int64_t splits(const MocoOptions& o, bool sync_bn) { return sync_bn ? 1 : o.bn_splits; }
+
 void check(const Settings& settings, const BatchPlan& batch) {
   const auto& o = settings.as<MocoOptions>();
   check_queue("moco", o.queue, batch.images);
   const int64_t each = batch.images / batch.devices;
-  RT_CHECK_AS(UsageError, batch.sync_bn || each % o.bn_splits == 0, "--bn-splits ", o.bn_splits,
+  RT_CHECK_AS(UsageError, each % splits(o, batch.sync_bn) == 0, "--bn-splits ", o.bn_splits,
               ": does not divide the ", each, " images that a device has of a batch");
 }
 
 std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
   auto o = settings.as<MocoOptions>();
-  if (backbone.sync_bn) o.bn_splits = 1;
+  o.bn_splits = splits(o, backbone.sync_bn);
   const auto encoder = [&] {
     Encoder out{backbone.make(), make_head(backbone.features, o.projection)};
     split_batch_norm(*out.backbone, o.bn_splits);

@@ -153,8 +153,8 @@ void run_freed(float* x, float* y) {
   run<freed>(x, y);
 }
 __global__ void not_reached(float* x, float* y) {
-  y[global_index()] = x[global_index()];
-}  // BUG: use_before_allocation
+  y[global_index()] = x[global_index()];  // BUG: use_before_allocation
+}
 void run_not_reached(float*, float* y) {
   auto* const early = static_cast<float*>(emulation::reserve(kSize * sizeof(float)));
   run<not_reached>(early, y);

@@ -57,7 +57,10 @@ TrainOptions options() {
 // Trains; throws what ends it, and tells the others.
 void train_rank(comm::ProcessGroup& group, bool bad, Fault fault, int64_t step, const std::string& folder) {
   Task task(options(), group.size());
-  if (bad) task.model = std::make_unique<Faulty>(std::move(task.model), fault, step);
+  if (bad) {
+    task.model = std::make_unique<Faulty>(std::move(task.model), fault, step);
+    task.learner = make_learner(task.options, *task.model);
+  }
   Trainer trainer(task, group);
   trainer.share_state();
   const Checkpoints checkpoints(folder, 2);

@@ -80,7 +80,7 @@ TEST_F(CliTest, WrongUsage) {
 
 TEST_F(CliTest, MissingAndBrokenFiles) {
   expect_error("train --data mnist --data-dir /nowhere", 1, "no folder /nowhere");
-  expect_error("train --data mnist", 1, "--data shapes");
+  expect_error("train --data mnist", 1, "the data set shapes needs no files");
   expect_error("train --data mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
   expect_error("train --config /nowhere.toml", 1, "/nowhere.toml: cannot open");
   write_file((folder_ / "c.toml").string(), "epoch = 3\n");

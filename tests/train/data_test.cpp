@@ -112,7 +112,7 @@ TEST_F(DataTest, ReadsEveryLayoutOfAnIdxSet) {
 TEST_F(DataTest, MissingFilesAreNamedWithTheWayToGetThem) {
   std::string e = error_of<IoError>([&] { load(folder_ / "absent"); });
   EXPECT_MENTIONS(e, "no folder " + (folder_ / "absent").string());
-  EXPECT_MENTIONS(e, "--data shapes");
+  EXPECT_MENTIONS(e, "the data set shapes needs no files");
   EXPECT_MENTIONS(e, "--data-dir");
   e = error_of<IoError>([&] { load(folder_); });
   EXPECT_MENTIONS(e, "no train-images-idx3-ubyte(.gz) in " + folder_.string());

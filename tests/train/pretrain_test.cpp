@@ -28,7 +28,7 @@ std::string own_flags(const std::string& flags) {
   for (const nn::MethodEntry& entry : nn::methods())
     if ((flags + " ").find(concat("--method ", entry.name, " ")) != std::string::npos)
       for (const auto& [name, value] : {std::pair{"queue", " 64"}, {"prototypes", " 6"}, {"prediction-hidden", " 8"}})
-        if (has_field(entry.settings, name)) out += concat(" --", name, value);
+        if (Settings settings = entry.settings; find_field(settings, name)) out += concat(" --", name, value);
   return out + " ";
 }
 

@@ -121,9 +121,11 @@ void print(const TrainOptions& options, const Measured& m, const StepBench& benc
 
 int run(const Invocation& invocation) {
   TrainOptions options = wanted(invocation);
-  if (wants_ranks(options.parallel))
+  if (wants_ranks(options.parallel)) {
+    (void)resolve(options, int(options.parallel.devices));  // what is wrong for all of them is said once
     return run_as_processes(int(options.parallel.devices),
                             {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  }
   World world = join_world(options.parallel, options.execution);
   options = resolve(options, world.size());
   set_threads(int(options.execution.threads));

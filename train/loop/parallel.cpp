@@ -1,6 +1,32 @@
 #include "train/loop/parallel.h"
 
+#include <charconv>
+
 namespace ringtape {
+
+std::vector<int> ParallelOptions::gpus() const {
+  const std::string& list = gpu_ids;
+  std::vector<int> out;
+  for (size_t begin = 0; !list.empty() && begin <= list.size();) {
+    const size_t end = std::min(list.find(',', begin), list.size());
+    int id = -1;
+    const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
+    RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices,
+                "--gpu-ids ", list, ": expected numbers of GPUs below ", kMaxDevices,
+                " with commas between them, as in 0,2");
+    out.push_back(id);
+    begin = end + 1;
+  }
+  return out;
+}
+
+int64_t ParallelOptions::own_devices() const {
+  if (!replicates()) return 1;
+  const auto named = int64_t(gpus().size());
+  RT_CHECK_AS(UsageError, named == 0 || devices == 1 || devices == named, "--devices ", devices, ": --gpu-ids has ",
+              named);
+  return named > 0 ? named : devices;
+}
 
 void visit(Fields& f, ParallelOptions& o) {
   using Names = std::vector<std::string>;

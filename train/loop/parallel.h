@@ -15,6 +15,9 @@ struct ParallelOptions {
   double comm_timeout = 600;  // seconds
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
+  std::vector<int> gpus() const;  // those of --gpu-ids; empty: from 0 on
+  // How many devices this process trains on: as many as --gpu-ids names, else --devices; one without replicas.
+  int64_t own_devices() const;
 };
 void visit(Fields& f, ParallelOptions& o);
 

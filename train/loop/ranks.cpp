@@ -9,6 +9,7 @@ namespace ringtape {
 
 Tally of_all(comm::ProcessGroup& group, const Tally& own) {
   const Tally::Totals& t = own.totals();
+  if (group.size() == 1) return Tally(t);
   const Tensor sums = from_host(std::vector<double>{double(t.samples), double(t.top1), double(t.top5), t.loss}, {4},
                                 group.transport().device());
   group.all_reduce(sums).wait();
@@ -20,6 +21,7 @@ Tally of_all(comm::ProcessGroup& group, const Tally& own) {
 bool any_of(comm::ProcessGroup& group, bool wish) { return max_over_ranks(group, wish) > 0; }
 
 double max_over_ranks(comm::ProcessGroup& group, double own) {
+  if (group.size() == 1) return own;
   const Tensor most = from_host(std::vector<double>{own}, {1}, group.transport().device());
   group.all_reduce(most, ReduceOp::max).wait();
   return most.item();
@@ -32,6 +34,7 @@ std::vector<std::string> gather_texts(comm::ProcessGroup& group, const std::stri
 }
 
 std::vector<int64_t> of_each(comm::ProcessGroup& group, int64_t own) {
+  if (group.size() == 1) return {own};
   const Device device = group.transport().device();
   const Tensor all({group.size()}, DType::i64, device);
   group.all_gather(all, from_host(std::vector<int64_t>{own}, {1}, device)).wait();

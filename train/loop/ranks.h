@@ -5,7 +5,7 @@
 #include "comm/process_group.h"
 #include "train/evaluation/metrics.h"
 
-// What the ranks of a training tell each other besides gradients; each is a collective.
+// What the ranks of a training tell each other besides gradients; each is a collective, which alone does nothing.
 namespace ringtape {
 
 Tally of_all(comm::ProcessGroup& group, const Tally& own);  // what they have counted together

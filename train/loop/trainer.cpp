@@ -26,12 +26,12 @@ Trainer::Trainer(Task& task, comm::ProcessGroup& group)
       trace_(task.options.trace, concat(task.options.model.name, " on ", task.options.execution.device)) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
-  learner_.check(split_);
-  loader_ = std::make_unique<Loader>(make_loader());
   group.set_deterministic(o.execution.deterministic);
   const std::string counts = concat(task.data.train.size(), " training and ", task.data.test.size(), " test images\n");
   comm::check_same(group, "the data", counts + lines_of(trained_on(task.data.train)));
   comm::check_same(group, "the settings", common_settings_text(o));
+  learner_.check(split_);
+  loader_ = std::make_unique<Loader>(make_loader());
   if (group.size() > 1 && o.parallel.sync_bn) nn::synchronize_batch_norm(*task.model, &group);
   learner_.distribute(group);
   step_ = std::make_unique<Step>(*task.model, learner_.objective(), o.step, o.execution, group, o.parallel);

@@ -1,7 +1,6 @@
 #include "train/loop/world.h"
 
 #include <algorithm>
-#include <charconv>
 #include <thread>
 
 #include "comm/job/place.h"
@@ -15,21 +14,6 @@
 
 namespace ringtape {
 namespace {
-
-std::vector<int> parse_ids(const std::string& list) {
-  std::vector<int> out;
-  for (size_t begin = 0; begin <= list.size();) {
-    const size_t end = std::min(list.find(',', begin), list.size());
-    int id = -1;
-    const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
-    RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices,
-                "--gpu-ids ", list, ": expected numbers of GPUs below ", kMaxDevices,
-                " with commas between them, as in 0,2");
-    out.push_back(id);
-    begin = end + 1;
-  }
-  return out;
-}
 
 // A launcher that does not give each rank cores of its own leaves it to the ranks to share them.
 int64_t threads_of(const ExecutionOptions& options, int local_size) {
@@ -56,7 +40,7 @@ void check_strategy(const ParallelOptions& options, const comm::Job& job, bool l
 
 std::string device_of(const ParallelOptions& options, const std::string& device, const comm::Job& job, bool grouped) {
   if (!options.gpu_ids.empty()) {
-    const std::vector<int> ids = parse_ids(options.gpu_ids);
+    const std::vector<int> ids = options.gpus();
     const int at = options.replicates() ? 0 : job.local_rank;
     RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank,
                 " of this machine");
@@ -102,11 +86,8 @@ bool World::ended_by_another() const { return job.failure && job.failure->raised
 comm::Devices devices_of(const ParallelOptions& options, DeviceType type) {
   comm::Devices out;
   if (!options.replicates()) return out;
-  const std::vector<int> ids = options.gpu_ids.empty() ? std::vector<int>{} : parse_ids(options.gpu_ids);
-  RT_CHECK_AS(UsageError, ids.empty() || options.devices == 1 || options.devices == int64_t(ids.size()), "--devices ",
-              options.devices, ": --gpu-ids has ", ids.size());
-  const int64_t count = ids.empty() ? options.devices : int64_t(ids.size());
-  for (int i = 0; i < count; ++i) {
+  const std::vector<int> ids = options.gpus();
+  for (int i = 0; i < options.own_devices(); ++i) {
     out.push_back({type, ids.empty() ? i : ids[size_t(i)]});
     runtime(out.back());
   }

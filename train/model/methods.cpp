@@ -54,7 +54,7 @@ void check_pretraining(const TrainOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, views.small_count == 0 || entry.any_views, "--small-views ", views.small_count, ": ",
               entry.name, " compares two views");
   (void)views_of(views);
-  const int64_t parts = ranks * (o.parallel.replicates() ? o.parallel.devices : 1);
+  const int64_t parts = ranks * o.parallel.own_devices();
   RT_CHECK_AS(UsageError, batch % parts == 0, "--batch-size ", batch, ": not a multiple of the ", parts, " devices");
   entry.check_batches(o.method.chosen(),
                       {.images = batch, .ranks = ranks, .devices = parts, .sync_bn = o.parallel.sync_bn});
