@@ -97,11 +97,11 @@ Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x / max(||x||, eps)
 
-enum class Reduction : uint8_t { mean, none };
+enum class LossReduction : uint8_t { mean, none };
 // logits (N, C), labels (N) i64 -> (), or (N) without reduction. label_smoothing in [0, 1) is the part of the target
 // that is spread evenly over all classes.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing = 0,
-                     Reduction = Reduction::mean);
+                     LossReduction = LossReduction::mean);
 
 // Normalised, temperature-scaled cross-entropy of pairs (SimCLR) -> (). q (2 n, D): the normalised embeddings of one
 // view of all images, then those of the other. k (M, D): the candidates, with q's own rows from row `first` on; they

@@ -36,8 +36,8 @@ inline Transfer send_to(int peer, const void* data, size_t bytes) {
 inline Transfer recv_from(int peer, void* data, size_t bytes) { return {Transfer::Way::recv, peer, data, bytes}; }
 
 // A point in the work of a GPU.
-struct Moment {
-  virtual ~Moment() = default;
+struct StreamPoint {
+  virtual ~StreamPoint() = default;
   virtual void wait() const = 0;    // what the calling thread asks of the device from now on starts after it
   virtual bool passed() const = 0;
 };
@@ -109,9 +109,9 @@ class Transport {
   // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling
   // thread has asked of the device until now. What is started after follow(m) comes after m; without it, begin()
   // follows what has been asked. reached(): all that has been started.
-  virtual std::shared_ptr<Moment> asked() const { return nullptr; }
-  virtual void follow(const Moment& moment) { (void)moment; }
-  virtual std::shared_ptr<Moment> reached() { return nullptr; }
+  virtual std::shared_ptr<StreamPoint> asked() const { return nullptr; }
+  virtual void follow(const StreamPoint& point) { (void)point; }
+  virtual std::shared_ptr<StreamPoint> reached() { return nullptr; }
 
   // Memory that share() can hand to the others, zeroed; other memory serves just as well, but
   // is copied. Freed with the last pointer.

@@ -16,7 +16,7 @@ struct Work::State {
   CollectiveFn run;
   Tensor x, y;  // kept until it is done
   Worker* worker;
-  std::shared_ptr<Moment> asked, ended;  // on a GPU: what it follows, and its end once it is done
+  std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: what it follows, and its end once it is done
   std::atomic<bool> done{false};
   Span span;          // readable once it is done
   std::string error;  // readable once it is done; empty: none

@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing, Reduction reduction) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothing, LossReduction reduction) {
   check_float(logits, "cross_entropy");
   RT_CHECK_AS(ShapeError, logits.rank() == 2 && labels.rank() == 1 && logits.shape()[0] == labels.shape()[0],
               "cross_entropy: expected logits (N, C) and labels (N), got ", logits.shape(), " and ", labels.shape());
@@ -19,7 +19,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   Tensor loss({n}, accumulate, rows.device()), norms({n, 2}, accumulate, rows.device());
   cross_entropy_forward(loss, norms, rows, index, smoothing);
 
-  const bool average = reduction == Reduction::mean;
+  const bool average = reduction == LossReduction::mean;
   Tensor y = loss;
   if (average) {
     y = Tensor(Shape{1}, accumulate, rows.device());
@@ -41,15 +41,15 @@ static const RegisterOp register_cross_entropy{{
     .name = "cross_entropy",
     .samples = {{"mean", {{{4, 7}, -3, 3}, {{4}, 0, 7, Fill::index}}, call},
                 {"per_sample", {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}},
-                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }},
                 {"smoothed", {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.1); }},
                 {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
-                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, Reduction::none); }},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, LossReduction::none); }},
                 {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call},
                 {"empty_mean", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call},
                 {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
-                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, Reduction::none); }}},
+                 [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }}},
     .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call}},
     .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call},
                 {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call},

@@ -29,7 +29,7 @@ void futex_wake(std::atomic<uint32_t>& word) {
 
 // Another rank, or this one: its memory as it is seen from here.
 struct Peer {
-  std::shared_ptr<Window> window;  // null: of this process
+  std::shared_ptr<PeerArena> memory;  // null: of this process
   std::unique_ptr<PeerProcess> process;
   char* arena;
   Board* board;
@@ -43,7 +43,7 @@ struct Peer {
 // has left may be something else's memory by then.
 struct Membership {
   int rank;
-  std::shared_ptr<Arena> arena;
+  std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control, stage;
   std::vector<Peer> peers;
   bool over() const {
@@ -182,7 +182,7 @@ class Shm : public Transport {
     begin({}, Deadline(context_.timeout));
     us_ = std::make_unique<Membership>();
     us_->rank = rank();
-    us_->arena = Arena::own();
+    us_->arena = SharedArena::own();
     us_->control = us_->arena->allocate(sizeof(Board) + size_t(size()) * sizeof(Pipe));
     const std::string key = "shm/", own = host_identity("pid");
     Store& store = *context_.store;
@@ -200,9 +200,9 @@ class Shm : public Transport {
       const bool here = pid == ::getpid();
       if (!here) {
         peer.process = std::make_unique<PeerProcess>(pid);
-        peer.window = Window::open(address);
+        peer.memory = PeerArena::open(address);
       }
-      peer.arena = here ? us_->arena->base() : peer.window->base();
+      peer.arena = here ? us_->arena->base() : peer.memory->base();
       peer.board = reinterpret_cast<Board*>(peer.arena + at);
       peer.pipes = reinterpret_cast<Pipe*>(peer.arena + at + sizeof(Board));
       us_->peers.push_back(std::move(peer));

@@ -21,7 +21,7 @@ constexpr int64_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 // As much address space as there is memory, and no more than lets a thousand ranks map each other.
-size_t window_bytes() {
+size_t arena_bytes() {
   const int64_t memory = int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return size_t(rounded_up(std::clamp<int64_t>(memory, int64_t(1) << 30, int64_t(1) << 36), kHugePage));
 }
@@ -42,35 +42,37 @@ char* map(int fd, size_t bytes) {
 
 }  // namespace
 
-std::shared_ptr<Arena> Arena::own() {
+std::shared_ptr<SharedArena> SharedArena::own() {
   static std::mutex mutex;
-  static std::weak_ptr<Arena> arena;
+  static std::weak_ptr<SharedArena> arena;
   const std::lock_guard lock(mutex);
-  std::shared_ptr<Arena> known = arena.lock();
+  std::shared_ptr<SharedArena> known = arena.lock();
   // a forked child leaves its parent's alone.
-  if (!known || known->pid_ != ::getpid()) arena = known = std::shared_ptr<Arena>(new Arena());
+  if (!known || known->pid_ != ::getpid()) arena = known = std::shared_ptr<SharedArena>(new SharedArena());
   return known;
 }
 
-Arena::Arena() : pid_(::getpid()), bytes_(window_bytes()), fd_(::memfd_create("ringtape", MFD_CLOEXEC)) {
+SharedArena::SharedArena() : pid_(::getpid()), bytes_(arena_bytes()), fd_(::memfd_create("ringtape", MFD_CLOEXEC)) {
   RT_CHECK_AS(CommError, fd_ >= 0, "shm: cannot make shared memory: ", std::strerror(errno));
   base_ = map(fd_, bytes_);
 }
 
-Arena::~Arena() {
+SharedArena::~SharedArena() {
   ::munmap(base_, bytes_);
   ::close(fd_);
 }
 
-std::string Arena::address() const { return concat("/proc/", pid_, "/fd/", fd_, " ", bytes_, " ", inode_of(fd_)); }
+std::string SharedArena::address() const {
+  return concat("/proc/", pid_, "/fd/", fd_, " ", bytes_, " ", inode_of(fd_));
+}
 
-int64_t Arena::place_of(const void* data, size_t bytes) const {
+int64_t SharedArena::place_of(const void* data, size_t bytes) const {
   const char* const at = static_cast<const char*>(data);
   return at >= base_ && at + bytes <= base_ + bytes_ ? at - base_ : -1;
 }
 
 // First fit. Large blocks begin at a huge page, all others at a cache line.
-std::shared_ptr<char> Arena::allocate(size_t bytes) {
+std::shared_ptr<char> SharedArena::allocate(size_t bytes) {
   const int64_t wanted = rounded_up(std::max<int64_t>(int64_t(bytes), 1), int64_t(bytes) >= kHugePage ? kPage : kLine);
   const int64_t align = int64_t(bytes) >= kHugePage ? kHugePage : kLine;
   const std::lock_guard lock(mutex_);
@@ -95,7 +97,7 @@ std::shared_ptr<char> Arena::allocate(size_t bytes) {
   return {base_ + place, [arena = shared_from_this(), place, wanted](char*) { arena->free(place, wanted); }};
 }
 
-void Arena::free(int64_t place, int64_t bytes) {
+void SharedArena::free(int64_t place, int64_t bytes) {
   if (pid_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
   // Back to the system.
@@ -111,23 +113,23 @@ void Arena::free(int64_t place, int64_t bytes) {
   else free_[place] = bytes;
 }
 
-std::shared_ptr<Window> Window::open(const std::string& address) {
+std::shared_ptr<PeerArena> PeerArena::open(const std::string& address) {
   static std::mutex mutex;
-  static std::map<std::string, std::weak_ptr<Window>> windows;
+  static std::map<std::string, std::weak_ptr<PeerArena>> known_peers;
   std::istringstream in(address);
   std::string path;
   size_t bytes = 0;
   ino_t file = 0;
   RT_CHECK_AS(CommError, in >> path >> bytes >> file, "shm: '", address, "' is not an address of shared memory");
   const std::lock_guard lock(mutex);
-  std::erase_if(windows, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<Window>& known = windows[address];
-  std::shared_ptr<Window> window = known.lock();
-  if (!window) known = window = std::shared_ptr<Window>(new Window(path, bytes, file));
-  return window;
+  std::erase_if(known_peers, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<PeerArena>& known = known_peers[address];
+  std::shared_ptr<PeerArena> peer = known.lock();
+  if (!peer) known = peer = std::shared_ptr<PeerArena>(new PeerArena(path, bytes, file));
+  return peer;
 }
 
-Window::Window(const std::string& path, size_t bytes, ino_t file) : bytes_(bytes) {
+PeerArena::PeerArena(const std::string& path, size_t bytes, ino_t file) : bytes_(bytes) {
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   RT_CHECK_AS(CommError, fd >= 0, "shm: cannot open the shared memory ", path,
               " of another rank: ", std::strerror(errno),
@@ -139,6 +141,6 @@ Window::Window(const std::string& path, size_t bytes, ino_t file) : bytes_(bytes
               " is no longer the shared memory that its rank announced; its process has ended");
 }
 
-Window::~Window() { ::munmap(base_, bytes_); }
+PeerArena::~PeerArena() { ::munmap(base_, bytes_); }
 
 }  // namespace ringtape::comm

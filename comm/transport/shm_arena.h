@@ -11,18 +11,18 @@ namespace ringtape::comm {
 // Memory of this process that other processes of its user can map: a file without a name, so that
 // nothing is left when the last of them is gone, however it went. Its pages come into being as they
 // are touched, at one place in the address space. Thread-safe.
-class Arena : public std::enable_shared_from_this<Arena> {
+class SharedArena : public std::enable_shared_from_this<SharedArena> {
  public:
-  static std::shared_ptr<Arena> own();  // of this process: one, while anybody holds it
-  ~Arena();
+  static std::shared_ptr<SharedArena> own();  // of this process: one, while anybody holds it
+  ~SharedArena();
 
   std::shared_ptr<char> allocate(size_t bytes);               // zeroed, 64-byte aligned; freed with the last pointer
   int64_t place_of(const void* data, size_t bytes) const;     // from the arena's beginning; -1: not in it
   char* base() const { return base_; }
-  std::string address() const;                                // for open_window
+  std::string address() const;                                // for PeerArena::open
 
  private:
-  Arena();
+  SharedArena();
   void free(int64_t place, int64_t bytes);
 
   const pid_t pid_;
@@ -35,15 +35,15 @@ class Arena : public std::enable_shared_from_this<Arena> {
 };
 
 // Another process's arena in this one's address space.
-class Window {
+class PeerArena {
  public:
   // From its address(). Throws CommError if that process has ended or belongs to another user.
-  static std::shared_ptr<Window> open(const std::string& address);
-  ~Window();
+  static std::shared_ptr<PeerArena> open(const std::string& address);
+  ~PeerArena();
   char* base() const { return base_; }
 
  private:
-  Window(const std::string& path, size_t bytes, ino_t file);
+  PeerArena(const std::string& path, size_t bytes, ino_t file);
   char* base_;
   const size_t bytes_;
 };

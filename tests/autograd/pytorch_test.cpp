@@ -59,7 +59,7 @@ const std::map<std::string, Call> kCases = {
      }},
     {"cross_entropy_smoothed",
      [](const Tensors& t) {
-       return cross_entropy(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3}), 0.1, Reduction::none);
+       return cross_entropy(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3}), 0.1, LossReduction::none);
      }},
     {"l2_normalize", [](const Tensors& t) { return l2_normalize(t[0], 1); }},
     {"index_select",

@@ -113,7 +113,7 @@ TEST_P(Numerics, CrossEntropyKeepsItsDigitsAroundAnyOffset) {
       for (double smoothing : {0.0, 0.1}) {
         SCOPED_TRACE(concat(dtype, " around ", offset, ", smoothing ", smoothing));
         const Tensor x = leaf(logits(7, 10, offset, dtype));
-        const Tensor loss = cross_entropy(x, labels({0, 1, 2, 3, 4, 5, 6}), smoothing, Reduction::none);
+        const Tensor loss = cross_entropy(x, labels({0, 1, 2, 3, 4, 5, 6}), smoothing, LossReduction::none);
         const Rows want(x, smoothing);
         expect_close(loss, numbers(want.loss, {7}, dtype), 2 * epsilon(dtype), 4 * epsilon(dtype), "loss");
         backward(loss, numbers(std::vector<double>(7, 1), {7}, dtype));
@@ -136,7 +136,7 @@ TEST_P(Numerics, SixteenBitLogitsKeepTheirDigits) {
     const Tensor in = leaf(numbers(x, {3, 4}, dtype));
     const Rows want(in, 0.1);
     expect_close(log_softmax(in), numbers(want.log_p, {3, 4}, dtype), epsilon(dtype), 1e-6, "log_softmax");
-    const Tensor loss = cross_entropy(in, labels({0, 1, 2}), 0.1, Reduction::none);
+    const Tensor loss = cross_entropy(in, labels({0, 1, 2}), 0.1, LossReduction::none);
     expect_close(loss, numbers(want.loss, {3}), 1e-6, 1e-6, "loss");
     backward(loss, numbers({1, 1, 1}, {3}));
     expect_close(grad(in), numbers(want.gradient, {3, 4}, dtype), epsilon(dtype), 1e-6, "gradient");
@@ -151,7 +151,7 @@ TEST_P(Numerics, TiesOfHugeLogitsShareEvenly) {
       const double ln2 = std::log(2.0), eps = 2 * epsilon(dtype);
       expect_close(log_softmax(x), numbers({-ln2, -ln2, -ln2, -ln2}, {2, 2}, dtype), eps, 0, "log_softmax");
       expect_close(softmax(x), numbers({0.5, 0.5, 0.5, 0.5}, {2, 2}, dtype), eps, 0, "softmax");
-      const Tensor loss = cross_entropy(x, labels({0, 1}), 0.2, Reduction::none);
+      const Tensor loss = cross_entropy(x, labels({0, 1}), 0.2, LossReduction::none);
       expect_close(loss, numbers({ln2, ln2}, {2}, dtype), eps, 0, "loss");
       backward(loss, numbers({1, 1}, {2}, dtype));
       expect_close(grad(x), numbers({-0.4, 0.4, 0.4, -0.4}, {2, 2}, dtype), 4 * eps, 0, "gradient");
@@ -163,7 +163,7 @@ TEST_P(Numerics, SmoothedLossesOfTheLargestLogits) {
   for (DType dtype : {DType::f32, DType::f64}) {
     const double max = largest(dtype);
     const Tensor x = leaf(numbers({max, -max, max, -max, -max, -max}, {3, 2}, dtype));
-    const Tensor loss = cross_entropy(x, labels({0, 1, 0}), 0.1, Reduction::none);
+    const Tensor loss = cross_entropy(x, labels({0, 1, 0}), 0.1, LossReduction::none);
     expect_close(loss, numbers({0.1 * max, kInf, std::log(2.0)}, {3}, dtype), 4 * epsilon(dtype), 0, "loss");
     backward(loss, numbers({1, 1, 1}, {3}, dtype));
     expect_close(grad(x), numbers({0.05, -0.05, 0.95, -0.95, -0.45, 0.45}, {3, 2}, dtype), 8 * epsilon(dtype), 0,

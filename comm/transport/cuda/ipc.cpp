@@ -40,7 +40,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 // Another rank as it is seen from here.
 struct Peer {
-  std::shared_ptr<Window> window;
+  std::shared_ptr<PeerArena> memory;
   std::unique_ptr<PeerProcess> process;
   Board* board = nullptr;
   Line* lines = nullptr;
@@ -52,7 +52,7 @@ struct Peer {
 
 // What others may still use of this rank when its transport goes; kept until they have left.
 struct Membership {
-  std::shared_ptr<Arena> arena;
+  std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control;
   std::unique_ptr<ExportedMemory> memory;
   std::vector<Peer> peers;
@@ -152,7 +152,7 @@ class Ipc : public GpuTransport {
   // Shows what others need of this rank, and opens what they show.
   void join() {
     us_ = std::make_unique<Membership>();
-    us_->arena = Arena::own();
+    us_->arena = SharedArena::own();
     us_->control = us_->arena->allocate((sizeof(Board) + 63) / 64 * 64 + size_t(size()) * sizeof(Line));
     us_->memory = std::make_unique<ExportedMemory>(index(), size_t(size()) * kSlots * kSlotBytes);
     us_->peers.resize(size_t(size()));
@@ -189,8 +189,8 @@ class Ipc : public GpuTransport {
                 " are threads of one process; use p2p");
     Peer& p = us_->peers[size_t(r)];
     p.process = std::make_unique<PeerProcess>(pid);
-    p.window = Window::open(address);
-    p.board = reinterpret_cast<Board*>(p.window->base() + at);
+    p.memory = PeerArena::open(address);
+    p.board = reinterpret_cast<Board*>(p.memory->base() + at);
     p.lines = lines_of(p.board);
     p.memory = std::make_unique<OpenedMemory>(index(), p.board->memory, r);
     for (int k = 0; k < kSlots; ++k) {

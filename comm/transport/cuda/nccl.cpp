@@ -125,12 +125,12 @@ class Nccl : public GpuTransport {
     });
   }
 
-  std::shared_ptr<Moment> reached() override {
-    std::shared_ptr<Moment> moment = GpuTransport::reached();
+  std::shared_ptr<StreamPoint> reached() override {
+    std::shared_ptr<StreamPoint> point = GpuTransport::reached();
     const std::lock_guard lock(mutex_);
-    running_.push_back({operation_, deadline_, Clock::now(), moment});
+    running_.push_back({operation_, deadline_, Clock::now(), point});
     asking_.reset();
-    return moment;
+    return point;
   }
 
   // Runs f, which calls NCCL, and waits until NCCL has taken it all.
@@ -159,7 +159,7 @@ class Nccl : public GpuTransport {
     Operation operation;
     Deadline deadline;
     Clock::time_point since;
-    std::shared_ptr<Moment> end;
+    std::shared_ptr<StreamPoint> end;
   };
 
   void connect() {

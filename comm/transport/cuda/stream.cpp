@@ -11,9 +11,9 @@ using namespace ringtape::cuda;
 
 namespace {
 
-class EventMoment : public Moment {
+class EventPoint : public StreamPoint {
  public:
-  explicit EventMoment(int index) : index_(index), event_(point_of(index, compute_stream(index))) {}
+  explicit EventPoint(int index) : index_(index), event_(point_of(index, compute_stream(index))) {}
   void wait() const override {
     use(index_);
     event_->wait_on(compute_stream(index_));
@@ -78,15 +78,15 @@ void* GpuTransport::scratch(size_t bytes) {
   return scratch_.get();
 }
 
-std::shared_ptr<Moment> GpuTransport::asked() const { return std::make_shared<EventMoment>(index()); }
+std::shared_ptr<StreamPoint> GpuTransport::asked() const { return std::make_shared<EventPoint>(index()); }
 
-void GpuTransport::follow(const Moment& moment) {
+void GpuTransport::follow(const StreamPoint& point) {
   const OnStream here(index(), stream_);
-  moment.wait();
+  point.wait();
   follows_ = true;
 }
 
-std::shared_ptr<Moment> GpuTransport::reached() {
+std::shared_ptr<StreamPoint> GpuTransport::reached() {
   const OnStream here(index(), stream_);
   return asked();
 }

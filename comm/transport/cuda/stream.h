@@ -37,9 +37,9 @@ class GpuTransport : public Transport {
   void copy(void* y, const void* x, size_t bytes) override;
   void* scratch(size_t bytes) override;
 
-  std::shared_ptr<Moment> asked() const override;
-  void follow(const Moment& moment) override;
-  std::shared_ptr<Moment> reached() override;
+  std::shared_ptr<StreamPoint> asked() const override;
+  void follow(const StreamPoint& moment) override;
+  std::shared_ptr<StreamPoint> reached() override;
 
  protected:
   void opened() override;

@@ -261,7 +261,7 @@ TEST(SyncBatchNorm, AResNet) {
   const Tensor images = noise({5, 8, 8, 3}, 1);
   const Tensor labels = arange(5);
   const auto train = [&](nn::ResNet& net, const Tensor& x, const Tensor& y) {
-    const Tensor loss = sum(cross_entropy(net(x), y, 0, Reduction::none)) / 5;
+    const Tensor loss = sum(cross_entropy(net(x), y, 0, LossReduction::none)) / 5;
     backward(loss);
     return loss.detach();
   };
