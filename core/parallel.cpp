@@ -41,9 +41,9 @@ bool spin(std::chrono::microseconds longest, const F& done) {
   return false;
 }
 
-class Team {
+class ThreadTeam {
  public:
-  ~Team() {
+  ~ThreadTeam() {
     stop_.store(true);
     state_.fetch_add(kCall);
     state_.notify_all();
@@ -139,7 +139,7 @@ class Team {
 bool detail::in_parallel() { return inside; }
 
 void detail::run_parts(int64_t parts, Part f, void* context) {
-  static thread_local Team team;
+  static thread_local ThreadTeam team;
   struct Inside {
     Inside() { inside = true; }
     ~Inside() { inside = false; }

@@ -16,9 +16,9 @@ namespace ringtape::comm {
 namespace {
 
 // A thread that does one thing after the other.
-class Worker {
+class ReplicaThread {
  public:
-  ~Worker() {
+  ~ReplicaThread() {
     task_ = nullptr;
     asked_.release();
     thread_.join();
@@ -93,9 +93,9 @@ void throw_named(const std::exception_ptr& failure, int replica, Device device) 
 }  // namespace
 
 void parallel_apply(const Devices& devices, const std::function<void(int)>& f) {
-  static thread_local std::vector<std::unique_ptr<Worker>> workers;
+  static thread_local std::vector<std::unique_ptr<ReplicaThread>> workers;
   const auto n = devices.size();
-  while (workers.size() < n) workers.push_back(std::make_unique<Worker>());
+  while (workers.size() < n) workers.push_back(std::make_unique<ReplicaThread>());
   const Surroundings from;
   std::vector<Replica> replicas(n);
   for (size_t i = 0; i < n; ++i) replicas[i].task = [&, i] { run(replicas[i], int(i), int(n), from, f); };
