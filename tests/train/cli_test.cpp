@@ -221,6 +221,14 @@ TEST_F(CliTest, PrecedenceOfFlagsConfigurationAndEnvironment) {
   EXPECT_EQ(read_file((folder_ / "work/runs/q/config.toml").string()), written);
 }
 
+// What ranks are told does not concern a process that has no others.
+TEST_F(CliTest, AProcessAloneAsksForNoAlgorithmOfCollectives) {
+  EXPECT_EQ(run(kTiny, "RINGTAPE_ALLREDUCE=nonsense").code, 0);
+  const CliResult pair = run(std::string(kTiny) + " --devices 2", "RINGTAPE_ALLREDUCE=nonsense");
+  EXPECT_EQ(pair.code, 2) << pair.err;
+  EXPECT_MENTIONS(pair.err, "RINGTAPE_ALLREDUCE=nonsense: 'nonsense' is no algorithm of all_reduce");
+}
+
 TEST_F(CliTest, JsonOutputIsTheMetricsFile) {
   const CliResult r = run(std::string(kTiny) + "--json --run j --limit-train-batches 2 --limit-eval-batches 1");
   ASSERT_EQ(r.code, 0) << r.err;

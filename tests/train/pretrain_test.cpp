@@ -7,10 +7,12 @@
 #include "core/registry.h"
 #include "nn/ssl/method.h"
 #include "tests/support/processes.h"
+#include "tests/support/settings.h"
 #include "tests/support/support.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/safetensors.h"
+#include "train/model/methods.h"
 
 namespace ringtape {
 namespace {
@@ -279,6 +281,40 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
   EXPECT_MENTIONS(run("train --config a/config.toml --run ./bad").text, "ringtape pretrain");
   EXPECT_MENTIONS(run("pretrain --run ./a --resume --momentum-encoder 0.5").text, "was trained with");
   EXPECT_MENTIONS(run("pretrain --run ./a --resume --method byol --preset seed000").text, "was trained with");
+}
+
+// By --gpu-ids as by --devices: a batch is parted among as many devices.
+TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
+  ParallelOptions p;
+  p.strategy = "dp";
+  p.gpu_ids = "2,3,5";
+  EXPECT_EQ(p.own_devices(), 3);
+  EXPECT_EQ(p.gpus(), (std::vector<int>{2, 3, 5}));
+  p.devices = 3;
+  EXPECT_EQ(p.own_devices(), 3);
+  p.devices = 2;
+  EXPECT_EQ(test::message_of<UsageError>([&] { (void)p.own_devices(); }), "--devices 2: --gpu-ids has 3");
+  p.gpu_ids.clear();
+  EXPECT_EQ(p.own_devices(), 2);
+  EXPECT_TRUE(p.gpus().empty());
+  p.strategy = "ddp";  // one in each process
+  EXPECT_EQ(p.own_devices(), 1);
+  for (const char* list : {",", "0,", "1,x", "-1", "64"}) {
+    p.gpu_ids = list;
+    EXPECT_MENTIONS(test::message_of<UsageError>([&] { (void)p.gpus(); }), "expected numbers of GPUs below 64");
+  }
+
+  TrainOptions o;
+  o.method.name = "moco";
+  test::set(o, {{"bn-splits", "10"}, {"queue", "60"}});
+  o.trainer.batch_size = 30;
+  o.parallel.strategy = "dp";
+  check_pretraining(o, 1);
+  o.parallel.gpu_ids = "0,1";
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }),
+                  "--bn-splits 10: does not divide the 15 images that a device has");
+  o.parallel.gpu_ids = "0,1,2,3";
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }), "not a multiple of the 4 devices");
 }
 
 }  // namespace
