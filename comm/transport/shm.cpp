@@ -29,7 +29,7 @@ void futex_wake(std::atomic<uint32_t>& word) {
 
 // Another rank, or this one: its memory as it is seen from here.
 struct Peer {
-  std::shared_ptr<PeerArena> memory;  // null: of this process
+  std::shared_ptr<PeerArena> shared;  // null: of this process
   std::unique_ptr<PeerProcess> process;
   char* arena;
   Board* board;
@@ -200,9 +200,9 @@ class Shm : public Transport {
       const bool here = pid == ::getpid();
       if (!here) {
         peer.process = std::make_unique<PeerProcess>(pid);
-        peer.memory = PeerArena::open(address);
+        peer.shared = PeerArena::open(address);
       }
-      peer.arena = here ? us_->arena->base() : peer.memory->base();
+      peer.arena = here ? us_->arena->base() : peer.shared->base();
       peer.board = reinterpret_cast<Board*>(peer.arena + at);
       peer.pipes = reinterpret_cast<Pipe*>(peer.arena + at + sizeof(Board));
       us_->peers.push_back(std::move(peer));

@@ -40,7 +40,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 // Another rank as it is seen from here.
 struct Peer {
-  std::shared_ptr<PeerArena> memory;
+  std::shared_ptr<PeerArena> shared;
   std::unique_ptr<PeerProcess> process;
   Board* board = nullptr;
   Line* lines = nullptr;
@@ -189,8 +189,8 @@ class Ipc : public GpuTransport {
                 " are threads of one process; use p2p");
     Peer& p = us_->peers[size_t(r)];
     p.process = std::make_unique<PeerProcess>(pid);
-    p.memory = PeerArena::open(address);
-    p.board = reinterpret_cast<Board*>(p.memory->base() + at);
+    p.shared = PeerArena::open(address);
+    p.board = reinterpret_cast<Board*>(p.shared->base() + at);
     p.lines = lines_of(p.board);
     p.memory = std::make_unique<OpenedMemory>(index(), p.board->memory, r);
     for (int k = 0; k < kSlots; ++k) {
