@@ -43,10 +43,10 @@ Json describe_file(const std::string& path) {
   return {{"bytes", bytes}, {kCrc, crc_text(crc)}};
 }
 
-// Steps are written with 8 digits, or with as many as they need.
+// Steps have at least 8 digits.
 std::string name_of(const char* prefix, int64_t step) { return fmt::format("{}{:08}", prefix, step); }
 
-// The step that a checkpoint of this name is of; nothing unless it is written in just that way.
+// The step in a checkpoint's name; nothing unless name_of() writes it exactly like this.
 std::optional<int64_t> step_in(const std::string& name, std::string_view prefix) {
   int64_t step = 0;
   if (!name.starts_with(prefix)) return {};
@@ -55,9 +55,9 @@ std::optional<int64_t> step_in(const std::string& name, std::string_view prefix)
   return whole && name == name_of(std::string(prefix).c_str(), step) ? std::optional(step) : std::nullopt;
 }
 
-constexpr int64_t kLongestState = 4 << 20;  // bytes; with a counter for each of 100,000 ranks
+constexpr int64_t kLongestState = 4 << 20;  // bytes; enough for the counters of 100,000 ranks
 
-// Whether the folder is a checkpoint of that step: its state.json says so, or is damaged so that it says nothing.
+// Whether the folder is a checkpoint of that step: its state.json says so, or is too damaged to say anything.
 bool is_checkpoint(const std::string& folder, int64_t step) {
   const std::string path = folder + "/" + kState;
   std::error_code ignored;
@@ -78,7 +78,7 @@ bool is_checkpoint(const std::string& folder, int64_t step) {
   }
 }
 
-// Whether there is any file of a checkpoint in the folder.
+// Whether the folder contains any file of a checkpoint.
 bool holds_some(const std::string& folder, std::vector<std::string> files) {
   files.push_back(kState);
   std::error_code ignored;
@@ -86,7 +86,7 @@ bool holds_some(const std::string& folder, std::vector<std::string> files) {
                      [&](const std::string& name) { return fs::exists(folder + "/" + name, ignored); });
 }
 
-// What state.json says, once it is clear that it says what was written.
+// The content of state.json, after its checksum has been verified.
 Json read_state(const std::string& path) {
   std::error_code ignored;
   RT_CHECK_AS(FormatError, !fs::exists(path, ignored) || fs::is_regular_file(path, ignored), path, ": not a file");
@@ -100,8 +100,8 @@ Json read_state(const std::string& path) {
   return json;
 }
 
-// Settings are there by name. The first checkpoints have a checksum of all there were at that
-// time, which says nothing of those of today.
+// Settings are stored by name. Early checkpoints have a checksum of all settings of their time instead, which cannot be
+// compared with today's.
 void check_settings(const std::string& path, const JsonFields& state, const TrainOptions& options) {
   if (state["settings"].is_string()) return;
   const JsonFields settings = state.object("settings");
@@ -116,7 +116,7 @@ void check_settings(const std::string& path, const JsonFields& state, const Trai
 Json to_json(const DataIdentity& data) { return {{"train", data.train}, {"test", data.test}, {"labels", data.labels}}; }
 
 void check_data(const std::string& path, const JsonFields& state, const DataIdentity& now) {
-  if (!state.has("data")) return;  // as the first checkpoints
+  if (!state.has("data")) return;  // early checkpoints lack it
   const JsonFields data = state.object("data");
   const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels")};
   RT_CHECK_AS(UsageError, then == now, path, ": was made with another data set, of ", then.str(), "; this one has ",
@@ -180,10 +180,10 @@ std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
   return out;
 }
 
-// A link that another process always sees, to the one or to the other. What is no link stays as it is.
+// Points a link at a checkpoint. Other processes always see the old or the new link. Anything that is not a link stays.
 void Checkpoints::link(const std::string& name, int64_t step) const {
   const std::string path = folder_ + "/" + name, to = name_of(kPrefix, step);
-  std::error_code error;  // a file system without links has the folders themselves
+  std::error_code error;  // ignored: a file system without links still has the folders
   const fs::file_type now = fs::symlink_status(path, error).type();
   if ((now != fs::file_type::symlink && now != fs::file_type::not_found) || fs::read_symlink(path, error) == to) return;
   const std::string temporary = temporary_name(path);
@@ -237,7 +237,7 @@ void Checkpoints::remove_all() const {
     if (fs::is_symlink(fs::symlink_status(folder_ + "/" + name, error))) fs::remove(folder_ + "/" + name);
   for (const auto& entry : fs::directory_iterator(folder_, error))
     if (is_temporary_name(entry.path().filename().string())) fs::remove_all(entry.path());
-  fs::remove(folder_, error);  // it stays where there is more in it
+  fs::remove(folder_, error);  // not removed if something else is in it
 }
 
 std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course,

@@ -8,71 +8,73 @@
 
 // A checkpoint is a folder, step-00000120:
 //   model.safetensors      the weights, as an exported model's file
-//   optimizer.safetensors  what the optimization holds besides them
+//   optimizer.safetensors  the rest of the optimization's state
 //   ema.safetensors        with --ema, the averaged weights
-//   state.json             the TrainState, the settings and the data set, and length and CRC-32 of the files and of
+//   state.json             the TrainState, the settings, the data set's identity; length and CRC-32 of each file and of
 //                          itself
-// It is written below another name, put on the disk and renamed: it is there complete or not at all.
+// It is written under a temporary name, flushed to the disk and renamed: it is complete or does not exist.
 namespace ringtape {
 
-// A file of tensors: views, to be written or to be read into.
+// A file of tensors: views, to write or to read into.
 struct TensorFile {
   std::string name;
   std::vector<NamedTensor> tensors;
   std::map<std::string, std::string> metadata = {};
 };
 
-// What a training has in common with all its checkpoints.
+// What a run must have in common with its checkpoints.
 struct Course {
   TrainOptions options;
   DataIdentity data;
   int64_t steps_per_epoch = 0;
-  std::vector<std::string> files;  // names of the TensorFiles
+  std::vector<std::string> files;  // names of the files of tensors
 };
 
 // Throws IoError.
 void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
                       const Course& course);
 
-// The state in a checkpoint. Throws IoError or FormatError, with the reason, unless it is one of
-// `step` and every file is as it was written, and UsageError for one of other settings or of
-// another data set, naming both, or of a newer ringtape.
+// Reads the state of a checkpoint and checks its files. Throws IoError or FormatError, with the reason, unless it is a
+// checkpoint of `step` and every file is as it was written; UsageError if it has other settings or another data set
+// (naming both) or was written by a newer ringtape.
 TrainState check_checkpoint(const std::string& path, int64_t step, const Course& course);
 
-// The checkpoints of a run, below a folder of their own: folders of a checkpoint's name whose
-// state.json says the same step, or is damaged. Nothing else there is ever used, renamed or
-// removed, unless it has the very name that a checkpoint is to get. Kept are the newest `keep` and
-// the one of the best validation; the links `last` and `best` lead to them.
+// The checkpoints of a run, in one folder. A subfolder counts as a checkpoint if it has a checkpoint's name and its
+// state.json says the same step or is damaged. Nothing else in the folder is used, renamed or removed, unless it has
+// the name that a new checkpoint needs. The newest `keep` checkpoints and the one of the best validation are kept; the
+// links `last` and `best` point to them.
 class Checkpoints {
  public:
   Checkpoints(std::string folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
 
-  // Commits one named by its step; then removes what is no longer kept. Those of later steps, which the training went
-  // back behind, become aside-step-... and go with the save after that; the log tells. Returns its path. Throws
-  // IoError, before anything is removed.
+  // Writes a checkpoint named by its step, then removes those that are no longer kept. Checkpoints of later steps,
+  // which a training resumed from an earlier one has left behind, are renamed to aside-step-..., with a line in the
+  // log; the next save() removes them. Returns the new path. Throws IoError before anything is removed.
   std::string save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const;
 
-  // The newest one that is whole; `unusable` hears of each that is not. Nothing if there is no checkpoint; FormatError
-  // if there are some files of one, and none is whole. Throws UsageError as check_checkpoint.
+  // The newest checkpoint that is complete; `unusable` gets the reason for each that is not. Returns nothing if there
+  // is no checkpoint. Throws FormatError if there are files of checkpoints but no complete one, and UsageError as
+  // check_checkpoint().
   struct Found {
     std::string path;
     TrainState state;
   };
   std::optional<Found> newest(const Course& course, const std::function<void(const std::string&)>& unusable) const;
 
-  // Makes links and what is kept as they are after a save, whatever a process that was killed has left undone.
+  // Updates the links and removes checkpoints that are no longer kept, as after a save(): a killed process may have
+  // left this undone.
   void settle(const TrainState& newest) const;
 
-  // Of a run that is replaced; the folder too, if nothing else is in it.
+  // Removes all checkpoints, for a run that is replaced; also the folder, if nothing else is in it.
   void remove_all() const;
 
-  std::string path_of(int64_t step) const;  // of the one that is named by this step
+  std::string path_of(int64_t step) const;  // of the checkpoint of this step
 
   // Reads tensors from a checkpoint that has been checked.
   static void load(const std::string& path, const std::vector<TensorFile>& files);
 
  private:
-  // Newest first; all: of every folder of such a name.
+  // Steps of the checkpoints, newest first. `all`: of every folder with such a name.
   std::vector<int64_t> steps(const char* prefix, bool all = false) const;
   std::string path_of(const char* prefix, int64_t step) const;
   void set_aside(int64_t step) const;

@@ -5,7 +5,7 @@
 
 namespace ringtape {
 
-// When checkpoints are made, which are kept, and of which weights the last test is.
+// When checkpoints are written, which are kept, and which weights are tested and exported at the end.
 struct CheckpointOptions {
   int64_t every = 1;  // epochs
   int64_t steps = 0;  // 0: none within an epoch

@@ -5,7 +5,7 @@
 
 namespace ringtape {
 
-// Numbers are written so that they read back as the same bits.
+// Numbers are written so that reading gives the same bits.
 Json to_json(const TrainState& s) {
   Json out{
       {"step", s.step},
@@ -29,7 +29,7 @@ Json to_json(const TrainState& s) {
 }
 
 TrainState parse_train_state(const Json& json, const std::string& where, int64_t steps_per_epoch) {
-  constexpr int64_t kMost = int64_t{1} << 53;  // of any count: sums of some stay whole
+  constexpr int64_t kMost = int64_t{1} << 53;  // maximum of a count, so that sums do not overflow
   TrainState s;
   const JsonFields state(json, where), tally = state.object("tally"), seconds = state.object("seconds"),
                                        random = state.object("random");

@@ -5,18 +5,18 @@
 
 namespace ringtape {
 
-// How kernels are executed, and with which random numbers.
+// How kernels run, and the seed of random numbers.
 struct ExecutionOptions {
   std::string device = "auto";
   int64_t threads = 0;  // 0: RINGTAPE_THREADS, else all cores
-  int64_t workers = 1;  // that prepare batches
+  int64_t workers = 1;  // threads that prepare batches
   int64_t seed = 1;
   std::string precision = "f32";
   bool deterministic = false;
 };
 void visit(Fields& f, ExecutionOptions& o);
 
-// Device and threads replaced by what they mean on this machine. Throws DeviceError for a device that is not there.
+// Replaces "auto" and 0 by this machine's device and thread count. Throws DeviceError for a device that does not exist.
 void settle(ExecutionOptions& options);
 
 }  // namespace ringtape

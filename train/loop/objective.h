@@ -5,21 +5,21 @@
 
 namespace ringtape {
 
-// What a network makes of a batch, or of a part of it.
+// The result of the forward pass for a batch or a part of it.
 struct Outcome {
   Tensor loss;    // (): the mean over the samples
   Tensor auxiliary_loss;  // (): added to the loss in backward, not reported; undefined: none
-  Tensor logits;  // (B, C), where there are labels to compare them with
-  Tensor spread;  // (): of a self-supervised method's outputs, where there are none; see nn/loss/spread.h
+  Tensor logits;  // (B, C), detached; undefined: nothing classifies
+  Tensor spread;  // (): of a method's outputs (nn/loss/spread.h); undefined with labels
 };
 
-// What a step minimises, of images, one tensor (B, H, W, C) a view, and labels (B).
+// What a step minimises: a function of images, one tensor (B, H, W, C) per view, and labels (B).
 using Objective = std::function<Outcome(const Tensors& images, const Tensor& labels)>;
 
-// The cross-entropy of the model's logits; with replicas of it (or null), they make these.
+// The cross-entropy of the model's logits. With `replicas` (not null), the replicas compute the logits.
 Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing);
-// A method's own loss, in f32 whatever the precision of its outputs; if it has a probe, that one's cross-entropy is the
-// auxiliary loss.
+// The loss of a self-supervised method, in f32 regardless of the precision of its outputs. If it has a probe, the
+// probe's cross-entropy is the auxiliary loss.
 Objective loss_of(nn::Method& method, nn::DataParallel* replicas);
 
 }  // namespace ringtape

@@ -3,7 +3,7 @@
 
 namespace ringtape {
 
-// On which devices a training runs, and what these tell each other.
+// The devices of a run, and how they communicate.
 struct ParallelOptions {
   std::string strategy = "auto";
   int64_t devices = 1;
@@ -15,8 +15,8 @@ struct ParallelOptions {
   double comm_timeout = 600;  // seconds
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
-  std::vector<int> gpus() const;  // those of --gpu-ids; empty: from 0 on
-  // How many devices this process trains on: as many as --gpu-ids names, else --devices; one without replicas.
+  std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0
+  // The number of devices of this process: that of --gpu-ids, else --devices; 1 without replicas.
   int64_t own_devices() const;
 };
 void visit(Fields& f, ParallelOptions& o);

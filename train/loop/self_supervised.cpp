@@ -9,7 +9,7 @@
 #include "train/loop/learner.h"
 #include "train/loop/task.h"
 
-// Learning without labels: a method's own loss of random views, judged by the nearest neighbours of its features.
+// Learning without labels: the loss of a self-supervised method on random views, judged by kNN on its features.
 namespace ringtape {
 
 Objective loss_of(nn::Method& method, nn::DataParallel* replicas) {
@@ -76,7 +76,7 @@ class SelfSupervised : public Learner {
   std::vector<Metrics> test(const Task&, bool, comm::ProcessGroup&) const override { return {}; }
   const char* final_split() const override { return "knn"; }
 
-  // By which protocol the top-1 is what it is, and the best of all epochs next to that of the last.
+  // The protocol behind the top-1 accuracy, and the best accuracy of all epochs besides the last one.
   void describe(Json& summary, const Task& task, const std::vector<Metrics>& all) const override {
     double best = 0;
     for (const Metrics& m : all)
@@ -92,7 +92,7 @@ class SelfSupervised : public Learner {
         limit > 0 ? fmt::format("{} test images at most", limit * kEvalBatch) : "the whole test set");
     summary["method"] = options_.method.name;
     for (const Metrics& m : all)
-      if (m.split == "probe" && m.top1) summary["probe_top1"] = *m.top1;  // the last
+      if (m.split == "probe" && m.top1) summary["probe_top1"] = *m.top1;  // the last one counts
   }
 
   std::vector<NamedTensor> exported(const std::vector<NamedTensor>& weights) const override {

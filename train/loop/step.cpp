@@ -50,7 +50,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
   reducer_ = std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer);
 }
 
-// Where other ranks can reach it, behind the reducer's own words.
+// Memory that other ranks can reach; the gradients follow the reducer's control words.
 Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device) {
   if (group_->size() == 1) return zeros({size}, dtype, device);
   const int64_t front = comm::Reducer::control_size(parameters);
@@ -64,7 +64,7 @@ static Tensors rows_of(const Tensors& images, const Part& rows) {
   return out;
 }
 
-// Takes the samples in parts. Each rank has as many, since modules may talk to each other in them.
+// Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
 Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
                              const std::function<void(Phase)>& ended) {
   const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;

@@ -15,41 +15,41 @@ namespace ringtape {
 // The parts of a step that are timed.
 enum class Phase : uint8_t { forward, backward, optimizer };
 
-// What all ranks have at a step; see comm::Reducer::Step.
+// The batch of a step over all ranks; see comm::Reducer::Step.
 struct WholeBatch {
-  int64_t samples = 0;  // on all ranks together; 0: one rank has all
-  bool stop = false;    // whether this rank wishes to stop
+  int64_t samples = 0;  // total over all ranks; 0: this rank has all
+  bool stop = false;    // whether this rank asks to stop
 };
 
 struct StepOptions {
   Selection optimizer{optimizers(), "adam"};
   int64_t accumulate = 1;
-  double clip_grad_norm = 0;  // 0: not
+  double clip_grad_norm = 0;  // 0: no clipping
   double ema = 0;             // 0: none
   double label_smoothing = 0;
 };
-void visit(Fields& f, StepOptions& o);  // but for the settings of the optimizers themselves
+void visit(Fields& f, StepOptions& o);  // except the settings of each optimizer
 
-// One optimization step after the other: what is done to a model with a batch. Nothing in it waits for the device.
+// Optimization steps: forward, backward and update of a model for one batch at a time. It never waits for the device.
 class Step {
  public:
-  // Takes the model's parameters into flat buffers. The ranks of the group all have the same model and options; each
-  // gets its own part of every batch, and gradients are summed over them. Of the execution: precision and
-  // deterministic.
+  // Moves the model's parameters into flat buffers. All ranks of the group have the same model and options; each gets
+  // its part of every batch, and gradients are summed over the ranks. Of `execution`, only precision and deterministic
+  // are used.
   Step(nn::Module& model, Objective objective, const StepOptions& options, const ExecutionOptions& execution = {},
        comm::ProcessGroup& group = comm::alone(), const ParallelOptions& parallel = {});
 
-  // The learning rate of the parameters whose names begin like that, whatever that of the others is.
+  // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
 
   struct Result {
-    Tensor loss;    // (): the mean over the batch, all ranks' together
-    Tensor logits;  // (B, C) of this rank's samples; undefined where it has none, or the objective
-    Tensor own;     // (): the part of the loss that is of these
-    Tensor spread;  // (): of the objective, on this rank
+    Tensor loss;    // (): the mean over the batch of all ranks
+    Tensor logits;  // of this rank's samples; undefined without samples or without logits
+    Tensor own;     // (): this rank's share of the sum that makes `loss`
+    Tensor spread;  // (): the objective's, on this rank
   };
-  // Images, one tensor (B, ...) a view, and labels y (B) i64. `ended` is called as each phase ends, once for each part
-  // of an accumulated batch.
+  // Images, one tensor (B, ...) per view, and labels y (B) i64. `ended` is called at the end of each phase, once for
+  // each part of an accumulated batch.
   Result run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {},
              WholeBatch whole = {});
   Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {},
@@ -63,14 +63,14 @@ class Step {
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
   const comm::Reducer* reducer() const { return reducer_.get(); }  // null in a group of one
 
-  // With count(), own_counts(), the weights and average() all that a continuation
-  // needs: views, to be written or read into.
+  // With count(), own_counts(), the weights and average(), all that a resume needs. The tensors are views: checkpoints
+  // write them and read into them.
   std::vector<NamedTensor> state() const;
   void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
-  // The averaged parameters and the buffers, as files hold them; none without ema.
+  // The averaged parameters and the buffers, in the order of files (in_file_order); empty without ema.
   std::vector<NamedTensor> average() const;
-  bool finite() const;  // whether the parameters are; waits for the device
-  // What ranks must have in common: the parameters, their average, the optimizer's state, the model's buffers.
+  bool finite() const;  // whether all parameters are finite; waits for the device
+  // What must be equal on all ranks: the parameters, their average, the optimizer's state, the model's buffers.
   std::vector<Tensor> replicated() const;
 
  private:
@@ -79,12 +79,12 @@ class Step {
 
   nn::Module& model_;
   const Objective objective_;
-  // Of its own, so that the model's collectives need not wait behind gradients.
+  // A separate group: collectives inside the model need not wait for gradients.
   const std::unique_ptr<comm::ProcessGroup> group_;
   int64_t accumulate_;
   bool synchronized_;
   DType precision_;
-  Tensor memory_;  // of the reducer
+  Tensor memory_;  // gradients, after the reducer's control words
   FlatParameters parameters_;
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;

@@ -27,7 +27,7 @@ void StepLog::add(const Step& step, const Step::Result& result, int64_t images, 
 void StepLog::flush() {
   if (!loss_.defined()) return;
   pending_.loss = loss_.get().item();
-  // Without a sign, which says nothing.
+  // The sign of a NaN has no meaning: drop it.
   if (std::isnan(*pending_.loss)) pending_.loss = std::numeric_limits<double>::quiet_NaN();
   if (norm_.defined()) pending_.grad_norm = norm_.get().item();
   if (scale_.defined()) pending_.loss_scale = scale_.get().item();

@@ -8,17 +8,17 @@
 
 namespace ringtape {
 
-// Lines of metrics within an epoch, split "train_step": every Nth step its loss, learning rate, the images a second
-// since the line before, and the gradients' norm and the loss scale where there are such. Each is read from the device
-// when the next one is due, so that nothing waits.
+// Lines of metrics within an epoch, with split "train_step": for every `every`-th step its loss, learning rate, images
+// per second since the previous line, and, if they exist, gradient norm and loss scale. Values are read from the device
+// when the next line is due, so that nothing waits.
 class StepLog {
  public:
   using Report = std::function<void(const Metrics&)>;
   StepLog(int64_t every, Report report) : every_(every), report_(std::move(report)) {}  // every 0: none
 
-  // After a step of `step` with so many images, the epoch counted from 1.
+  // Call after each step; `images` is the size of its batch on all ranks, `epoch` counts from 1.
   void add(const Step& step, const Step::Result& result, int64_t images, int64_t epoch, double lr);
-  void flush();  // reports the last one
+  void flush();  // reports the last line
 
  private:
   using Clock = std::chrono::steady_clock;

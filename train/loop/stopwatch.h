@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-// Seconds since it was made, or since the last lap().
+// Seconds since construction or the last lap().
 class Stopwatch {
  public:
   double lap() {

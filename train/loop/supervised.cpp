@@ -3,7 +3,7 @@
 #include "train/loop/learner.h"
 #include "train/loop/task.h"
 
-// Learning from labels: cross-entropy, judged by a validation set.
+// Learning with labels: cross-entropy, judged by a validation set.
 namespace ringtape {
 
 Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing) {

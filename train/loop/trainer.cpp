@@ -84,14 +84,14 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (result.spread.defined()) spread_ = Readback(result.spread);
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
-    tally_.add(result.loss, result.logits, batch->y);  // knows the step before
+    tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
     if (group_.size() > 1 && tally_.finite())
       add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
     ++at_.batch;
     if (!tally_.finite()) break;
     if (bar.due() && tally_.samples() > 0) {
       const double left = left_->seconds(steps());
-      const bool more = task_.options.trainer.epochs > 1 && worth_telling(left);  // than the bar says itself
+      const bool more = task_.options.trainer.epochs > 1 && worth_telling(left);  // more than the bar itself says
       const std::string in_all = more ? concat(", ", duration_text(left), " left in all") : "";
       bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4, in_all));
     }
@@ -112,7 +112,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   return true;
 }
 
-// Reads the step's before it, which the device has finished.
+// Reads the value of the previous step, which the device has finished.
 void Trainer::add_own_loss(const Tensor& own, double share) {
   if (own_loss_.defined()) own_losses_ += own_loss_.get().item();
   own_share_ += pending_share_;
@@ -120,7 +120,7 @@ void Trainer::add_own_loss(const Tensor& own, double share) {
   pending_share_ = own.defined() ? share : 0;
 }
 
-// Of the epoch at_.epoch so far, on this rank: the mean loss of its own images, and where its time went.
+// This rank's own line for epoch at_.epoch so far: the mean loss of its own images, and its times.
 std::string Trainer::own_figures() const {
   Readback last = own_loss_;
   const double losses = own_losses_ + (last.defined() ? last.get().item() : 0), share = own_share_ + pending_share_;
@@ -157,7 +157,7 @@ Metrics Trainer::train_metrics() {
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
   if (step_->reducer() || task_.replicas) m.comm_bytes = double(at_.traffic.bytes);
-  // Else it hands work over, and knows nothing of its times.
+  // On a GPU the host only submits work and cannot time it.
   const bool host_waits = task_.device.type == DeviceType::cpu;
   if (step_->reducer() && host_waits) m.comm_s = at_.traffic.seconds, m.exposed_s = at_.traffic.exposed;
   return m;
@@ -165,7 +165,7 @@ Metrics Trainer::train_metrics() {
 
 void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const {
   constexpr double kNear = 2e-3;
-  constexpr int64_t kFirstSteps = 50;  // in which outputs may still be nearly alike
+  constexpr int64_t kFirstSteps = 50;  // during which outputs may still be nearly equal
   const auto collapsed = learner_.collapsed_loss(task_.options.trainer.batch_size / group_.size());
   if (!leads() || !collapsed || steps() < kFirstSteps || std::abs(loss - *collapsed) > kNear) return;
   log_warn(task_.options.method.name, ": the loss of epoch ", at_.epoch + 1, " was ", loss,
@@ -187,7 +187,7 @@ void Trainer::checkpoint(const Save& save) {
   if (save && leads()) save();
 }
 
-// The ranks whose samples made the loss what it is, if they are some and not all; else empty.
+// Names the ranks whose samples made the loss non-finite if they are some, not all; else empty.
 std::string Trainer::whose_loss() const {
   Readback own = own_loss_;
   const bool bad = own.defined() && !std::isfinite(own.get().item());
@@ -200,13 +200,13 @@ std::string Trainer::whose_loss() const {
   return concat(", first on ", count == 1 ? "rank " : "ranks ", ranks, " of ", group_.size(), ",");
 }
 
-// The averaged ones, if there are such, while what it returns lives; with buffers that all ranks have.
+// With --ema, the model has the averaged weights while the returned object lives. All ranks get the same buffers.
 std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
   share_buffers();
   return step_->ema() ? std::make_unique<Ema::Use>(*step_->ema()) : nullptr;
 }
 
-// The weights of the best validation, in place of the last ones.
+// With --export best, replaces the last weights by those of the best validation.
 void Trainer::take_best(const Load& load) {
   if (task_.options.checkpoint.exported != "best" || !at_.best || at_.best->step == steps()) return;
   if (leads()) load(at_.best->step);
@@ -220,7 +220,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
     m.step = steps();
-    // Without a sign, which says nothing.
+    // The sign of a NaN has no meaning: drop it.
     if (m.loss && std::isnan(*m.loss)) m.loss = std::numeric_limits<double>::quiet_NaN();
     if (leads()) report(m);
     RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, whose_loss(),
@@ -232,7 +232,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   StepLog log(o.run.log_every, leads() ? report : Report([](const Metrics&) {}));
   const int64_t first = at_.epoch;
   left_.emplace(steps(), o.trainer.epochs * steps_per_epoch());
-  const auto with_time_left = [&](Metrics m) {  // told once
+  const auto with_time_left = [&](Metrics m) {  // reported once
     if (at_.epoch == first) m.left_s = left_->seconds(steps());
     return m;
   };
@@ -294,8 +294,8 @@ void Trainer::restore(const TrainState& state) {
   default_generator().set_state(own_random(state));
 }
 
-// Ranks draw from places of one stream that are far apart, each its own dropout, and go on
-// from where they were if there are as many.
+// Ranks draw from distant positions of one stream, so that each has its own dropout. If the number of ranks is
+// unchanged, each resumes at its own position.
 RandomState Trainer::own_random(const TrainState& state) const {
   constexpr uint64_t kApart = uint64_t{1} << 48;
   RandomState own = state.random;
@@ -312,7 +312,7 @@ void Trainer::share_state() {
   replicate(group_, step_->replicated());
 }
 
-// Each rank's running statistics are of its own samples: those of rank 0 count, as with PyTorch's
+// Running statistics differ between ranks, since each has its own samples: rank 0's are copied to all, as in PyTorch's
 // DistributedDataParallel.
 void Trainer::share_buffers() {
   std::vector<Tensor> buffers;

@@ -12,46 +12,45 @@
 
 namespace ringtape {
 
-// Trains a task's learner, by all ranks of a group together: each makes one trainer and calls the same. The first of
-// them reports and saves.
+// Trains a task's learner on all ranks of a group: each rank creates one trainer and makes the same calls. Rank 0
+// reports and saves.
 class Trainer {
  public:
-  // Throws UsageError for a batch larger than the set, CommError where ranks differ in settings, data or model.
+  // Throws UsageError for a batch larger than the data set, CommError if ranks differ in settings, data or model.
   explicit Trainer(Task& task, comm::ProcessGroup& group = comm::alone());
 
   int64_t steps_per_epoch() const { return schedule_.steps_per_epoch(); }
   int64_t steps() const { return step_->count(); }
-  double lr() const { return schedule_.lr(); }  // at its peak
+  double lr() const { return schedule_.lr(); }  // the peak
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
 
-  // From where it is: the epochs, each followed by the learner's judgement, then its test; `report` gets the figures of
-  // each as they come. `save` is called where a checkpoint is due, which state() and
-  // files() then describe. False when a signal has stopped it (train/run/stop.h) behind a step or a validation; that is
-  // saved too. Throws Error on every rank, naming those where it began, when the loss is no longer finite, and when
-  // weights that are not would be saved.
+  // Trains from the current state to the end: the epochs, each followed by the learner's judge() where due, then its
+  // test(). `report` gets the metrics as they come. `save` is called when a checkpoint is due; state() and files() then
+  // describe it. Returns false if a signal stopped it (train/run/stop.h) after a step or a validation; that state is
+  // saved too. Throws Error on every rank, naming the ranks where it began, when the loss is not finite, and when
+  // non-finite weights would be saved.
   using Report = std::function<void(const Metrics&)>;
-  // With --export best, `load` is to bring what files() describes to how it was when
-  // the checkpoint of that step was saved.
+  // With --export best, `load` must read into the tensors of files() the values of the checkpoint of that step.
   using Save = std::function<void()>;
   using Load = std::function<void(int64_t step)>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false, const Load& load = {});
 
-  // Where this rank's own figures of each epoch go, a line each; nowhere at first.
+  // Sets where a line with this rank's own loss and times goes after each epoch; by default nowhere.
   void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
 
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
   Course course() const;
-  void restore(const TrainState& state);  // once what files() lists has been read
-  void share_state();  // rank 0's, on all ranks; a collective
+  void restore(const TrainState& state);  // call it after reading the tensors of files()
+  void share_state();  // copies rank 0's state to all ranks; a collective
 
-  // The weights that are validated and tested, averaged ones with --ema, of a method those
-  // of its backbone, as a safetensors file.
+  // Writes the weights that are validated and tested (with --ema the averaged ones; for a method those of its backbone)
+  // as a safetensors file.
   void export_weights(const std::string& path) const;
 
  private:
-  bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within it
+  bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within the epoch
   Metrics train_metrics();
   void count_traffic();
   bool leads() const { return group_.rank() == 0; }
@@ -75,14 +74,14 @@ class Trainer {
   Schedule schedule_;
   StepTrace trace_;
   TrainState at_;
-  Readback spread_;                // of the newest step
-  Tally tally_;                    // of the epoch at_.epoch
-  Readback own_loss_;              // this rank's part in the first step whose loss was not finite, else in the last
-  // Of the epoch at_.epoch: this rank's part in all steps before that one.
+  Readback spread_;                // of the last step
+  Tally tally_;                    // of epoch at_.epoch
+  Readback own_loss_;  // this rank's share of the loss: of the first step with a non-finite loss, else of the last step
+  // Of epoch at_.epoch: this rank's share in all steps before that one.
   double own_losses_ = 0, own_share_ = 0, pending_share_ = 0;
   std::function<void(const std::string&)> diary_;
-  comm::Reducer::Totals counted_;  // what at_.traffic has of the reducer's,
-  int64_t travelled_ = 0;          // and of the replicas'
+  comm::Reducer::Totals counted_;  // the reducer's totals that at_.traffic includes,
+  int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint
   std::optional<TimeLeft> left_;   // of fit()
 };

@@ -15,7 +15,7 @@
 namespace ringtape {
 namespace {
 
-// A launcher that does not give each rank cores of its own leaves it to the ranks to share them.
+// If the launcher has not bound each rank to its own cores, the ranks of a machine divide the cores among themselves.
 int64_t threads_of(const ExecutionOptions& options, int local_size) {
   const int cores = threads();
   const bool shared =
@@ -77,7 +77,7 @@ void World::fail(const std::string& cause) noexcept {
   try {
     job.failure->raise(concat("rank ", job.rank, " on ", job.host, ": ", cause));
     if (!job.failure->ours()) std::this_thread::sleep_for(kYieldToFirstFailure);
-  } catch (const std::exception&) {  // the others then miss it
+  } catch (const std::exception&) {  // the others then run into their time limit
   }
 }
 

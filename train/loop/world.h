@@ -10,33 +10,33 @@
 
 namespace ringtape {
 
-// The processes that train together, and this one's place among them.
+// The processes that train together, and this one's rank.
 struct World {
-  comm::Job job{};                              // of one rank where no launcher started this process
-  std::unique_ptr<comm::ProcessGroup> own{};    // of several; goes before the job
+  comm::Job job{};                              // of one rank if no launcher started this process
+  std::unique_ptr<comm::ProcessGroup> own{};    // null for one rank; destroyed before `job`
 
   comm::ProcessGroup& group() const { return own ? *own : comm::alone(); }
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
-  // Ends the others with what has ended this rank. Where they have ended this one, lets them go first, so that a
-  // launcher, which names the first that ends, names the one that failed. Does nothing alone.
+  // Tells the other ranks why this rank fails. If another rank failed first, waits 0.2 s so that the launcher, which
+  // reports the first process to exit, reports that one. No effect with one rank.
   void fail(const std::string& cause) noexcept;
-  bool ended_by_another() const;  // what has ended this rank is another's failure
+  bool ended_by_another() const;  // whether another rank failed first
 };
 
-// The devices of --strategy dp and ddp2 in this process; empty for the others.
+// The devices of this process with --strategy dp and ddp2; empty for the other strategies.
 comm::Devices devices_of(const ParallelOptions& options, DeviceType type);
 
-// The ranks that a launcher started with this one, once all have come; device and threads become this rank's: its
-// device, its share of the machine's threads. Throws UsageError where they ask for something else.
+// Joins the ranks that a launcher started with this one; returns when all have come. Sets device and threads in
+// `execution` to those of this rank: its device, its share of the machine's threads. Throws UsageError if the options
+// contradict the launcher.
 World join_world(const ParallelOptions& options, ExecutionOptions& execution);
 
-// Whether these options want ranks that nobody has started yet, so that the process
-// is to start them as a launcher would.
+// Whether the options need several ranks and no launcher has started them, so that this process must start them.
 bool wants_ranks(const ParallelOptions& options);
 
-// Starts the ranks as processes of this executable, with these arguments; they then find
-// themselves in a job. Their exit code.
+// Starts `ranks` processes of this executable with these arguments; each finds its rank in the environment. Returns the
+// launcher's exit code.
 int run_as_processes(int ranks, const std::vector<std::string>& arguments);
 
 }  // namespace ringtape

@@ -1,4 +1,4 @@
-// Options as TOML, and as the metadata of a file of weights.
+// Options as TOML, and as metadata of a file of weights.
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ static std::string value_text(const toml::node& value, const std::string& where)
   detail::fail<UsageError>(where, ": expected a string, a number, true or false");
 }
 
-// The parser's stack grows with the parts of a key, which are as many as a line can have.
+// The parser recurses once per part of a dotted key, and a line can hold many parts: limits them.
 static void check_lines(const std::string& content, const std::string& path) {
   constexpr size_t kLongest = 8192;
   int64_t number = 1;
@@ -60,7 +60,8 @@ static toml::table parse(const std::string& content, const std::string& path) {
   }
 }
 
-// The options of a file, with what messages call them: first those that name components, whose own they decide on.
+// The options of a file, each with its name in messages. Options that select components come first, since they decide
+// which other options exist.
 static std::vector<std::string> apply(TrainOptions& options, const toml::table& table, const std::string& path) {
   struct Line {
     const Option* option;
@@ -134,7 +135,7 @@ std::string config_text(const TrainOptions& options) {
   const bool self_supervised = options.self_supervised();
   std::string out =
       concat("# Train again like this: ringtape ", self_supervised ? "pretrain" : "train", " --config THIS_FILE\n");
-  const std::string_view made = options.schedule.base_lr > 0 ? "lr" : "base-lr";  // of the other
+  const std::string_view made = options.schedule.base_lr > 0 ? "lr" : "base-lr";  // follows from the other option
   std::string heading;
   for (const OptionValue& value : values_of(options)) {
     if (!value.option->is_recorded()) continue;
@@ -161,7 +162,7 @@ std::vector<std::string> changed_settings(const TrainOptions& options,
     const FieldInfo& info = option->info;
     if (!is_kept(*option)) continue;
     const auto found = before.find(option->name);
-    // Its default is of this machine; the flag was compared with config.toml.
+    // The default depends on this machine; the flag has been compared with config.toml.
     if (found == before.end() && info.automatic) continue;
     const bool is_default = found == before.end() || (info.unset && found->second == info.unset);
     const std::string& then = is_default ? option->initial : found->second;
@@ -189,7 +190,7 @@ void check_same_settings(const TrainOptions& options, const TrainOptions& before
   }
 }
 
-// What decides the network and its test images, other than where they lie.
+// The options that determine the network and its test images, except where the images are.
 static bool describes_weights(const Option& option) {
   const std::string group = option.group.title, name = option.name;
   return option.info.evaluates && (group == "Model" || (group == "Data" && name != "data-dir") || name == "seed");

@@ -1,4 +1,4 @@
-// The components of a training, in the order of --help.
+// The components of a run, in the order of --help.
 #include "nn/ssl/method.h"
 #include "train/model/models.h"
 #include "train/settings/option_walk.h"
@@ -6,7 +6,7 @@
 namespace ringtape {
 namespace {
 
-// The options of each component of a kind.
+// The options of all components of one kind.
 void visit_components(OptionWalk& f, OptionGroup group, const char* kind, Selection& components,
                       const std::string& chosen) {
   group.kind = kind;

@@ -20,14 +20,14 @@ class List : public OptionWalk {
   OptionGroup group_{.title = ""};
 };
 
-// A field of the options, wherever it is.
+// A pointer to a field of the options, of any type.
 struct Place {
   OptionGroup group;
   FieldRef value;
   FieldInfo info;
 };
 
-// The options of one name, or all (empty).
+// Collects the options of one name; empty: all.
 class Places : public OptionWalk {
  public:
   explicit Places(TrainOptions& options, std::string_view name = "") : name_(name) { visit(*this, options); }
@@ -60,7 +60,7 @@ std::string owners_text(const std::vector<Place>& places) {
   return out + (places.size() > 1 ? " have it" : " has it");
 }
 
-// The model may be that of the data set.
+// No model given: the data set's default.
 std::string chosen_of_kind(const TrainOptions& options, const std::string& kind) {
   const std::string named = option_text(options, kind).value_or("");
   if (!named.empty()) return named;
@@ -76,7 +76,7 @@ std::string chosen_of_kind(const TrainOptions& options, const std::string& kind)
                            "; ", owners_text(places), " (--", kind, ")");
 }
 
-// To the other components of a kind, which may not take it.
+// Sets the value in the other components of the kind, too; a component that does not accept it keeps its own.
 void carry_over(const std::vector<Place>& places, const Place* chosen, std::string_view name, const std::string& text) {
   if (chosen && text == default_of(name, *chosen)) return;
   for (const Place& place : places) {
@@ -106,7 +106,7 @@ const Option* find_option(std::string_view name) {
 }
 
 std::vector<OptionValue> values_of(const TrainOptions& options) {
-  const Places places(const_cast<TrainOptions&>(options));  // which this walk only reads
+  const Places places(const_cast<TrainOptions&>(options));  // the walk only reads
   const bool self_supervised = options.self_supervised();
   std::vector<OptionValue> out;
   for (size_t i = 0; i < places.all.size(); ++i)

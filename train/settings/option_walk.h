@@ -3,7 +3,7 @@
 
 namespace ringtape {
 
-// Walks all options, in the order of --help and config.toml, group by group.
+// Visits all options group by group, in the order of --help and config.toml.
 class OptionWalk : public Fields {
  public:
   virtual void group(const OptionGroup& group) = 0;

@@ -18,17 +18,17 @@
 
 namespace ringtape {
 
-// Everything that can be said about a training: the settings of its components. Each component lists its own, with
-// range and help (core/fields.h). Flags, configuration files, the run's config.toml and --help walk these lists. Only
-// the command line, and what puts the components together, knows all of them.
+// All settings of a run: the options of its components. Each component lists its own options, with range and help
+// (core/fields.h). Flags, configuration files, the run's config.toml and --help walk these lists. Only the command line
+// and the code that assembles the components know all of them.
 struct TrainOptions {
-  Selection model;      // of models(); empty: as the data set has it
-  std::string weights;  // a file to begin with; empty: random
-  Selection method;     // of nn::methods(); empty: supervised, with labels
+  Selection model;      // one of models(); empty: the data set's default
+  std::string weights;  // file with initial weights; empty: random
+  Selection method;     // one of nn::methods(); empty: supervised, with labels
   ViewOptions views;
   EvaluationOptions evaluation;
   DataOptions data;
-  Augmentation augmentation;  // of training images, where labels are learnt
+  Augmentation augmentation;  // of training images in supervised runs
   TrainerOptions trainer;
   StepOptions step;
   ScheduleOptions schedule;
@@ -42,16 +42,16 @@ struct TrainOptions {
   bool self_supervised() const { return !method.name.empty(); }
 };
 
-// Which trainings an option means anything to.
+// The kind of training that an option applies to.
 enum class Learning : uint8_t { any, supervised, self_supervised };
 
-// A group of options: those of every training, or those that one component has.
+// A group of options: of every run, or of one component.
 struct OptionGroup {
   const char* title;       // "Optimizer"
   Learning learning = Learning::any;
-  const char* kind = "";   // "optimizer": the option that names the component; empty: of every training
+  const char* kind = "";   // "optimizer": the option that selects the component; empty: for every run
   std::string name = "";   // "lars"
-  bool is_chosen = true;   // by the options that are walked
+  bool is_chosen = true;   // whether the options being walked select it
 
   std::string heading() const { return name.empty() ? title : concat(title, " ", name); }
   bool concerns(bool self_supervised) const {
@@ -59,7 +59,7 @@ struct OptionGroup {
   }
 };
 
-// One row of the list of all options. Components may have options of the same name.
+// One row of the list of all options. Several components may have options of the same name.
 struct Option {
   OptionGroup group;
   const char* name;  // "batch-size": the flag without its dashes, and the key in a configuration file
@@ -75,64 +75,65 @@ struct Option {
 std::span<const Option> train_options();
 const Option* find_option(std::string_view name);  // the first of that name; null: none
 
-// The options of a training, in their order, and their values as text: not those that
-// only other components or trainings have.
+// The options that apply to a run, in order, and their values as text; without the options of components that are not
+// selected.
 struct OptionValue {
   const Option* option;
   std::string text;
 };
 std::vector<OptionValue> values_of(const TrainOptions& options);
-// The value of one of them; nothing where the training does not have it.
+// The value of one option; nothing if it does not apply to the run.
 std::optional<std::string> option_text(const TrainOptions& options, std::string_view name);
 
-// Throws UsageError, beginning with `origin`, for text that is not such a value, is out of range or not a choice, and
-// where none of the chosen components has such an option. What differs from the chosen component's default is said of
-// others of that kind, too, should one of them be chosen later.
+// Sets an option of the selected components. Throws UsageError, beginning with `origin`, for text that cannot be
+// parsed, is out of range or not a choice, and if no selected component has such an option. A value that differs from
+// the selected component's default is also set in the other components of that kind, in case one of them is selected
+// later.
 void set_option(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin);
-// The same of text in a file, which may have been meant for other components: what stood for "not given" does so again.
-// Where the file does not name the component (`kind_is_named`), a later flag may: it is said of all that take it.
+// The same for a value from a file, which may be meant for a component that is not selected. A value that stands for
+// "not given" is treated as not given. If the file does not name the component (`kind_is_named` false), a later flag
+// may select one: then the value is set in all components that accept it.
 void set_recorded(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin,
                   bool kind_is_named = true);
 
-// Configuration files: flat TOML, a line an option. Returns their names. Throws IoError, FormatError for text that is
-// not TOML, UsageError for unknown keys (with the nearest one) and values out of range.
+// Configuration files: flat TOML, one option per line. read_config() returns their names. Throws IoError, FormatError
+// for text that is not TOML, UsageError for unknown keys (with the nearest name) and for values out of range.
 std::vector<std::string> read_config(TrainOptions& options, const std::string& path);
 std::string config_text(const TrainOptions& options);
-// A recipe of configs/ssl by its name, for a method: the settings it has for all of them,
-// then the method's. Throws UsageError.
+// Reads a recipe of configs/ssl for a method: the settings for all methods, then the method's. Throws UsageError.
 void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);
 
-// The settings that stay what they were when a training is continued: as text, by name.
+// The settings that must not change when a run is resumed, as text by name.
 std::map<std::string, std::string> kept_settings(const TrainOptions& options);
-// Those of them that were others at `before`, as "--lr 0.001 (was 0.1)". What `before` has not, as an option that is
-// newer than it, was its default.
+// The settings that differ from `before`, as "--lr 0.001 (was 0.1)". An option that `before` lacks, because it was
+// added later, counts as having had its default.
 std::vector<std::string> changed_settings(const TrainOptions& options,
                                           const std::map<std::string, std::string>& before);
-// The settings that all ranks of a training have in common, a line each: all but what each does its part with.
+// The settings that must be equal on all ranks, one per line: all except those of a single rank, such as its device.
 std::string common_settings_text(const TrainOptions& options);
-// Throws UsageError, naming the first one, unless `options` has the same as `before`, the run
-// at `path`; `otherwise`: what else to do.
+// Throws UsageError, naming the first difference, unless `options` equals `before`, the settings of the run at `path`.
+// `otherwise`: an alternative for the message.
 void check_same_settings(const TrainOptions& options, const TrainOptions& before, const std::string& path,
                          const std::string& otherwise = "choose another --run");
 
-// What a file of weights says of itself, so that it can be evaluated without its run: strings to strings.
+// Metadata of a file of weights, strings to strings, so that it can be evaluated without its run.
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options);
 void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
                     const std::string& path);
 
-// "auto" fields replaced by what they mean on this machine, for a training by so many ranks. Throws UsageError where
-// options contradict each other and DeviceError for a device that is not there.
+// Replaces "auto" values by what they mean on this machine, for a run with `ranks` ranks. Throws UsageError if options
+// contradict each other, DeviceError for a device that does not exist.
 TrainOptions resolve(TrainOptions options, int ranks = 1);
 
-// What --base-lr makes of --lr, after a file or a command line. Where it gives --lr, an earlier --base-lr no longer
-// counts. Throws UsageError where it gives both.
+// Computes --lr from --base-lr, after a file or a command line. If that gives --lr, an earlier --base-lr is dropped.
+// Throws UsageError if it gives both.
 void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin);
 
-// Where nothing says which model: the data set's. Throws UsageError for an unknown data set.
+// If no model is given, selects the data set's default. Throws UsageError for an unknown data set.
 void settle_model(TrainOptions& options);
 
-// A warm-up that is longer than the training becomes as long as that.
+// Limits the warm-up to the length of the run.
 void settle_warmup(TrainOptions& options);
 
 }  // namespace ringtape

@@ -3,9 +3,9 @@
 
 namespace ringtape {
 
-// A file of configs/ssl, as it was when this was built: recipes for self-supervised methods, a table each.
+// A file of configs/ssl, compiled in: recipes for self-supervised methods, one table per method.
 struct Preset {
-  const char* name;  // of the file, without its ending
+  const char* name;  // the file's name, without extension
   const char* text;  // TOML
 };
 std::span<const Preset> presets();
