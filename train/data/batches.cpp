@@ -14,7 +14,7 @@ static Tensor byte_table(const Dataset& data, Device device) {
   return from_host(table, {int64_t(data.mean.size()), 256}, device);
 }
 
-// The same bytes: the devices cpu:0, cpu:1 ... share the host's memory.
+// Shares the bytes: devices cpu:0, cpu:1 ... all use the host's memory.
 static View seen_from(View x, Device cpu) {
   x.device = cpu;
   return x;
@@ -46,7 +46,7 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
   for (size_t v = 0; v < views_.size(); ++v) {
     check_view(views_[v], image(), views_[v].shape(image()));
-    // Throws, where the loader is made, what could only be thrown by its threads.
+    // Checks when the loader is created what would otherwise throw in its threads.
     RandomViewParams(views_[v], 0, 0, int(v), false);
   }
   RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name,

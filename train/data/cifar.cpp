@@ -15,12 +15,12 @@ constexpr int64_t kSide = 32, kChannels = 3, kPixels = kSide * kSide, kImage = k
 
 struct Source {
   const char* name;
-  const char* folder;         // as the archive unpacks
-  const char* python_folder;  // of the version for Python, which is not read
+  const char* folder;         // as the archive unpacks to
+  const char* python_folder;  // folder of the Python version, which is not supported
   std::vector<const char*> train_files;
   const char* test_file;
-  int64_t records;      // of a training file
-  int64_t label_bytes;  // of a record; the last one counts
+  int64_t records;      // per training file
+  int64_t label_bytes;  // per record; the last one counts
   const char* names_file;
   int classes;
   std::vector<float> mean, deviation;

@@ -76,7 +76,7 @@ int64_t default_val_size(const DatasetEntry& entry, int64_t n) {
   return entry.val_size > 0 && 2 * entry.val_size <= n ? entry.val_size : n / 10;
 }
 
-// By counting bytes, so that threads cannot change the sums.
+// Counts each byte value, so that the sums do not depend on threads.
 PixelStatistics pixel_statistics(const Tensor& images) {
   const auto channels = size_t(images.dim(3));
   const int64_t pixels = images.size() / images.dim(3);

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMnist = "https://ossci-datasets.s3.amazonaws.com/mnist/";
-// The authors' own repository: what they name besides has no https.
+// The authors' own repository: their other address has no https.
 constexpr const char* kFashion =
     "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/b2617bb6d3ffa2e429640350f613e3291e10b141/data/"
     "fashion/";
@@ -62,8 +62,8 @@ void make_folder(const fs::path& folder) {
   RT_CHECK_AS(IoError, !error, folder.string(), ": cannot make this folder: ", error.message());
 }
 
-// What lies there and is not what an earlier call of this user has begun, such as a link to a
-// file elsewhere, is taken away, not followed.
+// Removes anything at that path that is not a partial download by this user, such as a link to another file; a link is
+// not followed.
 void clear_part(const PublishedFile& file, const fs::path& part) {
   struct stat found {};
   if (::lstat(part.c_str(), &found) != 0) return;
@@ -74,8 +74,8 @@ void clear_part(const PublishedFile& file, const fs::path& part) {
   RT_CHECK_AS(IoError, !error, part.string(), ": is in the way: ", error.message());
 }
 
-// curl, in a shell that lets no file grow beyond what was published: --max-filesize
-// knows of what servers announce alone.
+// Runs curl in a shell that limits the file to the published size: --max-filesize relies on the size that the server
+// announces.
 Finished curl(const PublishedFile& file, const std::string& url, const std::string& part, bool show) {
   constexpr int64_t kBlock = 512;  // bytes, of POSIX's ulimit
   const std::string limited = concat("ulimit -f ", file.bytes / kBlock + 1, " && exec \"$@\"");
@@ -88,12 +88,12 @@ Finished curl(const PublishedFile& file, const std::string& url, const std::stri
   // clang-format on
 }
 
-// Afterwards `path` holds what is published, or is not there.
+// Afterwards `path` has the published content or does not exist.
 void fetch(const PublishedFile& file, const std::string& url, const fs::path& path, bool show) {
   constexpr int kTooLong = 63, kStoppedBySize = 128 + SIGXFSZ;  // exit codes
   const std::string part = path.string() + ".part";
   clear_part(file, part);
-  // Before anything is fetched: an earlier call was stopped in time to rename.
+  // True before fetching if an earlier call was stopped just before it renamed the file.
   const auto whole = [&] { return fs::exists(part) && sha256_of(part) == file.sha256; };
   if (!whole()) {
     const Finished done = curl(file, url, part, show);

@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-// By what a continued training knows that its data set is the one that it began with.
+// Identifies a data set, so that a resumed run can check that it is the same.
 struct DataIdentity {
   int64_t train = 0, test = 0;  // images
   std::string labels;           // CRC-32 of all labels, in hexadecimal

@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint8_t kUnsignedByte = 0x08;  // idx's code for the element type
 
-// A file that may be gzip-compressed; zlib passes plain ones through.
+// A file, gzip-compressed or not; zlib passes plain files through.
 class GzFile {
  public:
   explicit GzFile(const std::string& path) : path_(path) {
@@ -48,7 +48,7 @@ class GzFile {
     if (done < n) check();
     return done;
   }
-  bool ended_early() {  // before the end of the compressed data or its checksum
+  bool ended_early() {  // inside the compressed data or its checksum
     int code = Z_OK;
     gzerror(file_, &code);
     return code == Z_BUF_ERROR;
@@ -61,7 +61,7 @@ class GzFile {
     int code = Z_OK;
     const char* message = gzerror(file_, &code);
     RT_CHECK_AS(IoError, code != Z_ERRNO, path_, ": cannot read: ", std::strerror(errno));
-    // A stream that ends early is reported by the caller, who knows how much was due.
+    // The caller reports a stream that ends early, since it knows how much was expected.
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
       const char* colon = std::strstr(message, ": ");
       detail::fail<FormatError>(path_, ": damaged gzip data (", colon ? colon + 2 : message,

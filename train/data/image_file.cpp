@@ -16,9 +16,10 @@
 namespace ringtape {
 namespace {
 
-constexpr long kMostScans = 500;  // of a JPEG; libjpeg-turbo's own limit where files are not trusted
+constexpr long kMostScans = 500;  // per JPEG; libjpeg-turbo's own limit for untrusted files
 
-// `units` of which the file has `per_byte` a byte at most, by its format; what else it is made of only makes it longer.
+// Throws FormatError for too many pixels, and for a file that is shorter than units / per_byte bytes: by its format,
+// one byte of the file holds at most `per_byte` of the `units` (blocks, bytes) that the image needs.
 void check_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte, const std::string& content) {
   RT_CHECK_AS(FormatError, size.width * size.height <= kMostPixels, path, ": ", size.width, " x ", size.height,
               " pixels; images of at most ", kMostPixels, " are read");
@@ -37,10 +38,10 @@ struct JpegErrors : jpeg_error_mgr {
   std::longjmp(errors->escape, 1);
 }
 void on_message(j_common_ptr info, int level) {
-  if (level < 0) leave(info);  // a warning; others are traces
+  if (level < 0) leave(info);  // a warning; other levels are traces
 }
 
-// Each scan of a progressive file goes over the whole image, however few bytes it has.
+// Each scan of a progressive file processes the whole image, even if it has only a few bytes.
 void count_scans(j_common_ptr info) {
   if (!info->is_decompressor || reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
   auto* errors = static_cast<JpegErrors*>(info->err);
@@ -63,8 +64,8 @@ class Jpeg {
       info_.progress = &progress_;
       jpeg_read_header(&info_, TRUE);
     });
-    // A block of 8 x 8 samples has a bit at least (the code of its first coefficient), but for
-    // arithmetic coding, which has no such limit.
+    // A block of 8 x 8 samples needs at least one bit (the code of its first coefficient), except with arithmetic
+    // coding, which has no such limit.
     int64_t blocks = 0;
     for (int i = 0; i < info_.num_components && !info_.arith_code; ++i)
       blocks += int64_t(info_.comp_info[i].width_in_blocks) * int64_t(info_.comp_info[i].height_in_blocks);
@@ -100,13 +101,13 @@ class Jpeg {
   }
 
  private:
-  // Runs f, which libjpeg may leave by a jump: f makes no object that would have to be destroyed.
+  // Runs f. libjpeg may leave f by longjmp, so f must not create objects with destructors.
   template <class F>
   void guarded(F&& f) {
     if (setjmp(errors_.escape)) detail::fail<FormatError>(path_, ": damaged JPEG data (", errors_.message, ")");
     f();
   }
-  // Adobe's files hold what is left of the light, others how much ink there is.
+  // Adobe's files store inverted values: the remaining light instead of the amount of ink.
   void mix(uint8_t* rgb, const uint8_t* inks, int64_t pixels) const {
     const int flip = info_.saw_Adobe_marker ? 0 : 255;
     for (int64_t i = 0; i < pixels; ++i)
@@ -156,7 +157,7 @@ class Png {
   png_image image_{};
 };
 
-// f(reader) with what reads such content.
+// Calls f(reader) with the reader for this content.
 template <class F>
 auto with_reader(const std::string& path, const std::string& content, F&& f) {
   const auto with = [&](auto&& reader) {

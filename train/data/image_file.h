@@ -16,29 +16,28 @@ struct Image {
   std::vector<uint8_t> rgb;
 };
 
-inline constexpr int64_t kMostPixels = int64_t{1} << 26;  // of an image: 8192 x 8192
-// Times that one side of an image may be the other, where it is cropped to a square.
+inline constexpr int64_t kMostPixels = int64_t{1} << 26;  // maximum per image: 8192 x 8192
+// Maximum ratio of an image's sides if it is cropped to a square.
 inline constexpr int64_t kMostAspect = 1000;
 
-// Reads a JPEG (through libjpeg) or PNG file (through libpng), told apart by their first bytes; grey, CMYK and
-// transparent ones become RGB, as Pillow's convert("RGB") has it: transparency is dropped. Throws IoError for a file
-// that cannot be read; FormatError with the library's reason for a damaged one (libjpeg's warnings count: they mean
-// that pixels are missing), and, before memory is taken for them, for one of more than kMostPixels and one that is too
-// short to hold as many pixels as it declares.
-ImageSize read_image_size(const std::string& path);  // from the header alone
-// `least`: how long the shorter side must at least stay. Where libjpeg can decode to
-// a half, quarter or eighth, it does.
+// Reads a JPEG (by libjpeg) or PNG file (by libpng), recognised by its first bytes. Grey, CMYK and transparent images
+// become RGB, as with Pillow's convert("RGB"): transparency is dropped. Throws IoError for a file that cannot be read;
+// FormatError, with the library's reason, for a damaged file (libjpeg's warnings count, since they mean missing pixels)
+// and, before memory is allocated, for an image of more than kMostPixels and a file too short for the pixels that it
+// declares.
+ImageSize read_image_size(const std::string& path);  // reads only the header
+// `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
 Image read_image(const std::string& path, int64_t least = INT64_MAX);
 
-// The same of a file's content; `path` is what errors call it.
+// The same for the content of a file; `path` is its name in errors.
 Image decode_image(const std::string& content, const std::string& path, int64_t least = INT64_MAX);
 
-// Bilinear, over the pixels that an output pixel covers where the image becomes smaller: what Pillow and torchvision's
-// Resize do, to one level of 255.
+// Bilinear; where the image shrinks, over all pixels that an output pixel covers: as Pillow and torchvision's Resize,
+// to within one level of 255.
 Image resized(const Image& image, ImageSize size);
 
-// The shorter side brought to `side`, then side x side from the middle: torchvision's Resize(side), CenterCrop(side).
-// What is cut off is never scaled, so that its length costs nothing.
+// Scales the shorter side to `side`, then crops side x side from the middle: torchvision's Resize(side),
+// CenterCrop(side). Only the part that is kept is scaled, so the cost does not depend on the longer side.
 Image resized_and_cropped(const Image& image, int64_t side);
 
 }  // namespace ringtape

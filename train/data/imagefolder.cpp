@@ -17,9 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFallbackSide = 32;
-// Times the size that is wanted is what JPEGs are decoded to at least (Pillow's reducing_gap).
+// JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
 constexpr int64_t kDetail = 2;
-constexpr size_t kEachTest = 10;  // every so manyth image, where there is no folder of test images
+constexpr size_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
 
 struct Files {
   std::vector<std::string> classes;
@@ -29,7 +29,7 @@ struct Files {
   void add(const std::string& path, int64_t label) { paths.push_back(path), labels.push_back(label); }
 };
 
-// With its dot, in small letters.
+// The extension with its dot, in lower case.
 std::string ending(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
@@ -41,13 +41,13 @@ bool is_image(const fs::path& path) {
   return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
-// What lies there but is not read.
+// Files and folders that are ignored.
 struct LeftOut {
-  std::map<std::string, int64_t> files;  // by their endings
-  int64_t loose = 0;                     // images beside the folders of classes
-  int64_t folders = 0;                   // within those
+  std::map<std::string, int64_t> files;  // by extension
+  int64_t loose = 0;                     // images outside the folders of classes
+  int64_t folders = 0;                   // folders within classes
 
-  std::string str() const;  // "" for nothing
+  std::string str() const;  // "" if there are none
 };
 
 std::string LeftOut::str() const {
@@ -73,7 +73,7 @@ std::string LeftOut::str() const {
   return out;
 }
 
-// What is in a folder and wanted, by the bytes of its name. Throws IoError.
+// The wanted entries of a folder, in the byte order of their names. Throws IoError.
 template <class F>
 std::vector<fs::path> sorted(const fs::path& folder, F&& wanted) {
   std::vector<fs::path> out;
@@ -130,7 +130,7 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
     RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(),
                 ": has train/ but neither test/ nor val/ beside it");
     Files train = list(root / "train", left_out), test = list(held, left_out);
-    for (int64_t& label : test.labels) {  // as train has them
+    for (int64_t& label : test.labels) {  // numbered as in the training set
       const std::string& name = test.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
       RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (held / name).string(),
@@ -152,7 +152,7 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
   return {std::move(train), std::move(test)};
 }
 
-// The size of all images, or none where they differ.
+// The size of all images; none if they differ.
 ImageSize common_size(const Files& train, const Files& test) {
   const ImageSize first = read_image_size(train.paths[0]);
   bool alike = true;

@@ -23,7 +23,7 @@ struct Loader::Source {
   int64_t batches_a_chunk;
 };
 
-// Workers hand over several small batches at once, so that waking the other side costs little a batch.
+// Workers deliver several small batches at once to reduce the cost of waking the other side.
 static constexpr int64_t kChunkBytes = 1 << 20;
 static constexpr int64_t kChunksAWorker = 4;
 
@@ -66,12 +66,12 @@ class EpochState {
   }
 
  private:
-  int64_t own_size() const {  // of this rank's batches, but the last
+  int64_t own_size() const {  // size of this rank's batches, except the last one
     const LoaderConfig& config = source_->config;
     return part_of(config.batch_size, config.ranks, config.rank).size();
   }
 
-  // This rank's samples, batch after batch.
+  // This rank's samples, batch by batch.
   Tensor own_part(const Tensor& order) const {
     const LoaderConfig& config = source_->config;
     const auto all = order.span<int64_t>();
@@ -83,7 +83,7 @@ class EpochState {
     return from_host(own, {int64_t(own.size())});
   }
 
-  // False at the end. What it throws ends the epoch.
+  // Returns false at the end. An exception ends the epoch.
   bool next_chunk() {
     failed_ = true;
     if (served_ < chunks_) {
@@ -151,9 +151,9 @@ class EpochState {
   std::shared_ptr<const Source> source_;
   int64_t epoch_, first_, batches_;
   int64_t chunks_ = 0;
-  int64_t samples_ = 0;           // of all ranks in this epoch
+  int64_t samples_ = 0;           // over all ranks in this epoch
   Tensor order_;                  // i64: the samples of the epoch; on the device of a resident set
-  std::shared_ptr<Inbox> inbox_;  // where chunks arrive that are sent
+  std::shared_ptr<Inbox> inbox_;  // where chunks that are sent arrive
 
   Chunk current_;
   int64_t at_ = 0;  // the next batch of current_
@@ -162,9 +162,9 @@ class EpochState {
 
   std::mutex mutex_;
   std::condition_variable_any room_, filled_;
-  int64_t taken_ = 0, served_ = 0;     // chunks given to workers, and to the consumer, who alone writes that
+  int64_t taken_ = 0, served_ = 0;     // chunks given to workers; to the consumer, which alone writes served_
   std::vector<Chunk> slots_;           // chunk i in slot i % size
-  std::vector<std::jthread> workers_;  // last: joined before what they use goes
+  std::vector<std::jthread> workers_;  // last member: joined before the members that they use are destroyed
 };
 
 Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config) {

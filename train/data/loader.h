@@ -8,11 +8,11 @@
 namespace ringtape {
 
 struct Batch {
-  Tensor x;           // f32 (B, H, W, C), normalised per channel; undefined where there are views
-  Tensors views;      // or so many of them
+  Tensor x;           // f32 (B, H, W, C), normalised per channel; undefined with views
+  Tensors views;      // or one such tensor per view
   Tensor y;           // i64 (B)
   int64_t index = 0;  // within the epoch
-  int64_t whole = 0;  // samples of all ranks' batches of this index
+  int64_t whole = 0;  // size of this batch over all ranks
 
   Tensors images() const { return views.empty() ? Tensors{x} : views; }
 };
@@ -20,30 +20,30 @@ struct Batch {
 struct LoaderConfig {
   int64_t batch_size = 1;
   bool shuffle = false;
-  bool drop_last = false;  // leave out a last batch that is not full
+  bool drop_last = false;  // leave out the last batch if it is not full
   uint64_t seed = 0;
-  int workers = 1;     // background threads; 0: batches are made when they are asked for
-  Device device = {};  // where batches are to lie
+  int workers = 1;     // background threads; 0: next() makes the batches
+  Device device = {};  // device of the batches
   Augmentation augmentation = {};
-  // any: instead of augmentation, so many random views of each image, of its size.
+  // If not empty: replaces augmentation; each entry gives one random view of each image, of the image's size or its
+  // own.
   std::vector<ViewAugmentation> views = {};
-  // Of each batch of batch_size samples, rank r of so many gets part r; that of the last may be empty.
+  // Rank r of `ranks` gets part r of each batch of batch_size samples; of the last batch, the part may be empty.
   int rank = 0, ranks = 1;
 };
 
-// Hands out the chosen samples of a data set in batches. What comes in which order, and how it is augmented, depends
-// only on (seed, epoch) and the sample list: not on workers, device, timing or the number of ranks.
+// Delivers the chosen samples of a data set in batches. Their order and augmentation depend only on (seed, epoch) and
+// the list of samples: not on workers, device, timing or the number of ranks.
 class Loader {
  public:
-  // One pass over the samples; workers fill a bounded queue ahead of the
-  // consumer. May be abandoned at any point.
+  // One pass over the samples; workers fill a bounded queue ahead of the consumer. May be destroyed at any point.
   class Epoch {
    public:
     explicit Epoch(std::unique_ptr<class EpochState> state);
     Epoch(Epoch&&) noexcept;
     ~Epoch();
-    // Null at the end, and after an error; valid until the next call (its
-    // tensors for as long as they are held).
+    // The next batch; null at the end and after an error. Valid until the next call (its tensors for as long as they
+    // are held).
     const Batch* next();
 
     struct Iterator {
@@ -60,14 +60,14 @@ class Loader {
     std::unique_ptr<EpochState> state_;
   };
 
-  // Throws UsageError for a batch size below the ranks' number or above that of samples, ShapeError for a sample that
-  // is not in the set and for views that the images do not permit, DeviceError for a set
-  // that lies on another device than the batches'.
+  // Throws UsageError for a batch size below the number of ranks or above that of samples, ShapeError for a sample that
+  // is not in the set and for views that the images do not permit, DeviceError for a set on a device other than the
+  // batches'.
   Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig config);
 
-  int64_t samples() const;  // of all ranks
+  int64_t samples() const;  // over all ranks
   int64_t batches() const;  // in an epoch
-  // From batch `first_batch` on, 0 to batches(), to resume within an epoch.
+  // Starts at batch `first_batch`, 0 to batches(), to resume within an epoch.
   Epoch epoch(int64_t number, int64_t first_batch = 0) const;
 
  private:
@@ -78,8 +78,8 @@ class Loader {
 
 std::vector<int64_t> all_samples(const Dataset& data);  // 0 .. N-1
 
-// Moves the images of both splits to a device other than a CPU if they take a quarter of its free memory at most.
-// Loaders then make batches there, and nothing but their order travels.
+// Moves the images of both splits to `device`, unless it is a CPU, if they need at most a quarter of its free memory.
+// Loaders then make batches there, and only the order of the samples is sent.
 void keep_on_device(Splits& data, Device device);
 
 }  // namespace ringtape

@@ -20,7 +20,7 @@ struct Files {
   std::string images, labels;
 };
 
-// The name as it lies in `folder`, in one of its spellings; empty if in none.
+// The path of the file in `folder`, in any of its spellings; empty if it is not there.
 std::string find_file(const fs::path& folder, std::string name) {
   const size_t dash = name.rfind("-idx");
   std::string dotted = name;

@@ -6,22 +6,21 @@
 namespace ringtape {
 namespace {
 
-// A run of output pixels along one axis, `count` from `begin` on of an axis that is scaled to `length` pixels.
+// Output pixels [begin, begin + count) along an axis that is scaled to `length` pixels.
 struct Kept {
   int64_t length, begin, count;
 };
 
-// What the output pixels of an axis are made of: of the i-th, input pixels from first[i] to before last[i], with
-// weights that add up to 1.
+// Weights along an axis: output pixel i sums over input pixels [first[i], last[i]), with weights of total 1.
 struct Taps {
   std::vector<int64_t> first, last;
-  std::vector<float> weights;  // `width` places for each output pixel
+  std::vector<float> weights;  // `width` entries per output pixel
   int64_t width;
 
   const float* of(int64_t i) const { return weights.data() + i * width; }
 };
 
-// A triangle around the output pixel's centre, as wide as the larger of an input and an output pixel.
+// A triangle filter around the output pixel's centre, as wide as the larger of an input and an output pixel.
 Taps taps(int64_t from, Kept to) {
   const double scale = double(from) / double(to.length), support = std::max(scale, 1.0);
   Taps out{{}, {}, {}, std::min<int64_t>(int64_t(2 * support) + 2, from)};
@@ -43,12 +42,12 @@ Taps taps(int64_t from, Kept to) {
   return out;
 }
 
-// The part that is kept of an image scaled to (rows.length, columns.length). Only what it is made of is looked at, and
-// of that as many rows are held as one row of the result needs.
+// The part (rows, columns) of an image scaled to (rows.length, columns.length). Reads only the input that this part
+// needs, and holds only as many scaled rows as one row of the result needs.
 Image scaled_part(const Image& image, Kept rows, Kept columns) {
   const Taps across = taps(image.size.width, columns), down = taps(image.size.height, rows);
   const int64_t from_row = 3 * image.size.width, to_row = 3 * columns.count;
-  // Row r of the input, scaled to the columns, at r % down.width.
+  // Input row r, scaled horizontally, is at r % down.width.
   std::vector<float> narrow(size_t(down.width * to_row));
   const auto narrow_row = [&](int64_t r) { return narrow.data() + r % down.width * to_row; };
   const auto fill = [&](int64_t r) {
@@ -65,7 +64,7 @@ Image scaled_part(const Image& image, Kept rows, Kept columns) {
   };
   Image out{{rows.count, columns.count}, std::vector<uint8_t>(size_t(rows.count * to_row))};
   std::vector<float> sums(static_cast<size_t>(to_row));
-  int64_t filled = rows.count > 0 ? down.first[0] : 0;  // the rows before it have been made
+  int64_t filled = rows.count > 0 ? down.first[0] : 0;  // all rows before it are scaled
   for (int64_t y = 0; y < rows.count; ++y) {
     const int64_t first = down.first[size_t(y)], last = down.last[size_t(y)];
     for (filled = std::max(filled, first); filled < last; ++filled) fill(filled);

@@ -10,9 +10,9 @@ namespace ringtape {
 namespace {
 
 constexpr int kSide = 32, kChannels = 3;
-constexpr int64_t kMost = 10'000'000;  // images of a split: 31 GB
+constexpr int64_t kMost = 10'000'000;  // images per split: 31 GB
 
-// Uniform numbers of one image, in the order in which they are asked for.
+// Uniform random numbers for one image, in the order of the calls.
 class Draw {
  public:
   Draw(uint64_t seed, uint64_t split, uint64_t image)
@@ -29,7 +29,7 @@ class Draw {
   int used_ = 4;
 };
 
-// Signed distance, negative inside, of a shape about one unit in radius; x to the right, y up.
+// Signed distance (negative inside) to a shape of about unit radius; x to the right, y up.
 struct Kind {
   const char* name;
   float (*distance)(float x, float y);
@@ -135,7 +135,7 @@ Splits load_shapes(const DataRequest& request) {
   for (const auto& [flag, size] : {std::pair{"--train-size", train}, {"--test-size", test}})
     RT_CHECK_AS(UsageError, size >= 1 && size <= kMost, flag, " ", size, ": expected 1 to ", kMost,
                 " images");
-  constexpr int64_t kQuick = 30'000;  // are generated at once
+  constexpr int64_t kQuick = 30'000;  // images that take no noticeable time
   if (request.begins && train + test > kQuick) request.begins();
   return {generate(train, request.seed, 0), generate(test, request.seed, 1)};
 }

@@ -6,22 +6,22 @@
 
 namespace ringtape {
 
-// How training images are augmented where labels are learnt.
+// The options of Augmentation, for training images in supervised runs.
 void visit(Fields& f, Augmentation& o);
 
-// The random views of an image that a self-supervised method compares.
+// The random views of an image for a self-supervised method.
 struct ViewOptions {
-  int64_t count = 2;            // of the image's size
-  ViewAugmentation first = {};  // of each of them, but for
-  double blur_second = -1;      // the second's blur; negative: as of the first
+  int64_t count = 2;            // views of the image's size
+  ViewAugmentation first = {};  // settings of each view, except
+  double blur_second = -1;      // the second view's blur; negative: as in the first
   double solarize_second = 0;
-  int64_t small_count = 0;      // further views, smaller and of smaller parts, otherwise like the first
-  int64_t small_size = 16;      // their height and width
+  int64_t small_count = 0;      // further views of smaller parts and size, otherwise like the first
+  int64_t small_size = 16;      // height and width of the small views
   double small_crop_low = 0.05, small_crop_high = 0.14;
 };
 void visit(Fields& f, ViewOptions& o);
 
-// One after the other. Throws UsageError where a least value is above its maximum.
+// One entry per view. Throws UsageError if a minimum is above its maximum.
 std::vector<ViewAugmentation> views_of(const ViewOptions& o);
 
 }  // namespace ringtape

@@ -17,8 +17,8 @@ Tensor rows_of(const Tensor& x, int64_t begin, int64_t count) {
   return x.window({count, columns}, {columns, 1}, begin * columns);
 }
 
-// The (n, F) rows whose part_of each rank has as `own`, in the order of the ranks. Parts differ by a row: the shorter
-// ones travel with one that is left out again.
+// Gathers the (n, F) rows, of which each rank has its part_of in `own`, in the order of the ranks. Parts differ by at
+// most one row: the shorter ones are padded by one row, which is dropped afterwards.
 Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   const int64_t ranks = group.size(), each = (n + ranks - 1) / ranks, columns = own.dim(1);
   Tensor sent = own;
@@ -36,7 +36,7 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   return out;
 }
 
-// (N, F) and (N, 1), undefined of no samples.
+// Features (N, F) and labels (N, 1); undefined for no samples.
 Features embed_part(const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
                     const EmbedOptions& options) {
   Features out;

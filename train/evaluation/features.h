@@ -9,12 +9,12 @@
 
 namespace ringtape {
 
-inline constexpr int64_t kEvalBatch = 500;  // images, where nothing is trained
+inline constexpr int64_t kEvalBatch = 500;  // images per batch in evaluation
 
-// What a network makes of samples, in their order.
+// The features of samples, in the order of the samples.
 struct Features {
-  Tensor x;       // f32 (N, F), on the device of the network
-  Tensor labels;  // i64 (N), there too
+  Tensor x;       // f32 (N, F), on the network's device
+  Tensor labels;  // i64 (N), on the same device
 
   int64_t size() const { return x.dim(0); }
 };
@@ -22,18 +22,18 @@ struct Features {
 using Embedding = std::function<Tensor(const Tensor& images)>;  // (B, H, W, C) -> (B, F)
 
 struct EmbedOptions {
-  Device device = {};  // of the network
-  int workers = 1;     // that prepare batches
-  std::string progress = {};  // what a progress bar is called; empty: none
+  Device device = {};  // the network's device
+  int workers = 1;     // threads that prepare batches
+  std::string progress = {};  // title of a progress bar; empty: none
 };
 
-// f of the samples of a data set as they are, not augmented, with `module`, whose function it is, in evaluation mode,
-// and without gradients. Each rank of the group computes part_of the samples and all get everything: a collective, in
-// which all give the same samples. Throws UsageError for no samples, ShapeError where f gives no (B, F).
+// Applies f to samples of a data set, without augmentation or gradients. `module`, which f uses, is in evaluation mode
+// meanwhile. Each rank of the group computes part_of the samples and all get the whole result: a collective, in which
+// all ranks pass the same samples. Throws UsageError for no samples, ShapeError if the result of f is not (B, F).
 Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
                const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone());
 
-// This rank's part of them.
+// This rank's part of the samples.
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group);
 
 }  // namespace ringtape

@@ -11,7 +11,7 @@
 namespace ringtape {
 namespace {
 
-constexpr double kLargestExponent = 600;  // e^600 by millions is a double still
+constexpr double kLargestExponent = 600;  // the sum of millions of e^600 is still a double
 
 void check(int64_t rows, const Knn& knn) {
   RT_CHECK_AS(UsageError, knn.k >= 1 && knn.k <= rows, "kNN: ", knn.k, " neighbours of a bank of ", rows,

@@ -5,13 +5,13 @@
 
 namespace ringtape {
 
-// Votes (Q, classes), f64 on cpu:0: of each query's k nearest rows of the bank, by cosine, each adds exp(cosine /
-// temperature) to its label's. queries (Q, D) and bank (M, D) f32 of any lengths, labels (M) i64, on one device. Where
-// the votes of a query are too large for a number, all of them are smaller by one factor. Throws UsageError for a bank
-// of fewer than k rows, a temperature that is not above 0, a label that is not in [0, classes).
+// Votes (Q, classes), f64 on cpu:0: each of a query's k nearest rows of the bank, by cosine, adds exp(cosine /
+// temperature) to the votes for its label. queries (Q, D) and bank (M, D) f32, not necessarily normalised, labels (M)
+// i64, on one device. If a query's votes would overflow, all of its votes are scaled down by the same factor. Throws
+// UsageError for a bank of fewer than k rows, a temperature that is not above 0, a label that is not in [0, classes).
 Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& labels, int64_t classes, const Knn& knn);
 
-// How often these votes are right: top-1 and top-5, with no loss.
+// Top-1 and top-5 accuracy of the votes; without a loss.
 Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, const Knn& knn);
 
 // The whole protocol: the bank is f of the training samples, the queries f of the test samples (embed()). Each

@@ -14,7 +14,7 @@
 namespace ringtape {
 namespace {
 
-constexpr double kEps = 1e-6;  // beside the variance: a feature that is always the same stays near 0
+constexpr double kEps = 1e-6;  // added to the variance: a constant feature stays near 0
 
 struct Standard {
   Tensor mean, deviation;  // (1, F)

@@ -3,21 +3,20 @@
 
 namespace ringtape {
 
-// Mean loss and accuracy over batches. Values are read from the device one add() late, so that it never
-// waits.
+// Mean loss and accuracy over batches. Values are read from the device one add() late, so that add() does not wait.
 class Tally {
  public:
-  // loss (): the mean over the batch; logits (B, C); labels (B) i64. Without logits no sample counts as right.
+  // loss (): the mean over the batch; logits (B, C); labels (B) i64. Without logits, no sample counts as correct.
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels);
-  void finish();  // reads the last one
+  void finish();  // reads the last batch
 
   int64_t samples() const { return totals_.samples; }
-  double loss() const { return totals_.loss / double(samples()); }          // NaN before the first
+  double loss() const { return totals_.loss / double(samples()); }          // NaN before the first batch is read
   double top1() const { return double(totals_.top1) / double(samples()); }  // in [0, 1]
   double top5() const { return double(totals_.top5) / double(samples()); }
-  bool finite() const;  // every loss so far was
+  bool finite() const;  // whether every loss so far was finite
 
-  // What has been read; one that starts from these goes on as this one does.
+  // The sums so far; a Tally constructed from them continues this one.
   struct Totals {
     int64_t samples = 0, top1 = 0, top5 = 0;
     double loss = 0;  // summed over samples

@@ -40,7 +40,7 @@ bool is_temporary_name(std::string_view name) {
          std::all_of(random.begin(), random.end(), [](unsigned char c) { return std::isalnum(c); });
 }
 
-// Has make() try temporary names until one is new; -1 with errno where that is not what is wrong.
+// Calls make() with temporary names until one is new; returns its result, or -1 with errno for any other error.
 template <class Make>
 static int with_temporary_name(const std::string& path, std::string& name, Make&& make) {
   constexpr int kTries = 100;
@@ -58,7 +58,7 @@ void sync_folder(const std::string& path) {
   if (folder < 0) return;
   const int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);
-  const bool unknown = error == EINVAL || error == EBADF;  // what file systems say that do this for no folder
+  const bool unknown = error == EINVAL || error == EBADF;  // from file systems that cannot sync folders
   RT_CHECK_AS(IoError, error == 0 || unknown, path, ": cannot write: ", std::strerror(error));
 }
 
@@ -79,7 +79,7 @@ bool remove_folder(const std::string& path) {
 
 void make_folder(const std::string& path) {
   std::error_code error;
-  std::vector<std::string> parents;  // of each folder that is new, the innermost first
+  std::vector<std::string> parents;  // parents of the new folders, the innermost first
   for (std::string at = path; !fs::exists(at, error) && folder_of(at) != at; at = folder_of(at))
     parents.push_back(folder_of(at));
   fs::create_directories(path, error);

@@ -5,9 +5,9 @@
 
 namespace ringtape {
 
-// A file that appears under its name complete or not at all: written beside it under a temporary name,
-// flushed to the disk and renamed by commit(). Without commit() nothing stays. Throws IoError with the path
-// and the system's reason.
+// A file that appears under its name complete or not at all: it is written next to it under a temporary name, flushed
+// to the disk and renamed by commit(). Without commit() nothing remains. Throws IoError with the path and the system's
+// reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -23,8 +23,9 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-// The same for a folder: its files are written below a temporary name beside it, which commit() makes its own; each of
-// them must be on the disk by then, as AtomicFile and write_safetensors see to. A folder of that name is an error.
+// The same for a folder: its files are written in a folder with a temporary name, which commit() renames. By then,
+// every file must be flushed to the disk, as AtomicFile and write_safetensors do. It is an error if a folder of that
+// name exists.
 class AtomicFolder {
  public:
   explicit AtomicFolder(std::string path);
@@ -40,22 +41,23 @@ class AtomicFolder {
   bool committed_ = false;
 };
 
-// A name for what is not complete, beside `path`: path.ringtape-XXXXXX.tmp, with six random letters. A process that is
-// killed leaves such names, and only what has one may be removed later.
+// A name for an incomplete file, next to `path`: path.ringtape-XXXXXX.tmp, with six random letters. A killed process
+// leaves such names; only files with such names may be removed later.
 std::string temporary_name(const std::string& path);
 bool is_temporary_name(std::string_view name);
 
-// A folder with all above it that are not there yet, each lasting. Throws IoError.
+// Makes a folder and all missing parents, and flushes them to the disk. Throws IoError.
 void make_folder(const std::string& path);
-// Makes the names in a folder last. Throws IoError if that fails: then nothing that they replace may be removed. A
-// folder that cannot be opened, as one that may be written but not read, is left to the system.
+// Flushes the names in a folder to the disk. Throws IoError if that fails: then nothing that they replace may be
+// removed. Does nothing for a folder that cannot be opened, such as one that is writable but not readable.
 void sync_folder(const std::string& path);
-// Removes a folder with all in it. Whoever is killed meanwhile leaves it whole or under a temporary name, never half
-// under its own. False where it cannot be renamed: then it is as it was. Throws IoError as sync_folder.
+// Removes a folder with its content. If the process is killed during this, the folder is complete or under a temporary
+// name, never incomplete under its own. Returns false if it cannot be renamed; it is then unchanged. Throws IoError as
+// sync_folder.
 bool remove_folder(const std::string& path);
 
 void write_file(const std::string& path, std::string_view content);  // atomically
 std::string read_file(const std::string& path);                      // throws IoError
-std::string read_file(const std::string& path, int64_t limit);       // and FormatError if it has more bytes than that
+std::string read_file(const std::string& path, int64_t limit);  // also FormatError if it has more than `limit` bytes
 
 }  // namespace ringtape

@@ -7,7 +7,7 @@
 namespace ringtape {
 namespace {
 
-// Python's text of a string.
+// A string as a Python literal.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -17,7 +17,7 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-// In quotes of the shell, in which nothing but ' has a meaning.
+// In single quotes of the shell, in which only ' needs an escape.
 std::string for_shell(const std::string& text) {
   std::string out = "'";
   for (const char c : text) c == '\'' ? out += "'\\''" : out += c;
@@ -45,7 +45,7 @@ std::string from_numpy(const std::string& path) {
 struct Format {
   std::string_view begin;
   const char* name;
-  std::string (*convert)(const std::string& path);  // null: with the program that wrote it
+  std::string (*convert)(const std::string& path);  // null: only the program that wrote the file can convert it
 };
 const Format kFormats[] = {
     {"PK\x03\x04", "a PyTorch file (.pth, .pt, .ckpt)", from_pytorch},

@@ -4,8 +4,8 @@
 
 namespace ringtape {
 
-// Throws FormatError for the beginning of a file (8 bytes) that is of another common format of weights: its name, and
-// the line of Python that makes a safetensors file of it where there is one.
+// `begin`: the first 8 bytes of a file. Throws FormatError if they belong to another common format of weights; the
+// message has its name and, if possible, the line of Python that converts the file to safetensors.
 void check_foreign(const std::string& path, std::string_view begin);
 
 }  // namespace ringtape

@@ -15,7 +15,7 @@ namespace ringtape {
 
 namespace {
 
-// Of the blocks that read(block) gives, each with its size, until an empty one.
+// The hash of the blocks that read(block) fills; it returns their sizes, 0 at the end.
 template <class Read>
 std::string sha256_of_blocks(Read&& read) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(), EVP_MD_CTX_free);

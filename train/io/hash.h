@@ -4,7 +4,7 @@
 namespace ringtape {
 
 std::string sha256_of(const std::string& path);           // 64 hexadecimal digits, by OpenSSL; throws IoError
-// Of what a gzip file holds; throws FormatError if it is damaged.
+// Of the content of a gzip file; throws FormatError if it is damaged.
 std::string sha256_of_unpacked(const std::string& path);
 
 }  // namespace ringtape

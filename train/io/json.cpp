@@ -147,7 +147,7 @@ size_t Json::size() const {
   return is_list() ? parts().size() : is_object() ? items().size() : 1;
 }
 
-// A value as the library has it, and back.
+// Converts values to the library's type and back.
 struct JsonLibrary {
   static Library to(const Json& value) {
     return std::visit([](const auto& x) { return to(x); }, value.value_);

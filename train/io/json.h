@@ -13,10 +13,10 @@
 
 namespace ringtape {
 
-// A JSON value. A library reads and writes the text, in json.cpp and safetensors_header.cpp alone: its headers cost
-// each file that includes them some seconds. A value is written as it looks: Json{{"loss", 0.5}, {"shape", {2, 3}}} is
-// an object, since each part is a list of a text and a value; any other {...} is a list. Members keep their order, and
-// two objects are equal where it is the same; numbers are equal by value.
+// A JSON value. The library that reads and writes the text is included only in json.cpp and safetensors_header.cpp: its
+// headers cost some seconds per file. Json{{"loss", 0.5}, {"shape", {2, 3}}} is an object, since each part is a list of
+// a text and a value; any other {...} is a list. Members keep their order, and objects are equal only if it is the
+// same; numbers are equal by value.
 class Json {
  public:
   using List = std::vector<Json>;
@@ -32,7 +32,7 @@ class Json {
     else
       value_ = uint64_t(x);
   }
-  Json(double x);  // one that is not finite is written as null
+  Json(double x);  // written as null if it is not finite
   Json(const char* text);
   Json(std::string_view text);
   Json(std::string text);
@@ -45,8 +45,8 @@ class Json {
     for (const auto& [key, value] : members) (*this)[key] = value;
   }
   Json(std::initializer_list<Json> parts);
-  static Json list();    // without parts
-  static Json object();  // without members
+  static Json list();    // empty list
+  static Json object();  // empty object
   Json(const Json&);
   Json(Json&&) noexcept;
   Json& operator=(const Json&);
@@ -61,12 +61,13 @@ class Json {
   bool is_list() const { return is<List>(); }
   bool is_object() const { return is<Members>(); }
 
-  // The value as a bool, a number, a std::string or a std::vector of those. Throws FormatError for one that is
-  // something else, or a number that T cannot hold.
+  // The value as a bool, a number, a std::string or a std::vector of those. Throws FormatError for a value of another
+  // type, or a number that T cannot hold.
   template <class T>
   T get() const;
 
-  // The parts of a list; null is an empty one. Throws FormatError for anything else, and for a part that is not there.
+  // The parts of a list; null counts as an empty list. Throws FormatError for any other type and for an index out of
+  // range.
   const List& parts() const;
   List::const_iterator begin() const { return parts().begin(); }
   List::const_iterator end() const { return parts().end(); }
@@ -76,24 +77,24 @@ class Json {
   Json& operator[](std::integral auto i) { return const_cast<Json&>(part(size_t(i))); }
   Json& push_back(Json part);
 
-  // The members of an object; null is an empty one. Throws FormatError for anything else, and for a member that a
-  // constant object does not have; any other gets it.
+  // The members of an object; null counts as an empty object. Throws FormatError for any other type. A missing member
+  // is an error in a const object; otherwise [] adds it.
   const Members& items() const;
-  const Json* find(std::string_view key) const;  // null without it, and for what is no object
+  const Json* find(std::string_view key) const;  // null if there is no such member, or no object
   bool contains(std::string_view key) const { return find(key); }
   const Json& operator[](std::string_view key) const;
   Json& operator[](std::string_view key);
-  void update(const Json& object);  // each of its members is set here
+  void update(const Json& object);  // sets each of its members here
   void erase(std::string_view key);
 
-  size_t size() const;  // of a list or an object; 0 of null, 1 of anything else
+  size_t size() const;  // of a list or an object; 0 for null, 1 for anything else
   bool empty() const { return size() == 0; }
   bool operator==(const Json& other) const;
-  std::partial_ordering operator<=>(const Json& other) const;  // of numbers; throws FormatError for anything else
+  std::partial_ordering operator<=>(const Json& other) const;  // numbers only; throws FormatError for anything else
 
-  std::string described() const;  // what a message says of it: itself where it is short
-  // As files have it, on one line or indented. Strings may hold anything, as paths do:
-  // bytes that are not UTF-8 become U+FFFD.
+  std::string described() const;  // for messages: the value itself if it is short
+  // The JSON text, on one line or indented. Strings may hold any bytes, as paths do: bytes that are not UTF-8 become
+  // U+FFFD.
   std::string text(int indent = -1) const;
   friend std::ostream& operator<<(std::ostream& out, const Json& value);
 
@@ -136,8 +137,8 @@ T Json::get() const {
   }
 }
 
-// Throws FormatError, beginning with `where`, for text that is not JSON or is nested deeper than `depth`; that costs no
-// more than reading it so far.
+// Throws FormatError, beginning with `where`, for text that is not JSON or is nested deeper than `depth`. Parsing stops
+// there, so a hostile text costs no more than reading it up to that point.
 Json parse_json(std::string_view text, const std::string& where = "JSON", int depth = 16);
 
 std::string json_library();  // its version

@@ -8,9 +8,8 @@
 
 namespace ringtape {
 
-// An object that is read back from a file, which may have been damaged or changed since it was written: nothing of it
-// is believed. Its members are asked for by type and range. Throws FormatError, naming `where` and the member, for one
-// that is absent or something else.
+// Reads an object from a file that may have been damaged or changed, so nothing in it is trusted. Members are requested
+// by type and range. Throws FormatError, naming `where` and the member, if one is missing or invalid.
 class JsonFields {
  public:
   JsonFields(const Json& object, std::string where);  // the object must outlive this
@@ -18,9 +17,9 @@ class JsonFields {
   bool has(const char* key) const { return object_.contains(key); }
   const Json& operator[](const char* key) const;
   JsonFields object(const char* key) const;
-  // Low to high, of an integer.
+  // An integer in [low, high].
   int64_t whole(const char* key, int64_t low = 0, int64_t high = std::numeric_limits<int64_t>::max()) const;
-  // Each 0 to high.
+  // A list of integers in [0, high].
   std::vector<int64_t> wholes(const char* key, int64_t high = std::numeric_limits<int64_t>::max()) const;
   uint64_t bits(const char* key) const;                                                   // any unsigned integer
   double real(const char* key, double low, double high = std::numeric_limits<double>::max()) const;           // finite

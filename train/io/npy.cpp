@@ -21,8 +21,9 @@ const char* description_of(DType dtype) {
   detail::fail<DTypeError>("NumPy has no ", dtype, "; cast it to f32");
 }
 
-// github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst, and what numpy.lib.format does: the first axis may
-// grow to 21 digits in place, and the data begins at a multiple of 64 bytes behind at least one byte of padding.
+// The format is github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst. As in numpy.lib.format, the header
+// leaves room for the first axis to grow to 21 digits in place, and the data begins at a multiple of 64 bytes, after at
+// least one byte of padding.
 std::string header_of(const Tensor& x) {
   constexpr size_t kDigits = 21, kAlign = 64, kBefore = 10;
   std::string shape;

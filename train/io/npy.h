@@ -5,9 +5,9 @@
 
 namespace ringtape {
 
-// A tensor as a NumPy file, format 1.0, byte for byte as numpy.save writes it: little-endian, rows last, room in the
-// header for a longer first axis. Of any device and strides, dtype f32, f64, i64, i32, u8 or f16. Written atomically;
-// throws IoError, or DTypeError for bf16, which NumPy has not.
+// Writes a tensor as a NumPy file, format 1.0, byte for byte as numpy.save writes it: little-endian, row-major, with
+// room in the header for a longer first axis. Any device and strides; dtype f32, f64, i64, i32, u8 or f16. Written
+// atomically; throws IoError, or DTypeError for bf16, which NumPy does not have.
 void write_npy(const std::string& path, const Tensor& x);
 
 }  // namespace ringtape

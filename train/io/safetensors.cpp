@@ -85,7 +85,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
 
 namespace {
 
-// A file that has been opened, and its header read.
+// An open file and its header.
 struct OpenFile {
   std::ifstream stream;
   SafetensorsHeader header;

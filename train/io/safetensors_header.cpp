@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kShown = 100;  // bytes of a name or value in a message
+constexpr size_t kShown = 100;  // maximum bytes of a name or value in a message
 
 std::string shown(const std::string& text) {
   return printable(text.size() > kShown ? text.substr(0, kShown) + "..." : text);
@@ -29,8 +29,8 @@ std::string known_types() {
   return out;
 }
 
-// Takes the header as it is parsed, so that there never is a tree of it. Refuses what JSON lets pass: depth, and names
-// that are repeated in an entry or in the metadata; those of tensors are compared when all are there.
+// Handles the header while it is parsed, without building a tree. Rejects what JSON permits but the format does not:
+// deep nesting, and repeated names within an entry or the metadata. Repeated names of tensors are found at the end.
 class HeaderReader : public nlohmann::json_sax<json> {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
@@ -120,7 +120,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
  private:
   static constexpr int kDeepest = 5;
 
-  // A value where another kind was expected, or one that is not looked at.
+  // A value of an unexpected type, which throws, or one that is ignored.
   bool scalar(const std::string& text) {
     RT_CHECK_AS(FormatError, !in_list_, path_, ": tensor '", shown(entry_.name), "': ", key_,
                 " must be a list of whole numbers, got ", shown(text), " in it");
@@ -167,11 +167,11 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool in_metadata_ = false, has_metadata_ = false, has_dtype_ = false, has_shape_ = false, has_offsets_ = false;
   TensorEntry entry_;
   std::vector<uint64_t> numbers_, sizes_;
-  bool in_list_ = false;  // of numbers_
+  bool in_list_ = false;  // inside the list that fills numbers_
   uint64_t metadata_bytes_ = 0;
 };
 
-// Entries must follow each other without holes and end where the file ends, each with a name of its own.
+// Entries must have different names, follow each other without holes and end at the end of the file.
 void check_layout(const std::string& path, std::vector<TensorEntry>& entries, uint64_t data_bytes) {
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   const auto twice =

@@ -8,8 +8,8 @@ namespace ringtape {
 
 inline constexpr uint64_t kDeflateRatio = 1032;  // what deflate can expand a byte to at most (zlib.net/zlib_tech.html)
 
-// How many elements a file declares with these sizes; nothing if no tensor can have them. Overflow counts
-// even beside a size of 0, since strides are products of the others.
+// The number of elements of a declared shape; nothing if no tensor can have it. Overflow counts even if another size is
+// 0, since strides are products of the other sizes.
 inline std::optional<uint64_t> declared_elements(std::span<const uint64_t> sizes) {
   uint64_t most = 1, elements = 1;
   for (uint64_t size : sizes) {
