@@ -14,7 +14,7 @@
 namespace ringtape {
 namespace {
 
-// What one end of a pipe brings, by whole lines.
+// Reads a pipe line by line.
 class Lines {
  public:
   template <class F>

@@ -20,7 +20,7 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   try {
     end = parse_json(last, file, 4);
   } catch (const FormatError&) {
-    return {};  // half a line
+    return {};  // an incomplete line
   }
   const Json* split = end.find("split");
   if (!split || *split != "summary") return {};

@@ -6,21 +6,21 @@
 
 namespace ringtape {
 
-// A training that has come to its end, as its run directory tells it.
+// The results of a finished run, read from its folder.
 struct FinishedRun {
   std::string path;
   int64_t seed = 0, epochs = 0, steps = 0;
-  double loss = 0, top1 = 0, top5 = 0;                  // of the test
-  double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // seconds of training an epoch; the most of all ranks
-  // Between ranks: bytes a step; the part of their time that nobody waited for.
+  double loss = 0, top1 = 0, top5 = 0;                  // test results
+  double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
+  // Communication between ranks: bytes per step; the fraction of its time during which no rank waited.
   std::optional<double> step_bytes, hidden;
   std::vector<Metrics> metrics;
-  double seconds = 0;  // of all passes over the data, those of tests, too; not of starting, and of no checkpoint
-  std::optional<double> best_top1;  // of a self-supervised method: of all epochs; top1 is that of the last
-  std::string protocol;             // and by what test
+  double seconds = 0;  // all passes over the data, tests included; without startup and checkpoints
+  std::optional<double> best_top1;  // self-supervised: the best of all epochs; top1 is that of the last
+  std::string protocol;             // self-supervised: the kNN protocol
 };
 
-// Nothing where the run at `path` has not ended. Throws IoError, FormatError.
+// Returns nothing if the run at `path` has not finished. Throws IoError, FormatError.
 std::optional<FinishedRun> read_finished_run(const std::string& path);
 
 }  // namespace ringtape

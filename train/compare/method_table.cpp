@@ -8,7 +8,7 @@
 namespace ringtape {
 namespace {
 
-// The same method under `single`; null if it was not run.
+// The same method with `single`; null if it was not run.
 const ComparedStrategy* single_of(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
   for (const ComparedMethod& m : all)
     if (m.method == row.method && m.under.name == "single") return &m.under;

@@ -10,7 +10,7 @@ namespace {
 constexpr double kWidth = 960, kPanel = 390, kFirst = 64, kSecond = 552;
 constexpr double kHead = 26, kLegend = 52, kEntry = 296, kLine = 20;      // entries of the legend, side by side
 constexpr double kAbove = 44, kHeight = 150, kBelow = 36;                 // a panel, and the room around it
-constexpr size_t kEntries = 3;                                            // that a line has room for
+constexpr size_t kEntries = 3;                                            // entries per line
 
 size_t place_in(std::vector<std::string>& all, const std::string& word) {
   const auto found = std::find(all.begin(), all.end(), word);

@@ -7,7 +7,7 @@
 
 namespace ringtape {
 
-// Pixels at least from one dot of the tests to the next: strategies that agree would hide each other's.
+// Minimum distance between dots of tests, in pixels: equal results would otherwise hide each other.
 constexpr double kDots = 9;
 
 Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,

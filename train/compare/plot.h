@@ -3,12 +3,12 @@
 
 namespace ringtape {
 
-// Accuracy and loss by epoch, a curve a strategy: the mean over seeds, and around it one standard deviation to either
-// side. Of the validation, or of the training where there was none; dots are the test. SVG.
+// Accuracy and loss by epoch, one curve per strategy: the mean over seeds, with a band of one standard deviation to
+// either side. From the validation, or from training if there was none; dots are the test. SVG.
 std::string comparison_plot(const std::vector<ComparedStrategy>& strategies, const std::string& title);
 
-// Of each method a panel of its kNN accuracy, which all have on one scale, and one of its loss, which is of its own
-// kind; a curve a setting. SVG.
+// For each method a panel of kNN accuracy, with the same scale for all, and a panel of its loss, with its own scale;
+// one curve per setting. SVG.
 std::string methods_plot(const std::vector<ComparedMethod>& methods, const std::string& title);
 
 }  // namespace ringtape

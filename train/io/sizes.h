@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-inline constexpr uint64_t kDeflateRatio = 1032;  // what deflate can expand a byte to at most (zlib.net/zlib_tech.html)
+inline constexpr uint64_t kDeflateRatio = 1032;  // maximum bytes from one deflated byte (zlib.net/zlib_tech.html)
 
 // The number of elements of a declared shape; nothing if no tensor can have it. Overflow counts even if another size is
 // 0, since strides are products of the other sizes.

@@ -10,7 +10,7 @@
 namespace ringtape {
 namespace {
 
-// What comes out of a backbone for an image.
+// The number of features of a backbone.
 int64_t feature_count(nn::Module& backbone, const Shape& image) {
   const NoGrad no_grad;
   const nn::ModeGuard evaluating(backbone, false);

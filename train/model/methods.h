@@ -6,11 +6,11 @@
 
 namespace ringtape {
 
-// The method that the options ask for, on a backbone of their model. Throws UsageError with the nearest name, or where
-// a setting does not fit it.
+// The method of the options, on a backbone of their model. Throws UsageError with the nearest name, or if a setting
+// does not fit the method.
 std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const ModelSpec& backbone);
 
-// Throws UsageError for settings that a self-supervised training by so many ranks could not keep.
+// Throws UsageError for settings that do not work for a self-supervised run on `ranks` ranks.
 void check_pretraining(const TrainOptions& options, int ranks);
 
 }  // namespace ringtape

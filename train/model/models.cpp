@@ -29,7 +29,7 @@ class Mlp : public nn::Sequential, public nn::Classifier {
   }
   std::string last_layer() const override { return std::to_string(last); }
 
-  size_t last = 0;  // number of the last layer, if there is one
+  size_t last = 0;  // index of the last layer, if there is one
 };
 
 std::unique_ptr<nn::Module> make_mlp(const ModelSpec& spec) {
@@ -80,7 +80,7 @@ void visit(Fields& f, ResNetOptions& o) {
 }
 const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<ResNetOptions>(); }
 
-// Below 112 pixels the ImageNet stem would leave too little of an image.
+// Below 112 pixels the ImageNet stem would shrink an image too much.
 nn::Stem stem_for(const ModelSpec& spec) {
   return std::min(spec.image[0], spec.image[1]) < 112 ? nn::Stem::cifar : nn::Stem::imagenet;
 }

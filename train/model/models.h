@@ -11,8 +11,8 @@ namespace ringtape {
 
 struct ModelSpec {
   Shape image;             // (H, W, C)
-  int64_t classes = 10;    // 0: no last layer, so that features come out
-  Settings settings = {};  // of the model
+  int64_t classes = 10;    // 0: no last layer; the output is the features
+  Settings settings = {};  // the model's own
 };
 
 struct NamedShape {
@@ -26,17 +26,17 @@ struct ModelEntry {
   const char* summary;  // one line
   Settings settings = {};
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
-  Shape image;            // (H, W, C) that it is benchmarked on
-  bool any_size = false;  // once made, it takes images of other heights and widths, too
-  // Its first weight, as files hold it, by which its sizes can be told.
+  Shape image;            // (H, W, C) used by benchmarks
+  bool any_size = false;  // after construction, accepts images of other sizes, too
+  // Name and shape, in the order of files, of its first weight: it shows the sizes of the network in a file.
   NamedShape (*first)(const ModelSpec& spec) = nullptr;
-  // Python that makes the same network, `model`, in PyTorch: imports, a blank line, the rest.
+  // Python code that creates the same network in PyTorch, as `model`: imports, a blank line, the rest.
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;
 };
 std::span<const ModelEntry> models();
 const ModelEntry& find_model(const std::string& name);  // throws UsageError with the nearest name
 
-// A model of that name as features and a last layer; throws UsageError where it is not made like that.
+// A model as nn::Classifier; `name` is for the message. Throws UsageError if it is not one.
 nn::Classifier& classifier(nn::Module& model, const std::string& name);
 
 }  // namespace ringtape

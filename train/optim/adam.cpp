@@ -14,7 +14,7 @@ std::vector<int64_t> Adam::own_steps() const {
   return alike ? std::vector<int64_t>() : own_steps_;
 }
 
-// One kernel for neighbours of one number of steps: as a rule for all.
+// One kernel call per range of parameters with the same number of steps: usually one for all.
 void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
   auto at = size_t(std::ranges::lower_bound(all, begin, {}, &FlatParameters::Parameter::begin) - all.begin());

@@ -5,9 +5,9 @@
 
 namespace ringtape {
 
-// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h). The corrections of a parameter go by
-// the steps in which it had a gradient, as PyTorch's do. A step that a factor of 0 leaves out is one of them, since the
-// host does not know of it.
+// Adam, and AdamW when `decoupled`, with PyTorch's formulas (kernels/optimizer.h). As in PyTorch, the bias correction
+// of a parameter uses the number of steps in which it had a gradient. A step that is skipped by a factor of 0 is
+// counted, since the host does not know that it was skipped.
 class Adam : public Optimizer {
  public:
   struct Options {
@@ -24,7 +24,7 @@ class Adam : public Optimizer {
   void update(int64_t begin, int64_t end, const View& factor, double lr) override;
 
   Tensor m_, v_;
-  std::vector<int64_t> own_steps_;  // of each parameter
+  std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
   void set_own_steps(const std::vector<int64_t>& steps) override { own_steps_ = steps; }

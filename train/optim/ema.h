@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// An exponential moving average of the parameters: after each step, average = decay average + (1 - decay) w. It begins
-// with the parameters as they are.
+// An exponential moving average of the parameters: after each step, average = decay average + (1 - decay) w. It starts
+// with the current parameters.
 class Ema {
  public:
   Ema(const FlatParameters& parameters, double decay)
@@ -15,7 +15,7 @@ class Ema {
   void update() { ema_step(average_, parameters_.values(), decay_); }
   const Tensor& average() const { return average_; }  // flat
 
-  // While one lives, the model has the averaged parameters.
+  // While a Use lives, the model has the averaged parameters.
   class Use {
    public:
     explicit Use(const Ema& ema) : values_(ema.parameters_.values()), own_(copy_of(values_)) { put(ema.average_); }

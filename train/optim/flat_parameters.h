@@ -7,10 +7,10 @@
 
 namespace ringtape {
 
-// A module's parameters, moved into one buffer (of one dtype and device), and a second one for their gradients. The
+// A module's parameters, moved into one buffer (of one dtype and device), and a second buffer for their gradients. The
 // module's tensors become views, in the order in which it visits them: one fused loop updates all, and data-parallel
-// buckets are slices. The module must outlive this; its values do not change. Throws UsageError for a module without
-// parameters or with one under two names, DTypeError for parameters of two dtypes or devices.
+// buckets are slices. The values do not change. The module must outlive this. Throws UsageError for a module without
+// parameters or with one parameter under two names, DTypeError for parameters of two dtypes or devices.
 class FlatParameters {
  public:
   // Memory for `size` gradients of `parameters` parameters: a contiguous tensor of that size, zeros.
@@ -18,19 +18,19 @@ class FlatParameters {
   explicit FlatParameters(nn::Module& module, const GradientMemory& memory = {});
 
   const Tensor& values() const { return values_; }        // (size)
-  const Tensor& gradients() const { return gradients_; }  // (size); a parameter without a gradient has garbage there
+  const Tensor& gradients() const { return gradients_; }  // (size); undefined values for parameters without a gradient
   int64_t size() const { return values_.size(); }
 
-  // Runs [begin, end) of the buffers whose parameters have a gradient; one run if all of them have.
+  // Ranges [begin, end) of the buffers whose parameters have a gradient; one range if all of them have.
   struct Run {
     int64_t begin, end;
   };
   std::vector<Run> with_gradient() const;
-  // Windows on `flat`, a buffer of this size, with the names and shapes of the parameters.
+  // Views of `flat`, a buffer of this size, with the names and shapes of the parameters.
   std::vector<NamedTensor> named(const Tensor& flat) const;
-  void zero_grad();  // costs nothing: the next backward() writes instead of adding
+  void zero_grad();  // writes no memory: the next backward() writes instead of adding
 
-  // Elements [begin, end) of the buffers, the parameter's own first.
+  // Elements [begin, end) of the buffers; the parameter's elements come first, then padding.
   struct Parameter {
     std::string name;
     NodePtr node;

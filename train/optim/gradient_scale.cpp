@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-constexpr float kFirstScale = 65536;  // as PyTorch begins
+constexpr float kFirstScale = 65536;  // PyTorch's initial scale
 
 GradientScale::GradientScale(FlatParameters& parameters, Options options)
     : parameters_(parameters), rule_{.max_norm = options.max_norm, .growth = 2, .backoff = 0.5, .interval = 2000} {

@@ -4,29 +4,29 @@
 
 namespace ringtape {
 
-// What a step does to its gradients before the update, decided on their device without waiting for it: with f16, the
-// loss is scaled up so that small gradients stay above what f16 can hold, and a step whose gradients overflowed is left
-// out; with a largest norm, all gradients together are clipped to it. PyTorch's GradScaler and clip_grad_norm_. A step
-// left out counts as one.
+// What a step does to its gradients before the update, decided on the device without waiting for it. With f16, the loss
+// is scaled up so that small gradients do not underflow, and a step whose gradients overflowed is skipped. With a
+// maximum norm, all gradients together are clipped to it. As PyTorch's GradScaler and clip_grad_norm_. A skipped step
+// is counted.
 class GradientScale {
  public:
   struct Options {
     double max_norm = 0;  // 0: no clipping
-    bool dynamic = false;  // a loss scale
+    bool dynamic = false;  // use a loss scale
   };
   GradientScale(FlatParameters& parameters, Options options);
 
   bool dynamic() const { return scale_.defined(); }
   bool active() const { return dynamic() || rule_.max_norm > 0; }
 
-  // What backward() is to start from, (): `share` times the loss scale.
+  // The gradient that backward() starts from, (): `share` times the loss scale.
   Tensor seed(double share, DType dtype = DType::f32) const;
 
-  // Looks at the gradients; the factor (1) for Optimizer::step.
+  // Examines the gradients; returns the factor (1) for Optimizer::step.
   const Tensor& factor();
 
-  const Tensor& norm() const { return norm_; }    // (1), of the gradients last looked at, before clipping
-  // (2): the loss scale, and the steps since it changed; undefined without one.
+  const Tensor& norm() const { return norm_; }    // (1), of the gradients last examined, before clipping
+  // (2): the loss scale, and the steps since it changed; undefined without a loss scale.
   const Tensor& state() const { return scale_; }
 
  private:

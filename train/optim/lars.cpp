@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-// elements: some hundred chunks of a ResNet-18 keep threads and multiprocessors busy.
+// Elements per chunk. A ResNet-18 has some hundred chunks, enough to keep threads and multiprocessors busy.
 constexpr int64_t kChunk = 1 << 16;
 
 Lars::Lars(FlatParameters& parameters, Options options)

@@ -6,7 +6,7 @@
 namespace ringtape {
 
 // Layer-wise adaptive rates for large batches, with the rule of Lightning Bolts and solo-learn (kernels/optimizer.h).
-// Parameters of one axis (biases, scales and shifts of norms) get plain SGD without weight decay.
+// One-dimensional parameters (biases, scales and shifts of norms) get plain SGD without weight decay.
 class Lars : public Optimizer {
  public:
   struct Options {
@@ -25,7 +25,7 @@ class Lars : public Optimizer {
 
   Options options_;
   Tensor velocity_;
-  std::vector<int64_t> begins_;  // of the chunks, which are those of kernels/optimizer.h
+  std::vector<int64_t> begins_;  // of the chunks of kernels/optimizer.h
   Tensor chunks_, squares_;
 };
 void visit(Fields& f, Lars::Options& o);

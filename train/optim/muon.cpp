@@ -28,8 +28,8 @@ Tensor orthogonalized(Tensor x) {
 
 }  // namespace
 
-// The kernel of SGD makes the momentum, at a rate of -1 from zeros, and takes the step.
-// `taken`: 1, or 0 where the factor is.
+// The SGD kernel computes the momentum step, with rate -1 from zeros, and later applies the result. `taken`: 1, or 0 if
+// the factor is 0.
 void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken, double lr) {
   const NoGrad no_grad;
   const Autocast none(DType::f32);

@@ -4,19 +4,20 @@
 namespace ringtape {
 
 // Momentum whose steps are orthogonalised (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
-// 2024). A parameter of two axes or more, W as a matrix (R, C) of its first axis and all others, with gradient G:
+// 2024). A parameter of two axes or more is seen as a matrix W (R, C) of its first axis and all others, with gradient
+// G:
 //   V = momentum V + G;   X = (G + momentum V) / its Frobenius norm, transposed if R > C
 //   five times:  A = X X^T;   X = 3.4445 X + (-4.775 A + 2.0315 A A) X
 //   (Newton-Schulz: singular values become about 1)
 //   W = (1 - lr weight_decay) W - lr sqrt(max(1, R / C)) X
-// In the precision of the parameters. Parameters of fewer axes (biases, scales and shifts of
-// norms) get AdamW, at a rate of its own.
+// All in the precision of the parameters. One-dimensional parameters (biases, scales and shifts of norms) get AdamW,
+// with their own learning rate.
 class Muon : public Adam {
  public:
   struct Options {
     double momentum = 0.95;
     double weight_decay = 0;
-    double rest_lr = 0.015;  // of the parameters that AdamW updates, relative to the learning rate
+    double rest_lr = 0.015;  // learning rate of the parameters that AdamW updates, relative to lr
   };
   explicit Muon(FlatParameters& parameters) : Muon(parameters, Options{}) {}
   Muon(FlatParameters& parameters, Options options)

@@ -15,7 +15,7 @@ struct OptimizerEntry {
 };
 std::span<const OptimizerEntry> optimizers();
 
-// The one that is chosen; throws UsageError with the nearest name, and for settings that contradict each other.
+// Creates the selected optimizer. Throws UsageError with the nearest name, and for settings that contradict each other.
 std::unique_ptr<Optimizer> make_optimizer(const Selection& optimizer, FlatParameters& parameters);
 
 }  // namespace ringtape

@@ -70,7 +70,7 @@ void visit(Fields& f, ScheduleOptions& o) {
 }
 
 void settle_lr(ScheduleOptions& o, int64_t batch_size) {
-  constexpr double kImages = 256;  // that a base learning rate is for
+  constexpr double kImages = 256;  // images per step that base_lr is for
   if (o.base_lr > 0) o.lr = o.base_lr * double(batch_size) / kImages;
 }
 

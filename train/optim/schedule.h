@@ -7,11 +7,11 @@
 
 namespace ringtape {
 
-// Where a training is after its warm-up.
+// The position in a run, after the warm-up.
 struct CourseOfLr {
   double lr;  // the peak
   int64_t step, steps_per_epoch;
-  double warmup, all;  // steps of the warm-up, and in all
+  double warmup, all;  // steps of the warm-up, and in total
 };
 
 // A course of the learning rate the command line knows by name.
@@ -24,29 +24,29 @@ std::span<const ScheduleEntry> schedules();
 
 struct StepScheduleOptions {
   int64_t step_size = 30;  // epochs between drops
-  double gamma = 0.1;      // factor of a drop
+  double gamma = 0.1;      // factor per drop
 };
 void visit(Fields& f, StepScheduleOptions& o);
 
 struct CosineOptions {
-  double final_lr = 0;      // where it ends
+  double final_lr = 0;      // learning rate at the end
   std::string by = "step";  // or "epoch": all steps of an epoch have the rate of its first
 };
 void visit(Fields& f, CosineOptions& o);
 
 struct ScheduleOptions {
   double lr = 1e-3;               // the peak, for one rank
-  double base_lr = 0;             // 0: lr is what is said
+  double base_lr = 0;             // for 256 images; 0: lr is given directly
   std::string lr_scale = "none";  // how lr grows with the ranks
   Selection course{schedules(), "constant"};
   double warmup_epochs = 0;  // linear: step s has warmup_lr + (lr - warmup_lr) (s + 1) / (warm-up steps)
-  double warmup_lr = 0;      // where the warm-up begins
+  double warmup_lr = 0;      // learning rate at the start of the warm-up
 };
-void visit(Fields& f, ScheduleOptions& o);  // but for the settings of the courses themselves
+void visit(Fields& f, ScheduleOptions& o);  // except the settings of each course
 
-// What base_lr makes of lr, for batches of so many images.
+// Sets lr to base_lr batch_size / 256 if base_lr is above 0.
 void settle_lr(ScheduleOptions& options, int64_t batch_size);
-// The learning rate at its peak: lr as lr_scale has it for so many ranks.
+// The peak learning rate: lr, multiplied for `ranks` ranks as lr_scale says.
 double peak_lr(const ScheduleOptions& options, int ranks);
 
 // The learning rate as a function of the step. `step` counts from 0; a fractional epoch is step / steps_per_epoch.

@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// What momentum keeps: zeros, undefined for momentum 0. The buffer starts at zero, and momentum 0 + g is the gradient
-// itself: no first step to tell apart. Throws UsageError for nesterov without it.
+// The velocity of momentum: zeros; undefined for momentum 0. Since the velocity starts at zero, the first step needs no
+// special case: momentum 0 + g is the gradient itself. Throws UsageError for nesterov without momentum.
 inline Tensor velocity_for(const FlatParameters& parameters, double momentum, bool nesterov) {
   RT_CHECK_AS(UsageError, !nesterov || momentum > 0, "--nesterov: needs a --momentum above 0");
   return momentum == 0 ? Tensor()

@@ -8,10 +8,10 @@ namespace ringtape {
 namespace {
 
 struct Style {
-  const char *name, *rules, *dark;  // `dark`: what is otherwise on a dark ground
+  const char *name, *rules, *dark;  // `dark`: rules that differ on a dark ground
 };
-// Fills that carry words are light in both. The colours of curves are those of Okabe and Ito,
-// which the colour-blind can tell apart.
+// Fills behind text are light in both modes. The colours of curves are those of Okabe and Ito, which colour-blind
+// readers can distinguish.
 constexpr Style kStyles[] = {
     {"page", "fill:#fff", "fill:#14171a"},
     {"ink", "fill:#1b1f23", "fill:#e6e8ea"},
@@ -130,7 +130,7 @@ std::vector<double> ticks(double low, double high, int most) {
   for (const double factor : {1.0, 2.0, 5.0, 10.0})
     if (step = factor * power; (high - low) / step <= most - 1) break;
   std::vector<double> out;
-  // No -0.
+  // Avoids -0.
   for (double k = std::ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; ++k) out.push_back(k * step + 0.0);
   return out;
 }

@@ -5,8 +5,8 @@
 
 namespace ringtape {
 
-// A picture in SVG 1.1 that needs nothing else. Shapes have a style of the sheet in svg.cpp, by name: its colours are
-// dark on white, and light on dark where the reader's system is set so. Lengths are pixels; y grows downwards.
+// A self-contained picture in SVG 1.1. Shapes have a named style of the style sheet in svg.cpp: dark on white, or light
+// on dark if the reader's system prefers that. Lengths are in pixels; y grows downwards.
 class Svg {
  public:
   using Points = std::vector<std::pair<double, double>>;
@@ -15,14 +15,14 @@ class Svg {
   Svg(double width, double height, const std::string& title);
   void rect(double x, double y, double width, double height, const std::string& style, const std::string& tooltip = {});
   void line(double x1, double y1, double x2, double y2, const std::string& style);
-  void curve(const Points& points, const std::string& style);  // a line from the first to the last
-  void area(const Points& points, const std::string& style);   // what they enclose
+  void curve(const Points& points, const std::string& style);  // a line through the points
+  void area(const Points& points, const std::string& style);   // the polygon of the points
   void dot(double x, double y, const std::string& style, const std::string& tooltip = {});
   void text(double x, double y, const std::string& text, const std::string& style = "ink",
             Anchor anchor = Anchor::start);
-  std::string str() const;  // the file
+  std::string str() const;  // the text of the file
 
-  // The styles of the i-th of several things to tell apart, by colour and, on paper without, by their dashes.
+  // Styles that distinguish the i-th series by colour and, for prints without colour, by dashes.
   static std::string series(size_t i);  // of a curve
   static std::string spread(size_t i);  // of the area around it
   static std::string mark(size_t i);    // of a dot on it

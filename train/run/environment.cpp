@@ -21,7 +21,7 @@
 namespace ringtape {
 namespace {
 
-// The value of the first line "key : value" of a /proc file; empty where there is none.
+// The value of the first line "key : value" of a /proc file; empty if there is none.
 std::string proc_value(const char* path, const std::string& key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -39,7 +39,7 @@ Json libraries() {
           {"zlib", zlibVersion()}};
 }
 
-// What each can be called; one that this build has no kernels for is described by why.
+// A description of each GPU; for one that this build has no kernels for, the reason.
 Json gpus() {
   Json out = Json::list();
   for (Device gpu{DeviceType::cuda, 0}; available(gpu); ++gpu.index) {

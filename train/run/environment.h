@@ -6,8 +6,8 @@
 
 namespace ringtape {
 
-// What a result depends on besides the options: version, machine, compiler, libraries, variables that are
-// set.
+// What a result depends on besides the options: version, machine, compiler, libraries, and the environment variables
+// that are set.
 Json environment(const std::vector<std::string>& command_line);
 
 }  // namespace ringtape

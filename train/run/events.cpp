@@ -23,7 +23,7 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
   return table;
 }();
 
-// Checksums are masked, as TFRecord wants them: what they cover may hold checksums itself.
+// Checksums are masked, as TFRecord requires, since the data that they cover may contain checksums itself.
 uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
 template <class T>
@@ -31,7 +31,7 @@ std::string bytes_of(T value) {
   return {std::bit_cast<std::array<char, sizeof(T)>>(value).data(), sizeof(T)};
 }
 
-// Fields of a protobuf message: a key, number * 8 + type, and the value.
+// Fields of a protobuf message: a key (number * 8 + type), then the value.
 std::string varint(uint64_t x) {
   std::string out;
   for (; x >= 0x80; x >>= 7) out += char(x | 0x80);
@@ -45,7 +45,7 @@ std::string field(int number, const std::string& x) { return key(number, 2) + va
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// One that no file has yet, as a container's processes may start with the same number in the same second.
+// A new file name: in containers, two processes may have the same host, process id and second.
 File new_file(const RunDir& run, std::string& path) {
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
@@ -69,7 +69,7 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 EventFile::EventFile(const RunDir& run, int64_t from) : file_(new_file(run, path_)) {
-  constexpr int64_t kStart = 1;  // SessionLog.START: no step from this one on counts that was before
+  constexpr int64_t kStart = 1;  // SessionLog.START: earlier values from this step on are ignored
   record(field(1, now()) + field(3, std::string("brain.Event:2")));  // wall_time, file_version
   // wall_time, step, session_log.
   if (from > 0) record(field(1, now()) + field(2, from + 1) + field(7, field(1, kStart)));

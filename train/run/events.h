@@ -11,8 +11,8 @@ namespace ringtape {
 // (tensorflow/core/util/event.proto) in protobuf's encoding.
 class EventFile {
  public:
-  // A new events.out.tfevents.TIME.HOST.PID.N. Of a training that goes on at step `from` TensorBoard leaves out what
-  // earlier files have of steps after that, which come again.
+  // Creates a new file events.out.tfevents.TIME.HOST.PID.N. For a run resumed at step `from`, TensorBoard then ignores
+  // later steps in earlier files, since they are written again.
   explicit EventFile(const RunDir& run, int64_t from = 0);
   void write(const std::string& tag, int64_t step, double value);  // "val/loss"; throws IoError
 

@@ -91,7 +91,7 @@ static std::optional<Metrics> parse_metrics(const std::string& line, const std::
 }
 
 std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad) {
-  constexpr size_t kLongest = 1 << 20;  // bytes of a line
+  constexpr size_t kLongest = 1 << 20;  // maximum bytes of a line
   std::vector<Metrics> out;
   std::istringstream lines(read_file(path));
   int64_t number = 1;
@@ -113,7 +113,7 @@ static int64_t length(const MetricsLog::Lengths& lengths, const char* name) {
   return found == lengths.end() ? 0 : found->second;
 }
 
-// How much of a file stays: what it should have, or the whole lines that are left of it.
+// The bytes of a file to keep: `keep`, or less if the file is shorter: then its complete lines.
 static int64_t lines_kept(const std::string& path, int64_t keep) {
   constexpr int64_t kBlock = 1 << 16;
   std::ifstream file(path, std::ios::binary | std::ios::ate);

@@ -50,7 +50,7 @@ int terminal_width() {
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-// Of the pipe to the launcher that has the terminal; -1: none. What this process starts does not have it.
+// The pipe to the launcher, which owns the terminal; -1: none. Child processes do not inherit it.
 int launchers_pipe() {
   static const int pipe = [] {
     const int fd = env::progress();
@@ -63,8 +63,8 @@ int launchers_pipe() {
   return pipe;
 }
 
-// A bar in the place of the one before; empty: none. To a launcher each is a line, of which it draws the last: one for
-// which there is no room is left out.
+// Replaces the bar; empty: removes it. A launcher gets each bar as a line and draws the last one; if the pipe is full,
+// the line is dropped.
 void draw(const std::string& bar) {
   if (launchers_pipe() >= 0) {
     const std::string line = bar + "\n";

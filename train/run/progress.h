@@ -4,9 +4,8 @@
 
 namespace ringtape {
 
-// A progress bar on standard error: `epoch 1/5:  42%|####      | 164/391 [00:12<00:17, 13.3 batches/s,
-// loss 1.23]`. Drawn at most ten times a second, in the terminal's width; nothing at all where standard error
-// is not a terminal.
+// A progress bar on standard error: `epoch 1/5:  42%|####      | 164/391 [00:12<00:17, 13.3 batches/s, loss 1.23]`.
+// Drawn at most ten times per second, in the terminal's width; not at all if standard error is not a terminal.
 class Progress {
  public:
   Progress(std::string title, int64_t total, bool enabled = true, const char* unit = "batches");
@@ -14,7 +13,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Whether update() would draw now: ask first where making the note costs something.
+  // Whether update() would draw now; ask first if the note is expensive to make.
   bool due();
   void update(int64_t done, const std::string& note = {});
 

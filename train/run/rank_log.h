@@ -3,8 +3,8 @@
 
 namespace ringtape {
 
-// A line that a rank other than 0 has to say of itself: to its own log where a launcher keeps one (RINGTAPE_RANK_LOG),
-// else nowhere; with RINGTAPE_LOG=debug to standard error, whoever started it.
+// Writes a message of a rank other than 0: to its own log if a launcher keeps one (RINGTAPE_RANK_LOG), else nowhere;
+// with RINGTAPE_LOG=debug always to standard error.
 void rank_log(const std::string& line);
 
 }  // namespace ringtape

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a run writes, besides train.log and the lock, which stay, and its checkpoints; nothing else is ever removed.
+// The files that a run writes, besides checkpoints, and train.log and the lock, which are kept. Nothing else is ever
+// removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr std::array<const char*, 6> kOwned = {"env.json",    "data.json",   "metrics.jsonl",
@@ -46,7 +47,7 @@ bool locked(const fs::path& lock) {
   return held;
 }
 
-// A run that was broken off before its config.toml was there: nothing of it is lost.
+// A run that was interrupted before it wrote config.toml: replacing it loses nothing.
 bool just_begun(const fs::path& path) {
   std::error_code error;
   bool has_mark = false, has_more = false;
@@ -68,11 +69,11 @@ void remove_run(const fs::path& path) {
   for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")})
     fs::remove(exported / name);
   std::error_code error;
-  fs::remove(exported, error);  // it stays where there is more in it
+  fs::remove(exported, error);  // not removed if something else is in it
   for (const char* name : kOwned) fs::remove(path / name);
 }
 
-// What a killed process was writing.
+// Removes the temporary files of a killed process.
 void remove_leftovers(const fs::path& run) {
   std::error_code error;
   for (const fs::path& folder : {run, run / kExported, run / kCheckpoints})

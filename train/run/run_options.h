@@ -5,7 +5,7 @@
 
 namespace ringtape {
 
-// The folder of a run, and what is printed of it.
+// The folder of a run and the form of its output.
 struct RunOptions {
   std::string name;  // empty: runs/MODEL-DATA-TIME
   bool overwrite = false;

@@ -34,7 +34,7 @@ void handle(void (*handler)(int)) {
   ::pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, nullptr);
 }
 
-// These two call what may be called in a signal handler alone.
+// Signal handlers: they may call only async-signal-safe functions.
 void leave(int) {
   if (speaks_of_it) (void)!::write(2, kAtOnce.data(), kAtOnce.size());
   ::_exit(comm::kPreempted);

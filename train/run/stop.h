@@ -2,22 +2,23 @@
 
 namespace ringtape {
 
-// What SIGTERM and SIGINT do to a training, from its first moment to its last; each call
-// replaces the one before. For the first thread.
+// These functions set what SIGTERM and SIGINT do from now on. Each call replaces the previous setting. Call them from
+// the main thread.
 
-// They wait for the next of these. A program that is started now begins like that, too.
+// Blocks the signals until the next of these calls. Child processes started meanwhile inherit this.
 void hold_stops();
 
-// One ends the process at once, with the exit code of what can be gone on with: of the run there
-// is nothing yet. Says so, if it `speaks`.
+// A signal ends the process at once with exit code 75 (comm::kPreempted): nothing has to be saved yet. `speaks`: with a
+// message on standard error.
 void stop_at_once(bool speaks);
 
-// The first is a wish, which the training asks for and follows; one that comes a second later, or after that, ends the
-// process as it always does. Sooner it is the same wish: a scheduler and a launcher both tell each rank.
+// The first signal sets a flag that stop_requested() returns; the trainer checks it after each step and stops. A signal
+// at least one second later ends the process as by default. An earlier one is ignored, since a scheduler and a launcher
+// may both signal each rank.
 void stop_behind_a_step();
 bool stop_requested();
 
-// One ends the process as it always does: the training has failed.
+// Restores the default: a signal ends the process. For a run that has failed.
 void stop_as_always();
 
 }  // namespace ringtape

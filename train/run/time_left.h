@@ -4,11 +4,11 @@
 
 namespace ringtape {
 
-// How long the rest of `total` steps will take, by how long those behind the first `from` have taken.
+// Estimates the remaining time of `total` steps from the time of the steps after the first `from`.
 class TimeLeft {
  public:
   TimeLeft(int64_t from, int64_t total) : from_(from), total_(total) {}
-  // In seconds, with `done` steps taken; 0 until there is one to go by.
+  // In seconds, after `done` steps; 0 before the first step.
   double seconds(int64_t done) const {
     const std::chrono::duration<double> passed = Clock::now() - begin_;
     return done > from_ ? passed.count() / double(done - from_) * double(total_ - done) : 0;

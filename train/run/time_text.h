@@ -3,10 +3,10 @@
 
 namespace ringtape {
 
-// Now, as strftime formats it.
+// The current time, formatted by strftime.
 std::string local_time_text(const char* format);
 std::string utc_time_text(const char* format);
 
-std::string duration_text(double seconds);  // by its two largest units: "3 h 20 min"
+std::string duration_text(double seconds);  // in its two largest units: "3 h 20 min"
 
 }  // namespace ringtape

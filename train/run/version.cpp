@@ -1,6 +1,6 @@
 #include "train/run/version.h"
 
-// Both come from CMake, for this file alone: a new revision compiles nothing else.
+// CMake defines both for this file only: a new revision recompiles nothing else.
 namespace ringtape {
 
 const char* const kVersion = RINGTAPE_VERSION;

@@ -3,6 +3,6 @@
 namespace ringtape {
 
 extern const char* const kVersion;   // "0.1.0"
-extern const char* const kRevision;  // git describe when it was configured, or "unknown"
+extern const char* const kRevision;  // git describe at configuration time, or "unknown"
 
 }  // namespace ringtape

@@ -8,7 +8,7 @@ namespace {
 
 // Pixels.
 constexpr double kLeft = 128, kRight = 24, kTop = 56, kWidth = 1000, kLane = 30, kGap = 6, kBetween = 18, kLegend = 64;
-constexpr double kLetter = 6.6;  // a wide one
+constexpr double kLetter = 6.6;  // width of a wide letter
 
 std::string ms_text(int64_t ns) { return fmt::format("{:.1f} ms", double(ns) / 1e6); }
 std::string mb_text(int64_t bytes) {
@@ -51,7 +51,7 @@ class Picture {
     svg_.text(kLeft - 12, kTop - 12, "ms", "soft", Svg::Anchor::end);
   }
 
-  // A bar, with as much of its name as fits.
+  // A bar, with its name if it fits.
   void bar(int64_t begin, int64_t end, double y, const std::string& style, const std::string& name,
            const std::string& more) {
     const double left = x(begin), width = std::max(x(end) - left, 0.8);

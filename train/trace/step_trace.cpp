@@ -16,7 +16,7 @@ int64_t ns(comm::Clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
 }
 
-// The last backward phase ends with finish(), where a rank waits.
+// Splits the wait off the last backward phase, which ends with Reducer::finish(), where a rank waits.
 void split_wait(std::vector<RankTimeline::Span>& phases, int64_t begin, int64_t end) {
   for (size_t i = phases.size(); i-- > 0;) {
     RankTimeline::Span& p = phases[i];

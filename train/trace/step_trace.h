@@ -10,20 +10,20 @@
 namespace ringtape {
 
 struct TraceOptions {
-  std::string path;  // without its ending; empty: none
+  std::string path;  // without extension; empty: no trace
   int64_t step = 3;
 };
 void visit(Fields& f, TraceOptions& o);
 
-// Writes down what every rank does in one step of a training: FILE.json and FILE.svg. Does nothing in the others.
+// Records what every rank does in one step of a run: FILE.json and FILE.svg. Does nothing in the other steps.
 class StepTrace {
  public:
   StepTrace(TraceOptions options, std::string title)
       : file_(std::move(options.path)), step_(options.step), title_(std::move(title)) {}
 
   void begin(int64_t step);  // counted from 1
-  void ended(Phase phase);   // as Step::run says
-  // A collective, in that step: the first rank writes. Throws IoError.
+  void ended(Phase phase);   // called at the end of a phase, as by Step::run
+  // In the recorded step a collective: rank 0 writes the files. Throws IoError.
   void end(const comm::Reducer* reducer, comm::ProcessGroup& group);
 
  private:
@@ -31,7 +31,7 @@ class StepTrace {
   int64_t step_;
   std::string title_;
   bool on_ = false;
-  int64_t since_ = 0;  // the end of the phase before
+  int64_t since_ = 0;  // end of the previous phase
   RankTimeline own_;
 };
 

@@ -53,7 +53,7 @@ StepTimeline together(const std::string& title, int64_t step, std::vector<RankTi
   return {title, step, std::move(ranks)};
 }
 
-// An event of duration; its times are microseconds.
+// A duration event; times in microseconds.
 static Json event(const std::string& name, const char* kind, size_t rank, int thread, int64_t begin, int64_t end) {
   const double from = double(begin) / 1e3, duration = double(end - begin) / 1e3;
   return {{"name", name}, {"cat", kind}, {"ph", "X"}, {"pid", rank}, {"tid", thread}, {"ts", from}, {"dur", duration}};

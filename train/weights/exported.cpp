@@ -12,7 +12,7 @@ static std::string list(const std::vector<float>& numbers) {
   return "[" + out + "]";
 }
 
-// Python that takes the last layer, "fc" or "3", off `model`.
+// Python code that removes the last layer, "fc" or "3", of `model`.
 static std::string without(const std::string& last) {
   const bool number = last.find_first_not_of("0123456789") == std::string::npos;
   return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";

@@ -5,10 +5,10 @@
 
 namespace ringtape {
 
-std::string exported_name(bool backbone);  // of a run's file: backbone.safetensors of a method, else model.safetensors
+std::string exported_name(bool backbone);  // "backbone.safetensors" or "model.safetensors"
 
-// What lies beside an exported file of weights: how PyTorch loads it, and what images it
-// wants. A backbone is without its last layer.
+// The README of an exported file of weights: how to load it in PyTorch, and which images it expects. A backbone has no
+// last layer.
 std::string exported_readme(const Task& task, const std::string& file = "model.safetensors", bool backbone = false);
 
 }  // namespace ringtape

@@ -50,12 +50,12 @@ Json to_json(const TrainedOn& known) {
   return out;
 }
 
-// As files hold it: bytes that are not UTF-8 replaced.
+// Names as files store them: bytes that are not UTF-8 are replaced.
 std::vector<std::string> as_written(const std::vector<std::string>& names) {
   return parse_json(Json(names).text()).get<std::vector<std::string>>();
 }
 
-// "'a', 'b'" of what is in one and not in the other; "" for nothing.
+// The names that `others` lacks, as "'a', 'b'"; "" if there are none.
 std::string names_beyond(const std::vector<std::string>& names, const std::vector<std::string>& others) {
   constexpr int kShown = 5;
   const std::set<std::string> known(others.begin(), others.end());

@@ -7,35 +7,35 @@
 
 namespace ringtape {
 
-// What a network has to know of the images it was trained on: by which numbers they were normalised and what its
-// classes are. It is kept with the weights and with the run, since a folder of images may be another one later.
+// What a network must know about its training images: how they were normalised, and what the classes are. It is stored
+// with the weights and with the run, since a folder of images may change later.
 struct TrainedOn {
-  std::vector<float> mean, deviation;    // per channel; empty: not known
-  std::vector<std::string> class_names;  // in the order of the outputs; empty: not known
+  std::vector<float> mean, deviation;    // per channel; empty: unknown
+  std::vector<std::string> class_names;  // in the order of the outputs; empty: unknown
 };
 TrainedOn trained_on(const Dataset& data);
 
-// As metadata of weights: JSON lists under ringtape.mean, ringtape.deviation and ringtape.classes. Reading throws
-// FormatError, beginning with `path`, for what is no such list; what is absent is not known.
+// Stored as metadata of weights: JSON lists under ringtape.mean, ringtape.deviation and ringtape.classes. Reading
+// throws FormatError, beginning with `path`, for an invalid list; a missing one means unknown.
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 
-// A line for each thing that is known, which ranks compare.
+// One line per known value; ranks compare these lines.
 std::string lines_of(const TrainedOn& known);
 
-// The same as a file: a JSON object. One that is not there is nothing known.
-inline constexpr const char* kTrainedOnFile = "data.json";  // in the folder of a run
+// The same as a file, a JSON object. If there is no file, everything is unknown.
+inline constexpr const char* kTrainedOnFile = "data.json";  // in a run's folder
 void write_trained_on(const std::string& path, const TrainedOn& known);
 TrainedOn read_trained_on(const std::string& path);
 
-// Images are normalised by what is known from now on. Throws UsageError for images of another number of channels.
+// Normalises images by the known values from now on. Throws UsageError for another number of channels.
 void normalize_as(Splits& data, const TrainedOn& known);
 
-// Whether the data's classes are the known ones, in their order; they are if none are known.
+// Whether the data's classes equal the known ones, in the same order; true if none are known.
 bool same_classes(const Dataset& data, const TrainedOn& known);
 
-// Throws UsageError, beginning with `origin` and ending with `otherwise`, that names the classes that are missing and
-// those that are new, unless they are the same.
+// Throws UsageError if the classes differ. The message begins with `origin`, names the missing and the new classes, and
+// ends with `otherwise`.
 void check_classes(const Dataset& data, const TrainedOn& known, const std::string& origin,
                    const std::string& otherwise);
 

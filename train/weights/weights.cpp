@@ -20,9 +20,9 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
-static constexpr size_t kShown = 100;  // bytes of a file's name of a tensor in a message
+static constexpr size_t kShown = 100;  // maximum bytes of a tensor's name in a message
 
-// `convert`: floating-point numbers to another dtype.
+// `convert`: converts floating-point numbers of another dtype.
 static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into,
                  bool convert = false) {
   std::map<std::string, Tensor> found;
@@ -64,7 +64,7 @@ std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last
   return out;
 }
 
-// Those that are below this name, by what follows it.
+// The tensors below `name`, without that prefix.
 std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors) {
   std::erase_if(tensors, [&](const NamedTensor& t) { return !is_of(t, name); });
   for (NamedTensor& t : tensors) t.name.erase(0, name.size() + 1);

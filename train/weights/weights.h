@@ -6,34 +6,34 @@
 
 namespace ringtape {
 
-// A tensor as files hold it: convolution weights K,R,S,C are seen as K,C,R,S (PyTorch's OIHW), all else is x. Shares
-// x's memory, so that copying into it brings a file's order into ours.
+// A view of x in the order of files: convolution weights K,R,S,C become K,C,R,S (PyTorch's OIHW); other tensors are x
+// itself. It shares x's memory, so copying into it converts a file's order to ours.
 Tensor in_file_order(const Tensor& x);
 
-// A module's parameters and buffers, by their dotted names, in the order of files.
+// A module's parameters and buffers, with dotted names, in the order of files.
 std::vector<NamedTensor> weights_of(nn::Module& module);
 
-// Copies a file's tensors into these. Throws FormatError, before anything is changed, unless
-// names, shapes and dtypes are exactly theirs.
+// Copies a file's tensors into `into`. Throws FormatError, before anything is changed, unless names, shapes and dtypes
+// match exactly.
 void load_tensors(const std::string& path, const std::vector<NamedTensor>& into);
 
 void load_weights(const std::string& path, nn::Module& module);
 
-// Those that are not of the layer called `last`.
+// The module's weights without those of the layer `last`.
 std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last);
 
-// Those that are below this name, by what follows it: "fc.bias" is "bias" below "fc".
+// The tensors whose names begin with `name` and a dot, without that prefix: "fc.bias" becomes "bias" for "fc".
 std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors);
 
-// What became of the last layer.
+// The result for the last layer.
 struct LastLayer {
   bool loaded = false;
-  int64_t outputs = 0;  // of the file's, where that is of other classes and so was left out
+  int64_t outputs = 0;  // of the file's last layer, if it was skipped because its classes differ
 };
 
-// load_weights of a file whose layer called `last` may be absent or of other classes, which it is if it has another
-// shape or `same_classes` is false: the module's then stays as it is. Floating-point weights of another dtype are
-// converted to the module's. Of a checkpoint of a self-supervised method, what is below "backbone" counts.
+// Like load_weights, but the layer `last` may be absent from the file or have other classes, that is another shape, or
+// `same_classes` is false: then the module's layer stays unchanged. Floating-point weights of another dtype are
+// converted to the module's. From a checkpoint of a self-supervised method, the tensors below "backbone" are loaded.
 LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes = true);
 
 }  // namespace ringtape
