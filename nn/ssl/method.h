@@ -13,7 +13,7 @@
 
 namespace ringtape::nn {
 
-// The progress of a training.
+// The progress of a run.
 struct Moment {
   int64_t step = 0, steps = 1;  // steps so far, and in total
   int64_t epoch = 0;            // completed epochs
@@ -67,16 +67,17 @@ class Method : public Module {
 
   // Called before a step's outputs: updates everything that follows a schedule.
   virtual void begin_step(const Moment&) {}
-  // The loss for outputs that do not depend on the image, with n images per rank: a training that stays there has
+  // The loss for outputs that do not depend on the image, with n images per rank: a run whose loss stays there has
   // collapsed.
   virtual std::optional<double> collapsed_loss(int64_t /*n*/) const { return {}; }
   // The output whose rows should differ between images; see spread().
   virtual Tensor watched(const Tensors& outputs) const { return outputs[0]; }
 
-  // From now on the batch is what all ranks of the group have: queues take the outputs of all, and so does a loss that
-  // gathers. Each rank has as many rows as any other. Throws UsageError where there is nothing to gather.
+  // From now on, a batch is the samples of all ranks of the group: queues get the outputs of all ranks, and so does a
+  // loss that gathers. All ranks must have equal numbers of rows. Throws UsageError if the loss gathers and the group
+  // has one rank.
   void distribute(comm::ProcessGroup& group);
-  // Whether its prediction head, the child "prediction", learns at the highest rate throughout, without schedule and
+  // Whether the prediction head, the child "prediction", learns at the peak rate throughout, without schedule and
   // warm-up.
   virtual bool fixes_prediction_lr() const { return false; }
 
@@ -99,29 +100,29 @@ class Method : public Module {
 // The outputs of a batch by replicas of a method, on the first device.
 Tensors outputs_of(DataParallel& replicas, const Tensors& views);
 
-// The setting of methods whose loss can use the outputs of all ranks.
+// The option of methods whose loss can use the outputs of all ranks.
 void visit_gather(Fields& f, bool& gather);
 
-// How the batches of a training are parted.
+// How the batches of a run are divided.
 struct BatchPlan {
-  int64_t images = 0;              // of all ranks together
-  int64_t ranks = 1, devices = 1;  // of all ranks together; each has an equal part of the images
+  int64_t images = 0;              // total over all ranks
+  int64_t ranks = 1, devices = 1;  // totals; each device has an equal part of the images
   bool sync_bn = false;
 };
 
-// A method the command line knows by name. Registered at the foot of its file; nothing else lists it.
+// A method that the command line knows by name. Registered at the end of its file; it is listed nowhere else.
 struct MethodEntry {
   const char* name;
   const char* summary;  // one line
   Settings settings = {};
   std::unique_ptr<Method> (*make)(const Backbone& backbone, const Settings& settings);
-  int place;               // in lists: that in lightly's table of distributed training, 1 to 6, then others
-  bool any_views = false;  // takes more than two views of an image, and small ones
-  // Throws UsageError where these settings cannot learn from such batches; null: they always can.
+  int place;               // in lists: 1 to 6 as in lightly's table of distributed training, then the others
+  bool any_views = false;  // accepts more than two views of an image, and small ones
+  // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
 
-  bool gathers() const;  // has the setting of visit_gather
-  // The same for all that has to do with batches, before there are data or a network.
+  bool gathers() const;  // whether it has the option of visit_gather()
+  // Everything about batches that can be checked before data and network exist. Throws UsageError.
   void check_batches(const Settings& settings, const BatchPlan& batch) const;
 };
 std::span<const MethodEntry> methods();                      // sorted by place

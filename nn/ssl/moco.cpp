@@ -7,8 +7,8 @@
 #include "nn/ssl/queue.h"
 #include "nn/ssl/teacher.h"
 
-// He et al., "Momentum contrast for unsupervised visual representation learning", 2020, with
-// the symmetric loss of lightly's benchmark.
+// He et al., "Momentum contrast for unsupervised visual representation learning", 2020, with the symmetric loss of
+// lightly's benchmark.
 namespace ringtape::nn {
 namespace {
 
@@ -67,7 +67,7 @@ class Moco : public Method {
   std::string str() const override { return concat("MoCo(queue ", queue_.size(), ", temperature ", temperature_, ")"); }
 
  private:
-  // Keys pass the teacher in shuffled order: otherwise batch statistics could give a key away.
+  // Rows pass the teacher in shuffled order; otherwise batch statistics could reveal which key matches a query.
   Tensor key(const Tensor& view, uint64_t which) const {
     const NoGrad no_grad;
     const uint64_t seed = order_ + which;
@@ -93,7 +93,7 @@ class Moco : public Method {
   uint64_t order_ = 0;
 };
 
-// SyncBatchNorm normalises the whole batch at once.
+// The number of parts; 1 with SyncBatchNorm, which normalises the whole batch at once.
 int64_t splits(const MocoOptions& o, bool sync_bn) { return sync_bn ? 1 : o.bn_splits; }
 
 void check(const Settings& settings, const BatchPlan& batch) {

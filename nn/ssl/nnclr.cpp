@@ -26,7 +26,8 @@ void visit(Fields& f, NnclrOptions& o) {
   visit_gather(f, o.gather);
 }
 
-// For each row of z the most similar row of `bank` (rows of length 1): the first of equals; the last row if z is NaN.
+// For each row of z the most similar row of `bank` (rows of length 1); the first one if several are equal; the last row
+// if z is NaN.
 Tensor nearest(const Tensor& bank, const Tensor& z) {
   const NoGrad no_grad;
   const int64_t n = bank.dim(0);

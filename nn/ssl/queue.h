@@ -9,12 +9,12 @@ class ProcessGroup;
 
 namespace ringtape::nn {
 
-// Throws UsageError unless whole batches of n rows fill a queue of that size: else some rows would count for longer
-// than others. `what`: how messages call it.
+// Throws UsageError unless `size` is a multiple of the batch size n: otherwise some rows would stay longer than others.
+// `what`: the queue's name in messages.
 void check_queue(const char* what, int64_t size, int64_t n);
 
-// The last rows of length 1 that a training has made, (size, D), the newest first: its own and those of all ranks, so
-// that all have the same. Begins with random ones. The two views share them, or each has its own.
+// The last rows, normalised to length 1, of all ranks' outputs, (size, D), newest first; the same on all ranks.
+// Initially random. The two views share one queue, or each has its own.
 class Queue {
  public:
   // `what`: its name in messages. Throws UsageError for size 0.
@@ -22,7 +22,7 @@ class Queue {
 
   const Tensor& rows(size_t view) const { return rows_[view % rows_.size()]; }
   int64_t size() const { return rows_[0].dim(0); }
-  // x (n, D), of that view; normalised here.
+  // Adds x (n, D) of a view; normalises it.
   void push(comm::ProcessGroup* group, size_t view, const Tensor& x);
   void visit(Visitor& v) {
     v.buffer("queue", rows_[0]);

@@ -4,14 +4,14 @@
 namespace ringtape::nn {
 
 struct TeacherOptions {
-  double momentum = 0.99;      // share of its own weights that the teacher keeps in a step
+  double momentum = 0.99;      // fraction of the teacher's weights that remains after a step
   double final_momentum =
       -1;  // final value of a cosine schedule (Grill et al., "Bootstrap your own latent", 2020); negative: constant
 };
 void visit(Fields& f, TeacherOptions& o);
 
-// A second encoder with the same architecture, whose weights are a moving average of the first one's: the teacher of
-// moco and byol. It is not trained, normalises by its own batches and has its own running statistics.
+// A second encoder with the same architecture, whose weights are a moving average of the first encoder's: the teacher
+// of moco and byol. It is not trained, normalises by its own batches and has its own running statistics.
 class Teacher {
  public:
   // Starts with the student's weights.

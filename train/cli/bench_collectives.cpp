@@ -20,10 +20,10 @@ namespace {
 using namespace comm;
 
 constexpr int kMaxRanks = 4096;
-constexpr double kLatency = 30, kBandwidth = 1.5;  // of sockets on one host
-constexpr double kSlower = 0.9;  // of the baseline's bandwidth: where --baseline fails
+constexpr double kLatency = 30, kBandwidth = 1.5;  // defaults, typical of sockets on one host
+constexpr double kSlower = 0.9;  // --baseline fails below this fraction of its bandwidth
 
-// "64M" as a number.
+// Parses "64M".
 int64_t bytes_flag(const Invocation& invocation, const std::string& name, int64_t fallback) {
   const std::string* const given = invocation.flag(name);
   if (!given) return fallback;
@@ -82,7 +82,7 @@ void heading(const char* size, const char* count, const char* type, const char* 
   show(line);
 }
 
-// What one rank, the first, says of it: nccl-tests' table, and the same as JSON.
+// The output of rank 0: the table of nccl-tests, and the same as JSON.
 class Report {
  public:
   Report(const CollectiveSettings& settings, const std::string& transport, int ranks) : settings_(settings) {
@@ -128,7 +128,7 @@ class Report {
     if (r.limit_us > 0) row["limit_us"] = r.limit_us;
   }
 
-  // The exit code.
+  // Returns the exit code.
   int finish(const std::string* json, const std::string* baseline) {
     show(fmt::format("# Out of bounds values : {} {}", wrong_,
                      wrong_            ? "FAILED"
@@ -141,9 +141,9 @@ class Report {
   }
 
  private:
-  // How many figures are below the baseline's.
+  // The number of bandwidths below the baseline's.
   int compare(const std::string& path) const {
-    constexpr int64_t kLongest = 64 << 20;  // bytes
+    constexpr int64_t kLongest = 64 << 20;  // maximum bytes
     const Json before = parse_json(read_file(path, kLongest), path);
     RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows") && before["rows"].is_list(), path,
                 ": is not what --json writes");
@@ -187,7 +187,7 @@ comm::Topology topology_of(const Invocation& invocation) {
   return topology;
 }
 
-// In a job that is there: the ranks are its processes.
+// Runs inside an existing job, whose processes are the ranks.
 int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings,
            const Invocation& invocation) {
   RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport,
@@ -209,7 +209,7 @@ int run(const Invocation& invocation) {
   if (const auto job = comm::job_from_environment(join_timeout)) {
     try {
       return run_in(*job, given ? *given : "auto", settings, invocation);
-    } catch (const std::exception& e) {  // the others end with the same cause
+    } catch (const std::exception& e) {  // the other ranks end with the same message
       job->failure->raise(concat("rank ", job->rank, " on ", job->host, ": ", e.what()));
       throw;
     }

@@ -32,7 +32,7 @@ TrainOptions wanted(const Invocation& invocation) {
   options.trainer.batch_size = 16;
   options.step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
   options.step.optimizer.of("lars").as<Lars::Options>().momentum = 0;
-  // There is no test of features, whose neighbours the images would have to be enough for.
+  // No kNN test takes place: this satisfies its check of the number of images.
   options.evaluation.knn.k = 1;
   if (invocation.flag("method")) options.model.name = "resnet18";
   apply_flags(options, invocation);
@@ -46,10 +46,10 @@ TrainOptions wanted(const Invocation& invocation) {
 }
 
 struct Measured {
-  std::vector<double> rates;  // steps a second of each round, ascending
-  int64_t steps = 0;          // of a round
-  double cpu_seconds = 0;     // of all threads of this process, a step
-  StepBench::Phases phases;   // of a step
+  std::vector<double> rates;  // steps per second of each round, ascending
+  int64_t steps = 0;          // per round
+  double cpu_seconds = 0;     // of all threads of this process, per step
+  StepBench::Phases phases;   // per step
 
   double median() const { return rates[rates.size() / 2]; }
 };
@@ -58,7 +58,7 @@ Measured measure(StepBench& bench) {
   constexpr int kRounds = 5;
   constexpr double kRoundSeconds = 0.4;
   Measured out;
-  bench.run(2);  // the first steps also get memory and load kernels
+  bench.run(2);  // the first steps also allocate memory and load kernels
   int64_t trials = 1;
   double seconds = bench.run(trials);
   while (seconds < 0.02) seconds = bench.run(trials *= 4);
@@ -96,7 +96,7 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
   if (!reducer) return out;
   const comm::Reducer::Totals& t = reducer->totals();
   out["ranks"] = ranks, out["comm_bytes"] = t.bytes / t.steps;
-  for (const comm::Reducer::Trace& b : reducer->trace()) {  // of the last step, from the end of backward
+  for (const comm::Reducer::Trace& b : reducer->trace()) {  // of the last step, relative to the end of backward
     const auto after = [&](comm::Clock::time_point at) { return comm::Seconds(at - reducer->waited().begin).count(); };
     out["buckets"].push_back(
         {{"bytes", b.bytes}, {"ready_s", after(b.ready)}, {"begin_s", after(b.begin)}, {"end_s", after(b.end)}});
@@ -122,7 +122,7 @@ void print(const TrainOptions& options, const Measured& m, const StepBench& benc
 int run(const Invocation& invocation) {
   TrainOptions options = wanted(invocation);
   if (wants_ranks(options.parallel)) {
-    (void)resolve(options, int(options.parallel.devices));  // what is wrong for all of them is said once
+    (void)resolve(options, int(options.parallel.devices));  // reports errors once, before the ranks start
     return run_as_processes(int(options.parallel.devices),
                             {invocation.command_line.begin() + 1, invocation.command_line.end()});
   }

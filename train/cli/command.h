@@ -6,10 +6,10 @@
 
 namespace ringtape::cli {
 
-// A flag of a subcommand, as --help shows it and the parser takes it.
+// A flag of a command, for --help and the parser.
 struct Flag {
   std::string group, name;     // "Optimizer", "batch-size"; one letter is -n
-  std::string placeholder;     // "N"; "[N]" where it may be left out, and is "true" then; empty for a switch
+  std::string placeholder;     // "N"; "[N]": optional, then "true"; empty for a switch
   std::string help, fallback;  // `fallback`: the default, as text
   std::string kind = "", owner = "";  // "optimizer", "lars": shown with --optimizer lars or --help-all; empty: always
 
@@ -19,22 +19,22 @@ struct Flag {
 struct Invocation {
   std::vector<std::string> positionals;
   std::vector<std::pair<std::string, std::string>> flags;  // name and text, in the order of Command::flags
-  std::vector<std::string> command_line;                   // all of it, as it was typed
-  std::vector<std::string> after;                          // what stands behind "--"
+  std::vector<std::string> command_line;                   // the whole command line as typed
+  std::vector<std::string> after;                          // the words after "--"
 
   const std::string* flag(const std::string& name) const;  // null if not given
-  bool has(const std::string& name) const;                 // a switch that is on
+  bool has(const std::string& name) const;                 // whether a switch is on
 };
 
 struct Command {
   std::string name;     // "train"; "bench step" for a subcommand of a subcommand
   std::string summary;  // one line
-  std::string usage;    // what follows the name: "RUN|FILE [FLAGS]"
+  std::string usage;    // the rest of the usage line: "RUN|FILE [FLAGS]"
   std::vector<std::string> examples;
   std::vector<Flag> flags;
-  size_t positionals = 0;                     // at most
-  bool takes_command = false;                 // behind "--"
-  bool meets = false;                         // ranks wait for each other in it
+  size_t positionals = 0;                     // the maximum
+  bool takes_command = false;                 // takes a command after "--"
+  bool meets = false;                         // its ranks wait for each other
   std::function<int(const Invocation&)> run;  // returns the exit code; throws for errors
 };
 
@@ -53,13 +53,14 @@ Command data_download_command();
 Command doctor_command();
 Command list_command();
 
-// Finds the command in argv, tells it in `found`, parses its flags, runs it. Prints help where asked to. Throws
-// UsageError for anything unknown, with the nearest name.
+// Finds the command in argv, stores it in `found`, parses its flags and runs it; prints help if asked. Returns the exit
+// code. Throws UsageError for unknown commands and flags, with the nearest name.
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found);
 
-// `invocation`: whose components' flags are shown, too; `all`: those of all.
+// The help text of a command. `invocation`: its selected components' flags are shown, too; `all`: those of all
+// components.
 std::string command_help(const Command& command, const Invocation& invocation, bool all);
-// Of those that begin with the word.
+// The list of all commands, or of those whose first word is `word`.
 std::string overview(const std::vector<Command>& commands, const std::string& word = "");
 
 }  // namespace ringtape::cli

@@ -35,7 +35,7 @@ std::vector<Flag> option_flags(Use use) {
   return out;
 }
 
-// Those of a file that nothing the training uses has.
+// The options of a file that do not apply to this run.
 static std::string foreign_text(const TrainOptions& options, const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names)
@@ -85,7 +85,7 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
   return out;
 }
 
-// What ends a line.
+// The end of a line.
 static std::string end_text(const Metrics& m) {
   std::string out;
   if (m.comm_bytes && m.steps > 0) out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
@@ -95,7 +95,7 @@ static std::string end_text(const Metrics& m) {
   return out;
 }
 
-// Of a training without labels: its loss, or what kNN makes of its features.
+// A line of a self-supervised run: its loss, or the kNN accuracy of its features.
 static std::string method_text(const Metrics& m, int64_t epochs) {
   std::string out = fmt::format("{:<12} {:<5}  ", fmt::format("epoch {}/{}", m.epoch, epochs), m.split);
   if (m.loss) out += fmt::format("loss {:.4f}  ", *m.loss);

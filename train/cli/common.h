@@ -10,18 +10,18 @@
 
 namespace ringtape::cli {
 
-// The flags of the option list that a command takes: of a training with labels, of one
-// without, of either, or of `evaluate`.
+// The flags of the option list that a command accepts: for supervised runs, for self-supervised runs, for both, or for
+// `evaluate`.
 enum class Use : uint8_t { train, pretrain, either, evaluate };
 std::vector<Flag> option_flags(Use use);
 
-// Applies --config, then the flags. Returns what the user is to know of it, a line each.
+// Applies --config, then the flags. Returns notes for the user, one line each.
 std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation);
-// Before that, of a training without labels: the recipe of --preset, or "corrected" unless
-// there is a --config. Throws UsageError.
+// For self-supervised runs, before apply_flags(): applies the recipe of --preset, or "corrected" if there is neither
+// --preset nor --config. Throws UsageError.
 void begin_with_preset(TrainOptions& options, const Invocation& invocation);
 
-// The number that a flag gives, from `low` to `high`, or `fallback`.
+// The number of a flag, in [low, high]; `fallback` if the flag is not given. Throws UsageError.
 template <class T>
 T number_flag(const Invocation& invocation, const std::string& name, T low, T high, T fallback) {
   const std::string* const given = invocation.flag(name);
@@ -35,6 +35,6 @@ T number_flag(const Invocation& invocation, const std::string& name, T low, T hi
 }
 
 std::string percent(double fraction);                              // "92.68 %"
-std::string metrics_text(const Metrics& metrics, int64_t epochs);  // one line for people
+std::string metrics_text(const Metrics& metrics, int64_t epochs);  // one line of text
 
 }  // namespace ringtape::cli

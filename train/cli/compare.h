@@ -5,55 +5,55 @@
 
 namespace ringtape::cli {
 
-// "a,b" as its words, each once. Throws UsageError, naming the flag.
+// Splits "a,b" into words. Throws UsageError, naming the flag, for repeated or empty ones.
 std::vector<std::string> words_of(const std::string& flag, const std::string& list);
 
-// A training of a comparison, which a process of its own does once with each seed.
+// A training of a comparison; a separate process runs it once per seed.
 struct Training {
   std::string name;  // "ddp-2"
-  Use use;           // by `train` or by `pretrain`
-  Invocation flags;  // that ask for it
+  Use use;           // `train` or `pretrain`
+  Invocation flags;  // its flags
 };
 
-TrainOptions options_of(const Training& training);  // where it is begun; throws UsageError
+TrainOptions options_of(const Training& training);  // the options of a new run; throws UsageError
 
-// What is to be run, and where to.
+// What to run, and where to write the results.
 struct Comparison {
   std::vector<Training> trainings;
   std::vector<std::string> strategies, seeds;
   std::string out;  // folder
   bool overwrite = false, json = false;
-  std::string command;  // as it was typed
+  std::string command;  // as typed
 
   std::string seeds_text() const;  // "Seed 0", "Mean ± standard deviation over the seeds 2, 4"
 };
 
 std::vector<std::string> strategy_choices();
-std::vector<Flag> training_flags();  // that a comparison hands on
-// Those that were given. Throws UsageError for flags that trainings of that kind do not have.
+std::vector<Flag> training_flags();  // flags that a comparison passes to its trainings
+// Those that were given. Throws UsageError for flags that do not apply to such trainings.
 Invocation training_flags(const Invocation& invocation, Use use);
 
-// All but the trainings; what is not said is as in `otherwise`. Throws UsageError.
+// Everything except the trainings; flags that are not given have the defaults in `otherwise`. Throws UsageError.
 struct Otherwise {
   std::string strategies, seeds, out;
 };
 Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwise);
 
-// Trains each that has not been trained yet.
+// Runs all trainings that have not been run yet.
 struct TrainedRuns {
-  std::vector<std::vector<FinishedRun>> runs;  // by training, a seed each
-  int stopped = 0;                             // the exit code with which a signal has ended it before that; else zero
+  std::vector<std::vector<FinishedRun>> runs;  // by training, then by seed
+  int stopped = 0;                             // exit code of the run that a signal stopped; else zero
 };
 TrainedRuns train_all(const Comparison& comparison);
 
-// What becomes of it: compare.md, compare.json and compare.svg, and what is printed.
+// The result: compare.md, compare.json and compare.svg, and the printed text.
 struct Findings {
   std::string title, table, notes, plot;  // Markdown; SVG
 };
 void write_findings(const Comparison& comparison, const Findings& findings, Json json);
 std::string title_of(const TrainOptions& options);  // "resnet18 on cifar10, 2 epochs"
 
-// `compare` as it is, with --methods, and with --inference.
+// `compare` without these flags, with --methods, and with --inference.
 std::string default_strategies();
 int compare_strategies(const Invocation& invocation);
 int compare_methods(const Invocation& invocation);

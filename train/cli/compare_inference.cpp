@@ -19,7 +19,7 @@ using nn::DataParallel;
 constexpr int kRounds = 7;
 constexpr double kRoundSeconds = 0.05;
 
-// Seconds of one call: several in a row, where one is short.
+// Seconds per call, over several calls if one is short.
 double seconds_of(const std::function<void()>& pass, Device device) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
@@ -36,7 +36,7 @@ double median(std::vector<double> all) {
   return all[all.size() / 2];
 }
 
-// A model on one device, and on several, with replicas that are made anew for each pass and with some that stay.
+// A model on one device, and on several devices with replicas that are created for each pass or persist.
 class Inference {
  public:
   explicit Inference(const TrainOptions& o) : options_(o) {

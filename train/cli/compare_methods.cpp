@@ -9,7 +9,7 @@
 namespace ringtape::cli {
 namespace {
 
-// What a switch of the trainings is to be: all that is asked for, on before off.
+// The requested states of a switch, on before off.
 std::vector<bool> states_of(const Invocation& invocation, const char* name, const std::string& fallback) {
   const std::string text = invocation.flag(name) ? *invocation.flag(name) : fallback;
   if (text == "both") return {true, false};
@@ -18,7 +18,7 @@ std::vector<bool> states_of(const Invocation& invocation, const char* name, cons
   throw UsageError(concat("--", name, ": expected on, off or both, got '", text, "'"));
 }
 
-// Of "all" those that the preset has a recipe for.
+// The methods of --methods; "all" means those that the preset has a recipe for.
 std::vector<std::string> methods_of(const Invocation& invocation) {
   std::vector<std::string> all = names_of(nn::methods());
   const std::string& list = *invocation.flag("methods");
@@ -32,13 +32,13 @@ std::vector<std::string> methods_of(const Invocation& invocation) {
   return out;
 }
 
-// A row of the table, and which group of rows it is in.
+// A row of the table and the index of its group of rows.
 struct Row {
   ComparedMethod compared;
   size_t group;
 };
 
-// Method by method, so that runs whose times are compared are neighbours.
+// Sorted by method, so that runs whose times are compared follow each other.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
                          int64_t devices) {
   const std::vector<bool> sync_bn = states_of(invocation, "sync-bn", "both"),
@@ -59,7 +59,7 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
   return out;
 }
 
-// Throws UsageError for switches that no training would have.
+// Throws UsageError for switches that apply to none of the trainings.
 void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
                     int64_t devices) {
   const auto& given = c.strategies;
@@ -82,13 +82,13 @@ bool has_setting(const std::string& method, const std::string& name) {
                              [&](const Option& option) { return option.name == name && option.group.name == method; });
 }
 
-// A setting that only methods have.
+// Whether the option belongs to methods only.
 bool is_of_methods(const std::string& name) {
   const Option* const option = find_option(name);
   return option && option->group.kind == std::string_view("method");
 }
 
-// Throws UsageError for a setting that none of the methods has.
+// Throws UsageError for an option that none of the methods has.
 void check_settings(const Invocation& invocation, const std::vector<std::string>& methods) {
   for (const auto& flag : invocation.flags) {
     const std::string& name = flag.first;
@@ -98,14 +98,14 @@ void check_settings(const Invocation& invocation, const std::vector<std::string>
   }
 }
 
-// The flags that the method has.
+// Removes the flags that the method does not have.
 Invocation own_flags(Invocation invocation, const std::string& method) {
   std::erase_if(invocation.flags,
                 [&](const auto& flag) { return is_of_methods(flag.first) && !has_setting(method, flag.first); });
   return invocation;
 }
 
-// The presets of the methods, which say what other flags are settings of, are yet to be read.
+// Reads only these flags: others may depend on a method's preset, which has not been read yet.
 int64_t devices_of(const Invocation& invocation) {
   Invocation where;
   for (const auto& flag : invocation.flags)
@@ -150,7 +150,7 @@ int compare_methods(const Invocation& invocation) {
   std::vector<Row> rows = rows_of(invocation, c, methods, devices);
   for (const Row& row : rows) {
     c.trainings.push_back(training_of(row.compared, common));
-    (void)options_of(c.trainings.back());  // what is wrong for one of them is said before the first is run
+    (void)options_of(c.trainings.back());  // reports errors of any training before the first one runs
   }
   TrainedRuns trained = train_all(c);
   if (trained.stopped) return trained.stopped;

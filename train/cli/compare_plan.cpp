@@ -9,7 +9,7 @@
 namespace ringtape::cli {
 namespace {
 
-// Options of a training that are not for all of them alike.
+// Options that are set separately for each training.
 const std::set<std::string> kOwn = {"run",    "overwrite",          "resume", "seed",       "strategy",
                                     "method", "gather-distributed", "trace",  "trace-step", "json"};
 

@@ -33,17 +33,19 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
   return r;
 }
 
-// What the flags make of a run that is there. A preset stands for all settings that it says nothing of, too.
+// The options that the flags ask for, given those of the existing run. A preset also sets all options that it does not
+// name to their defaults.
 TrainOptions wanted(const Training& training, const TrainOptions& there) {
   TrainOptions out = there;
   if (training.use == Use::pretrain) out = options_of(training);
   else apply_flags(out, training.flags);
   if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
-  out.execution.seed = there.execution.seed;  // that of its name
+  out.execution.seed = there.execution.seed;  // the seed in the run's name
   return out;
 }
 
-// Nothing if it is yet to be run, or to be run on. Throws UsageError where the run that is there is of other settings.
+// The results of the run; nothing if it must be started or resumed. Throws UsageError if the existing run has other
+// settings.
 std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r,
                                     const std::string& seed) {
   if (c.overwrite || !fs::exists(r.path + "/config.toml")) return {};
@@ -58,7 +60,7 @@ std::optional<FinishedRun> finished(const Comparison& c, const Training& trainin
   return out;
 }
 
-// The error that a training has ended with: the first line that says so.
+// The error of a failed training: the first error line in its log.
 std::string error_of(const std::string& log) {
   constexpr std::string_view kError = "ringtape: error: ";
   std::istringstream lines(read_file(log));
@@ -73,7 +75,7 @@ void say(const Comparison& c, const std::string& line) {
   std::fflush(stdout);
 }
 
-// Zero, or the exit code with which the run was stopped. Throws if it failed.
+// Returns zero, or the exit code of a run that a signal stopped. Throws if the run failed.
 int run_one(const Comparison& c, const Run& r) {
   fs::create_directories(c.out + "/logs");
   fs::remove(r.log);
@@ -101,7 +103,7 @@ TrainedRuns train_all(const Comparison& c) {
   TrainedRuns out;
   out.runs.resize(c.trainings.size());
   size_t number = 0;
-  for (const std::string& seed : c.seeds)  // trainings take turns, so that what else the machine does meets all of them
+  for (const std::string& seed : c.seeds)  // trainings alternate, so that other load on the machine affects all of them
     for (size_t i = 0; i < c.trainings.size(); ++i) {
       const Run r = run_of(c, c.trainings[i], seed);
       std::optional<FinishedRun> done = finished(c, c.trainings[i], r, seed);

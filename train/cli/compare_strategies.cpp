@@ -6,7 +6,7 @@
 
 namespace ringtape::cli {
 
-// Those of the usual three that there are.
+// The available ones of the usual three strategies.
 std::string default_strategies() {
   std::string out;
   const std::vector<std::string> known = strategy_choices();

@@ -36,7 +36,7 @@ Splits load(const DatasetEntry& entry, const Invocation& invocation) {
                      .progress = !invocation.has("json")});
 }
 
-// The flags that say which data set.
+// The flags of data sets.
 std::vector<Flag> data_flags() {
   std::vector<Flag> out;
   for (Flag& flag : option_flags(Use::evaluate))
@@ -100,7 +100,7 @@ int run_info(const Invocation& invocation) {
   return 0;
 }
 
-// Where a published file may lie: where `data download` puts it, and in the folder itself.
+// The path of a published file, where `data download` puts it or in the folder itself; empty if it is in neither.
 std::string found_at(const PublishedFile& file, const std::string& dir) {
   namespace fs = std::filesystem;
   for (const std::string& path : {place_of(file, dir), (fs::path(dir) / file.name).string()}) {
@@ -112,7 +112,7 @@ std::string found_at(const PublishedFile& file, const std::string& dir) {
 
 int run_verify(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "verify");
-  const Splits data = load(entry, invocation);  // sizes, magic numbers and labels
+  const Splits data = load(entry, invocation);  // checks sizes, magic numbers and labels
   const TrainOptions o = wanted(entry, invocation);
   bool all = true;
   for (const PublishedFile& file : published_files()) {

@@ -36,7 +36,7 @@ std::string why_no_cuda() {
   return {};
 }
 
-// A check that throws has failed, with the error as its result.
+// Runs a check. One that throws has failed, with the error as its result.
 template <class F>
 Check check(const std::string& name, F&& f) {
   try {
@@ -87,7 +87,7 @@ std::string check_runs_folder() {
                 " GiB free");
 }
 
-// Files that are not there are no fault; files that cannot be read are.
+// Missing files are no failure; files that cannot be read are.
 Check check_data(const DatasetEntry& entry) {
   const std::string name = concat("data ", entry.name);
   try {

@@ -43,7 +43,7 @@ int test_outputs(const Invocation& invocation, Trained trained) {
   return 0;
 }
 
-// What a protocol that looks at features alone found, and with which settings.
+// The result of a protocol that evaluates features, and its settings.
 struct Judged {
   Tally tally;
   std::string title;  // "kNN, k 200, temperature 0.1"
@@ -94,7 +94,7 @@ int test_features(const Invocation& invocation, Trained trained) {
   const Dataset &train = task.data.train, &test = task.data.test;
   const auto shuffled = [&] {
     return holdout(train.size(), 0, uint64_t(options.execution.seed)).train;
-  };  // as a training has them
+  };  // as in a training run
   const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
                  queries = features(test, "test", all_samples(test), kEvalBatch * options.trainer.limit_eval_batches);
   const Judged found = judge(invocation, bank, queries, task);

@@ -18,7 +18,7 @@ int run(const Invocation& invocation) {
   Trained trained = find_trained(invocation, "export");
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);
-  trained.train = trained.test = false;  // only what they are like
+  trained.train = trained.test = false;  // only the shape of the images
   const Task task(trained.options, 1, trained.beginning());
   const std::string last = classifier(*task.model, task.options.model.name).last_layer();
   const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };

@@ -9,7 +9,7 @@
 
 namespace ringtape::cli {
 
-// Columns: as $COLUMNS says, else those of the terminal, else 80.
+// The width in columns: $COLUMNS, else that of the terminal, else 80.
 static size_t width() {
   constexpr int kLeast = 40, kMost = 100;
   const char* const columns = std::getenv("COLUMNS");
@@ -19,7 +19,7 @@ static size_t width() {
   return size_t(out <= 0 ? 80 : std::clamp(out, kLeast, kMost));
 }
 
-// `text` from column `indent` on, broken between words.
+// Wraps `text`, indented by `indent` columns; the caller has written the first indentation.
 static std::string wrapped(const std::string& text, size_t indent) {
   const size_t most = width();
   std::string out;
@@ -37,8 +37,8 @@ static std::string wrapped(const std::string& text, size_t indent) {
   return out + '\n';
 }
 
-// `term`, and what it means from column `indent` on: below it, where it is longer or
-// too little of a line would be left.
+// `term` and its text from column `indent` on; the text is below the term if the term is longer or if too little space
+// would remain.
 static std::string entry(const std::string& term, const std::string& text, size_t indent) {
   constexpr size_t kBelow = 6, kLeastText = 32;
   const bool beside = indent + kLeastText <= width();
@@ -48,8 +48,8 @@ static std::string entry(const std::string& term, const std::string& text, size_
          wrapped(text, indent);
 }
 
-// A command, to be typed as it is shown: where it is too long for a line, its comment stands
-// above it, and \ goes before a line end.
+// A command that can be typed as shown. If it is too long for a line, its comment is above it, and a \ precedes each
+// line break.
 static std::string example(const std::string& text) {
   const std::string line = "  ringtape " + text;
   if (line.size() <= width()) return line + "\n";
@@ -59,20 +59,20 @@ static std::string example(const std::string& text) {
               rest = line.substr(0, end + 1);
   while (rest.size() > width()) {
     const size_t space = rest.rfind(' ', width() - 2);
-    if (space <= indent.size()) break;  // a word longer than that
+    if (space <= indent.size()) break;  // one word longer than the line
     out += rest.substr(0, space) + " \\\n";
     rest = indent + rest.substr(space + 1);
   }
   return out + rest + "\n";
 }
 
-// Which of a component's flags are shown: those of the ones that were named, or of all.
+// Whether a flag is shown: always unless it belongs to a component, which must be selected; `all`: always.
 static bool is_shown(const Flag& flag, const Invocation& invocation, bool all) {
   const std::string* const named = flag.owner.empty() || all ? nullptr : invocation.flag(flag.kind);
   return flag.owner.empty() || all || (named && *named == flag.owner);
 }
 
-// How to see the flags that are not shown.
+// How to see the other flags.
 static std::string hint_of_more(const Command& command) {
   std::set<std::string> kinds;
   for (const Flag& flag : command.flags)

@@ -29,7 +29,7 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   return out;
 }
 
-// A ringtape command, unless it is a path or --exec says that it is a program.
+// The command to launch: a ringtape command, unless it is a path or --exec says that it is a program.
 std::vector<std::string> command_of(const Invocation& invocation) {
   std::vector<std::string> command = invocation.after;
   RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(),
@@ -43,7 +43,7 @@ bool has_flag(const std::vector<std::string>& command, const std::string& flag) 
                      [&](const std::string& word) { return word == flag || word.starts_with(flag + "="); });
 }
 
-// Whether it is a ringtape command that trains a run, which it can go on with.
+// Whether it is a ringtape command that trains a run, which can be resumed.
 bool is_training(const comm::Launch& launch) {
   return launch.command[0].empty() && (launch.command[1] == "train" || launch.command[1] == "pretrain");
 }

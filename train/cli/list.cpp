@@ -53,14 +53,14 @@ std::vector<Item> variables() {
   return out;
 }
 
-// What --strategy and its like may be.
+// The choices of an option such as --strategy.
 std::vector<Item> choices(const std::string& name) {
   for (const Option& option : train_options())
     if (name == option.name) return plain(option.info.choices());
   return {};
 }
 
-// Those of trainings, and what `bench collectives` has besides.
+// The transports of training runs, then the others, which only `bench collectives` has.
 std::vector<Item> transports() {
   std::vector<Item> out = choices("transport");
   for (Item& item : out)
@@ -75,7 +75,7 @@ std::vector<Item> transports() {
   return out;
 }
 
-// A preset, and how what its file says of itself begins.
+// The presets, each with the beginning of its file's first comment.
 std::vector<Item> recipes() {
   std::vector<Item> out;
   for (const Preset& preset : presets()) {

@@ -12,9 +12,9 @@
 #include "train/cli/command.h"
 #include "train/run/stop.h"
 
-// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal, to be gone on with from a
-// checkpoint or the beginning; `launch` ends as the first of its ranks that failed. An error is one line on standard
-// error; a collective that did not end in time adds a table of its ranks.
+// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 out of memory, 75 stopped by a signal (resume from a checkpoint or
+// start again); `launch` returns the code of its first rank that failed. An error is one line on standard error; after
+// a collective that did not finish in time, a table of its ranks follows.
 static int failed(int code, std::string& cause, const std::string& message, bool has_table = false) {
   cause = ringtape::printable(message, has_table ? "\n" : " ");
   std::fflush(stdout);
@@ -25,7 +25,7 @@ static int failed(int code, std::string& cause, const std::string& message, bool
 int main(int argc, char** argv) {
   using namespace ringtape;
   raise_descriptor_limit();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of that write, not the end of the training
+  std::signal(SIGPIPE, SIG_IGN);  // writing to a closed pipe returns an error and does not end the training
   const std::vector<cli::Command> commands = {
       cli::train_command(),     cli::pretrain_command(),    cli::evaluate_command(),
       cli::embed_command(),     cli::export_command(),      cli::compare_command(),

@@ -13,7 +13,7 @@
 namespace ringtape::cli {
 namespace {
 
-// One command as CLI11 sees it: every value is text; what it means is the command's business.
+// A command as CLI11 sees it: every value is text, which the command interprets.
 struct Parser {
   explicit Parser(const Command& command) {
     app.allow_extras();
@@ -21,7 +21,7 @@ struct Parser {
     app.add_flag("-h,--help", help);
     app.add_flag("--help-all", help_all);
     for (const Flag& flag : command.flags) {
-      if (std::ranges::find(names, flag.name) != names.end()) continue;  // components may have flags of one name
+      if (std::ranges::find(names, flag.name) != names.end()) continue;  // of another component
       names.push_back(flag.name);
       std::string& value = values.emplace_back();
       CLI::Option* option = flag.placeholder.empty() ? app.add_flag(flag.typed(), value)
@@ -37,7 +37,7 @@ struct Parser {
   std::vector<CLI::Option*> options;
 };
 
-// --batch_size is --batch-size.
+// Turns --batch_size into --batch-size.
 std::string normalised(std::string arg) {
   if (arg.starts_with("--"))
     std::replace(arg.begin(), arg.begin() + long(std::min(arg.find('='), arg.size())), '_', '-');
@@ -86,7 +86,7 @@ Invocation parse(const Command& command, std::vector<std::string> args, Help& wa
   for (size_t i = 0; i < parser.names.size(); ++i, ++value) {
     if (parser.options[i]->count() == 0) continue;
     const std::string& name = parser.names[i];
-    // CLI11 takes what follows a flag as its value, whatever it looks like.
+    // CLI11 accepts any word after a flag as its value.
     RT_CHECK_AS(UsageError, !value->starts_with("--"), name.size() == 1 ? "-" : "--", name, ": needs a value");
     out.flags.emplace_back(name, *value);
   }
@@ -102,7 +102,7 @@ Invocation parse(const Command& command, std::vector<std::string> args, Help& wa
   return out;
 }
 
-// The command that the leading words name, and how many words that took; null if none.
+// The command that the first words name, and the number of these words; null if there is none.
 const Command* find_command(const std::vector<Command>& commands, const std::vector<std::string>& args,
                             size_t& words) {
   for (const Command& command : commands) {
@@ -114,7 +114,7 @@ const Command* find_command(const std::vector<Command>& commands, const std::vec
   return nullptr;
 }
 
-// `data` for `data info` and its like.
+// Whether the word begins commands of two words, such as `data` in `data info`.
 bool has_commands_below(const std::vector<Command>& commands, const std::string& word) {
   return std::any_of(commands.begin(), commands.end(),
                      [&](const Command& c) { return c.name.starts_with(word + " "); });
@@ -156,7 +156,7 @@ bool Invocation::has(const std::string& name) const {
 
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found) {
   std::vector<std::string> args(argv + 1, argv + argc);
-  if (args.size() > 1 && args[0] == "help") {  // `help bench step` is `bench step --help`
+  if (args.size() > 1 && args[0] == "help") {  // `help bench step` means `bench step --help`
     args.erase(args.begin());
     args.push_back("--help");
   }

@@ -17,15 +17,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kBatches = 4;   // that there are images for
-constexpr int64_t kRepeats = 16;  // of each image in an epoch, which is long enough for its beginning not to count
+constexpr int64_t kBatches = 4;   // batches of images to generate
+constexpr int64_t kRepeats = 16;  // of each image per epoch, so that the start of an epoch does not matter
 
 double since(Clock::time_point& at) {
   const auto now = Clock::now();
   return std::chrono::duration<double>(now - std::exchange(at, now)).count();
 }
 
-// Random images, enough for a few batches.
+// Random images for a few batches.
 Dataset noise(const Shape& image, int64_t batch_size) {
   Dataset set;
   const int64_t n = kBatches * batch_size;
@@ -127,7 +127,7 @@ StepBench::Phases StepBench::run_apart(int64_t steps) {
   return phases;
 }
 
-// Of all ranks', so that they go on alike.
+// The maximum over ranks, so that all ranks continue with the same number.
 double StepBench::slowest(double seconds) const {
   return max_over_ranks(group_, seconds);
 }

@@ -10,22 +10,21 @@
 
 namespace ringtape::cli {
 
-// Training steps on generated images. With labels: on one batch that stays, what the loader adds being measured apart.
-// Of a self-supervised method: on batches from the loader, as a user trains, since views are made anew for each step.
+// Measures training steps on random images. Supervised: on one fixed batch; the loader is measured separately.
+// Self-supervised: on batches from the loader, as in a real run, since views are made for each step.
 class StepBench {
  public:
-  // Resolved options; the group outlives it.
+  // Takes resolved options; the group must outlive this.
   StepBench(const TrainOptions& options, comm::ProcessGroup& group);
 
-  // Seconds that `steps` steps took, on the slowest rank, from a moment when the
-  // device was idle until it is idle again.
+  // Seconds for `steps` steps on the slowest rank; the device is idle at the beginning and at the end.
   double run(int64_t steps);
 
   struct Phases {
     double data = 0, forward = 0, backward = 0, optimizer = 0;
   };
-  // Seconds of the parts of a step, batches coming from the loader. Each is waited for: on a GPU, where the host is
-  // otherwise ahead, they add up to more than a step.
+  // Seconds of the parts of a step, with batches from the loader. Waits for the device after each part, so on a GPU,
+  // where the host otherwise runs ahead, the sum is more than the time of a step.
   Phases run_apart(int64_t steps);
 
   Device device() const { return device_; }
@@ -45,7 +44,7 @@ class StepBench {
   std::unique_ptr<Step> step_;
   std::optional<Loader> loader_;
   std::optional<Loader::Epoch> epoch_;
-  int64_t epochs_ = 0;  // begun
+  int64_t epochs_ = 0;  // epochs started
   Batch stays_;
 };
 

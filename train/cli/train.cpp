@@ -36,8 +36,7 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-// Where a run's lines go: train.log, and standard output as text or, with
-// --json, as the lines of metrics.jsonl.
+// Writes a run's lines to train.log, and to standard output as text or, with --json, as the lines of metrics.jsonl.
 class Output {
  public:
   Output(RunDir& run, bool json) : run_(run), json_(json) {
@@ -48,7 +47,7 @@ class Output {
     run_.log(text);
     if (!json_) print(printable(text));
   }
-  void log(const std::string& text) { run_.log(text); }  // what has been printed already
+  void log(const std::string& text) { run_.log(text); }  // writes to train.log only
   void json(const std::string& text) {
     if (json_) print(text);
   }
@@ -72,7 +71,7 @@ std::string threads_text(const ExecutionOptions& o) {
   return concat(o.threads, o.threads == 1 ? " thread" : " threads");
 }
 
-// What can be said before the data are read, which may take a while.
+// The first line of the output, printed before the data are read, which may take time.
 std::string first_line(const TrainOptions& o) {
   const ExecutionOptions& e = o.execution;
   return concat(
@@ -120,7 +119,7 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
   out.line("run    " + run.path());
 }
 
-// The figures that are left at the end, from the last metrics of each split.
+// The summary at the end of a run, from the last metrics of each split.
 Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all, int ranks,
              double seconds) {
   const TrainOptions& o = task.options;
@@ -135,7 +134,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
   if (const auto at = last.find(task.learner->final_split());
-      at != last.end()) {  // it may be gone from metrics.jsonl
+      at != last.end()) {  // it may be missing in metrics.jsonl
     const Metrics& test = *at->second;
     if (test.loss) out["loss"] = json_number(*test.loss);
     out["top1"] = json_number(test.top1.value_or(std::nan(""))),
@@ -165,7 +164,7 @@ Earlier earlier(const TrainOptions& o) {
   return o.run.resume ? Earlier::resume : o.run.overwrite ? Earlier::replace : Earlier::refuse;
 }
 
-// Puts the trainer where the newest checkpoint that is whole was made.
+// Restores the trainer from the newest complete checkpoint.
 void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const Course& course, Output& out) {
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
@@ -184,7 +183,7 @@ std::string path_of(const TrainOptions& o) {
   return run_path(o.run.name, (o.self_supervised() ? o.method : o.model).name, o.data.set.name);
 }
 
-// A rank that does not lead: it writes nothing.
+// Trains on a rank other than 0, which writes no files of the run.
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group());
   stop_behind_a_step();
@@ -197,7 +196,7 @@ bool follow(Task& task, const World& world) {
   return trainer.fit({});
 }
 
-// False when it was stopped by a signal. `said`: the first line has been printed.
+// Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
 bool train(Task& task, const World& world, const Invocation& invocation, bool said) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
@@ -263,14 +262,14 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   }
 }
 
-// The folder of the run that is there and to be continued; empty: none.
+// The folder of the existing run that --resume continues; empty: none.
 std::string continued(const Invocation& invocation) {
   const std::string* run = invocation.flag("run");
   const std::string path = run && invocation.has("resume") ? run_path(*run, "", "") : "";
   return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
 }
 
-// What the command line asks for; a run that is continued has its own settings, which the flags may not contradict.
+// The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
 TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
   TrainOptions options;
   const std::string path = continued(invocation);
@@ -284,8 +283,8 @@ TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::stri
   return options;
 }
 
-// A part of the same size makes another batch on other ranks; the options of a run that
-// is continued have both as they were.
+// With --batch-size-per-rank, another number of ranks would change the batch of a resumed run; its options have both
+// sizes.
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
   const int64_t each = o.trainer.batch_size_per_rank;
   RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.trainer.batch_size == each * ranks, "--batch-size-per-rank ",
@@ -302,9 +301,9 @@ int run_training(const Invocation& invocation, Use use) {
   check_run_path(path_of(options), earlier(options));
   if (wants_ranks(options.parallel)) {
     TrainOptions common = options;
-    common.execution.device = "cpu";  // the ranks look for theirs themselves
+    common.execution.device = "cpu";  // each rank chooses its own device
     check_same_batch(options, continued(invocation), options.parallel.devices);
-    (void)resolve(common, int(options.parallel.devices));  // what is wrong for all of them is said once
+    (void)resolve(common, int(options.parallel.devices));  // reports errors once, before the ranks start
     return run_as_processes(int(options.parallel.devices),
                             {invocation.command_line.begin() + 1, invocation.command_line.end()});
   }
@@ -314,8 +313,8 @@ int run_training(const Invocation& invocation, Use use) {
   if (leads)
     for (const std::string& note : notes) log_info(note);
   World world = join_world(options.parallel, options.execution);
-  // Whether a signal had come when the job failed: one that comes after that is a
-  // launcher's, which ends those that are left.
+  // Whether a signal had arrived when the job failed. A later signal comes from a launcher, which ends the remaining
+  // ranks.
   const auto told = std::make_shared<std::atomic<bool>>(false);
   if (world.job.failure) world.job.failure->on_raise([told](const std::string&) { *told = stop_requested(); });
   try {

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run or a checkpoint is a folder, a run also a name below runs/; everything else is a file of weights.
+// Runs and checkpoints are folders; a run may also be a name below runs/. Anything else is a file of weights.
 std::string find_run(const std::string& target) {
   for (const std::string& folder : {target, "runs/" + target}) {
     std::error_code ignored;
@@ -24,18 +24,18 @@ std::string find_run(const std::string& target) {
   return {};
 }
 
-// What is generated because a file says so; more takes a flag.
+// Maximum number of images that a file's metadata can ask for; more needs a flag.
 constexpr int64_t kMostGenerated = 200'000;
 
 void apply_file(TrainOptions& options, const std::string& file, const Invocation& invocation) {
   apply_metadata(options, read_safetensors_header(file).metadata, file);
-  const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();  // which a flag may choose yet
+  const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();  // a flag may still select this set
   for (const auto& [flag, size] : {std::pair{"train-size", shapes.train_size}, {"test-size", shapes.test_size}})
     RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
                 " generated images; if that is meant, say so: --", flag, " ", size);
 }
 
-// Compares the network's first weight with the file's, in its first axis alone while the images are not known.
+// Compares the network's first weight with the file's; only the first axis while the size of the images is unknown.
 void check_first_weight(const Trained& trained, const ModelSpec& spec, bool image_known) {
   const ModelEntry& entry = find_model(trained.options.model.name);
   if (!entry.first) return;
@@ -50,8 +50,7 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-// The settings the weights were trained with, from the run's config.toml or
-// from what the file says of itself.
+// Finds the file of weights and reads its settings, from the run's config.toml or the file's metadata.
 std::string find_weights(const std::string& target, TrainOptions& options, const Invocation& invocation) {
   const std::string run = find_run(target);
   if (run.empty()) {
@@ -59,7 +58,7 @@ std::string find_weights(const std::string& target, TrainOptions& options, const
     apply_file(options, target, invocation);
     return target;
   }
-  if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // a checkpoint
+  if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // the folder is a checkpoint
     const std::string averaged = run + "/ema.safetensors", file = fs::exists(averaged) ? averaged : own;
     apply_file(options, file, invocation);
     return file;
@@ -83,11 +82,11 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.command = command;
   out.weights = find_weights(invocation.positionals[0], out.options, invocation);
   const TrainOptions defaults;
-  out.options.weights.clear();                 // those it began with
-  out.options.method.name.clear();                  // by which a backbone was trained
-  out.options.execution.device = defaults.execution.device;        // of this machine, not of the one it was trained on
+  out.options.weights.clear();                 // initial weights of that run
+  out.options.method.name.clear();                  // method of that run
+  out.options.execution.device = defaults.execution.device;        // this machine's, not that of the run
   out.options.execution.threads = defaults.execution.threads;
-  // a short training still gets a whole test.
+  // Tests all images even if the run limited its tests.
   out.options.trainer.limit_eval_batches = defaults.trainer.limit_eval_batches;
   apply_flags(out.options, invocation);
   out.options.data.val_size = 0;

@@ -1,10 +1,10 @@
 #pragma once
 #include "train/cli/common.h"
 
-// What `train` and `pretrain` share.
+// Shared by `train` and `pretrain`.
 namespace ringtape::cli {
 
-// Trains as the invocation asks; its exit code.
+// Trains as the command line says; returns the exit code.
 int run_training(const Invocation& invocation, Use use);
 
 }  // namespace ringtape::cli
