@@ -12,16 +12,16 @@ struct Options {
   bool gather = false;
 };
 void visit(Fields& f, Options& o) {
-  f("barlow-lambda", o.loss.lambda, {.help = "weight of the off-diagonal terms", .unit = "X", .range = kReal});
+  f("barlow-lambda", o.loss.lambda,
+    {.help = "weight of the off-diagonal terms of the loss", .unit = "X", .range = kReal});
   f("barlow-statistics", o.statistics,
-    {.help = "outputs are standardised by variance + 1e-5 (biased), by n - 1 as lightly did until 2023 (unbiased), or "
-             "by all ranks' "
-             "variance (exact)",
+    {.help = "how outputs are standardised (biased: by variance + 1e-5; unbiased: by the variance over n - 1, as "
+             "lightly did until 2023; exact: by the variance over all ranks)",
      .unit = "WHICH",
      .choices = [] {
        return std::vector<std::string>{"biased", "unbiased", "exact"};
      }});
-  f("loss-scale", o.loss.scale, {.help = "factor of the loss", .unit = "X", .range = kReal});
+  f("loss-scale", o.loss.scale, {.help = "constant factor of the loss", .unit = "X", .range = kReal});
   visit_projection(f, o.projection);
   visit_gather(f, o.gather);
 }
@@ -47,7 +47,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 }
 
 const RegisterMethod registered({.name = "barlow_twins",
-                                 .summary = "the correlation of two views' outputs is to be the identity",
+                                 .summary = "makes the correlation matrix of two views' outputs the identity matrix",
                                  .settings = Options{},
                                  .make = make,
                                  .place = 4});

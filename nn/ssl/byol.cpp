@@ -14,7 +14,7 @@ void visit(Fields& f, ByolOptions& o) {
   visit_projection(f, o.projection);
   visit_prediction(f, o.prediction);
   f("fixed-prediction-lr", o.fixed_prediction_lr,
-    {.help = "the prediction head learns at the highest rate throughout, without schedule and warm-up"});
+    {.help = "the prediction head learns at the peak learning rate throughout, without schedule and warm-up"});
   visit(f, o.teacher);
 }
 
@@ -54,7 +54,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 
 const RegisterMethod registered(
     {.name = "byol",
-     .summary = "predicts the projection of the other view by an average of earlier weights",
+     .summary = "predicts the projection that a moving-average teacher makes of the other view",
      .settings = ByolOptions{},
      .make = make,
      .place = 5});

@@ -41,7 +41,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 }
 
 const RegisterMethod registered({.name = "dcl",
-                                 .summary = "views of one image attract, all others repel, however near the views are",
+                                 .summary = "like simclr, but without the positive pair in the denominator of the loss",
                                  .settings = DclOptions{},
                                  .make = make,
                                  .place = 8});

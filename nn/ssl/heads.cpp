@@ -33,20 +33,19 @@ void visit_projection(Fields& f, HeadOptions& o) {
   f("projection-layers", o.layers,
     {.help = "linear layers of the projection head", .unit = "N", .range = kPositive, .unset = "0"});
   f("projection-norm", o.norm,
-    {.help = "batch normalisation in the projection head: none, after all layers but the last (hidden), after all, or "
-             "after all but "
-             "without weights after the last (plain)",
+    {.help = "batch normalisation in the projection head (hidden: after all layers except the last; plain: after all "
+             "layers, the last one without weight and bias)",
      .unit = "WHERE",
      .choices = norms,
      .unset = "method"});
-  f("head-bias", o.bias, {.help = "linear layers of heads have a bias even where batch normalisation follows"});
+  f("head-bias", o.bias, {.help = "linear layers of the heads have a bias even if batch normalisation follows"});
 }
 
 void visit_prediction(Fields& f, HeadOptions& o) {
   f("prediction-hidden", o.hidden,
     {.help = "width of the prediction head's hidden layer", .unit = "N", .range = kPositive, .unset = "0"});
   f("prediction-norm", o.norm,
-    {.help = "batch normalisation in the prediction head, as --projection-norm",
+    {.help = "batch normalisation in the prediction head, with the meanings of --projection-norm",
      .unit = "WHERE",
      .choices = norms,
      .unset = "method"});

@@ -12,7 +12,7 @@ namespace ringtape::nn {
 static constexpr const char* kGather = "gather-distributed";
 
 void visit_gather(Fields& f, bool& gather) {
-  f(kGather, gather, {.help = "the loss compares with, or is balanced over, the outputs of all ranks"});
+  f(kGather, gather, {.help = "compute the loss from the outputs of all ranks, not only of this rank"});
 }
 
 bool MethodEntry::gathers() const {

@@ -27,12 +27,14 @@ void visit(Fields& f, MocoOptions& o) {
   visit_projection(f, o.projection);
   visit(f, o.teacher);
   f("queue", o.queue,
-    {.help = "keys of earlier batches that are negatives", .unit = "N", .range = kPositive, .unset = "-1"});
-  f("queue-per-view", o.queue_per_view, {.help = "each of the two views has a queue of its own, of that size"});
+    {.help = "number of keys from earlier batches that are negatives", .unit = "N", .range = kPositive, .unset = "-1"});
+  f("queue-per-view", o.queue_per_view, {.help = "separate queues for the two views, each of the size --queue"});
   f("enqueue-between", o.enqueue_between,
-    {.help = "keys of one half of the loss are negatives in the other, as lightly has it"});
+    {.help = "use the keys of the first half of the loss as negatives in the second half, as lightly does"});
   f("bn-splits", o.bn_splits,
-    {.help = "parts of a batch that are normalised separately; 1 with --sync-bn", .unit = "N", .range = kPositive});
+    {.help = "number of parts of a batch that batch normalisation treats separately; always 1 with --sync-bn",
+     .unit = "N",
+     .range = kPositive});
 }
 
 class Moco : public Method {
@@ -118,7 +120,8 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 
 const RegisterMethod registered(
     {.name = "moco",
-     .summary = "finds one view's key, by an average of earlier weights, among those of earlier batches",
+     .summary = "matches each view to the other view's key, from a moving-average teacher, among keys of earlier "
+                "batches",
      .settings = MocoOptions{},
      .make = make,
      .place = 1,

@@ -22,7 +22,9 @@ void visit(Fields& f, NnclrOptions& o) {
   visit_projection(f, o.projection);
   visit_prediction(f, o.prediction);
   f("queue", o.queue,
-    {.help = "outputs of earlier batches among which the nearest one is looked for", .unit = "N", .range = kPositive});
+    {.help = "number of outputs of earlier batches that are searched for the nearest neighbour",
+     .unit = "N",
+     .range = kPositive});
   visit_gather(f, o.gather);
 }
 
@@ -87,7 +89,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 
 const RegisterMethod registered(
     {.name = "nnclr",
-     .summary = "predicts, among all others of the batch, the earlier output that is nearest to the other view",
+     .summary = "like simclr, but the positive is the earlier output that is nearest to the other view",
      .settings = NnclrOptions{},
      .make = make,
      .place = 9,

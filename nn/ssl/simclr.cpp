@@ -40,7 +40,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 }
 
 const RegisterMethod registered({.name = "simclr",
-                                 .summary = "views of one image attract, all others of the batch repel",
+                                 .summary = "views of the same image attract, all other views of the batch repel",
                                  .settings = SimClrOptions{},
                                  .make = make,
                                  .place = 2});

@@ -13,7 +13,7 @@ void visit(Fields& f, SimSiamOptions& o) {
   visit_projection(f, o.projection);
   visit_prediction(f, o.prediction);
   f("fixed-prediction-lr", o.fixed_prediction_lr,
-    {.help = "the prediction head learns at the highest rate throughout, without schedule and warm-up"});
+    {.help = "the prediction head learns at the peak learning rate throughout, without schedule and warm-up"});
 }
 
 class SimSiam : public Method {
@@ -47,7 +47,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 }
 
 const RegisterMethod registered({.name = "simsiam",
-                                 .summary = "predicts one view's projection from the other's, which stands still",
+                                 .summary = "predicts one view's projection from the other's, a constant target",
                                  .settings = SimSiamOptions{},
                                  .make = make,
                                  .place = 3});

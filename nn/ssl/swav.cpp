@@ -30,16 +30,17 @@ void visit(Fields& f, SwavOptions& o) {
   visit_projection(f, o.projection);
   f("prototypes", o.prototypes, {.help = "number of prototypes", .unit = "N", .range = kPositive});
   f("freeze-prototypes", o.freeze_epochs,
-    {.help = "epochs at the beginning in which the prototypes stay as they are", .unit = "N", .range = kCount});
-  f("sinkhorn-epsilon", o.epsilon, {.help = "entropy of the codes", .unit = "X", .range = {1e-6, kMaxCount}});
+    {.help = "number of first epochs in which the prototypes are not trained", .unit = "N", .range = kCount});
+  f("sinkhorn-epsilon", o.epsilon,
+    {.help = "entropy of the Sinkhorn codes; smaller is sharper", .unit = "X", .range = {1e-6, kMaxCount}});
   f("sinkhorn-iterations", o.iterations,
     {.help = "Sinkhorn iterations that balance the codes", .unit = "N", .range = kPositive});
   f("queue", o.queue,
-    {.help = "outputs of earlier batches that the codes are balanced with; 0: none",
+    {.help = "number of outputs of earlier batches that take part in balancing the codes; 0: none",
      .unit = "N",
      .range = kCount,
      .unset = "-1"});
-  f("queue-per-view", o.queue_per_view, {.help = "each of the two views has a queue of its own, of that size"});
+  f("queue-per-view", o.queue_per_view, {.help = "separate queues for the two views, each of the size --queue"});
   f("queue-epoch", o.queue_epoch, {.help = "epochs before the queue is used", .unit = "N", .range = kCount});
   visit_gather(f, o.gather);
 }
@@ -114,7 +115,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 
 const RegisterMethod registered(
     {.name = "swav",
-     .summary = "predicts which prototype the other view belongs to, of which all get equal parts",
+     .summary = "predicts the prototypes of the other view; all prototypes get equal shares of the batch",
      .settings = SwavOptions{},
      .make = make,
      .place = 6,

@@ -50,9 +50,9 @@ void lay_out(const std::vector<Tensor*>& own, const Tensors& like) {
 
 void visit(Fields& f, TeacherOptions& o) {
   f("momentum-encoder", o.momentum,
-    {.help = "part of the teacher's weights that stays at a step", .unit = "X", .range = kProbability});
+    {.help = "fraction of the teacher's weights that remains after a step", .unit = "X", .range = kProbability});
   f("momentum-encoder-end", o.final_momentum,
-    {.help = "what --momentum-encoder becomes by the end, along a cosine; -1: it stays",
+    {.help = "final value of --momentum-encoder, reached along a cosine; -1: constant",
      .unit = "X",
      .range = {-1, 1}});
 }

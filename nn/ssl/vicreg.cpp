@@ -29,7 +29,7 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
 }
 
 const RegisterMethod registered({.name = "vicreg",
-                                 .summary = "outputs of two views are alike, spread out and uncorrelated",
+                                 .summary = "makes two views' outputs similar, of high variance and uncorrelated",
                                  .settings = VicregOptions{},
                                  .make = make,
                                  .place = 7});

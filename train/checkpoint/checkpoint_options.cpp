@@ -19,8 +19,8 @@ void visit(Fields& f, CheckpointOptions& o) {
      .range = kPositive,
      .may_change = true});
   f("export", o.exported,
-    {.help = "weights of the final test and of exported/: the last, or those of the best validation (without labels: "
-             "best kNN test)",
+    {.help = "weights for the final test and for exported/: the last ones, or those of the best validation (without "
+             "labels: best kNN test)",
      .unit = "WHICH",
      .choices = [] { return std::vector<std::string>{"last", "best"}; },
      .may_change = true});

@@ -237,7 +237,7 @@ Command bench_collectives_command() {
   const CollectiveSettings defaults;
   Command command;
   command.name = "bench collectives";
-  command.summary = "Measures collectives between ranks of this machine, in the columns of nccl-tests.";
+  command.summary = "Measures collectives between ranks of this machine and prints the columns of nccl-tests.";
   command.usage = "[FLAGS]";
   command.meets = true;
   command.examples = {"bench collectives --ranks 4 --check",
@@ -245,34 +245,34 @@ Command bench_collectives_command() {
   const std::string group = "Benchmark";
   command.flags = {
       {group, "op", "NAME",
-       "all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
+       "collective: all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
        "all_reduce"},
       {group, "transport", "NAME",
-       "threads; shm, tcp or mpi between processes, which are started unless this is a job's; simulated", "threads"},
-      {group, "algorithm", "NAME", "auto, or one of the algorithms", "auto"},
-      {group, "ranks", "N", "how many", "2"},
-      {group, "b", "BYTES", "the smallest size, as in 16K, 64M or 1G", "16K"},
-      {group, "e", "BYTES", "the largest size", "64M"},
-      {group, "f", "N", "each size is so many times the one before", text(defaults.factor)},
-      {group, "dtype", "TYPE", "of the elements", std::string(name_of(defaults.dtype))},
-      {group, "redop", "NAME", "sum, avg, max, min or product", "sum"},
-      {group, "warmup", "N", "calls before those that count", text(defaults.warmup)},
-      {group, "iterations", "N", "calls of which the time is the mean", text(defaults.iterations)},
+       "transport: threads, simulated, or between processes shm, tcp or mpi; starts processes unless a launcher has",
+       "threads"},
+      {group, "algorithm", "NAME", "algorithm of the collective, or auto", "auto"},
+      {group, "ranks", "N", "number of ranks", "2"},
+      {group, "b", "BYTES", "smallest size, as in 16K, 64M or 1G", "16K"},
+      {group, "e", "BYTES", "largest size, as in 16K, 64M or 1G", "64M"},
+      {group, "f", "N", "factor from one size to the next", text(defaults.factor)},
+      {group, "dtype", "TYPE", "type of the elements", std::string(name_of(defaults.dtype))},
+      {group, "redop", "NAME", "reduction: sum, avg, max, min or product", "sum"},
+      {group, "warmup", "N", "calls before the measured ones", text(defaults.warmup)},
+      {group, "iterations", "N", "measured calls; the time is their mean", text(defaults.iterations)},
       {group, "limit", "",
-       "two more columns for all_reduce: the time that memory's bandwidth, measured beside it, allows it in place, and "
-       "that by the time it "
-       "took",
+       "two more columns for all_reduce in place: the least time that the measured memory bandwidth permits, and its "
+       "ratio to the time taken",
        ""},
-      {group, "timeout", "SECONDS", "of one call: a rank that does not come is then named",
+      {group, "timeout", "SECONDS", "maximum time of a call; then the error names the missing rank",
        text(defaults.timeout.count())},
-      {group, "join-timeout", "SECONDS", "for all ranks of a job to come", "300"},
-      {group, "check", "", "compare each element with what it must be; exit code 1 if one is wrong", ""},
-      {group, "json", "FILE", "also write the figures there", ""},
-      {group, "baseline", "FILE", "of an earlier --json: exit code 1 if a bus bandwidth is below 90 % of it", ""},
-      {"Simulated network", "latency", "US", "of a message, in microseconds", text(kLatency)},
-      {"Simulated network", "bandwidth", "GB/S", "of a rank's port, each way", text(kBandwidth)},
+      {group, "join-timeout", "SECONDS", "maximum time until all ranks of a job have started", "300"},
+      {group, "check", "", "check every element of the results; exit code 1 if one is wrong", ""},
+      {group, "json", "FILE", "also write the results to this file", ""},
+      {group, "baseline", "FILE", "file of an earlier --json: exit code 1 if a bus bandwidth is below 90 % of it", ""},
+      {"Simulated network", "latency", "US", "latency of a message, in microseconds", text(kLatency)},
+      {"Simulated network", "bandwidth", "GB/S", "bandwidth of a rank's port in each direction", text(kBandwidth)},
       {"Simulated network", "island", "N",
-       "ranks that have a tenth of that latency and ten times that bandwidth between them", "none"},
+       "ranks per island; within an island, a tenth of --latency and ten times --bandwidth", "none"},
   };
   command.run = run;
   return command;

@@ -144,7 +144,7 @@ Command bench_step_command() {
   Command command;
   command.name = "bench step";
   command.summary =
-      "Measures training steps a second on random images; of a self-supervised method, with its views.";
+      "Measures training steps per second on random images, supervised or with the views of a self-supervised method.";
   command.usage = "[FLAGS]";
   command.meets = true;
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1",

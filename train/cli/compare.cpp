@@ -17,7 +17,8 @@ static int run(const Invocation& invocation) {
 Command compare_command() {
   Command command;
   command.name = "compare";
-  command.summary = "Trains the same under several strategies and seeds, or by several methods, and prints the table.";
+  command.summary = "Trains the same model with several strategies and seeds, or with several methods, and prints a "
+                    "table of the results.";
   command.usage = "[FLAGS]";
   command.examples = {"compare --devices 2 --strategies single,ddp --seeds 2,4,42",
                       "compare --model resnet18 --data cifar10 --data-dir DIR --devices 2 --epochs 10",
@@ -29,27 +30,28 @@ Command compare_command() {
   for (const std::string& name : strategy_choices()) strategies += " " + name;
   for (const Preset& preset : ringtape::presets()) presets += concat(" ", preset.name);
   command.flags = {
-      {"Comparison", "strategies", "LIST", "with commas between them:" + strategies,
+      {"Comparison", "strategies", "LIST", "strategies to compare, separated by commas:" + strategies,
        default_strategies() + "; of --methods single,ddp"},
-      {"Comparison", "seeds", "LIST", "each training is done once with each", "2,4,42; of --methods 0"},
-      {"Comparison", "out", "DIR", "gets compare.md, .json and .svg, logs/ and a run a training",
+      {"Comparison", "seeds", "LIST", "seeds, separated by commas; each training runs once per seed",
+       "2,4,42; of --methods 0"},
+      {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, logs/ and the run of each training",
        "runs/compare-MODEL-DATA; of --methods runs/compare-methods-MODEL-DATA"},
-      {"Comparison", "overwrite", "", "train all again; otherwise what has been run is taken as it is", ""},
+      {"Comparison", "overwrite", "", "train all again; otherwise finished runs are reused", ""},
       {"Comparison", "json", "", "print compare.json instead of text", ""},
       {"Methods", "methods", "LIST",
-       "pretrain by each of these instead, without labels; all: that there are, or that the preset has", ""},
+       "compare these self-supervised methods instead; all: all methods, or all with a recipe in --preset", ""},
       {"Methods", "sync-bn", "[WHICH]",
-       "on, off or both: whether batch normalisation is over all devices of dp and ddp; without --methods a switch",
+       "on, off or both: batch normalisation over all devices of dp and ddp; without --methods a switch",
        "both; without --methods off"},
       {"Methods", "gather", "WHICH",
-       "on, off or both: whether losses are over the outputs of all ranks of ddp, where a method has use for them",
+       "on, off or both: losses over the outputs of all ranks of ddp, for methods that support it",
        "on"},
-      {"Methods", "preset", "NAME", "recipe to begin with, which flags override:" + presets, "corrected"},
-      {"Inference", "inference", "", "time forward passes instead: one device beside dp, by batch size", ""},
-      {"Inference", "batch-sizes", "LIST", "images of a pass", "1,4,16,64,256"}};
+      {"Methods", "preset", "NAME", "recipe to start from; flags override it:" + presets, "corrected"},
+      {"Inference", "inference", "", "time forward passes instead: one device compared with dp, by batch size", ""},
+      {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"}};
   for (Flag& flag : training_flags())
     if (flag.name != "sync-bn") command.flags.push_back(std::move(flag));
-  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, a line each", ""});
+  command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, one per line", ""});
   command.run = run;
   return command;
 }

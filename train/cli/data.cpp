@@ -157,7 +157,7 @@ int run_download(const Invocation& invocation) {
 Command data_info_command() {
   Command command;
   command.name = "data info";
-  command.summary = "Shows what is in a data set: images, classes, and the mean and deviation of its pixels.";
+  command.summary = "Shows the content of a data set: images, classes, and the mean and deviation of its pixels.";
   command.usage = "NAME [FLAGS]";
   command.examples = {"data info cifar10 --data-dir ~/data",
                       "data info imagefolder --data-dir ~/photos --image-size 64"};
@@ -171,7 +171,7 @@ Command data_info_command() {
 Command data_verify_command() {
   Command command;
   command.name = "data verify";
-  command.summary = "Checks the files of a data set: sizes, formats, labels, and the hashes that are published.";
+  command.summary = "Checks the files of a data set: sizes, formats, labels and published hashes.";
   command.usage = "NAME [FLAGS]";
   command.examples = {"data verify mnist --data-dir ~/data"};
   command.positionals = 1;
@@ -191,7 +191,7 @@ Command data_download_command() {
   for (Flag& flag : data_flags())
     if (flag.name == "data-dir") command.flags.push_back(std::move(flag));
   command.flags.push_back(
-      {"Data", "from", "URL", "folder that has the files, in place of where they are published", ""});
+      {"Data", "from", "URL", "folder of the files, instead of the published address", ""});
   command.run = run_download;
   return command;
 }

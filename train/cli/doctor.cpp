@@ -141,7 +141,7 @@ int run(const Invocation& invocation) {
 Command doctor_command() {
   Command command;
   command.name = "doctor";
-  command.summary = "Tells what ringtape runs on here and checks that it works; for bug reports.";
+  command.summary = "Describes this machine and build, and checks that ringtape works; for bug reports.";
   command.usage = "[FLAGS]";
   command.examples = {"doctor", "doctor --json"};
   command.flags = {{"Output", "json", "", "print one JSON object", ""}};

@@ -54,14 +54,14 @@ int run(const Invocation& invocation) {
 Command embed_command() {
   Command command;
   command.name = "embed";
-  command.summary = "Writes what trained weights make of images, before the last layer, as a NumPy file.";
+  command.summary = "Writes the features of images (the input of the last layer of a trained network) as a NumPy file.";
   command.usage = "RUN|CHECKPOINT|FILE --out FILE.npy [FLAGS]";
   command.examples = {"embed digits --out features.npy --labels labels.npy",
                       "embed digits --split train --out train.npy"};
   command.positionals = 1;
   command.flags = {
-      {"Output", "out", "FILE", "features, f32 (images, features) in the set's order, as numpy.save writes them", ""},
-      {"Output", "labels", "FILE", "the images' classes too, i64 (images)", ""},
+      {"Output", "out", "FILE", "file for the features, f32 (images, features), in the data set's order", ""},
+      {"Output", "labels", "FILE", "also write the classes of the images to this file, i64 (images)", ""},
       {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;

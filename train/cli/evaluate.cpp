@@ -134,7 +134,8 @@ int run(const Invocation& invocation) {
 Command evaluate_command() {
   Command command;
   command.name = "evaluate";
-  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: their outputs or their features.";
+  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: the network's outputs or its "
+                    "features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
   command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
                       "evaluate digits --protocol knn --knn-k 20",
@@ -144,19 +145,19 @@ Command evaluate_command() {
   const LinearProbe probe;
   command.flags = {
       {"Evaluation", "protocol", "NAME",
-       "what to measure: test (the outputs), knn (what the nearest training images by the features are), linear (what "
-       "a linear layer "
-       "trained on the features says)",
+       "what to measure: test (the outputs), knn (the features, by the nearest training images), linear (the features, "
+       "by a linear layer trained on them)",
        "test"},
-      {"Evaluation", "logits", "FILE", "write the outputs too, (images, classes) in the set's order, as safetensors",
-       ""},
-      {"Evaluation", "knn-k", "N", "knn: training images that vote", std::to_string(knn.k)},
-      {"Evaluation", "knn-temperature", "X", "knn: each votes with exp(cosine / X)", shortest(knn.temperature)},
+      {"Evaluation", "logits", "FILE",
+       "also write the outputs, (images, classes) in the data set's order, as a safetensors file", ""},
+      {"Evaluation", "knn-k", "N", "knn: number of nearest training images that vote", std::to_string(knn.k)},
+      {"Evaluation", "knn-temperature", "X", "knn: a neighbour's vote is weighted by exp(cosine / X)",
+       shortest(knn.temperature)},
       {"Evaluation", "knn-bank", "N",
-       "knn: training images, drawn by --seed, that neighbours are looked for in; 0: all", "0"},
-      {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine",
+       "knn: number of training images, drawn by --seed, that are searched for neighbours; 0: all", "0"},
+      {"Evaluation", "probe-epochs", "N", "linear: epochs of SGD on the features, with a cosine schedule",
        std::to_string(probe.epochs)},
-      {"Evaluation", "probe-lr", "X", "linear: learning rate it begins with", shortest(probe.lr)}};
+      {"Evaluation", "probe-lr", "X", "linear: initial learning rate", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

@@ -43,14 +43,14 @@ int run(const Invocation& invocation) {
 Command export_command() {
   Command command;
   command.name = "export";
-  command.summary = "Writes trained weights under PyTorch's names, whole or without the last layer.";
+  command.summary = "Writes trained weights with PyTorch's names, with or without the last layer.";
   command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors [FLAGS]";
   command.examples = {"export digits --out digits.safetensors",
                       "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
   command.positionals = 1;
   command.flags = {
-      {"Output", "out", "FILE", "where they go; FILE.md beside it says how PyTorch reads them", ""},
-      {"Output", "backbone", "", "leave out the last layer: a beginning for other tasks (train --weights)", ""}};
+      {"Output", "out", "FILE", "file for the weights; FILE.md next to it says how PyTorch reads them", ""},
+      {"Output", "backbone", "", "leave out the last layer: initial weights for other tasks (train --weights)", ""}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run;
   return command;

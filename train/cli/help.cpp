@@ -82,7 +82,7 @@ static std::string hint_of_more(const Command& command) {
   out += " with";
   size_t left = kinds.size();
   for (const std::string& kind : kinds) out += kind + (--left > 1 ? "," : left == 1 ? " or" : "");
-  return "\n" + wrapped(out + " shows what that one has besides, --help-all shows all flags.", 0);
+  return "\n" + wrapped(out + " also shows the flags of that choice, --help-all shows all flags.", 0);
 }
 
 std::string command_help(const Command& command, const Invocation& invocation, bool all) {
@@ -106,7 +106,7 @@ std::string command_help(const Command& command, const Invocation& invocation, b
 
 std::string overview(const std::vector<Command>& commands, const std::string& word) {
   std::string out =
-      word.empty() ? wrapped("ringtape trains neural networks from C++ alone, on CPUs and GPUs.", 0) +
+      word.empty() ? wrapped("ringtape trains neural networks in C++, on CPUs and GPUs.", 0) +
                          "\nUsage: ringtape COMMAND [FLAGS]\n\nCommands:\n"
                    : "";
   const auto shown = [&](const Command& c) { return word.empty() || c.name.starts_with(word + " "); };
@@ -117,14 +117,13 @@ std::string overview(const std::vector<Command>& commands, const std::string& wo
     if (shown(c)) out += entry("  " + c.name, c.summary, longest + 4);
   if (!word.empty())
     return "Usage: ringtape " + word + " COMMAND [FLAGS]\n\nCommands:\n" + out + "\n`ringtape " + word +
-           " COMMAND --help` explains one.\n";
+           " COMMAND --help` explains a command.\n";
   out += "\nExamples:\n" + example("train                                   # generated images, no files needed") +
          example("train --data mnist --data-dir DIR --epochs 5") + example("evaluate runs/NAME");
   return out + "\n" +
          wrapped(
-             "`ringtape COMMAND --help` explains a command, `ringtape list` names what there is, `ringtape --version` "
-             "tells the "
-             "version.",
+             "`ringtape COMMAND --help` explains a command, `ringtape list` lists the available choices, `ringtape "
+             "--version` prints the version.",
              0);
 }
 

@@ -88,7 +88,7 @@ Command launch_command() {
   Command command;
   command.name = "launch";
   command.summary =
-      "Starts the ranks of a job on this machine, shows what they write, and ends them all when one fails.";
+      "Starts the ranks of a job on this machine, shows their output, and ends all when one fails.";
   command.usage = "-n N [FLAGS] -- COMMAND...";
   command.examples = {"launch -n 4 -- train --data mnist --strategy ddp",
                       "launch -n 2 --log-dir logs --max-restarts 3 -- train --run digits",
@@ -98,20 +98,20 @@ Command launch_command() {
   command.flags = {
       {"Ranks", "n", "N", "ranks on this machine", ""},
       {"Ranks", "exec", "",
-       "what stands behind -- is a program, as one with a / in its name is; else a ringtape command", ""},
-      {"Ranks", "no-pin", "", "do not give each rank cores of its own", ""},
-      {"Machines", "nnodes", "N", "machines that run as many ranks each", "1"},
-      {"Machines", "node-rank", "N", "which of them this is, from 0", "0"},
-      {"Machines", "master-addr", "HOST", "name or address of machine 0, where the ranks meet", "127.0.0.1"},
-      {"Machines", "master-port", "PORT", "its port; 0: any free one, on a single machine", "0"},
-      {"Output", "tee", "RANKS", "whose output is shown: all, none or ranks, as in 0,2", "all"},
+       "the command after -- is a program, not a ringtape command; always so if its name has a /", ""},
+      {"Ranks", "no-pin", "", "do not bind each rank to its own cores", ""},
+      {"Machines", "nnodes", "N", "number of machines, each with -n ranks", "1"},
+      {"Machines", "node-rank", "N", "number of this machine, from 0", "0"},
+      {"Machines", "master-addr", "HOST", "name or address of machine 0, to which all ranks connect", "127.0.0.1"},
+      {"Machines", "master-port", "PORT", "port on machine 0; 0: any free one, for a single machine only", "0"},
+      {"Output", "tee", "RANKS", "ranks whose output is shown: all, none, or a list as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
       {"Failures", "max-restarts", "N",
-       "start all ranks again after a failure other than wrong usage, at most N times; train and pretrain go on with "
+       "restart all ranks after a failure, except for wrong usage, at most N times; train and pretrain continue with "
        "--resume",
        "0"},
-      {"Failures", "grace", "SECONDS", "from SIGTERM, which the others get when one has failed, to SIGKILL", "10"},
-      {"Failures", "timeout", "SECONDS", "end the job after so long, with exit code 124; 0: never", "0"},
+      {"Failures", "grace", "SECONDS", "seconds from SIGTERM to SIGKILL for the other ranks when one has failed", "10"},
+      {"Failures", "timeout", "SECONDS", "end the job after this time, with exit code 124; 0: never", "0"},
   };
   command.run = [](const Invocation& invocation) {
     const comm::Launch launch = launch_of(invocation);

@@ -65,12 +65,12 @@ std::vector<Item> transports() {
   std::vector<Item> out = choices("transport");
   for (Item& item : out)
     if (item.name == "auto")
-      item.summary = "the one that fits: shm where all ranks run on one host, else tcp; nccl between GPUs";
+      item.summary = "chosen automatically: shm if all ranks run on one host, else tcp; nccl between GPUs";
     else if (item.name == "nccl") item.summary = "GPUs, by NVIDIA's library; needs a CUDA build";
   for (const comm::TransportKind& kind : comm::transports()) {
     const auto there = std::find_if(out.begin(), out.end(), [&](const Item& item) { return item.name == kind.name; });
     if (there != out.end()) there->summary = kind.about;
-    else out.push_back({kind.name, concat(kind.about, "; of bench collectives alone")});
+    else out.push_back({kind.name, concat(kind.about, "; only for bench collectives")});
   }
   return out;
 }
@@ -140,7 +140,7 @@ int run(const Invocation& invocation) {
 Command list_command() {
   Command command;
   command.name = "list";
-  command.summary = "Lists what there is, of one kind or of all:";
+  command.summary = "Lists the available choices, of one kind or of all:";
   for (const Kind& kind : kKinds) command.summary += concat(" ", kind.name);
   command.usage = "[KIND] [FLAGS]";
   command.examples = {"list", "list models", "list ops --json"};

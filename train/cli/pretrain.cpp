@@ -17,9 +17,10 @@ Command pretrain_command() {
   std::string names;
   for (const Preset& preset : presets()) names += concat(" ", preset.name);
   command.flags.push_back(
-      {"Run", "preset", "NAME", "recipe to begin with, which flags override:" + names, "corrected"});
+      {"Run", "preset", "NAME", "recipe to start from; flags override it:" + names, "corrected"});
   command.flags.push_back({"Run", "config", "FILE",
-                           "TOML file of the settings above, a line each, instead of a preset; flags override it", ""});
+                           "TOML file of the settings above, one per line, instead of a preset; flags override it",
+                           ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::pretrain); };
   return command;
 }

@@ -350,7 +350,7 @@ Command train_command() {
                       "train --run digits --resume          # from its newest checkpoint"};
   command.flags = option_flags(Use::train);
   command.flags.push_back({"Run", "config", "FILE",
-                           "TOML file of the settings above, a line each: batch-size = 64; flags override it",
+                           "TOML file of the settings above, one per line: batch-size = 64; flags override it",
                            ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::train); };
   return command;

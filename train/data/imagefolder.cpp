@@ -203,7 +203,7 @@ Dataset load_files(const Files& files, const fs::path& root, ImageSize size, con
 
 void visit(Fields& f, ImageFolderOptions& o) {
   f("image-size", o.image_size,
-    {.help = "resize and crop images to N x N",
+    {.help = "resize and crop images to N x N pixels",
      .unit = "N",
      .range = {1, 4096},
      .automatic = "that of all images, else 32",

@@ -20,9 +20,11 @@ void visit(Fields& f, Augmentation& o) {
 void visit(Fields& f, ViewOptions& o) {
   constexpr Bounds kArea{1e-4, 1}, kFactor{0, 100};
   f("views", o.count,
-    {.help = "random views of an image, of its size; only swav can use more than two", .unit = "N", .range = {2, 64}});
+    {.help = "number of random views of an image, of the image's size; only swav can use more than two",
+     .unit = "N",
+     .range = {2, 64}});
   f("small-views", o.small_count,
-    {.help = "swav: further views, of a smaller part and size, that predict the codes of the first two",
+    {.help = "swav: number of additional small views, which predict the codes of the first two",
      .unit = "N",
      .range = {0, 64}});
   f("small-view-size", o.small_size,
@@ -53,7 +55,7 @@ void visit(Fields& f, ViewOptions& o) {
   f("blur", o.first.blur,
     {.help = "probability of a Gaussian blur of 0.1 to 2 pixels", .unit = "P", .range = kProbability});
   f("blur-second", o.blur_second,
-    {.help = "probability of that blur in the second view; -1: as in the first", .unit = "P", .range = {-1, 1}});
+    {.help = "probability of a Gaussian blur in the second view; -1: as in the first", .unit = "P", .range = {-1, 1}});
   f("solarize-second", o.solarize_second,
     {.help = "probability that bright levels are inverted in the second view", .unit = "P", .range = kProbability});
 }

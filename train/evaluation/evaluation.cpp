@@ -8,19 +8,20 @@ void visit(Fields& f, EvaluationOptions& o) {
      .unit = "N",
      .range = kCount,
      .may_change = true});
-  f("knn-k", o.knn.k, {.help = "kNN: neighbours that vote", .unit = "N", .range = kPositive, .may_change = true});
+  f("knn-k", o.knn.k,
+    {.help = "kNN: number of neighbours that vote", .unit = "N", .range = kPositive, .may_change = true});
   f("knn-temperature", o.knn.temperature,
     {.help = "kNN: a neighbour's vote is weighted by exp(cosine / X)",
      .unit = "X",
      .range = {1e-6, kMaxCount},
      .may_change = true});
   f("knn-bank", o.bank,
-    {.help = "kNN: training images, drawn by --seed, among which neighbours are looked for; 0: all",
+    {.help = "kNN: number of training images, drawn by --seed, that are searched for neighbours; 0: all",
      .unit = "N",
      .range = kCount,
      .may_change = true});
   f("online-probe", o.online_probe,
-    {.help = "train a linear layer on the features while they are learnt, and test it where kNN is tested"});
+    {.help = "also train a linear layer on the features during training, and test it after each kNN test"});
 }
 
 }  // namespace ringtape

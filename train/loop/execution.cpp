@@ -28,7 +28,7 @@ void visit(Fields& f, ExecutionOptions& o) {
      .may_change = true,
      .evaluates = true});
   f("seed", o.seed,
-    {.help = "seed of initial weights, order, dropout and generated images",
+    {.help = "seed of initial weights, order of images, dropout and generated images",
      .unit = "N",
      .range = {0, 9e15},
      .evaluates = true});
@@ -38,7 +38,7 @@ void visit(Fields& f, ExecutionOptions& o) {
      .choices = [] { return std::vector<std::string>{"f32", "bf16", "f16"}; },
      .evaluates = true});
   f("deterministic", o.deterministic,
-    {.help = "the same bytes each time; CPU kernels are so anyway, for any --threads"});
+    {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
 }
 
 void settle(ExecutionOptions& o) {

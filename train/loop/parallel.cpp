@@ -38,14 +38,14 @@ void visit(Fields& f, ParallelOptions& o) {
      .scope = Scope::rank,
      .may_change = true});
   f("devices", o.devices,
-    {.help = "devices of this machine: dp and ddp2 use so many in each process, ddp starts a rank for each unless a "
-             "launcher has",
+    {.help = "number of devices of this machine: dp and ddp2 use them in each process; ddp starts one rank per device "
+             "unless a launcher has done so",
      .unit = "N",
      .range = {1, 4096},
      .scope = Scope::rank,
      .may_change = true});
   f("gpu-ids", o.gpu_ids,
-    {.help = "the GPUs to use, as in 2,3; ddp: rank r of a machine uses the r-th",
+    {.help = "numbers of the GPUs to use, as in 2,3; with ddp, rank r of a machine uses the r-th of them",
      .unit = "LIST",
      .automatic = "cuda:0, cuda:1 ...",
      .scope = Scope::rank,
@@ -56,15 +56,15 @@ void visit(Fields& f, ParallelOptions& o) {
      .choices = [] { return Names{"auto", "shm", "tcp", "mpi", "nccl"}; },
      .scope = Scope::rank,
      .may_change = true});
-  f("sync-bn", o.sync_bn, {.help = "batch normalisation over the samples of all ranks or devices"});
+  f("sync-bn", o.sync_bn, {.help = "batch normalisation uses the samples of all ranks or devices"});
   f("dp-persistent", o.dp_persistent,
-    {.help = "dp, ddp2: keep the replicas, and send them only what has changed, not everything at each step",
+    {.help = "dp, ddp2: keep the replicas and send them only what has changed, instead of everything at each step",
      .scope = Scope::rank,
      .may_change = true});
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,
-    {.help = "seconds after which a rank that others wait for ends the training, with what each is doing; a rank that "
-             "dies ends it at once",
+    {.help = "maximum seconds to wait for another rank; then the training ends and reports what each rank is doing (a "
+             "rank that dies ends it at once)",
      .unit = "SECONDS",
      .range = {0.001, 1e8},
      .scope = Scope::rank,

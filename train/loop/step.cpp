@@ -12,18 +12,18 @@ namespace ringtape {
 
 void visit(Fields& f, StepOptions& o) {
   f("accumulate", o.accumulate,
-    {.help = "parts of a batch that are computed one after the other: less memory, the same step",
+    {.help = "number of parts of a batch that are computed one after another: less memory, the same step",
      .unit = "N",
      .range = kPositive,
      .with_labels = true});
   f("clip-grad-norm", o.clip_grad_norm,
     {.help = "maximum norm of all gradients together; 0: no limit", .unit = "X", .range = kReal});
   f("ema", o.ema,
-    {.help = "average the weights, keeping this part of the average at a step, and test the average; 0: do not",
+    {.help = "keep a moving average of the weights with this decay and test the average; 0: no average",
      .unit = "DECAY",
      .range = kFraction});
   f("label-smoothing", o.label_smoothing,
-    {.help = "part of the target that is spread evenly over all classes",
+    {.help = "fraction of the target that is spread evenly over all classes",
      .unit = "X",
      .range = kFraction,
      .with_labels = true});

@@ -73,7 +73,7 @@ void visit(Fields& f, ResNetOptions& o) {
   f("no-stem-relu", o.no_stem_relu,
     {.help = "no ReLU after the first convolution, as in lightly's benchmark", .evaluates = true});
   f("stem-padding", o.stem_padding,
-    {.help = "zeros around an image at the first convolution, if that is 3x3; solo-learn has 2",
+    {.help = "padding of the first convolution if it is 3x3; solo-learn uses 2",
      .unit = "N",
      .range = {0, 8},
      .evaluates = true});
@@ -141,7 +141,7 @@ std::span<const ModelEntry> models() {
        .make = make_fashion_cnn,
        .image = {28, 28, 1}},
       {.name = "resnet18",
-       .summary = "ResNet-18: 3x3 stem below 112 pixels, above torchvision's 7x7 stem with max-pool",
+       .summary = "ResNet-18: 3x3 stem below 112 pixels, else torchvision's 7x7 stem with max-pool",
        .settings = ResNetOptions{},
        .make = make_resnet<2, 2, 2, 2>,
        .image = {32, 32, 3},
@@ -149,7 +149,7 @@ std::span<const ModelEntry> models() {
        .first = first_of_resnet,
        .pytorch = resnet_in_pytorch<18, 2, 2, 2, 2>},
       {.name = "resnet34",
-       .summary = "ResNet-34, with the same stems",
+       .summary = "ResNet-34, with the same stems as resnet18",
        .settings = ResNetOptions{},
        .make = make_resnet<3, 4, 6, 3>,
        .image = {32, 32, 3},

@@ -33,13 +33,13 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
 
 void visit(Fields& f, Adam::Options& o) {
   f("beta1", o.beta1,
-    {.help = "part of the average of gradients that stays at a step", .unit = "X", .range = kFraction});
+    {.help = "decay of the moving average of gradients", .unit = "X", .range = kFraction});
   f("beta2", o.beta2,
-    {.help = "part of the average of squared gradients that stays at a step", .unit = "X", .range = kFraction});
+    {.help = "decay of the moving average of squared gradients", .unit = "X", .range = kFraction});
   f("epsilon", o.eps,
-    {.help = "added to the root of the average of squared gradients", .unit = "X", .range = kAboveZero});
+    {.help = "added to the square root of the average of squared gradients", .unit = "X", .range = kAboveZero});
   f("weight-decay", o.weight_decay,
-    {.help = o.decoupled ? "decay of the weights, apart from the gradient" : "L2 penalty",
+    {.help = o.decoupled ? "weight decay, applied separately from the gradient" : "L2 penalty",
      .unit = "X",
      .range = kReal});
 }

@@ -40,8 +40,10 @@ void visit(Fields& f, Lars::Options& o) {
   visit_momentum(f, o.momentum, o.nesterov);
   f("weight-decay", o.weight_decay, {.help = "L2 penalty", .unit = "X", .range = kReal});
   f("lars-eta", o.eta,
-    {.help = "length of a parameter's step relative to the parameter's, before --lr", .unit = "X", .range = kReal});
-  f("lars-clip", o.clip, {.help = "use the smaller one of --lr and the relative length, not their product"});
+    {.help = "length of a parameter's step relative to the parameter, before multiplication by --lr",
+     .unit = "X",
+     .range = kReal});
+  f("lars-clip", o.clip, {.help = "use the smaller of --lr and the relative length, not their product"});
 }
 
 }  // namespace ringtape

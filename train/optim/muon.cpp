@@ -61,9 +61,9 @@ void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {
 }
 
 void visit(Fields& f, Muon::Options& o) {
-  f("momentum", o.momentum, {.help = "momentum of the steps that are orthogonalised", .unit = "X", .range = kFraction});
+  f("momentum", o.momentum, {.help = "momentum of the orthogonalised steps", .unit = "X", .range = kFraction});
   f("weight-decay", o.weight_decay,
-    {.help = "decay of the weights, apart from the gradient", .unit = "X", .range = kReal});
+    {.help = "weight decay, applied separately from the gradient", .unit = "X", .range = kReal});
   f("rest-lr", o.rest_lr,
     {.help = "learning rate of biases and norms, which AdamW updates, relative to --lr", .unit = "X", .range = kReal});
 }

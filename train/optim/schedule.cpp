@@ -35,7 +35,7 @@ std::span<const ScheduleEntry> schedules() {
 
 void visit(Fields& f, StepScheduleOptions& o) {
   f("step-size", o.step_size, {.help = "epochs between drops of the learning rate", .unit = "N", .range = kPositive});
-  f("gamma", o.gamma, {.help = "factor of the learning rate at a drop", .unit = "X", .range = kReal});
+  f("gamma", o.gamma, {.help = "factor of the learning rate at each drop", .unit = "X", .range = kReal});
 }
 
 void visit(Fields& f, CosineOptions& o) {
@@ -47,7 +47,7 @@ void visit(Fields& f, CosineOptions& o) {
 }
 
 void visit(Fields& f, ScheduleOptions& o) {
-  f("lr", o.lr, {.help = "learning rate, at its peak", .unit = "X", .range = kReal});
+  f("lr", o.lr, {.help = "peak learning rate", .unit = "X", .range = kReal});
   f("base-lr", o.base_lr,
     {.help = "instead of --lr: the learning rate for 256 images; --lr becomes X * --batch-size / 256",
      .unit = "X",
@@ -63,7 +63,7 @@ void visit(Fields& f, ScheduleOptions& o) {
      .range = kReal});
   f("warmup-lr", o.warmup_lr, {.help = "learning rate at which the warm-up starts", .unit = "X", .range = kReal});
   f("schedule", o.course.name,
-    {.help = "course of the learning rate",
+    {.help = "schedule of the learning rate",
      .unit = "NAME",
      .choices = [] { return names_of(schedules()); },
      .selects = true});

@@ -8,9 +8,9 @@ void visit(Fields& f, RunOptions& o) {
      .unit = "NAME",
      .automatic = "MODEL-DATA-TIME",
      .scope = Scope::invocation});
-  f("overwrite", o.overwrite, {.help = "replace an earlier run of that name", .scope = Scope::invocation});
+  f("overwrite", o.overwrite, {.help = "replace an earlier run of the same name", .scope = Scope::invocation});
   f("resume", o.resume,
-    {.help = "continue the run of that name from its newest checkpoint; start it if there is none",
+    {.help = "resume the run of the same name from its newest checkpoint; start it if there is none",
      .scope = Scope::invocation});
   f("log-every", o.log_every,
     {.help = "steps between lines of metrics within an epoch; 0: none",
