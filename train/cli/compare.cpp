@@ -17,8 +17,7 @@ static int run(const Invocation& invocation) {
 Command compare_command() {
   Command command;
   command.name = "compare";
-  command.summary = "Trains the same model with several strategies and seeds, or with several methods, and prints a "
-                    "table of the results.";
+  command.summary = "Trains a model with several strategies and seeds, or with several methods, and prints a table.";
   command.usage = "[FLAGS]";
   command.examples = {"compare --devices 2 --strategies single,ddp --seeds 2,4,42",
                       "compare --model resnet18 --data cifar10 --data-dir DIR --devices 2 --epochs 10",

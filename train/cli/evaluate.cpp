@@ -134,8 +134,7 @@ int run(const Invocation& invocation) {
 Command evaluate_command() {
   Command command;
   command.name = "evaluate";
-  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: the network's outputs or its "
-                    "features.";
+  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: outputs or features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
   command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
                       "evaluate digits --protocol knn --knn-k 20",

@@ -55,7 +55,7 @@ std::string normalised(std::string arg) {
       alias && has(alias->flag.empty() ? "epochs" : std::string(alias->flag)))
     throw UsageError("unknown flag " + name + alias_text(*alias));
   std::string meant = nearest(name, known);
-  if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // -lr
+  if (name.size() > 2 && name[1] != '-') meant = nearest("-" + name, known);  // a long flag with one dash: -lr
   throw UsageError("unknown flag " + name +
                    (meant.empty() ? "; `ringtape " + command.name + " --help-all` lists all"
                                   : "; did you mean " + meant + "?"));

@@ -48,7 +48,7 @@ struct MissingData : IoError {
   using IoError::IoError;
 };
 
-// A data set the command line knows by name.
+// A data set that the command line knows by name.
 struct DatasetEntry {
   const char* name;
   const char* summary;  // one line

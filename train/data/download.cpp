@@ -77,7 +77,7 @@ void clear_part(const PublishedFile& file, const fs::path& part) {
 // Runs curl in a shell that limits the file to the published size: --max-filesize relies on the size that the server
 // announces.
 Finished curl(const PublishedFile& file, const std::string& url, const std::string& part, bool show) {
-  constexpr int64_t kBlock = 512;  // bytes, of POSIX's ulimit
+  constexpr int64_t kBlock = 512;  // bytes per unit of POSIX's ulimit -f
   const std::string limited = concat("ulimit -f ", file.bytes / kBlock + 1, " && exec \"$@\"");
   // clang-format off
   return run_program({"sh", "-c", limited, "sh", "curl", "--fail", "--location", "--proto", "=http,https,file",

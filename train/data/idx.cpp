@@ -36,7 +36,7 @@ class GzFile {
   GzFile(const GzFile&) = delete;
   GzFile& operator=(const GzFile&) = delete;
 
-  // Reads up to n bytes and returns how many there were; n or less than n at the end.
+  // Reads up to n bytes; returns the number read, less than n only at the end.
   uint64_t read(void* to, uint64_t n) {
     uint64_t done = 0;
     while (done < n) {

@@ -31,7 +31,7 @@ std::string find_file(const fs::path& folder, std::string name) {
       std::error_code error;
       const bool there = fs::exists(path, error);
       if (there || error == std::errc::permission_denied)
-        return path.string();  // opening it gives the reason
+        return path.string();  // opening the file reports the reason
     }
   return {};
 }

@@ -14,8 +14,8 @@ Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& label
 // Top-1 and top-5 accuracy of the votes; without a loss.
 Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, const Knn& knn);
 
-// The whole protocol: the bank is f of the training samples, the queries f of the test samples (embed()). Each
-// rank of the group computes and classifies its part, and all get the result of all: a collective.
+// The whole protocol: the bank is f of the training samples, the queries are f of the test samples (embed()). Each rank
+// of the group computes and classifies its part, and all get the total: a collective.
 Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, const std::vector<int64_t>& bank,
                const Dataset& test, const std::vector<int64_t>& queries, const Knn& knn,
                const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone());

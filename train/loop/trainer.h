@@ -83,7 +83,7 @@ class Trainer {
   comm::Reducer::Totals counted_;  // the reducer's totals that at_.traffic includes,
   int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint
-  std::optional<TimeLeft> left_;   // of fit()
+  std::optional<TimeLeft> left_;   // remaining time of fit()
 };
 
 }  // namespace ringtape

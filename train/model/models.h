@@ -20,7 +20,7 @@ struct NamedShape {
   Shape shape;
 };
 
-// A network the command line knows by name: images (N, H, W, C) -> logits (N, classes).
+// A network that the command line knows by name: images (N, H, W, C) -> logits (N, classes).
 struct ModelEntry {
   const char* name;
   const char* summary;  // one line

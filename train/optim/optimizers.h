@@ -7,7 +7,7 @@
 
 namespace ringtape {
 
-// An update rule the command line knows by name.
+// An update rule that the command line knows by name.
 struct OptimizerEntry {
   const char* name;
   Settings settings;  // with the defaults of the command line

@@ -14,7 +14,7 @@ struct CourseOfLr {
   double warmup, all;  // steps of the warm-up, and in total
 };
 
-// A course of the learning rate the command line knows by name.
+// A course of the learning rate that the command line knows by name.
 struct ScheduleEntry {
   const char* name;
   double (*rate)(const Settings& settings, const CourseOfLr& course);

@@ -69,7 +69,7 @@ Json environment(const std::vector<std::string>& command_line) {
           {"system", concat(system.sysname, ' ', system.release, ' ', system.machine)},
           {"cpu", proc_value("/proc/cpuinfo", "model name")},
           {"cores", ::sysconf(_SC_NPROCESSORS_ONLN)},
-          {"cpu_quota", quota ? Json(*quota) : Json()},  // of a container, in CPUs
+          {"cpu_quota", quota ? Json(*quota) : Json()},  // the limit of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
           {"isa", std::string(name_of(cpu_isa()))},
           {"threads", threads()},

@@ -7,8 +7,8 @@
 
 namespace ringtape {
 
-// Scalars for TensorBoard: a file of TFRecords, each an Event message
-// (tensorflow/core/util/event.proto) in protobuf's encoding.
+// Scalars for TensorBoard: a file of TFRecords, each an Event message (tensorflow/core/util/event.proto) in protobuf's
+// encoding.
 class EventFile {
  public:
   // Creates a new file events.out.tfevents.TIME.HOST.PID.N. For a run resumed at step `from`, TensorBoard then ignores

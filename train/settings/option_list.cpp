@@ -1,4 +1,4 @@
-// The list of all options, and how one of them is read and set by its name.
+// The list of all options; reading and setting an option by its name.
 #include <algorithm>
 #include <utility>
 

@@ -12,7 +12,7 @@
 namespace ringtape {
 namespace {
 
-// By the ranges of RFC 3629.
+// Checks the ranges of RFC 3629.
 bool is_utf8(const std::string& s) {
   const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0; };
   for (size_t i = 0; i < s.size();) {

@@ -18,7 +18,7 @@ static std::string without(const std::string& last) {
   return (number ? "model[" + last + "]" : "model." + last) + " = nn.Identity()\n";
 }
 
-// In the order of the outputs.
+// The list of classes for the README; empty if it is unknown or too long.
 static std::string classes_text(const std::vector<std::string>& names) {
   constexpr size_t kLongest = 10'000;
   const std::string list = Json(names).text();
