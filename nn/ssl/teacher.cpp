@@ -52,9 +52,7 @@ void visit(Fields& f, TeacherOptions& o) {
   f("momentum-encoder", o.momentum,
     {.help = "fraction of the teacher's weights that remains after a step", .unit = "X", .range = kProbability});
   f("momentum-encoder-end", o.final_momentum,
-    {.help = "final value of --momentum-encoder, reached along a cosine; -1: constant",
-     .unit = "X",
-     .range = {-1, 1}});
+    {.help = "final value of --momentum-encoder, reached along a cosine; -1: constant", .unit = "X", .range = {-1, 1}});
 }
 
 Teacher::Teacher(const Encoder& student, Encoder own, const TeacherOptions& options)

@@ -4,7 +4,7 @@
 namespace ringtape::nn {
 
 struct TeacherOptions {
-  double momentum = 0.99;      // fraction of the teacher's weights that remains after a step
+  double momentum = 0.99;  // fraction of the teacher's weights that remains after a step
   double final_momentum =
       -1;  // final value of a cosine schedule (Grill et al., "Bootstrap your own latent", 2020); negative: constant
 };

@@ -21,7 +21,7 @@ using namespace comm;
 
 constexpr int kMaxRanks = 4096;
 constexpr double kLatency = 30, kBandwidth = 1.5;  // defaults, typical of sockets on one host
-constexpr double kSlower = 0.9;  // --baseline fails below this fraction of its bandwidth
+constexpr double kSlower = 0.9;                    // --baseline fails below this fraction of its bandwidth
 
 // Parses "64M".
 int64_t bytes_flag(const Invocation& invocation, const std::string& name, int64_t fallback) {

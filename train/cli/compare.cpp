@@ -43,8 +43,7 @@ Command compare_command() {
        "on, off or both: batch normalisation over all devices of dp and ddp; without --methods a switch",
        "both; without --methods off"},
       {"Methods", "gather", "WHICH",
-       "on, off or both: losses over the outputs of all ranks of ddp, for methods that support it",
-       "on"},
+       "on, off or both: losses over the outputs of all ranks of ddp, for methods that support it", "on"},
       {"Methods", "preset", "NAME", "recipe to start from; flags override it:" + presets, "corrected"},
       {"Inference", "inference", "", "time forward passes instead: one device compared with dp, by batch size", ""},
       {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"}};

@@ -190,8 +190,7 @@ Command data_download_command() {
   command.positionals = 1;
   for (Flag& flag : data_flags())
     if (flag.name == "data-dir") command.flags.push_back(std::move(flag));
-  command.flags.push_back(
-      {"Data", "from", "URL", "folder of the files, instead of the published address", ""});
+  command.flags.push_back({"Data", "from", "URL", "folder of the files, instead of the published address", ""});
   command.run = run_download;
   return command;
 }

@@ -87,8 +87,7 @@ comm::Launch launch_of(const Invocation& invocation) {
 Command launch_command() {
   Command command;
   command.name = "launch";
-  command.summary =
-      "Starts the ranks of a job on this machine, shows their output, and ends all when one fails.";
+  command.summary = "Starts the ranks of a job on this machine, shows their output, and ends all when one fails.";
   command.usage = "-n N [FLAGS] -- COMMAND...";
   command.examples = {"launch -n 4 -- train --data mnist --strategy ddp",
                       "launch -n 2 --log-dir logs --max-restarts 3 -- train --run digits",
@@ -97,8 +96,8 @@ Command launch_command() {
   command.takes_command = true;
   command.flags = {
       {"Ranks", "n", "N", "ranks on this machine", ""},
-      {"Ranks", "exec", "",
-       "the command after -- is a program, not a ringtape command; always so if its name has a /", ""},
+      {"Ranks", "exec", "", "the command after -- is a program, not a ringtape command; always so if its name has a /",
+       ""},
       {"Ranks", "no-pin", "", "do not bind each rank to its own cores", ""},
       {"Machines", "nnodes", "N", "number of machines, each with -n ranks", "1"},
       {"Machines", "node-rank", "N", "number of this machine, from 0", "0"},

@@ -82,9 +82,9 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.command = command;
   out.weights = find_weights(invocation.positionals[0], out.options, invocation);
   const TrainOptions defaults;
-  out.options.weights.clear();                 // initial weights of that run
-  out.options.method.name.clear();                  // method of that run
-  out.options.execution.device = defaults.execution.device;        // this machine's, not that of the run
+  out.options.weights.clear();                               // initial weights of that run
+  out.options.method.name.clear();                           // method of that run
+  out.options.execution.device = defaults.execution.device;  // this machine's, not that of the run
   out.options.execution.threads = defaults.execution.threads;
   // Tests all images even if the run limited its tests.
   out.options.trainer.limit_eval_batches = defaults.trainer.limit_eval_batches;

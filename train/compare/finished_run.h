@@ -10,12 +10,12 @@ namespace ringtape {
 struct FinishedRun {
   std::string path;
   int64_t seed = 0, epochs = 0, steps = 0;
-  double loss = 0, top1 = 0, top5 = 0;                  // test results
+  double loss = 0, top1 = 0, top5 = 0;                   // test results
   double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
   // Communication between ranks: bytes per step; the fraction of its time during which no rank waited.
   std::optional<double> step_bytes, hidden;
   std::vector<Metrics> metrics;
-  double seconds = 0;  // all passes over the data, tests included; without startup and checkpoints
+  double seconds = 0;               // all passes over the data, tests included; without startup and checkpoints
   std::optional<double> best_top1;  // self-supervised: the best of all epochs; top1 is that of the last
   std::string protocol;             // self-supervised: the kNN protocol
 };

@@ -35,7 +35,7 @@ struct DataRequest {
   std::string dir = {};     // folder of the files; empty: RINGTAPE_DATA_DIR, else ./data
   Settings settings = {};   // of the data set
   uint64_t seed = 0;
-  bool progress = false;    // show a bar while files are decoded
+  bool progress = false;           // show a bar while files are decoded
   bool train = true, test = true;  // which images are needed; a generated set makes one image of each other split
   // If images take time: called when they have been found and are about to be read or generated.
   std::function<void()> begins = {};

@@ -15,8 +15,8 @@ struct ViewOptions {
   ViewAugmentation first = {};  // settings of each view, except
   double blur_second = -1;      // the second view's blur; negative: as in the first
   double solarize_second = 0;
-  int64_t small_count = 0;      // further views of smaller parts and size, otherwise like the first
-  int64_t small_size = 16;      // height and width of the small views
+  int64_t small_count = 0;  // further views of smaller parts and size, otherwise like the first
+  int64_t small_size = 16;  // height and width of the small views
   double small_crop_low = 0.05, small_crop_high = 0.14;
 };
 void visit(Fields& f, ViewOptions& o);

@@ -22,8 +22,8 @@ struct Features {
 using Embedding = std::function<Tensor(const Tensor& images)>;  // (B, H, W, C) -> (B, F)
 
 struct EmbedOptions {
-  Device device = {};  // the network's device
-  int workers = 1;     // threads that prepare batches
+  Device device = {};         // the network's device
+  int workers = 1;            // threads that prepare batches
   std::string progress = {};  // title of a progress bar; empty: none
 };
 

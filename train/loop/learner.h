@@ -25,7 +25,7 @@ class Learner {
   virtual nn::Module& network() const = 0;  // the network of --model; for a method, its backbone
 
   virtual void check(const Holdout& split) const = 0;  // throws UsageError if the run cannot be judged with this split
-  virtual void distribute(comm::ProcessGroup& /*group*/) {}   // from now on, a batch is the samples of all ranks
+  virtual void distribute(comm::ProcessGroup& /*group*/) {}     // from now on, a batch is the samples of all ranks
   virtual LoaderConfig loading(LoaderConfig config) const = 0;  // adds the augmentation or the views
   // Prefix of the parameters that use the peak learning rate throughout ("prediction."); empty: none.
   virtual std::string fixed_lr() const { return ""; }

@@ -43,7 +43,7 @@ class Trainer {
   std::vector<TensorFile> files() const;
   Course course() const;
   void restore(const TrainState& state);  // call it after reading the tensors of files()
-  void share_state();  // copies rank 0's state to all ranks; a collective
+  void share_state();                     // copies rank 0's state to all ranks; a collective
 
   // Writes the weights that are validated and tested (with --ema the averaged ones; for a method those of its backbone)
   // as a safetensors file.
@@ -74,8 +74,8 @@ class Trainer {
   Schedule schedule_;
   StepTrace trace_;
   TrainState at_;
-  Readback spread_;                // of the last step
-  Tally tally_;                    // of epoch at_.epoch
+  Readback spread_;    // of the last step
+  Tally tally_;        // of epoch at_.epoch
   Readback own_loss_;  // this rank's share of the loss: of the first step with a non-finite loss, else of the last step
   // Of epoch at_.epoch: this rank's share in all steps before that one.
   double own_losses_ = 0, own_share_ = 0, pending_share_ = 0;

@@ -12,8 +12,8 @@ namespace ringtape {
 
 // The processes that train together, and this one's rank.
 struct World {
-  comm::Job job{};                              // of one rank if no launcher started this process
-  std::unique_ptr<comm::ProcessGroup> own{};    // null for one rank; destroyed before `job`
+  comm::Job job{};                            // of one rank if no launcher started this process
+  std::unique_ptr<comm::ProcessGroup> own{};  // null for one rank; destroyed before `job`
 
   comm::ProcessGroup& group() const { return own ? *own : comm::alone(); }
   int size() const { return job.size; }

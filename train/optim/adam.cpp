@@ -32,10 +32,8 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
 }
 
 void visit(Fields& f, Adam::Options& o) {
-  f("beta1", o.beta1,
-    {.help = "decay of the moving average of gradients", .unit = "X", .range = kFraction});
-  f("beta2", o.beta2,
-    {.help = "decay of the moving average of squared gradients", .unit = "X", .range = kFraction});
+  f("beta1", o.beta1, {.help = "decay of the moving average of gradients", .unit = "X", .range = kFraction});
+  f("beta2", o.beta2, {.help = "decay of the moving average of squared gradients", .unit = "X", .range = kFraction});
   f("epsilon", o.eps,
     {.help = "added to the square root of the average of squared gradients", .unit = "X", .range = kAboveZero});
   f("weight-decay", o.weight_decay,

@@ -25,7 +25,7 @@ class GradientScale {
   // Examines the gradients; returns the factor (1) for Optimizer::step.
   const Tensor& factor();
 
-  const Tensor& norm() const { return norm_; }    // (1), of the gradients last examined, before clipping
+  const Tensor& norm() const { return norm_; }  // (1), of the gradients last examined, before clipping
   // (2): the loss scale, and the steps since it changed; undefined without a loss scale.
   const Tensor& state() const { return scale_; }
 

@@ -25,7 +25,7 @@ struct Metrics {
   std::optional<double> peak_bytes;  // memory of tensors on a device, maximum over ranks
   std::optional<double> grad_norm, loss_scale;                       // of a step
   std::optional<double> spread;  // of a self-supervised method's outputs (nn/loss/spread.h)
-  std::optional<double> ranks;                                       // if there are several; then, for rank 0:
+  std::optional<double> ranks;   // if there are several; then, for rank 0:
   // Bytes passed to all_reduce or sent between devices; on CPUs also the seconds in transit and the seconds waited.
   std::optional<double> comm_bytes, comm_s, exposed_s;
 };
