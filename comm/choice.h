@@ -3,16 +3,16 @@
 
 namespace ringtape::comm {
 
-// Which algorithm does an operation: the first row of a table that fits its collective, the bytes of its larger buffer,
-// the number of ranks and the transport. Every rank of a group comes to the same.
+// Chooses the algorithm of an operation: the first row of a table that matches its collective, the bytes of its larger
+// buffer, the number of ranks and the transport. Every rank of a group chooses the same.
 class Choice {
  public:
-  // `all_reduce` goes before the table, as RINGTAPE_ALLREDUCE does: "ring:0-64K;direct:64K-" names
-  // algorithms by ranges of bytes, from the first number to below the second; a name alone is for
-  // all sizes. Throws UsageError where it says nothing sensible.
+  // `all_reduce` takes precedence over the table. It has the format of RINGTAPE_ALLREDUCE: "ring:0-64K;direct:64K-"
+  // gives algorithms for ranges of bytes, from the first number to below the second; a name without a range is for all
+  // sizes. Throws UsageError if it makes no sense.
   Choice(Transport::Abilities transport, int ranks, int island, std::string_view all_reduce = {});
 
-  // Deterministic: sums in the order of the ranks, whatever the transport.
+  // Deterministic: sums are made in the order of the ranks, over any transport.
   const Algorithm& operator()(const Operation& operation, bool deterministic) const;
 
  private:

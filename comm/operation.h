@@ -21,8 +21,8 @@ enum class Collective : uint8_t {
 std::string_view name_of(Collective kind);
 Collective parse_collective(std::string_view name);  // throws UsageError
 
-// What the ranks of a group do together. All of them must ask for the same, in the same order: every message carries
-// sequence and fingerprint.
+// A collective operation of the ranks of a group. All ranks must request the same operations in the same order: every
+// message carries sequence and fingerprint.
 struct Operation {
   Collective kind = Collective::barrier;
   DType dtype = DType::u8;

@@ -6,16 +6,16 @@
 
 namespace ringtape::comm {
 
-// A collective that was asked for. Copies mean the same one.
+// A requested collective. Copies refer to the same one.
 class Work {
  public:
-  // Begins it, and all before it, on the group's own thread, beside the caller.
+  // Begins it, and all earlier ones, on the group's own thread, while the caller continues.
   Work start() const;
-  // Returns when it is done; what was not begun, the caller does itself. Throws the CommError of the group if it
-  // failed. On a GPU it has been put on the device's stream already, and nobody waits.
+  // Returns when it is done. The caller's thread carries out what was not begun. Throws the CommError of the group if
+  // it failed. On a GPU the work is only ordered on the device's stream, and the host does not wait.
   void wait() const;
   bool done() const;  // or failed
-  // When the host did it; once it is done.
+  // When the host executed it; valid once it is done.
   struct Span {
     Clock::time_point begin{}, end{};
   };
@@ -29,19 +29,19 @@ class Work {
   std::shared_ptr<State> state_;
 };
 
-// Ranks that work together. Calls are made by all of them, in the same order, from one thread at a time; each returns a
-// Work:
+// Ranks that work together. All ranks make the same calls in the same order, from one thread at a time. Each call
+// returns a Work:
 //   group.all_reduce(y).wait();                    // now, on this thread
-//   const Work work = group.all_reduce(y).start(); // while this thread goes on; then work.wait()
-// One that is neither started nor waited for is done before the next that is, or before the group goes. Tensors are
-// contiguous, of any dtype but b8 (which only moves), on the transport's device (a CPU's: on any of the host), and stay
-// untouched until the Work is done; y and x share no memory but where comm/algorithm.h says. What does not fit throws
-// ShapeError, DTypeError, DeviceError or UsageError before anything is sent. A group of one is a group. After a failure
-// every call throws its cause as CommError.
+//   const Work work = group.all_reduce(y).start(); // while this thread continues; then work.wait() A Work that is
+// neither started nor waited for is done before the next one that is, or before the group is destroyed. Tensors are
+// contiguous, of any dtype (b8 only where elements are moved and not combined), on the transport's device (a CPU's: on
+// any CPU device), and must not be changed until the Work is done. y and x share no memory except where
+// comm/algorithm.h allows it. Wrong arguments throw ShapeError, DTypeError, DeviceError or UsageError before anything
+// is sent. A group of one works too. After a failure every call throws its cause as CommError.
 class ProcessGroup {
  public:
   explicit ProcessGroup(std::unique_ptr<Transport> transport);
-  ~ProcessGroup();  // does what is left, or waits for its deadline
+  ~ProcessGroup();  // finishes the remaining work, or waits until its deadline
 
   int rank() const;
   int size() const;
@@ -60,14 +60,14 @@ class ProcessGroup {
   Work all_to_all(const Tensor& y, const Tensor& x);
   Work barrier();
 
-  // Zeros that other ranks can reach, so that collectives need no copy of them.
+  // Zeros in memory that other ranks can access, so that collectives need no copy.
   Tensor allocate(const Shape& shape, DType dtype);
 
-  // Whether sums are made in the order of the ranks, for the same bits with every
-  // transport; off at first. The same on all ranks.
+  // Whether sums are made in the order of the ranks, which gives the same bits with every transport; initially off.
+  // Must be the same on all ranks.
   void set_deterministic(bool on);
 
-  // The ranks that give the same color become a group, in the order of key, then rank. A collective itself.
+  // The ranks with the same color form a group, in the order of key, then rank. This is itself a collective.
   std::unique_ptr<ProcessGroup> split(int color, int key);
 
  private:
@@ -75,7 +75,7 @@ class ProcessGroup {
   std::unique_ptr<Impl> impl_;
 };
 
-// A group of one on the CPU, each thread's own: for who has no others. It lives as long as the thread.
+// A group of one on the CPU, for code without other ranks. Each thread has its own, which lives as long as the thread.
 ProcessGroup& alone();
 
 }  // namespace ringtape::comm

@@ -14,13 +14,13 @@
 
 namespace ringtape::comm {
 
-// Where a rank stands, and what it needs to find the others of its group.
+// The rank and size of a group, and what a rank needs to find the others.
 struct Context {
   int rank = 0, size = 1;
-  std::shared_ptr<Store> store;      // of this group alone
+  std::shared_ptr<Store> store;      // only of this group
   std::shared_ptr<Failure> failure;
   Seconds timeout{600};              // of one operation
-  int island = 1;  // ranks r with the same r / island are near each other (one machine); it divides size
+  int island = 1;  // ranks with the same rank / island are close (one machine); it divides size
 };
 
 // One message of an exchange, to or from `peer`.
@@ -38,22 +38,22 @@ inline Transfer recv_from(int peer, void* data, size_t bytes) { return {Transfer
 // A point in the work of a GPU.
 struct StreamPoint {
   virtual ~StreamPoint() = default;
-  virtual void wait() const = 0;    // what the calling thread asks of the device from now on starts after it
+  virtual void wait() const = 0;    // work that the calling thread gives the device from now on starts after it
   virtual bool passed() const = 0;
 };
 
-// How bytes get from rank to rank. The algorithms are written against this alone, and know no device: what they do to
-// data goes through combine() and copy(). On a GPU all of it is work on a stream, and nothing here waits for it.
+// Moves bytes from rank to rank. The algorithms use only this interface and know no device: they process data with
+// combine() and copy(). On a GPU all of this is work on a stream, and no call here waits for it.
 //
 // One thread uses a transport at a time. Messages between two ranks arrive in the order in which
-// they were started, and a send and its recv have the same size. Whatever waits, throws CommError
-// when the group's failure is raised or the deadline passes.
+// they were started, and a send and its recv have the same size. Every function that waits throws CommError when the
+// group's failure is raised or the deadline passes.
 class Transport {
  public:
-  // What ranks can do besides sending messages: what a Choice goes by.
+  // What ranks can do besides sending messages; used by Choice.
   struct Abilities {
-    bool shares_memory = false;    // share() is there
-    bool has_collectives = false;  // those of a library
+    bool shares_memory = false;    // share() works
+    bool has_collectives = false;  // a library's collectives
   };
 
   explicit Transport(Context context) : context_(std::move(context)) {}
@@ -69,7 +69,7 @@ class Transport {
   const Context& context() const { return context_; }
   virtual Device device() const { return {}; }
 
-  // Everything until the next call belongs to this operation.
+  // Everything until the next begin() belongs to this operation.
   void begin(const Operation& operation, Deadline deadline) {
     operation_ = operation;
     deadline_ = deadline;
@@ -77,12 +77,13 @@ class Transport {
     activity_.begin(operation, name());
     opened();
   }
-  void end() { activity_.end(); }  // what began is done: for reports
+  void end() { activity_.end(); }  // the operation is done: for reports
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
 
-  // Starts messages; they may travel at once, and a later start does not wait for an earlier one. After finish(ticket)
-  // what was received can be read, and what was sent be written to. Tickets finish in the order of their starts.
+  // Starts messages. They may be transferred at the same time, and a later start does not wait for an earlier one.
+  // After finish(ticket) received data can be read, and sent data can be overwritten. Tickets finish in the order of
+  // their starts.
   using Ticket = uint64_t;
   virtual Ticket start(std::span<const Transfer> transfers) = 0;
   virtual void finish(Ticket ticket) = 0;
@@ -94,37 +95,38 @@ class Transport {
   virtual void combine(void* y, std::span<const void* const> sources, int64_t count, double factor = 1);
   virtual void copy(void* y, const void* x, size_t bytes);
 
-  // Memory for the use of one operation; kept from one to the next. A second call may move the first's.
+  // Memory for use within one operation; kept from one operation to the next. A second call may move the memory of the
+  // first.
   virtual void* scratch(size_t bytes);
 
-  // Where ranks can reach each other's memory: every rank gives its buffer and gets all, in rank order, valid until
-  // this operation's last fence(). Empty on every rank if any rank's buffer cannot be reached; the ranks have then met
-  // all the same. A small buffer outside shared memory is copied into it: the rank's own address is then not `data`,
-  // and what is written there the rank copies back itself.
+  // For transports whose ranks can access each other's memory: every rank gives its buffer and gets the addresses of
+  // all, in rank order, valid until this operation's last fence(). The result is empty on every rank if the buffer of
+  // any rank cannot be accessed; the ranks have then synchronised all the same. A small buffer outside shared memory is
+  // copied into it: the rank's own address is then not `data`, and the rank must copy back what is written there.
   virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
-  // Returns when every rank has called it, and what they wrote before can be read.
+  // Returns when every rank has called it, and what they wrote before the call can be read.
   // Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
 
-  // A GPU's transport works on a stream of its own; on the CPU these are null and nothing. asked(): what the calling
-  // thread has asked of the device until now. What is started after follow(m) comes after m; without it, begin()
-  // follows what has been asked. reached(): all that has been started.
+  // A GPU's transport has its own stream; on the CPU these return null and do nothing. asked(): the point after all
+  // work that the calling thread has given the device so far. Work that is started after follow(p) comes after p;
+  // without follow(), begin() follows asked(). reached(): the point after all work that has been started.
   virtual std::shared_ptr<StreamPoint> asked() const { return nullptr; }
   virtual void follow(const StreamPoint& point) { (void)point; }
   virtual std::shared_ptr<StreamPoint> reached() { return nullptr; }
 
-  // Memory that share() can hand to the others, zeroed; other memory serves just as well, but
-  // is copied. Freed with the last pointer.
+  // Zeroed memory that share() can pass to the others. Other memory works too, but is copied. Freed with the last
+  // pointer.
   virtual std::shared_ptr<void> allocate(size_t bytes);
 
-  // For reports: the rank this one waits for, -1 for none. Read from any thread.
+  // For reports: the rank for which this one waits, -1 for none. Read from any thread.
   int waiting_on() const { return waiting_on_.load(std::memory_order_relaxed); }
 
  protected:
   virtual void opened() {}
-  // For Wait. Sleeps a little, or until a message may have come.
+  // For Wait. Sleeps for a short time, or until a message may have come.
   virtual void doze();
-  // Why it is in vain to wait for `peer`, with what has come from it; empty: it is not.
+  // The reason why nothing more can come from `peer`; empty if it is still there.
   virtual std::string lost(int peer) { return (void)peer, std::string(); }
   friend class Wait;
   const Context context_;
@@ -138,9 +140,9 @@ class Transport {
   size_t scratch_bytes_ = 0;
 };
 
-// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins a little, then
-// yields its core, then dozes; it throws CommError when the failure is raised or, naming the operation and the peer,
-// when the peer is lost or the deadline has passed.
+// A loop that waits for another rank: for (Wait wait(transport, peer); !ready();) wait.pause(); It spins briefly, then
+// yields its core, then sleeps. It throws CommError when the failure is raised. It also throws CommError, naming the
+// operation and the peer, when the peer is lost or the deadline has passed.
 class Wait {
  public:
   Wait(Transport& transport, int peer);
@@ -151,13 +153,13 @@ class Wait {
   [[noreturn]] void give_up(const std::string& cause);
   Transport& transport_;
   int64_t rounds_ = 0;
-  Clock::time_point looked_at_{}, lost_at_{};  // for a lost rank; when one was found
+  Clock::time_point looked_at_{}, lost_at_{};  // last check for a lost rank; when one was found
 };
 
-// Raises the group's failure with what rank `peer` asked for beside what this rank did, and throws it.
+// Raises the group's failure with the operations that rank `peer` and this rank requested, and throws it.
 [[noreturn]] void mismatch(Transport& transport, int peer, const Operation& theirs);
 
-// What it says then.
+// The text of this failure.
 std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs);
 
 // Ranks that are threads of this process; each calls it with the context of its group (one memory_store for all).

@@ -14,23 +14,23 @@ class Worker;
 struct Work::State {
   Operation operation;
   CollectiveFn run;
-  Tensor x, y;  // kept until it is done
+  Tensor x, y;  // held until it is done
   Worker* worker;
-  std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: what it follows, and its end once it is done
+  std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: the point it follows, and its end once it is done
   std::atomic<bool> done{false};
   Span span;          // readable once it is done
   std::string error;  // readable once it is done; empty: none
 };
 
-// Does the collectives of a group in the order of their calls: on the thread that waits for one,
-// or, where that was asked for, on its own.
+// Executes the collectives of a group in the order of their calls: on the thread that waits for one or, after start(),
+// on the worker's own thread.
 class Worker {
  public:
   explicit Worker(Transport& transport) : transport_(transport) {}
-  ~Worker();  // does what is left, except where an exception takes the rank away
+  ~Worker();  // finishes the remaining work, unless an exception ends the rank
 
   void add(std::shared_ptr<Work::State> work);
-  void start(const Work::State& work);   // on the worker's thread, with all before it
+  void start(const Work::State& work);   // on the worker's thread, with all earlier ones
   void finish(const Work::State& work);  // returns when it is done
 
  private:
@@ -42,12 +42,12 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Work::State>> queue_;
-  // Done as far as the host goes; a GPU may still use their memory.
+  // Done on the host; a GPU may still use their memory.
   std::deque<std::shared_ptr<Work::State>> in_flight_;
-  bool busy_ = false;     // some thread is executing one:
+  bool busy_ = false;     // some thread is executing an operation:
   Operation current_;
   bool stopped_ = false;
-  uint64_t started_ = 0;  // up to which sequence number the worker's thread is to go
+  uint64_t started_ = 0;  // the worker's thread executes up to this sequence number
   std::thread thread_;    // from the first start() on
 };
 

@@ -3,9 +3,9 @@
 
 namespace ringtape::comm {
 
-// Any number of members as a power of two: the first 2 * surplus of them pair up, and the odd one
-// of a pair stands for both as actor member / 2; the others follow as actors of their own. The
-// members that an actor stands for are neighbours.
+// Maps any number of members to a power of two of actors: the first 2 * surplus members form pairs, and the odd member
+// of a pair acts for both as actor member / 2. Each of the other members is an actor. The members that an actor
+// represents are neighbours.
 struct Fold {
   explicit Fold(const Team& team)
       : actors(power_below(team.size)), surplus(team.size - actors), member(team.member), paired(member < 2 * surplus) {
@@ -13,10 +13,10 @@ struct Fold {
   int member_of(int actor) const { return actor < surplus ? 2 * actor + 1 : actor + surplus; }
   int first_of(int actor) const {
     return actor < surplus ? 2 * actor : actor + surplus;
-  }                                                        // of the members that it stands for
-  bool idle() const { return paired && member % 2 == 0; }  // another stands for this member
+  }                                                        // first member that it represents
+  bool idle() const { return paired && member % 2 == 0; }  // another member acts for this one
   int actor() const { return paired ? member / 2 : member - surplus; }
-  int partner() const { return member ^ 1; }                                               // in the pair
+  int partner() const { return member ^ 1; }                                               // the other member of the pair
 
   int actors, surplus, member;
   bool paired;

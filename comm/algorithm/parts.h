@@ -1,10 +1,10 @@
 #pragma once
 #include "comm/algorithm.h"
 
-// What the algorithms share.
+// Common parts of the algorithms.
 namespace ringtape::comm {
 
-// Where element i of a buffer lies. The buffer may be null: the simulator also runs without data.
+// The address of element i of a buffer. The buffer may be null: the simulator also runs without data.
 inline void* at(const void* base, int64_t i, size_t width) {
   return reinterpret_cast<void*>(uintptr_t(base) + size_t(i) * width);
 }
@@ -21,26 +21,26 @@ struct Team {
   int first = 0, stride = 1, size, member;
 };
 
-// Large messages travel in pieces, so that one is combined while the next is on its way.
-// So many bytes stay in a core's cache.
+// Large messages are sent in pieces, so that one is combined while the next is being sent. A piece fits into a core's
+// cache.
 constexpr size_t kPiece = 128 << 10;
 inline int pieces_of(int64_t count, size_t width) {
   return int(std::max<size_t>(1, (size_t(count) * width + kPiece - 1) / kPiece));
 }
 
-// What the last combination of an operation divides by, as a factor.
+// The factor of the last combination of an operation: 1 / n for avg.
 inline double last_factor(const Transport& t) { return t.operation().op == ReduceOp::avg ? 1.0 / t.size() : 1.0; }
 
-// y = what all ranks' `sources` give, the last combination of an operation; y may be one of them. More sources than one
-// call of the kernel takes need several, of which the first would overwrite what a later one reads: they go through
-// `spare` then, room for `count`.
+// y = all ranks' `sources` combined, as the last combination of an operation; y may be one of them. If there are more
+// sources than one call of the kernel takes, several calls are needed, and the first would overwrite what a later one
+// reads. They then use `spare`, which has room for `count` elements.
 inline void combine_all(Transport& t, void* y, std::span<const void* const> sources, int64_t count, void* spare) {
   if (sources.size() <= kMaxSources) return t.combine(y, sources, count, last_factor(t));
   t.combine(spare, sources, count, last_factor(t));
   t.copy(y, spare, size_t(count) * size_of(t.operation().dtype));
 }
 
-// The largest power of two that is not above n.
+// The largest power of two <= n.
 inline int power_below(int n) {
   int p = 1;
   while (2 * p <= n) p *= 2;
@@ -48,7 +48,7 @@ inline int power_below(int n) {
 }
 
 // Sends `sent` elements to rank `peer` and receives `received` from it, in pieces; calls arrived(begin, count) for each
-// that has come. Nothing is sent where there is nothing to send.
+// received piece. Either number may be 0.
 template <class F>
 void exchange_pieces(Transport& t, int peer, const void* from, int64_t sent, void* to, int64_t received, F&& arrived) {
   const size_t width = size_of(t.operation().dtype);
@@ -76,9 +76,8 @@ void exchange_pieces(Transport& t, int peer, const void* from, int64_t sent, voi
 }
 inline void nothing(int64_t, int64_t) {}
 
-// Every rank exchanges something with every other: in step s it sends to the one s places ahead and
-// receives from the one s places behind, which spreads the messages; some steps are on their way at
-// once. out(to) and in(from) give the transfers.
+// Every rank exchanges data with every other: in step s it sends to the rank s places ahead and receives from the rank
+// s places behind, which spreads the messages. Several steps run at once. out(to) and in(from) return the transfers.
 template <class Out, class In>
 void exchange_with_all(Transport& t, Out&& out, In&& in) {
   constexpr int kAhead = 4;

@@ -7,7 +7,7 @@ namespace ringtape::comm {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// A moment until which something is waited for.
+// The moment at which a wait ends.
 class Deadline {
  public:
   explicit Deadline(Seconds from_now)

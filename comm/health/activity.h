@@ -13,13 +13,13 @@ namespace ringtape::comm {
 
 class Failure;
 
-// What the ranks of this process are at, for reports: the operation of each group,
-// and the last 256 of all. Thread-safe.
+// The current operation of each group of this process, and the last 256 operations of all groups, for reports.
+// Thread-safe.
 class Activity {
  public:
   static Activity& process();
 
-  // The place of one group of a rank; its transport owns it.
+  // The entry of one group of a rank; its transport owns it.
   class Line {
    public:
     Line(int rank, int size, const Failure* failure, const std::atomic<int>& waiting_on);
@@ -40,8 +40,9 @@ class Activity {
 
   void set_step(int64_t step) { step_.store(step, std::memory_order_relaxed); }  // of the training; -1: none
 
-  // A row for each operation that runs in a group of `failure`, else for the last that ended. The cells are
-  // tab-separated, in the order of kColumns; `rank` names the process's rank in the job, -1: its groups' own ranks do.
+  // A row for each operation that runs in a group of `failure`; if none runs, for the last one that ended. The cells
+  // are tab-separated, in the order of kColumns. `rank`: the process's rank in the job; -1: use the ranks of its
+  // groups.
   std::string rows(const Failure* failure, int rank = -1) const;
 
   // The last operations as text, oldest first.
@@ -55,7 +56,7 @@ class Activity {
     int64_t step = -1;
     Operation operation;
     std::string_view transport;
-    Clock::time_point begin, end;  // end before begin: it runs
+    Clock::time_point begin, end;  // end before begin: still running
   };
   std::string row(const Line& line, int rank, Clock::time_point now) const;
 

@@ -9,13 +9,13 @@
 
 namespace ringtape::comm {
 
-// One process of a job among the others, through the store: they end with the same cause, know when one dies, and
-// answer what they are at. A thread of its own watches the store; it costs nothing while nothing happens.
+// Connects one process of a job with the others through the store: all end with the same cause, learn when one dies,
+// and answer what they are doing. A separate thread watches the store; it costs nothing while nothing happens.
 class Hub : public Failure::Peers {
  public:
-  // `failure` is raised when any process's is, one dies, or the store is lost; it asks the hub from then on. If the
-  // process goes without destroying the hub's store, the others learn "`self` died"; if an exception destroys the hub,
-  // that `self` has ended by one.
+  // `failure` is raised when the failure of any process is raised, when a process dies, or when the store is lost; it
+  // asks the hub from now on. If the process ends without destroying the hub's store, the others learn "`self` died".
+  // If an exception destroys the hub, they learn that an exception ended `self`.
   static std::shared_ptr<Hub> open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size,
                                    const std::string& self);
   ~Hub() override;
@@ -29,11 +29,11 @@ class Hub : public Failure::Peers {
   const std::shared_ptr<Store> store_;
   const std::shared_ptr<Failure> failure_;
   const int rank_, size_;
-  const std::string self_, left_;  // left_: the key that says so
+  const std::string self_, left_;  // left_: the key that is set when this process leaves
   const int exceptions_ = std::uncaught_exceptions();
   std::thread watcher_;
 };
 
-inline constexpr const char* kFailureKey = "hub/failure";  // the cause, once there is one
+inline constexpr const char* kFailureKey = "hub/failure";  // the cause, once the job has failed
 
 }  // namespace ringtape::comm

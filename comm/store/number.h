@@ -6,7 +6,7 @@
 
 namespace ringtape::comm {
 
-// What Store::add makes of a value: the number that it spells (nothing spells 0) and `amount`.
+// The result of Store::add: the sum of the number in `value` (an empty value is 0) and `amount`.
 inline int64_t sum_of(const std::string& key, const std::string& value, int64_t amount) {
   int64_t number = 0, sum = 0;
   const char* const end = value.data() + value.size();

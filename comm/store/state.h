@@ -8,19 +8,19 @@
 
 namespace ringtape::comm {
 
-// What a store's server holds, and who waits for what. Knows no sockets: a client is a number,
-// and what it is to be told goes to `send`.
+// The values of a store's server, and the waits of its clients. Knows no sockets: a client is a number, and messages
+// for it go to `send`.
 class StoreState {
  public:
   using Client = uint64_t;
   explicit StoreState(std::function<void(Client, const Frame&)> send) : send_(std::move(send)) {}
 
-  void handle(Client client, const Frame& request);       // one that has proved itself
-  // What happened to it: executes its wills; empty: it said goodbye.
+  void handle(Client client, const Frame& request);       // of a client that has proved the token
+  // `what` happened to the client: executes its wills. Empty: it said goodbye, and its wills are dropped.
   void left(Client client, const std::string& what = "");
 
  private:
-  using Waiting = std::pair<Client, uint32_t>;  // whose, which request
+  using Waiting = std::pair<Client, uint32_t>;  // client, request
   void set(const std::string& key, const std::string& value);
   void wait(const Waiting& waiting, const std::vector<std::string>& keys);
   void forget(const Waiting& waiting);

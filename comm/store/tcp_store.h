@@ -7,23 +7,22 @@
 
 namespace ringtape::comm {
 
-// Holds a job's store, and answers whoever proves that he holds the token (token.h); one thread
-// serves all. Anybody else is dropped and disturbs nobody. A client that closes without goodbye, or
-// says nothing for `heartbeat`, has its wills executed.
+// Holds a job's store, and answers clients that prove the token (token.h); one thread serves all. Other connections are
+// closed and disturb nobody. If a client closes without goodbye, or is silent for `heartbeat`, its wills are executed.
 class StoreServer {
  public:
   struct Options {
     std::string token;
-    std::string name = "a process";   // whose it is, for the messages of clients that lose it
-    std::string host = "127.0.0.1";   // where it listens; empty: everywhere
-    int port = 0;                     // 0: any that is free
-    int listening = -1;               // a socket that listens already, taken over, in place of host and port
+    std::string name = "a process";   // the host's description, for the error messages of clients that lose the store
+    std::string host = "127.0.0.1";   // where it listens; empty: on every interface
+    int port = 0;                     // 0: any free port
+    int listening = -1;               // a listening socket that is taken over, instead of host and port
     Seconds heartbeat{10};
-    Seconds patience{5};              // with a new connection, until it has proved itself
+    Seconds patience{5};              // time for a new connection to prove the token
   };
   explicit StoreServer(Options options);
-  ~StoreServer();                     // waits until its clients have left, for `heartbeat` at most
-  void stop_within(Seconds patience);  // the same, for so long at most: where some will not come to it
+  ~StoreServer();                     // waits until its clients have left, at most for `heartbeat`
+  void stop_within(Seconds patience);  // the same, at most for `patience`: if some clients will not leave
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
   int port() const;
@@ -33,9 +32,9 @@ class StoreServer {
   const std::unique_ptr<Impl> impl_;
 };
 
-// The store that listens there. Tries until the deadline, and tells `waiting` each time why it has not come to
-// anything; throws at once if the token is refused. When the connection is lost, every call throws, naming the host. A
-// call that has no deadline ends after `timeout`.
+// Connects to the store at `address`. Tries until the deadline, and after each failed attempt calls `waiting` with the
+// reason; throws at once if the token is refused. When the connection is lost, every call throws, naming the host. A
+// call without a deadline ends after `timeout`.
 struct StoreAddress {
   std::string host;
   int port = 0;

@@ -4,8 +4,8 @@
 
 namespace ringtape::comm {
 
-// Who holds the job's token may talk to its store. Neither side sends it: each proves that it holds it, over both
-// sides' nonces, so that no answer can be used again, nor sent back to the one who gave it.
+// Only processes that know the job's token may use its store. Neither side sends the token: each side proves that it
+// knows it, using the nonces of both sides, so that a proof can be neither replayed nor reflected.
 inline constexpr size_t kNonce = 32, kProof = 32;  // bytes
 enum class Side : char { client = 'c', store = 's' };
 
@@ -16,6 +16,6 @@ std::string hmac(std::string_view key, std::string_view text);  // HMAC-SHA256, 
 
 // hmac(token, side | the store's nonce | the client's nonce).
 std::string prove(std::string_view token, Side side, std::string_view store_nonce, std::string_view client_nonce);
-bool same(std::string_view a, std::string_view b);  // in a time that does not depend on the bytes
+bool same(std::string_view a, std::string_view b);  // in constant time
 
 }  // namespace ringtape::comm

@@ -7,12 +7,12 @@
 
 namespace ringtape::comm {
 
-// What the ranks of a group that are threads of one process share: rank 0 makes it, and the
-// group's store tells the others its number.
+// An object that the ranks of a group share if they are threads of one process: rank 0 creates it, and the group's
+// store gives its number to the others.
 template <class Board>
 class Handover {
  public:
-  // For the constructor of a transport, with its own `begin` done.
+  // For the constructor of a transport, after its begin().
   static std::shared_ptr<Board> meet(Transport& t) {
     static Handover all;
     Store& store = *t.context().store;
@@ -37,7 +37,7 @@ class Handover {
     const auto it = boards_.find(number);
     RT_CHECK_AS(CommError, it != boards_.end(), "the ranks of this group must be threads of one process");
     std::shared_ptr<Board> board = it->second.first;
-    if (--it->second.second == 0) boards_.erase(it);  // the last one takes it along
+    if (--it->second.second == 0) boards_.erase(it);  // taken by the last rank
     return board;
   }
 

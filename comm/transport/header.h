@@ -3,7 +3,7 @@
 
 namespace ringtape::comm {
 
-// What travels in front of a message, between ranks that run the same program.
+// The header of a message, between ranks that run the same program.
 struct alignas(64) MessageHeader {
   Operation operation;
   uint64_t bytes = 0;

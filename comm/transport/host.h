@@ -5,24 +5,24 @@
 
 #include "comm/base/fd.h"
 
-// What ranks of one machine know of each other.
+// Identification of machines and processes, for ranks of one machine.
 namespace ringtape::comm {
 
-// The same text in two processes if they run under one kernel and in one namespace of that kind (`man 7 namespaces`):
-// "pid" for those that can see each other's processes, "net" for those that reach each other at the loopback address.
+// The same text in two processes if they have the same kernel and the same namespace of this kind (`man 7 namespaces`):
+// "pid" for processes that can see each other, "net" for processes that reach each other over the loopback address.
 std::string host_identity(const char* names);
 
-// Another process, which may end at any moment. Its id cannot be taken for a later process's,
-// where the kernel has pidfds (Linux 5.3).
+// Another process, which may end at any moment. If the kernel has pidfds (Linux 5.3), it cannot be confused with a
+// later process of the same id.
 class PeerProcess {
  public:
-  explicit PeerProcess(pid_t pid);  // of one that runs
+  explicit PeerProcess(pid_t pid);  // of a running process
   pid_t pid() const { return pid_; }
-  bool ended() const;  // a zombie has
+  bool ended() const;  // true also for a zombie
 
  private:
   const pid_t pid_;
-  const Fd fd_;  // none: there are no pidfds
+  const Fd fd_;  // none: the kernel has no pidfds
 };
 
 }  // namespace ringtape::comm

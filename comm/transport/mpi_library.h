@@ -1,9 +1,9 @@
 #pragma once
 #include <string>
 
-// The few functions of Open MPI 4 and 5 that the mpi transport calls, looked for when it is opened,
-// so that nothing else needs them. Its handles are pointers to objects that the library exports
-// (mpi.h: MPI_COMM_WORLD is &ompi_mpi_comm_world).
+// The few functions of Open MPI 4 and 5 that the mpi transport calls. They are looked up when it is opened, so that the
+// program does not depend on MPI otherwise. Its handles are pointers to objects that the library exports (mpi.h:
+// MPI_COMM_WORLD is &ompi_mpi_comm_world).
 namespace ringtape::comm {
 
 struct Mpi {
@@ -33,12 +33,12 @@ struct Mpi {
   void check(int error, const char* call) const;  // throws CommError with MPI's own text
 };
 
-// Loads the library and starts MPI at the first call; throws CommError that says what
-// is missing. MPI ends with the process.
+// Loads the library and starts MPI at the first call. Throws a CommError that says what is missing. MPI is finalised
+// when the process ends.
 const Mpi& mpi();
 
-// After a failure: MPI is not to be ended, which would wait for ranks that are gone. mpirun
-// ends the job when this process exits.
+// After a failure: prevents the finalisation of MPI, which would wait for dead ranks. mpirun ends the job when this
+// process exits.
 void abandon_mpi();
 
 }  // namespace ringtape::comm

@@ -4,38 +4,38 @@
 
 #include "comm/transport/header.h"
 
-// What the ranks of a host show each other in shared memory. Each rank owns one Board and, for
-// every other rank, a Pipe that brings that one's messages. Words that different ranks write are on
-// different cache lines. All are sequentially consistent: a rank that writes one and finds its
-// reader awake (Board::asleep) relies on the reader looking at it once more before it sleeps.
+// The shared memory of the ranks of a host. Each rank owns one Board and, for every other rank, a Pipe with that rank's
+// messages to it. Words that different ranks write are on different cache lines. All accesses are sequentially
+// consistent: a rank that writes a word and finds its reader awake (Board::asleep) relies on the reader reading it once
+// more before it sleeps.
 namespace ringtape::comm {
 
 inline constexpr size_t kLine = 64;
-// Hence good between processes.
+// Lock-free atomics also work between processes.
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-// What a rank gives to its turn-th share().
+// The argument of a rank's share() number `turn`.
 struct alignas(kLine) Offer {
   std::atomic<uint64_t> turn;
-  int64_t place;  // in its arena; -1: its buffer is not there
+  int64_t place;  // in its arena; -1: the buffer is not in the arena
   Operation operation;
 };
 static_assert(sizeof(Offer) == kLine);
 
 struct Board {
-  Offer offers[2];                                  // by turns: all have read one when all have come to the next
+  Offer offers[2];                                  // used in turn: when all ranks have come to the next one, all have read this one
   alignas(kLine) std::atomic<uint64_t> arrivals;    // at fences
   alignas(kLine) std::atomic<uint32_t> left;        // 1: the rank has closed the group
-  alignas(kLine) std::atomic<uint32_t> asleep;      // 1: it sleeps until the bell changes, or is about to
+  alignas(kLine) std::atomic<uint32_t> asleep;      // 1: it sleeps until the bell changes, or is about to sleep
   std::atomic<uint32_t> bell;
 };
 
 // A stream of bytes between two ranks: positions count from the beginning and only grow.
 struct Pipe {
-  static constexpr uint64_t kBytes = 256 << 10;     // the two ends stay in their caches
-  static constexpr uint64_t kChunk = 32 << 10;      // what is passed on at once, so that both ends work at a time
+  static constexpr uint64_t kBytes = 256 << 10;     // small enough to stay in the caches of both ranks
+  static constexpr uint64_t kChunk = 32 << 10;      // unit of transfer, so that both ends work at the same time
   alignas(kLine) std::atomic<uint64_t> put;         // by the sender
-  std::atomic<uint32_t> gone;  // 1: the sender has left and looks at nothing of the receiver's any more
+  std::atomic<uint32_t> gone;  // 1: the sender has left and no longer reads the receiver's memory
   alignas(kLine) std::atomic<uint64_t> taken;       // by the receiver
   alignas(kLine) char data[kBytes];
 };
@@ -52,7 +52,7 @@ class PipeIn {
     put_ += sizeof header;
     return true;
   }
-  // As much as there is room for, one chunk at most; a message's end fills its cache line.
+  // Copies as much as fits, at most one chunk; the end of a message is padded to a full cache line.
   size_t put(const char* data, size_t bytes) {
     const uint64_t at = put_ % Pipe::kBytes;
     const size_t n = std::min({bytes, size_t(room()), size_t(Pipe::kChunk), size_t(Pipe::kBytes - at)});
@@ -71,7 +71,7 @@ class PipeIn {
   uint64_t put_ = 0, taken_ = 0;
 };
 
-// The receiver's.
+// The receiver's end.
 class PipeOut {
  public:
   explicit PipeOut(Pipe& pipe) : pipe_(&pipe) {}

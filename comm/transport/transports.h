@@ -5,7 +5,7 @@
 
 namespace ringtape::comm {
 
-// All there are; each stands in its own file and in the one list of transports.cpp.
+// All transports. Each is in its own file and in the list of transports.cpp.
 struct TransportKind {
   const char* name;
   const char* about;  // one line: between which ranks, and what it needs
@@ -13,11 +13,12 @@ struct TransportKind {
 };
 std::span<const TransportKind> transports();
 
-// Ends the job where a rank of the context is to use another transport than those that were here before it.
+// Ends the job if this rank uses another transport than the ranks of the context that called this before.
 void check_same_transport(const Context& context, std::string_view name);
 
-// By name, or "auto": shm where all ranks run on one host, else tcp. Called by all ranks of the context with the same
-// name, else it throws CommError; returns when they have met. Throws UsageError with the names there are.
+// By name, or "auto": shm if all ranks run on one host, else tcp. All ranks of the context must call it with the same
+// name, else it throws CommError. Returns when all have come. Throws UsageError, which lists the names, for an unknown
+// name.
 std::unique_ptr<Transport> make_transport(std::string_view name, Context context);
 
 std::unique_ptr<Transport> shm_transport(Context context);

@@ -3,14 +3,14 @@
 
 #include <memory>
 
-// Memory and events of a GPU that processes share (CUDA's IPC).
+// GPU memory and events that processes share (CUDA's IPC).
 namespace ringtape::comm::cuda {
 
-// Memory of this process that others may open. cudaMalloc's own: what a pool gives cannot be exported.
+// Memory of this process that others may open. Allocated by cudaMalloc, because pool memory cannot be exported.
 class ExportedMemory {
  public:
   ExportedMemory(int index, size_t bytes);
-  ~ExportedMemory();  // before then the others have closed it
+  ~ExportedMemory();  // the others must have closed it before
   ExportedMemory(const ExportedMemory&) = delete;
   ExportedMemory& operator=(const ExportedMemory&) = delete;
   char* data() const { return data_; }
@@ -21,7 +21,7 @@ class ExportedMemory {
   char* data_ = nullptr;
 };
 
-// Another process's, as device `index` sees it. Throws CommError where that cannot be.
+// Memory of another process, for device `index`. Throws CommError if it cannot be opened.
 class OpenedMemory {
  public:
   OpenedMemory(int index, const cudaIpcMemHandle_t& handle, int peer);
@@ -35,11 +35,11 @@ class OpenedMemory {
   char* data_ = nullptr;
 };
 
-// An event that one process records and others wait for: for what it recorded last before the call that waits.
+// An event that one process records and others wait for. A wait refers to the last record before it.
 class SharedEvent {
  public:
   explicit SharedEvent(int index);                                     // this process records it
-  SharedEvent(int index, const cudaIpcEventHandle_t& handle);          // another does
+  SharedEvent(int index, const cudaIpcEventHandle_t& handle);          // another process records it
   ~SharedEvent();
   SharedEvent(SharedEvent&& other) noexcept;
   cudaIpcEventHandle_t handle() const;

@@ -3,13 +3,13 @@
 #include "core/cuda/device.h"
 #include "core/cuda/event.h"
 
-// What the transports between GPUs share.
+// Common parts of the transports between GPUs.
 namespace ringtape::comm::cuda {
 
 using ringtape::cuda::Event;
 using ringtape::cuda::OnStream;
 
-// A stream that nothing else is ordered with.
+// A stream that is not ordered with any other stream.
 class Stream {
  public:
   explicit Stream(int index);
@@ -23,10 +23,10 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// The point that a stream of device `index` has come to.
+// The current end of a stream of device `index`.
 std::shared_ptr<Event> point_of(int index, cudaStream_t stream);
 
-// A transport whose arithmetic, copies and scratch are on a stream of its own.
+// A transport with its own stream for arithmetic, copies and scratch memory.
 class GpuTransport : public Transport {
  public:
   GpuTransport(Context context, Device device);
