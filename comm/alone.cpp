@@ -1,6 +1,6 @@
 #include "comm/process_group.h"
 
-// The group of a process that has no others.
+// The group of a process without others.
 namespace ringtape::comm {
 namespace {
 

@@ -12,23 +12,23 @@ namespace ringtape::comm {
 namespace {
 
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
-// Shared memory; several machines, or islands in one; a single one; 2^k ranks; more than two.
+// Shared memory; several islands (machines); one machine with several ranks; 2^k > 2 ranks; more than two ranks.
 enum class Where : uint8_t { shared, islands, machine, power_of_two, several, anywhere };
 
 struct Row {
   Collective kind;
   Where where;
-  size_t bytes, bytes_per_rank;  // at most
+  size_t bytes, bytes_per_rank;  // maxima
   const Algorithm* algorithm;
 };
 
 // A step costs alpha, a byte beta. All-reduce of S bytes: doubling takes log2 n (alpha + S beta), halving_doubling 2
-// log2 n alpha + 2 S beta, ring 2 (n - 1) alpha + 2 S beta, double_tree 2 log2 n alpha + 2 S beta and what chunks cost.
-// On loopback, InfiniBand and NVLink alike alpha / beta lies between 45 and 600 KB, from which the limits follow, by
-// simulation where a formula does not say (`bench collectives --transport simulated`): a ring comes within a tenth of
-// halving_doubling where its parts are about as large, and goes between neighbours alone. halving_doubling sends 4 S
-// where n is not 2^k, and is overtaken by double_tree. Where memory is shared a message costs two copies, and none is
-// needed. Over sockets within a machine double_tree was the fastest from 4 MiB on (docs/performance.md).
+// log2 n alpha + 2 S beta, ring 2 (n - 1) alpha + 2 S beta, double_tree 2 log2 n alpha + 2 S beta plus the cost of
+// chunks. On loopback, InfiniBand and NVLink alpha / beta is between 45 and 600 KB. The limits of the table follow from
+// this, by simulation where there is no formula (`bench collectives --transport simulated`). A ring comes within a
+// tenth of halving_doubling if its parts have about the size of alpha / beta, and sends only between neighbours. If n
+// is not 2^k, halving_doubling sends 4 S, and double_tree is faster. In shared memory a message costs two copies, and
+// direct needs none. Over sockets within a machine double_tree was the fastest from 4 MiB on (docs/performance.md).
 constexpr Row kTable[] = {
     {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
     {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},

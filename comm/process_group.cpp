@@ -23,7 +23,7 @@ struct ProcessGroup::Impl {
   bool deterministic = false;
   uint64_t sequence = 0;
   int splits = 0;
-  Worker worker;  // goes first
+  Worker worker;  // destroyed first
 };
 
 Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
@@ -45,7 +45,7 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
 
 namespace {
 
-// What a call gives, checked before anything is sent: `parts` times `count` elements of `dtype`.
+// Checks an argument of a call before anything is sent: `parts` times `count` elements of `dtype`.
 void check(const Transport& t, Collective kind, const char* name, const Tensor& x, DType dtype, int64_t count,
            int parts = 1) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
@@ -61,8 +61,8 @@ void check(const Transport& t, Collective kind, const char* name, const Tensor& 
               count * parts, parts > 1 ? concat(", ", parts, " times ", count) : "");
 }
 
-// x and y share no memory, or lie as the operation in place has them: the one of a
-// single part at part `rank` of the other.
+// x and y must not share memory, except as the operation allows in place: the one with a single part is part `rank` of
+// the other.
 void check_overlap(const Transport& t, Collective kind, const Tensor& x, const Tensor& y) {
   const auto* const a = static_cast<const char*>(View(x).data);
   const auto* const b = static_cast<const char*>(View(y).data);
@@ -82,7 +82,7 @@ void check_root(const Transport& t, Collective kind, int root) {
   RT_CHECK_AS(UsageError, root >= 0 && root < t.size(), kind, ": root ", root, " in a group of ", t.size(), " ranks");
 }
 
-// How many elements a part has, if x is made of `parts`.
+// The number of elements of a part, if x consists of `parts` parts.
 int64_t part_size(const Transport& t, Collective kind, const char* name, const Tensor& x) {
   RT_CHECK_AS(ShapeError, x.defined(), kind, ": ", name, " is undefined on rank ", t.rank());
   RT_CHECK_AS(ShapeError, x.size() % t.size() == 0, kind, ": ", name, " has ", x.size(), " elements, which are not ",
@@ -208,7 +208,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   context.rank = int(place - members.begin());
   context.size = int(members.size());
   context.store = prefix_store(t.context().store, concat("split.", ++impl_->splits, ".", color));
-  // Islands remain where all of them send equally many, one after the other.
+  // Islands remain if each of them has equally many consecutive members.
   const auto same_island = [&](int a, int b) {
     return members[size_t(a)].second / t.context().island == members[size_t(b)].second / t.context().island;
   };

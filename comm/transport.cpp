@@ -20,8 +20,8 @@ View flat(void* data, DType dtype, int64_t count, Device device) {
   return v;
 }
 
-// Who yields where others compute gets its core back after their whole time slices, milliseconds each; who sleeps, when
-// it is woken. False: it has come to that lately, and nothing was done.
+// If other processes compute, a thread that yields gets its core back only after their whole time slices of several
+// milliseconds; a thread that sleeps gets it when it is woken. False: a yield took long recently, and nothing was done.
 bool yield(Clock::time_point now) {
   constexpr Clock::duration kSlice = std::chrono::microseconds(500), kCrowded = std::chrono::milliseconds(100);
   static std::atomic<Clock::time_point> crowded_until;
@@ -37,7 +37,7 @@ bool yield(Clock::time_point now) {
 void Transport::combine(void* y, std::span<const void* const> sources, int64_t count, double factor) {
   if (count == 0) return;
   Sources all;
-  // More than one call takes: the first ones, then what they gave with the next.
+  // If there are more sources than one call takes: combine the first ones, then the result with the next ones.
   for (size_t at = 0; at < sources.size();) {
     all.count = 0;
     if (at > 0) all.data[all.count++] = y;
@@ -75,9 +75,9 @@ Wait::Wait(Transport& transport, int peer) : transport_(transport) {
 Wait::~Wait() { transport_.waiting_on_.store(-1, std::memory_order_relaxed); }
 
 void Wait::pause() {
-  // Few: where ranks share a core, each round keeps the one waited for from running.
+  // Few, because if ranks share a core, each round delays the rank that is waited for.
   constexpr int64_t kSpins = 10, kYields = 100;
-  // Between looks for a lost rank; for the cause that it may have sent another way.
+  // kLook: time between two checks for a lost rank. kGrace: time for its cause to arrive by another way.
   constexpr Seconds kLook(0.005), kGrace(0.2);
   ++rounds_;
   if (rounds_ < kSpins) {

@@ -16,7 +16,7 @@ Worker::~Worker() {
       queue_.back()->error = concat(queue_.back()->operation, " was never begun: its group has gone");
       queue_.back()->done.store(true, std::memory_order_release);
     }
-  // The others may wait for this rank elsewhere: it does not keep its exception back for long.
+  // The other ranks may wait for this rank elsewhere, so it does not delay its exception for long.
   if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
     transport_.context().failure->raise(
         concat("rank ", transport_.rank(), " leaves with an exception, and the others do not finish ", current_));
@@ -90,7 +90,7 @@ void Worker::execute(Work::State& work) noexcept {
 }
 
 void Worker::loop() {
-  set_threads(1);  // beside the kernels of the rank's own threads
+  set_threads(1);  // runs in addition to the kernels of the rank's own threads
   std::unique_lock lock(mutex_);
   while (!stopped_) {
     if (busy_ || queue_.empty() || queue_.front()->operation.sequence > started_) changed_.wait(lock);

@@ -4,10 +4,11 @@
 
 #include "comm/transport.h"
 
-// Ranks to measure collectives with.
+// Ranks for measuring collectives.
 namespace ringtape::comm {
 
-// Calls f on each of `ranks` threads, with the transport of its rank. Throws what the first that failed threw.
+// Calls f on each of `ranks` threads, with the transport of its rank. Throws the exception of the first rank that
+// failed.
 void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f);
 
 }  // namespace ringtape::comm

@@ -1,18 +1,17 @@
 #pragma once
 #include "comm/operation.h"
 
-// What the ranks start from when collectives are checked: small whole numbers whose sums,
-// of any order, every dtype holds exactly.
+// Inputs for checking collectives: small whole numbers whose sums are exact in every dtype and any order.
 namespace ringtape::comm {
 
-// A rank's elements from `data` on: those that it gives into the operation of `ranks` ranks. Host memory.
+// Writes a rank's input of an operation of `ranks` ranks to `data`, in host memory.
 void fill_input(void* data, const comm::Operation& operation, int ranks, int rank);
 
-// How many of the elements that the operation leaves on a rank are not what they should be: exactly that, or within 2
-// units in the last place for an avg.
+// The number of wrong elements in a rank's output. Elements must be exact; for avg they may differ by 2 units in the
+// last place.
 int64_t count_wrong(const void* data, const comm::Operation& operation, int ranks, int rank);
 
-int64_t input_elements(const comm::Operation& operation, int ranks, int rank);   // that it gives
-int64_t output_elements(const comm::Operation& operation, int ranks, int rank);  // that it is left with
+int64_t input_elements(const comm::Operation& operation, int ranks, int rank);   // of a rank's input
+int64_t output_elements(const comm::Operation& operation, int ranks, int rank);  // of its output
 
 }  // namespace ringtape::comm

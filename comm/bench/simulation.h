@@ -4,8 +4,8 @@
 
 namespace ringtape::comm {
 
-// What time_collectives measures, in the virtual time of a network: any number of ranks, one thread, the same figures
-// each time. With `check` messages carry data.
+// As time_collectives, in the virtual time of a network: any number of ranks, one thread, the same figures each time.
+// With `check`, messages carry data.
 void simulate_collectives(int ranks, const comm::Topology& topology, const CollectiveSettings& settings,
                           const RowFn& report);
 

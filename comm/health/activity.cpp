@@ -17,7 +17,7 @@ std::string seconds(Seconds s) {
   return text;
 }
 
-// 12:34:56.789 UTC, of a moment of the steady clock.
+// A time of the steady clock as 12:34:56.789 UTC.
 std::string time_of_day(Clock::time_point at) {
   using std::chrono::milliseconds;
   const auto wall = std::chrono::system_clock::now() -
@@ -32,7 +32,7 @@ std::string time_of_day(Clock::time_point at) {
 }  // namespace
 
 Activity& Activity::process() {
-  static Activity* const activity = new Activity;  // outlives every thread that may still ask
+  static Activity* const activity = new Activity;  // outlives every thread that may still use it
   return *activity;
 }
 
@@ -78,7 +78,7 @@ std::string Activity::row(const Line& line, int rank, Clock::time_point now) con
   if (r.number != line.last_) return concat(head, at, line.running_ ? "one that is long ago" : "idle", "\t-\t-\t-\n");
   if (!line.running_) return concat(head, at, "idle after ", r.operation, "\t-\t-\t", seconds(now - r.end), '\n');
   const int peer = line.waiting_on_.load(std::memory_order_relaxed);
-  const bool part = rank >= 0 && rank != line.rank_;  // a group that numbers its ranks otherwise
+  const bool part = rank >= 0 && rank != line.rank_;  // a group with other numbers for its ranks
   const std::string waits_for =
       peer < 0 ? "-" : concat("rank ", peer, part ? concat(" of its group of ", line.size_) : "");
   return concat(head, at, r.operation, '\t', with_commas(int64_t(r.operation.bytes())), '\t', waits_for, '\t',

@@ -5,7 +5,7 @@
 namespace ringtape::comm {
 
 void Failure::raise(const std::string& cause) {
-  const auto others = peers();  // let go of after the lock: its end may wait for another raise()
+  const auto others = peers();  // released after the lock, because its destructor may wait for another raise()
   const std::lock_guard lock(mutex_);
   if (raised_) return;
   const std::string agreed = others ? others->agree(cause) : cause;

@@ -14,9 +14,9 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr Seconds kPatience{3};  // with whoever gathers the report
+constexpr Seconds kPatience{3};  // time to wait for the rank that gathers the report
 
-// The rows of all ranks; nothing if another thread or process gathers them.
+// The rows of all ranks; nullopt if another thread or process gathers them.
 std::optional<std::string> gather(Failure& failure) {
   if (!failure.claim_report()) return std::nullopt;
   const auto peers = failure.peers();
@@ -51,7 +51,7 @@ void dump_activity(const std::string& path) {
   else std::fclose(file);
 }
 
-// A handler may do next to nothing: it wakes a thread.
+// A signal handler may do very little: it only wakes a thread.
 void dump_activity_on_sigquit(const std::string& path) {
   if (wake >= 0) return;
   wake = ::eventfd(0, EFD_CLOEXEC);

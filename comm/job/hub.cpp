@@ -8,8 +8,8 @@
 namespace ringtape::comm {
 
 namespace {
-const std::string kQuestion = "hub/question";  // the rank that asks all what they are at
-const Seconds kAnswer{1};                      // how long it waits for them
+const std::string kQuestion = "hub/question";  // the rank that asks all others what they are doing
+const Seconds kAnswer{1};                      // how long it waits for the answers
 std::string answer_key(int rank) { return concat("hub/answer/", rank); }
 std::string left_key(int rank) { return concat("hub/left/", rank); }
 }  // namespace
@@ -32,7 +32,7 @@ Hub::~Hub() {
     if (std::uncaught_exceptions() > exceptions_)
       store_->set_once(kFailureKey, self_ + " ended by an exception; its own output tells which");
     store_->set(left_, "1");  // wakes the watcher, too
-  } catch (const CommError&) {  // the store is lost, which the watcher sees as well
+  } catch (const CommError&) {  // the store is lost; the watcher notices this too
   }
   if (watcher_.joinable()) watcher_.join();
 }
@@ -50,7 +50,7 @@ void Hub::watch() {
       store_->set(answer_key(rank_), Activity::process().rows(failure_.get(), rank_));
       answered = true;
     }
-  } catch (const StoreClosed&) {  // its host has finished; who still needs it will see
+  } catch (const StoreClosed&) {  // the host has finished; ranks that still need the store will notice
   } catch (const std::exception& e) {
     failure_->raise_agreed(e.what());
   }
@@ -59,10 +59,11 @@ void Hub::watch() {
 std::string Hub::agree(const std::string& cause) {
   try {
     return store_->set_once(kFailureKey, cause);
-  } catch (const StoreClosed&) {  // nobody is left to agree with
+  } catch (const StoreClosed&) {  // no process is left to agree with
     return cause;
   } catch (const CommError& e) {
-    // The store was lost before, and is so for all: a rank that sees this first goes, which others see first.
+    // The store was lost earlier, for all ranks. The first rank that notices this ends, and others may notice its end
+    // first.
     return e.what();
   }
 }
@@ -75,7 +76,7 @@ std::optional<std::string> Hub::activities() {
     for (int r = 0; r < size_; ++r) {
       const std::string keys[] = {answer_key(r), left_key(r), kFailureKey};
       auto entry = store_->wait_any(keys, deadline);
-      for (const std::string& key : keys)  // the deadline may have passed over a rank before it
+      for (const std::string& key : keys)  // the deadline may have passed while waiting for an earlier rank
         if (entry) break;
         else if (auto value = store_->get(key)) entry = Store::Entry{key, std::move(*value)};
       if (entry && entry->key == kFailureKey) return std::nullopt;

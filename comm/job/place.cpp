@@ -40,7 +40,7 @@ constexpr int kMost = 1 << 20;  // ranks
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
-// In the range that no registered service and, by default, no outgoing connection uses.
+// In a range without registered services and, by default, without outgoing connections.
 int port_for(const std::string& job) { return 20000 + int(std::hash<std::string>()(job) % 10000); }
 
 Place from_torchrun(const Lookup& lookup) {
@@ -51,7 +51,7 @@ Place from_torchrun(const Lookup& lookup) {
   p.host = v.text("MASTER_ADDR");
   const bool has_port = lookup("MASTER_PORT").has_value();
   p.port = has_port ? v.number("MASTER_PORT", 0, 65535) : 0;
-  // The agent's own store listens there already: the next one is as good as any that all ranks can know.
+  // The agent's own store already listens at this port. Use the next one, because all ranks can compute it.
   if (p.port > 0 && v.text("TORCHELASTIC_USE_AGENT_STORE") == "True") p.port = p.port == 65535 ? 65534 : p.port + 1;
   const bool local = is_loopback(p.host);
   p.local_size = v.number("LOCAL_WORLD_SIZE", 1, p.size, local ? p.size : 1);
@@ -75,7 +75,7 @@ Place from_open_mpi(const Lookup& lookup) {
   return p;
 }
 
-// "4(x2),3": the number for each node, in their order.
+// "4(x2),3": the number of tasks of each node, in order.
 int tasks_on_node(const std::string& list, int node) {
   for (size_t at = 0; at < list.size();) {
     const int tasks = std::atoi(list.c_str() + at);
@@ -114,11 +114,11 @@ std::string first_host(const std::string& list) {
          list.substr(close + 1, list.find(',', close) - close - 1);
 }
 
-// torchrun's first: who sets them by hand under another launcher means them.
+// torchrun's variables first: if somebody sets them by hand under another launcher, they must count.
 std::optional<Place> place_of(const Lookup& lookup) {
   if (lookup("RANK") || lookup("WORLD_SIZE")) return from_torchrun(lookup);
   if (lookup("OMPI_COMM_WORLD_SIZE")) return from_open_mpi(lookup);
-  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // srun's; a batch script has the job's alone
+  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // set by srun; a batch script has only the job's variables
   return std::nullopt;
 }
 

@@ -20,10 +20,10 @@ namespace ringtape::comm {
 
 namespace {
 
-// A store with the server that this process hosts for it, which ends after it.
-constexpr int kSpare = 32;         // descriptors beside those of the ranks' connections
-constexpr Seconds kLeaving{0.5};  // for those who hear of a failure
-constexpr Seconds kAnswer{60};    // of a store that is there
+// A store, and its server if this process hosts it; the server ends after the store.
+constexpr int kSpare = 32;         // descriptors in addition to those of the ranks' connections
+constexpr Seconds kLeaving{0.5};  // time for other ranks to learn of a failure
+constexpr Seconds kAnswer{60};    // of an existing store
 
 struct Hosted {
   std::unique_ptr<StoreServer> server;
@@ -37,7 +37,7 @@ struct Hosted {
       const bool failed = store->get(kFailureKey).has_value();
       store.reset();
       if (failed) server->stop_within(kLeaving);
-    } catch (const std::exception&) {  // the server has stopped by itself
+    } catch (const std::exception&) {  // the server has already stopped
     }
   }
 };
@@ -50,7 +50,7 @@ std::string self_of(const Place& place) {
   return concat("rank ", place.rank, " (pid ", ::getpid(), " on ", host_name(), ")");
 }
 
-// Says whom this process waits for: when its patience is over, and then ever more rarely.
+// Says for whom this process waits: first after `patience`, then less and less often.
 class Reminder {
  public:
   Reminder(std::string whom, Seconds patience) : whom_(std::move(whom)), patience_(patience), next_(patience) {}
@@ -87,7 +87,7 @@ std::shared_ptr<Store> store_at(const std::string& where, const Meeting& meeting
   return reach({host, port, meeting.token}, deadline, "the job's store", meeting.patience);
 }
 
-// The host's name may be a public address that this machine does not have itself.
+// The host's name may be a public address that no interface of this machine has.
 std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options options) {
   options.port = place.port;
   options.host = place.host;
@@ -120,15 +120,15 @@ std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeti
   return whole(std::move(hosted));
 }
 
-// What the notice says: port and token of a store on this host; nothing if there is none.
+// The content of the notice: port and token of a store on this host; nullopt if it is not valid.
 std::optional<StoreAddress> address_in(const std::string& notice) {
   const size_t space = notice.find(' ');
   if (space == std::string::npos) return std::nullopt;
   return StoreAddress{"127.0.0.1", std::atoi(notice.c_str()), notice.substr(space + 1)};
 }
 
-// Removes the notice that a killed rank 0 has left: nothing listens where it leads, or will soon,
-// where its connections are closed already.
+// Removes the notice of a killed rank 0: nothing listens at its address, or soon nothing will, because its connections
+// are already closed.
 void remove_dead_notice(const Place& place, const Meeting& meeting) noexcept {
   try {
     const std::string path = private_path(meeting.folder, place.job), text = PrivateFile::read(path);
@@ -138,12 +138,12 @@ void remove_dead_notice(const Place& place, const Meeting& meeting) noexcept {
          std::this_thread::sleep_for(Seconds(0.02)))
       if (soon.passed()) return;
     PrivateFile::remove(path, text);
-  } catch (const CommError&) {  // it is no file of ours
+  } catch (const CommError&) {  // not a file of this user
   }
 }
 
-// Rank 0 leaves port and token in a file that only this user can read, until all have come. One that an earlier job
-// left behind leads nowhere, or to a store with another token: then it is read again.
+// Rank 0 writes port and token to a file that only this user can read, and keeps it until all ranks have come. A file
+// of an earlier job leads nowhere, or to a store with another token: then the file is read again.
 std::shared_ptr<Store> store_on_host(const Place& place, const Meeting& meeting, Deadline deadline,
                                      std::optional<PrivateFile>& notice) {
   const std::string path = private_path(meeting.folder, place.job);
@@ -184,8 +184,8 @@ std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, De
 
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
 
-// How many ranks the hosts have each, as this rank sees it. A vote against the others', or against the host of the
-// ranks beside it, is one for none.
+// Each rank proposes the number of ranks per host. If proposals differ, or do not match the hosts of neighbouring
+// ranks, there are no islands.
 constexpr const char* kNoIslands = "job/no islands";
 int vote_for_islands(Store& store, const Place& place) {
   const int here = place.local_size;
@@ -209,7 +209,7 @@ std::string missing_ranks(Store& store, int size) {
 
 namespace {
 
-// A store whose waits end with the job's failure.
+// A store whose waits end when the job fails.
 class Attentive : public Store {
  public:
   Attentive(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure)
@@ -256,7 +256,7 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
                 "; each process needs a RANK of its own, and each job a store"));
   const int island = vote_for_islands(store, place);
   if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
-  const std::string keys[] = {"job/complete", kFailureKey};  // what fails after the meeting is the hub's to tell
+  const std::string keys[] = {"job/complete", kFailureKey};  // after the meeting the hub reports failures
   std::optional<Store::Entry> entry;
   for (Reminder remind("", place.rank == 0 ? patience : whole); !entry && !deadline.passed();) {
     entry = store.wait_any(keys, Deadline(std::min(deadline.left(), remind.next().left())));
@@ -309,7 +309,7 @@ void excuse_from_job(const std::string& cause, Seconds timeout) noexcept {
   try {
     if (const auto job = job_from_environment(timeout))
       job->failure->raise(concat("rank ", job->rank, " on ", job->host, ": ", cause));
-  } catch (const std::exception&) {  // nobody waits for it, or they end anyway
+  } catch (const std::exception&) {  // nobody waits for this process, or the others end anyway
   }
 }
 

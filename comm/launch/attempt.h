@@ -11,17 +11,17 @@
 
 namespace ringtape::comm {
 
-// All ranks of this machine, once.
+// Runs all ranks of this machine once.
 class Attempt {
  public:
-  // `port`: where the job meets; `deadline`: of all of it.
+  // `port`: where the job meets; `deadline`: of the whole launch.
   Attempt(const Launch& launch, int number, int port, const Deadline& deadline, Signals& signals, Guard& guard,
           Display& display);
-  ~Attempt();  // nothing of it lives on
+  ~Attempt();  // kills what still runs
 
-  int run();                                 // until all have ended; as launch() returns it
-  bool stopped() const { return stopped_; }  // it was told to end
-  std::string report() const;               // what went wrong: a line, and more lines below it
+  int run();                                 // until all have ended; returns the exit code of launch()
+  bool stopped() const { return stopped_; }  // a signal told it to end
+  std::string report() const;               // what went wrong: one line, and details below it
 
  private:
   struct Rank {
@@ -32,7 +32,7 @@ class Attempt {
     std::string log;
     bool running = true;
     int code = 0;       // 128 + signal
-    double seconds = 0;  // that it ran
+    double seconds = 0;  // running time
   };
   void start();
   void wait();
@@ -55,7 +55,7 @@ class Attempt {
   Display& display_;
   const Clock::time_point begin_ = Clock::now();
   std::vector<Rank> ranks_;
-  Rank* first_ = nullptr;  // that failed
+  Rank* first_ = nullptr;  // first rank that failed
   int code_ = 0;
   bool stopped_ = false, killed_ = false;
   int interrupts_ = 0;

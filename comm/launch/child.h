@@ -12,16 +12,16 @@ namespace ringtape::comm {
 struct ChildSpec {
   std::vector<std::string> command;      // the first is found on PATH; empty: this process's own executable
   std::vector<std::string> environment;  // NAME=value, all of it
-  std::vector<int> cores;                // to run on; empty: any
-  bool input = false;                    // reads this process's standard input, else nothing
-  sigset_t signals;                      // that it blocks
-  int inherited = -1;                    // a descriptor that it keeps, besides its standard ones
-  int announced = -1;  // descriptor that is told its id (pid_t) before it begins, so that nothing it starts is missed
+  std::vector<int> cores;                // cores to run on; empty: any
+  bool input = false;                    // gets this process's standard input, else an empty one
+  sigset_t signals;                      // signals that it blocks
+  int inherited = -1;                    // a descriptor that it keeps, besides the standard ones
+  int announced = -1;  // its id (pid_t) is written here before it begins, so that no process it starts is missed
 };
 
 struct Child {
   pid_t pid;
-  Fd out, err;  // to read, without waiting, what it writes
+  Fd out, err;  // to read its output, non-blocking
 };
 
 // Starts a program as the leader of its own process group. It dies when this process does.

@@ -7,31 +7,31 @@
 
 namespace ringtape::comm {
 
-// This process's standard output and error, written by threads of their own: whoever hands over lines never waits for
-// who reads them. What is not read yet is kept, up to a bound; beyond that lines are lost, of which a line on standard
-// error tells how many. For one thread.
+// This process's standard output and error, written by separate threads: a call of write() never waits for readers.
+// Lines that are not read yet are kept, up to a limit. Further lines are lost, and a line on standard error says how
+// many. Only one thread may use it.
 class Display {
  public:
-  static constexpr Seconds kStill{1};  // a reader that takes nothing for so long is not waited for
+  static constexpr Seconds kStill{1};  // a reader that takes nothing for so long is ignored
 
   Display();
-  ~Display();  // what has not been read by then is lost
+  ~Display();  // lines that have not been read are lost
   Display(const Display&) = delete;
   Display& operator=(const Display&) = delete;
 
-  // To stream 1 or 2: lines, each with its end; each is written with one call, so that they
-  // stay whole where several processes write.
+  // To stream 1 or 2: lines with their line ends. Each line is written with one call, so that lines stay whole if
+  // several processes write.
   void write(int stream, std::string lines);
 
-  // The bound is reached, but what there is is being read: who waits with more loses nothing.
+  // The limit is reached, but the reader is active: a caller that waits with more lines loses nothing.
   bool is_full(int stream) const;
 
   // A line that is drawn below all others while it is not empty; on a terminal only.
   bool is_terminal() const { return terminal_; }
   void bar(std::string text);
 
-  // Waits until all is written, or nothing is read for `patience`, or `over` says so,
-  // which is asked many times a second.
+  // Waits until everything is written, or nothing is read for `patience`, or over() is true, which is called many times
+  // a second.
   void finish(Seconds patience, const std::function<bool()>& over);
 
  private:
@@ -41,9 +41,9 @@ class Display {
   void flush(Seconds patience, const std::function<bool()>& over);
 
   const bool terminal_;
-  // first_: none where both streams lead to one place, so that lines and bar keep their order.
+  // first_: null if both streams go to the same file or terminal, so that lines and bar keep their order.
   std::unique_ptr<Outlet> first_, second_;
-  int64_t lost_[2] = {0, 0};                // lines of each stream that nobody has been told of
+  int64_t lost_[2] = {0, 0};                // lost lines of each stream that are not reported yet
 };
 
 }  // namespace ringtape::comm

@@ -5,9 +5,8 @@
 
 namespace ringtape::comm {
 
-// A process that outlives this one by a moment: when this one is gone, however it went, the process
-// groups it watches are killed. It learns that from a pipe, so that nothing that can happen here is
-// missed; ^C and the like do not reach it.
+// A process that lives slightly longer than this one: when this one has ended, for whatever reason, the guard kills the
+// process groups that it watches. A pipe tells it, so that it misses nothing; signals such as ^C do not reach it.
 class Guard {
  public:
   Guard();  // throws IoError
@@ -15,8 +14,8 @@ class Guard {
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
-  int to_watch() const { return pipe_.get(); }  // a group (pid_t) that is written there is watched from then on
-  void forget(pid_t group);  // while its leader is not yet waited for, since the number can be another's after that
+  int to_watch() const { return pipe_.get(); }  // write a group (pid_t) here to have it watched
+  void forget(pid_t group);  // call before waiting for its leader, since the number can be reused after that
   pid_t pid() const { return pid_; }
 
  private:

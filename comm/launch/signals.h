@@ -6,8 +6,8 @@
 
 namespace ringtape::comm {
 
-// While one lives, signals that a launcher passes on, and those of its children, wait to be read here. Threads started
-// meanwhile leave them alone, too. One that the process ignores, as under nohup, stays ignored.
+// While this object lives, the signals that a launcher forwards, and SIGCHLD, are held back and read here, also in
+// threads that are started meanwhile. A signal that the process ignores, as under nohup, stays ignored.
 class Signals {
  public:
   Signals();  // throws IoError
@@ -16,7 +16,7 @@ class Signals {
   Signals& operator=(const Signals&) = delete;
 
   int fd() const { return fd_.get(); }        // for poll()
-  std::optional<int> next();                  // without waiting
+  std::optional<int> next();                  // does not wait
   const sigset_t& before() const { return before_; }
 
  private:

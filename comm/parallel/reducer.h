@@ -9,79 +9,81 @@
 
 namespace ringtape::comm {
 
-// A parameter and the place of its gradient in a flat buffer of all of them: elements [begin, end), its own first.
+// A parameter and the place of its gradient in the flat buffer of all gradients: elements [begin, end), the gradient
+// first.
 struct GradientSlot {
   std::string name;
-  NodePtr leaf;  // its grad_slot lies there
+  NodePtr leaf;  // its grad_slot is there
   int64_t begin, end;
 };
 
 struct ReducerOptions {
-  double bucket_mb = 25;  // MiB: a bucket is closed once it has as many
-  // The same of the first, if fewer, so that sending starts early, and what the last has at most, for which all wait.
+  double bucket_mb = 25;  // MiB: a bucket is closed once it has this size
+  // The same for the first bucket, if smaller, so that sending starts early; also the maximum of the last bucket, for
+  // which all ranks wait.
   int64_t small_bytes = 1 << 20;
-  bool no_overlap = false;  // one bucket, which goes behind backward()
+  bool no_overlap = false;  // one bucket, which is sent after backward()
   Selection reduction{reductions(), "sum"};
 };
-void visit(Fields& f, ReducerOptions& o);  // but for the settings of the reductions themselves
+void visit(Fields& f, ReducerOptions& o);  // without the settings of the reductions
 
-// Sums gradients over the ranks of a group while backward() still makes others, as PyTorch's DistributedDataParallel
-// does (Li et al., "PyTorch Distributed", 2020). Gradients lie in buckets, slices of one flat buffer, in the reverse
-// order of the parameters, which is nearly that in which backward() completes them; a bucket goes as soon as it is
-// complete and those before it have gone. Nothing is divided: each rank weighs its loss by its share of the batch, and
-// the sum is the exact mean. How a bucket is summed is a Reduction; the usual one copies nothing.
+// Sums gradients over the ranks of a group while backward() still computes others, as PyTorch's DistributedDataParallel
+// does (Li et al., "PyTorch Distributed", 2020). Gradients are in buckets, slices of one flat buffer, in the reverse
+// order of the parameters, which is nearly the order in which backward() completes them. A bucket is sent as soon as it
+// is complete and the earlier ones have been sent. Nothing is divided: each rank weights its loss by its share of the
+// batch, and the sum is the exact mean. A Reduction sums a bucket; the default one copies nothing.
 //
-// The last bucket also carries, in front of the gradients, what the ranks tell each other with
-// every step: the loss, the number of samples, the wish to stop, and which parameters were used.
-// Where its sums are not exact, that goes by itself, before the first bucket. A parameter that no
-// rank used keeps no gradient; one that some rank used has it on all.
+// The last bucket also carries, in front of the gradients, the control words of each step: the loss, the number of
+// samples, the request to stop, and which parameters were used. If its sums are not exact, the control words are sent
+// separately, before the first bucket. A parameter that no rank used has no gradient; one that some rank used has a
+// gradient on all.
 class Reducer {
  public:
   // Memory for `size` gradients of `parameters` parameters: (control_size(parameters) + size), of which the first
-  // control_size(...) are the reducer's.
+  // control_size(...) belong to the reducer.
   static int64_t control_size(int64_t parameters);
 
-  // `memory`: as above, of the group's device; the slots begin behind the words. Throws CommError on every rank, with
-  // the first parameter that one has otherwise than rank 0.
+  // `memory`: as above, on the group's device; the slots begin after the control words. Throws CommError on every rank,
+  // naming the first parameter in which a rank differs from rank 0.
   Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // What a rank brings to a step.
+  // A rank's part of a step.
   struct Step {
-    Tensor loss;          // (): of its samples, weighed by their share of all; undefined: 0
+    Tensor loss;          // (): of its samples, weighted by their share of all; undefined: 0
     int64_t samples = 0;  // of this rank
     int64_t expected = 0; // of all ranks together
-    bool stop = false;    // it wishes to stop
+    bool stop = false;    // request to stop
   };
-  // The next backward(loss) on this thread is the last of the step: gradients are complete as it has made them. An
-  // undefined loss: there is none, the gradients are what they are.
+  // The next backward(loss) on this thread is the last of the step: it completes the gradients. An undefined loss means
+  // no backward(): the gradients are sent as they are.
   void arm(const Tensor& loss, const Step& step);
 
-  // After that backward(): returns when all gradients are sums, which on a GPU they are in the order of its stream.
-  // Throws CommError if the ranks have not had `expected` samples together.
+  // After that backward(): returns when all gradients are sums (on a GPU: in the order of its stream). Throws CommError
+  // if the ranks together did not have `expected` samples.
   void finish();
 
-  // (): the sum of all ranks' weighed losses, of the step that finish() has ended.
+  // (): the sum of all ranks' weighted losses, of the step that finish() ended.
   const Tensor& loss() const { return loss_; }
-  // Whether a rank wished to stop, the same on all: in the step that has ended; on a GPU in the
-  // one before, so that nobody waits to know.
+  // Whether a rank requested to stop, the same on all ranks: in the step that ended; on a GPU in the step before, so
+  // that the host does not wait.
   bool stop() const { return stop_; }
 
-  // Of one bucket in the last step: when its gradients were complete, and when what it sends
-  // first went and last was back, on the host.
+  // The times of one bucket in the last step, on the host: its gradients were complete; its first message was sent; its
+  // last message was back.
   struct Trace {
     int64_t bytes = 0;
     Clock::time_point ready{}, begin{}, end{};
   };
   std::vector<Trace> trace() const;
   struct Totals {
-    int64_t steps = 0, bytes = 0;           // that were handed to all_reduce
+    int64_t steps = 0, bytes = 0;           // bytes given to all_reduce
     Seconds communicating{0}, exposed{0};  // buckets on their way; finish() waiting for them
   };
   const Totals& totals() const { return totals_; }
-  Work::Span waited() const { return waited_; }  // when finish() last did
+  Work::Span waited() const { return waited_; }  // in the last finish()
 
  private:
   struct Bucket;
@@ -98,15 +100,15 @@ class Reducer {
   ProcessGroup& group_;
   const Tensor memory_;
   const std::vector<GradientSlot> slots_;
-  const bool exact_;                // the words stand in front of the last bucket
-  Work words_;                      // where they go by themselves
-  std::vector<Bucket> buckets_;     // in the order in which they go
-  std::vector<size_t> bucket_of_;   // a slot's
+  const bool exact_;                // the control words are in front of the last bucket
+  Work words_;                      // if the control words are sent separately
+  std::vector<Bucket> buckets_;     // in the order of sending
+  std::vector<size_t> bucket_of_;   // of each slot
   size_t launched_ = 0;
   bool armed_ = false;
-  std::vector<char> used_, done_;   // of this step, by slot: whether this rank has a gradient, whether it is complete
-  std::vector<double> control_words_;        // the words last written,
-  Tensor control_words_on_device_;               // and there
+  std::vector<char> used_, done_;   // of this step, by slot: this rank has a gradient; it is complete
+  std::vector<double> control_words_;        // written last,
+  Tensor control_words_on_device_;               // on the device
   Tensor loss_;
   Readback pending_control_words_;
   int64_t expected_ = 0, expected_before_ = 0;

@@ -11,22 +11,22 @@ struct Gradients {
   struct Member {
     Tensor gradient;  // in the parameter's shape, contiguous
     Tensor users;     // (): how many ranks have one; known from Reduction::proceed() on
-    int64_t place;    // a number that no other member of any bucket has, the same on all ranks
+    int64_t place;    // a number that is unique over all buckets, the same on all ranks
   };
   Tensor all;  // (n): the members, zeros in between
   std::vector<Member> members;
 };
 
-// How the gradients of one bucket become their sums over the ranks, or nearly: what PyTorch calls a
-// communication hook. The Reducer calls start() of each bucket in their order, then proceed() of
-// all, then finish() of all. Gradients are weighed by their rank's share of the batch already, so
-// that nothing is divided. The result has the same bits on all ranks.
+// Replaces the gradients of one bucket by their exact or approximate sums over the ranks; PyTorch calls this a
+// communication hook. The Reducer calls start() of each bucket in their order, then proceed() of all, then finish() of
+// all. Gradients are already weighted by their rank's share of the batch, so nothing is divided. The result has the
+// same bits on all ranks.
 class Reduction {
  public:
   virtual ~Reduction() = default;
   void start();               // the gradients are complete; does not wait for other ranks
-  virtual void proceed() {}   // what has to wait for other ranks before more is sent
-  virtual void finish() = 0;  // returns when the gradients are sums, which on a GPU they are in the order of its stream
+  virtual void proceed() {}   // work that waits for other ranks before more is sent
+  virtual void finish() = 0;  // returns when the gradients are sums (on a GPU: in the order of its stream)
 
   // Since start(), in the order of sending.
   struct Sent {
@@ -38,8 +38,8 @@ class Reduction {
  protected:
   explicit Reduction(ProcessGroup& group) : group_(group) {}
   virtual void begin() = 0;
-  void send(const Tensor& y);  // begins to sum it over the ranks, in place
-  void wait() const;           // for all that was sent
+  void send(const Tensor& y);  // begins to sum y over the ranks, in place
+  void wait() const;           // for everything that was sent
 
  private:
   ProcessGroup& group_;
@@ -48,12 +48,12 @@ class Reduction {
 
 struct ReductionEntry {
   const char* name;
-  bool exact;  // small whole numbers that stand in front of a bucket become their sums
+  bool exact;  // small whole numbers in front of a bucket are summed exactly
   std::unique_ptr<Reduction> (*make)(ProcessGroup& group, Gradients gradients, const Settings& settings);
   Settings settings = {};
 };
 
-// All there are; each stands in its own file under reduction/ and in the one list of reduction.cpp.
+// All reductions. Each is in its own file under reduction/ and in the list of reduction.cpp.
 std::span<const ReductionEntry> reductions();
 const ReductionEntry& find_reduction(std::string_view name);  // throws UsageError with the nearest name
 

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Any key as the name of a file: what is not a letter, a digit, '-' or '_' becomes %hh.
+// Any key as a file name: characters other than letters, digits, '-' and '_' become %hh.
 std::string file_name(const std::string& key) {
   std::string name = "key.";
   for (const char c : key) {
@@ -59,13 +59,13 @@ std::string octal(mode_t mode) {
   return out;
 }
 
-// The keys are the job's secrets: a folder that others may enter or change is none for them.
+// The keys are the job's secrets, so a folder that others may enter or change is refused.
 void make_private_folder(const fs::path& folder) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
   struct stat link{}, s{};
   int why = EEXIST;
-  // Who leaves the job last may remove it between two of these.
+  // The last process of a job may remove the folder between two of these calls.
   for (int i = 0; i < 100 && why == EEXIST && (::lstat(folder.c_str(), &link) != 0 || ::stat(folder.c_str(), &s) != 0);
        ++i)
     why = ::mkdir(folder.c_str(), 0700) == 0 ? EEXIST : errno;
@@ -81,9 +81,9 @@ void make_private_folder(const fs::path& folder) {
               "does not exist");
 }
 
-// Each process keeps a file `user.*` locked while it is there; the system lets go of the lock when
-// the process ends, however it ends. The file's content are its wills, one a line: key, tab, who.
-// `lock` is held by whoever changes several files.
+// Each process keeps a file `user.*` locked while it uses the store; the system releases the lock when the process
+// ends, for whatever reason. The file contains the process's wills, one per line: key, tab, who. A process that changes
+// several files holds `lock`.
 class FileStore : public Store {
  public:
   explicit FileStore(const std::string& folder)
@@ -101,7 +101,7 @@ class FileStore : public Store {
       if (live_users() > 0) return;
       sweep();
       ::unlink((folder_ / "lock").c_str());
-      ::rmdir(folder_.c_str());  // stays if there is something else in it
+      ::rmdir(folder_.c_str());  // fails if it contains other files
     } catch (const CommError&) {  // the folder is gone; there is nothing to clean up
     }
   }
@@ -116,7 +116,7 @@ class FileStore : public Store {
   std::optional<std::string> get(const std::string& key) override { return read_file(folder_ / file_name(key)); }
   std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
     for (int round = 0;; ++round) {
-      // A file system on the network may remember that there was nothing, until the folder is opened again.
+      // A network file system may cache that a file does not exist, until the folder is opened again.
       const Fd look_again(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       for (const std::string& key : keys)
         if (auto value = get(key)) return Entry{key, std::move(*value)};
@@ -144,7 +144,7 @@ class FileStore : public Store {
  private:
   static fs::path without_slash(const fs::path& path) { return path.has_filename() ? path : path.parent_path(); }
 
-  // Nothing: another holds the lock, and how says not to wait for it.
+  // No descriptor: another process holds the lock, and `how` says not to wait for it.
   static Fd open_locked(const fs::path& path, int how) {
     Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     RT_CHECK_AS(CommError, file, "store: cannot open ", path.string(), ": ", reason(errno));
@@ -156,7 +156,7 @@ class FileStore : public Store {
     return file;
   }
 
-  // Whoever waits for it may find that the last user has removed the file meanwhile.
+  // While this process waited for the lock, the last user may have removed the file.
   Fd lock_all() const {
     for (;;) {
       make_private_folder(folder_);
@@ -168,14 +168,14 @@ class FileStore : public Store {
 
   template <class F>
   void for_each_file(const std::string& prefix, F&& f) const {
-    std::error_code error;  // of a folder that somebody removes meanwhile
+    std::error_code error;  // another process may remove the folder meanwhile
     for (fs::directory_iterator it(folder_, error), end; !error && it != end; it.increment(error))
       if (it->path().filename().string().starts_with(prefix)) f(it->path());
   }
 
   static bool lives(const fs::path& user) {
     const Fd file(::open(user.c_str(), O_RDWR | O_CLOEXEC));
-    if (!file) return errno != ENOENT;  // without a descriptor to look with, it is not for dead
+    if (!file) return errno != ENOENT;  // without a free descriptor to check with, it counts as alive
     return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;
   }
   int live_users() const {
@@ -192,7 +192,7 @@ class FileStore : public Store {
     for_each_file("user.", [&](const fs::path& user) {
       if (user.filename() == user_ || lives(user)) return;
       const Fd all = lock_all();
-      if (lives(user)) return;  // it was about to take its lock
+      if (lives(user)) return;  // it was just about to take its lock
       std::ifstream in(user);
       for (std::string line; std::getline(in, line);) {
         const size_t tab = line.find('\t');
@@ -204,11 +204,11 @@ class FileStore : public Store {
     });
   }
 
-  // Whole or not at all, for every reader.
+  // Atomic for every reader.
   void write(const std::string& name, const std::string& value) {
     const std::lock_guard lock(mutex_);
     const fs::path aside = folder_ / concat("new.", user_);
-    ::unlink(aside.c_str());  // of a write that failed
+    ::unlink(aside.c_str());  // left by a failed write
     const int out = ::open(aside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     bool written = out >= 0;
     for (std::string_view rest = value; written && !rest.empty();) {
@@ -216,8 +216,8 @@ class FileStore : public Store {
       written = n > 0 || errno == EINTR;
       if (n > 0) rest.remove_prefix(size_t(n));
     }
-    // A file system on the network may write it out, or find no room for it, only now:
-    // others are to see the name after that.
+    // A network file system may write the data, or find that there is no room, only now. Others must see the name only
+    // after that.
     if (out >= 0 && ::close(out) != 0) written = false;
     RT_CHECK_AS(CommError, written && ::rename(aside.c_str(), (folder_ / name).c_str()) == 0, "store: cannot write to ",
                 folder_.string(), ": ", reason(errno));
@@ -226,7 +226,7 @@ class FileStore : public Store {
   const fs::path folder_;
   const std::string user_;
   Fd mine_;
-  std::mutex mutex_;  // of the two files that this process writes
+  std::mutex mutex_;  // for the two files that this process writes
 };
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kHeader = 4 + 1 + 4 + 8 + 2;
 
-struct Count { size_t least, most; };  // of fields
+struct Count { size_t least, most; };  // number of fields
 constexpr std::array<Count, 16> kFields = {{
     {1, 1}, {2, 2}, {2, 2}, {1, 1},           // challenge, proof, welcome, refuse
     {2, 2}, {2, 2}, {1, 1}, {1, kMaxFields},  // set, set_once, get, wait
@@ -22,7 +22,7 @@ void put(std::string& out, uint64_t x, int bytes) {
   for (int i = 0; i < bytes; ++i) out += char(x >> (8 * i) & 0xff);
 }
 
-// The next `bytes` of `in` as a number; they are there.
+// The next `bytes` of `in`, which must exist, as a number.
 uint64_t take(std::string_view& in, int bytes) {
   uint64_t x = 0;
   for (int i = 0; i < bytes; ++i) x |= uint64_t(uint8_t(in[size_t(i)])) << (8 * i);

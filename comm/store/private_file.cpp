@@ -26,8 +26,8 @@ bool write_whole(int file, const std::string& text) {
   return ::write(file, text.data(), text.size()) == ssize_t(text.size());
 }
 
-// The file has no name before it is whole: nothing stays of a process that is killed
-// meanwhile. Not every file system can.
+// The file gets a name only when it is complete, so a killed process leaves nothing behind. Not every file system
+// supports this.
 bool write_unnamed(const std::string& path, const std::string& text) {
   const Fd file(::open(path.substr(0, path.rfind('/')).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
   if (!file || !write_whole(file.get(), text)) return false;
@@ -72,7 +72,7 @@ PrivateFile::~PrivateFile() {
 void PrivateFile::remove(const std::string& path, const std::string& text) noexcept {
   try {
     if (read(path) == text) ::unlink(path.c_str());
-  } catch (const CommError&) {  // it has become somebody else's
+  } catch (const CommError&) {  // it now belongs to somebody else
   }
 }
 

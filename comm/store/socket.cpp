@@ -95,7 +95,7 @@ std::string own_address(const Fd& socket) {
   return text;
 }
 
-// Sets `error` if it gives nothing.
+// Sets `error` if it returns no socket.
 static Fd try_to_connect(const std::string& host, int port, Deadline deadline, int& error) {
   error = ETIMEDOUT;
   const Addresses all = resolve(host, port, 0);

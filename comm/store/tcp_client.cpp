@@ -20,7 +20,7 @@ namespace {
 
 using Type = Frame::Type;
 
-// Waits until the socket can be read (POLLIN) or written (POLLOUT), or is gone; false: not by the deadline.
+// Waits until the socket can be read (POLLIN) or written (POLLOUT), or is closed; false: not by the deadline.
 bool ready(const Fd& socket, short what, Deadline deadline) {
   pollfd p{socket.get(), what, 0};
   int n = 0;
@@ -28,7 +28,7 @@ bool ready(const Fd& socket, short what, Deadline deadline) {
   return n > 0;
 }
 
-// False: the connection is gone, or the deadline has passed.
+// False: the connection is lost, or the deadline has passed.
 bool send_all(const Fd& socket, std::string_view bytes, Deadline deadline) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -38,7 +38,7 @@ bool send_all(const Fd& socket, std::string_view bytes, Deadline deadline) {
   return true;
 }
 
-// What has been received and not yet read as frames.
+// Received bytes that are not yet parsed as frames.
 class Inbox {
  public:
   // False: the connection is gone.
@@ -79,7 +79,7 @@ class TcpStore : public Store {
   ~TcpStore() override {
     try {
       call({Type::bye}, Deadline(Seconds(2)), "goodbye");
-    } catch (const CommError&) {  // it is gone already
+    } catch (const CommError&) {  // already closed
     }
     ::shutdown(socket_.get(), SHUT_RDWR);
     reader_.join();
@@ -107,7 +107,7 @@ class TcpStore : public Store {
   std::string address() const override { return own_address(socket_); }
 
  private:
-  // Both sides prove the token: a store that listens in the place of the job's learns nothing.
+  // Both sides prove the token, so a false store at this address learns nothing.
   void greet(const std::string& token, Deadline deadline) {
     const Frame challenge = next_frame(socket_, inbox_, deadline);
     const std::string nonce = random_bytes(kNonce);
@@ -134,7 +134,7 @@ class TcpStore : public Store {
     return std::move(*reply);
   }
 
-  // The reply; nothing if there is none by the deadline.
+  // The reply; nullopt if there is none by the deadline.
   std::optional<Frame> call(Frame request, Deadline deadline, const std::string& key) {
     std::unique_lock lock(mutex_);
     if (!lost_.empty()) throw_lost(key);
@@ -162,8 +162,8 @@ class TcpStore : public Store {
     throw CommError(lost_);
   }
 
-  // A message that was sent in part cannot be taken back: the connection is then of no use, which the reader sees once
-  // it has read what is there. An impatient caller does not end it.
+  // A partly sent message cannot be taken back: the connection is then useless, and the reader notices this after it
+  // has read the remaining data. A caller with a short deadline does not end the connection.
   void send(const std::string& bytes, Deadline deadline) {
     const std::lock_guard lock(sending_);
     if (!send_all(socket_, bytes, Deadline(std::max(deadline.left(), heartbeat_))))
@@ -183,7 +183,7 @@ class TcpStore : public Store {
   void read() {
     try {
       Deadline next_beat(heartbeat_ / 4);
-      std::optional<Clock::time_point> unanswered;  // since when a beat is
+      std::optional<Clock::time_point> unanswered;  // time of the oldest unanswered beat
       for (;;) {
         if (ready(socket_, POLLIN, next_beat)) {
           const bool open = inbox_.receive(socket_);
@@ -222,13 +222,13 @@ class TcpStore : public Store {
   const Seconds timeout_;
   std::string host_;
   Seconds heartbeat_{10};
-  Inbox inbox_;  // after the greeting the reader's alone
+  Inbox inbox_;  // used only by the reader after the greeting
   std::mutex sending_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // protects the members below
   std::condition_variable answered_;
   std::unordered_map<uint32_t, std::optional<Frame>> replies_;
   uint32_t last_request_ = 0;
-  std::string lost_;  // why there will be no more answers
+  std::string lost_;  // why no more answers will come
   bool closed_ = false;
   std::thread reader_;
 };

@@ -21,15 +21,15 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr uint64_t kListening = 0, kStop = 1, kFirstClient = 2;  // what an event is about
+constexpr uint64_t kListening = 0, kStop = 1, kFirstClient = 2;  // the source of an event
 constexpr int kEvents = 64;
-constexpr size_t kStrangers = 256;        // connections that have not proved themselves, at once
-constexpr size_t kBacklog = 64u << 20;    // bytes that a client may leave unread
+constexpr size_t kStrangers = 256;        // maximum number of connections that have not proved the token
+constexpr size_t kBacklog = 64u << 20;    // maximum number of unread bytes of a client
 
 struct Connection {
   Fd socket;
   std::string nonce;
-  Clock::time_point heard = Clock::now();  // since when it has said nothing; of a stranger: since when it is here
+  Clock::time_point heard = Clock::now();  // time of its last message; of an unproved connection: of its start
   bool proved = false;
   std::string in{}, out{};
 };
@@ -74,7 +74,7 @@ struct StoreServer::Impl {
         else serve(id, ready[i].events);
       }
       const Clock::time_point now = Clock::now();
-      if (now - last > options.heartbeat / 2)  // it is this process that has stood still
+      if (now - last > options.heartbeat / 2)  // this process itself was stopped
         for (auto& [id, c] : connections) c.heard = now;
       last = now;
       if (n < kEvents) drop_silent(now);
@@ -98,7 +98,8 @@ struct StoreServer::Impl {
     for (;;) {
       Fd s(::accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!s) {
-        // What waits to be accepted would be reported without end: those who are in are served between two attempts.
+        // Connections that wait to be accepted would be reported without end. Connected clients are served between two
+        // attempts.
         if (is_lack_of_descriptors(errno)) {
           if (!std::exchange(warned, true)) log_warn("the store cannot accept a connection: ", reason(errno));
           std::this_thread::sleep_for(Seconds(0.01));
@@ -134,7 +135,7 @@ struct StoreServer::Impl {
     }
   }
 
-  // False: the connection is no more.
+  // False: the connection is closed.
   bool answer(uint64_t id, Connection& c, const Frame& frame) {
     if (!c.proved) return greet(id, c, frame);
     if (frame.type == Frame::Type::bye) {
@@ -187,7 +188,7 @@ struct StoreServer::Impl {
                       " s: it is stopped, or its machine or its network is gone"));
   }
 
-  // It reads, before the connection closes, what its own going made known.
+  // Before its connection closes, the client reads the messages that its own end caused.
   void drop(uint64_t id, const std::string& what) {
     const auto it = connections.find(id);
     if (it == connections.end()) return;
@@ -202,8 +203,8 @@ struct StoreServer::Impl {
   std::unordered_map<uint64_t, Connection> connections;
   uint64_t next_client = kFirstClient;
   bool warned = false;
-  std::atomic<double> patience{options.heartbeat.count()};  // s, with clients that have not left
-  std::thread thread;                                       // the last: it uses the others
+  std::atomic<double> patience{options.heartbeat.count()};  // s, for clients that have not left
+  std::thread thread;                                       // last, because it uses the other members
 };
 
 StoreServer::StoreServer(Options options) : impl_(std::make_unique<Impl>(std::move(options))) {}

@@ -30,7 +30,7 @@ void CallLog::look(bool late) {
   RT_CHECK_AS(CommError, known->size() == sizeof theirs, "rank 0 has left ", known->size(),
               " bytes of calls, expected ", sizeof theirs, "; all ranks must run the same program");
   std::memcpy(theirs.data(), known->data(), sizeof theirs);
-  const Operation* first = nullptr;  // the earliest that differs
+  const Operation* first = nullptr;  // the earliest different one
   for (const Operation& o : ours) {
     const Operation& other = theirs[o.sequence % kCalls];
     if (o.sequence > 0 && o.sequence == other.sequence && o.fingerprint() != other.fingerprint() &&

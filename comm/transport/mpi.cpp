@@ -11,18 +11,19 @@ namespace ringtape::comm {
 
 namespace {
 
-// Bytes that travel with the header: below Open MPI's eager limits.
+// Bytes that are sent together with the header: below Open MPI's eager limits.
 constexpr size_t kTogether = 4096 - sizeof(MessageHeader);
 constexpr size_t kMost = size_t(1) << 30;                   // MPI counts in int
 constexpr int kTag = 7;
 
-// MPI_THREAD_SERIALIZED: one thread of the process calls it at a time.
+// MPI_THREAD_SERIALIZED: only one thread of the process may call MPI at a time.
 std::mutex& calls() {
   static std::mutex mutex;
   return mutex;
 }
 
-// The first message of each transfer has the header and the first bytes; others follow straight from and to the buffer.
+// The first message of each transfer has the header and the first bytes. The others are sent and received directly in
+// the buffer.
 struct Packet {
   MessageHeader header;
   char data[kTogether];
@@ -33,8 +34,8 @@ class MpiTransport : public Transport {
   explicit MpiTransport(Context context) : Transport(std::move(context)), mpi_(mpi()) { join(); }
 
   ~MpiTransport() override {
-    // MPI_Comm_free is a collective: without it after a failure, as others may be gone, and at
-    // open messages, which MPI still writes to.
+    // MPI_Comm_free is a collective. It is not called after a failure, because other ranks may be gone, and not with
+    // open messages, to which MPI still writes.
     if (context_.failure->raised() || !open_.empty()) {
       abandon_mpi();
       static std::deque<std::deque<Open>> kept;
@@ -86,7 +87,7 @@ class MpiTransport : public Transport {
     size_t completed = 0;
   };
 
-  // The ranks of the group are any of the world's; its communicator keeps its messages apart.
+  // The group may have any of the world's ranks; its own communicator separates its messages from others.
   void join() {
     begin({}, Deadline(context_.timeout));
     Store& store = *context_.store;

@@ -15,8 +15,8 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kStage = 64 << 10;        // buffers up to this size are copied, rather than not shared
-constexpr size_t kByReference = 4 << 10;  // messages in shared memory from this size on are fetched from where they are
+constexpr size_t kStage = 64 << 10;        // other buffers up to this size are copied to be shared
+constexpr size_t kByReference = 4 << 10;  // messages in shared memory from this size on are read in place
 constexpr auto kNap = std::chrono::milliseconds(5);
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
@@ -27,20 +27,20 @@ void futex_wake(std::atomic<uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
 }
 
-// Another rank, or this one: its memory as it is seen from here.
+// Another rank, or this one: its memory in this process's address space.
 struct Peer {
   std::shared_ptr<PeerArena> shared;  // null: of this process
   std::unique_ptr<PeerProcess> process;
   char* arena;
   Board* board;
-  Pipe* pipes;  // that bring it messages, by sender
+  Pipe* pipes;  // for messages to it, by sender
   bool ended() const { return process && process->ended(); }
   bool left() const { return board->left.load() != 0; }
 };
 
-// This rank's memory that others see in a group, and its sight of theirs. It outlives the transport
-// until all have taken their last look at it, of which each tells here: where another says that it
-// has left may be something else's memory by then.
+// The memory of this rank that the others of a group use, and the memory of the others. It outlives the transport until
+// all others have read it for the last time. They say so in this rank's memory, because the memory in which another
+// rank says that it has left may be reused by then.
 struct Membership {
   int rank;
   std::shared_ptr<SharedArena> arena;
@@ -53,7 +53,7 @@ struct Membership {
   }
 };
 
-// Lets memberships go whose groups are over; keeps this one if it is not.
+// Frees memberships whose groups have ended; keeps this one if its group has not.
 void retire(std::unique_ptr<Membership> membership) {
   static std::mutex mutex;
   static std::list<std::unique_ptr<Membership>> kept;
@@ -135,7 +135,7 @@ class Shm : public Transport {
   std::shared_ptr<void> allocate(size_t bytes) override { return us_->arena->allocate(bytes); }
 
  protected:
-  // Two rounds: the bell is looked at first, so that what has come since then is found before it is slept on.
+  // Two rounds: the bell is read first, so that anything that arrives after that is found before this rank sleeps.
   void doze() override {
     if (!drowsy_) {
       self().asleep.store(1);
@@ -161,15 +161,15 @@ class Shm : public Transport {
   struct Open {
     Transfer transfer;
     Ticket ticket;
-    bool begun = false;      // the header has travelled
-    size_t done = 0;         // bytes that have
-    uint64_t until = 0;      // of a send by reference: done when so much is taken
+    bool begun = false;      // the header has been transferred
+    size_t done = 0;         // bytes that have been transferred
+    uint64_t until = 0;      // of a send by reference: done when the receiver has taken this much
     const char* from = nullptr;  // of a recv by reference
   };
   struct Lane {  // to and from one rank
     Lane(Pipe& to, Pipe& from) : in(to), out(from) {}
     std::deque<Open> sends, recvs;
-    size_t put = 0;          // sends that are in the pipe as a whole
+    size_t put = 0;          // sends that are completely in the pipe
     PipeIn in;
     PipeOut out;
   };
@@ -177,7 +177,7 @@ class Shm : public Transport {
   Board& board(int r) const { return *us_->peers[size_t(r)].board; }
   Board& self() const { return board(rank()); }
 
-  // Makes this rank's board known, and finds those of the others.
+  // Publishes this rank's board, and finds those of the others.
   void join() {
     begin({}, Deadline(context_.timeout));
     us_ = std::make_unique<Membership>();
@@ -209,7 +209,7 @@ class Shm : public Transport {
     }
     for (int r = 0; r < size(); ++r)
       lanes_.emplace_back(us_->peers[size_t(r)].pipes[rank()], us_->peers[size_t(rank())].pipes[r]);
-    fence();  // all have seen all
+    fence();  // all ranks have opened all boards
     store.erase(key + std::to_string(rank()));
   }
 
@@ -226,7 +226,7 @@ class Shm : public Transport {
     self().asleep.store(0);
   }
 
-  // After something was written for a rank: wakes it if it sleeps.
+  // Call after data was written for a rank: wakes it if it sleeps.
   void ring(int r) {
     Board& b = board(r);
     if (b.asleep.load() == 0) return;
@@ -238,7 +238,8 @@ class Shm : public Transport {
       if (r != rank()) ring(r);
   }
 
-  // Moves what can be moved, with all ranks. Returns one that a transfer up to the ticket still waits for, -1: none.
+  // Moves as much data as possible, to and from all ranks. Returns a rank for which a transfer up to the ticket still
+  // waits, -1: none.
   int progress(Ticket ticket) {
     int waiting = -1;
     for (int r = 0; r < size(); ++r) {

@@ -20,7 +20,7 @@ constexpr int64_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
 
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// As much address space as there is memory, and no more than lets a thousand ranks map each other.
+// As much address space as the machine has memory, but so little that a thousand ranks can map each other.
 size_t arena_bytes() {
   const int64_t memory = int64_t(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   return size_t(rounded_up(std::clamp<int64_t>(memory, int64_t(1) << 30, int64_t(1) << 36), kHugePage));
@@ -47,7 +47,7 @@ std::shared_ptr<SharedArena> SharedArena::own() {
   static std::weak_ptr<SharedArena> arena;
   const std::lock_guard lock(mutex);
   std::shared_ptr<SharedArena> known = arena.lock();
-  // a forked child leaves its parent's alone.
+  // a forked child does not use its parent's arena.
   if (!known || known->pid_ != ::getpid()) arena = known = std::shared_ptr<SharedArena>(new SharedArena());
   return known;
 }
@@ -71,7 +71,7 @@ int64_t SharedArena::place_of(const void* data, size_t bytes) const {
   return at >= base_ && at + bytes <= base_ + bytes_ ? at - base_ : -1;
 }
 
-// First fit. Large blocks begin at a huge page, all others at a cache line.
+// First fit. Large blocks begin at a huge page, others at a cache line.
 std::shared_ptr<char> SharedArena::allocate(size_t bytes) {
   const int64_t wanted = rounded_up(std::max<int64_t>(int64_t(bytes), 1), int64_t(bytes) >= kHugePage ? kPage : kLine);
   const int64_t align = int64_t(bytes) >= kHugePage ? kHugePage : kLine;
@@ -100,7 +100,7 @@ std::shared_ptr<char> SharedArena::allocate(size_t bytes) {
 void SharedArena::free(int64_t place, int64_t bytes) {
   if (pid_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
-  // Back to the system.
+  // Returns the pages to the system.
   if (bytes >= kHugePage) ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes);
   const auto after = free_.upper_bound(place);
   if (after != free_.end() && after->first == place + bytes) {

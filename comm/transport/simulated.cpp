@@ -16,15 +16,15 @@ namespace {
 
 class Simulated;
 
-// One side of a message. A deque keeps it where it is until finish() takes it.
+// One side of a message. It is in a deque, so that its address is stable until finish() removes it.
 struct Side {
   Transfer transfer;
   Transport::Ticket ticket;
   Simulated* owner;
-  int64_t depth;         // messages before it in the longest chain; with it once it is met
-  bool met = false;      // by the other side
-  double arrived = 0;    // when
-  Side* behind = nullptr;  // the next one that waits for the same other side
+  int64_t depth;         // messages before it in the longest chain; once it is matched, including it
+  bool met = false;      // matched with the other side
+  double arrived = 0;    // time
+  Side* behind = nullptr;  // the next one that waits for the same pair
 };
 struct Queue { Side *first, *last; };
 
@@ -34,7 +34,8 @@ struct Turn {
   bool operator>(const Turn& other) const { return time != other.time ? time > other.time : rank > other.rank; }
 };
 
-// What the ranks share. The rank with the least time always has the turn, so messages are met in the order of time.
+// The shared state of the ranks. The rank with the earliest time always runs, so messages are matched in the order of
+// time.
 class Simulation {
  public:
   Simulation(int ranks, const Topology& topology, const std::function<void(Transport&)>& f, Payload payload);
@@ -43,7 +44,7 @@ class Simulation {
   void wait_for_turn(int rank);             // until no other rank has an earlier time
   void block(int rank);                     // until wake(rank)
   void wake(int rank) { turns_.push({times[size_t(rank)], rank}); }
-  void post(Side& side);                    // at the time of its owner
+  void post(Side& side);                    // at the time of its rank
 
   const int ranks;
   const Topology topology;
@@ -65,10 +66,10 @@ class Simulation {
   std::vector<std::unique_ptr<Simulated>> transports_;
   std::vector<bool> done_;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
-  // Sides that are not met, by sender and receiver; all of one way. Pairs where nobody
-  // waits have none: there may be millions.
+  // Sides that are not matched, by sender and receiver; those of a pair are either all sends or all recvs. Pairs
+  // without any have no entry, because there may be millions of pairs.
   std::unordered_map<uint64_t, Queue> waiting_;
-  std::vector<double> free_at_;             // ports
+  std::vector<double> free_at_;             // by port
   std::vector<LinkLoad> loads_;
   SimulationResult result_;
   std::exception_ptr first_error_;
@@ -87,7 +88,7 @@ class Simulated : public Transport {
 
   Ticket start(std::span<const Transfer> transfers) override {
     simulation_.wait_for_turn(rank());
-    context_.failure->check();  // the buffers of a rank that failed are gone
+    context_.failure->check();  // the buffers of a failed rank no longer exist
     for (const Transfer& t : transfers) {
       RT_CHECK_AS(CommError, t.peer >= 0 && t.peer < size(), "rank ", rank(), ": there is no rank ", t.peer,
                   " in a group of ", size());
@@ -237,7 +238,7 @@ void Simulation::meet(Side& send, Side& recv) {
   }
 }
 
-// From the first rank that waits along the ranks that are waited for, until one comes again.
+// Follows the waits from the first waiting rank, until a rank comes again.
 std::string Simulation::stuck() const {
   constexpr int kMost = 12;
   int rank = int(std::find(done_.begin(), done_.end(), false) - done_.begin());
@@ -270,7 +271,7 @@ SimulationResult Simulation::run() {
   const auto waits = std::find(done_.begin(), done_.end(), false);
   if (waits != done_.end()) failure_->raise(stuck());
   for (int r = 0; r < ranks; ++r)
-    if (!done_[size_t(r)]) resume(r);  // it finds the failure, and leaves
+    if (!done_[size_t(r)]) resume(r);  // it notices the failure and ends
   current = outer;
   if (first_error_) std::rethrow_exception(first_error_);
   for (int r = 0; r < ranks; ++r) {

@@ -16,33 +16,33 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kStripe = 256 << 10;    // a message has so many bytes for each socket it travels on
-constexpr int kVectors = 16;             // pieces that one system call moves
+constexpr size_t kStripe = 256 << 10;    // minimum number of bytes for each socket that a message uses
+constexpr int kVectors = 16;             // maximum number of pieces per system call
 constexpr int kNapMs = 10;
-constexpr size_t kMuch = 32 << 10;       // to come: nobody spins for it, and poll() tells when it is there,
-constexpr size_t kWake = 256 << 10;      // or so much of it: each time takes the core from whoever computes beside
+constexpr size_t kMuch = 32 << 10;       // for this many bytes nobody spins: poll() reports when they have come,
+constexpr size_t kWake = 256 << 10;      // or this many of them: each wake-up takes the core from a computing thread
 constexpr short kBoth = POLLIN | POLLOUT;
 
-// What travels on one socket for one message: its header, on the first socket alone, then bytes.
+// The part of a message on one socket: its header (only on the first socket), then bytes.
 struct Piece {
   MessageHeader header;
   char* data;
   size_t bytes;
   uint64_t ticket;
   size_t whole;           // bytes of the message
-  size_t head;            // of the header: all or none
+  size_t head;            // bytes of the header: all or none
   size_t done = 0;        // of head + bytes
   size_t rest() const { return head + bytes - done; }
 };
 
-// One socket to one rank, with what is to be sent and received on it, in this order.
+// One socket to one rank, with the pieces to send and to receive, in order.
 struct Lane {
   explicit Lane(Fd fd) : fd(std::move(fd)) {}
   Fd fd;
   std::deque<Piece> out, in;
-  std::string out_error, in_error;  // why nothing more goes, comes
-  short ready = kBoth;              // what may move: what poll() has said, if it was asked
-  int wake = 1;                     // bytes that poll() waits for
+  std::string out_error, in_error;  // why sending or receiving ended
+  short ready = kBoth;              // possible directions: the result of poll(), if it was called
+  int wake = 1;                     // bytes for which poll() waits
 };
 
 class Tcp : public Transport {
@@ -137,7 +137,7 @@ class Tcp : public Transport {
     return false;
   }
 
-  // Moves what can be moved. True if all up to the ticket is done.
+  // Moves as much data as possible. True if everything up to the ticket is done.
   bool progress(Ticket ticket) {
     for (size_t r = 0; r < peers_.size(); ++r)
       for (Lane& lane : peers_[r]) {
@@ -157,7 +157,7 @@ class Tcp : public Transport {
     return -1;
   }
 
-  // What a system call is to move, of the first pieces.
+  // The memory of the first pieces, for one system call.
   struct Vectors {
     explicit Vectors(std::deque<Piece>& pieces) {
       for (Piece& p : pieces) {
@@ -204,7 +204,7 @@ class Tcp : public Transport {
     }
   }
 
-  // So many bytes of the first pieces have moved.
+  // `bytes` bytes of the first pieces have been transferred.
   template <class F>
   void advance(std::deque<Piece>& pieces, size_t bytes, const F& on_header) {
     while (!pieces.empty()) {
@@ -220,10 +220,10 @@ class Tcp : public Transport {
   }
 
   std::vector<std::vector<Lane>> peers_;
-  std::deque<size_t> pending_;  // pieces of each ticket from first_ on that are not done
+  std::deque<size_t> pending_;  // number of unfinished pieces of each ticket from first_ on
   Ticket first_ = 0;
   std::vector<pollfd> polled_;
-  std::vector<Lane*> asked_;  // whose each of them is
+  std::vector<Lane*> asked_;  // the lane of each of them
 };
 
 }  // namespace

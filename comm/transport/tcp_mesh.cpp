@@ -34,7 +34,7 @@ Bytes32 bytes_of(std::string_view text) {
   return out;
 }
 
-// What the two ends say, in this order: the acceptor its challenge, the connector its hello, the acceptor its welcome.
+// The messages of the two ends, in this order: the acceptor's challenge, the connector's hello, the acceptor's welcome.
 struct Hello {
   char magic[8] = {'r', 't', '-', 't', 'c', 'p', '0', '1'};
   int32_t from = 0, to = 0, socket = 0, sockets = 0;
@@ -49,7 +49,7 @@ Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challe
 
 bool same(const Bytes32& a, const Bytes32& b) { return comm::same(view(a), view(b)); }
 
-// The first address of this host that is not the loopback's; empty: there is none.
+// The first address of this host that is not a loopback address; empty if there is none.
 std::string outer_address() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return "";
@@ -66,7 +66,7 @@ std::string outer_address() {
   return found;
 }
 
-// The numeric address and port as the system wants them.
+// A numeric address and port in the format of the system.
 struct Endpoint {
   sockaddr_storage address{};
   socklen_t bytes = 0;
@@ -101,10 +101,10 @@ class Mesh {
   }
 
  private:
-  static constexpr int kSpare = 64;       // descriptors for all else that a rank opens
+  static constexpr int kSpare = 64;       // descriptors for everything else that a rank opens
   static constexpr int kStrangers = 512;
 
-  // An accepted connection that has not proved itself yet.
+  // An accepted connection that has not yet proved the secret.
   struct Stranger {
     Fd fd;
     Bytes32 challenge;
@@ -112,7 +112,7 @@ class Mesh {
     size_t received = 0;
   };
 
-  // Which of this host's addresses the others reach. Decides the number of sockets.
+  // The address by which the others reach this host. Also decides the number of sockets.
   std::string where() {
     Store& store = *context_.store;
     const std::string own = host_identity("net");
@@ -135,7 +135,8 @@ class Mesh {
     return address;
   }
 
-  // All are counted before the first is opened: who lacks one in the middle leaves the others waiting.
+  // All descriptors are counted before the first is opened: a rank that runs out halfway would leave the others
+  // waiting.
   void check_descriptors() {
     const int64_t connections = int64_t(context_.size - 1) * sockets_;
     const std::string lack = lack_of_descriptors(connections + kSpare);
@@ -152,7 +153,7 @@ class Mesh {
     return listener;
   }
 
-  // Waits for the events, of which poll() tells; a raised failure or the deadline end it, whatever comes.
+  // Waits for events with poll(); a raised failure or the deadline always ends it.
   void poll(std::vector<pollfd>& fds, const std::string& what) {
     for (;;) {
       const bool any = ::poll(fds.data(), fds.size(), std::min(deadline_.left_ms(), 50)) > 0;
@@ -163,8 +164,8 @@ class Mesh {
     }
   }
 
-  // From all lower ranks, in any order. A stranger that stays silent, or says anything but
-  // a hello with a proof, keeps nobody up.
+  // Accepts connections from all lower ranks, in any order. A connection that sends nothing, or anything except a hello
+  // with a proof, delays nobody.
   void accept_all(int listener) {
     std::vector<Stranger> strangers;
     for (int missing = context_.rank * sockets_; missing > 0;) {
@@ -182,7 +183,7 @@ class Mesh {
         strangers.erase(strangers.begin() + ptrdiff_t(i));
       }
       if (fds[0].revents == 0) continue;
-      // Those that are expected, and some that take no descriptor from them.
+      // The expected connections and some more, which take no descriptors from them.
       if (strangers.size() >= size_t(std::min(missing + kSpare / 2, kStrangers))) strangers.erase(strangers.begin());
       Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       RT_CHECK_AS(CommError, fd || !is_lack_of_descriptors(errno), "tcp: rank ", context_.rank,
@@ -270,8 +271,8 @@ class Mesh {
   void tune(int fd) const {
     const int on = 1;
     ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    // Inside a host nothing is lost and nothing needs to be paced, as BBR, some systems'
-    // default, does by timers. Reno is always there.
+    // Inside a host no packet is lost and none needs pacing. BBR, the default of some systems, paces with timers; Reno
+    // is always available.
     if (together_) ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
   }
 

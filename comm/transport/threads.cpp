@@ -10,7 +10,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// One message that waits to be fetched by its receiver, straight from the sender's buffer.
+// A message that the receiver will copy directly from the sender's buffer.
 struct Post {
   const void* data;
   size_t bytes;
@@ -23,7 +23,7 @@ struct Mailbox {  // of one ordered pair of ranks
   std::deque<std::shared_ptr<Post>> posts;
 };
 
-// What the ranks of a group share.
+// The shared state of the ranks of a group.
 struct Board {
   explicit Board(int size)
       : size(size), mailboxes(size_t(size) * size_t(size)), buffers(size_t(size)), operations(size_t(size)) {}
@@ -33,7 +33,7 @@ struct Board {
   std::vector<Mailbox> mailboxes;
   std::vector<void*> buffers;         // of share(), by rank
   std::vector<Operation> operations;  // the same
-  std::atomic<int64_t> arrivals{0};   // at fences, by all ranks since the beginning
+  std::atomic<int64_t> arrivals{0};   // at fences, of all ranks since the beginning
 };
 
 class Threads : public Transport {
@@ -100,7 +100,8 @@ class Threads : public Transport {
     std::shared_ptr<Post> post;  // of a send
   };
 
-  // Before this rank's buffers go: what nobody has taken is taken back, what somebody is copying is waited for.
+  // Before this rank's buffers are freed: withdraws messages that nobody has fetched, and waits for those that are
+  // being copied.
   void withdraw() {
     for (const Open& o : open_) {
       if (!o.post) continue;

@@ -4,8 +4,8 @@
 namespace ringtape::comm {
 
 struct PowerSgdOptions {
-  int64_t rank = 2;    // of the matrices that stand for gradients
-  int64_t start = 10;  // steps before the first that is compressed
+  int64_t rank = 2;    // of the matrices that replace gradients
+  int64_t start = 10;  // number of steps before the first compressed one
 };
 void visit(Fields& f, PowerSgdOptions& o);
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "comm/parallel/reduction.h"
 
-// What the files of this folder make.
+// The reductions of this folder.
 namespace ringtape::comm {
 
 std::unique_ptr<Reduction> make_sum(ProcessGroup& group, Gradients gradients, const Settings& settings);

@@ -19,26 +19,26 @@ using namespace ringtape::cuda;
 
 namespace {
 
-constexpr int kSlots = 4;                    // messages of a pair of ranks on their way
-constexpr size_t kSlotBytes = 512 << 10;     // what is longer travels in pieces
+constexpr int kSlots = 4;                    // number of messages in flight from one rank to another
+constexpr size_t kSlotBytes = 512 << 10;     // longer messages are sent in pieces
 
-// What a rank shows the others in the host's shared memory. For each other rank one Line.
+// The data of a rank for the others, in the host's shared memory, with one Line for each other rank.
 struct Board {
-  std::atomic<uint32_t> seen;  // 1: it has opened what all others show
-  std::atomic<uint32_t> left;  // 1: it has closed all of it
+  std::atomic<uint32_t> seen;  // 1: it has opened the memory and events of all others
+  std::atomic<uint32_t> left;  // 1: it has closed all of these
   cudaIpcMemHandle_t memory;   // kSlots places a rank, by receiver
 };
 struct alignas(64) Line {
-  MessageHeader headers[kSlots];            // of what lies in a slot for that rank
+  MessageHeader headers[kSlots];            // of the message in a slot for that rank
   std::atomic<uint64_t> posted;             // pieces for it, since the beginning
   alignas(64) std::atomic<uint64_t> fetched;  // pieces from it
-  cudaIpcEventHandle_t filled[kSlots];      // recorded behind the copy into a slot for it
-  cudaIpcEventHandle_t emptied[kSlots];     // recorded behind the copy out of its slot
+  cudaIpcEventHandle_t filled[kSlots];      // recorded after the copy into a slot for it
+  cudaIpcEventHandle_t emptied[kSlots];     // recorded after the copy out of its slot
 };
-// Hence good between processes.
+// Lock-free atomics also work between processes.
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
-// Another rank as it is seen from here.
+// This rank's view of another rank.
 struct Peer {
   std::shared_ptr<PeerArena> shared;
   std::unique_ptr<PeerProcess> process;
@@ -50,7 +50,7 @@ struct Peer {
   bool gone() const { return !process || board->left.load() != 0 || process->ended(); }
 };
 
-// What others may still use of this rank when its transport goes; kept until they have left.
+// Memory and events of this rank that others may still use when its transport is destroyed; kept until they have left.
 struct Membership {
   std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control;
@@ -61,15 +61,15 @@ struct Membership {
 
 void retire(std::unique_ptr<Membership> membership) {
   static std::mutex mutex;
-  static auto& kept = *new std::list<std::unique_ptr<Membership>>;  // not destroyed at exit, when CUDA may have gone
+  static auto& kept = *new std::list<std::unique_ptr<Membership>>;  // not destroyed at exit, when CUDA may have shut down
   const std::lock_guard lock(mutex);
   if (membership) kept.push_back(std::move(membership));
   kept.remove_if([](const auto& m) { return m->over(); });
 }
 
-// A message is copied into a slot of the sender's memory, from where its receiver pulls it: both on their own streams,
-// ordered by events. The host only counts pieces. What a stream waits for has always been recorded before, so streams
-// never wait for each other in a circle.
+// A message is copied into a slot of the sender's memory, and its receiver copies it from there. Both use their own
+// streams, ordered by events. The host only counts pieces. An event is always recorded before a stream waits for it, so
+// streams never wait for each other in a cycle.
 class Ipc : public GpuTransport {
  public:
   Ipc(Context context, Device device) : GpuTransport(std::move(context), device) {
@@ -134,7 +134,7 @@ class Ipc : public GpuTransport {
     Transfer transfer;
     Ticket ticket;
     size_t done = 0;     // bytes
-    bool begun = false;  // with its first piece, which a message of 0 bytes has too
+    bool begun = false;  // its first piece has begun; a message of 0 bytes has one too
   };
   struct Lane {  // to and from one rank
     std::deque<Open> sends, recvs;
@@ -149,7 +149,7 @@ class Ipc : public GpuTransport {
     return (size_t(receiver) * kSlots + piece % kSlots) * kSlotBytes;
   }
 
-  // Shows what others need of this rank, and opens what they show.
+  // Publishes this rank's memory and events, and opens those of the others.
   void join() {
     us_ = std::make_unique<Membership>();
     us_->arena = SharedArena::own();
@@ -199,8 +199,8 @@ class Ipc : public GpuTransport {
     }
   }
 
-  // Puts on the stream what can be, with all ranks. Returns one that a transfer up to
-  // the ticket still waits for, -1: none.
+  // Puts as much work as possible on the stream, for all ranks. Returns a rank for which a transfer up to the ticket
+  // still waits, -1: none.
   int progress(Ticket ticket) {
     int waiting = -1;
     for (int r = 0; r < size(); ++r) {

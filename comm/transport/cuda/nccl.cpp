@@ -56,17 +56,17 @@ std::string uuid_of(int index) {
   return out;
 }
 
-// From here on a wait is long enough to compare calls with the other ranks.
+// After this time a waiting rank compares its calls with the other ranks.
 constexpr Seconds kLate(1);
 
-// Calls never block: NCCL answers "in progress", and settle() asks again, with an eye on the failure and the deadline.
-// A thread watches what is on the stream; a failure, whoever raises it, aborts the communicator, which ends its
-// kernels. NCCL's messages carry no header: what the ranks asked for is compared beside them, once one waits.
+// Calls never block: NCCL answers "in progress", and settle() asks again while it checks the failure and the deadline.
+// A thread watches the work on the stream. A failure of any origin aborts the communicator, which ends its kernels.
+// NCCL's messages carry no header, so the ranks compare their operations separately once one of them waits.
 class Nccl : public GpuTransport {
  public:
   Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
     deadline_ = Deadline(context_.timeout);
-    // NCCL takes ranks of one GPU for those of different machines if NCCL_HOSTID says so: for tests.
+    // With NCCL_HOSTID, NCCL treats ranks of one GPU as ranks of different machines: for tests.
     if (!std::getenv("NCCL_HOSTID")) check_unique_devices(context_, machine_id(), uuid_of(index()));
     listener_ = context_.failure->on_raise([this](const std::string&) { abort(); });
     try {
@@ -104,8 +104,8 @@ class Nccl : public GpuTransport {
     return nccl_transport(std::move(context), device_);
   }
 
-  // All that is started until the next finish() becomes one group: on a stream, a
-  // second group would wait for the first.
+  // All transfers that are started before the next finish() form one group: on a stream, a second group would wait for
+  // the first.
   Ticket start(std::span<const Transfer> transfers) override {
     queued_.insert(queued_.end(), transfers.begin(), transfers.end());
     return ticket_++;
@@ -133,7 +133,7 @@ class Nccl : public GpuTransport {
     return point;
   }
 
-  // Runs f, which calls NCCL, and waits until NCCL has taken it all.
+  // Runs f, which calls NCCL, and waits until NCCL has accepted everything.
   template <class F>
   void call(F&& f) {
     context_.failure->check();
@@ -183,7 +183,7 @@ class Nccl : public GpuTransport {
     settle();
   }
 
-  // What the communicator says; success without one.
+  // The state of the communicator; success if there is none.
   ncclResult_t state() {
     const std::lock_guard lock(mutex_);
     ncclResult_t state = ncclSuccess;
@@ -209,7 +209,7 @@ class Nccl : public GpuTransport {
     throw CommError(cause);
   }
 
-  // Raises the failure for what hangs on the stream, or what NCCL finds out beside it.
+  // Raises the failure for work that hangs on the stream, or for an asynchronous error of NCCL.
   void watch() {
     try {
       use(index());
@@ -245,7 +245,7 @@ class Nccl : public GpuTransport {
     if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
   }
 
-  std::mutex mutex_;  // of NCCL's calls and of what the watch reads
+  std::mutex mutex_;  // protects NCCL's calls and the data of watch()
   std::condition_variable left_;
   bool leaving_ = false;
   ncclComm_t comm_ = nullptr;
@@ -253,7 +253,7 @@ class Nccl : public GpuTransport {
   std::vector<Transfer> queued_;
   Ticket ticket_ = 0;
   std::deque<Running> running_;
-  // Since when NCCL has been given the current operation, until all of it is on the stream.
+  // When the current operation was given to NCCL; empty once all of it is on the stream.
   std::optional<Clock::time_point> asking_;
   CallLog calls_{context_};
   std::thread watch_;
@@ -294,7 +294,7 @@ void reduce(Transport& t, const void* x, void* y) {
 }
 
 
-// What NCCL has no collective for, before its version 2.28 at least, is one group of messages.
+// Collectives that NCCL does not have, at least before version 2.28, are one group of messages.
 void together(Transport& t, const std::vector<Transfer>& transfers) { t.finish(t.start(transfers)); }
 
 void gather(Transport& t, const void* x, void* y) {
@@ -337,7 +337,7 @@ void all_to_all(Transport& t, const void* x, void* y) {
   t.copy(at(y, op.count * t.rank(), width), at(x, op.count * t.rank(), width), op.bytes());
 }
 
-// The host waits too: nobody leaves before all have come.
+// The host waits too: no rank leaves before all have come.
 void barrier(Transport& t, const void*, void*) {
   void* const token = t.scratch(1);
   collective(

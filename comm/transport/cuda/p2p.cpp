@@ -15,13 +15,13 @@ using namespace ringtape::cuda;
 
 namespace {
 
-// One message that waits to be fetched by its receiver, straight from the sender's buffer.
+// A message that the receiver will copy directly from the sender's buffer.
 struct Post {
   const void* data;
   size_t bytes;
   int index;                      // of the device
   Operation operation;
-  std::shared_ptr<Event> ready;   // the sender's stream has come so far
+  std::shared_ptr<Event> ready;   // the sender's data is complete
   std::shared_ptr<Event> copied;  // the receiver's copy, once fetched
   std::atomic<bool> fetched{false};
 };
@@ -35,11 +35,11 @@ struct Place {  // of one rank at a share() and a fence()
   void* data = nullptr;
   int index = 0;
   Operation operation;
-  // By the parity of the fence: a rank is at most one ahead of those that still read.
+  // By the parity of the fence: a rank is at most one fence ahead of ranks that still read.
   std::shared_ptr<Event> reached[2];
 };
 
-// What the ranks of a group share.
+// The shared state of the ranks of a group.
 struct Board {
   explicit Board(int size) : size(size), mailboxes(size_t(size) * size_t(size)), places(size_t(size)) {}
   Mailbox& mailbox(int from, int to) { return mailboxes[size_t(from) * size_t(size) + size_t(to)]; }
@@ -47,7 +47,7 @@ struct Board {
   const int size;
   std::vector<Mailbox> mailboxes;
   std::vector<Place> places;         // by rank
-  std::atomic<int64_t> arrivals{0};  // at fences, by all ranks since the beginning
+  std::atomic<int64_t> arrivals{0};  // at fences, of all ranks since the beginning
 };
 
 bool reachable(int from, int to) {
@@ -57,7 +57,7 @@ bool reachable(int from, int to) {
   return can != 0;
 }
 
-// Lets kernels of one device use the memory of another: what cudaMalloc gave, and the pool that tensors are in.
+// Gives kernels of one device access to the memory of another: memory from cudaMalloc, and the pool with the tensors.
 void reach(int from, int to) {
   if (from == to) return;
   use(from);
@@ -71,7 +71,7 @@ void reach(int from, int to) {
   RT_GPU_CHECK(cudaMemPoolSetAccess(pool, &access, 1));
 }
 
-// Two streams: messages are pulled on one while the other combines.
+// Two streams: one copies messages while the other combines.
 class P2p : public GpuTransport {
  public:
   P2p(Context context, Device device) : GpuTransport(std::move(context), device), pulls_(device.index) {
@@ -81,7 +81,7 @@ class P2p : public GpuTransport {
   ~P2p() override {
     try {
       abandon();
-    } catch (const Error&) {  // the device is lost, and what waits for it with it
+    } catch (const Error&) {  // the device is lost, and with it everything that waits for it
     }
   }
   std::string_view name() const override { return "p2p"; }
@@ -89,7 +89,7 @@ class P2p : public GpuTransport {
   std::unique_ptr<Transport> open(Context context) const override { return p2p_transport(std::move(context), device_); }
 
   Ticket start(std::span<const Transfer> transfers) override {
-    // What is sent has been written, where is received has been read.
+    // Data to send has been written; memory to receive into has been read.
     const std::shared_ptr<Event> ready = point_of(index(), stream_);
     for (const Transfer& t : transfers) {
       std::shared_ptr<Post> post;
@@ -106,7 +106,7 @@ class P2p : public GpuTransport {
       }
       open_.push_back({t, ticket_, ready, post});
     }
-    for (Open& o : open_)  // what has come by now travels beside what is asked for next
+    for (Open& o : open_)  // messages that have come are copied while the next ones are requested
       if (o.receives() && !o.post && !fetch(o)) break;
     return ticket_++;
   }
@@ -140,7 +140,7 @@ class P2p : public GpuTransport {
     std::vector<void*> all;
     for (const Place& place : board_->places) all.push_back(place.data);
     if (all_reach_) return all;
-    fence();  // before anybody comes with the next buffer
+    fence();  // before any rank shares its next buffer
     return {};
   }
 
@@ -164,7 +164,7 @@ class P2p : public GpuTransport {
     bool receives() const { return transfer.way == Transfer::Way::recv; }
   };
 
-  // Whether the sender's post is there, and its copy therefore on the way.
+  // Whether the sender has posted the message; then its copy has been started.
   bool fetch(Open& open) {
     const Transfer& t = open.transfer;
     Mailbox& box = board_->mailbox(t.peer, rank());
@@ -184,8 +184,8 @@ class P2p : public GpuTransport {
     return true;
   }
 
-  // After a failure the buffers of what is in flight may be freed at once, in the order of the caller's stream: what
-  // has not been fetched never will be, and that stream waits for the rest.
+  // After a failure the buffers of messages in flight may be freed at once, in the order of the caller's stream.
+  // Messages that have not been fetched never will be, and that stream waits for the others.
   void abandon() {
     if (open_.empty()) return;
     use(index());

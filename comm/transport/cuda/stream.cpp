@@ -27,7 +27,7 @@ class EventPoint : public StreamPoint {
 
 Device checked(Device device) {
   RT_CHECK_AS(DeviceError, device.type == DeviceType::cuda, "a transport between GPUs, on ", device);
-  ringtape::runtime(device);  // throws where it is not there
+  ringtape::runtime(device);  // throws if the device does not exist
   return device;
 }
 
@@ -65,7 +65,7 @@ void GpuTransport::combine(void* y, std::span<const void* const> sources, int64_
 void GpuTransport::copy(void* y, const void* x, size_t bytes) {
   if (bytes == 0 || y == x) return;
   use(index());
-  RT_GPU_CHECK(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDefault, stream_));  // x or y may be another GPU's
+  RT_GPU_CHECK(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDefault, stream_));  // x or y may be on another GPU
 }
 
 void* GpuTransport::scratch(size_t bytes) {
