@@ -5,11 +5,11 @@ namespace ringtape::comm {
 
 namespace {
 
-// What stays in a core's cache between being written for this rank and being copied to the others.
+// A block stays in a core's cache from when it is written for this rank until it is copied to the others.
 constexpr size_t kBlock = 128 << 10;
 
-// A buffer of each rank, within the reach of all. A transport may have copied a rank's own:
-// then what the others wrote is brought back.
+// One buffer of each rank that all ranks can access. If the transport copied this rank's buffer, the data that others
+// wrote is copied back.
 class Shared {
  public:
   Shared(Transport& t, const void* data, size_t bytes)
@@ -25,8 +25,8 @@ class Shared {
   const std::vector<void*> all_;
 };
 
-// Combines [from, to) of all ranks' shared buffers and calls f(begin, count, combined) for each block; it lies in y,
-// which starts at `from`.
+// Combines [from, to) of all ranks' shared buffers into y, which starts at `from`, and calls f(begin, count, combined)
+// for each block.
 template <class F>
 void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
@@ -42,7 +42,7 @@ void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&&
   }
 }
 
-// Each rank combines its part of all buffers, in the order of the ranks, and writes it to all.
+// Each rank combines its part of all buffers, in the order of the ranks, and writes the result to all.
 void all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   t.copy(y, x, op.bytes());
@@ -123,7 +123,7 @@ void all_to_all(Transport& t, const void* x, void* y) {
   const size_t all = op.bytes() * size_t(n);
   Shared shared(t, x, all);
   if (!shared) return pairwise.all_to_all(t, x, y);
-  void* const to = x == y ? t.scratch(all) : y;  // others still read what is in place
+  void* const to = x == y ? t.scratch(all) : y;  // in place: others still read it
   for (int s = 0; s < n; ++s) {
     const int from = (r + s) % n;
     t.copy(at(to, op.count * from, size_of(op.dtype)), shared.of(from, op.count * r), op.bytes());

@@ -8,12 +8,12 @@ namespace ringtape::comm {
 
 namespace {
 
-// Two binary trees below one root, half of the bytes in each (Sanders, Speck and Traeff: Two-tree algorithms for full
-// bandwidth broadcast, reduction and scan, 2009; the trees are NCCL's). A rank has children in one of them at most, so
-// that both of its ways are equally busy.
+// Two binary trees with one root, each with half of the bytes (Sanders, Speck and Traeff: Two-tree algorithms for full
+// bandwidth broadcast, reduction and scan, 2009; the trees are NCCL's). A rank has children in at most one of them, so
+// that it sends and receives equally much.
 //
-// A tree over places 0 ... n - 1: a place's lowest bit is its level, the children are half of that bit away to either
-// side. Odd places are leaves; place 0 is above all, with one child.
+// A tree over places 0 ... n - 1: a place's lowest bit is its level; its children are at a distance of half that bit on
+// both sides. Odd places are leaves; place 0 is the root, with one child.
 struct Node {
   Node(int place, int n) {
     const int low = place == 0 ? std::bit_ceil(unsigned(n)) : place & -place;
@@ -34,38 +34,39 @@ struct Node {
   int parent = -1, children[2] = {}, count = 0, depth = 0;
 };
 
-// The second tree has the ranks in the opposite order, or, where that would leave the
-// leaves leaves, in one shifted by a place.
+// The second tree has the ranks in the opposite order. If this would keep the leaves as leaves, it shifts the order by
+// one place instead.
 int place_of(int i, int tree, int n) { return tree == 0 || i == 0 ? i : n % 2 ? n - i : i % (n - 1) + 1; }
 int from_place(int place, int tree, int n) {
   return tree == 0 || place == 0 ? place : n % 2 ? n - place : (place + n - 3) % (n - 1) + 1;
 }
 
-// alpha / beta of a link, in bytes: what could travel while a message is on its way; see choice.cpp.
+// alpha / beta of a link, in bytes: the bytes that could be sent during the latency of a message; see choice.cpp.
 constexpr int64_t kInFlight = 128 << 10;
 
-// Chunks go up one tree's levels and down again, each chunk a round behind the one before and `lag` rounds from level
-// to level. A rank starts the messages of a round together and finishes them lag rounds later, so that as much is on
-// its way as the links hold. Both ends of a message know its round, and what it depends on has an earlier one: so no
-// two ranks wait for each other.
+// Chunks go up the levels of a tree and down again. Each chunk is one round later than the previous one, and takes
+// `lag` rounds from level to level. A rank starts the messages of a round together and finishes them lag rounds later,
+// so that the links are always full. Both ends of a message know its round, and it depends only on messages of earlier
+// rounds, so no two ranks wait for each other.
 class Pass {
  public:
   Pass(Transport& t, int root, const void* x, void* y, bool up, bool down) : t_(t), x_(x), y_(y), root_(root) {
     const int n = t.size(), height = std::bit_width(unsigned(n - 1));
     const int64_t half = part_of(t.operation().count, 2, 0).size();
-    // The last chunk's way through all levels costs what a chunk takes, a chunk more what a message takes at least.
+    // The last chunk's way through all levels costs the time of a chunk per level; each additional chunk costs the
+    // minimum time of a message.
     const double best = std::sqrt(double(t.operation().bytes()) * double(kInFlight / 16) / height);
     const int64_t most = std::max<int64_t>(1, int64_t(std::min(best, double(kPiece))) / int64_t(width_));
     chunks_ = std::max<int64_t>(1, (half + most - 1) / most);
     chunk_ = (half + chunks_ - 1) / chunks_;
-    const int64_t busy = 4 * std::max<int64_t>(1, chunk_ * int64_t(width_));  // of a round, in bytes on the busiest way
+    const int64_t busy = 4 * std::max<int64_t>(1, chunk_ * int64_t(width_));  // of a round: bytes in the busiest direction
     lag_ = std::min(1 + (kInFlight + busy / 2) / busy, chunks_);
     slots_ = std::min(2 * lag_, chunks_);
     int incoming = 0;
     for (int tree = 0; tree < 2; ++tree) {
       const Node node(place_of((t.rank() - root + n) % n, tree, n), n);
       const auto rank_of = [&](int place) { return (from_place(place, tree, n) + root) % n; };
-      // all: rounds of the first ones.
+      // all: rounds of the first chunks.
       const int64_t sum = (height - node.depth) * lag_, all = ((up ? height : 0) + node.depth - 1) * lag_;
       inner_[tree] = up && node.count > 0;
       summed_[tree] = sum - lag_;
@@ -105,20 +106,20 @@ class Pass {
   }
 
  private:
-  static constexpr int kOwn = -1, kWhole = -2;  // in place of a slot: this rank's x, the result in y
+  static constexpr int kOwn = -1, kWhole = -2;  // instead of a slot: this rank's x; the result in y
   struct Link {
     int tree;
     Transfer::Way way;
     int peer;
     int64_t begin;  // the round of its first chunk
-    int slot;       // of the sums that come from one child; the rank's own sum lies with its first child's
+    int slot;       // for the sums from one child; the rank's own sum is in its first child's slot
   };
 
   Part chunk(int tree, int64_t i) const {
     const Part half = part_of(t_.operation().count, 2, tree), p = part_of(half.size(), int(chunks_), int(i));
     return {half.begin + p.begin, half.begin + p.end};
   }
-  // What came as chunk i stays until the sum has been sent on: 2 lag rounds.
+  // A received chunk i stays until the sum has been forwarded: 2 lag rounds.
   void* slot(int number, int64_t i) const { return at(received_, (number * slots_ + i % slots_) * chunk_, width_); }
   void* place(const Link& link, int64_t i) const {
     if (link.slot >= 0) return slot(link.slot, i);
@@ -142,8 +143,8 @@ class Pass {
   std::vector<Link> links_;
   bool inner_[2];
   int children_[2], first_slot_[2];
-  int64_t summed_[2];      // the round in which the children's first chunks come
-  int64_t chunks_, chunk_; // of each half; elements of one at most
+  int64_t summed_[2];      // the rounds in which the children's first chunks come
+  int64_t chunks_, chunk_; // number in each half; maximum of elements of one
   int64_t lag_, slots_, rounds_;
   void* received_ = nullptr;
 };

@@ -5,7 +5,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// Each step exchanges the whole buffer with a rank twice as far away and adds it.
+// Each step exchanges the whole buffer with a rank twice as far away as in the step before, and adds it.
 void all_reduce(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
@@ -34,8 +34,8 @@ void all_reduce(Transport& t, const void* x, void* y) {
   if (fold.paired) t.exchange({send_to(fold.partner(), y, bytes)});
 }
 
-// Bruck's algorithm: block i of scratch is that of rank + i; each step fetches as many as
-// there are from that many ranks ahead.
+// Bruck's algorithm: block i of scratch is that of rank + i. If a rank has k blocks, the next step fetches k more from
+// the rank k places ahead.
 void all_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
@@ -51,7 +51,8 @@ void all_gather(Transport& t, const void* x, void* y) {
   t.copy(y, at(blocks, op.count * (n - r), width), bytes * size_t(r));
 }
 
-// Dissemination (Hensgen, Finkel and Manber): after step k a rank has heard, through others, of 2^k ranks behind it.
+// Dissemination (Hensgen, Finkel and Manber): after step k a rank knows, directly or through others, that 2^k ranks
+// before it have come.
 void barrier(Transport& t, const void*, void*) {
   const int n = t.size(), r = t.rank();
   for (int distance = 1; distance < n; distance *= 2)

@@ -6,8 +6,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sends part p of `x` to each rank p and combines what comes for this rank in the order of the ranks, into `y`, or into
-// scratch if that is null; returns where.
+// Sends part p of `x` to each rank p and combines the parts for this rank in the order of the ranks, into `y`, or into
+// scratch if `y` is null. Returns the address of the result.
 void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
@@ -23,13 +23,13 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
         return send_to(to, at(x, part.begin, width), size_t(part.size()) * width);
       },
       [&](int from) { return recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width); });
-  void* const spare = at(received, own.size() * r, width);  // where nothing is received
+  void* const spare = at(received, own.size() * r, width);  // nothing is received there
   if (!y) y = spare;
   combine_all(t, y, sources, own.size(), spare);
   return y;
 }
 
-// So much at a time that scratch stays small, and the parts in the cache.
+// Bytes processed at a time, so that scratch stays small and the parts stay in the cache.
 constexpr size_t kBlock = 4 << 20;
 
 template <class F>

@@ -7,15 +7,15 @@ namespace ringtape::comm {
 
 namespace {
 
-// Both sources in the order of the ranks, so that both sides of an exchange compute the same bits.
+// Combines both sources in the order of the ranks, so that both sides of an exchange compute the same bits.
 void combine_ordered(Transport& t, void* y, const void* mine, const void* theirs, bool mine_first, int64_t count,
                      double factor) {
   const void* const sources[] = {mine_first ? mine : theirs, mine_first ? theirs : mine};
   t.combine(y, sources, count, factor);
 }
 
-// The recursive steps. A buffer is cut where begin(first member of an actor) says: what
-// lies between two cuts is an actor's own.
+// The recursive steps. A buffer is divided at begin(first member of an actor); the elements between two such positions
+// belong to one actor.
 template <class Begin>
 struct Recursion {
   Transport& t;
@@ -27,8 +27,8 @@ struct Recursion {
   int64_t cut(int actor) const { return begin(actor == fold.actors ? team.size : fold.first_of(actor)); }
   int rank_of(int actor) const { return team.rank_of(fold.member_of(actor)); }
 
-  // Each step gives away the half that holds the partner's own and combines the other with what comes, until this
-  // actor's own is left: in `sum`, at its place. `x` is where the elements are at first, it may be `sum`.
+  // Each step sends the half with the partner's part and combines the other half with the received data, until only
+  // this actor's part is left: in `sum`, at its place. `x` has the elements at the start; it may be `sum`.
   void halve(const void* x, void* sum, void* received, double factor) const {
     const int me = fold.actor();
     int low = 0;
@@ -48,7 +48,7 @@ struct Recursion {
     }
   }
 
-  // Each step exchanges all that is known with the partner, until everybody knows all.
+  // Each step exchanges all known parts with the partner, until every actor has all parts.
   void doubled(void* y) const {
     const int me = fold.actor();
     for (int known = 1; known < fold.actors; known *= 2) {

@@ -6,13 +6,13 @@ namespace ringtape::comm {
 
 namespace {
 
-// So many pieces of each part are on their way at a time, and make all their steps before the next ones set out: what a
-// piece touches is still in the cache when it is wanted again. Few enough for that, and enough to keep the link and a
-// reader on another core busy.
+// This many pieces of each part are in flight at a time, and make all their steps before the next pieces start, so that
+// the memory of a piece is still in the cache when it is used again. The number is small enough for that, and large
+// enough to keep the link and a reader on another core busy.
 constexpr int kLanes = 4;
 
-// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each `steps` steps
-// far. The next message of a lane is started as soon as what came with the last one has been dealt with.
+// The messages of a ring's pieces: lane i carries pieces i, i + kLanes, ... one after the other, each for `steps`
+// steps. The next message of a lane is started as soon as the data of the last one has been processed.
 template <class Message, class Arrived>
 void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arrived) {
   const int lanes = std::min(kLanes, pieces);
@@ -34,7 +34,7 @@ void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arri
   }
 }
 
-// Where the pieces of a buffer's parts lie.
+// The positions of the pieces of a buffer's parts.
 struct Pieces {
   Pieces(const Transport& t, const Team& team, int64_t count)
       : width(size_of(t.operation().dtype)),
@@ -55,8 +55,8 @@ struct Pieces {
   int pieces;       // of each part
 };
 
-// The first half of a ring's all-reduce, n - 1 steps: each member adds what it receives to its own part and passes the
-// sum on. Sums in the making lie in scratch, where they stay until they have been sent on.
+// The first half of a ring's all-reduce, n - 1 steps: each member adds the received data to its own and forwards the
+// sum. Partial sums are in scratch until they have been forwarded.
 class Reduction {
  public:
   Reduction(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor)
@@ -85,12 +85,12 @@ class Reduction {
   const Team& team_;
   const Pieces& piece_;
   const void* const x_;
-  void* const y_;  // of this member's part alone
+  void* const y_;  // only this member's part
   const double factor_;
   void* const slots_;
 };
 
-// The second half, n - 1 steps that carry the whole parts around.
+// The second half, n - 1 steps that send the complete parts around the ring.
 void gather_message(const Team& team, const Pieces& piece, void* y, int step, int i, Transfer (&both)[2]) {
   const Part out = piece(team.wrap(team.member - step), i), in = piece(team.wrap(team.member - step - 1), i);
   both[0] = send_to(team.next(), at(y, out.begin, piece.width), piece.bytes(out));
@@ -128,7 +128,7 @@ void all_gather(Transport& t, const void* x, void* y) {
   ring_all_gather(t, team, y, op.count * team.size);
 }
 
-// A chain from the root around; every rank passes a piece on while the next one comes.
+// A chain from the root around the ring; every rank forwards a piece while it receives the next one.
 void broadcast(Transport& t, const void*, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);
@@ -151,7 +151,7 @@ void broadcast(Transport& t, const void*, void* y) {
   if (place < n - 1) t.finish(last);
 }
 
-// A chain to the root, which each rank adds its own to on the way.
+// A chain to the root; each rank adds its own data on the way.
 void reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);

@@ -6,20 +6,20 @@ namespace ringtape::comm {
 namespace {
 
 // A binomial tree over places, the root at 0: a place has children at place + 1, + 2, + 4 ... below its lowest bit, and
-// the child at distance d heads the d places from its own on.
+// the child at distance d is the root of a subtree of the d places from its own on.
 struct Tree {
   Tree(const Transport& t, int root) : n(t.size()), root(root), place((t.rank() - root + n) % n) {
     while (reach < n && !(place & reach)) reach *= 2;
   }
   int rank_of(int p) const { return (p + root) % n; }
-  int parent() const { return rank_of(place - reach); }       // of any place but 0
-  int below() const { return std::min(reach, n - place); }    // places that this one heads, with itself
+  int parent() const { return rank_of(place - reach); }       // of any place except 0
+  int below() const { return std::min(reach, n - place); }    // places in the subtree of this one, including itself
   template <class F>
-  void each_child(F&& f) const {  // the nearest first: f(place, places that it heads)
+  void each_child(F&& f) const {  // the nearest first: f(place, size of its subtree)
     for (int d = 1; d < reach && place + d < n; d *= 2) f(place + d, std::min(d, n - place - d));
   }
   template <class F>
-  void each_child_far_first(F&& f) const {  // those with the most below them first
+  void each_child_far_first(F&& f) const {  // the largest subtrees first
     for (int d = power_below(std::max(1, reach - 1)); d > 0; d /= 2)
       if (d < reach && place + d < n) f(place + d, std::min(d, n - place - d));
   }
@@ -45,7 +45,7 @@ void reduce_to(Transport& t, int root, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t bytes = op.bytes();
   if (tree.n == 1) return t.copy(y, x, bytes);
-  // What is received, and beside it the sum where there is no y.
+  // The received data; if there is no y, followed by the sum.
   void* const received = t.scratch(2 * bytes);
   void* const sum = tree.place == 0 ? y : at(received, op.count, size_of(op.dtype));
   tree.each_child([&](int child, int below) {
@@ -61,7 +61,7 @@ void broadcast(Transport& t, const void*, void* y) { broadcast_from(t, t.operati
 void reduce(Transport& t, const void* x, void* y) { reduce_to(t, t.operation().root, x, y); }
 
 void all_reduce(Transport& t, const void* x, void* y) {
-  // y serves every rank: the sum of what is below it is gathered there.
+  // Every rank uses y for the sum of its subtree.
   reduce_to(t, 0, x, y);
   broadcast_from(t, 0, y, t.operation().bytes());
 }
@@ -73,13 +73,12 @@ void barrier(Transport& t, const void*, void*) {
   broadcast_from(t, 0, nullptr, 0);
 }
 
-// The blocks of the places from `place` on, in the order of the places, between
-// `blocks` and their ranks' places in `whole`.
+// Copies the blocks of the places: from the order of the places to the order of the ranks, or back.
 void rotate(Transport& t, const Tree& tree, const void* from, void* to, bool into_ranks) {
   const size_t bytes = t.operation().bytes();
   const int64_t count = t.operation().count;
   const size_t width = size_of(t.operation().dtype);
-  const int tail = tree.n - tree.root;  // places before the ranks start from 0 again
+  const int tail = tree.n - tree.root;  // number of places before rank 0
   if (into_ranks) {
     t.copy(at(to, count * tree.root, width), from, bytes * size_t(tail));
     t.copy(to, at(from, count * tail, width), bytes * size_t(tree.root));

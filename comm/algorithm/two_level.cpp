@@ -6,8 +6,8 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sums each part among the ranks of an island, then with the same part of the other islands, and carries the parts
-// around in the island: what leaves an island is sent once by it, by all its ranks at the same time.
+// Sums each part over the ranks of an island, then with the same part of the other islands, and gathers the parts
+// within the island. Data leaves an island only once, sent by all its ranks at the same time.
 void all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int g = t.context().island, r = t.rank(), n = t.size();

@@ -21,7 +21,7 @@ void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f) {
           failure->raise(e.what());
         }
       }));
-  } catch (const Error& e) {  // those that there are wait for it
+  } catch (const Error& e) {  // the ranks that have started wait for it
     failure->raise(e.what());
   }
   for (std::thread& thread : all) thread.join();

@@ -9,8 +9,8 @@ using comm::Operation;
 
 namespace {
 
-// Element i of a rank's input: 0 to 3 without a pattern that a wrong place could
-// repeat; for products one rank's 2 at most.
+// Element i of a rank's input: 0 to 3, without a period that could hide a wrong position. For products, at most one
+// rank has a 2.
 int input(const Operation& operation, int ranks, int rank, int64_t i) {
   if (operation.op == ReduceOp::product) return (i + rank) % (ranks + 1) == 0 ? 2 : 1;
   return int((uint64_t(i) + 1) * 0x9e3779b97f4a7c15u * uint64_t(2 * rank + 1) >> 62);

@@ -9,7 +9,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// The operation once, with two buffers a rank, or one where it is in place.
+// Runs the operation once, with two buffers per rank, or one if it is in place.
 struct Once {
   const CollectiveSettings& settings;
   Operation operation;

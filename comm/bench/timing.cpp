@@ -10,7 +10,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// Each rank has its own part of the larger buffer.
+// Whether each rank has its own part of the larger buffer.
 bool in_parts(Collective kind) {
   using enum Collective;
   return kind == reduce_scatter || kind == all_gather || kind == gather || kind == scatter || kind == all_to_all;
@@ -41,9 +41,9 @@ class Bench {
   }
 
  private:
-  struct Places { char *x, *y; };  // null where the operation has none
+  struct Places { char *x, *y; };  // null if the operation has none
 
-  // Where input and output lie; `inside`: the smaller one of them in the other.
+  // The addresses of input and output; `inside`: the smaller one is inside the other.
   Places places(void* x, void* y, bool inside) const {
     Places p{static_cast<char*>(x), static_cast<char*>(y)};
     const bool root = t_.rank() == operation_.root;
@@ -63,7 +63,7 @@ class Bench {
   Figures figures(int64_t bytes, const Places& p) {
     Figures out;
     if (s_.check) out.wrong = int64_t(over_ranks(double(wrong(p)), ReduceOp::sum));
-    runtime(t_.device()).zero(x_.get(), largest_, t_.device().index);  // sums of zeros stay what they are
+    runtime(t_.device()).zero(x_.get(), largest_, t_.device().index);  // sums of zeros stay zero
     runtime(t_.device()).zero(y_.get(), largest_, t_.device().index);
     const double seconds = seconds_of([&] { once(p); });
     out.us = 1e6 * seconds;
@@ -83,11 +83,11 @@ class Bench {
     combine(y, {{y_.get(), x_.get()}, 2}, ReduceOp::sum, 1);
   }
 
-  // A call of f, the mean of many, on the slowest rank.
+  // The time of a call of f: the mean of many calls, on the slowest rank.
   template <class F>
   double seconds_of(F&& f) {
     for (int64_t i = 0; i < s_.warmup; ++i) f();
-    over_ranks(0, ReduceOp::max);  // all begin together
+    over_ranks(0, ReduceOp::max);  // so that all ranks begin together
     synchronize(t_.device());
     const auto begin = Clock::now();
     for (int64_t i = 0; i < s_.iterations; ++i) f();
@@ -117,7 +117,7 @@ class Bench {
     return count_wrong(host.data(), operation_, n, r);
   }
 
-  // One number of each rank, combined, on all of them; the ranks meet.
+  // Combines one number of each rank; all ranks get the result. Also synchronises the ranks.
   double over_ranks(double value, ReduceOp op) {
     const Operation one{
         .kind = Collective::all_reduce, .dtype = DType::f64, .op = op, .count = 1, .sequence = ++sequence_};

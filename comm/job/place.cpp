@@ -118,7 +118,7 @@ std::string first_host(const std::string& list) {
 std::optional<Place> place_of(const Lookup& lookup) {
   if (lookup("RANK") || lookup("WORLD_SIZE")) return from_torchrun(lookup);
   if (lookup("OMPI_COMM_WORLD_SIZE")) return from_open_mpi(lookup);
-  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // set by srun; a batch script has only the job's variables
+  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // of srun; a batch script has only the job's
   return std::nullopt;
 }
 

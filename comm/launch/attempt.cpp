@@ -23,9 +23,9 @@ namespace {
 
 int code_of(const siginfo_t& info) { return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status; }
 
-constexpr int kHeldBackMs = 20;  // until a display that is full is looked at again
+constexpr int kHeldBackMs = 20;  // time between two checks of a full display
 
-// Kills what the ranks left behind outside of their process groups: this process has become its parent.
+// Kills processes that the ranks left behind outside of their process groups: this process has become their parent.
 void kill_strays(pid_t guard) {
   for (bool found = true; found;) {
     found = false;
@@ -61,7 +61,7 @@ int Attempt::run() {
   return code_;
 }
 
-// What it wrote and nobody has read yet: as fast as the display takes it, unless this process is told to end.
+// Reads the remaining output of a rank, as fast as the display takes it, unless this process was told to end.
 void Attempt::drain(Rank& r) {
   for (bool any = true; any;) {
     while ((r.output->is_full(1) || r.output->is_full(2)) && !stopped_ && !deadline_.passed()) {
@@ -104,7 +104,7 @@ void Attempt::start() {
     const RankPlace place{local, number_, port_, threads[size_t(local)], spec.inherited, r.log};
     spec.environment = rank_environment(launch_, place);
     if (launch_.pin) spec.cores = parts[size_t(local)];
-    spec.input = r.rank == 0 && !::isatty(0);  // a group in the background may not read a terminal
+    spec.input = r.rank == 0 && !::isatty(0);  // a background group may not read from a terminal
     spec.signals = signals_.before();
     spec.announced = guard_.to_watch();
     Child child = start_child(spec);
@@ -116,12 +116,12 @@ void Attempt::start() {
   }
 }
 
-// For one thing to happen: output, a signal, the end of a rank, a deadline.
+// Waits for one event: output, a signal, the end of a rank, a deadline.
 void Attempt::wait() {
   std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
   bool held_back = false;
   for (const Rank& r : ranks_) {
-    // Who is to end may have to write before it does, and has little time.
+    // A rank that was told to end may have to write before it ends, and has little time.
     const bool full = !stopped_ && !kill_at_ && (r.output->is_full(1) || r.output->is_full(2));
     held_back = held_back || full;
     for (const Fd* end : {&r.out, &r.err}) ready.push_back({full ? -1 : end->get(), POLLIN, 0});
@@ -155,15 +155,15 @@ void Attempt::pass_on(int signal) {
   else send(signal, true);
 }
 
-// Those that have ended, in no order if several have: one that a signal ended is
-// rather the cause than one that gave up.
+// Collects the ranks that have ended. If several have, their order is unknown; one killed by a signal is more likely
+// the cause than one that exited.
 void Attempt::reap() {
   Rank* failure = nullptr;
   for (siginfo_t info{}; ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const auto r = std::find_if(ranks_.begin(), ranks_.end(),
                                 [&](const Rank& each) { return each.running && each.pid == info.si_pid; });
     if (r != ranks_.end()) {
-      ::kill(-r->pid, SIGKILL);  // what it left behind
+      ::kill(-r->pid, SIGKILL);  // processes that it left behind
       guard_.forget(r->pid);
       r->running = false;
       r->code = code_of(info);
@@ -175,8 +175,8 @@ void Attempt::reap() {
   if (failure && code_ == 0) failed(failure, failure->code);
 }
 
-// The others end, too. If they were told to already, they may be busy with a
-// checkpoint, which another SIGTERM would end.
+// Ends the other ranks, too. If they were told to end already, they may be writing a checkpoint, which another SIGTERM
+// would interrupt.
 void Attempt::failed(Rank* first, int code) {
   first_ = first;
   code_ = code;
@@ -189,8 +189,8 @@ void Attempt::send(int signal, bool group) {
     if (r.running) ::kill(group ? -r.pid : r.pid, signal);
 }
 
-// Some of what there is, so that one rank cannot keep the others waiting. False if
-// there was nothing; an end of file closes.
+// Reads some of the available output, so that one rank cannot delay the others. False if there was none; at the end of
+// the file, closes it.
 bool Attempt::read(Rank& r) {
   char bytes[16 << 10];
   bool any = false;
@@ -204,7 +204,7 @@ bool Attempt::read(Rank& r) {
   return any;
 }
 
-// The newest of the bars it has written, a line each; an empty one is none.
+// The newest bar that the rank has written, one line each; an empty line removes the bar.
 void Attempt::read_bar(Rank& r) {
   char bytes[16 << 10];
   const ssize_t n = ::read(r.bar.get(), bytes, sizeof bytes);

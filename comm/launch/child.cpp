@@ -26,12 +26,12 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return out;
 }
 
-// What the new process does until it is another program; only system calls, as other threads
-// may have held locks. Returns if it fails.
+// Turns the new process into another program. Only system calls, because other threads may have held locks. Returns
+// only if it fails.
 void become(const ChildSpec& spec, char* const* argv, char* const* environment, pid_t parent, int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(1);  // it died before that
+  if (::getppid() != parent) ::_exit(1);  // the parent died before the prctl call
   const pid_t self = ::getpid();
   if (spec.announced >= 0 && ::write(spec.announced, &self, sizeof self) != ssize_t(sizeof self)) return;
   if (!spec.input) {
@@ -43,7 +43,7 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
     cpu_set_t set;
     CPU_ZERO(&set);
     for (const int core : spec.cores) CPU_SET(size_t(core), &set);
-    ::sched_setaffinity(0, sizeof set, &set);  // a wish: not every system lets one
+    ::sched_setaffinity(0, sizeof set, &set);  // optional: not every system allows it
   }
   if (spec.inherited >= 0) ::fcntl(spec.inherited, F_SETFD, 0);
   restore_descriptor_limit();
@@ -67,7 +67,7 @@ Child start_child(const ChildSpec& spec) {
     (void)!::write(failure.write.get(), &reason, sizeof reason);
     ::_exit(127);
   }
-  ::setpgid(pid, pid);  // both do, so that it is one for whoever is first
+  ::setpgid(pid, pid);  // parent and child both call it, so that neither has to wait
   failure.write = Fd();
   int reason = 0;
   ssize_t n;

@@ -20,8 +20,8 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kBound = 4u << 20;   // bytes of a stream
-constexpr size_t kPortion = 16 << 10;  // that are written at a time: a reader that takes so much is not still
+constexpr size_t kBound = 4u << 20;   // maximum of stored bytes of a stream
+constexpr size_t kPortion = 16 << 10;  // bytes written at a time: a reader that takes this much counts as active
 constexpr Seconds kLook{0.02}, kErasing{0.2};
 constexpr const char* kErase = "\r\033[K";
 
@@ -30,7 +30,7 @@ bool is_drawable(int fd) {
   return ::isatty(fd) != 0 && !(terminal && std::strcmp(terminal, "dumb") == 0);
 }
 
-// Whether standard output and error lead to one place, where lines are to keep their order: a terminal, or after 2>&1.
+// Whether standard output and error go to the same place, where lines must keep their order: a terminal, or after 2>&1.
 bool is_one_place() {
   struct stat first{}, second{};
   return (::isatty(1) && ::isatty(2)) || (::fstat(1, &first) == 0 && ::fstat(2, &second) == 0 &&
@@ -43,13 +43,13 @@ struct Portion {
   int64_t lines;
 };
 
-// What a thread shares with who fills it; the thread may be left alone in a write that does not end.
+// The shared state of a writing thread and its Outlet; the thread may outlive the Outlet in a write that does not end.
 struct Queue {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<Portion> portions;  // the first stays until it is written
   size_t bytes = 0;
-  Clock::time_point moved = Clock::now();  // when something was written, or the first came
+  Clock::time_point moved = Clock::now();  // when data was last written, or the first portion came
   std::string bar, drawn;
   bool writing = false, stop = false;
 
@@ -70,13 +70,13 @@ struct Queue {
   void write_first(std::unique_lock<std::mutex>& lock) {
     if (!drawn.empty()) draw(lock, "");
     const Portion first = portions.front();
-    portions.front().stream = 0;  // grows no more
+    portions.front().stream = 0;  // no more lines are appended to it
     write(lock, first.stream, first.text);
     portions.pop_front();
     bytes -= first.text.size();
     moved = Clock::now();
   }
-  // What cannot be written is lost; the ranks go on.
+  // Lines that cannot be written are lost; the ranks continue.
   void write(std::unique_lock<std::mutex>& lock, int stream, const std::string& text) {
     writing = true;
     lock.unlock();
@@ -134,12 +134,12 @@ class Display::Outlet {
     std::unique_lock lock(queue_->mutex);
     return queue_->changed.wait_for(lock, patience, [this] { return queue_->portions.empty(); });
   }
-  // How many lines nobody has read; they are given up.
+  // Discards the lines that nobody has read; returns their number.
   int64_t give_up() {
     const std::lock_guard lock(queue_->mutex);
     int64_t lines = 0;
     for (Portion& p : queue_->portions) lines += std::exchange(p.lines, 0);
-    while (queue_->portions.size() > 1) {  // the first is in the middle of its write
+    while (queue_->portions.size() > 1) {  // the first is being written
       queue_->bytes -= queue_->portions.back().text.size();
       queue_->portions.pop_back();
     }
@@ -159,7 +159,7 @@ Display::~Display() = default;
 void Display::write(int stream, std::string lines) {
   const auto count = std::count(lines.begin(), lines.end(), '\n');
   if (!of(stream).add(stream, std::move(lines), count)) lost_[stream - 1] += count;
-  else if (lost_[stream - 1] > 0) tell_losses();  // it is read again
+  else if (lost_[stream - 1] > 0) tell_losses();  // the reader is active again
 }
 
 void Display::tell_losses() {

@@ -13,7 +13,7 @@ namespace ringtape::comm {
 std::vector<std::string> rank_environment(const Launch& launch, const RankPlace& place) {
   const int rank = launch.node * launch.local_size + place.local_rank, size = launch.nodes * launch.local_size;
   const std::string& address = launch.master_addr;
-  const std::string host = address.find(':') == std::string::npos ? address : concat("[", address, "]");  // of IPv6
+  const std::string host = address.find(':') == std::string::npos ? address : concat("[", address, "]");  // IPv6
   std::map<std::string, std::string> set = {
       {"RANK", text(rank)},
       {"LOCAL_RANK", text(place.local_rank)},
@@ -27,7 +27,7 @@ std::vector<std::string> rank_environment(const Launch& launch, const RankPlace&
       {"RINGTAPE_RESTART", text(place.attempt)},
   };
   if (env::threads() == 0) set["RINGTAPE_THREADS"] = text(place.threads);
-  // Those of a launcher that has started this process are not its ranks'.
+  // The variables of a launcher that started this process are not for its ranks.
   set["RINGTAPE_PROGRESS"] = place.bar >= 0 ? text(place.bar) : "";
   set["RINGTAPE_RANK_LOG"] = place.log.empty() ? "" : std::filesystem::absolute(place.log).string();
   std::vector<std::string> out;

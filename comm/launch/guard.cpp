@@ -17,7 +17,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// Holds nothing open but the pipe: whoever reads this process's output need not wait for the guard.
+// Keeps only the pipe open, so that a reader of this process's output does not wait for the guard.
 void close_all_but(int fd) {
   const int null = ::open("/dev/null", O_RDWR);
   for (int standard = 0; standard < 3; ++standard) ::dup2(null, standard);
@@ -31,7 +31,7 @@ void close_all_but(int fd) {
   ::prctl(PR_SET_NAME, "ringtape-guard");
   close_all_but(fd);
   std::set<pid_t> groups;
-  for (pid_t message;;) {  // a group to watch, minus one to forget
+  for (pid_t message;;) {  // a group to watch; negative: a group to forget
     const ssize_t n = ::read(fd, &message, sizeof message);
     if (n < 0 && errno == EINTR) continue;
     if (n != ssize_t(sizeof message)) break;

@@ -14,7 +14,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// While one lives, processes whose parent has died become children of this one.
+// While this object lives, descendant processes whose parent has died become children of this process.
 class Subreaper {
  public:
   Subreaper() {
@@ -39,7 +39,8 @@ std::unique_ptr<StoreServer> host_store(const Launch& l) {
   }
 }
 
-// For the pipes and log of each rank here, and the store's connections to the ranks of all nodes.
+// Checks the number of descriptors: for the pipes and log of each rank here, and the store's connections to the ranks
+// of all nodes.
 void check_descriptors(const Launch& l) {
   constexpr int64_t kOfARank = 4, kSpare = 64;
   raise_descriptor_limit();
@@ -52,7 +53,7 @@ void check_descriptors(const Launch& l) {
 }  // namespace
 
 int launch(const Launch& l) {
-  constexpr Seconds kReading(3), kLeaving(1);  // for who reads this process's output to go on with that, at the end
+  constexpr Seconds kReading(3), kLeaving(1);  // at the end: time for the reader of this process's output
   check_descriptors(l);
   const Subreaper subreaper;
   Signals signals;

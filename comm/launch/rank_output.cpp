@@ -12,7 +12,7 @@
 
 namespace ringtape::comm {
 
-constexpr size_t kLastLines = 20, kLongestLine = 64 << 10;  // a longer one goes on as several
+constexpr size_t kLastLines = 20, kLongestLine = 64 << 10;  // longer lines are divided
 
 static std::string prefix_of(int rank, int stream) {
   const std::string text = concat("[", rank, "]");

@@ -58,7 +58,7 @@ void check_same(ProcessGroup& group, const std::string& what, const std::string&
     failure.raise(concat(what, " differ: rank ", group.rank(), " has ", first_difference(theirs, lines)));
     failure.check();
   }
-  group.barrier().wait();  // ends with what the rank that differs has said
+  group.barrier().wait();  // fails with the message of the rank that differs
 }
 
 }  // namespace ringtape::comm

@@ -28,11 +28,11 @@ void check_alike(const char* op, const Tensor& a, const Tensor& b, bool same_row
               " differ", same_rows ? "" : " outside axis 0");
 }
 
-// Outside the graph; x itself where it is there.
+// Without the graph; x itself if it is already on the device.
 Tensor moved(const Tensor& x, Device device) { return to(contiguous(x.detach()), device); }
 
-// x on one of the devices that it is broadcast to. Backward takes the latest record first:
-// made in reverse, they add up in order.
+// x on one of the devices of a broadcast. Backward processes the latest record first, so records made in reverse order
+// add up in order.
 Tensor arrival(const Tensor& x, const Tensor& y) {
   return record("broadcast", {x}, y, [own = x.device()](const Tensor& dy) -> Tensors { return {to(dy, own)}; });
 }
@@ -47,13 +47,13 @@ Tensor sum_of(const Tensors& xs, const Tensor& y) {
   });
 }
 
-// Tensors that travel as one.
+// Tensors that are sent as one.
 struct Packet {
-  std::vector<size_t> members;   // their numbers
-  std::vector<int64_t> offsets;  // in elements, of whole cache lines
+  std::vector<size_t> members;   // indices of the tensors
+  std::vector<int64_t> offsets;  // in elements; aligned to cache lines
   int64_t size = 0;
 
-  // On the device of xs; zeros in between.
+  // Packs xs on their device, with zeros in the gaps.
   Tensor of(const Tensors& xs) const {
     const Tensor& first = xs[members[0]];
     const Tensor buffer = zeros({size}, first.dtype(), first.device());
@@ -122,7 +122,7 @@ Tensor reduce_add(const Tensors& xs, Device device) {
   for (const Tensor& x : xs) check_alike("reduce_add", xs[0], x, true);
   Tensor y = moved(xs[0], device);
   for (size_t i = 1; i < xs.size(); ++i) {
-    const Tensor sum = i == 1 ? empty_like(y) : y;  // the first is not ours to write to
+    const Tensor sum = i == 1 ? empty_like(y) : y;  // the first may not be overwritten
     add_forward(sum, y, moved(xs[i], device));
     y = sum;
   }
@@ -134,7 +134,7 @@ std::vector<Tensors> broadcast_coalesced(const Tensors& xs, const Devices& devic
   std::vector<Tensors> lists(devices.size(), Tensors(xs.size()));
   for (const Packet& packet : packets("broadcast_coalesced", xs, bytes)) {
     const bool alone = packet.members.size() == 1;
-    Tensor buffer;  // where it begins; nothing to pack for that device itself
+    Tensor buffer;  // on the source device; that device itself needs no packing
     for (size_t d = devices.size(); d-- > 0;) {
       const bool there = devices[d] == xs[0].device();
       if (!there && !alone && !buffer.defined()) buffer = packet.of(xs);
@@ -175,7 +175,7 @@ Tensors reduce_add_coalesced(const std::vector<Tensors>& lists, Device device, i
   return ys;
 }
 
-// Samples leave the device they begin on, and come back to it.
+// Samples leave their first device and come back to it.
 static Devices three(const Tensor& x) { return {x.device(), {DeviceType::cpu, 1}, {DeviceType::cpu, 2}}; }
 
 static Tensor scattered(const Tensors& t) {

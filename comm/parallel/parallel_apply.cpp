@@ -15,7 +15,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// A thread that does one thing after the other.
+// A thread that runs tasks one after the other.
 class ReplicaThread {
  public:
   ~ReplicaThread() {
@@ -37,12 +37,12 @@ class ReplicaThread {
     }
   }
 
-  const std::function<void()>* task_ = nullptr;  // throws nothing
+  const std::function<void()>* task_ = nullptr;  // never throws
   std::binary_semaphore asked_{0}, done_{0};
   std::thread thread_ = start_thread("a device's work", [this] { loop(); });
 };
 
-// What a replica's thread takes over from the caller's.
+// The thread-local settings of the caller that a replica's thread takes over.
 struct Surroundings {
   bool records = grad_enabled();
   DType autocast = autocast_dtype();
@@ -50,7 +50,7 @@ struct Surroundings {
   RandomState random = default_generator().state();
 };
 
-// A replica's numbers begin so many blocks behind those of the one before it: more than it draws.
+// Distance of the random numbers of two consecutive replicas, in blocks: more than a replica draws.
 constexpr uint64_t kRandomBlocks = uint64_t{1} << 48;
 
 struct Replica {

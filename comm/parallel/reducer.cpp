@@ -12,7 +12,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// The reducer's words, elements of the gradients' dtype: sums of small whole numbers are exact in it.
+// The control words are elements of the gradients' dtype: sums of small whole numbers are exact in it.
 enum Word : int64_t { kLoss, kSamples, kStop, kUsed };  // kUsed + i: how many ranks have a gradient of parameter i
 
 constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
@@ -65,7 +65,8 @@ Reducer::~Reducer() {
   for (const GradientSlot& s : slots_) s.leaf->hook = {};
 }
 
-// From the last parameter to the first: a bucket is closed once it is large enough, and where what is left is small.
+// From the last parameter to the first: a bucket is closed when it is large enough, and when the remaining parameters
+// are small enough for the last bucket.
 void Reducer::plan(const ReducerOptions& options) {
   const auto bytes = [&](int64_t elements) { return elements * int64_t(size_of(memory_.dtype())); };
   const int64_t front = control_size(int64_t(slots_.size())),
@@ -157,7 +158,7 @@ void Reducer::launch() {
 
 void Reducer::finish() {
   RT_CHECK(armed_, "Reducer::finish without arm");
-  // An operation may have nothing to say about an input that it has: its gradient is 0.
+  // An operation may give no gradient for one of its inputs: then the gradient is 0.
   for (size_t i = slots_.size(); i-- > 0;) {
     const GradientSlot& s = slots_[i];
     if (done_[i]) continue;
@@ -192,7 +193,7 @@ void Reducer::count_sent() {
     for (const Reduction::Sent& s : b.reduction->sent()) count(s.work, s.bytes);
 }
 
-// Only a rank that lacks a gradient has to look whether others have it.
+// Only a rank without a gradient has to check whether others have one.
 void Reducer::settle_missing() {
   if (std::find(used_.begin(), used_.end(), false) == used_.end()) return;
   Readback readback(window(0, kUsed + int64_t(slots_.size())));

@@ -10,10 +10,10 @@ namespace ringtape::comm {
 
 namespace {
 
-// All ranks' rows, one after the other, and which of them goes where: what is at place
-// i afterwards was at source[i] before.
+// The rows of all ranks, one rank after the other, and their permutation: the row at place i afterwards was at
+// source[i] before.
 struct Order {
-  std::vector<int64_t> begin;  // of each rank's rows; at last, of nobody's
+  std::vector<int64_t> begin;  // first row of each rank; the last element is the total
   std::vector<int64_t> source;
 
   Order inverse() const {
@@ -46,15 +46,16 @@ Order random_order(ProcessGroup& group, const char* op, const Tensor& x, uint64_
   return order;
 }
 
-// Which rows of its own a rank sends, and where what it is sent belongs: a part for each rank, all of `longest` rows.
+// The rows that this rank sends, and the places of the rows that it receives: one part per rank, all with `longest`
+// rows.
 struct Exchange {
   std::vector<int64_t> sent, taken;
 };
 
 Exchange exchange_of(const Order& order, int rank, int size) {
-  std::vector<std::vector<int64_t>> to(static_cast<size_t>(size));  // rows of this rank
-  std::vector<int64_t> moving(static_cast<size_t>(size * size));    // from a rank to a rank
-  std::vector<std::pair<int64_t, int64_t>> from;  // for each row here: the rank, and its number among that rank's
+  std::vector<std::vector<int64_t>> to(static_cast<size_t>(size));  // this rank's rows for each rank
+  std::vector<int64_t> moving(static_cast<size_t>(size * size));    // number of rows from each rank to each rank
+  std::vector<std::pair<int64_t, int64_t>> from;  // for each row here: the rank, and the index among that rank's rows
   for (int target = 0; target < size; ++target)
     for (int64_t i = order.begin[size_t(target)]; i < order.begin[size_t(target) + 1]; ++i) {
       const int64_t row = order.source[size_t(i)];
@@ -67,7 +68,7 @@ Exchange exchange_of(const Order& order, int rank, int size) {
   const int64_t longest = *std::max_element(moving.begin(), moving.end());
   Exchange e;
   for (std::vector<int64_t>& rows : to) {
-    rows.resize(size_t(longest));  // row 0 where there is none to send
+    rows.resize(size_t(longest));  // padded with row 0
     e.sent.insert(e.sent.end(), rows.begin(), rows.end());
   }
   for (const auto& [owner, number] : from) e.taken.push_back(owner * longest + number);

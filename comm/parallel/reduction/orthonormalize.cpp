@@ -23,7 +23,7 @@ Tensor scalar(const Tensor& like, double value) {
   return y;
 }
 
-// Rows that are no longer than `least` when it is their turn become zeros.
+// Rows with a norm of at most `least` when they are processed become zeros.
 void gram_schmidt(const Tensor& x, double least) {
   const int64_t r = x.dim(0), n = x.dim(1);
   const Tensor limit = scalar(x, least), infinity = scalar(x, std::numeric_limits<double>::infinity());
@@ -54,7 +54,7 @@ Tensor square_rows(const Tensor& x) {
 
 void orthonormalize(const Tensor& x) {
   gram_schmidt(x, 0);
-  gram_schmidt(x, 0.1);  // of a length of 1
+  gram_schmidt(x, 0.1);  // of rows with norm 1
 }
 
 }  // namespace ringtape::comm

@@ -33,10 +33,11 @@ Tensor transposed(const Tensor& x) { return x.window({x.dim(1), x.dim(0)}, {x.st
 // optimization", 2019): instead of a gradient M (rows, columns), two factors of rank r are sent, one step of the power
 // method from the last step's factor:
 //   M += e;  P = sum over ranks of M Q, orthonormalised;  Q = sum over ranks of M^T P;  M' = P Q^T;  e = M - P P^T M
-// M' is the sum of M over the ranks but for the sum of e, which is added to the next step's: each rank keeps what its
-// own M has beside the columns of P. (M - M' / ranks, as in PyTorch, has the same sum, but on each rank it grows by how
-// its data differs from that of others.) Gradients that are no matrices, or not much smaller as two of rank r, travel
-// as they are beside P. The first steps do so with all: gradients then change most. P and Q are held transposed.
+// M' is the sum of M over the ranks without the sum of e, which is added in the next step: each rank keeps the part of
+// its M outside the column space of P. (M - M' / ranks, as in PyTorch, has the same sum, but on each rank it grows by
+// the differences between its data and that of others.) Gradients that are not matrices, or that are not much smaller
+// as two factors of rank r, are sent uncompressed together with P. The first steps send all gradients uncompressed,
+// because gradients change most then. P and Q are stored transposed.
 class PowerSgd : public Reduction {
  public:
   PowerSgd(ProcessGroup& group, Gradients gradients, const PowerSgdOptions& options);
@@ -46,21 +47,21 @@ class PowerSgd : public Reduction {
  private:
   struct Matrix {
     Tensor m, users;      // (rows, columns), ()
-    Tensor p, q;          // (r, rows), (r, columns): in the packets
-    Tensor drawn, error;  // what q is at first, and what has not been sent
+    Tensor p, q;          // (r, rows), (r, columns): views of the packets
+    Tensor drawn, error;  // initial value of q; the part of M that has not been sent
   };
   struct Other {
-    Tensor gradient, sent;  // (n), and in a packet
+    Tensor gradient, sent;  // (n); its place in a packet
   };
   void begin() override;
   static void keep_error(const Matrix& x, const Tensor& q);
   static void renew(const Matrix& x);
 
   const Tensor all_;
-  Tensor first_, second_;  // what is sent: all P and the others; all Q
+  Tensor first_, second_;  // packets: all P and the uncompressed gradients; all Q
   std::vector<Matrix> matrices_;
   std::vector<Other> others_;
-  int64_t uncompressed_;  // steps to come
+  int64_t uncompressed_;  // remaining uncompressed steps
   bool compressed_ = false;
 };
 
@@ -142,8 +143,8 @@ void PowerSgd::finish() {
   }
 }
 
-// q: this rank's part of the sum. Where no rank has the gradient, nobody will look at the sum, and all of M is kept. A
-// sum that is not finite, as where f16 overflows, has made NaNs of P: it leaves no error.
+// q: this rank's part of the sum. If no rank has the gradient, the sum is not used, and all of M is kept. A sum that is
+// not finite, such as after an overflow of f16, gives NaNs in P: then no error is kept.
 void PowerSgd::keep_error(const Matrix& x, const Tensor& q) {
   const Tensor length = square_rows(q.window({1, q.size()}, {q.size(), 1})), zero = like(length, 0);
   const Tensor finite(length.shape(), DType::b8, length.device());
@@ -157,7 +158,7 @@ void PowerSgd::keep_error(const Matrix& x, const Tensor& q) {
   where_forward(x.error, finite, x.error, zero);
 }
 
-// The next step begins with this one's Q, and anew along what it has lost.
+// The next step begins with this step's Q; rows of it that have become zero get their initial values.
 void PowerSgd::renew(const Matrix& x) {
   orthonormalize(x.q);
   const Tensor length = square_rows(x.q), there(length.shape(), DType::b8, length.device());

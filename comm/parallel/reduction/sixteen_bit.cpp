@@ -7,9 +7,9 @@ namespace ringtape::comm {
 
 namespace {
 
-// Rounded to a 16-bit format, summed in it, and back: half the bytes of f32. What f16 cannot hold
-// (65504 is its largest) becomes infinite, stays so on all ranks, and is left to the loss scale,
-// which leaves such a step out; below 6e-8 it is 0.
+// Gradients are rounded to a 16-bit format, summed in it, and converted back: half the bytes of f32. In f16, values
+// above its maximum of 65504 become infinite on all ranks, and the loss scale skips such a step; values below 6e-8
+// become 0.
 class SixteenBit : public Reduction {
  public:
   SixteenBit(ProcessGroup& group, Tensor all, DType dtype)

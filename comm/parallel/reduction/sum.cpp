@@ -6,7 +6,7 @@ namespace ringtape::comm {
 
 namespace {
 
-// In place, as it is.
+// The plain sum, in place.
 class Sum : public Reduction {
  public:
   Sum(ProcessGroup& group, Tensor all) : Reduction(group), all_(std::move(all)) {}

@@ -61,7 +61,7 @@ struct Membership {
 
 void retire(std::unique_ptr<Membership> membership) {
   static std::mutex mutex;
-  static auto& kept = *new std::list<std::unique_ptr<Membership>>;  // not destroyed at exit, when CUDA may have shut down
+  static auto& kept = *new std::list<std::unique_ptr<Membership>>;  // not destroyed at exit, when CUDA may be gone
   const std::lock_guard lock(mutex);
   if (membership) kept.push_back(std::move(membership));
   kept.remove_if([](const auto& m) { return m->over(); });
