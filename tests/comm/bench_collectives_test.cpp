@@ -1,4 +1,4 @@
-// What `bench collectives` checks with and says.
+// The checks and the output of `bench collectives`.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using comm::Collective;
 using comm::Operation;
 
-// Each rank's output from all inputs, by the definitions in comm/algorithm.h alone.
+// Each rank's output, computed from all inputs only by the definitions in comm/algorithm.h.
 std::vector<float> outcome(const Operation& o, const std::vector<std::vector<float>>& x, int rank) {
   const auto c = size_t(o.count), n = x.size(), r = size_t(rank);
   const auto sum = [&](size_t i) {

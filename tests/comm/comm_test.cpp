@@ -18,12 +18,12 @@ constexpr int64_t kPrime = 1009;
 constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i32, DType::i64, DType::u8};
 constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min, ReduceOp::product};
 
-// Small whole numbers, so that every dtype has the exact result, whatever the order of the sum.
+// Small whole numbers, so that the result is exact in every dtype and any order of the sum.
 double input(ReduceOp op, int rank, int64_t i) {
   return op == ReduceOp::product ? ((i + rank) % 8 == 0 ? 2 : 1) : double((7 * rank + 3 * i + i / 5) % 4);
 }
 
-// What 0 .. ranks - 1 give together at element i of their buffers.
+// The combination of element i of the buffers of ranks 0 .. ranks - 1.
 template <class T>
 T combined(ReduceOp op, int ranks, int64_t i) {
   double y = input(op, 0, i);
@@ -40,7 +40,7 @@ T combined(ReduceOp op, int ranks, int64_t i) {
   else return T(C(y) * C(1.0 / ranks));
 }
 
-// The sizes of x and y in counts, and what y must be at element i. A rank without a result has none to compare.
+// The sizes of x and y in counts, and the expected element i of y. A rank without a result compares nothing.
 struct Expectation {
   int x, y;
   bool result = true;
@@ -74,7 +74,7 @@ T expected(const Operation& op, int rank, int n, int64_t i) {
   }
 }
 
-// Elements between guards, in memory of the heap or of the transport.
+// Elements between guards, in memory from the heap or from the transport.
 template <class T>
 class Buffer {
  public:
@@ -133,7 +133,7 @@ void run_case(Transport& t, const Algorithm& algorithm, const Operation& op, boo
   dispatch(op.dtype, [&]<class T>() { run_case<T>(t, algorithm, op, in_place, of_transport); });
 }
 
-// Runs f(algorithm, collective) for all there are.
+// Runs f(algorithm, collective) for all combinations.
 template <class F>
 void each_collective(F&& f) {
   for (const Algorithm* algorithm : algorithms())
@@ -141,7 +141,7 @@ void each_collective(F&& f) {
       if (algorithm->of(Collective(kind))) f(*algorithm, Collective(kind));
 }
 
-// Runs f with each number of ranks in each world that has so many.
+// Runs f with each number of ranks in each world that allows this number.
 void in_all_worlds(std::initializer_list<int> ranks, const test::RankFn& f) {
   for (const World& world : kWorlds)
     for (const int n : ranks)
@@ -150,8 +150,9 @@ void in_all_worlds(std::initializer_list<int> ranks, const test::RankFn& f) {
       }
 }
 
-// Every algorithm, collective, number of ranks, count, in and out of place; of dtype, operation, root and kind of
-// memory another combination each time (all of those are below); beyond 9 ranks either in or out of place.
+// Every algorithm, collective, number of ranks and count, in and out of place; each time with another combination of
+// dtype, operation, root and kind of memory (tests below cover all of these); with more than 9 ranks either in or out
+// of place.
 void ranks_and_counts(Transport& t) {
   const int n = t.size();
   uint64_t sequence = 0;
@@ -189,7 +190,7 @@ void dtypes_and_operations(Transport& t) {
 
 TEST(Comm, DTypesAndOperations) { in_all_worlds({3, 4}, dtypes_and_operations); }
 
-// Messages of many pieces: a ring of two has six of each part.
+// Messages of many pieces: a ring of two ranks has six pieces per part.
 void large_buffers(Transport& t) {
   const int64_t count = (t.size() == 2 ? 5 << 16 : 1 << 17) + 1;
   uint64_t sequence = 0;
@@ -203,7 +204,7 @@ void large_buffers(Transport& t) {
 
 TEST(Comm, LargeBuffers) { in_all_worlds({2, 3, 4}, large_buffers); }
 
-// The same over MPI, whose ranks mpirun starts.
+// The same over MPI; mpirun starts the ranks.
 TEST(CommMpi, DISABLED_Rank) {
   ringtape::test::as_mpi_rank(Seconds(60), [](Context context) {
     context.island = test::island_of(context.size);
@@ -219,8 +220,8 @@ TEST(CommMpi, WorksUnderMpirun) {
   for (const int n : {1, 2, 3, 4, 8}) ringtape::test::run_under_mpirun(n, "CommMpi");
 }
 
-// Nobody leaves a barrier before all have come. (Ranks that are processes do not see the
-// counter: their worlds leave this out.)
+// No rank leaves a barrier before all have come. (Ranks that are processes do not share the counter, so their worlds
+// skip this.)
 TEST(Comm, BarrierWaitsForAll) {
   for (const int n : {2, 3, 5, 8}) {
     std::atomic<int> arrived{0};
@@ -239,7 +240,7 @@ TEST(Comm, BarrierWaitsForAll) {
   }
 }
 
-// What is promised to be summed in the order of the ranks gives the bits of a sum in that order, with any data.
+// Algorithms that promise to sum in the order of the ranks give the bits of a sum in that order, with any data.
 TEST(Comm, FixedOrderIsBitwise) {
   const auto value = [](int rank, int64_t i) {
     return float(std::sin(double(rank * 1000 + i)) * std::exp2(double((rank * 5 + i) % 20)));
@@ -275,7 +276,7 @@ TEST(Comm, FixedOrderIsBitwise) {
   });
 }
 
-// What the other algorithms give is the same on all ranks at least.
+// The other algorithms at least give the same result on all ranks.
 TEST(Comm, RanksAgreeBitwise) {
   in_all_worlds({2, 3, 6, 8}, [](Transport& t) {
     uint64_t sequence = 0;
@@ -295,7 +296,8 @@ TEST(Comm, RanksAgreeBitwise) {
   });
 }
 
-// A transport whose share() gives copies, as one does that has ranks reach only memory of its own, or nothing at all.
+// A transport whose share() gives copies, like a transport whose ranks can access only its own memory, or gives
+// nothing.
 class Sharing : public Transport {
  public:
   Sharing(std::unique_ptr<Transport> inner, bool copies)

@@ -1,4 +1,4 @@
-// What becomes of a job when one of its processes does: `bench collectives` as the job, started as torchrun would.
+// What happens to a job when one of its processes fails: the job is `bench collectives`, started as by torchrun.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -58,14 +58,14 @@ class FaultsTest : public testing::Test {
   std::string output(int r) const { return (folder_ / concat("out.", r)).string(); }
   std::string said(int r) const { return read_file(output(r)); }
 
-  // Until rank 0 has begun to measure.
+  // Waits until rank 0 has begun to measure.
   void await_begin() {
     for (const Deadline late(Seconds(30)); !late.passed(); std::this_thread::sleep_for(Seconds(0.01)))
       if (fs::exists(output(0)) && said(0).find("(elements)") != std::string::npos) return;
     ADD_FAILURE() << "the job did not begin: " << said(0);
   }
 
-  // The exit code, -1: it has not ended in time.
+  // The exit code; -1: it did not end in time.
   int await_end(int r, const Deadline& deadline) {
     int status = 0;
     for (; !deadline.passed(); std::this_thread::sleep_for(Seconds(0.002)))
@@ -83,7 +83,7 @@ class FaultsTest : public testing::Test {
 
 constexpr const char* kLong = " -b 256K -e 256K --iterations 100000000 --warmup 0";
 
-// RINGTAPE_KILLS: how many per transport; the times are printed.
+// RINGTAPE_KILLS: number of kills per transport; the times are printed.
 TEST_F(FaultsTest, AKilledRankIsNamedByAllOthers) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int kills = given ? std::atoi(given) : 2, size = 4;

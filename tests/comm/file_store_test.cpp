@@ -1,4 +1,4 @@
-// The store in a folder: what it leaves behind, whom it lets in, wills of processes that die.
+// The store in a folder: what it leaves behind, who has access, wills of processes that die.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -37,10 +37,10 @@ mode_t mode_of(const fs::path& path) {
   return s.st_mode & 07777;
 }
 
-// Whoever reads the keys could take a rank's place.
+// A user who can read the keys could take the place of a rank.
 TEST(FileStore, ItsKeysAreThisUsersAlone) {
   const TemporaryFolder temporary;
-  ::chmod(temporary.path().c_str(), 0755);  // what is above may be open
+  ::chmod(temporary.path().c_str(), 0755);  // the folder above may be open
   const fs::path folder = temporary.path() + "/a/job/";
   const mode_t before = ::umask(0);
   const auto store = file_store(folder);
@@ -84,7 +84,7 @@ TEST(FileStore, RefusesAFolderThatOthersMayEnter) {
   fs::create_directory_symlink(open, temporary.path() + "/link");
   file_store(temporary.path() + "/link")->set("x", "1");
   if (::geteuid() != 0) return;
-  ::lchown((temporary.path() + "/link").c_str(), 65534, 65534);  // somebody else leads there
+  ::lchown((temporary.path() + "/link").c_str(), 65534, 65534);  // the link belongs to another user
   fs::create_directory(open);
   EXPECT_MENTIONS(message_of<CommError>([&] { file_store(temporary.path() + "/link"); }), "is another user's (65534");
 }

@@ -1,4 +1,4 @@
-// What the transports between GPUs do before there is a GPU.
+// The parts of the transports between GPUs that need no GPU.
 #include <thread>
 
 #include "comm/transport/call_log.h"
@@ -10,7 +10,7 @@
 namespace ringtape::comm {
 namespace {
 
-// What each rank threw, or nothing.
+// The error of each rank, empty for none.
 std::vector<std::string> checked(const std::vector<std::pair<std::string, std::string>>& host_and_device) {
   const auto store = memory_store();
   const int n = int(host_and_device.size());
@@ -53,7 +53,7 @@ Operation call(uint64_t sequence, int64_t count) {
   return {.kind = Collective::all_reduce, .dtype = DType::f32, .count = count, .sequence = sequence};
 }
 
-// Three ranks after some calls: rank 2's third is another. One of them waits.
+// Three ranks after some calls: rank 2's call number `different` differs. One of the ranks waits.
 std::string compared(int who_waits, uint64_t calls, uint64_t different) {
   const auto store = memory_store();
   const auto failure = std::make_shared<Failure>();
@@ -76,10 +76,10 @@ TEST(GpuTransport, CallsAreComparedOnceSomebodyWaits) {
               "all_reduce #3 "
               "(sum, f32, 100 elements); every rank must make the same calls, in the same order");
   EXPECT_NE(compared(0, 1000, 990), "");
-  EXPECT_EQ(compared(0, 1000, 3), "");  // long past
+  EXPECT_EQ(compared(0, 1000, 3), "");  // too long ago
 }
 
-// One that has come less far is not taken for one that does something else.
+// A rank that is behind is not reported as a rank with different calls.
 TEST(GpuTransport, ALateRankIsNoMismatch) {
   const auto store = memory_store();
   const auto failure = std::make_shared<Failure>();

@@ -1,4 +1,4 @@
-// What the ranks of a job say of themselves when one of them waits too long, or when they are asked.
+// The reports of the ranks of a job when one of them waits too long, or on request.
 #include <fstream>
 #include <thread>
 
@@ -13,7 +13,7 @@ namespace {
 
 using namespace test;
 
-// Rank 0 waits for rank 1 in a collective; 1 is busy elsewhere, 2 stands still, 3 has finished.
+// Rank 0 waits for rank 1 in a collective; rank 1 is busy elsewhere, rank 2 is stopped, rank 3 has finished.
 TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   const TemporaryFolder temporary;
   const std::string& folder = temporary.path();

@@ -1,5 +1,5 @@
-// What a launcher shows and keeps of its ranks' output, and that nobody who reads it
-// holds up the job: the ringtape binary.
+// What a launcher shows and keeps of its ranks' output, and that a slow reader does not stop the job: with the ringtape
+// binary.
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -20,7 +20,7 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 
 class LaunchOutputTest : public JobTest {
  protected:
-  // A pipe with a name, of which this process has the end that is read.
+  // A named pipe; this process has the end for reading.
   comm::Fd named_pipe(const std::string& name) const {
     const std::string path = (folder_ / name).string();
     EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -51,13 +51,13 @@ TEST_F(LaunchOutputTest, WhoReadsNothingKeepsNobodyFromASignal) {
   EXPECT_LT(seconds_since(begin), 10);
 }
 
-// The others end at once when a rank fails, and its log has all that it wrote.
+// The others end at once when a rank fails, and the log of the rank has all its output.
 TEST_F(LaunchOutputTest, WhoReadsNothingLosesWhatTheLogsKeep) {
   const comm::Fd unread = named_pipe("ff");
   const auto begin = Clock::now();
   const std::string rank = "'test $RANK = 0 && exec sleep 100 || seq 700000 && exit 5'";
   EXPECT_EQ(wait(start("ringtape launch -n 2 --log-dir logs --exec -- sh -c " + rank + " > ff 2> err")), 5);
-  EXPECT_LT(seconds_since(begin), 60);  // 100 where the launcher waits for rank 0
+  EXPECT_LT(seconds_since(begin), 60);  // 100 if the launcher waits for rank 0
   EXPECT_EQ(lines(log("logs/attempt_0/rank_1.log")), 700'000);
   EXPECT_MENTIONS(log("err"), "rank 1 of 2 was the first to fail: exit code 5");
   const std::string said = log("err");
@@ -65,7 +65,7 @@ TEST_F(LaunchOutputTest, WhoReadsNothingLosesWhatTheLogsKeep) {
   ASSERT_NE(at, std::string::npos) << said;
   std::string shown(1 << 20, '\0');
   shown.resize(size_t(std::max<ssize_t>(::read(unread.get(), shown.data(), shown.size()), 0)));
-  EXPECT_NEAR(double(std::stoll(said.substr(from + 9)) + lines(shown)), 700'000, 4000) << said;  // a portion is both
+  EXPECT_NEAR(double(std::stoll(said.substr(from + 9)) + lines(shown)), 700'000, 4000) << said;  // a portion can count twice
 }
 
 TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {
@@ -85,7 +85,7 @@ TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {
   for (const char* last : {"[0] 300000\n", "[1] 300000\n"}) EXPECT_TRUE(shown.find(last) != std::string::npos) << last;
 }
 
-// The reader comes late, so that much is left to be written when the rank has failed.
+// The reader starts late, so that much output is left when the rank has failed.
 TEST_F(LaunchOutputTest, OnePlaceForBothStreamsKeepsTheOrder) {
   const comm::Fd late = named_pipe("ff");
   const pid_t launcher = start("ringtape launch -n 1 --exec -- sh -c 'seq 150000 && exit 5' > ff 2>&1");
@@ -102,7 +102,7 @@ TEST_F(LaunchOutputTest, OnePlaceForBothStreamsKeepsTheOrder) {
       << both.size();
 }
 
-// What a terminal gets of a command.
+// The output of a command on a terminal.
 class Terminal : public LaunchOutputTest {
  protected:
   std::string shown_on_terminal(const std::string& command) {
@@ -126,7 +126,7 @@ class Terminal : public LaunchOutputTest {
     EXPECT_EQ(wait(child), 0) << out;
     return out;
   }
-  // Each line stands alone: what was drawn before it has been erased.
+  // Each line is clean: the bar before it has been erased.
   static void expect_whole_lines(const std::string& shown, const std::string& begin) {
     std::istringstream in(shown);
     int epochs = 0;
@@ -180,7 +180,7 @@ TEST_F(LaunchOutputTest, RanksOtherThan0KeepALogOfTheirOwn) {
   EXPECT_MENTIONS(log(), "[1] rank 1 of 2 on cpu");
 }
 
-// One that a signal ends goes on where it was; one whose command line is wrong does not begin again.
+// A training that a signal ended resumes where it was; one with a wrong command line is not restarted.
 TEST_F(LaunchOutputTest, ATrainingThatIsStartedAgainResumes) {
   const std::string pretraining =
       "pretrain --method simclr --data shapes --train-size 200 --test-size 50 --width 4 --warmup-epochs 0 "

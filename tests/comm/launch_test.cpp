@@ -1,4 +1,4 @@
-// `ringtape launch`, as its users meet it: small shell programs are the ranks.
+// `ringtape launch`, as users run it; the ranks are small shell programs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
@@ -51,14 +51,14 @@ class LaunchTest : public testing::Test {
     folder_ = fs::temp_directory_path() / ("ringtape_launch_" + std::to_string(::getpid()));
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a launcher leaves behind comes here, where TearDown sees it
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of a launcher become our children, where TearDown sees them
   }
   void TearDown() override {
     EXPECT_TRUE(within([] { return ::waitpid(-1, nullptr, WNOHANG) < 0; })) << "a process is left behind";
     fs::remove_all(folder_);
   }
 
-  // Polls until it is so, for as long as a test may take on a machine that is busy.
+  // Polls until it is true, for as long as a test may take on a busy machine.
   static bool within(const std::function<bool()>& so) {
     for (const auto end = Clock::now() + std::chrono::seconds(20); Clock::now() < end;) {
       if (so()) return true;
@@ -67,7 +67,7 @@ class LaunchTest : public testing::Test {
     return so();
   }
 
-  // Starts `ringtape launch` in folder_ with these arguments; variables are NAME=value, or NAME to have none.
+  // Starts `ringtape launch` in folder_ with these arguments; variables are NAME=value, or NAME to unset it.
   pid_t start(const Words& arguments, const Words& variables = {}) {
     Words words = {RINGTAPE_BINARY, "launch"};
     words.insert(words.end(), arguments.begin(), arguments.end());
@@ -139,7 +139,7 @@ TEST_F(LaunchTest, EachRankIsToldItsPlace) {
   EXPECT_EQ(file("token_5"), "0123456789abcdef\n");
 }
 
-// Two launchers, as on two hosts, of which each tells its ranks how many there are: those are an island.
+// Two launchers, as on two hosts; each tells its ranks how many they are. The ranks of a launcher are an island.
 TEST_F(LaunchTest, RanksOfAHostAreAnIsland) {
   const std::string port = std::to_string(comm::port_of(comm::listen_on("127.0.0.1", 0)));
   std::vector<pid_t> nodes;
@@ -243,7 +243,7 @@ TEST_F(LaunchTest, ASecondInterruptKills) {
   EXPECT_EQ(wait(launcher), 128 + SIGKILL);
 }
 
-// The ranks, what they started, and what left their process groups.
+// Neither the ranks, nor the processes that they started, nor those that left their process groups.
 TEST_F(LaunchTest, NothingLivesOn) {
   const std::string script = "setsid sh -c 'echo $$ >far_0; exec sleep 100' & sleep 100 & echo $! >near_0; "
                              "while ! test -s far_0; do sleep 0.01; done; exit 0";

@@ -1,4 +1,4 @@
-// A process's place in its job, as launchers describe it in variables.
+// A process's rank in its job, as launchers describe it in environment variables.
 #include "comm/job/place.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Groups of ranks: what a call may be given, the order of calls, work beside the caller, failures, groups of groups.
+// Groups of ranks: arguments of calls, the order of calls, asynchronous work, failures, split groups.
 #include "comm/process_group.h"
 
 #include <barrier>
@@ -19,7 +19,7 @@ using ringtape::test::same_bytes;
 using ringtape::test::values;
 using test::kThreadWorlds;
 
-// Runs f on the group of each rank, in each world; returns why it failed.
+// Runs f on the group of each rank, in each world; returns the cause of a failure.
 template <class F>
 std::string on_ranks(int n, F&& f, Seconds timeout = Seconds(30), int island = 1) {
   std::string all;
@@ -79,7 +79,7 @@ TEST(ProcessGroup, EveryCollective) {
     }), "");
 }
 
-// Of a process that has no others: every collective gives what it was given, in the fixed order too.
+// In a process without others every collective returns its input, also in the fixed order.
 TEST(ProcessGroup, AGroupOfOneIsAGroup) {
   ProcessGroup& g = alone();
   EXPECT_EQ(&g, &alone());
@@ -126,7 +126,7 @@ TEST(ProcessGroup, WorkGoesOnBesideTheCaller) {
   }), "");
 }
 
-// Ranks mix what they start with what they wait for differently: order is all that counts.
+// Ranks start and wait for works in different ways: only the order of calls matters.
 TEST(ProcessGroup, StartedWorkMeetsWaitedWork) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& g) {
     for (int i = 0; i < 50; ++i) {
@@ -160,7 +160,7 @@ TEST(ProcessGroup, ForgottenWorkIsDoneBeforeTheGroupGoes) {
 TEST(ProcessGroup, Split) {
   EXPECT_EQ(on_ranks(6, [](ProcessGroup& g) {
     const int r = g.rank();
-    // Even and odd ranks, the last first.
+    // Even and odd ranks, in reverse order.
     const auto half = g.split(r % 2, -r);
     expect(half->size() == 3 && half->rank() == 2 - r / 2, concat("place ", half->rank(), " of ", half->size()));
     const Tensor y = filled({4}, r);
@@ -235,7 +235,7 @@ TEST(ProcessGroup, MismatchNamesBothCalls) {
   for (const Case& c : cases)
     for (const int n : {2, 3}) {
       std::atomic<int> told{0};
-      std::barrier all_met(n);  // who has not met yet when another fails throws its cause elsewhere
+      std::barrier all_met(n);  // a rank that is still in split() when another fails would throw its cause elsewhere
       const std::string cause = on_ranks(n, [&](ProcessGroup& g) {
         all_met.arrive_and_wait();
         try {

@@ -1,4 +1,4 @@
-// How processes become a job, and how all of them learn why it ends.
+// How processes form a job, and how all of them learn why it ends.
 #include "comm/job/rendezvous.h"
 
 #include <fcntl.h>
@@ -46,7 +46,7 @@ TEST(Rendezvous, MeetsOnOneHostWithoutAPort) {
   EXPECT_TRUE(fs::is_empty(folder));
 }
 
-// Rank 0 is killed while the others wait for one that does not come, or before they find it.
+// Rank 0 is killed while the others wait for a rank that does not come, or before they find rank 0.
 TEST(Rendezvous, NothingStaysOfARank0ThatIsKilled) {
   const TemporaryFolder temporary;
   const std::string& folder = temporary.path();
@@ -67,7 +67,7 @@ TEST(Rendezvous, NothingStaysOfARank0ThatIsKilled) {
   }
 }
 
-// A reader, and whoever cleans up after a kill, meets the notice or nothing.
+// A reader, or a process that cleans up after a kill, finds the complete notice or nothing.
 TEST(Rendezvous, ANoticeHasNoOtherName) {
   const TemporaryFolder temporary;
   const Fd can(::open(temporary.path().c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600));
@@ -93,14 +93,14 @@ TEST(Rendezvous, MeetsInAFolder) {
   EXPECT_FALSE(fs::exists(folder));
 }
 
-// A store that outlives all ranks, as that of a launcher does.
+// A store that outlives all ranks, like that of a launcher.
 class Launcher {
  public:
   explicit Launcher(Seconds heartbeat = Seconds(10)) : heartbeat_(heartbeat) {}
   void stop() const {
     process_.kill(SIGSTOP);
     int status = 0;
-    EXPECT_EQ(::waitpid(process_.pid(), &status, WUNTRACED), process_.pid());  // it stands still
+    EXPECT_EQ(::waitpid(process_.pid(), &status, WUNTRACED), process_.pid());  // it is stopped
   }
   Meeting meeting() const { return {.store = concat("127.0.0.1:", port_of(listening_)), .token = kToken}; }
   std::shared_ptr<Store> store() const {
@@ -151,7 +151,7 @@ TEST(Rendezvous, ReadsTheEnvironment) {
   EXPECT_FALSE(job_from_environment());
 }
 
-// The ranks of a host are an island, where the launcher gave all hosts equally many, one host after the other.
+// The ranks of a host are an island if the launcher gave all hosts equally many, one host after the other.
 TEST(Rendezvous, FindsTheIslands) {
   using Where = std::vector<std::pair<int, int>>;  // local rank and size, by rank
   const auto island = [](const Where& where) {
@@ -172,7 +172,7 @@ TEST(Rendezvous, FindsTheIslands) {
   EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 2}, {1, 2}}), 2);
   EXPECT_EQ(island({{0, 3}, {1, 3}, {2, 3}, {0, 3}, {1, 3}, {2, 3}}), 3);
   EXPECT_EQ(island({{0, 1}, {0, 1}, {0, 1}}), 1);
-  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);          // by turns
+  EXPECT_EQ(island({{0, 2}, {0, 2}, {1, 2}, {1, 2}}), 1);          // alternating
   EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}}), 1);                  // of different sizes
   EXPECT_EQ(island({{0, 2}, {1, 2}, {0, 1}, {0, 1}}), 1);
 }
@@ -292,7 +292,7 @@ TEST(FailureOfAJob, IsTheSameOnAllWhenAllFailAtOnce) {
   for (const int r : {1, 2, 3}) EXPECT_EQ(ranks.result(r), cause);
 }
 
-// What ends a rank after the launcher was stopped is what the stop has led to: the rank that missed it first is gone.
+// After the launcher was stopped, the ranks end because of the stop: the rank that noticed it first is gone.
 TEST(FailureOfAJob, IsTheLaunchersStopOnAll) {
   const TemporaryFolder temporary;
   const std::string& folder = temporary.path();

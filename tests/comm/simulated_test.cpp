@@ -1,4 +1,4 @@
-// Algorithms in virtual time: what they cost by the alpha-beta model, and that none of them can hang the test.
+// Algorithms in virtual time: their cost in the alpha-beta model, and that none of them can hang the test.
 #include "comm/transport/simulated.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ Operation sum_of(int64_t count) {
   return {.kind = Collective::all_reduce, .dtype = DType::f32, .count = count, .sequence = 1};
 }
 
-// An all-reduce of `count` numbers that nobody looks at.
+// The time of an all-reduce of `count` numbers; the result is not checked.
 SimulationResult timed(int ranks, const Topology& topology, int64_t count, CollectiveFn all_reduce) {
   return simulate(ranks, topology, [&](Transport& t) {
     t.begin(sum_of(count), Deadline(Seconds(1)));
@@ -43,7 +43,7 @@ TEST(Simulated, ARingTakesTheTimeOfTheFormula) {
     }
 }
 
-// Parts of several pieces: the combination of one hides behind the next one's way.
+// Parts of several pieces: the combination of one piece overlaps with the transfer of the next.
 TEST(Simulated, ARingInPiecesHidesTheCombination) {
   const int64_t count = 4 << 20;
   const double bytes = double(count) * 4, gamma = 1e-11, moving = 6 * kLink.alpha + 1.5 * bytes * kLink.beta,
@@ -54,7 +54,7 @@ TEST(Simulated, ARingInPiecesHidesTheCombination) {
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kMany = 128;  // a switch between ranks costs much more
+constexpr int kMany = 128;  // changing between ranks costs much more
 #else
 constexpr int kMany = 1024;
 #endif
@@ -67,8 +67,8 @@ TEST(Simulated, AThousandRanks) {
   EXPECT_EQ(r.messages, int64_t{2} * kMany * (kMany - 1));
 }
 
-// As many as the command line takes. Where every rank has something for every other, 16 M
-// pairs, none is kept that nobody waits for.
+// The maximum of the command line. If every rank has data for every other, 16 M pairs, no pair is stored unless a rank
+// waits for it.
 TEST(Simulated, FourThousandRanks) {
   const int n = 4 * kMany;
   const double lg = std::log2(double(n)), bytes = 1 << 20;
@@ -81,7 +81,7 @@ TEST(Simulated, FourThousandRanks) {
   EXPECT_LT(run("double_tree").seconds, 1.5 * halved.seconds);
 }
 
-// Half of the bytes down each of two trees, in chunks: 2 lg p alpha + 2 S beta, and what a chunk takes on each level. A
+// Half of the bytes in each of two trees, in chunks: 2 lg p alpha + 2 S beta, and the time of a chunk on each level. A
 // single tree takes 2 lg p (alpha + S beta), a ring 2 (p - 1) alpha + 2 S beta.
 TEST(Simulated, TwoTreesBeatOneAndARing) {
   const double lg = std::log2(double(kMany));
@@ -97,7 +97,7 @@ TEST(Simulated, TwoTreesBeatOneAndARing) {
   }
 }
 
-// Every rank exchanges everything with one twice as far away as the last: lg p (alpha + S (beta + gamma)).
+// Every rank exchanges everything with a rank twice as far away as the last: lg p (alpha + S (beta + gamma)).
 void doubling(Transport& t, const void*, void* y) {
   const Operation& op = t.operation();
   void* const received = t.scratch(op.bytes());
@@ -129,7 +129,7 @@ TEST(Simulated, DataArrives) {
     });
 }
 
-// Four ranks to an island: 0 to 3 send to 4 to 7, all at once.
+// Four ranks per island: 0 to 3 send to 4 to 7, all at once.
 double crossing(int rails) {
   const Topology topology{.island = 4, .inside = {1e-6, 1e-11}, .between = kLink, .rails = rails};
   const SimulationResult r = simulate(8, topology, [](Transport& t) {
@@ -183,7 +183,7 @@ TEST(Simulated, ADeadlockIsReported) {
   const std::string all = failure_of(3, [](Transport& t) {
     t.begin(sum_of(16), Deadline(Seconds(1)));
     char data[64] = {};
-    t.exchange({send_to((t.rank() + 1) % 3, data, 64)});  // before anybody receives
+    t.exchange({send_to((t.rank() + 1) % 3, data, 64)});  // before any rank receives
     t.exchange({recv_from((t.rank() + 2) % 3, data, 64)});
   });
   EXPECT_EQ(all, "deadlock: 3 ranks wait for what will never come: "

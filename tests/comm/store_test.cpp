@@ -1,4 +1,4 @@
-// Stores: the same promises from each kind; frames; who is let in; wills of processes that die.
+// Stores: every kind keeps the same guarantees; frames; access; wills of processes that die.
 #include "comm/store/store.h"
 
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 const std::string kToken = "0123456789abcdef";
 Deadline soon(double seconds = 20) { return Deadline(Seconds(seconds)); }
 
-// A store of each kind, and how another process or rank opens the same.
+// A store of each kind, and how another process or rank opens the same store.
 class Stores : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -143,7 +143,7 @@ TEST(Frame, RefusesWhatIsNone) {
                   "'big'");
 }
 
-// The target that the fuzzer drives, on frames that are nearly right.
+// The target of the fuzzer, with nearly valid frames.
 TEST(Frame, SurvivesRandomBytes) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 20'000; ++round) {
@@ -194,7 +194,7 @@ TEST(TcpStore, RefusesAnotherVersionOfTheProtocol) {
   EXPECT_NE(heard.find("version 1 of the protocol, this process 2"), std::string::npos);
 }
 
-// Whatever strangers do, the job's own clients are served, and no stranger stays.
+// Whatever unknown connections do, the job's own clients are served, and no unknown connection stays.
 TEST(TcpStore, StrangersDisturbNobody) {
   const StoreServer server({.token = kToken, .patience = Seconds(0.3)});
   const auto store = tcp_store({"127.0.0.1", server.port(), kToken}, soon());
@@ -272,7 +272,7 @@ TEST(TcpStore, ServesManyAtOnce) {
 }
 
 TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
-  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads, which a child would not have
+  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads start, because a forked child would not have them
   const StoreAddress address{"127.0.0.1", port_of(listening), kToken};
   Child leaves([&] { tcp_store(address, soon())->will("end", "who left"); });
   Child dies([&] {

@@ -19,7 +19,7 @@ using namespace test;
 
 class TransportFailure : public testing::TestWithParam<const char*> {};
 
-// Rank 1 kills itself in the third of the messages that go around; the others have a minute to wait for.
+// Rank 1 kills itself during the third message around the ring; the timeout of the others is a minute.
 TEST_P(TransportFailure, AKilledRankIsNamed) {
   const auto files = ringtape::test::shared_memory();
   const auto began = Clock::now();
@@ -98,7 +98,7 @@ TEST_P(TransportFailure, NothingStaysOpen) {
   EXPECT_EQ(ringtape::test::shared_memory(), files);
 }
 
-// So many descriptors and no more, also for who would raise the limit.
+// Limits the number of descriptors, so that the limit cannot be raised either.
 void limit_descriptors(rlim_t count) {
   const rlimit limit{count, count};
   RT_CHECK(::setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -117,8 +117,8 @@ TEST(TcpMesh, ARankWithTooFewDescriptorsSaysSoBeforeItOpensAny) {
   EXPECT_MENTIONS(ends[2].error, "(ulimit -n)");
 }
 
-// A thread beside takes all that are left while the rank waits for connections: then each
-// that comes can be seen and not accepted.
+// Another thread takes all remaining descriptors while the rank waits for connections: then each new connection is seen
+// but cannot be accepted.
 TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP()
@@ -148,7 +148,7 @@ TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
       context.store->wait("tcp/2", Deadline(context.timeout));
       std::this_thread::sleep_for(Seconds(0.1));
       take_all();
-      taken.resize(taken.size() - 8);  // the store wants some
+      taken.resize(taken.size() - 8);  // the store needs some
       context.store->set("taken", "1");
       take_all();
     });
@@ -164,8 +164,7 @@ TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
   EXPECT_MENTIONS(ends[2].error, "the limit of this process is 200");
 }
 
-// Whoever connects to a rank that waits for others keeps it from nothing: it ends by
-// its deadline, and when the job fails.
+// Unknown connections to a rank that waits for others do not delay it: it ends at its deadline, and when the job fails.
 TEST(TcpMesh, AFloodOfStrangersDoesNotHoldUpTheDeadline) {
   for (const bool fails : {false, true}) {
     const auto began = Clock::now();
@@ -189,7 +188,7 @@ TEST(TcpMesh, AFloodOfStrangersDoesNotHoldUpTheDeadline) {
       while (!context.store->get("over")) {
         try {
           for (int i = 0; i < 20; ++i) connect_to(host, port, Deadline(Seconds(1)));
-        } catch (const CommError&) {  // it has gone
+        } catch (const CommError&) {  // it has ended
         }
       }
     });

@@ -1,4 +1,4 @@
-// The mpi transport, whose ranks mpirun starts.
+// The mpi transport; mpirun starts the ranks.
 #include "tests/support/mpi_ranks.h"
 #include "tests/support/transport_ranks.h"
 

@@ -1,4 +1,4 @@
-// The tcp transport: its sockets, and who gets in.
+// The tcp transport: its sockets, and who can connect.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ TEST(TransportTcp, TheNumberOfSocketsIsTheSame) {
   for (const auto& end : ends) EXPECT_MENTIONS(end.error, "RINGTAPE_TCP_SOCKETS");
 }
 
-// A store whose secret a test has set before.
+// A store with a secret that a test has set before.
 class KeepsSecret : public Store {
  public:
   explicit KeepsSecret(std::shared_ptr<Store> store) : store_(std::move(store)) {}
@@ -51,8 +51,8 @@ class KeepsSecret : public Store {
   const std::shared_ptr<Store> store_;
 };
 
-// Some who connect to a rank's port: one says nothing, one leaves, one talks nonsense. They
-// neither get in nor keep the ranks up.
+// Unknown connections to a rank's port: one sends nothing, one closes, one sends garbage. They are not accepted and do
+// not delay the ranks.
 TEST(TransportTcp, StrangersStayOutside) {
   const auto store = memory_store();
   const auto failure = std::make_shared<Failure>();
@@ -79,7 +79,7 @@ TEST(TransportTcp, StrangersStayOutside) {
   }
   char challenge[32], more;
   EXPECT_EQ(::recv(strangers[2], challenge, sizeof challenge, MSG_WAITALL), 32);
-  EXPECT_LE(::recv(strangers[2], &more, 1, 0), 0);  // put out at once
+  EXPECT_LE(::recv(strangers[2], &more, 1, 0), 0);  // closed at once
   ::close(strangers[1]);
   std::thread zero([&] {
     const auto t = make_transport("tcp", {0, 2, std::make_shared<KeepsSecret>(store), failure, kTimeout});

@@ -1,4 +1,4 @@
-// Transports: what each promises in comm/transport.h, between processes and, where it can, between threads.
+// Transports: the guarantees of comm/transport.h, between processes and, where possible, between threads.
 #include <numeric>
 
 #include "tests/support/transport_ranks.h"
@@ -10,7 +10,7 @@ using namespace test;
 
 class Transports : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
-  // f on n ranks that are processes or threads, as the parameter says.
+  // Runs f on n ranks that are processes or threads, depending on the parameter.
   void run(int n, const std::function<void(Transport&)>& f) {
     const auto [name, processes] = GetParam();
     const auto open = [&f, name = name](const Context& context) { f(*make_transport(name, context)); };
@@ -55,7 +55,7 @@ TEST_P(Transports, NameBothCallsWhenTheyDiffer) {
 }
 
 TEST_P(Transports, CanBeOpenedForAnotherGroup) {
-  if (std::get<0>(GetParam()) == std::string_view("threads")) return;  // finds its group by the store's object
+  if (std::get<0>(GetParam()) == std::string_view("threads")) return;  // finds its group by the store object
   run(3, [](Transport& t) {
     if (t.rank() == 1) return;
     Context context = t.context();
@@ -103,7 +103,7 @@ TEST(TransportShare, GivesNothingIfOneRankCannot) {
   });
 }
 
-// What makes a copy the caller's: its own address differs from the buffer's.
+// A caller recognises a copy because its own address differs from the buffer's.
 TEST(TransportShare, CopiesSmallBuffersOfOtherMemory) {
   on_processes(2, [](const Context& c) {
     const auto t = make_transport("shm", c);
@@ -135,7 +135,7 @@ TEST(TransportShare, GivesMemoryBack) {
     for (const size_t bytes : {size_t(100), size_t(5) << 20, size_t(100), size_t(5) << 20}) {
       const Buffer buffer(*t, bytes, true);
       if (!first) first = buffer.get();
-      EXPECT_LE(buffer.get() - static_cast<uint8_t*>(first), 8 << 20);  // places are used again
+      EXPECT_LE(buffer.get() - static_cast<uint8_t*>(first), 8 << 20);  // memory is reused
       EXPECT_EQ(std::accumulate(buffer.get(), buffer.get() + bytes, 0), 0);
       std::fill_n(buffer.get(), bytes, uint8_t(1));
     }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-// What is logged while f runs, in a process of its own.
+// The log of f, run in a separate process.
 template <class F>
 std::string logged(F&& f) {
   std::string lines;

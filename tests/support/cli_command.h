@@ -28,7 +28,7 @@ class CliTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Runs the binary in an empty folder, without variables that would change what it does.
+  // Runs the binary in an empty folder, without environment variables that would change its behaviour.
   CliResult run(const std::string& arguments, const std::string& before = "") {
     const std::string out = (folder_ / "out").string(), err = (folder_ / "err").string();
     const std::string command = "cd " + (folder_ / "work").string() +

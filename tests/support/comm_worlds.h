@@ -19,12 +19,12 @@ using OwnerFn = std::function<void(std::unique_ptr<Transport>)>;
 struct World {
   const char* name;
   int most_ranks;
-  // Runs f on `ranks` ranks, each with its transport; an exception that leaves one is the group's failure. Returns the
-  // failure's cause, empty for none. The ranks are islands of `island`.
+  // Runs f on `ranks` ranks, each with its transport. An exception of a rank becomes the group's failure. Returns the
+  // failure's cause, empty for none. The ranks form islands of size `island`.
   std::string (*run)(int ranks, int island, Seconds timeout, const RankFn& f);
 };
 
-// The same for ranks that are threads, and take the transport.
+// The same for ranks that are threads and take the transport.
 struct ThreadWorld {
   const char* name;
   std::string (*open)(int ranks, int island, Seconds timeout, const OwnerFn& f);
@@ -74,7 +74,7 @@ inline const World kWorlds[] = {
     {"processes over tcp", 8, processes_over<tcp_transport>}, {"simulated", 17, simulated},
 };
 
-// Islands as they may be: the smallest divisor.
+// A valid island size: the smallest divisor.
 inline int island_of(int ranks) {
   for (int g = 2; g < ranks; ++g)
     if (ranks % g == 0) return g;

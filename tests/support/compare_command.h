@@ -14,10 +14,10 @@ namespace ringtape::test {
 
 namespace fs = std::filesystem;
 
-// `ringtape compare`, in a folder of its own; what it makes is in r/ there.
+// Runs `ringtape compare` in its own folder; the output is in r/ there.
 class CompareCommand : public testing::Test {
  protected:
-  // Flags of all calls.
+  // `flags`: for all calls.
   CompareCommand(const std::string& binary, const std::string& flags) : command_(binary + " compare " + flags) {}
   void SetUp() override {
     folder_ = fs::temp_directory_path() / ("ringtape_compare_" + std::to_string(::getpid()));
@@ -26,7 +26,7 @@ class CompareCommand : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Its exit code; `out` and `err` are what it wrote.
+  // Returns the exit code; the output is in `out` and `err`.
   int run(const std::string& flags) {
     const std::string line = "cd " + folder_.string() +
                              " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + command_ + " " +

@@ -9,17 +9,17 @@
 #include "tests/support/processes.h"
 #include "tests/support/support.h"
 
-// Processes that become a job, for tests.
+// Processes that form a job, for tests.
 namespace ringtape::comm::test {
 
 using ringtape::test::Child;
 using ringtape::test::TemporaryFolder;
 using ringtape::test::message_of;
 
-inline constexpr int kLong = 20;  // seconds, for what is expected to happen
+inline constexpr int kLong = 20;  // seconds, for events that are expected to happen
 inline bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// n processes; each runs f(rank), and the text that this gives comes back.
+// n processes; each runs f(rank) and sends back the text that f returns.
 class Ranks {
  public:
   template <class F>
@@ -42,7 +42,7 @@ class Ranks {
   }
   const Child& operator[](int rank) const { return children_[size_t(rank)]; }
 
-  // What rank gave, "nothing" if it was killed, "hangs" if it gives nothing for too long.
+  // The text of rank, "nothing" if it was killed, "hangs" if it takes too long.
   std::string result(int rank) {
     std::string out;
     const Deadline deadline{Seconds(kLong)};
@@ -67,7 +67,7 @@ inline std::string cause_of(const Job& job) {
   return job.failure->cause();
 }
 
-// The job of one host that a launcher would describe like this.
+// The Place that a launcher would describe for a job on one host.
 inline Place place_on_host(int rank, int size) { return {"test", rank, size, rank, size, true, "test job"}; }
 
 }  // namespace ringtape::comm::test

@@ -20,13 +20,13 @@
 #include "train/io/file.h"
 #include "train/io/safetensors.h"
 
-// Trainings as their users meet them, for tests: the ringtape binary and the ranks that it starts.
+// Trainings as users run them, for tests: the ringtape binary and the ranks that it starts.
 namespace ringtape::test {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// 70 steps an epoch, with all that has state; sums in another order stay as near as that.
+// 70 steps per epoch, with everything that has state; sums in another order differ by at most this much.
 inline const std::string kTraining =
     "train --train-size 1500 --test-size 50 --val-size 100 --batch-size 20 --hidden 16 "
     "--optimizer sgd --lr 0.002 --momentum 0.5 --ema 0.9 --schedule cosine "
@@ -41,7 +41,7 @@ class JobTest : public testing::Test {
     fs::create_directories(folder_ / "run");
     fs::permissions(folder_ / "run", fs::perms::owner_all);
     shared_before_ = shared_memory();
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a job leaves behind comes here, where TearDown sees it
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // orphans of a job become our children, where TearDown sees them
   }
   void TearDown() override {
     EXPECT_TRUE(within(10, [] { return ::waitpid(-1, nullptr, WNOHANG) < 0; })) << "a process is left behind";
@@ -60,7 +60,7 @@ class JobTest : public testing::Test {
     return so();
   }
 
-  // Starts a shell's command in folder_, with its output in `log`; ringtape is the binary.
+  // Starts a shell command in folder_, with its output in `log`; `ringtape` is the binary.
   pid_t start(const std::string& command, const std::string& log = "log") {
     fs::remove(folder_ / log);
     std::fflush(nullptr);
@@ -100,7 +100,7 @@ class JobTest : public testing::Test {
     return fs::exists(folder_ / name) ? read_file((folder_ / name).string()) : "";
   }
 
-  // Rank `rank` of a launcher, once it is there; 0: the launcher has gone.
+  // The process of rank `rank` of a launcher, once it exists; 0: the launcher has ended.
   pid_t rank_of(pid_t launcher, int rank) {
     pid_t found = 0;
     within(20, [&] {

@@ -13,7 +13,7 @@ namespace ringtape::test {
 
 inline bool has_mpirun() { return std::system("mpirun --version >/dev/null 2>&1") == 0; }
 
-// Starts this executable's test `suite`.DISABLED_Rank with n ranks; fails unless all of them say that they ended well.
+// Starts this executable's test `suite`.DISABLED_Rank with n ranks; fails unless all of them report success.
 inline void run_under_mpirun(int n, const std::string& suite) {
   const TemporaryFolder folder;
   const auto store = comm::file_store(folder.path());
@@ -29,8 +29,8 @@ inline void run_under_mpirun(int n, const std::string& suite) {
   for (int r = 0; r < n; ++r) EXPECT_EQ(store->get(concat("ended/", r)), "well") << n << " ranks: " << said;
 }
 
-// In such a rank: f(context); says how it ended and waits for the others, since
-// mpirun ends all when the first one goes.
+// In such a rank: calls f(context), reports the result and waits for the others, because mpirun ends all ranks when the
+// first one ends.
 template <class F>
 void as_mpi_rank(comm::Seconds timeout, F&& f) {
   const char* const folder = std::getenv("RINGTAPE_TEST_FOLDER");

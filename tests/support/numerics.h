@@ -10,8 +10,8 @@
 #include "kernels/kernel.h"
 #include "tests/support/support.h"
 
-// Digits and special values, beside formulas in double: large and tiny numbers, ties, edges of the dtypes. For a device
-// and an instruction set, which the files that include this one name.
+// Precision and special values, compared with formulas in double: large and tiny numbers, ties, limits of the dtypes.
+// The files that include this one choose a device and an instruction set.
 namespace ringtape::test {
 
 struct Where {
@@ -42,7 +42,7 @@ class Numerics : public testing::TestWithParam<Where> {
     fill_uniform(x, RandomState{seed, Stream::test, 0}, low, high);
     return x;
   }
-  // Logits (rows, classes) around `offset`, of a spread that the dtype shows there.
+  // Logits (rows, classes) around `offset`, with a spread that the dtype can represent there.
   Tensor logits(int64_t rows, int64_t classes, double offset, DType dtype) const {
     Tensor x({rows, classes}, DType::f64);
     fill_normal(x, RandomState{3, Stream::test, 0}, offset, 2);
@@ -62,7 +62,7 @@ inline double largest(DType dtype) {
   return dtype == DType::f64 ? std::numeric_limits<double>::max() : double(std::numeric_limits<float>::max());
 }
 
-// Row by row in long double: log softmax, the cross-entropy of label r mod C with smoothing, its gradient.
+// For each row in long double: log softmax, the cross-entropy of label r mod C with smoothing, its gradient.
 struct Rows {
   std::vector<double> log_p, loss, gradient;
   Rows(const Tensor& x, double smoothing) {
@@ -128,7 +128,7 @@ TEST_P(Numerics, CrossEntropyKeepsItsDigitsAroundAnyOffset) {
       }
 }
 
-// bf16 and f16 have steps of 64 and 8 there: their logits still are what they are.
+// bf16 and f16 have steps of 64 and 8 there, but their logits are still exact.
 TEST_P(Numerics, SixteenBitLogitsKeepTheirDigits) {
   const std::vector<double> x = {8192, 8192, 8256, 8320, 16384, 16384, 16448, 16384, 1, 2, 3, 4};
   for (DType dtype : {DType::bf16, DType::f16}) {
@@ -158,7 +158,8 @@ TEST_P(Numerics, TiesOfHugeLogitsShareEvenly) {
     }
 }
 
-// The distance of two logits may be twice the largest number: a loss is infinite only where it is beyond that itself.
+// The difference of two logits may be twice the largest number: a loss is infinite only if it exceeds the largest
+// number itself.
 TEST_P(Numerics, SmoothedLossesOfTheLargestLogits) {
   for (DType dtype : {DType::f32, DType::f64}) {
     const double max = largest(dtype);
@@ -184,7 +185,7 @@ TEST_P(Numerics, TheGradientOfAQuotientByItsDivisorIsInRangeWhereItsValueIs) {
     const std::vector<double> x = values(num), y = values(den);
     for (size_t i = 0; i < a.size(); ++i) want.push_back(-(x[i] / y[i]) / y[i]);
     backward(num / den, numbers(std::vector<double>(a.size(), 1), {n}, dtype));
-    // The quotient may be one of the smallest numbers, which have few digits.
+    // The quotient may be a very small number with few significant digits.
     expect_close(grad(den), numbers(want, {n}, dtype), dtype == DType::f32 ? 2e-5 : epsilon(dtype), 3e-45,
                  concat("-a / b^2, ", dtype));
   }
@@ -222,7 +223,7 @@ TEST_P(Numerics, EqualNumbersHaveNoVariance) {
       }
 }
 
-// Distances from a mean that is itself rounded, on CUDA one of a few numbers each.
+// Differences from a mean that is itself rounded; on CUDA each partial mean is of a few numbers.
 TEST_P(Numerics, VarianceKeepsDigitsAroundAnOffset) {
   for (double offset : {0.0, 1e3, 1e4}) {
     const Tensor x = logits(5, 300, offset, DType::f32);
@@ -266,12 +267,12 @@ TEST_P(Numerics, UniformNumbersStayBelowTheirEnd) {
       EXPECT_GE(*least, values(numbers({r.low}, {1}, dtype))[0]);
     }
   }
-  // An end that the dtype cannot hold, and no room at all.
+  // A bound that the dtype cannot represent, and an empty range.
   for (double v : values(uniform(1000, 65000, 70000, DType::f16))) ASSERT_LE(v, 65504);
   for (double v : values(uniform(100, 0.5, 0.5, DType::f32))) ASSERT_EQ(v, 0.5);
 }
 
-// Seeds mean the same trainings as ever: the first 24 bits of a word, in f32 as in f64.
+// A seed must give the same training in every version: the first 24 bits of a word, in f32 and in f64.
 TEST_P(Numerics, UniformNumbersAreThoseOfTheirWords) {
   constexpr int64_t kDraws = 10001;
   const std::vector<double> x = values(uniform(kDraws, -3, 4, DType::f32)),

@@ -21,7 +21,7 @@ inline std::vector<Ended> run_processes(int n, comm::Seconds timeout,
                                         const std::function<void(const comm::Context&)>& f,
                                         const std::function<void(const std::vector<pid_t>&)>& meanwhile = nullptr) {
   const TemporaryFolder folder;
-  const auto store = comm::file_store(folder.path());  // keeps it from being swept before all ranks have come
+  const auto store = comm::file_store(folder.path());  // so that it is not removed before all ranks have come
   std::vector<pid_t> pids;
   std::fflush(nullptr);
   for (int r = 0; r < n; ++r) {
@@ -48,7 +48,7 @@ inline std::vector<Ended> run_processes(int n, comm::Seconds timeout,
   return out;
 }
 
-// The same, where all must end well.
+// The same; all must end with 0.
 inline void on_processes(int n, const std::function<void(const comm::Context&)>& f) {
   const std::vector<Ended> ends = run_processes(n, comm::Seconds(60), f);
   for (size_t r = 0; r < ends.size(); ++r) EXPECT_EQ(ends[r].status, 0) << "rank " << r << ": " << ends[r].error;

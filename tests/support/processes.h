@@ -14,7 +14,7 @@
 
 namespace ringtape::test {
 
-// Files in /dev/shm with our name: other tests, and Open MPI's ranks, may run at the same time.
+// Files in /dev/shm with ringtape's name: other tests, and Open MPI's ranks, may run at the same time.
 inline std::set<std::string> shared_memory() {
   std::set<std::string> out;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
@@ -24,7 +24,7 @@ inline std::set<std::string> shared_memory() {
   return out;
 }
 
-// A folder of mode 0700 that goes with its owner.
+// A folder of mode 0700 that is removed with this object.
 class TemporaryFolder {
  public:
   TemporaryFolder() : path_(std::filesystem::temp_directory_path() / "ringtape-test-XXXXXX") {
@@ -38,8 +38,8 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// A forked process that runs f; its exit status is 0, or 1 after an exception. Killed and reaped with its owner. To be
-// made while this process has no other threads.
+// A forked process that runs f; its exit status is 0, or 1 after an exception. Killed and reaped with this object.
+// Create it while this process has no other threads.
 class Child {
  public:
   template <class F>

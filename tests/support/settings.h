@@ -1,4 +1,4 @@
-// Settings of a training by their names.
+// Sets the settings of a training by name.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace ringtape::test {
 
-// Those that what is chosen does not have are kept for what has them.
+// Settings that the present choice does not have are kept until a component that has them is chosen.
 inline void set(TrainOptions& options, std::initializer_list<std::pair<const char*, std::string>> values) {
   for (const auto& [name, value] : values) set_recorded(options, name, value, name);
 }

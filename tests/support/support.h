@@ -6,24 +6,24 @@
 
 #include "core/tensor.h"
 
-// What several test files use.
+// Functions for several test files.
 namespace ringtape::test {
 
 // The elements in row-major order, from any dtype, strides and device.
 std::vector<double> values(const Tensor& x);
 
-// Bytes of a contiguous host tensor are equal.
+// Whether the bytes of two contiguous host tensors are equal.
 bool same_bytes(const Tensor& a, const Tensor& b);
 
-// |a - b| <= atol + rtol |b| elementwise (NaN equals NaN), same shape; adds a
-// failure naming `what` and the worst place.
+// |a - b| <= atol + rtol |b| elementwise (NaN equals NaN), same shape; adds a failure naming `what` and the position of
+// the largest error.
 void expect_close(const Tensor& a, const Tensor& b, double rtol, double atol, const std::string& what);
 
-// Whether a text has a part, or not.
+// Whether a text contains a part, or not.
 #define EXPECT_MENTIONS(text, part) EXPECT_NE(std::string(text).find(part), std::string::npos) << text
 #define EXPECT_LACKS(text, part) EXPECT_EQ(std::string(text).find(part), std::string::npos) << text
 
-// The message of the E that f throws; fails if it throws none, or another.
+// The message of the E that f throws; fails if f throws nothing, or another type.
 template <class E, class F>
 std::string message_of(F&& f) {
   try {
@@ -38,7 +38,7 @@ std::string message_of(F&& f) {
   return "";
 }
 
-// Runs f with so many threads, and restores the number.
+// Runs f with `n` threads, and restores the number.
 template <class F>
 auto with_threads(int count, F&& f) {
   struct Restore {

@@ -8,8 +8,8 @@
 // Ranks that are threads, for tests.
 namespace ringtape::comm::test {
 
-// Runs f(context) on them; an exception that leaves one is the group's failure. Returns its cause, empty for none. The
-// ranks are islands of `island`.
+// Runs f(context) on each rank. An exception of a rank becomes the group's failure. Returns its cause, empty for none.
+// The ranks form islands of size `island`.
 template <class F>
 std::string run_threads(int ranks, int island, Seconds timeout, F&& f) {
   const auto store = memory_store();

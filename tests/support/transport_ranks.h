@@ -8,7 +8,7 @@
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
 
-// What the tests of transports send, and the ranks that do.
+// Messages for the tests of transports, and ranks that send them.
 namespace ringtape::comm::test {
 
 using ringtape::test::message_of;
@@ -35,7 +35,7 @@ inline size_t open_fds() {
   return size_t(std::distance(begin(all), end(all)));
 }
 
-// A buffer of the transport's or of the heap.
+// A buffer from the transport or from the heap.
 struct Buffer {
   Buffer(Transport& t, size_t bytes, bool shared)
       : memory(shared ? t.allocate(bytes) : std::make_shared<uint8_t[]>(bytes)) {}
@@ -43,7 +43,7 @@ struct Buffer {
   std::shared_ptr<void> memory;
 };
 
-// Every rank sends to the next and receives from the previous, messages of these sizes one by one.
+// Every rank sends messages of these sizes, one by one, to the next rank and receives from the previous one.
 inline void pass_around(Transport& t, const std::vector<size_t>& sizes, bool shared) {
   const int next = (t.rank() + 1) % t.size(), previous = (t.rank() + t.size() - 1) % t.size();
   for (size_t m = 0; m < sizes.size(); ++m) {
@@ -60,8 +60,7 @@ inline void pass_around(Transport& t, const std::vector<size_t>& sizes, bool sha
 inline const std::vector<size_t> kSizes = {0, 1, 63, 64, 65, 4095, 4096, 4097, 100003,
                                     (256 << 10) - 64, 256 << 10, (256 << 10) + 1, (1 << 20) + 7};
 
-// Many messages that are all on their way before the first is waited for; even ones go to
-// the next rank, odd ones to the previous.
+// Starts many messages before it waits for the first; even ones go to the next rank, odd ones to the previous rank.
 inline void many_tickets(Transport& t) {
   constexpr size_t kMessages = 150;
   const int next = (t.rank() + 1) % t.size(), previous = (t.rank() + t.size() - 1) % t.size();
@@ -87,7 +86,7 @@ inline void many_tickets(Transport& t) {
   }
 }
 
-// Each rank adds up what all share, and then writes to all of them.
+// Each rank adds up the shared buffers of all ranks, and then writes to all of them.
 inline void share_and_fence(Transport& t, int rounds) {
   const int n = t.size();
   const std::shared_ptr<void> reachable = t.allocate(4096);

@@ -6,7 +6,7 @@
 
 namespace ringtape::test {
 
-// Every tag is closed by one of its name; nothing but text and tags.
+// Every tag is closed by a tag of the same name; there is nothing except text and tags.
 inline void expect_xml(const std::string& svg) {
   std::vector<std::string> open;
   for (size_t at = 0; (at = svg.find('<', at)) != std::string::npos;) {

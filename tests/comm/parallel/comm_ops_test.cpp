@@ -1,4 +1,4 @@
-// Collectives with gradients: what several ranks compute together is what one process computes with all their tensors.
+// Collectives with gradients: several ranks together compute the same as one process with all their tensors.
 #include <cmath>
 
 #include "autograd/create.h"
@@ -19,7 +19,7 @@ Tensor drawn(const Shape& shape, uint64_t seed) {
   return from_host(x, shape);
 }
 
-// The loss of a rank from what a collective gave it; it depends on the rank, so that every rank's gradient differs.
+// The loss of a rank from the result of a collective; it depends on the rank, so that every rank's gradient differs.
 Tensor loss_of(const Tensor& y, int rank) { return sum(mul(square(y), drawn(y.shape(), uint64_t(rank) + 50))); }
 
 struct Case {
@@ -62,7 +62,7 @@ const Case kCases[] = {
      },
      [](ProcessGroup& g, const Tensor& x) { return reduce_scatter(g, x); },
      [](const Tensors& xs, int rank) { return slice(total(xs), 0, 2 * rank, 2 * rank + 2); }},
-    // One after the other, and one of them twice.
+    // Several collectives in a row, one of them twice.
     {"chain",
      [](int n) {
        return Shape{n, 2};
@@ -107,7 +107,7 @@ TEST(CommOps, GradientsAreThoseOfOneProcess) {
     }
 }
 
-// Against central differences too, over the ranks themselves: dL/dx of the sum of all losses.
+// Also compared with central differences over the ranks: dL/dx of the sum of all losses.
 TEST(CommOps, GradientsAgreeWithFiniteDifferences) {
   constexpr int n = 3;
   constexpr double eps = 1e-6;

@@ -1,5 +1,5 @@
-// Devices of one process: tensors that move among them with their gradients, and replicas at work together. The records
-// of the ops (comm/parallel/data_parallel.cpp) are checked by the suites that walk them.
+// Devices of one process: moving tensors between them with gradients, and replicas that run together. The suites of all
+// records check the records of these ops (comm/parallel/data_parallel.cpp).
 #include "comm/parallel/data_parallel.h"
 
 #include <array>
@@ -48,7 +48,7 @@ TEST(DataParallel, ScatterGivesEachDeviceItsRows) {
   EXPECT_EQ(gather({full({}, 1), full({}, 2, DType::f32, kCpu1)}, kCpu0).shape(), Shape({2}));
 }
 
-// Numbers whose sum depends on the order; the graph is recorded in another one.
+// Numbers whose sum depends on the order; the graph is recorded in another order.
 TEST(DataParallel, GradientsAddUpInTheOrderOfTheDevices) {
   const Devices devices{kCpu2, kCpu0, kCpu1, kCpu0};
   const std::array<float, 4> pulls = {1e8f, 3.0f, -1e8f, 7.0f};
@@ -173,7 +173,7 @@ TEST(ParallelApply, TheFirstExceptionNamesItsReplica) {
     ended = 0;
     parallel_apply({kCpu0, kCpu1, kCpu2}, [&](int i) {
       if (i < first) return void(++ended);
-      while (i == 1 && ended.load() <= first) std::this_thread::yield();  // the second is later than the third
+      while (i == 1 && ended.load() <= first) std::this_thread::yield();  // the second ends after the third
       ++ended;
       if (i == 1) throw ShapeError("no such shape");
       throw OutOfMemory("no memory");
@@ -189,7 +189,7 @@ TEST(ParallelApply, TheFirstExceptionNamesItsReplica) {
   EXPECT_NE(named.find("in replica 0 on cpu:0: "), std::string::npos);
 }
 
-// A step on three devices is the step on one: the loss, the gradients, in any order of the replicas' threads.
+// A step on three devices equals the step on one: the loss and the gradients, in any order of the replicas' threads.
 TEST(DataParallel, AStep) {
   const Tensor x = drawn({10, 4}, 1), pull = drawn({10, 3}, 2);
   const Tensors weights{leaf(drawn({5, 4}, 3)), leaf(drawn({5}, 4)), leaf(drawn({3, 5}, 5))};

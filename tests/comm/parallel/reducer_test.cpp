@@ -20,14 +20,14 @@ using test::kThreadWorlds;
 
 constexpr double k256Bytes = 256.0 / (1 << 20);
 
-// Powersgd of rank 2, from the first step.
+// powersgd: with rank 2, compressing from the first step.
 Selection reduction_of(const char* name) {
   Selection out(reductions(), name);
   out.of("powersgd") = PowerSgdOptions{2, 0};
   return out;
 }
 
-// Each way to reduce, compressing from the first step, and how near it comes with the gradients of Replica.
+// Each reduction, compressing from the first step, and its tolerance for the gradients of Replica.
 struct How {
   const char* name;
   double tolerance;
@@ -59,7 +59,7 @@ struct Replica {
     for (const auto& p : flat->parameters()) slots.push_back({p.name, p.node, front + p.begin, front + p.end});
     reducer = std::make_unique<Reducer>(group, memory, std::move(slots), options);
   }
-  // Of the first `layers` modules; 0: of none.
+  // Of the first `layers` modules; 0: no loss.
   Tensor loss(const Tensor& x, size_t layers = 5) {
     Tensor y = x;
     for (size_t i = 0; i < layers; ++i) y = model[i](y);
@@ -95,7 +95,7 @@ void expect_same(const std::vector<std::vector<double>>& a, const std::vector<st
   }
 }
 
-// Runs f(group, rank) on threads over each transport; returns why it failed.
+// Runs f(group, rank) on threads over each transport; returns the cause of a failure.
 template <class F>
 std::string on_ranks(int n, F&& f) {
   std::string all;
@@ -222,7 +222,7 @@ TEST(Reducer, AParameterOneRankUsedHasAGradientOnAll) {
     }), "") << how.name;
 }
 
-// The words (16 with six parameters), and two matrices as two of rank 2 each.
+// The control words (16 with six parameters), and two matrices as two factors of rank 2 each.
 TEST(Reducer, CountsWhatIsSent) {
   const std::pair<const char*, int64_t> sent[] = {
       {"sum", 8 * (16 + 160)},

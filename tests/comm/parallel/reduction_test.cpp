@@ -26,13 +26,13 @@ using ringtape::test::values;
 using test::kThreadWorlds;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const std::vector<Shape> kShapes = {{12, 5, 2}, {7}, {2, 2}, {9, 8}};  // (2, 2) pays with no rank
+const std::vector<Shape> kShapes = {{12, 5, 2}, {7}, {2, 2}, {9, 8}};  // (2, 2): compression never pays
 
 void expect(bool condition, const std::string& what) {
   if (!condition) throw CommError(what);
 }
 
-// Runs f(group, dtype) on ranks that are threads over each transport, in f32 and f64; returns why it failed.
+// Runs f(group, dtype) on ranks that are threads over each transport, in f32 and f64; returns the cause of a failure.
 template <class F>
 std::string on_ranks(int n, F&& f) {
   std::string all;
@@ -48,7 +48,7 @@ std::string on_ranks(int n, F&& f) {
   return all;
 }
 
-// A bucket of gradients, and what reduces it.
+// A bucket of gradients, and its reduction.
 struct Bucket {
   ProcessGroup& group;
   Gradients gradients;
@@ -95,7 +95,7 @@ struct Bucket {
   }
 };
 
-// What rank r brings: normal numbers, or matrices of rank 1.
+// The gradients of rank r: normal numbers, or matrices of rank 1.
 Tensors drawn(int r, DType dtype, bool low = false) {
   manual_seed(uint64_t(40 + r));
   Tensors out;
@@ -263,8 +263,8 @@ TEST(Orthonormalize, Rows) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     manual_seed(3);
     const Tensor x = randn({5, 40}, 0, 1, dtype);
-    copy(slice(x, 0, 2, 3), slice(x, 0, 0, 1) * 1e-3 + slice(x, 0, 1, 2) * 1e3);  // depends on those before it
-    copy(slice(x, 0, 3, 4), slice(x, 0, 0, 1) + slice(x, 0, 3, 4) * 1e-5);         // nearly
+    copy(slice(x, 0, 2, 3), slice(x, 0, 0, 1) * 1e-3 + slice(x, 0, 1, 2) * 1e3);  // linearly dependent on earlier rows
+    copy(slice(x, 0, 3, 4), slice(x, 0, 0, 1) + slice(x, 0, 3, 4) * 1e-5);         // nearly dependent
     orthonormalize(x);
     const auto products = values(matmul(x, transpose(x)));
     for (size_t i = 0; i < 5; ++i)
@@ -290,7 +290,7 @@ TEST(Orthonormalize, NothingLeftIsZeroAndNotFiniteIsNaN) {
   }
 }
 
-// The mean loss of the last 20 of 150 steps of an mlp that learns what a linear map says, on two ranks.
+// The mean loss of the last 20 of 150 steps of an mlp that learns a linear map, on two ranks.
 double trained(const char* reduction) {
   double last = 0;
   const std::string cause = test::run_threads(2, 1, Seconds(60), [&](Context context) {

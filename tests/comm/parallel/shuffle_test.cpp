@@ -1,4 +1,4 @@
-// Rows that change ranks, and come back.
+// Rows that move to other ranks, and back.
 #include "comm/parallel/shuffle.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Batch normalisation over ranks: what they compute together is what one computes with the whole batch.
+// Batch normalisation over ranks: together they compute the same as one rank with the whole batch.
 #include "comm/parallel/sync_batch_norm.h"
 
 #include <cmath>
@@ -21,7 +21,7 @@ using ringtape::test::values;
 
 constexpr Activation kRelu = Activation::relu;
 
-// Runs f(group) on n ranks; returns why it failed.
+// Runs f(group) on n ranks; returns the cause of a failure.
 template <class F>
 std::string on_ranks(int n, F&& f, const test::ThreadWorld& world = test::kThreadWorlds[0]) {
   return world.open(n, 1, Seconds(30), [&](std::unique_ptr<Transport> t) {
@@ -37,7 +37,7 @@ Tensor noise(const Shape& shape, uint64_t seed, double mean = 0, double deviatio
   return x;
 }
 
-// Rows of a batch that ranks hold, one after the other.
+// The rows of a batch: consecutive parts belong to the ranks.
 struct Rows {
   std::vector<int64_t> counts;
   int64_t total() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
@@ -55,7 +55,7 @@ struct Case {
   bool residual = false;
 };
 
-// What a layer gives and keeps in two steps of training and one of evaluation.
+// The outputs and the state of a layer in two steps of training and one of evaluation.
 struct Outcome {
   Tensors ys, dxs, dresiduals, dws, dbs;
   Tensor mean, var, batches;
@@ -150,7 +150,7 @@ TEST(SyncBatchNorm, OverEveryTransport) {
   for (const test::ThreadWorld& world : test::kThreadWorlds) expect_as_one(kCases[3], DType::f64, 1e-12, world);
 }
 
-// A mean far from zero beside the deviation, and parts whose means differ by far more than their rows do.
+// A mean that is large compared with the deviation, and parts whose means differ by far more than their rows do.
 TEST(SyncBatchNorm, MergedStatisticsKeepTheirDigits) {
   const int64_t parts = 3, c = 4;
   const Tensor own({parts, 2 * c + 1}, DType::f64);
@@ -192,7 +192,7 @@ TEST(SyncBatchNorm, TooFewRowsAreAnErrorOfAllRanks) {
       const size_t r = size_t(group.rank());
       messages[r] = ringtape::test::message_of<ShapeError>([&] { layer(ones({counts[r], 2})); });
       if (values(layer.running().mean) != std::vector<double>(2)) throw CommError("the running mean has changed");
-      layer(rand({1, 2}));  // and the group goes on
+      layer(rand({1, 2}));  // and the group still works
     }), "");
     for (size_t r = 0; r < 3; ++r)
       EXPECT_EQ(messages[r], concat("batch_norm: expected more than 1 value per channel when training, got x (",
@@ -200,7 +200,7 @@ TEST(SyncBatchNorm, TooFewRowsAreAnErrorOfAllRanks) {
   }
 }
 
-// A checkpointed section is called twice, on all ranks alike; its batch is counted once.
+// A checkpointed section is called twice, on all ranks; its batch is counted once.
 TEST(SyncBatchNorm, Checkpointed) {
   const Rows rows{{3, 6}};
   EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group) {
@@ -224,7 +224,7 @@ TEST(SyncBatchNorm, Checkpointed) {
   }), "");
 }
 
-// dL/dx of the sum of all ranks' losses, against central differences over the ranks.
+// dL/dx of the sum of all ranks' losses, compared with central differences over the ranks.
 TEST(SyncBatchNorm, GradientsAgreeWithFiniteDifferences) {
   const Rows rows{{2, 3}};
   constexpr double eps = 1e-6;
@@ -255,7 +255,7 @@ TEST(SyncBatchNorm, GradientsAgreeWithFiniteDifferences) {
   }), "");
 }
 
-// A whole network, an empty rank among its three: gradients and running statistics.
+// A whole network on three ranks, one without rows: gradients and running statistics.
 TEST(SyncBatchNorm, AResNet) {
   const Rows rows{{3, 0, 2}};
   const Tensor images = noise({5, 8, 8, 3}, 1);
