@@ -59,7 +59,7 @@ class Pass {
     const int64_t most = std::max<int64_t>(1, int64_t(std::min(best, double(kPiece))) / int64_t(width_));
     chunks_ = std::max<int64_t>(1, (half + most - 1) / most);
     chunk_ = (half + chunks_ - 1) / chunks_;
-    const int64_t busy = 4 * std::max<int64_t>(1, chunk_ * int64_t(width_));  // of a round: bytes in the busier direction
+    const int64_t busy = 4 * std::max<int64_t>(1, chunk_ * int64_t(width_));  // bytes a round in the busier direction
     lag_ = std::min(1 + (kInFlight + busy / 2) / busy, chunks_);
     slots_ = std::min(2 * lag_, chunks_);
     int incoming = 0;

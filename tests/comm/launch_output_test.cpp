@@ -65,7 +65,7 @@ TEST_F(LaunchOutputTest, WhoReadsNothingLosesWhatTheLogsKeep) {
   ASSERT_NE(at, std::string::npos) << said;
   std::string shown(1 << 20, '\0');
   shown.resize(size_t(std::max<ssize_t>(::read(unread.get(), shown.data(), shown.size()), 0)));
-  EXPECT_NEAR(double(std::stoll(said.substr(from + 9)) + lines(shown)), 700'000, 4000) << said;  // a portion can count twice
+  EXPECT_NEAR(double(std::stoll(said.substr(from + 9)) + lines(shown)), 700'000, 4000) << said;  // one portion twice
 }
 
 TEST_F(LaunchOutputTest, WhoReadsSlowlyLosesNothing) {

@@ -235,7 +235,7 @@ TEST(ProcessGroup, MismatchNamesBothCalls) {
   for (const Case& c : cases)
     for (const int n : {2, 3}) {
       std::atomic<int> told{0};
-      std::barrier all_met(n);  // a rank that is still in split() when another fails would throw its cause elsewhere
+      std::barrier all_met(n);  // a rank that still connects when another fails would throw elsewhere
       const std::string cause = on_ranks(n, [&](ProcessGroup& g) {
         all_met.arrive_and_wait();
         try {

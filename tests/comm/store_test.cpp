@@ -272,7 +272,7 @@ TEST(TcpStore, ServesManyAtOnce) {
 }
 
 TEST(TcpStore, ExecutesTheWillOfAKilledProcessAlone) {
-  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads start, because a forked child would not have them
+  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads start: a fork would not have them
   const StoreAddress address{"127.0.0.1", port_of(listening), kToken};
   Child leaves([&] { tcp_store(address, soon())->will("end", "who left"); });
   Child dies([&] {

@@ -38,7 +38,7 @@ std::string message_of(F&& f) {
   return "";
 }
 
-// Runs f with `n` threads, and restores the number.
+// Runs f with `count` threads, and restores the number.
 template <class F>
 auto with_threads(int count, F&& f) {
   struct Restore {

@@ -1,5 +1,5 @@
-// One rank whose numbers go bad, or whose memory runs out, in the middle of a training:
-// what the others say, and what they leave.
+// One rank whose numbers become NaN, or whose memory runs out, in the middle of a training: what the other ranks
+// report, and what files remain.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ using test::TemporaryFolder;
 
 enum class Fault : uint8_t { none, loss, gradient, memory };
 
-// A model whose outputs go bad as it is trained, or their gradients.
+// A model whose outputs, or their gradients, become bad during the training.
 class Faulty : public nn::Module {
  public:
   Faulty(std::unique_ptr<nn::Module> inner, Fault fault, int64_t step)
@@ -45,7 +45,7 @@ class Faulty : public nn::Module {
   int64_t calls_ = 0;
 };
 
-// 10 steps an epoch, a checkpoint every 4.
+// 10 steps per epoch, a checkpoint every 4 steps.
 TrainOptions options() {
   TrainOptions o;
   test::set(o, {{"train-size", "220"}, {"test-size", "20"}, {"hidden", "8"}});
@@ -54,7 +54,7 @@ TrainOptions options() {
   return o;
 }
 
-// Trains; throws what ends it, and tells the others.
+// Trains; throws the error that ends the training, and tells the others.
 void train_rank(comm::ProcessGroup& group, bool bad, Fault fault, int64_t step, const std::string& folder) {
   Task task(options(), group.size());
   if (bad) {
@@ -72,8 +72,8 @@ void train_rank(comm::ProcessGroup& group, bool bad, Fault fault, int64_t step, 
   }
 }
 
-// What has ended each of three ranks, all of which have to end alike, where `bad` has the fault at this step;
-// checkpoints in `folder`.
+// Trains on three ranks, of which `bad` has the fault at this step, with checkpoints in `folder`. Returns the error of
+// the ranks, which must all have the same.
 std::string train(const comm::test::World& world, int bad, Fault fault, int64_t step, const std::string& folder) {
   const TemporaryFolder said;
   world.run(3, 1, comm::Seconds(30), [&](comm::Transport& t) {
@@ -101,7 +101,7 @@ void expect_all(const std::string& said, const std::string& cause) {
   }
 }
 
-// The newest checkpoint, which is whole and has finite weights.
+// Expects the newest checkpoint to be undamaged, with finite weights.
 void expect_checkpoint(const std::string& folder, int64_t step) {
   Task task(options());
   const auto found =
@@ -140,8 +140,8 @@ TEST(BadRank, WhoseLossIsNanIsNamedByAll) {
     }
 }
 
-// Where the loss of a step tells nothing, that of the next one does, of all ranks;
-// unless weights are to be saved before.
+// If the loss of a step does not show the fault, the loss of the next step does, on all ranks; unless weights are to be
+// saved before.
 TEST(BadRank, WhoseGradientIsNanSpoilsNoCheckpoint) {
   const TemporaryFolder between, before;
   expect_all(train(*worlds()[0], 1, Fault::gradient, 13, between.path()), "the train loss became nan by step 1");

@@ -1,4 +1,4 @@
-// The checkpoints of a run: what counts as one, what goes and what stays, and what is read back from them.
+// The checkpoints of a run: what counts as a checkpoint, which are removed and which stay, and reading them.
 #include "train/checkpoint/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 
-// In place of the system's, for the library under test too.
+// Replaces the system's function, for the library under test too.
 static bool no_folder_syncs = false;
 static int umask_calls = 0;
 extern "C" int fsync(int fd) {
@@ -61,7 +61,7 @@ class CheckpointTest : public testing::Test {
   std::string save(int64_t step, int64_t keep = 9) const {
     return Checkpoints(folder_, keep).save(state(step), files(), course_);
   }
-  // The step that a training would go on from; -1: it begins.
+  // The step from which a training would resume; -1: it would start.
   int64_t newest() {
     said_.clear();
     const auto found = Checkpoints(folder_, 9).newest(course_, [this](const std::string& why) { said_ += why + "\n"; });
@@ -74,7 +74,7 @@ class CheckpointTest : public testing::Test {
     return out;
   }
   void damage(const std::string& name) const { fs::resize_file(path(name) + "/model.safetensors", 10); }
-  // Changes state.json and signs it again, as a checksum can be made by anybody.
+  // Changes state.json and updates its checksum, since anybody can compute a checksum.
   template <class Change>
   void edit(const std::string& name, Change&& change) const {
     const std::string file = path(name) + "/state.json";
@@ -103,7 +103,7 @@ TEST_F(CheckpointTest, WhatIsNotOneIsNeitherUsedNorTouched) {
   copy("step-00000004", "step-keep-this");
   copy("step-00000004", "step-4");
   copy("step-00000004", "step-000000004");
-  copy("step-00000004", "step-00000099");  // says that it is of another step
+  copy("step-00000004", "step-00000099");  // its state.json has another step
   copy("step-00000004", "aside-step-00000003");
   copy("step-00000004", "step-99999999999999999999999999");
   fs::create_directories(path("step-best-of-all"));
@@ -147,7 +147,7 @@ TEST_F(CheckpointTest, LaterOnesStayAsideForOneMoreSave) {
             (std::set<std::string>{"last", "step-00000002", "step-00000004", "step-00000005", "step-00000006"}));
   EXPECT_MENTIONS(log_, "removed " + path("aside-step-00000006"));
   damage("step-00000006");
-  save(6);  // where it was found damaged
+  save(6);  // it was found damaged
   EXPECT_TRUE(fs::exists(path("aside-step-00000006")));
   EXPECT_EQ(newest(), 6);
   save(7);
@@ -158,7 +158,7 @@ TEST_F(CheckpointTest, SettlingBringsLinksAndNumberUpToDate) {
   for (const int64_t step : {2, 4, 6, 8}) save(step);
   fs::remove(path("last"));
   fs::create_directory_symlink("step-00000004", path("last"));
-  fs::create_directory_symlink("step-00000001", path("best"));  // leads nowhere
+  fs::create_directory_symlink("step-00000001", path("best"));  // a dangling link
   TrainState now = state(8);
   now.best = TrainState::Best{2, 0.5};
   Checkpoints(folder_, 2).settle(now);

@@ -1,4 +1,4 @@
-// What the ringtape binary says of itself, and to names that it does not know.
+// The help texts of the ringtape binary, and its answers to unknown names.
 #include <gtest/gtest.h>
 #include <pty.h>
 
@@ -145,7 +145,7 @@ TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
            {"--patience 3", "--patience: not there; the weights of the best validation are kept"},
            {"--mixup 0.2", "--mixup: not there; --label-smoothing"}})
     expect_error("train " + typed, 2, "unknown flag " + meant);
-  // Which has no labels to smooth.
+  // simclr has no labels to smooth.
   expect_error("pretrain --method simclr --smoothing 0.1", 2, "unknown flag --smoothing");
   EXPECT_LACKS(run("pretrain --method simclr --smoothing 0.1").err, "--label-smoothing");
   write_file((folder_ / "c.toml").string(), "learning_rate = 3\n");

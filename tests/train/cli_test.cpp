@@ -1,5 +1,4 @@
-// The ringtape binary, as its users meet it: what it writes, and what it says and
-// leaves behind when something is wrong.
+// The ringtape binary, as users run it: what it writes, and its messages and files when something is wrong.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -92,7 +91,7 @@ TEST_F(CliTest, MissingAndBrokenFiles) {
 }
 
 #if defined(RINGTAPE_EMULATION_BUILD)
-// What a user of a CUDA build meets on machines that it does not fit; and on one that it does.
+// A CUDA build on machines that do not fit it, and on one that does.
 TEST_F(CliTest, MachinesWithoutAUsableGpu) {
   const std::string train = std::string(kTiny) + "--device cuda";
   expect_error(train, 1, "the CUDA driver is missing or older than CUDA", "RINGTAPE_EMULATED_GPU=");

@@ -1,4 +1,4 @@
-// The table of self-supervised methods: what it makes of finished runs, and the command that makes them.
+// The table of self-supervised methods: its rows from finished runs, and the command that runs them.
 #include <cmath>
 
 #include "core/registry.h"
@@ -55,7 +55,7 @@ TEST(CompareMethods, TableHasARowAMethodAndSetting) {
   EXPECT_EQ(rows[4]["gather"], false);
   EXPECT_EQ(rows[3]["seeds"], (Json{0, 1}));
   EXPECT_DOUBLE_EQ(rows[3]["speed_up"]["mean"].get<double>(), 2.2);
-  EXPECT_FALSE(rows[4].contains("speed_up"));  // there is no single to divide by
+  EXPECT_FALSE(rows[4].contains("speed_up"));  // there is no `single` run for comparison
   EXPECT_EQ(all[3].name(), "simclr-ddp-4-gather");
   EXPECT_EQ(all[2].setting(), "ddp on 4 devices, SyncBN");
 }
@@ -79,7 +79,7 @@ TEST(CompareMethods, PlotIsWellFormed) {
         "ddp on 4 devices, gather<", "class=\"s2\"", "class=\"a0\"", "<circle class=\"m0\""})
     EXPECT_MENTIONS(svg, word);
   for (ComparedMethod& m : all)
-    for (FinishedRun& r : m.under.runs) r.metrics.resize(1);  // and no kNN at all
+    for (FinishedRun& r : m.under.runs) r.metrics.resize(1);  // and no kNN
   const std::string one_epoch = methods_plot(all, "");
   test::expect_xml(one_epoch);
   EXPECT_MENTIONS(one_epoch, "<circle class=\"m0\"");
@@ -125,7 +125,7 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
   EXPECT_MENTIONS(out, "| simclr | ddp | 2 | yes | yes | ");
   test::expect_xml(file("compare.svg"));
 
-  // Over all ranks' outputs and statistics the loss is that of one device.
+  // With the outputs and statistics of all ranks, the loss equals that of one device.
   const auto loss = [&](const std::string& name) {
     const std::string lines = file(name + "/metrics.jsonl");
     return parse_json(lines.substr(lines.rfind('\n', lines.size() - 2) + 1))["train_loss"].get<double>();
@@ -133,7 +133,7 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
   EXPECT_NEAR(loss("simclr-ddp-2-sync-bn-gather-seed-0"), loss("simclr-single-1-seed-0"), 1e-3);
   EXPECT_NEAR(loss("byol-ddp-2-sync-bn-seed-0"), loss("byol-single-1-seed-0"), 1e-3);
 
-  // What has been run is taken as it is; what has not ended is run.
+  // Finished runs are used as they are; unfinished ones are run.
   const std::string log = file("simclr-single-1-seed-0/train.log");
   fs::remove_all(folder_ / "r/byol-single-1-seed-0");
   ASSERT_EQ(run(flags), 0) << err;
@@ -150,7 +150,8 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
                "--projection-hidden 512: r/simclr-single-1-seed-0 was trained with 32 so far");
 }
 
-// Of the preset's optimizer and schedule; what a recorded run had of ranks is not for one.
+// Settings of the preset's optimizer and schedule are taken. A recorded run's settings of ranks do not apply to a
+// single rank.
 TEST_F(CompareMethodsCommand, TakesSettingsOfWhatThePresetChooses) {
   write_file((folder_ / "c.toml").string(), "gather-distributed = true\ntemperature = 0.3\n");
   ASSERT_EQ(run("--methods simclr --strategies single --epochs 1 --momentum 0.8 --final-lr 0.001 --projection-hidden 8 "

@@ -1,4 +1,4 @@
-// The table of strategies: what it makes of finished runs, and the command that makes them.
+// The table of strategies: its rows from finished runs, and the command that runs them.
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -55,7 +55,7 @@ TEST(Compare, TableHasARowAStrategy) {
   EXPECT_FALSE(rows[0].contains("hidden"));
   EXPECT_EQ(rows[1]["seeds"], (Json{2, 4}));
   all[1].runs[0].hidden = {};
-  // An average would be of other runs than the rest of the row.
+  // An average would be over other runs than the rest of the row.
   EXPECT_FALSE(comparison_json(all)[1].contains("hidden"));
 }
 
@@ -91,7 +91,7 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_NE(out.find("| single | 1 | "), std::string::npos) << out;
   test::expect_xml(file("compare.svg"));
 
-  // What has been run is taken as it is; what has not ended is run.
+  // Finished runs are used as they are; unfinished ones are run.
   const std::string kept = file("single-1-seed-2/metrics.jsonl"), log = file("single-1-seed-2/train.log");
   fs::remove_all(folder_ / "r/ddp-2-seed-4");
   ASSERT_EQ(run(flags), 0) << err;
@@ -103,7 +103,7 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   const std::string other =
       "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
   expect_error(flags + "--lr 0.1", 2, other);
-  ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // goes on to the second
+  ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // continues with the second
   EXPECT_EQ(parse_json(out)["strategies"][0]["runs"].size(), 1u);
   EXPECT_EQ(file("single-1-seed-2/metrics.jsonl").substr(0, kept.find('\n')), kept.substr(0, kept.find('\n')));
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 1 --lr 0.1 --overwrite"), 0) << err;

@@ -1,5 +1,4 @@
-// Data sets: the idx files that may come from anywhere, the generated shapes, the
-// split into training and validation.
+// Data sets: idx files from untrusted sources, the generated shapes, the split into training and validation.
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -53,7 +52,7 @@ class DataTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A small set in MNIST's form: n images of 3x2, image i filled with i, label i % 10.
+  // A small data set in MNIST's format: n images of 3x2, image i filled with i, label i % 10.
   void write_set(const fs::path& folder, bool gz, const char* separator = "-", int n = 12, int labels = 12) {
     fs::create_directories(folder);
     Bytes pixels, classes;
@@ -129,7 +128,7 @@ TEST_F(DataTest, OnlyFilesThatAreAbsentCountAsMissing) {
   write_set(folder_, false);
   const fs::path labels = folder_ / "train-labels-idx1-ubyte";
   fs::remove(labels);
-  fs::create_directories(labels);  // what cannot be read, for any user
+  fs::create_directories(labels);  // a folder cannot be read as a file by any user
   try {
     load(folder_);
     ADD_FAILURE() << "no error";
@@ -226,8 +225,8 @@ TEST(Mnist, ReadsTheRealSet) {
     }
 }
 
-// A set in CIFAR's binary form, zeros but for the last record of each file: label `label`, red 1, green 2, blue 3, and
-// the first pixel 9, 8, 7.
+// A data set in CIFAR's binary format, all zeros except for the last record of each file: label `label`, red 1, green
+// 2, blue 3, and the first pixel 9, 8, 7.
 void write_cifar_file(const fs::path& path, int64_t labels, int64_t records, int label) {
   const int64_t record = labels + 3072;
   write(path, "");

@@ -1,5 +1,5 @@
-// Data-parallel training as its users meet it: the ringtape binary, whose ranks are
-// killed, stopped and started wrongly.
+// Data-parallel training, as users run it: the ringtape binary, with ranks that are killed, stopped and started
+// wrongly.
 #include <algorithm>
 
 #include "core/random.h"
@@ -14,8 +14,8 @@ using Clock = std::chrono::steady_clock;
 
 class DdpTest : public JobTest {};
 
-// RINGTAPE_KILLS: how many; the first comes behind a checkpoint, the others at random. Without
-// --deterministic: the same number of ranks adds up in the same order.
+// RINGTAPE_KILLS: number of kills; the first comes after a checkpoint, the others at random. --deterministic is not
+// needed: the same number of ranks adds up in the same order.
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int kills = given ? std::atoi(given) : 2, ranks = 3;
@@ -54,7 +54,7 @@ TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {
     await_epoch("stopped", job);
     if (const pid_t told = launcher ? job : rank_of(job, 1); told > 0) ::kill(told, SIGTERM);
     const int code = wait(job);
-    if (code == 0) continue;  // it was done before the signal came
+    if (code == 0) continue;  // the training ended before the signal came
     ASSERT_EQ(code, 75) << log();
     EXPECT_MENTIONS(log(), "go on with --resume --run runs/stopped");
     EXPECT_EQ(log().find("error"), std::string::npos) << log();
@@ -82,7 +82,7 @@ TEST_F(DdpTest, ABatchOfEachRankIsAnotherBatchOnOtherRanks) {
   ASSERT_EQ(run("ringtape train --run each --resume --devices 2"), 0) << log();
 }
 
-// What launchers start is what --devices starts.
+// Ranks of other launchers train the same as those of --devices.
 class LaunchersTest : public DdpTest {
  protected:
   void expect_same(const std::string& launcher) {
@@ -99,7 +99,7 @@ TEST_F(LaunchersTest, Mpirun) {
   expect_same("mpirun -n 2 --allow-run-as-root --oversubscribe");
 }
 
-// RINGTAPE_TORCHRUN: where it is.
+// RINGTAPE_TORCHRUN: path of torchrun.
 TEST_F(LaunchersTest, Torchrun) {
   const char* const given = std::getenv("RINGTAPE_TORCHRUN");
   const std::string torchrun = given ? given : "torchrun";
@@ -107,13 +107,13 @@ TEST_F(LaunchersTest, Torchrun) {
   expect_same(torchrun + " --standalone --nproc-per-node 2 --no-python --");
 }
 
-// Ranks that are started one by one, as other launchers would.
+// Ranks that are started one by one, as by other launchers.
 class HostileTest : public DdpTest {
  protected:
   struct Rank {
-    std::string flags;        // besides those of all
-    std::string variables;    // NAME=value, which replace those of its place
-    std::string before;       // commands of the shell, each with "; "
+    std::string flags;        // in addition to the flags of all ranks
+    std::string variables;    // NAME=value, which replace the variables of its rank
+    std::string before;       // shell commands, each with "; "
   };
   struct Job {
     int number;
@@ -192,7 +192,7 @@ TEST_F(HostileTest, WhoEndsTellsTheOthers) {
   EXPECT_MENTIONS(said(disk, 1), "rank 0 on ");
 }
 
-// What is wrong with a rank's flags it finds before it looks for the others, whom it tells.
+// A rank finds errors in its flags before it looks for the others, and tells them.
 TEST_F(HostileTest, WhoIsStartedWronglyTellsTheOthers) {
   const Job unknown = start_ranks(kTraining, {{}, {"--sed 2", "", ""}, {}});
   const Job first = start_ranks(kTraining, {{"--epochs x", "", ""}, {}});
@@ -269,7 +269,7 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
   EXPECT_EQ(wait(busy), 75);
 }
 
-// Under a launcher the one that failed is named, whatever the others do, and its exit code counts.
+// A launcher names the rank that failed, whatever the others do, and returns its exit code.
 TEST_F(HostileTest, ALauncherNamesTheRankThatFailed) {
   const std::string bad =
       " if [ $RANK = 2 ]; then X=\"--weights /nowhere.safetensors\"; fi; exec " RINGTAPE_BINARY " " + kTraining + " $X";

@@ -1,4 +1,4 @@
-// What a network makes of a data set, alone and with other ranks, and its judgement by nearest neighbours.
+// Features of a data set, on one rank and on several, and their evaluation by nearest neighbours.
 #include "train/evaluation/features.h"
 
 #include <cmath>
@@ -31,7 +31,7 @@ Tensor alternating(int64_t count) {
 const auto kQueries = [](double i, double j) { return std::sin(1 + 3 * i + j); };
 const auto kBank = [](double i, double j) { return std::cos(1 + 3 * i + j) + 0.1 * i; };
 
-// Computed in double by NumPy.
+// Expected values computed in double with NumPy.
 TEST(Knn, ScoresAreSumsOfExponentials) {
   const Tensor scores = knn_scores(rows(4, kQueries), rows(4, kBank), alternating(4), 2, {.k = 3, .temperature = 0.1});
   const Tensor expected = from_host(std::vector<double>{158.01386653, 2.14091906, 5.87570157, 0.49750236, 13.30818275,
@@ -61,7 +61,7 @@ TEST(Knn, SaysWhatIsWrong) {
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { knn_scores(q, bank, labels, 5, {.k = 1}); }), "label 5");
 }
 
-// Two classes that one feature of very small values tells apart, beside a constant one.
+// Two classes that differ only in one feature with very small values; the other feature is constant.
 TEST(LinearProbe, LearnsWhatALineCanTell) {
   Features train{zeros({60, 3}), alternating(60)}, queries{zeros({20, 3}), alternating(20)};
   for (const Features* f : {&train, &queries})
@@ -81,7 +81,7 @@ TEST(LinearProbe, LearnsWhatALineCanTell) {
                   "0 test samples");
 }
 
-// Remembers the mode in which it was asked.
+// Records the mode in which it was called.
 struct Flattened : nn::Module {
   Tensor forward(const Tensor& x) override {
     trained |= training();

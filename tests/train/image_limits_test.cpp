@@ -1,5 +1,5 @@
-// Image files that are made to cost much: memory must be bounded by what is kept, and
-// by what a file of its length can hold.
+// Image files that are made to be expensive: the memory must be limited by the size of the result, and by what a file
+// of its length can contain.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ std::string deflated(const std::string& data) {
   return out.substr(0, size);
 }
 
-// Grey, of one bit a pixel or 8, with these rows before compression; filter bytes included.
+// A grey image with 1 or 8 bits per pixel and these rows before compression, including filter bytes.
 std::string png(int width, int height, int bits, const std::string& rows) {
   const std::string header =
       big_endian(uint32_t(width)) + big_endian(uint32_t(height)) + char(bits) + std::string(4, '\0');
@@ -45,7 +45,8 @@ std::string black(int width, int height) {
   return png(width, height, 1, std::string(size_t(height) * size_t(1 + (width + 7) / 8), '\0'));
 }
 
-// A frame header of three components, 4 x 4 blocks of the first for one of each other, and the beginning of a scan.
+// A frame header with three components (4 x 4 blocks of the first for one block of each other), and the beginning of a
+// scan.
 std::string jpeg_header(int width, int height) {
   const auto two = [](int x) { return std::string{char(x >> 8), char(x)}; };
   return "\xff\xd8" + std::string("\xff\xc0\x00\x11\x08", 5) + two(height) + two(width) +
@@ -53,7 +54,7 @@ std::string jpeg_header(int width, int height) {
          std::string("\xff\xda\x00\x0c\x03\x01\x00\x02\x00\x03\x00\x00\x3f\x00", 14);
 }
 
-// By how much the most memory that this process ever held has grown.
+// The growth of this process's peak memory.
 template <class F>
 int64_t peak_growth(F&& f) {
   const auto peak = [] {
@@ -92,7 +93,7 @@ TEST_F(ImageLimitsTest, WhatIsCutOffIsNeverScaled) {
   }
 }
 
-// The same levels as scaling everything and cutting the middle out of it, which is how it is defined.
+// The result has the same levels as scaling the whole image and cropping its centre, which is the definition.
 TEST_F(ImageLimitsTest, ThePartIsThatOfTheWhole) {
   for (const ImageSize size : {ImageSize{37, 90}, {90, 37}, {40, 40}, {5, 301}, {8, 9}, {64, 33}})
     for (const int64_t side : {1, 5, 8, 33, 64}) {
@@ -125,7 +126,7 @@ TEST_F(ImageLimitsTest, AFolderRefusesAnImageThatIsNearlyALine) {
   EXPECT_NO_THROW(load());
 }
 
-// The header says 8000 x 8000, the rest is next to nothing.
+// The header says 8000 x 8000, and the rest is very short.
 TEST_F(ImageLimitsTest, FilesTooShortForTheirPixelsAreRefusedBeforeMemoryIsTaken) {
   for (const std::string& content :
        {png(8000, 8000, 1, "x"), png(8000, 8000, 8, std::string(100'000, '\0')), jpeg_header(8000, 8000)}) {
@@ -139,7 +140,7 @@ TEST_F(ImageLimitsTest, FilesTooShortForTheirPixelsAreRefusedBeforeMemoryIsTaken
                   "images of at most 67108864 are read");
 }
 
-// What deflate can do for one colour is within the bound: nothing that others write is refused.
+// The compression of one colour by deflate is within the limit, so valid files of other programs are accepted.
 TEST_F(ImageLimitsTest, OneColourIsRead) {
   for (const auto& [width, height] : {std::pair{1, 1}, {8, 8}, {3000, 2000}, {8192, 512}}) {
     const std::string content = black(width, height);

@@ -1,5 +1,4 @@
-// Image files and folders of them: what decodes to what, and what is refused; and
-// fetching published sets, without a network.
+// Image files and folders of images: decoding and refusal; and downloading published data sets, without a network.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -30,7 +29,7 @@ using test::message_of;
 struct JpegOptions {
   J_COLOR_SPACE from = JCS_RGB;
   bool progressive = false;
-  bool adobe = true;  // CMYK: with Adobe's marker, and inverted as Adobe has it
+  bool adobe = true;  // CMYK: with Adobe's marker, and inverted as Adobe does
 };
 
 void write_jpeg(const fs::path& path, int width, int height, const std::vector<uint8_t>& bytes,
@@ -89,7 +88,7 @@ class ImageTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // f(x, y, c) for each pixel, to within the tolerance.
+  // Expects f(x, y, c) for each pixel, within the tolerance.
   template <class F>
   void expect_image(const fs::path& path, int width, int height, int tolerance, F&& f) {
     SCOPED_TRACE(path);
@@ -171,7 +170,7 @@ TEST_F(ImageTest, HugeImagesAreRefusedBeforeMemoryIsTaken) {
   ASSERT_NE(frame, std::string::npos);
   for (size_t i : {5, 6, 7, 8}) content[frame + i] = '\xf0';  // height and width: 61,680 each
   EXPECT_MENTIONS(refused(content), "61680 x 61680 pixels; images of at most 67108864 are read");
-  const int side = 10'001;  // of zeros, a few KB
+  const int side = 10'001;  // all zeros: a few KB
   write_png(png, side, side, PNG_FORMAT_GRAY, std::vector<uint8_t>(size_t(side) * side));
   EXPECT_MENTIONS(refused(read_file(png)), "10001 x 10001 pixels");
 }
@@ -205,7 +204,7 @@ TEST_F(ImageTest, AFolderOfTrainAndTestImages) {
     const fs::path root = folder_ / held;
     for (const std::string split : {"train", held}) {
       int kind = 0;
-      for (const char* name : {"b", "a", "B"}) {  // by their bytes: B a b
+      for (const char* name : {"b", "a", "B"}) {  // sorted by bytes: B a b
         if (split != "train" && name == std::string("a")) continue;
         const fs::path folder = root / split / name;
         fs::create_directories(folder);
@@ -217,7 +216,7 @@ TEST_F(ImageTest, AFolderOfTrainAndTestImages) {
     }
     const Splits set = load(root);
     EXPECT_EQ(set.train.class_names, (std::vector<std::string>{"B", "a", "b"}));
-    EXPECT_EQ(set.train.images.shape(), (Shape{6, 7, 9, 3}));  // all agree
+    EXPECT_EQ(set.train.images.shape(), (Shape{6, 7, 9, 3}));  // all have the same size
     EXPECT_EQ(test::values(set.train.labels), (std::vector<double>{0, 0, 1, 1, 2, 2}));
     EXPECT_EQ(test::values(set.test.labels), (std::vector<double>{0, 0, 2, 2}));
     EXPECT_EQ(set.train.images.data<uint8_t>()[189 + 4], pixel(1, 0, 1, 2));  // B/2.PNG
@@ -257,7 +256,7 @@ TEST_F(ImageTest, AFolderWithoutSplitsHoldsEveryTenthImageForTheTest) {
   EXPECT_MENTIONS(message_of<MissingData>([&] { load(folder_ / "x"); }), "expected train/CLASS/IMAGE");
 }
 
-// Fetching, from a folder of this machine by way of curl.
+// Downloads with curl, from a folder of this machine.
 class DownloadTest : public ImageTest {
  protected:
   void SetUp() override {
@@ -296,7 +295,7 @@ TEST_F(DownloadTest, AnArchiveIsFetchedCheckedAndUnpackedOnce) {
   EXPECT_EQ(fs::file_size(here() + "/set/data.bin"), 100'000u);
   EXPECT_EQ(entries(), (std::set<std::string>{"set", "set.tar.gz"}));
   EXPECT_FALSE(get(archive_));
-  fs::remove_all(here() + "/set");  // the archive is there: nothing is fetched
+  fs::remove_all(here() + "/set");  // the archive exists: nothing is downloaded
   fs::remove_all(folder_ / "there");
   EXPECT_TRUE(get(archive_));
   EXPECT_EQ(fs::file_size(here() + "/set/data.bin"), 100'000u);
@@ -310,7 +309,7 @@ TEST_F(DownloadTest, AFileGoesToItsFolderAndIsResumed) {
   EXPECT_TRUE(get(file));
   EXPECT_EQ(read_file(here() + "/below/set.tar.gz"), content);
   EXPECT_FALSE(fs::exists(here() + "/below/set.tar.gz.part"));
-  fs::rename(here() + "/below/set.tar.gz", here() + "/below/set.tar.gz.part");  // whole, but not renamed yet
+  fs::rename(here() + "/below/set.tar.gz", here() + "/below/set.tar.gz.part");  // complete, but not renamed yet
   fs::remove_all(folder_ / "there");
   EXPECT_TRUE(get(file));
   EXPECT_FALSE(get(file));

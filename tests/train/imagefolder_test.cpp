@@ -1,5 +1,5 @@
-// Folders of one's own images, by the ringtape binary: what a network remembers of those it was trained on, and what
-// happens when the folder is another one later.
+// Folders of a user's images, with the ringtape binary: what is stored about the training images, and what happens when
+// the folder changes later.
 #include "train/data/imagefolder.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ class ImageFolderTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // An 8 x 8 picture in which the class and the number can be seen.
+  // An 8 x 8 image that shows the class and the number.
   void picture(const std::string& name, int kind, int number, double light = 1, int side = 8) const {
     const fs::path to = folder_ / name;
     fs::create_directories(to.parent_path());
@@ -46,7 +46,7 @@ class ImageFolderTest : public testing::Test {
     image.width = image.height = unsigned(side), image.format = PNG_FORMAT_RGB;
     ASSERT_TRUE(png_image_write_to_file(&image, to.c_str(), 0, rgb.data(), 0, nullptr));
   }
-  // train/ and test/ of these classes; the training images may be darker.
+  // Writes train/ and test/ with these classes; the training images may be darker.
   void pictures(const std::string& root, const std::vector<std::string>& classes, double light = 1,
                 int count = 12) const {
     for (size_t kind = 0; kind < classes.size(); ++kind)
@@ -100,11 +100,11 @@ TEST_F(ImageFolderTest, EvaluationNormalisesAsTheTrainingDid) {
                     .find("Classes, in the order of the outputs: [\"cat\",\"dog\"]") != std::string::npos,
             true);
   EXPECT_EQ(result_of("evaluate moved.safetensors --data-dir darker")["loss"], first["loss"]);
-  EXPECT_NE(result_of("evaluate one --normalize imagenet")["loss"], first["loss"]);  // where it is asked for
+  EXPECT_NE(result_of("evaluate one --normalize imagenet")["loss"], first["loss"]);  // if the flag requests it
   ASSERT_EQ(run("embed one --out a.npy"), 0) << file("err");
   ASSERT_EQ(run("embed one --data-dir darker --out b.npy"), 0) << file("err");
   EXPECT_EQ(file("a.npy"), file("b.npy"));
-  picture("a/train/cat/99.png", 0, 99, 0.1);  // later
+  picture("a/train/cat/99.png", 0, 99, 0.1);  // added later
   EXPECT_EQ(result_of("evaluate one")["loss"], first["loss"]);
 }
 
@@ -140,7 +140,7 @@ TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
   EXPECT_MENTIONS(error, "missing: 'cat', 'dog'");
   EXPECT_MENTIONS(error, "only a backbone to write: --backbone");
   ASSERT_EQ(run("export one --data-dir three --backbone --out x.safetensors"), 0) << file("err");
-  EXPECT_EQ(file("x.md").find("Classes"), std::string::npos);  // it has no outputs
+  EXPECT_EQ(file("x.md").find("Classes"), std::string::npos);  // a backbone has no outputs
   for (const std::string set : {"renamed", "three"}) {
     EXPECT_GT(result_of("evaluate one --protocol knn --knn-k 3 --data-dir " + set)["top1"], 0);
     EXPECT_GT(result_of("evaluate one --protocol linear --probe-epochs 2 --data-dir " + set)["top1"], 0);

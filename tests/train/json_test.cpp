@@ -1,4 +1,4 @@
-// JSON as it is built, asked, written and read back.
+// JSON: building, queries, writing and reading.
 #include "train/io/json.h"
 
 #include <gtest/gtest.h>

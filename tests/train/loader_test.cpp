@@ -1,4 +1,4 @@
-// The loader: what comes in which order, and that nothing hangs or is lost.
+// The loader: the order of samples, and that nothing hangs or is lost.
 #include "train/data/loader.h"
 
 #include <gtest/gtest.h>
@@ -122,7 +122,7 @@ TEST(Loader, MayBeLeftEarly) {
 TEST(Loader, AnErrorReachesTheConsumerAndEndsTheEpoch) {
   Dataset set = numbered(1);
   set.images = Tensor({1, 4096, 4096, 1}, DType::u8);
-  const std::vector<int64_t> samples(size_t{1} << 22, 0);  // 256 TiB of them
+  const std::vector<int64_t> samples(size_t{1} << 22, 0);  // images of 256 TiB
   for (int workers : {0, 1, 3}) {
     const Loader loader(set, samples, {.batch_size = int64_t(samples.size()), .workers = workers});
     Loader::Epoch epoch = loader.epoch(0);
@@ -156,7 +156,7 @@ TEST(Loader, AugmentationDependsOnSeedEpochAndSampleAlone) {
   EXPECT_NE(images(1, false, 2, 3, 60), reference);
 }
 
-// 60 images of 6x6 with noise in them.
+// 60 images of 6x6 with noise.
 Dataset noise() {
   Dataset set = numbered(60, 3);
   set.images = Tensor({60, 6, 6, 3}, DType::u8);
@@ -165,7 +165,7 @@ Dataset noise() {
   return set;
 }
 
-// Views by sample: all of the first, then all of the second.
+// Views by sample: all first views, then all second views.
 std::vector<std::vector<float>> views_of(const Dataset& set, const LoaderConfig& config, int64_t epoch) {
   const auto n = size_t(set.size());
   std::vector<std::vector<float>> out(n * config.views.size());
@@ -195,7 +195,7 @@ TEST(Loader, ViewsDependOnSeedEpochSampleAndTheirNumberAlone) {
   for (size_t i = 0; i < 60; ++i) same += reference[i] == reference[60 + i];
   EXPECT_LE(same, 1);
 
-  auto shared = reference;  // what three ranks get, put together
+  auto shared = reference;  // the samples of three ranks together
   for (auto& view : shared) view.clear();
   for (int rank = 0; rank < 3; ++rank) {
     const auto part =
@@ -235,7 +235,7 @@ TEST(Loader, ViewsAreNormalisedAsTheSetSays) {
   const auto refused = [&](const Dataset& data, LoaderConfig config) {
     EXPECT_THROW(Loader(data, all_samples(data), config), ShapeError);
   };
-  refused(numbered(10), {.batch_size = 4, .views = {{}}});  // one channel has no colours
+  refused(numbered(10), {.batch_size = 4, .views = {{}}});  // views need colour images
   EXPECT_THROW(Loader(set, all_samples(set), {.batch_size = 4, .views = {{.hue = 1}}}), UsageError);
 }
 

@@ -1,4 +1,4 @@
-// The files of figures that a run leaves: metrics.jsonl, metrics.csv and TensorBoard's events.
+// The metrics files of a run: metrics.jsonl, metrics.csv and TensorBoard's events.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -102,7 +102,7 @@ TEST_F(MetricsTest, ASummaryOfWrongTypesIsNamed) {
   }
 }
 
-// The records of the events files of a run, the files by name, read back as TensorBoard does: without wall times.
+// The records of a run's events files, sorted by file name, read as TensorBoard does; without wall times.
 static std::vector<std::vector<std::string>> read_events(const std::string& run) {
   std::set<std::string> paths;
   for (const auto& entry : fs::directory_iterator(run))
@@ -145,7 +145,7 @@ TEST_F(MetricsTest, EventsAreWhatTensorBoardReads) {
   EXPECT_EQ(read_events(run.path()), (std::vector<std::vector<std::string>>{{kVersionRecord, scalar}}));
 }
 
-// SessionLog.START (field 7, its status field 1, value 1) of step s: TensorBoard drops what it has of s and later.
+// SessionLog.START (field 7, its status field 1, value 1) of step s: TensorBoard drops its records of step s and later.
 TEST_F(MetricsTest, EventsOfATrainingThatGoesOnBeginAfterItsStep) {
   RunDir run(folder_ + "/r", Earlier::refuse);
   { EventFile first(run); }
@@ -154,7 +154,7 @@ TEST_F(MetricsTest, EventsOfATrainingThatGoesOnBeginAfterItsStep) {
                                                                 "\x10\xac\x02\x2a\x0a\x0a\x08\x0a\x01"
                                                                 "a\x15\0\0\0\x3f",
                                                                 15);
-  const auto all = read_events(run.path());  // made in the same second by the same process: still a file each
+  const auto all = read_events(run.path());  // made in the same second by the same process: still separate files
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0], std::vector<std::string>{kVersionRecord});
   EXPECT_EQ(all[1], (std::vector<std::string>{kVersionRecord, start, scalar}));

@@ -1,4 +1,4 @@
-// Flat parameters and schedules. That the update rules are PyTorch's is in pytorch_test.cpp.
+// Flat parameters and schedules. pytorch_test.cpp compares the update rules with PyTorch's.
 #include <cmath>
 #include <span>
 
@@ -67,7 +67,7 @@ TEST(Optimizer, RejectsWhatMakesNoSense) {
   EXPECT_NE(test::message_of<UsageError>([&] { FlatParameters{empty}; }).find("without parameters"), std::string::npos);
 }
 
-// Each parameter has taken the step that it takes where all have its rate; the last layer has no gradient.
+// Each parameter takes the same step as if all parameters had its rate; the last layer has no gradient.
 TEST(Optimizer, SomeParametersMayHaveARateOfTheirOwn) {
   const auto trained = [](const std::string& rule, double lr, bool fix) {
     manual_seed(7);
@@ -111,7 +111,7 @@ TEST(Optimizer, FindsTheMinimumOfABowl) {
   }
 }
 
-// One parameter, as torch.optim.Adam and AdamW write it: what has no gradient takes no step.
+// One parameter, by the rule of torch.optim.Adam and AdamW: without a gradient it takes no step.
 struct AdamByHand {
   Adam::Options o;
   std::vector<double> w, m = std::vector<double>(w.size()), v = m;
@@ -184,7 +184,7 @@ TEST(Adam, CountsTheStepsOfEachParameter) {
   }
 }
 
-// Its first step is as long as the first of any other: a whole rate.
+// Its first step is as long as the first step of any other parameter: the full learning rate.
 TEST(Adam, AParameterThatComesLateBeginsAsOthersDid) {
   Layers layers(DType::f64, {.eps = 0});
   for (int i = 0; i < 4; ++i) layers.step(i, 0b011, 0.01);
@@ -202,7 +202,7 @@ TEST(Adam, GoesOnAsIfItHadNotStopped) {
     Layers whole(DType::f32, {}), first(DType::f32, {}), second(DType::f32, {});
     for (int i = 0; i < n; ++i) whole.step(i, course[size_t(i)], 0.03);
     for (int i = 0; i < n / 2; ++i) first.step(i, course[size_t(i)], 0.03);
-    EXPECT_EQ(first.adam->own_steps().empty(), course.data() == kAll);  // nothing more to keep than there was
+    EXPECT_EQ(first.adam->own_steps().empty(), course.data() == kAll);  // no additional state
     copy_(second.flat->values(), first.flat->values());
     for (size_t i = 0; i < 2; ++i) copy_(second.adam->state()[i].tensor, first.adam->state()[i].tensor);
     second.adam->set_steps(first.adam->steps(), first.adam->own_steps());
@@ -217,7 +217,8 @@ TEST(Adam, GoesOnAsIfItHadNotStopped) {
                   "4 of 3 steps");
 }
 
-// With a state that says nothing of single parameters, such as earlier versions wrote, all have taken every step.
+// With a state that has no steps of single parameters, as earlier versions wrote it, all parameters have taken every
+// step.
 TEST(Adam, WithoutStepsOfItsOwnAParameterHasTakenAll) {
   Layers layers(DType::f64, {.eps = 0});
   layers.adam->set_steps(4);
@@ -232,7 +233,7 @@ TEST(Adam, WithoutStepsOfItsOwnAParameterHasTakenAll) {
   EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{4, 4, 4, 4, 5, 5}));
 }
 
-// The host does not learn that a step was left out: it is one for those that had a gradient.
+// The host does not learn that a step was skipped: it counts as a step for parameters with a gradient.
 TEST(Adam, AStepLeftOutCountsForThoseThatHadAGradient) {
   Layers layers(DType::f32, {});
   const std::vector<double> before = values(layers.flat->values());
@@ -241,8 +242,8 @@ TEST(Adam, AStepLeftOutCountsForThoseThatHadAGradient) {
   EXPECT_EQ(layers.adam->own_steps(), (std::vector<int64_t>{1, 1, 1, 1, 0, 0}));
 }
 
-// tests/autograd/pytorch_test.cpp has its rule; here what a factor does: gradients of another scale
-// make the same first step, and 0 none.
+// tests/autograd/pytorch_test.cpp checks its rule. This test checks the factor: gradients of another scale make the
+// same first step, and a factor of 0 makes none.
 TEST(Muon, OrthogonalisedStepsDoNotKnowTheScaleOfGradients) {
   const auto weights = [](const Tensor& factor, int steps) {
     manual_seed(4);
@@ -269,7 +270,7 @@ TEST(Muon, OrthogonalisedStepsDoNotKnowTheScaleOfGradients) {
     for (const double x : left_out[state]) EXPECT_EQ(x, 0);
 }
 
-// One parameter, by the rule as solo-learn writes it.
+// One parameter, by the rule of solo-learn.
 struct LarsByHand {
   Lars::Options o;
   bool adapted;
@@ -297,11 +298,11 @@ TEST(Lars, FollowsItsRule) {
         Lars::Options{.weight_decay = 0.01, .clip = true}}) {
     manual_seed(5);
     nn::Sequential model;
-    // The first weight has more than a chunk.
+    // The first weight has more than one chunk.
     model.add<nn::Linear>(300, 250).add<nn::Linear>(250, 3).add<nn::Linear>(3, 2);
     nn::cast_to(model, DType::f64);
     Tensor& second = dynamic_cast<nn::Linear&>(model[1]).weight;
-    second = leaf(zeros(second.shape(), DType::f64));  // its norm is 0 at first, and so is the first layer's gradient
+    second = leaf(zeros(second.shape(), DType::f64));  // its norm is 0 at first, and the first layer's gradient is 0
     FlatParameters flat(model);
     Lars lars(flat, o);
     std::vector<LarsByHand> expected;
@@ -310,7 +311,7 @@ TEST(Lars, FollowsItsRule) {
     const Tensor x = randn({7, 300}, 0, 1, DType::f64);
     for (double factor : {1.0, 0.5, 0.0, 1.0}) {
       lars.zero_grad();
-      backward(sum(square(model[1](model[0](x)))));  // the last layer has no gradient: it stays as it is
+      backward(sum(square(model[1](model[0](x)))));  // the last layer has no gradient and does not change
       const Tensor scale = full({1}, factor);
       size_t i = 0;
       for (const nn::Named& p : nn::named_parameters(model)) {
@@ -366,7 +367,7 @@ TEST(Schedule, FollowsItsFormulas) {
   EXPECT_NEAR(cosine.at(60), 1.5, 1e-12);
   EXPECT_NEAR(cosine.at(110), 1, 1e-12);
 
-  // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped behind each epoch.
+  // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped after each epoch.
   const Schedule by_epoch({.course = course("cosine", CosineOptions{1e-3, "epoch"})}, 0.5, 7, 10);
   for (int64_t epoch : {0, 1, 5, 9})
     for (int64_t step : {0, 6})

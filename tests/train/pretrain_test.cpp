@@ -1,4 +1,4 @@
-// Training without labels from the command line: the ringtape binary, as its users meet it.
+// Training without labels from the command line: the ringtape binary, as users run it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ const std::string kTiny =
     "--batch-size 32"
     " --projection-hidden 16 --projection-dim 8 --knn-k 20 --lr 0.01 --threads 1 ";
 
-// Of those that only some methods have.
+// The flags that only some methods have.
 std::string own_flags(const std::string& flags) {
   std::string out;
   for (const nn::MethodEntry& entry : nn::methods())
@@ -66,7 +66,7 @@ void expect_same_tensors(const std::string& a, const std::string& b) {
     EXPECT_TRUE(test::same_bytes(x.tensors[i].tensor, y.tensors[i].tensor)) << x.tensors[i].name;
 }
 
-// The second epoch again, from a checkpoint behind the first, and in the middle of it.
+// Repeats the second epoch, from a checkpoint after the first epoch, and from one in the middle of the second.
 TEST_F(Pretrain, ResumesEveryMethodBitwise) {
   std::vector<std::string> cases = names_of(nn::methods());
   for (const char* more : {"moco --queue-per-view", "swav --optimizer adam --freeze-prototypes 1",
@@ -114,7 +114,7 @@ TEST_F(Pretrain, TrainsEveryMethodIn16Bits) {
     }
 }
 
-// The first step of a warm-up of four has a quarter of the rate, but for the prediction.
+// The first of four warm-up steps has a quarter of the learning rate, except for the prediction head.
 TEST_F(Pretrain, APredictionMayLearnWithoutSchedule) {
   const std::string flags =
       "--method simsiam --optimizer sgd --momentum 0 --epochs 1 --warmup-epochs 1 --checkpoint-steps 1 --keep 9 --lr 1 "
@@ -145,7 +145,7 @@ TEST_F(Pretrain, TellsWhatItHasFound) {
   EXPECT_MENTIONS(r.text, "epoch 2/2    knn    top-1");
   const Json last = summary("a");
   EXPECT_EQ(last["method"], "simclr");
-  EXPECT_EQ(last["step"], 8);  // the 8 images of a fifth batch are left out
+  EXPECT_EQ(last["step"], 8);  // the 8 images of a fifth batch are skipped
   EXPECT_MENTIONS(last["protocol"].get<std::string>(), "kNN, k 20, temperature 0.1");
   EXPECT_GE(last["best_top1"].get<double>(), last["top1"].get<double>());
   EXPECT_LACKS(read_file(path("a/config.toml")), "label-smoothing");
@@ -185,7 +185,7 @@ TEST_F(Pretrain, KnnMayKnowFewerImages) {
   EXPECT_MENTIONS(read_file(path("fewer/config.toml")), "knn-bank = 30\n");
   EXPECT_EQ(read_file(path("fewer/exported/backbone.safetensors")),
             read_file(path("all/exported/backbone.safetensors")));
-  // As `evaluate` finds it.
+  // `evaluate` gives the same.
   const Result again = run("evaluate ./fewer --protocol knn --knn-k 20 --knn-bank 30 --json");
   ASSERT_EQ(again.code, 0) << again.text;
   EXPECT_EQ(parse_json(again.text)["top1"], summary("fewer")["top1"]);
@@ -202,7 +202,7 @@ TEST_F(Pretrain, ARunExportsItsFeatures) {
   EXPECT_EQ(read_file(path("plain.safetensors")), read_file(path("backbone.safetensors")));
 }
 
-// The backbone is what it is without a probe, which learns beside it.
+// The backbone is the same as without a probe; the probe learns.
 TEST_F(Pretrain, AProbeLearnsAndTeachesNothing) {
   ASSERT_EQ(pretrain("--method byol --run ./without").code, 0);
   const Result with = pretrain("--method byol --online-probe --run ./with");
@@ -227,7 +227,7 @@ TEST_F(Pretrain, SmallViewsPredictTheCodesOfTheOthers) {
 }
 
 TEST_F(Pretrain, WarnsOfCollapse) {
-  // All scores alike: ln 6.
+  // All scores are equal: the loss is ln 6.
   const Result r = pretrain("--method swav --temperature 1e5 --epochs 13 --knn-every 0 --run ./a");
   ASSERT_EQ(r.code, 0) << r.text;
   EXPECT_MENTIONS(r.text, "the loss of epoch 13 was 1.79");

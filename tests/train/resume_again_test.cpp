@@ -1,5 +1,5 @@
-// A run folder as people leave it, with copies, shorter logs, other data and older releases
-// in it, and how a training goes on there.
+// Run directories that users have changed, with copies, shorter logs, other data and files of older releases, and how a
+// training resumes there.
 
 #include "tests/support/cli_command.h"
 #include "train/io/json.h"
@@ -9,7 +9,7 @@ namespace {
 
 class ResumeAgainTest : public CliTest {
  protected:
-  // 4 steps an epoch; checkpoints 2 4 6 8 10 12 of three epochs.
+  // 4 steps per epoch; checkpoints 2 4 6 8 10 12 in three epochs.
   static constexpr const char* kTiny =
       "train --train-size 44 --test-size 10 --val-size 4 --hidden 2 --batch-size 10 --threads 1 --checkpoint-steps 2 "
       "--keep 9 --run r ";
@@ -66,7 +66,7 @@ TEST_F(ResumeAgainTest, ALinkThatWasLeftBehindIsBroughtUpToDate) {
   EXPECT_TRUE(fs::exists(checkpoint(10)));
 }
 
-// A log of figures decides nothing about weights.
+// A metrics file does not influence the weights.
 TEST_F(ResumeAgainTest, MetricsThatWereCutAreWarnedOf) {
   train("--epochs 2");
   const std::string jsonl = read_file(file("metrics.jsonl").string()), csv = read_file(file("metrics.csv").string());
@@ -134,7 +134,8 @@ TEST_F(ResumeAgainTest, AnotherDataSetIsRefused) {
   EXPECT_EQ(run(common + "--resume --epochs 2 --data-dir " + set).code, 0);
 }
 
-// Made by the first version, whose checkpoints have a checksum of the settings; options that came since do not matter.
+// Made by the first version, whose checkpoints have a checksum of the settings; options that were added later do not
+// matter.
 TEST_F(ResumeAgainTest, ARunOfTheFirstVersionGoesOn) {
   fs::create_directories(folder_ / "work/runs");
   copy(fs::path(RINGTAPE_SOURCE_DIR) / "tests/fixtures/run_0_1", folder_ / "work/runs/r");

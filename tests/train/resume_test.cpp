@@ -1,4 +1,4 @@
-// A training that is stopped, killed or out of disk, and goes on: the ringtape binary, as its users meet it.
+// A training that is stopped, killed or out of disk space, and resumes: the ringtape binary, as users run it.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-// 20 steps an epoch; what draws random numbers, and what has state, is in it.
+// 20 steps per epoch; includes everything that draws random numbers or has state.
 const std::vector<std::string> kTraining = {
     "train", "--train-size", "711", "--test-size", "50", "--val-size", "71", "--epochs", "4", "--batch-size",
     "32", "--hidden", "24", "--dropout", "0.2", "--schedule", "cosine", "--warmup-epochs", "0.5", "--accumulate",
@@ -47,7 +47,7 @@ class ResumeTest : public testing::Test {
     std::vector<char*> argv;
     for (std::string& w : words) argv.push_back(w.data());
     argv.push_back(nullptr);
-    std::fflush(nullptr);  // what is buffered would be written by both
+    std::fflush(nullptr);  // otherwise both processes would write buffered data
     const pid_t child = ::fork();
     if (child != 0) return child;
     if (::chdir(folder_.c_str()) != 0 || !std::freopen("log", "w", stdout) || ::dup2(1, 2) < 0) ::_exit(99);
@@ -71,7 +71,7 @@ class ResumeTest : public testing::Test {
     return read_file((run_folder(run) / "exported/model.safetensors").string());
   }
 
-  // Lines of metrics.jsonl without what a clock or the memory decides.
+  // Lines of metrics.jsonl without values that depend on time or memory.
   std::vector<Json> metrics(const std::string& run) const {
     std::vector<Json> out;
     std::ifstream file(run_folder(run) / "metrics.jsonl");
@@ -103,7 +103,7 @@ class ResumeTest : public testing::Test {
   fs::path folder_;
 };
 
-// Kills trainings at random moments until there have been so many kills; each goes on until it is done.
+// Kills trainings at random moments until the number of kills is reached; each training is resumed until it is done.
 // RINGTAPE_KILLS=500 is the long form.
 TEST_F(ResumeTest, KilledAtAnyMomentItEndsWithTheSameWeights) {
   const char* wanted = std::getenv("RINGTAPE_KILLS");
@@ -143,9 +143,9 @@ TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {
     while (!fs::exists(run_folder(name) / "metrics.csv")) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     ::kill(child, signal);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    ::kill(child, signal);  // as a scheduler and a launcher both do
+    ::kill(child, signal);  // as a scheduler and a launcher both send it
     const int code = wait(child);
-    if (code == 0) continue;  // it was done before the signal came
+    if (code == 0) continue;  // the training ended before the signal came
     ASSERT_EQ(code, 75) << log();
     EXPECT_MENTIONS(log(), "go on with --resume --run runs/" + name);
     EXPECT_EQ(checkpoints(name).size(), 1u);
@@ -221,16 +221,16 @@ TEST_F(ResumeTest, ResumingTakesTheRunsSettings) {
   EXPECT_EQ(run({"--run", "s", "--resume", "--epochs", "1"}), 2);
   EXPECT_MENTIONS(log(), "has trained 2 already");
   EXPECT_EQ(run({"--run", "s", "--resume", "--overwrite"}), 2);
-  ASSERT_EQ(run({"--run", "s", "--resume", "--epochs", "3"}), 0) << log();  // more of the same
+  ASSERT_EQ(run({"--run", "s", "--resume", "--epochs", "3"}), 0) << log();  // trains further
   EXPECT_EQ(metrics("s").back()["step"], 60);
-  ASSERT_EQ(run({"--run", "s", "--resume", "--epochs", "3"}), 0) << log();  // it was done: the test again
+  ASSERT_EQ(run({"--run", "s", "--resume", "--epochs", "3"}), 0) << log();  // already done: only tests again
   EXPECT_EQ(metrics("s").back()["step"], 60);
 }
 
-// As on a full disk: no file may grow beyond a limit which a checkpoint's weights would pass.
+// Simulates a full disk: no file may exceed a limit that is smaller than a checkpoint's weights.
 class FullDiskTest : public ResumeTest {
  protected:
-  // It must fail, and its last words are one line about what cannot be written.
+  // It must fail, with one line at the end that says what cannot be written.
   void expect_full(const std::vector<std::string>& extra) {
     const pid_t child = start(extra, [] {
       std::signal(SIGXFSZ, SIG_IGN);

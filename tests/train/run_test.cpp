@@ -63,7 +63,7 @@ TEST_F(RunTest, RefusesAFolderInUse) {
     EXPECT_FALSE(fs::exists(path + "/metrics.csv"));
     EXPECT_TRUE(fs::is_directory(path + "/exported"));
     write_file(run.file("config.toml"), "");
-    fs::remove(run.file("train.log"));  // as who rotates logs does
+    fs::remove(run.file("train.log"));  // as log rotation does
     EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, Earlier::resume); }), "another process is training");
     EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }),
                     "another process is training");
@@ -80,7 +80,7 @@ TEST_F(RunTest, ARunThatAnotherHoldsStaysAsItIs) {
   write_file(log, "theirs");
   write_file(lock, "");
   const int other = ::open(lock.c_str(), O_RDONLY);
-  ASSERT_EQ(::flock(other, LOCK_SH | LOCK_NB), 0);  // which only taking the lock itself can tell
+  ASSERT_EQ(::flock(other, LOCK_SH | LOCK_NB), 0);  // only an attempt to take the lock shows whether it is held
   EXPECT_MENTIONS(message_of<UsageError>([&] { RunDir(path, Earlier::replace); }), "another process is training");
   EXPECT_EQ(read_file(log), "theirs");
   EXPECT_TRUE(fs::exists(path + "/config.toml"));
@@ -149,7 +149,7 @@ TEST_F(RunTest, ConfigurationErrors) {
     EXPECT_EQ(message.find('\n'), std::string::npos);
     return message;
   };
-  EXPECT_EQ(error("batch_size = 32\nlr = 1"), "");  // underscores, and a whole number for a real one
+  EXPECT_EQ(error("batch_size = 32\nlr = 1"), "");  // underscores, and a whole number instead of a real number
   EXPECT_MENTIONS(error("# one\nepoch = 3"), "c.toml:2: unknown key 'epoch'; did you mean epochs?");
   EXPECT_MENTIONS(error("zzzzzz = 3"), "train --help");
   EXPECT_MENTIONS(error("overwrite = true"), "belongs on the command line");

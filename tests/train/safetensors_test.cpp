@@ -1,4 +1,5 @@
-// safetensors: files must open elsewhere, and files from elsewhere must be read or refused, never believed.
+// safetensors: other programs must be able to open the files, and files of others must be checked, then read or
+// refused.
 #include "train/io/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ class SafetensorsTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // A file with this header, its size in front unless given, and this many zero bytes of data.
+  // Reads a file with this header, preceded by its size or by `declared`, and this many zero bytes of data.
   Safetensors read(const std::string& header, size_t data = 0, int64_t declared = -1) {
     const uint64_t size = declared < 0 ? header.size() : uint64_t(declared);
     std::string bytes(8, '\0');
@@ -67,7 +68,7 @@ TEST_F(SafetensorsTest, RoundTripOfEveryType) {
   }
   EXPECT_EQ(back["scalar"].item(), 2.5);
   EXPECT_THROW(back["absent"], FormatError);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);  // no temporary is left
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);  // no temporary file is left
 }
 
 TEST_F(SafetensorsTest, WritesTheReferenceLayout) {
@@ -229,7 +230,7 @@ TEST_F(SafetensorsTest, AnUnfinishedFileLeavesNothing) {
   EXPECT_EQ(read_file(path_), "old");
 }
 
-// Of a header's text only a few times its size is held, whatever it consists of.
+// The memory is at most a few times the size of the header's text, whatever the text is.
 TEST(SafetensorsHeader, TakesMemoryInProportion) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr int64_t kMost = 60;
@@ -260,7 +261,7 @@ TEST(SafetensorsHeader, TakesMemoryInProportion) {
                   "x: more than 10000000 bytes of __metadata__");
 }
 
-// A convolution as far as files are concerned: weight K,R,S,C.
+// Looks like a convolution in files: weight K,R,S,C.
 struct Filters : nn::Module {
   Tensor weight = leaf(rand({2, 3, 3, 4})), mean = rand({2});
   Tensor forward(const Tensor& x) override { return x; }

@@ -1,5 +1,5 @@
-// Settings belong to components: which of them a training has, what is said of others,
-// and what earlier versions wrote of them.
+// Settings belong to components: which settings a training has, messages about others, and settings of earlier
+// versions.
 #include "tests/support/settings.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,8 @@ TEST_F(ComponentSettings, OfAFileAreThoseOfWhatIsChosen) {
   EXPECT_EQ(again.err, "");
 }
 
-// What a file says of one is said of another that a flag chooses, unless it is the default of the first.
+// A file's settings of one component also apply to another one that a flag chooses, unless they are the defaults of the
+// first.
 TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
   TrainOptions o;
   test::set(
@@ -73,12 +74,13 @@ TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
   test::set(o, {{"optimizer", "adamw"}, {"model", "resnet34"}, {"method", "swav"}});
   EXPECT_EQ(option_text(o, "weight-decay"), "0.01");
   EXPECT_EQ(option_text(o, "width"), "8");
-  EXPECT_EQ(option_text(o, "queue"), "0");  // 4096 is what moco has by itself
+  EXPECT_EQ(option_text(o, "queue"), "0");  // 4096 is moco's default
   EXPECT_EQ(option_text(o, "temperature"), "0.3");
   EXPECT_EQ(option_text(o, "momentum"), std::nullopt);
 }
 
-// A file that leaves the choice to a flag: its value counts, whatever the defaults of others are.
+// A file that does not choose a component: its value counts for the component of the flag, whatever the defaults of
+// others are.
 TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {
   const std::string file = (folder_ / "c.toml").string();
   const auto read = [&](const std::string& text, std::initializer_list<std::pair<const char*, std::string>> flags) {
@@ -96,7 +98,8 @@ TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {
   EXPECT_THROW(read("width = 0\n", {}), UsageError);
 }
 
-// As written before settings were of their components: those of all, and what stood for "not given".
+// As written before settings belonged to components: the settings of all components, and the old values for "not
+// given".
 TEST(SettingsOfAFile, OfEarlierVersionsMeanWhatTheyMeant) {
   for (const auto& [method, queue, temperature, hidden, norm] :
        {std::tuple{"moco", "4096", "0.1", "512", "none"}, {"swav", "0", "0.1", "512", "hidden"}}) {

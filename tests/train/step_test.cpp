@@ -157,7 +157,7 @@ TEST(Step, TheLossScaleGrowsAndShrinksByItsRule) {
   gradient_factor(factor, norm, scale, one(INFINITY), rule);
   EXPECT_EQ(state(), std::pair(1024.0f, 0.0f));
   EXPECT_EQ(factor.span<float>()[0], 0);
-  gradient_factor(factor, norm, View{}, one(NAN), rule);  // without a scale the mistake must show
+  gradient_factor(factor, norm, View{}, one(NAN), rule);  // without a loss scale the error must be visible
   EXPECT_TRUE(std::isnan(factor.span<float>()[0]));
   gradient_factor(factor, norm, View{}, one(INFINITY), rule);
   EXPECT_TRUE(std::isnan(factor.span<float>()[0]));

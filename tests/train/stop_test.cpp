@@ -1,4 +1,4 @@
-// SIGTERM at any moment of a training: the ringtape binary, alone and with ranks.
+// SIGTERM at any moment of a training: the ringtape binary, with one process and with ranks.
 #include <algorithm>
 
 #include "core/random.h"
@@ -12,7 +12,7 @@ using namespace test;
 
 class StopTest : public JobTest {
  protected:
-  // Once the process is past the loader: it blocks SIGTERM or handles it.
+  // Waits until the program loader is done: then the process blocks or handles SIGTERM.
   static void await_main(pid_t pid) {
     EXPECT_TRUE(within(10, [pid] {
       std::ifstream status(concat("/proc/", pid, "/status"));
@@ -28,8 +28,8 @@ class StopTest : public JobTest {
   }
 };
 
-// RINGTAPE_KILLS: how many signals a way of starting it. Half of them come while it
-// begins, a third goes to one rank alone.
+// RINGTAPE_KILLS: number of signals per way of starting the training. Half of them come while it starts, and a third
+// goes to only one rank.
 TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int rounds = given ? std::atoi(given) : 4;
@@ -52,7 +52,7 @@ TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
       if (told > 0) ::kill(told, SIGTERM);
       const int code = wait(started);
       const std::string said = log();
-      if (code == 0) {  // it was done before the signal came
+      if (code == 0) {  // the training ended before the signal came
         ++late;
         continue;
       }
@@ -69,7 +69,7 @@ TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
   }
 }
 
-// The launcher ends those that are left by a signal, which is no stop that anybody asked for.
+// The launcher ends the remaining ranks with a signal, which does not count as a requested stop.
 TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
   std::string training = kTraining;
   training.replace(training.find("0.002"), 5, "1e12");
@@ -82,7 +82,7 @@ TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
   }
 }
 
-// Signals that come while the ranks still look for each other.
+// Signals that come while the ranks are still connecting.
 TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   const pid_t rank =
       start("env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape " + kTraining + " --run alone");
@@ -91,7 +91,7 @@ TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   EXPECT_EQ(wait(rank), 75) << log();
   EXPECT_MENTIONS(log(), "stopped by a signal before a step was done");
   EXPECT_FALSE(fs::exists(run_folder("alone")));
-  // The next job would have replaced it.
+  // The next job would have replaced this file.
   for (const auto& notice : fs::directory_iterator(folder_ / "run")) fs::remove(notice);
 }
 

@@ -1,4 +1,4 @@
-// Training by several ranks against training by one: the same global batches give the same weights.
+// Training by several ranks compared with training by one: the same global batches give the same weights.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,8 +23,8 @@ namespace {
 
 using test::same_bytes;
 
-// A training of a few steps on batches of uneven sizes, whose samples differ in size from first to last, so that no
-// rank's are like another's.
+// A training of a few steps on batches of different sizes. The values of the samples grow from first to last, so that
+// the samples of all ranks differ.
 struct Course {
   const char* model;
   DType dtype;
@@ -32,8 +32,8 @@ struct Course {
   bool deterministic = false;
   int64_t accumulate = 1;
   const char* optimizer = "sgd";
-  bool nudge = false;  // each image by the smallest step of its dtype
-  int64_t last = 0;    // samples of the last step; 0: as of the others
+  bool nudge = false;  // change each image by the smallest step of its dtype
+  int64_t last = 0;    // samples of the last step; 0: as in the others
   bool sync_bn = true;
 
   std::unique_ptr<nn::Module> make() const {
@@ -64,7 +64,7 @@ struct Course {
     const int64_t n = samples(step);
     const bool rows = std::string(model) == "mlp";
     manual_seed(uint64_t(100 + step));
-    // f32: as many rows of channels as make whole tiles; see kernels/cpu/batch_norm.cpp
+    // f32: a number of rows of channels that gives whole tiles; see kernels/cpu/batch_norm.cpp
     const int64_t side = std::string(model) == "tiles" ? 8 : dtype == DType::f64 ? 16 : 32;
     const Tensor size = reshape(cast(arange(n), dtype) * 0.3 + 0.2, rows ? Shape{n, 1} : Shape{n, 1, 1, 1});
     return size * randn(rows ? Shape{n, 10} : Shape{n, side, side, 3}, 0.1, 1, dtype) *
@@ -76,7 +76,7 @@ struct Course {
     return from_host(labels, {samples(step)});
   }
 
-  // The weights and buffers behind the last step; of rank `rank` of a group.
+  // The weights and buffers after the last step, of this rank of the group.
   std::vector<Tensor> train(comm::ProcessGroup& group, int replicas = 0, bool persistent = false) const {
     set_threads(std::max(1, replicas));
     const auto model = make();
@@ -120,7 +120,7 @@ double difference(const Weights& a, const Weights& b) {
   return std::sqrt(apart / all);
 }
 
-// Runs f on the group of each rank of a world; returns why it failed.
+// Runs f on the group of each rank of a world; returns the cause of a failure.
 std::string climb(const comm::test::World& world, int ranks, const std::function<void(comm::ProcessGroup&)>& f) {
   return world.run(ranks, 1, comm::Seconds(120), [&](comm::Transport& t) {
     comm::Context context = t.context();
@@ -136,7 +136,7 @@ void expect_near(const Course& course, const Weights& own, const Weights& alone,
     throw CommError(concat(course.model, " ", course.dtype, ": weights are ", apart, " apart, at most ", tolerance));
 }
 
-// The heavy rungs on every number of ranks: minutes.
+// Whether to run the expensive tests on every number of ranks; takes minutes.
 bool full() { return std::getenv("RINGTAPE_LADDER") != nullptr; }
 
 const std::vector<comm::test::World>& rungs() {
@@ -175,8 +175,8 @@ TEST(Strategies, DdpGivesTheWeightsOfOneRankWithSynchronizedBatchNorm) {
   expect_weights_of_one({full() ? "resnet18" : "resnet10", DType::f32, 1}, 1e-6, true);
 }
 
-// The last batch has fewer samples than there are ranks, and the network channels enough for all of the convolutions'
-// algorithms. What nobody has written is NaN, so that no chance hides it.
+// The last batch has fewer samples than ranks, and the network has enough channels for all algorithms of convolutions.
+// Memory that was never written is NaN, so that errors are always visible.
 TEST(Strategies, RanksWithoutSamplesAddNothing) {
   const int fill = memory_fill();
   set_memory_fill(kPoisonByte);
@@ -220,8 +220,8 @@ TEST(Strategies, DpAddsUpAsDdpDoes) {
   }
 }
 
-// Devices within ranks. A forked rank has none of the threads that this one has had replicas
-// on: it takes a thread that knows of none.
+// Devices within ranks. A forked rank does not have the replica threads of this process, so it uses a new thread
+// without any.
 TEST(Strategies, Ddp2GivesTheWeightsOfOneDevice) {
   const Course course{"mlp", DType::f64, 10};
   const Weights alone = course.train(comm::alone());
@@ -240,9 +240,10 @@ TEST(Strategies, LarsGivesTheWeightsOfOneDevice) {
       "");
 }
 
-// In f32 the weights of ResNets go apart for any change of the last bit: a ReLU whose input is 0 but for rounding opens
-// or closes, and what it lets through is not small. Whether one does depends on the CPU: 7e-8 and 1.1e-6 were seen, so
-// the bound is 1e-5. Ranks that normalise their batches alone, which is wrong here, are more than 1e-4 off.
+// In f32 the weights of ResNets drift apart after any change of the last bit: a ReLU whose input differs from 0 only by
+// rounding opens or closes, and the values that it passes are not small. This depends on the CPU: 7e-8 and 1.1e-6 were
+// measured, so the bound is 1e-5. Ranks that normalise only their own batches, which is wrong here, differ by more than
+// 1e-4.
 TEST(Strategies, DdpIsAsNearAsF32Is) {
   constexpr double kRelus = 1e-5;
   const Course course{.model = full() ? "resnet18" : "resnet10", .dtype = DType::f32, .steps = full() ? 10 : 2};

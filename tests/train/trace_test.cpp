@@ -1,4 +1,4 @@
-// The timeline of a step: what ranks tell of it, how their clocks are brought together, the files.
+// The timeline of a step: the ranks' data, the alignment of their clocks, the files.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -104,13 +104,13 @@ TEST_F(TraceTest, AStepOfTwoRanks) {
     double at = 0;
     for (const Json& p : phases) {
       names.push_back(p["name"].get<std::string>());
-      EXPECT_GE(p["ts"].get<double>(), at - 1e-3);  // a float of microseconds
+      EXPECT_GE(p["ts"].get<double>(), at - 1e-3);  // microseconds in f32
       EXPECT_GE(p["dur"].get<double>(), 0);
       at = p["ts"].get<double>() + p["dur"].get<double>();
     }
     EXPECT_EQ(names, (std::vector<std::string>{"forward", "backward", "wait", "optimizer"}));
     ASSERT_EQ(buckets.size(), 2u);  // the last layer; the first, which is larger than a bucket
-    // While the first one's gradients are made.
+    // While the gradients of the first layer are computed.
     EXPECT_LT(buckets[0]["args"]["ready_us"], buckets[1]["args"]["ready_us"]);
     const double begin = phases[1]["ts"].get<double>(),
                  waited = phases[2]["ts"].get<double>() + phases[2]["dur"].get<double>();
@@ -130,7 +130,7 @@ TEST_F(TraceTest, AStepOfTwoRanks) {
   test::expect_xml(file("step.svg"));
   EXPECT_NE(file("step.svg").find("mlp on cpu:0, step 3, 2 ranks"), std::string::npos);
 
-  // What the run says of its ranks.
+  // The run's figures of its ranks.
   std::ifstream lines((folder_ / "runs/r/metrics.jsonl").string());
   double sent = 0;
   for (std::string line; std::getline(lines, line);) {

@@ -1,5 +1,5 @@
-// What trained weights are good for, by the ringtape binary: features, nearest neighbours, a linear probe, exports,
-// beginnings of other trainings.
+// Uses of trained weights, with the ringtape binary: features, nearest neighbours, a linear probe, exports, initial
+// weights of other trainings.
 #include "train/weights/weights.h"
 
 #include <sys/resource.h>
@@ -38,7 +38,7 @@ class WeightsTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // The exit code; what it printed is in the files out and err.
+  // Returns the exit code; the output is in the files out and err.
   int run(const std::string& arguments) const {
     const int status = std::system(
         concat("cd ", folder_.string(), " && ", RINGTAPE_BINARY, " ", arguments, " >out 2>err </dev/null").c_str());
@@ -64,7 +64,7 @@ class WeightsTest : public testing::Test {
   fs::path folder_;
 };
 
-// By NumPy 2.4.
+// Written by NumPy 2.4.
 TEST(Npy, IsWhatNumPyWrites) {
   const std::string path = (fs::temp_directory_path() / concat("ringtape_npy_", ::getpid())).string();
   const auto written = [&](const Tensor& x) {
@@ -153,14 +153,14 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
     same["weights"] = "backbone.safetensors";
     return same;
   }());
-  fs::create_directories(path("runs/features/exported"));  // as a training without labels leaves it
+  fs::create_directories(path("runs/features/exported"));  // as after a training without labels
   fs::copy(path("runs/one/config.toml"), path("runs/features/config.toml"));
   fs::copy(path("backbone.safetensors"), path("runs/features/exported/backbone.safetensors"));
   EXPECT_EQ(result_of("embed features --out x.npy")["weights"], "runs/features/exported/backbone.safetensors");
   expect_error("evaluate backbone.safetensors", 2, "has no last layer '3'");
   expect_error("export one --out weights.bin", 2, "FILE.safetensors");
 
-  // A learning rate of 0 leaves the weights where they began.
+  // A learning rate of 0 does not change the weights.
   train("--run fine --hidden 32 --weights backbone.safetensors --lr 0");
   EXPECT_MENTIONS(file("out"), "backbone.safetensors, with a new last layer");
   const Safetensors fine = read_safetensors(path("runs/fine/exported/model.safetensors"));
@@ -175,7 +175,7 @@ TEST_F(WeightsTest, ABackboneBeginsAnotherTraining) {
 }
 
 TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
-  // Learning by heart: the validation is best early on.
+  // Overfitting: the validation is best in an early epoch.
   const std::string more = "--hidden 64 --lr 0.01 --epochs 12 --batch-size 32 ";
   train(more + "--run last");
   train(more + "--run best --export best");
@@ -196,7 +196,7 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   EXPECT_EQ(summary("best")["loss"], result_of("evaluate runs/best/checkpoints/best")["loss"]);
   EXPECT_EQ(summary("last")["loss"], result_of("evaluate runs/best/checkpoints/last")["loss"]);
 
-  // Other ranks get them from the first; a finished run is exported anew; an average counts in place of the weights.
+  // Other ranks get the weights from rank 0; a finished run is exported again; an average replaces the weights.
   ASSERT_EQ(run("train --resume --run last --export best"), 0) << file("err");
   EXPECT_EQ(file("runs/last/exported/model.safetensors"), file("runs/best/exported/model.safetensors"));
   train(more + "--run ranks --ema 0.9 --export best --strategy ddp --devices 2");
@@ -204,7 +204,7 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   EXPECT_NEAR(summary("ranks")["loss"].get<double>(),
               result_of("evaluate runs/ranks/checkpoints/best")["loss"].get<double>(), 1e-5);
 
-  // Damaged, they are named, with a way out.
+  // Damaged weights are named, with a way to continue.
   const std::string damaged = path("runs/last/checkpoints/best/model.safetensors");
   std::string bytes = file("runs/last/checkpoints/best/model.safetensors");
   bytes.back() = char(bytes.back() ^ 1);
@@ -291,7 +291,7 @@ TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
   expect_error("evaluate x.h5", 1, "an HDF5 file, as Keras writes them, not safetensors");
 }
 
-// A small file that speaks of a large network or data set.
+// A small file that claims a large network or data set.
 TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
   const auto claim = [&](const char* name, const char* value, const std::vector<NamedTensor>& tensors) {
     write_safetensors(path("x.safetensors"), tensors, {{"ringtape.model", "mlp"}, {concat("ringtape.", name), value}});
@@ -309,7 +309,7 @@ TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
                "asks for 3,000,000 generated images; if that is meant, say so: --test-size 3000000");
   rusage children{};
   ::getrusage(RUSAGE_CHILDREN, &children);
-  EXPECT_LT(children.ru_maxrss, 500'000);  // KiB, of the largest
+  EXPECT_LT(children.ru_maxrss, 500'000);  // KiB, of the largest process
 }
 
 }  // namespace
