@@ -150,8 +150,8 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
                "--projection-hidden 512: r/simclr-single-1-seed-0 was trained with 32 so far");
 }
 
-// Settings of the preset's optimizer and schedule are taken. A recorded run's settings of ranks do not apply to a
-// single rank.
+// Flags of the preset's optimizer and schedule are accepted. A file's `gather-distributed` does not apply to a single
+// device.
 TEST_F(CompareMethodsCommand, TakesSettingsOfWhatThePresetChooses) {
   write_file((folder_ / "c.toml").string(), "gather-distributed = true\ntemperature = 0.3\n");
   ASSERT_EQ(run("--methods simclr --strategies single --epochs 1 --momentum 0.8 --final-lr 0.001 --projection-hidden 8 "

@@ -12,7 +12,7 @@ using namespace test;
 
 class StopTest : public JobTest {
  protected:
-  // Waits until the program loader is done: then the process blocks or handles SIGTERM.
+  // Waits until main() has begun: then the process blocks or handles SIGTERM.
   static void await_main(pid_t pid) {
     EXPECT_TRUE(within(10, [pid] {
       std::ifstream status(concat("/proc/", pid, "/status"));
