@@ -9,7 +9,7 @@ namespace ringtape::comm {
 // Carries out a collective over a transport. The operation is the transport's current one; n is the number of ranks, c
 // the operation's count.
 //   all_reduce      x, y: c          reduce_scatter  x: n c, y: c       all_gather  x: c, y: n c
-//   broadcast y: c, in place reduce x: c, y: c, only on the root (elsewhere y is null)
+//   broadcast       y: c, in place   reduce          x: c, y: c, only on the root (elsewhere y is null)
 //   gather          x: c, y: n c on the root         scatter  x: n c on the root, y: c         all_to_all  x, y: n c
 // x is not written to. In place: y may be x for all_reduce, reduce and all_to_all, x may be y + rank c for all_gather
 // and gather, y may be x + rank c for reduce_scatter and scatter. avg divides sums by n.

@@ -32,10 +32,10 @@ class Work {
 // Ranks that work together. All ranks make the same calls in the same order, from one thread at a time. Each call
 // returns a Work:
 //   group.all_reduce(y).wait();                    // now, on this thread
-//   const Work work = group.all_reduce(y).start(); // while this thread continues; then work.wait() A Work that is
-// neither started nor waited for is done before the next one that is, or before the group is destroyed. Tensors are
-// contiguous, of any dtype (b8 only where elements are moved and not combined), on the transport's device (a CPU's: on
-// any CPU device), and must not be changed until the Work is done. y and x share no memory except where
+//   const Work work = group.all_reduce(y).start(); // while this thread continues; then work.wait()
+// A Work that is neither started nor waited for is done before the next one that is, or before the group is destroyed.
+// Tensors are contiguous, of any dtype (b8 only where elements are moved and not combined), on the transport's device
+// (a CPU's: on any CPU device), and must not be changed until the Work is done. y and x share no memory except where
 // comm/algorithm.h allows it. Wrong arguments throw ShapeError, DTypeError, DeviceError or UsageError before anything
 // is sent. A group of one works too. After a failure every call throws its cause as CommError.
 class ProcessGroup {

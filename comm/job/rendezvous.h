@@ -25,8 +25,8 @@ struct Job {
 
 // The job for which a launcher started this process, once all its ranks have come; nullopt without a launcher. The
 // ranks meet at:
-//   RINGTAPE_STORE=host:port a StoreServer hosted by another program (ringtape launch), with RINGTAPE_TOKEN
-//   RINGTAPE_STORE=/a/folder a folder that all ranks can access
+//   RINGTAPE_STORE=host:port   a StoreServer hosted by another program (ringtape launch), with RINGTAPE_TOKEN
+//   RINGTAPE_STORE=/a/folder   a folder that all ranks can access
 //   otherwise                  rank 0 hosts it: at MASTER_ADDR:MASTER_PORT if RINGTAPE_TOKEN is set, else, on one host,
 //                              on a free port of the loopback interface, which is written with a random token into a
 //                              private file
