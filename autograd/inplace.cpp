@@ -14,7 +14,7 @@ static void begin_write(const Tensor& x, const char* op) {
   RT_CHECK_AS(AutogradError, !x.node() || !grad_enabled(), op,
               " on a tensor in a recorded graph; write to x.detach(), or inside NoGrad");
   RT_CHECK_AS(AutogradError, !x.node() || !x.node()->backward, op, " on the result of ", x.node()->name,
-              "; write to x.detach() if that is meant");
+              "; write to x.detach() if this is intended");
   for (int i = 0; i < x.rank(); ++i)
     RT_CHECK_AS(ShapeError, x.strides()[i] != 0 || x.shape()[i] <= 1, op,
                 " into an expanded tensor, whose elements share memory");

@@ -31,7 +31,7 @@ NodePtr make_node(const char* name, const Shape& shape) {
 
 Node& leaf_node(const Tensor& x, const char* function) {
   RT_CHECK_AS(AutogradError, x.node() && !x.node()->backward, function,
-              " of a tensor that is no leaf; make it one with leaf(x)");
+              " of a tensor that is not a leaf; make it one with leaf(x)");
   return *x.node();
 }
 

@@ -78,7 +78,7 @@ size_t parse_bytes(std::string_view text, std::string_view all) {
   const std::string_view unit = text.substr(size_t(end - text.data()));
   const int shift = unit.empty() ? 0 : unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : -1;
   RT_CHECK_AS(UsageError, error == std::errc{} && shift >= 0 && value <= kAny >> shift, "RINGTAPE_ALLREDUCE=", all,
-              ": '", text, "' is no number of bytes", kExample);
+              ": '", text, "' is not a number of bytes", kExample);
   return value << shift;
 }
 
@@ -101,12 +101,13 @@ std::vector<Choice::Range> Choice::parse(std::string_view text) {
       names += concat(names.empty() ? "" : ", ", a->name);
     }
     RT_CHECK_AS(UsageError, algorithm, "RINGTAPE_ALLREDUCE=", text, ": '", item.substr(0, colon),
-                "' is no algorithm of all_reduce; there are ", names);
+                "' is not an algorithm of all_reduce; available: ", names);
     Range range{algorithm, 0, kAny};
     if (colon < item.size()) {
       const std::string_view bytes = item.substr(colon + 1);
       const size_t dash = bytes.find('-');
-      RT_CHECK_AS(UsageError, dash != bytes.npos, "RINGTAPE_ALLREDUCE=", text, ": '", bytes, "' is no range", kExample);
+      RT_CHECK_AS(UsageError, dash != bytes.npos, "RINGTAPE_ALLREDUCE=", text, ": '", bytes,
+                  "' is not a range of bytes", kExample);
       range.from = parse_bytes(bytes.substr(0, dash), text);
       if (dash + 1 < bytes.size()) range.to = parse_bytes(bytes.substr(dash + 1), text);
       RT_CHECK_AS(UsageError, range.from < range.to, "RINGTAPE_ALLREDUCE=", text, ": the range '", bytes, "' is empty",

@@ -27,7 +27,7 @@ Collective parse_collective(std::string_view name) {
     if (kNames[i] == name) return Collective(i);
     all += concat(i ? ", " : "", kNames[i]);
   }
-  throw UsageError(concat("unknown collective '", name, "'; there are ", all));
+  throw UsageError(concat("unknown collective '", name, "'; available: ", all));
 }
 
 // FNV-1a over the fields.

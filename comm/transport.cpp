@@ -112,9 +112,9 @@ void Wait::give_up(const std::string& cause) {
 std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs) {
   const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
   return concat(
-      "the ranks do not ask for the same: rank ", rank, " is at ", ours, ", rank ", peer, " at ", theirs,
+      "the ranks make different calls: rank ", rank, " calls ", ours, ", rank ", peer, " calls ", theirs,
       other_algorithm
-          ? ", by another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
+          ? " with another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
           : "; every rank must make the same calls, in the same order");
 }
 

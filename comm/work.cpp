@@ -13,13 +13,14 @@ Worker::~Worker() {
   const bool leaving = std::uncaught_exceptions() > 0;
   if (leaving)
     for (; !queue_.empty() && queue_.back()->operation.sequence > started_; queue_.pop_back()) {
-      queue_.back()->error = concat(queue_.back()->operation, " was never begun: its group has gone");
+      queue_.back()->error =
+          concat(queue_.back()->operation, " was not started: its group was destroyed by an exception");
       queue_.back()->done.store(true, std::memory_order_release);
     }
   // The other ranks may wait for this rank elsewhere, so it does not delay its exception for long.
   if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
-    transport_.context().failure->raise(
-        concat("rank ", transport_.rank(), " leaves with an exception, and the others do not finish ", current_));
+    transport_.context().failure->raise(concat(
+        "rank ", transport_.rank(), " failed with an exception while the other ranks wait for it in ", current_));
   while (busy_ || !queue_.empty()) {
     if (busy_) changed_.wait(lock);
     else execute_next(lock);

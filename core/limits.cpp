@@ -50,7 +50,7 @@ std::string lack_of_descriptors(int64_t more) {
   const rlimit limit = limit_of(RLIMIT_NOFILE);
   const int64_t open = open_descriptors();
   if (limit.rlim_cur == RLIM_INFINITY || open + more <= int64_t(limit.rlim_cur)) return "";
-  return concat(more, " file descriptors are needed beside the ", open, " that are open, but the limit is ",
+  return concat(more, " more file descriptors are needed (", open, " are open), but the limit is ",
                 number_text(limit.rlim_cur), " (hard limit ", number_text(limit.rlim_max), "); raise it to ",
                 open + more, " or more (ulimit -n)");
 }
@@ -70,9 +70,10 @@ std::string reason(int error) {
 std::string process_reason(int error) {
   std::string out = reason(error);
   if (error != EAGAIN) return out;
-  out += concat("; processes and threads of this user may be ", number_text(limit_of(RLIMIT_NPROC).rlim_cur),
-                " (ulimit -u)");
-  if (const auto processes = Cgroups().processes()) out += concat(", of its control group ", *processes, " (pids.max)");
+  out += concat("; the limit of processes and threads is ", number_text(limit_of(RLIMIT_NPROC).rlim_cur),
+                " for this user (ulimit -u)");
+  if (const auto processes = Cgroups().processes())
+    out += concat(", ", *processes, " for its control group (pids.max)");
   return out;
 }
 

@@ -17,7 +17,7 @@ LogLevel log_level() {
     if (wanted.empty()) return LogLevel::info;
     for (size_t i = 0; i < names.size(); ++i)
       if (wanted == names[i]) return LogLevel(i);
-    detail::fail<UsageError>("RINGTAPE_LOG=", wanted, ": one of error warn info debug");
+    detail::fail<UsageError>("RINGTAPE_LOG=", wanted, ": expected one of error warn info debug");
   }();
   return level;
 }

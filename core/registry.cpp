@@ -42,8 +42,7 @@ std::string unknown(std::string_view what, std::string_view word, std::span<cons
   std::string out = "unknown " + std::string(what) + " '" + std::string(word) + "'";
   const std::string meant = nearest(word, known);
   if (!meant.empty()) return out + "; did you mean " + meant + "?";
-  out += ": there ";
-  out += known.size() == 1 ? "is" : "are";
+  out += "; available:";
   for (const std::string& candidate : known) out += ' ' + candidate;
   return out;
 }

@@ -33,10 +33,10 @@ static std::atomic<CpuIsa>& current() {
     for (int i = 0; i < kCpuIsas; ++i)
       if (kNames[size_t(i)] == wanted) {
         RT_CHECK_AS(DeviceError, i <= int(best_cpu_isa()), "RINGTAPE_CPU_ISA=", wanted,
-                    ", but this machine, or this build, has ", best_cpu_isa(), " at most");
+                    ", but this machine or this build supports at most ", best_cpu_isa());
         return CpuIsa(i);
       }
-    detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": one of portable avx2 avx512");
+    detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512");
   }();
   return isa;
 }
@@ -44,7 +44,8 @@ static std::atomic<CpuIsa>& current() {
 CpuIsa cpu_isa() { return current().load(std::memory_order_relaxed); }
 
 void set_cpu_isa(CpuIsa isa) {
-  RT_CHECK_AS(DeviceError, isa <= best_cpu_isa(), "no ", isa, " on this machine, ", best_cpu_isa(), " at most");
+  RT_CHECK_AS(DeviceError, isa <= best_cpu_isa(), isa,
+              " is not available: this machine or this build supports at most ", best_cpu_isa());
   current() = isa;
 }
 

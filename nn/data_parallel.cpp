@@ -50,7 +50,7 @@ void check_alike(const std::vector<Named>& model, const std::vector<Named>& repl
     alike = model[i].name == replica[i].name && model[i].tensor->shape() == replica[i].tensor->shape() &&
             model[i].tensor->dtype() == replica[i].tensor->dtype();
   RT_CHECK_AS(UsageError, alike,
-              "DataParallel: what is made for a replica has other parameters or buffers than the model");
+              "DataParallel: the parameters or buffers of a new replica differ from those of the model");
 }
 
 }  // namespace

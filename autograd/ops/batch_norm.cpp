@@ -15,7 +15,7 @@ void check_channels(const Tensor& x, const Tensor& t, const char* what) {
   RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted,
               " for x ", x.shape(), ", got ", t.defined() ? t.shape().str() : "none");
   RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ",
-              t.dtype(), "; ", what, " is to be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
+              t.dtype(), "; ", what, " must be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ",
               t.device(), "; move one with to(x, device)");
 }
@@ -87,7 +87,7 @@ Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
   const Tensor total({1}, mean.dtype(), x.device());
   batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
   // With more here, nobody waits for the total.
-  if (count <= 1) check_count(int64_t(total.item()), x, " and no more elsewhere");
+  if (count <= 1) check_count(int64_t(total.item()), x, " and no values on the other ranks");
   return {mean, var, 1, count, total, unbiased, 1};
 }
 

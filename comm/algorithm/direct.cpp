@@ -142,7 +142,7 @@ void barrier(Transport& t, const void* x, void* y) {
 
 const Algorithm direct = {
     .name = "direct",
-    .about = "in memory that ranks share: 2 fences, each rank its part; elsewhere by messages, sums as fixed_order",
+    .about = "in shared memory: 2 fences, each rank sums its part; otherwise by messages, with the sums of fixed_order",
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather,

@@ -63,7 +63,7 @@ void barrier(Transport& t, const void*, void*) {
 
 const Algorithm doubling = {
     .name = "doubling",
-    .about = "log2 n steps, the whole buffer in each; two steps more where n is no power of two",
+    .about = "log2 n steps, the whole buffer in each; two more steps if n is not a power of two",
     .all_reduce = all_reduce,
     .all_gather = all_gather,
     .barrier = barrier};

@@ -133,7 +133,7 @@ void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, 
 
 const Algorithm halving_doubling = {
     .name = "halving_doubling",
-    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; twice more where n is not 2^k",
+    .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; two more messages if n is not a power of two",
     .all_reduce = all_reduce,
     .reduce_scatter = reduce_scatter,
     .all_gather = all_gather};

@@ -204,7 +204,7 @@ void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
 }
 
 const Algorithm ring = {.name = "ring",
-                        .about = "2 (n - 1) steps, 2 (n - 1) / n of the bytes from each rank, between neighbours alone",
+                        .about = "2 (n - 1) steps, 2 (n - 1) / n of the bytes from each rank, between neighbours only",
                         .all_reduce = all_reduce,
                         .reduce_scatter = reduce_scatter,
                         .all_gather = all_gather,

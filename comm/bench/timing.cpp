@@ -162,13 +162,13 @@ void check_settings(const CollectiveSettings& s, int ranks) {
   for (const Algorithm* a : algorithms())
     if (a->of(s.kind)) able += concat(able.empty() ? "" : ", ", a->name);
   RT_CHECK_AS(UsageError, s.algorithm == "auto" || find_algorithm(s.algorithm).of(s.kind), "the algorithm ",
-              s.algorithm, " does no ", s.kind, "; these do: ", able);
-  RT_CHECK_AS(UsageError, s.dtype != DType::b8, "the dtype b8 has no sum");
-  RT_CHECK_AS(UsageError, !s.limit || s.kind == Collective::all_reduce, "--limit: is that of all_reduce, not of ",
+              s.algorithm, " does not support ", s.kind, "; these do: ", able);
+  RT_CHECK_AS(UsageError, s.dtype != DType::b8, "--dtype b8: booleans cannot be summed; choose another");
+  RT_CHECK_AS(UsageError, !s.limit || s.kind == Collective::all_reduce, "--limit: supports only all_reduce, not ",
               s.kind);
   const int64_t least = int64_t(size_of(s.dtype)) * (in_parts(s.kind) ? ranks : 1);
   RT_CHECK_AS(UsageError, s.least >= least, "-b ", s.least, ": expected at least ", least, " bytes, one ", s.dtype,
-              in_parts(s.kind) ? " a rank" : "");
+              in_parts(s.kind) ? " per rank" : "");
   RT_CHECK_AS(UsageError, s.most >= s.least, "-e ", s.most, ": expected at least -b, ", s.least);
 }
 

@@ -75,7 +75,8 @@ std::string Activity::row(const Line& line, int rank, Clock::time_point now) con
   const int64_t step = line.last_ > 0 && r.number == line.last_ ? r.step : step_.load(std::memory_order_relaxed);
   const std::string at = step < 0 ? "-\t" : concat(step, '\t');
   if (line.last_ == 0) return concat(head, at, "none yet\t-\t-\t-\n");
-  if (r.number != line.last_) return concat(head, at, line.running_ ? "one that is long ago" : "idle", "\t-\t-\t-\n");
+  if (r.number != line.last_)
+    return concat(head, at, line.running_ ? "a call that is no longer recorded" : "idle", "\t-\t-\t-\n");
   if (!line.running_) return concat(head, at, "idle after ", r.operation, "\t-\t-\t", seconds(now - r.end), '\n');
   const int peer = line.waiting_on_.load(std::memory_order_relaxed);
   const bool part = rank >= 0 && rank != line.rank_;  // a group with other numbers for its ranks

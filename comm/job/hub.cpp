@@ -30,7 +30,7 @@ std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Fai
 Hub::~Hub() {
   try {
     if (std::uncaught_exceptions() > exceptions_)
-      store_->set_once(kFailureKey, self_ + " ended by an exception; its own output tells which");
+      store_->set_once(kFailureKey, self_ + " failed with an exception; see its own output");
     store_->set(left_, "1");  // wakes the watcher, too
   } catch (const CommError&) {  // the store is lost; the watcher notices this too
   }

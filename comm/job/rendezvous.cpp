@@ -82,7 +82,8 @@ std::shared_ptr<Store> store_at(const std::string& where, const Meeting& meeting
   const bool bracketed = where.starts_with('[') && colon != std::string::npos && where[colon - 1] == ']';
   RT_CHECK_AS(UsageError, port > 0 && port < 65536, "RINGTAPE_STORE=", where,
               ": expected host:port or the path of a folder");
-  RT_CHECK_AS(UsageError, !meeting.token.empty(), "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN: its host knows it");
+  RT_CHECK_AS(UsageError, !meeting.token.empty(),
+              "RINGTAPE_STORE is set, but not RINGTAPE_TOKEN; set it to the token of the store's host");
   const std::string host = bracketed ? where.substr(1, colon - 2) : where.substr(0, colon);
   return reach({host, port, meeting.token}, deadline, "the job's store", meeting.patience);
 }
@@ -100,19 +101,19 @@ std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options o
   try {
     return std::make_unique<StoreServer>(options);
   } catch (const CommError& e) {
-    detail::fail<CommError>("the job's store cannot be hosted: ", e.what(), "; give all ranks another MASTER_PORT");
+    detail::fail<CommError>("cannot host the job's store: ", e.what(), "; set another MASTER_PORT on all ranks");
   }
 }
 
 std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeting, Deadline deadline) {
   RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: ",
               "set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
-  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not tell where rank 0 is: ",
+  RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not say where rank 0 is: ",
               "set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
   Hosted hosted;
   if (place.rank == 0) {
     const std::string lack = lack_of_descriptors(int64_t(place.size) + kSpare);
-    RT_CHECK_AS(CommError, lack.empty(), "rank 0 is to have a connection to each of ", place.size, " ranks: ", lack);
+    RT_CHECK_AS(CommError, lack.empty(), "rank 0 needs a connection to each of ", place.size, " ranks: ", lack);
     hosted.server = serve_at(place, {.token = meeting.token, .name = self_of(place), .heartbeat = meeting.heartbeat});
     log_info("store: hosted by rank 0 at ", place.host, ":", place.port);
   }
@@ -248,12 +249,12 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
   const auto fail = [&](const std::string& why) { throw CommError(store.set_once(kFailureKey, why)); };
   const std::string size = store.set_once("job/size", std::to_string(place.size));
   if (size != std::to_string(place.size))
-    fail(concat(self, " expects ", place.size, " ranks, those who came before it ", size,
+    fail(concat(self, " expects ", place.size, " ranks, but the ranks before it expect ", size,
                 "; start all with the same number"));
   const std::string mine = concat(self, '\t', random_token()), first = store.set_once(rank_key(place.rank), mine);
   if (first != mine)
-    fail(concat("rank ", place.rank, " is there twice: ", first.substr(0, first.find('\t')), " and ", self,
-                "; each process needs a RANK of its own, and each job a store"));
+    fail(concat("rank ", place.rank, " was started twice: ", first.substr(0, first.find('\t')), " and ", self,
+                "; each process needs its own RANK, and each job its own store"));
   const int island = vote_for_islands(store, place);
   if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
   const std::string keys[] = {"job/complete", kFailureKey};  // after the meeting the hub reports failures
@@ -263,7 +264,7 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
     if (!entry && !deadline.passed()) remind(concat(missing_ranks(store, place.size), " of ", place.size));
   }
   if (!entry)
-    fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not come within ",
+    fail(concat(missing_ranks(store, place.size), " of ", place.size, " did not join within ",
                 int64_t(std::ceil(whole.count())), " s"));
   RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
   return store.get(kNoIslands) ? 1 : island;

@@ -34,19 +34,19 @@ std::string Attempt::report() const {
     return concat("ringtape: error: the job did not end within the ", launch_.timeout.count(), " s of --timeout\n");
   const Rank& f = *first_;
   if (code_ == kPreempted)
-    return concat("ringtape: stopped, to be gone on with: exit code 75, of rank ", f.rank, " first\n");
+    return concat("ringtape: stopped, can be resumed: exit code 75, first on rank ", f.rank, "\n");
   std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.nodes * launch_.local_size,
                            " was the first to fail: ", end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid,
                            " on ", host_name(), ")\n");
   if (code_ == 128 + SIGKILL && !stopped_)
-    out += "  something else killed it; where memory ran out, the kernel did, and its log (dmesg) says so\n";
+    out += "  another process killed it, or the kernel if memory ran out; the kernel log (dmesg) shows this\n";
   if (!f.output->last_lines().empty()) out += "  its last lines:\n";
   for (const std::string& line : f.output->last_lines()) out += concat("    ", line, "\n");
   std::string others;
   for (const Rank& r : ranks_)
     if (&r != first_)
       others += concat(others.empty() ? "" : ", ", r.rank, " ", r.code == 0 ? "done" : end_text(r.code));
-  if (!others.empty()) out += concat("  the others here: ", others, "\n");
+  if (!others.empty()) out += concat("  the other ranks here: ", others, "\n");
   if (!f.log.empty()) out += concat("  its log: ", f.log, "\n");
   return out;
 }

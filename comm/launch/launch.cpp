@@ -35,7 +35,7 @@ std::unique_ptr<StoreServer> host_store(const Launch& l) {
                                                               .port = l.master_port,
                                                               .heartbeat = Seconds(env::heartbeat())});
   } catch (const CommError& e) {
-    throw CommError(concat(e.what(), "; another port is given by --master-port"));
+    throw CommError(concat(e.what(), "; choose another port with --master-port"));
   }
 }
 

@@ -20,10 +20,10 @@ std::string first_difference(const std::string& theirs, const std::string& ours)
   std::istringstream a(theirs), b(ours);
   for (std::string x, y;;) {
     const bool more_a = bool(std::getline(a, x)), more_b = bool(std::getline(b, y));
-    if (!more_a && !more_b) return "in nothing but white space";
-    if (!more_a) return concat("'", y, "', which rank 0 has not");
-    if (!more_b) return concat("not '", x, "', which rank 0 has");
-    if (x != y) return concat("'", y, "', rank 0 '", x, "'");
+    if (!more_a && !more_b) return "other white space";
+    if (!more_a) return concat("'", y, "', which rank 0 does not have");
+    if (!more_b) return concat("no '", x, "', which rank 0 has");
+    if (x != y) return concat("'", y, "', rank 0 has '", x, "'");
   }
 }
 

@@ -27,7 +27,8 @@ Tensor scattered(ProcessGroup& group, const Tensor& x) {
 
 void check_rows(const ProcessGroup& group, const char* op, const Tensor& x, int parts) {
   RT_CHECK_AS(ShapeError, x.defined() && x.rank() > 0 && x.dim(0) % parts == 0, op, ": x has shape ", x.shape(),
-              ", its first axis must be ", parts > 1 ? concat("a multiple of the ", group.size(), " ranks") : "there");
+              ", expected a first axis",
+              parts > 1 ? concat(" that is a multiple of the ", group.size(), " ranks") : "");
 }
 
 }  // namespace

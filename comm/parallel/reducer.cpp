@@ -21,17 +21,15 @@ constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boun
 
 void visit(Fields& f, ReducerOptions& o) {
   f("bucket-mb", o.bucket_mb,
-    {.help = "MiB of gradients that are sent together while others are computed",
+    {.help = "MiB of gradients per bucket; a bucket is sent while the other gradients are computed",
      .unit = "X",
      .range = {1e-6, 1e6},
      .may_change = true});
   f("no-overlap", o.no_overlap,
-    {.help = "send all gradients at once after backward, to see what sending them during backward gains",
-     .may_change = true});
+    {.help = "send all gradients after the backward pass, not during it; for comparison", .may_change = true});
   f("gradient-reduction", o.reduction.name,
-    {.help = "how ranks sum gradients: sum, in bf16 or f16 (half the bytes), or powersgd (of low rank; the rest is "
-             "added at later steps, "
-             "and lost on --resume)",
+    {.help = "how ranks sum gradients: sum, in bf16 or f16 (half the bytes), or powersgd (low-rank approximation; the "
+             "remainder is added in later steps, and lost on --resume)",
      .unit = "NAME",
      .choices = [] { return names_of(reductions()); },
      .selects = true});
@@ -104,7 +102,7 @@ void Reducer::make_reductions(const Selection& reduction) {
 }
 
 void Reducer::arm(const Tensor& loss, const Step& step) {
-  RT_CHECK(!armed_, "Reducer::arm: the step before has not been finished");
+  RT_CHECK(!armed_, "Reducer::arm: the previous step has not finished");
   std::unordered_set<const Node*> reached;
   if (loss.defined())
     for (const NodePtr& leaf : used_leaves(loss)) reached.insert(leaf.get());
@@ -213,9 +211,8 @@ void Reducer::read_words() {
     Tensor words({kUsed}, DType::f64);
     copy(words, known.get());
     const double* const w = words.data<double>();
-    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks have had ", int64_t(w[kSamples]),
-                " samples in a step that was to have ", expected,
-                "; they must read the same data with the same --batch-size");
+    RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks had ", int64_t(w[kSamples]),
+                " samples in a step, expected ", expected, "; they must read the same data with the same --batch-size");
     stop_ = w[kStop] > 0;
   }
   if (waits) pending_control_words_ = std::move(now);

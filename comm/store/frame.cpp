@@ -39,7 +39,7 @@ std::string encode(const Frame& frame) {
   for (const std::string& field : frame.fields) size += 4 + field.size();
   const std::string key = frame.fields.empty() ? "" : frame.fields[0].substr(0, 80);
   RT_CHECK_AS(CommError, size <= kMaxFrame, "store: a message of ", size, " bytes for '", key, "'; at most ", kMaxFrame,
-              " are possible, what is larger goes over a collective");
+              " are possible; use a collective to send more");
   std::string out;
   out.reserve(size);
   put(out, size - 4, 4);

@@ -56,7 +56,7 @@ std::string private_path(const std::string& folder, const std::string& name) {
   RT_CHECK_AS(CommError, ::mkdir(where.c_str(), 0700) == 0 || errno == EEXIST, "cannot make the folder ", where, ": ",
               std::strerror(errno));
   RT_CHECK_AS(CommError, is_private_folder(where), where,
-              " is not a folder of this user alone (mode 0700); remove it, or set RINGTAPE_TOKEN and MASTER_PORT");
+              " is not a private folder of this user (mode 0700); remove it, or set RINGTAPE_TOKEN and MASTER_PORT");
   return concat(where, "/ringtape-job-", std::hash<std::string>()(name));
 }
 

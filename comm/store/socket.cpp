@@ -26,7 +26,7 @@ Addresses resolve(const std::string& host, int port, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   const int error = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  RT_CHECK_AS(CommError, error == 0, "the address of host '", host, "' is not known: ", gai_strerror(error));
+  RT_CHECK_AS(CommError, error == 0, "cannot find the address of host '", host, "': ", gai_strerror(error));
   return {found, freeaddrinfo};
 }
 
@@ -56,7 +56,7 @@ Fd adopt(int fd) {
   Fd s(fd);
   const bool is_open =
       ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK) == 0 && ::fcntl(fd, F_SETFD, FD_CLOEXEC) == 0;
-  RT_CHECK_AS(CommError, is_open, "file descriptor ", fd, " is no open socket: ", std::strerror(errno));
+  RT_CHECK_AS(CommError, is_open, "file descriptor ", fd, " is not an open socket: ", std::strerror(errno));
   return s;
 }
 
@@ -91,7 +91,7 @@ std::string own_address(const Fd& socket) {
   RT_CHECK_AS(CommError, ::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&a), &size) == 0,
               "not a socket: ", std::strerror(errno));
   const int error = ::getnameinfo(reinterpret_cast<sockaddr*>(&a), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  RT_CHECK_AS(CommError, error == 0, "a socket's own address: ", ::gai_strerror(error));
+  RT_CHECK_AS(CommError, error == 0, "cannot read the own address of a socket: ", ::gai_strerror(error));
   return text;
 }
 

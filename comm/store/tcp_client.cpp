@@ -50,7 +50,7 @@ class Inbox {
   }
   std::optional<Frame> next() {
     Parsed parsed = parse_frame(bytes_);
-    RT_CHECK_AS(CommError, !parsed.error, "it sent what is no frame: ", parsed.error);
+    RT_CHECK_AS(CommError, !parsed.error, "it sent an invalid frame: ", parsed.error);
     bytes_.erase(0, parsed.used);
     return std::move(parsed.frame);
   }
@@ -62,7 +62,7 @@ class Inbox {
 Frame next_frame(const Fd& socket, Inbox& inbox, Deadline deadline) {
   for (;;) {
     if (auto frame = inbox.next()) return std::move(*frame);
-    RT_CHECK_AS(CommError, ready(socket, POLLIN, deadline), "what listens there does not speak as a store of ringtape");
+    RT_CHECK_AS(CommError, ready(socket, POLLIN, deadline), "the process that listens there is not a ringtape store");
     RT_CHECK_AS(CommError, inbox.receive(socket), "it closed the connection");
   }
 }
@@ -112,15 +112,15 @@ class TcpStore : public Store {
     const Frame challenge = next_frame(socket_, inbox_, deadline);
     const std::string nonce = random_bytes(kNonce);
     RT_CHECK_AS(CommError, challenge.type == Type::challenge && challenge.fields[0].size() == kNonce,
-                "what listens there does not speak as a store of ringtape");
+                "the process that listens there is not a ringtape store");
     const std::string proof = prove(token, Side::client, challenge.fields[0], nonce);
     RT_CHECK_AS(CommError, send_all(socket_, encode({Type::proof, 0, kProtocol, {nonce, proof}}), deadline),
                 "it closed the connection");
     const Frame answer = next_frame(socket_, inbox_, deadline);
-    RT_CHECK_AS(comm::TokenRefused, answer.type != Type::refuse, name_, " refuses this process: ", answer.fields[0]);
+    RT_CHECK_AS(comm::TokenRefused, answer.type != Type::refuse, name_, " rejected this process: ", answer.fields[0]);
     const std::string expected = prove(token, Side::store, challenge.fields[0], nonce);
     RT_CHECK_AS(comm::TokenRefused, answer.type == Type::welcome && same(answer.fields[0], expected), name_,
-                " does not hold the job's token; somebody else listens there");
+                " does not have the job's token; another program listens there");
     heartbeat_ = Seconds(std::max(double(answer.number), 1.0) / 1e3);
     host_ = answer.fields[1];
   }

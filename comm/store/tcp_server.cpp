@@ -40,7 +40,7 @@ struct StoreServer::Impl {
   explicit Impl(Options o)
       : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
     listening = options.listening >= 0 ? adopt(options.listening) : listen_on(options.host, options.port);
-    RT_CHECK_AS(CommError, events && stop, "the system gives no epoll: ", reason(errno));
+    RT_CHECK_AS(CommError, events && stop, "cannot create an epoll instance: ", reason(errno));
     watch(EPOLL_CTL_ADD, listening, kListening, EPOLLIN);
     watch(EPOLL_CTL_ADD, stop, kStop, EPOLLIN);
     thread = start_thread("the store's server", [this] {
@@ -128,7 +128,7 @@ struct StoreServer::Impl {
     if (c.proved) c.heard = Clock::now();
     for (size_t used = 0;;) {
       const Parsed parsed = parse_frame(std::string_view(c.in).substr(used), c.proved ? kMaxFrame : kMaxGreeting);
-      if (parsed.error) return drop(id, concat("sent what is no frame: ", parsed.error));
+      if (parsed.error) return drop(id, concat("sent an invalid frame: ", parsed.error));
       if (!parsed.frame) return void(c.in.erase(0, used));
       used += parsed.used;
       if (!answer(id, c, *parsed.frame)) return;
@@ -153,10 +153,10 @@ struct StoreServer::Impl {
     };
     if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) return drop(id, ""), false;
     if (frame.number != kProtocol)
-      return refuse(concat("it speaks version ", kProtocol, " of the protocol, this process ", frame.number,
-                           "; run one build everywhere"));
+      return refuse(concat("it uses version ", kProtocol, " of the protocol, this process ", frame.number,
+                           "; run the same build everywhere"));
     if (!same(frame.fields[1], prove(options.token, Side::client, c.nonce, frame.fields[0])))
-      return refuse("the token of this process is not the job's; give every process the same RINGTAPE_TOKEN");
+      return refuse("the token of this process is not the job's; set the same RINGTAPE_TOKEN on all processes");
     c.proved = true;
     const std::string proof = prove(options.token, Side::store, c.nonce, frame.fields[0]);
     send(id, {Frame::Type::welcome, 0, int64_t(options.heartbeat.count() * 1e3), {proof, options.name}});

@@ -12,7 +12,7 @@ namespace ringtape::comm {
 std::string random_bytes(size_t count) {
   std::string out(count, '\0');
   RT_CHECK_AS(CommError, RAND_bytes(reinterpret_cast<unsigned char*>(out.data()), int(count)) == 1,
-              "the system gives no random numbers");
+              "OpenSSL provides no random numbers");
   return out;
 }
 

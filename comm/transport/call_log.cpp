@@ -27,7 +27,7 @@ void CallLog::look(bool late) {
   const auto known = store.get(kCallsKey);
   if (!known) return;
   std::array<Operation, kCalls> theirs;
-  RT_CHECK_AS(CommError, known->size() == sizeof theirs, "rank 0 has left ", known->size(),
+  RT_CHECK_AS(CommError, known->size() == sizeof theirs, "rank 0 published ", known->size(),
               " bytes of calls, expected ", sizeof theirs, "; all ranks must run the same program");
   std::memcpy(theirs.data(), known->data(), sizeof theirs);
   const Operation* first = nullptr;  // the earliest different one

@@ -94,7 +94,7 @@ class MpiTransport : public Transport {
     int own = 0, world = 0;
     mpi_.check(mpi_.Comm_rank(mpi_.world, &own), "MPI_Comm_rank");
     mpi_.check(mpi_.Comm_size(mpi_.world, &world), "MPI_Comm_size");
-    RT_CHECK_AS(CommError, world >= size(), "mpi: this group has ", size(), " ranks and MPI knows ", world,
+    RT_CHECK_AS(CommError, world >= size(), "mpi: this group has ", size(), " ranks, but MPI has only ", world,
                 world == 1 ? " process" : " processes", "; start them with mpirun -n ", size());
     store.set(concat("mpi/", rank()), std::to_string(own));
     std::vector<int> ranks;

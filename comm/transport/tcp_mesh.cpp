@@ -131,7 +131,7 @@ class Mesh {
     std::string address = store.address();
     if (address.empty() || address.starts_with("127.") || address == "::1") address = outer_address();
     RT_CHECK_AS(CommError, !address.empty(), "tcp: rank ", context_.rank,
-                " has no network but the loopback, and not all ranks run on its host");
+                " has no network except the loopback, but not all ranks run on its host");
     return address;
   }
 
@@ -140,7 +140,7 @@ class Mesh {
   void check_descriptors() {
     const int64_t connections = int64_t(context_.size - 1) * sockets_;
     const std::string lack = lack_of_descriptors(connections + kSpare);
-    RT_CHECK_AS(CommError, lack.empty(), "tcp: rank ", context_.rank, " is to have ", connections, " connections, ",
+    RT_CHECK_AS(CommError, lack.empty(), "tcp: rank ", context_.rank, " needs ", connections, " connections, ",
                 sockets_, " to each of ", context_.size - 1, " ranks: ", lack);
   }
 
@@ -187,7 +187,7 @@ class Mesh {
       if (strangers.size() >= size_t(std::min(missing + kSpare / 2, kStrangers))) strangers.erase(strangers.begin());
       Fd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       RT_CHECK_AS(CommError, fd || !is_lack_of_descriptors(errno), "tcp: rank ", context_.rank,
-                  " cannot accept a connection, of ", missing, " that it waits for: ", reason(errno));
+                  " cannot accept a connection, ", missing, " are missing: ", reason(errno));
       Stranger s{std::move(fd), bytes_of(random_bytes(kNonce)), {}, 0};
       if (!s.fd ||
           ::send(s.fd.get(), s.challenge.data(), s.challenge.size(), MSG_NOSIGNAL) != ssize_t(s.challenge.size()))
@@ -229,7 +229,7 @@ class Mesh {
     const Endpoint peer(host, port);
     const std::string what = concat("rank ", r, " at ", host, " port ", port);
     Fd fd(::socket(peer.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    RT_CHECK_AS(CommError, fd, "tcp: rank ", context_.rank, " has no socket for ", what, ": ", reason(errno));
+    RT_CHECK_AS(CommError, fd, "tcp: rank ", context_.rank, " cannot create a socket for ", what, ": ", reason(errno));
     int error = ::connect(fd.get(), peer.get(), peer.bytes) == 0 ? 0 : errno;
     if (error == EINPROGRESS) {
       std::vector<pollfd> fds{{fd.get(), POLLOUT, 0}};
@@ -251,8 +251,8 @@ class Mesh {
     const bool sent = ::send(fd.get(), &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
     RT_CHECK_AS(CommError, sent, "tcp: ", what, " closed the connection: ", std::strerror(errno));
     receive(fd.get(), answer, what);
-    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)), "tcp: who answered as ", what,
-                " does not know this job's secret");
+    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)),
+                "tcp: the process that answered as ", what, " does not know this job's secret");
     tune(fd.get());
     return fd;
   }
@@ -263,7 +263,7 @@ class Mesh {
       poll(fds, from);
       const ssize_t n = ::recv(fd, bytes.data() + received, bytes.size() - received, MSG_DONTWAIT);
       RT_CHECK_AS(CommError, n > 0, "tcp: ", from, " closed the connection before it was open: ",
-                  n == 0 ? "it takes this rank for a stranger" : std::strerror(errno));
+                  n == 0 ? "it did not accept this rank" : std::strerror(errno));
       received += size_t(n);
     }
   }

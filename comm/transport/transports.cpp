@@ -31,8 +31,8 @@ std::span<const TransportKind> transports() { return kTransports; }
 void check_same_transport(const Context& context, std::string_view name) {
   const std::string mine(name), first = context.store->set_once("transport", mine);
   if (first == mine) return;
-  context.failure->raise(concat("rank ", context.rank, " is to use the transport ", mine, ", those before it ", first,
-                                "; all ranks need the same"));
+  context.failure->raise(concat("rank ", context.rank, " uses the transport ", mine, ", the ranks before it ", first,
+                                "; choose the same on all ranks"));
   context.failure->check();
 }
 
@@ -44,7 +44,7 @@ std::unique_ptr<Transport> make_transport(std::string_view name, Context context
   if (name != "auto" && kind_of(name) == std::end(kTransports)) {
     std::string all = "auto";
     for (const TransportKind& kind : kTransports) all += concat(", ", kind.name);
-    throw UsageError(concat("unknown transport '", name, "'; there are ", all));
+    throw UsageError(concat("unknown transport '", name, "'; available: ", all));
   }
   check_same_transport(context, name);
   if (name == "auto") name = on_one_host(context) ? "shm" : "tcp";

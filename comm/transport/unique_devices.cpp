@@ -24,9 +24,9 @@ void check_unique_devices(const Context& context, const std::string& host, const
     if (!added && a < 0) a = known->second, b = r;
   }
   RT_CHECK_AS(CommError, a < 0, "ranks ", a, " and ", b,
-              " have the same GPU, and NCCL takes one rank each; give every rank its own "
-              "(--gpu-ids, ",
-              "CUDA_VISIBLE_DEVICES, or fewer ranks a host) or choose another transport:", table);
+              " have the same GPU, but NCCL needs one GPU per rank; give every rank its own "
+              "(--gpu-ids, CUDA_VISIBLE_DEVICES, or fewer ranks per host) or choose another transport:",
+              table);
 }
 
 std::string machine_id() {

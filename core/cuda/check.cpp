@@ -18,9 +18,9 @@ bool of_capture(cudaError_t status) { return int(status) >= 900 && int(status) <
 const char* advice(cudaError_t status) {
   if (of_capture(status)) return "; while a graph is recorded, nothing may wait for the device or copy from it";
   if (!asynchronous(status)) return "";
-  return env::sync() ? "; the device is lost to this process"
-                     : "; an earlier kernel may have failed, and the device is lost to this process: RINGTAPE_SYNC=1 "
-                       "names the kernel";
+  return env::sync() ? "; this process can no longer use the device"
+                     : "; an earlier kernel may have failed, and this process can no longer use the device; set "
+                       "RINGTAPE_SYNC=1 to find the kernel";
 }
 
 }  // namespace

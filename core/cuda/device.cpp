@@ -80,7 +80,7 @@ std::string unavailable_reason() {
     int driver = 0;
     if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
     const std::string known =
-        concat("the CUDA driver knows CUDA ", driver / 1000, '.', driver % 1000 / 10, " and is older than");
+        concat("the CUDA driver supports CUDA ", driver / 1000, '.', driver % 1000 / 10, " and is older than");
     const std::string found = driver ? known : "the CUDA driver is missing or older than";
     const int needed = CUDART_VERSION / 1000;
     return concat(found, " CUDA ", needed, '.', CUDART_VERSION % 1000 / 10, " needs (", text_of(status),

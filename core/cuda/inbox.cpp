@@ -35,7 +35,7 @@ class TwoPlaces : public Inbox {
   void* receive(HostBuffer& from, size_t bytes) override {
     RT_CHECK_AS(DeviceError, !recording(index_), "a copy from the host to cuda:", index_,
                 " cannot be part of a recorded graph");
-    RT_CHECK(bytes <= bytes_, bytes, " bytes for a place of ", bytes_);
+    RT_CHECK(bytes <= bytes_, bytes, " bytes do not fit into a buffer of ", bytes_);
     use(index_);
     const cudaStream_t copies = copy_stream(index_), compute = compute_stream(index_);
     places_[at_].used.record(compute);  // all work on the previous bytes has been launched by now

@@ -13,7 +13,7 @@ Tensor dcl_loss(const Tensor& z0, const Tensor& z1, double temperature, comm::Pr
   const Autocast none(DType::f32);
   const Tensor q = l2_normalize(concat({wide(z0), wide(z1)})), k = rows_of(group, q);
   const int64_t n = z0.dim(0), rows = q.dim(0), first = shared(group) ? group->rank() * rows : 0;
-  RT_CHECK_AS(UsageError, k.dim(0) >= 4, "dcl_loss: one image, and no other to compare it with; expected at least 2");
+  RT_CHECK_AS(UsageError, k.dim(0) >= 4, "dcl_loss: expected at least 2 images to compare, got 1");
   const auto swapped = [&](const Tensor& x) {
     return concat({slice(x, 0, n, rows), slice(x, 0, 0, n)});
   };  // rows of the other view

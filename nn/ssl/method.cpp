@@ -22,7 +22,7 @@ bool MethodEntry::gathers() const {
 
 static void check_gather(bool gathers, int64_t ranks) {
   RT_CHECK_AS(UsageError, !gathers || ranks > 1, "--", kGather,
-              ": there is one rank, and nothing to gather; leave it out, or use --strategy ddp --devices N");
+              ": needs several ranks, but there is only one; leave it out, or use --strategy ddp --devices N");
 }
 
 void MethodEntry::check_batches(const Settings& chosen, const BatchPlan& batch) const {

@@ -102,8 +102,8 @@ void check(const Settings& settings, const BatchPlan& batch) {
   const auto& o = settings.as<MocoOptions>();
   check_queue("moco", o.queue, batch.images);
   const int64_t each = batch.images / batch.devices;
-  RT_CHECK_AS(UsageError, each % splits(o, batch.sync_bn) == 0, "--bn-splits ", o.bn_splits,
-              ": does not divide the ", each, " images that a device has of a batch");
+  RT_CHECK_AS(UsageError, each % splits(o, batch.sync_bn) == 0, "--bn-splits ", o.bn_splits, ": expected a divisor of ",
+              each, ", the number of images per device in a batch");
 }
 
 std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {

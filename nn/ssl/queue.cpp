@@ -12,7 +12,7 @@ Queue::Queue(const char* what, int64_t size, int64_t width, bool per_view) : wha
 
 void check_queue(const char* what, int64_t size, int64_t n) {
   RT_CHECK_AS(UsageError, n > 0 && size % n == 0, "--queue ", size, ": ", what,
-              " fills it with whole batches, and --batch-size ", n, " does not divide it");
+              " fills the queue with whole batches; expected a multiple of --batch-size ", n);
 }
 
 void Queue::push(comm::ProcessGroup* group, size_t view, const Tensor& x) {

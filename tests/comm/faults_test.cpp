@@ -134,7 +134,7 @@ TEST_F(FaultsTest, RanksThatAskForOtherSizesAreToldSo) {
     start(1, 2, "--transport " + transport + " -b 2K -e 2K");
     for (int r = 0; r < 2; ++r) {
       EXPECT_EQ(await_end(r, Deadline(Seconds(30))), 1);
-      EXPECT_MENTIONS(said(r), "the ranks do not ask for the same");
+      EXPECT_MENTIONS(said(r), "the ranks make different calls");
       EXPECT_MENTIONS(said(r), "f32, 256 elements");
       EXPECT_MENTIONS(said(r), "f32, 512 elements");
     }
@@ -152,7 +152,7 @@ TEST_F(FaultsTest, WhatEndsOneRankIsToldToAll) {
 TEST_F(FaultsTest, ARankThatDoesNotComeIsNamed) {
   start(0, 2, "--transport shm -b 1K -e 1K --join-timeout 1");
   EXPECT_EQ(await_end(0, Deadline(Seconds(30))), 1);
-  EXPECT_MENTIONS(said(0), "rank 1 of 2 did not come within 1 s");
+  EXPECT_MENTIONS(said(0), "rank 1 of 2 did not join within 1 s");
 }
 
 }  // namespace

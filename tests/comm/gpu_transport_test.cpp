@@ -72,9 +72,8 @@ TEST(GpuTransport, CallsAreComparedOnceSomebodyWaits) {
   EXPECT_EQ(compared(1, 5, 0), "");
   for (const int who : {0, 1, 2})
     EXPECT_EQ(compared(who, 5, 3),
-              "the ranks do not ask for the same: rank 2 is at all_reduce #3 (sum, f32, 101 elements), rank 0 at "
-              "all_reduce #3 "
-              "(sum, f32, 100 elements); every rank must make the same calls, in the same order");
+              "the ranks make different calls: rank 2 calls all_reduce #3 (sum, f32, 101 elements), rank 0 calls "
+              "all_reduce #3 (sum, f32, 100 elements); every rank must make the same calls, in the same order");
   EXPECT_NE(compared(0, 1000, 990), "");
   EXPECT_EQ(compared(0, 1000, 3), "");  // too long ago
 }
@@ -95,7 +94,7 @@ TEST(GpuTransport, ALateRankIsNoMismatch) {
   behind.add(call(291, 7));
   behind.look(false);
   EXPECT_NE(failure->cause().find(
-                "rank 1 is at all_reduce #291 (sum, f32, 7 elements), rank 0 at all_reduce #291 (sum, f32, 291"),
+                "rank 1 calls all_reduce #291 (sum, f32, 7 elements), rank 0 calls all_reduce #291 (sum, f32, 291"),
             std::string::npos)
       << failure->cause();
 }

@@ -193,12 +193,12 @@ TEST_F(LaunchTest, TheFirstFailureIsNamedAndEndsTheOthers) {
   EXPECT_MENTIONS(err(), "ringtape: error: rank 1 of 3 was the first to fail: exit code 3 after ");
   EXPECT_MENTIONS(err(), "(pid " + std::to_string(std::stoi(file("pid_1"))) + " on ");
   EXPECT_MENTIONS(err(), "  its last lines:\n    no such image\n");
-  EXPECT_MENTIONS(err(), "  the others here: 0 killed by signal 15 (SIGTERM), 2 killed by signal 15 (SIGTERM)\n");
+  EXPECT_MENTIONS(err(), "  the other ranks here: 0 killed by signal 15 (SIGTERM), 2 killed by signal 15 (SIGTERM)\n");
   for (const char* name : {"pid_0", "pid_1", "pid_2"}) EXPECT_FALSE(alive(std::stoi(file(name))));
   EXPECT_EQ(run(ranks(2, "test $RANK = 0 && kill -SEGV $$; sleep 100")), 128 + SIGSEGV);
   EXPECT_MENTIONS(err(), "rank 0 of 2 was the first to fail: killed by signal 11 (SIGSEGV)");
   EXPECT_EQ(run(ranks(2, "test $RANK = 0 && kill -KILL $$; sleep 100")), 128 + SIGKILL);
-  EXPECT_MENTIONS(err(), "where memory ran out");
+  EXPECT_MENTIONS(err(), "if memory ran out");
 }
 
 TEST_F(LaunchTest, ARankThatDoesNotEndIsKilledAfterTheGrace) {
@@ -207,7 +207,7 @@ TEST_F(LaunchTest, ARankThatDoesNotEndIsKilledAfterTheGrace) {
                              "while :; do sleep 0.05; done";
   EXPECT_EQ(run(ranks(2, script, {"--grace", "0.2"})), 4);
   EXPECT_EQ(out(), "[1] told\n");
-  EXPECT_MENTIONS(err(), "the others here: 1 killed by signal 9 (SIGKILL)");
+  EXPECT_MENTIONS(err(), "the other ranks here: 1 killed by signal 9 (SIGKILL)");
 }
 
 TEST_F(LaunchTest, ItEndsAtTheTimeout) {
@@ -229,7 +229,7 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   ::kill(launcher, SIGTERM);
   EXPECT_EQ(wait(launcher), 75);
   EXPECT_EQ(lines(out()).count("[0] bye") + lines(out()).count("[1] bye"), 2u) << out();
-  EXPECT_MENTIONS(err(), "ringtape: stopped, to be gone on with: exit code 75");
+  EXPECT_MENTIONS(err(), "ringtape: stopped, can be resumed: exit code 75");
   EXPECT_LACKS(err(), "restart");
 }
 
@@ -312,7 +312,7 @@ TEST_F(LaunchTest, APortInUseIsNamed) {
   const std::string port = std::to_string(std::stoi(file("port")));
   EXPECT_EQ(run(ranks(1, "true", {"--master-port", port})), 1);
   EXPECT_MENTIONS(err(), "cannot listen on 127.0.0.1, port " + port +
-                             ": Address already in use; another port is given by --master-port");
+                             ": Address already in use; choose another port with --master-port");
   write_file((folder_ / "done").string(), "");
   EXPECT_EQ(wait(first), 0);
 }

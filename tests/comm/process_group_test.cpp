@@ -242,7 +242,7 @@ TEST(ProcessGroup, MismatchNamesBothCalls) {
           if (g.rank() == 1) c.rank1(g);
           else g.all_reduce(filled({10}, 1)).wait();
         } catch (const CommError& e) {
-          told += std::string(e.what()).find("the ranks do not ask for the same") != std::string::npos;
+          told += std::string(e.what()).find("the ranks make different calls") != std::string::npos;
           expect(message_of<CommError>([&] { g.barrier().wait(); }) == e.what(),
                  "every later call throws the same cause");
           throw;
@@ -363,7 +363,7 @@ TEST(Choice, Overrides) {
   EXPECT_EQ(chosen("tree", 5), "tree");
   for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{
            {"rind:0-",
-            "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is no algorithm of all_reduce; there are direct, double_tree"},
+            "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is not an algorithm of all_reduce; available: direct, double_tree"},
            {"pairwise", "'pairwise' is no algorithm of all_reduce"},
            {"ring:64", "'64' is no range; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-"},
            {"ring:0-64Q", "'64Q' is no number of bytes"},

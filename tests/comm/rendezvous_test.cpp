@@ -201,7 +201,7 @@ TEST(Rendezvous, NamesMissingRanksOnEveryRank) {
   Ranks ranks(
       2, [&](int r) { return concat(join(place_on_host(r * 2, 4), {.folder = folder}, Seconds(r ? kLong : 2)).size); });
   const std::string cause = ranks.result(0);
-  EXPECT_TRUE(has(cause, "threw ranks 1, 3 of 4 did not come within ")) << cause;
+  EXPECT_TRUE(has(cause, "threw ranks 1, 3 of 4 did not join within ")) << cause;
   EXPECT_EQ(ranks.result(1), cause);
 }
 
@@ -211,8 +211,9 @@ TEST(Rendezvous, NamesARankThatIsThereTwice) {
     return concat(join(place_on_host(r == 3 ? 1 : r, 4), launcher.meeting(), Seconds(kLong)).size);
   });
   const std::string cause = ranks.result(0);
-  EXPECT_TRUE(has(cause, "threw rank 1 is there twice: ") && has(cause, self(1, ranks)) &&
-              has(cause, concat("pid ", ranks[3].pid()))) << cause;
+  EXPECT_TRUE(has(cause, "threw rank 1 was started twice: ") && has(cause, self(1, ranks)) &&
+              has(cause, concat("pid ", ranks[3].pid())))
+      << cause;
   for (int r = 1; r < 4; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
 
@@ -222,7 +223,7 @@ TEST(Rendezvous, NamesARankThatExpectsAnotherSize) {
     if (r == 2) launcher.store()->wait("job/size", Deadline(Seconds(kLong)));
     return concat(join(place_on_host(r, r == 2 ? 4 : 3), launcher.meeting(), Seconds(kLong)).size);
   });
-  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, those who came before it 3; ",
+  const std::string cause = concat("threw ", self(2, ranks), " expects 4 ranks, but the ranks before it expect 3; ",
                                    "start all with the same number");
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.result(r), cause);
 }
@@ -318,7 +319,7 @@ TEST(FailureOfAJob, AnExceptionThatEndsARankEndsAll) {
       job_that_fails({.folder = folder}, [](const Job& job) { RT_CHECK_AS(IoError, job.rank != 1, "disk full"); });
   EXPECT_EQ(ranks.result(1), "threw disk full");
   for (const int r : {0, 2, 3})
-    EXPECT_EQ(ranks.result(r), self(1, ranks) + " ended by an exception; its own output tells which");
+    EXPECT_EQ(ranks.result(r), self(1, ranks) + " failed with an exception; see its own output");
 }
 
 }  // namespace

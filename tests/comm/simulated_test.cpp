@@ -186,17 +186,20 @@ TEST(Simulated, ADeadlockIsReported) {
     t.exchange({send_to((t.rank() + 1) % 3, data, 64)});  // before any rank receives
     t.exchange({recv_from((t.rank() + 2) % 3, data, 64)});
   });
-  EXPECT_EQ(all, "deadlock: 3 ranks wait for what will never come: "
-                 "rank 0 waits for rank 1 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements); "
-                 "rank 1 waits for rank 2 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements); "
-                 "rank 2 waits for rank 0 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements)");
+  EXPECT_EQ(all,
+            "deadlock: 3 ranks wait for messages that nobody will send or receive: "
+            "rank 0 waits for rank 1 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements); "
+            "rank 1 waits for rank 2 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements); "
+            "rank 2 waits for rank 0 to receive 64 bytes in all_reduce #1 (sum, f32, 16 elements)");
   const std::string one = failure_of(2, [](Transport& t) {
     t.begin(sum_of(16), Deadline(Seconds(1)));
     char data[64];
     if (t.rank() == 1) t.exchange({recv_from(0, data, 64)});
   });
-  EXPECT_EQ(one, "deadlock: 1 rank waits for what will never come: rank 1 waits for rank 0 to send 64 bytes in "
-                 "all_reduce #1 (sum, f32, 16 elements); rank 0 is done");
+  EXPECT_EQ(one,
+            "deadlock: 1 rank waits for messages that nobody will send or receive: rank 1 waits for rank 0 to send 64 "
+            "bytes in "
+            "all_reduce #1 (sum, f32, 16 elements); rank 0 is done");
 }
 
 TEST(Simulated, ADifferentCallIsNamed) {

@@ -189,7 +189,7 @@ TEST(TcpStore, RefusesAnotherVersionOfTheProtocol) {
   ::send(s.get(), proof.data(), proof.size(), MSG_NOSIGNAL);
   std::string heard;
   char bytes[256];
-  for (const Deadline deadline = soon(); heard.find("one build") == std::string::npos && !deadline.passed();)
+  for (const Deadline deadline = soon(); heard.find("the same build") == std::string::npos && !deadline.passed();)
     if (const ssize_t got = ::recv(s.get(), bytes, sizeof bytes, 0); got > 0) heard.append(bytes, size_t(got));
   EXPECT_NE(heard.find("version 1 of the protocol, this process 2"), std::string::npos);
 }
@@ -236,14 +236,14 @@ TEST(TcpStore, DoesNotTrustAStoreWithoutTheToken) {
   const std::string message = message_of<TokenRefused>([&] {
     tcp_store({"127.0.0.1", port_of(impostor), kToken}, soon());
   });
-  EXPECT_NE(message.find("does not hold the job's token"), std::string::npos) << message;
+  EXPECT_NE(message.find("does not have the job's token"), std::string::npos) << message;
   thread.join();
 }
 
 TEST(TcpStore, NamesWhoDoesNotAnswer) {
   const Fd silent = listen_on("127.0.0.1", 0);
   const std::string mute = message_of<CommError>([&] { tcp_store({"127.0.0.1", port_of(silent), kToken}, soon(0.2)); });
-  EXPECT_NE(mute.find("does not speak as a store of ringtape"), std::string::npos) << mute;
+  EXPECT_NE(mute.find("is not a ringtape store"), std::string::npos) << mute;
   const int port = port_of(Fd(listen_on("127.0.0.1", 0)));  // closed again
   const std::string absent = message_of<CommError>([&] { tcp_store({"127.0.0.1", port, kToken}, soon(0.2)); });
   EXPECT_NE(absent.find("refused"), std::string::npos) << absent;

@@ -112,7 +112,7 @@ TEST(TcpMesh, ARankWithTooFewDescriptorsSaysSoBeforeItOpensAny) {
   });
   EXPECT_LT(Seconds(Clock::now() - began).count(), 10);
   for (const auto& end : ends) EXPECT_EQ(WEXITSTATUS(end.status), 2);
-  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 is to have 32 connections, 16 to each of 2 ranks: ");
+  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 needs 32 connections, 16 to each of 2 ranks: ");
   EXPECT_MENTIONS(ends[2].error, "but the limit is 40");
   EXPECT_MENTIONS(ends[2].error, "(ulimit -n)");
 }
@@ -160,7 +160,7 @@ TEST(TcpMesh, ARankThatRunsOutOfDescriptorsNamesTheLimit) {
   });
   EXPECT_LT(Seconds(Clock::now() - began).count(), 10);
   EXPECT_EQ(WEXITSTATUS(ends[2].status), 2);
-  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 cannot accept a connection, of 8 that it waits for: Too many open files");
+  EXPECT_MENTIONS(ends[2].error, "tcp: rank 2 cannot accept a connection, 8 are missing: Too many open files");
   EXPECT_MENTIONS(ends[2].error, "the limit of this process is 200");
 }
 

@@ -146,7 +146,7 @@ TEST(TransportNames, AreListed) {
   const Context context{0, 1, memory_store(), std::make_shared<Failure>(), kTimeout};
   EXPECT_EQ(make_transport("auto", context)->name(), "shm");
   EXPECT_MENTIONS(message_of<UsageError>([&] { make_transport("tpc", context); }),
-                  "unknown transport 'tpc'; there are auto, threads, shm, tcp, mpi");
+                  "unknown transport 'tpc'; available: auto, threads, shm, tcp, mpi");
 }
 
 }  // namespace

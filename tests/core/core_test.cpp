@@ -222,9 +222,9 @@ TEST(Registry, FindsAnEntryByItsName) {
   EXPECT_EQ(message_of<UsageError>([&] { find_entry(entries, "adma", "optimizer", "--optimizer: "); }),
             "--optimizer: unknown optimizer 'adma'; did you mean adam?");
   EXPECT_EQ(message_of<UsageError>([&] { find_entry(entries, "zebra", "optimizer"); }),
-            "unknown optimizer 'zebra': there are adam sgd");
+            "unknown optimizer 'zebra'; available: adam sgd");
   EXPECT_EQ(message_of<UsageError>([&] { find_entry(std::span(entries, 1), "", "optimizer"); }),
-            "unknown optimizer '': there is adam");
+            "unknown optimizer ''; available: adam");
   check_known("value", "sgd", names_of(entries));
   EXPECT_EQ(message_of<UsageError>([&] { check_known("value", "SDG", names_of(entries), "--o: "); }),
             "--o: unknown value 'SDG'; did you mean sgd?");

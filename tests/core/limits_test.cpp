@@ -74,7 +74,7 @@ TEST(Limits, DescriptorsAreCountedAndNamed) {
     const rlimit few{40, 50};
     RT_CHECK(::setrlimit(RLIMIT_NOFILE, &few) == 0);
     const std::string lack = lack_of_descriptors(100);
-    for (const char* part : {"100 file descriptors are needed", "the limit is 40 (hard limit 50)", "ulimit -n"})
+    for (const char* part : {"100 more file descriptors are needed", "the limit is 40 (hard limit 50)", "ulimit -n"})
       RT_CHECK(lack.find(part) != std::string::npos, lack);
     RT_CHECK(reason(EMFILE).find("the limit of this process is 40") != std::string::npos, reason(EMFILE));
     const auto soft = [] {

@@ -128,7 +128,7 @@ TEST(NnDataParallel, ErrorsNameTheReplica) {
   EXPECT_EQ(message, "in replica 1 on cpu:1: no more");
   const auto make_another = [] { return std::make_unique<Linear>(2, 3); };
   EXPECT_EQ(message_of<UsageError>([&] { DataParallel(*model, make_another, kThree); }),
-            "DataParallel: what is made for a replica has other parameters or buffers than the model");
+            "DataParallel: the parameters or buffers of a new replica differ from those of the model");
   EXPECT_EQ(message_of<UsageError>([&] { DataParallel(*model, make, {}); }),
             "DataParallel: expected at least one device");
 }

@@ -311,8 +311,7 @@ TEST(SslLosses, SayWhatDoesNotFit) {
             "nt_xent_loss: expected two sets of embeddings (n, D), got (4, 3) and (4,)");
   EXPECT_EQ(error([&] { nt_xent_loss(kA, kB, 0); }), "nt_xent_loss: temperature 0 is not above 0");
   EXPECT_EQ(error([&] { dcl_loss(kA, kB, -1); }), "dcl_loss: temperature -1 is not above 0");
-  EXPECT_EQ(error([&] { dcl_loss(one, one, 1); }),
-            "dcl_loss: one image, and no other to compare it with; expected at least 2");
+  EXPECT_EQ(error([&] { dcl_loss(one, one, 1); }), "dcl_loss: expected at least 2 images to compare, got 1");
   EXPECT_EQ(error([&] { memory_bank_loss(kA, kB, flat, 1); }), "memory_bank_loss: expected a bank (M, 3), got (4,)");
   EXPECT_EQ(error([&] { memory_bank_loss(kA, kB, bank(), -1); }), "memory_bank_loss: temperature -1 is not above 0");
   EXPECT_EQ(error([&] { sinkhorn(kA, {}, nullptr, flat); }), "sinkhorn: expected a queue (M, 3), got (4,)");

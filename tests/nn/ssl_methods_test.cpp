@@ -332,8 +332,10 @@ TEST(Heads, MayEndInNormalisationWithoutWeights) {
   EXPECT_TRUE(trains(*plain, "projection.1.weight"));
   const Tensors images = views(0, DType::f64), a = plain->outputs(images), b = all->outputs(images);
   for (size_t i = 0; i < a.size(); ++i) expect_close(a[i], b[i], 0, 0, "as weights of 1 and biases of 0");
-  EXPECT_MENTIONS(test::message_of<UsageError>([] { nn::make_head(2, {3, 4, "last"}); }),
-                  "there are none hidden all plain");
+  EXPECT_MENTIONS(test::message_of<UsageError>([] {
+                    nn::make_head(2, {3, 4, "last"});
+                  }),
+                  "available: none hidden all plain");
 }
 
 TEST(Presets, MakeTheirMethods) {

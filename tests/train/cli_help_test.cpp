@@ -126,7 +126,8 @@ TEST_F(CliTest, ListsEveryKind) {
 }
 
 TEST_F(CliTest, NamesEachCommandOnce) {
-  expect_error("frobnicate", 2, "there are train pretrain evaluate embed export compare launch bench data doctor list");
+  expect_error("frobnicate", 2,
+               "available: train pretrain evaluate embed export compare launch bench data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {

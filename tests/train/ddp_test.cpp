@@ -157,17 +157,17 @@ class HostileTest : public DdpTest {
 
 TEST_F(HostileTest, WhatAllMustHaveInCommon) {
   const std::pair<const char*, const char*> cases[] = {
-      {"--seed 2", "rank 1 has 'seed = 2', rank 0 'seed = 1'"},
+      {"--seed 2", "rank 1 has 'seed = 2', rank 0 has 'seed = 1'"},
       {"--lr 0.5", "rank 1 has 'lr = 0.5'"},
       {"--hidden 17", "rank 1 has 'hidden = 17'"},
       {"--train-size 1400", "the data differ: rank 1 has '1400 training and 50 test images'"},
       {"--normalize imagenet", "the data differ: rank 1 has 'mean [0.485"},
       {"--batch-size 10", "rank 1 has 'batch-size = 10'"},
-      {"--epochs 4", "rank 1 has 'epochs = 4', rank 0 'epochs = 5'"},
+      {"--epochs 4", "rank 1 has 'epochs = 4', rank 0 has 'epochs = 5'"},
       {"--checkpoint-steps 2", "rank 1 has 'checkpoint-steps = 2'"},
       {"--limit-eval-batches 1", "rank 1 has 'limit-eval-batches = 1'"},
-      {"--config other.toml", "rank 1 has 'clip-grad-norm = 3', rank 0 'clip-grad-norm = 0'"},
-      {"--transport tcp", "all ranks need the same"},
+      {"--config other.toml", "rank 1 has 'clip-grad-norm = 3', rank 0 has 'clip-grad-norm = 0'"},
+      {"--transport tcp", "choose the same on all ranks"},
       {"--strategy single", "--strategy single: one rank, but a launcher has started 2"},
       {"--strategy dp", "--strategy dp: one process, but a launcher has started 2 ranks"},
       {"--devices 3", "--devices 3: a launcher has started 2 ranks here"},
@@ -221,9 +221,9 @@ TEST_F(HostileTest, APlaceThatIsNotThere) {
             twice = start_ranks(kTraining, {{}, {}, {"", "RANK=1", ""}}),
             first_twice = start_ranks(soon, {{}, {}, {"", "RANK=0", ""}});
   await_end(sizes, "start all with the same number");
-  await_end(missing, "rank 2 of 3 did not come within 1 s");
-  await_end(twice, "rank 1 is there twice");
-  await_end(first_twice, "did not come within 1 s");
+  await_end(missing, "rank 2 of 3 did not join within 1 s");
+  await_end(twice, "rank 1 was started twice");
+  await_end(first_twice, "did not join within 1 s");
 }
 
 TEST_F(HostileTest, ARankThatStandsStillIsNamedAtTheDeadline) {

@@ -240,11 +240,12 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"", "--method: expected one of"},
       {"--method simcrl", "did you mean simclr?"},
       {"--method moco --queue 100",
-       "--queue 100: moco fills it with whole batches, and --batch-size 32 does not divide it"},
+       "--queue 100: moco fills the queue with whole batches; expected a multiple of --batch-size 32"},
       {"--method moco --queue 0", "--queue: expected a whole number of at least 1"},
       {"--method swav --queue 100", "--queue 100"},
-      {"--method moco --bn-splits 5", "--bn-splits 5: does not divide the 32 images"},
-      {"--method moco --bn-splits 32 --strategy dp --devices 2", "does not divide the 16 images that a device has"},
+      {"--method moco --bn-splits 5", "--bn-splits 5: expected a divisor of 32, the number of images"},
+      {"--method moco --bn-splits 32 --strategy dp --devices 2",
+       "expected a divisor of 16, the number of images per device"},
       {"--method simclr --knn-k 200", "--knn-k 200: more neighbours than the 136 training images"},
       {"--method simclr --knn-bank 19", "--knn-k 20: more neighbours than the 19 images of --knn-bank"},
       {"--method simclr --temperature 0", "--temperature: expected a number above 0, got '0'"},
@@ -255,7 +256,7 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method moco --queue -1", "--queue: expected a whole number of at least 1"},
       {"--method simclr --base-lr 0", "--base-lr: expected a number above 0"},
       {"--method simclr --knn-temperature 0", "a number of at least 1e-06"},
-      {"--method simclr --gather-distributed", "--gather-distributed: there is one rank"},
+      {"--method simclr --gather-distributed", "--gather-distributed: needs several ranks"},
       {"--method simclr --batch-size 1", "--batch-size 1"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
       {"--method simclr --views 3", "--views 3: simclr compares two views"},
@@ -267,8 +268,9 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method vicreg --preset seed000", "has no recipe for vicreg"},
       {"--method simclr --label-smoothing 0.1", "unknown flag --label-smoothing"},
       {"--method simclr --devices 3 --strategy ddp", "not a multiple of the 3 ranks"},
-      {"--method moco --bn-splits 5 --devices 2 --strategy ddp", "--bn-splits 5: does not divide the 16 images"},
-      {"--method nnclr --queue 100 --devices 2 --strategy ddp", "--queue 100: nnclr fills it with whole batches"},
+      {"--method moco --bn-splits 5 --devices 2 --strategy ddp", "--bn-splits 5: expected a divisor of 16"},
+      {"--method nnclr --queue 100 --devices 2 --strategy ddp",
+       "--queue 100: nnclr fills the queue with whole batches"},
   };
   for (const auto& [flags, message] : cases) {
     const Result r = pretrain(concat(flags, " --run ./bad"));
@@ -312,7 +314,7 @@ TEST(PretrainingPlan, CountsTheDevicesThatAreNamed) {
   check_pretraining(o, 1);
   o.parallel.gpu_ids = "0,1";
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }),
-                  "--bn-splits 10: does not divide the 15 images that a device has");
+                  "--bn-splits 10: expected a divisor of 15, the number of images per device");
   o.parallel.gpu_ids = "0,1,2,3";
   EXPECT_MENTIONS(test::message_of<UsageError>([&] { check_pretraining(o, 1); }), "not a multiple of the 4 devices");
 }

@@ -216,7 +216,7 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   expect_error("train --export best --checkpoint-every 0", 2, "--export best: with --checkpoint-every 0");
   expect_error("train --train-size 100 --test-size 10 --export best --val-size 0", 2,
                "--export best: there is no validation");
-  expect_error("train --export newest", 2, "there are last best");
+  expect_error("train --export newest", 2, "available: last best");
 }
 
 TEST_F(WeightsTest, ThoseThatAreNotFiniteAreRefused) {

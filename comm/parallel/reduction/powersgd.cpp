@@ -169,7 +169,7 @@ void PowerSgd::renew(const Matrix& x) {
 }  // namespace
 
 void visit(Fields& f, PowerSgdOptions& o) {
-  f("powersgd-rank", o.rank, {.help = "rank of the matrices that are sent", .unit = "N", .range = kPositive});
+  f("powersgd-rank", o.rank, {.help = "rank of the low-rank matrices that are sent", .unit = "N", .range = kPositive});
 }
 
 std::unique_ptr<Reduction> make_powersgd(ProcessGroup& group, Gradients gradients, const Settings& settings) {

@@ -198,7 +198,8 @@ class Nccl : public GpuTransport {
       if (now != ncclInProgress)
         fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
       if (deadline_.passed())
-        fail(concat("rank ", rank(), ": NCCL has not taken ", operation_, " within ", context_.timeout.count(), " s"));
+        fail(
+            concat("rank ", rank(), ": NCCL has not started ", operation_, " within ", context_.timeout.count(), " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }

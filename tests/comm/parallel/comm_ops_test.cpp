@@ -139,7 +139,7 @@ TEST(CommOps, GradientsAgreeWithFiniteDifferences) {
 TEST(CommOps, ShapesAreChecked) {
   ProcessGroup group(threads_transport({0, 1, memory_store(), std::make_shared<Failure>(), Seconds(5)}));
   EXPECT_EQ(ringtape::test::message_of<ShapeError>([&] { all_gather(group, Tensor(Shape{})); }),
-            "all_gather: x has shape (), its first axis must be there");
+            "all_gather: x has shape (), expected a first axis");
   EXPECT_EQ(all_gather(group, zeros({2, 3})).shape(), Shape({2, 3}));
 }
 

@@ -267,7 +267,7 @@ TEST(Reducer, OtherNumbersOfSamplesThanAgreedOn) {
     backward(loss);
     replica.reducer->finish();
   });
-  EXPECT_NE(cause.find("the ranks have had 9 samples in a step that was to have 8; they must read the same data with "
+  EXPECT_NE(cause.find("the ranks had 9 samples in a step, expected 8; they must read the same data with "
                        "the same --batch-size"),
             std::string::npos)
       << cause;
@@ -275,7 +275,7 @@ TEST(Reducer, OtherNumbersOfSamplesThanAgreedOn) {
 
 TEST(Reducer, OtherModels) {
   const std::string cause = on_ranks(3, [](ProcessGroup& group, int r) { Replica replica(group, r == 1 ? 5 : 3); });
-  EXPECT_NE(cause.find("the parameters differ: rank 1 has '4.weight f64 (5, 6)', rank 0 '4.weight f64 (3, 6)'"),
+  EXPECT_NE(cause.find("the parameters differ: rank 1 has '4.weight f64 (5, 6)', rank 0 has '4.weight f64 (3, 6)'"),
             std::string::npos)
       << cause;
 }

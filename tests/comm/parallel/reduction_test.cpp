@@ -256,7 +256,7 @@ TEST(Reduction, PowerSgdOutlivesWhatIsNotFinite) {
 
 TEST(Reduction, OthersThanThereAre) {
   const std::string message = ringtape::test::message_of<UsageError>([] { find_reduction("f8"); });
-  EXPECT_EQ(message, "unknown gradient reduction 'f8': there are sum bf16 f16 powersgd");
+  EXPECT_EQ(message, "unknown gradient reduction 'f8'; available: sum bf16 f16 powersgd");
 }
 
 TEST(Orthonormalize, Rows) {

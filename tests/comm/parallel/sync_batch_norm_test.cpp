@@ -196,7 +196,7 @@ TEST(SyncBatchNorm, TooFewRowsAreAnErrorOfAllRanks) {
     }), "");
     for (size_t r = 0; r < 3; ++r)
       EXPECT_EQ(messages[r], concat("batch_norm: expected more than 1 value per channel when training, got x (",
-                                    counts[r], ", 2) and no more elsewhere"));
+                                    counts[r], ", 2) and no values on the other ranks"));
   }
 }
 
