@@ -120,14 +120,14 @@ TEST_F(BenchTest, ComparesWithABaseline) {
   scaled(1e-6, "slow.json");
   scaled(1e6, "fast.json");
   EXPECT_EQ(run(flags + "--baseline slow.json"), 0) << file("err");
-  EXPECT_MENTIONS(file("out"), "# At least 90 % of the baseline's bandwidth everywhere");
+  EXPECT_MENTIONS(file("out"), "# All bus bandwidths are at least 90 % of the baseline's");
   EXPECT_EQ(run(flags + "--baseline fast.json"), 1);
   EXPECT_MENTIONS(file("out"), "# SLOWER: 64 bytes out_of_place: ");
   EXPECT_EQ(run(flags + "--baseline slow.json --ranks 3"), 2);
   EXPECT_MENTIONS(file("err"), "--baseline slow.json: has ranks 2, this run has 3");
   write_file(folder_ + "/other.json", "[]");
   EXPECT_EQ(run(flags + "--baseline other.json"), 1);
-  EXPECT_MENTIONS(file("err"), "other.json: is not what --json writes");
+  EXPECT_MENTIONS(file("err"), "other.json: not a file that --json has written");
   a["rows"][0]["out_of_place"]["busbw"] = "fast";
   write_file(folder_ + "/other.json", a.text());
   EXPECT_EQ(run(flags + "--baseline other.json"), 1);

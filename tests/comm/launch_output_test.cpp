@@ -174,7 +174,7 @@ TEST_F(LaunchOutputTest, RanksOtherThan0KeepALogOfTheirOwn) {
   EXPECT_MENTIONS(own, "core");
   for (int epoch = 1; epoch <= 5; ++epoch) EXPECT_MENTIONS(own, concat("epoch ", epoch, "/5"));
   EXPECT_MENTIONS(own, "own loss ");
-  EXPECT_MENTIONS(own, "ms a step: data ");
+  EXPECT_MENTIONS(own, "ms per step: data ");
   EXPECT_LACKS(log("logs/attempt_0/rank_0.log"), "own loss");
   ASSERT_EQ(run("env RINGTAPE_LOG=debug ringtape launch -n 2 -- " + kTraining + " --run b"), 0) << log();
   EXPECT_MENTIONS(log(), "[1] rank 1 of 2 on cpu");

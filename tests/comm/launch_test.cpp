@@ -283,11 +283,11 @@ TEST_F(LaunchTest, AFailureStartsAllRanksAgain) {
 }
 
 TEST_F(LaunchTest, WrongUsage) {
-  expect_usage_error({}, "what is to be run stands behind --");
-  expect_usage_error({"-n", "2", "--"}, "what is to be run stands behind --");
+  expect_usage_error({}, "needs a command after --");
+  expect_usage_error({"-n", "2", "--"}, "needs a command after --");
   expect_usage_error({"-n", "2", "train", "--epochs", "3"},
-                     "unexpected argument 'train'; what is to be run stands behind --");
-  expect_usage_error({"--", "train"}, "-n says how many ranks");
+                     "unexpected argument 'train'; the command to run comes after --");
+  expect_usage_error({"--", "train"}, "needs -n, the number of ranks");
   expect_usage_error({"-n", "0", "--", "train"}, "-n: expected a whole number from 1 to 4096, got '0'");
   expect_usage_error({"-n", "two", "--", "train"}, "got 'two'");
   expect_usage_error({"-n", "1", "--nnode", "2", "--", "train"}, "did you mean --nnodes?");

@@ -147,7 +147,7 @@ TEST(BadRank, WhoseGradientIsNanSpoilsNoCheckpoint) {
   expect_all(train(*worlds()[0], 1, Fault::gradient, 13, between.path()), "the train loss became nan by step 1");
   expect_checkpoint(between.path(), 12);
   expect_all(train(*worlds()[0], 1, Fault::gradient, 16, before.path()),
-             "the weights are no longer finite behind step 16");
+             "the weights are no longer finite after step 16");
   expect_checkpoint(before.path(), 12);
 }
 

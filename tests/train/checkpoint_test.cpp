@@ -115,7 +115,7 @@ TEST_F(CheckpointTest, WhatIsNotOneIsNeitherUsedNorTouched) {
   std::set<std::string> others = names();
   for (const char* ours : {"step-00000002", "step-00000004", "last"}) others.erase(ours);
   EXPECT_EQ(newest(), 4);
-  EXPECT_MENTIONS(said_, "step-00000099/state.json: is of step 4");
+  EXPECT_MENTIONS(said_, "step-00000099/state.json: holds step 4");
   save(6, 1), save(8, 1);
   std::set<std::string> expected = others;
   for (const char* ours : {"step-00000008", "last"}) expected.insert(ours);
@@ -141,7 +141,8 @@ TEST_F(CheckpointTest, LaterOnesStayAsideForOneMoreSave) {
   save(5);
   EXPECT_EQ(names(), (std::set<std::string>{"aside-step-00000006", "aside-step-00000008", "last", "step-00000002",
                                             "step-00000004", "step-00000005"}));
-  EXPECT_MENTIONS(log_, "step-00000008: not of this course of the training; it is now " + path("aside-step-00000008"));
+  EXPECT_MENTIONS(
+      log_, "step-00000008: belongs to another course of the training; renamed to " + path("aside-step-00000008"));
   save(6);
   EXPECT_EQ(names(),
             (std::set<std::string>{"last", "step-00000002", "step-00000004", "step-00000005", "step-00000006"}));
@@ -209,7 +210,7 @@ TEST_F(CheckpointTest, NothingOfAStateIsBelieved) {
       {"step: expected a whole number of at least 0 and at most 9007199254740992, got 1e+300",
        at("/state/step", 1e300)},
       {"state: step: expected a whole number", at("/state/step", "14")},
-      {"is of step 13: not a checkpoint of this name", at("/state/step", 13)},
+      {"holds step 13, which does not match the name of the checkpoint", at("/state/step", 13)},
       {"tally: samples: expected a whole number", at("/state/tally/samples", -1)},
       {"tally: top1: expected a whole number of at least 0 and at most 3, got 9", at("/state/tally/top1", 9)},
       {"tally: loss: expected a number", at("/state/tally/loss", nullptr)},
@@ -231,9 +232,9 @@ TEST_F(CheckpointTest, NothingOfAStateIsBelieved) {
       {"files: '../../../../etc/passwd' is none", [](Json& json) { json["files"]["../../../../etc/passwd"] = 1; }},
       {"files: has no model.safetensors", [](Json& json) { json["files"] = Json::object(); }},
       {"bytes: expected a whole number", at("/files/model.safetensors/bytes", -1)},
-      {"crc32: expected a text", at("/files/model.safetensors/crc32", 7)},
+      {"crc32: expected a string", at("/files/model.safetensors/crc32", 7)},
       {"settings: expected an object, got 3", at("/settings", 3)},
-      {"settings: lr: expected a text", at("/settings/lr", 3)},
+      {"settings: lr: expected a string", at("/settings/lr", 3)},
       {"data: train: expected a whole number", at("/data/train", -3)},
   };
   for (const auto& [why, change] : changes) {
@@ -268,7 +269,7 @@ TEST_F(CheckpointTest, AStateThatIsNoneCostsNothing) {
   write_file(file, "[1]");
   expect_refused("expected an object, got a list");
   write_file(file, "{\"crc32\": 3}");
-  expect_refused("crc32: expected a text, got 3");
+  expect_refused("crc32: expected a string, got 3");
   write_file(file, std::string(5 << 20, ' '));
   expect_refused("longer than");
   fs::remove(file);
@@ -293,15 +294,16 @@ TEST_F(CheckpointTest, SettingsAreComparedByName) {
   edit("step-00000004", [](Json& json) { json["settings"].erase("lr"), json["settings"].erase("nesterov"); });
   EXPECT_EQ(newest(), 4) << "an option that came later has its default";
   course_.options.schedule.lr = 0.5, course_.options.trainer.epochs = 90;
-  EXPECT_MENTIONS(
-      message_of<UsageError>([&] { newest(); }),
-      "step-00000004: was made with other settings than config.toml has now: --lr 0.5 (was 0.001); restore that file");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
+                  "step-00000004: was written with other settings than config.toml has now: --lr 0.5 (was 0.001); "
+                  "restore that file");
   course_.options.schedule.lr = 1e-3;
   test::set(course_.options, {{"hidden", "3"}});
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }), "--hidden 3 (was 128)");
   test::set(course_.options, {{"hidden", "128"}});
   edit("step-00000004", [](Json& json) { json["settings"]["zigzag"] = "7"; });
-  EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }), "--zigzag, which this ringtape does not have (was 7)");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
+                  "--zigzag, which this version of ringtape does not have (was 7)");
 }
 
 TEST_F(CheckpointTest, AnotherDataSetIsRefused) {
@@ -320,7 +322,7 @@ TEST_F(CheckpointTest, OneOfANewerVersionIsNotPassedOver) {
   save(4), save(5);
   edit("step-00000005", [](Json& json) { json["schema"] = 2; });
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
-                  "of a newer version of ringtape: schema 2, this one reads 1");
+                  "written by a newer version of ringtape: schema 2, this one reads 1");
 }
 
 TEST_F(CheckpointTest, AFileTakesItsModeWithoutTouchingTheMask) {

@@ -86,13 +86,13 @@ TEST_F(CliTest, TheBarTellsWhatIsLeftOfAllEpochs) {
   ASSERT_GT(child, 0);
   std::string shown;
   char part[4096];
-  for (ssize_t n; shown.find(" left in all]") == std::string::npos && shown.find("epoch 2/") == std::string::npos &&
+  for (ssize_t n; shown.find(" left in total]") == std::string::npos && shown.find("epoch 2/") == std::string::npos &&
                   (n = ::read(terminal, part, sizeof part)) > 0;)
     shown.append(part, size_t(n));
   ::kill(child, SIGKILL);
   ::close(terminal);
   ::waitpid(child, nullptr, 0);
-  EXPECT_MENTIONS(shown, " left in all]");
+  EXPECT_MENTIONS(shown, " left in total]");
   EXPECT_LACKS(shown, "nan");
 }
 
@@ -142,9 +142,9 @@ TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
            {"--max-epochs 4", "--max-epochs; did you mean --epochs?"},
            {"--sched cosine", "--sched; did you mean --schedule?"},
            {"--opt sgd", "--opt; did you mean --optimizer?"},
-           {"--max-steps 100", "--max-steps: not there; --epochs"},
-           {"--patience 3", "--patience: not there; the weights of the best validation are kept"},
-           {"--mixup 0.2", "--mixup: not there; --label-smoothing"}})
+           {"--max-steps 100", "--max-steps: not supported; use --epochs"},
+           {"--patience 3", "--patience: not supported; the weights of the best validation are kept"},
+           {"--mixup 0.2", "--mixup: not supported; use --label-smoothing"}})
     expect_error("train " + typed, 2, "unknown flag " + meant);
   // simclr has no labels to smooth.
   expect_error("pretrain --method simclr --smoothing 0.1", 2, "unknown flag --smoothing");

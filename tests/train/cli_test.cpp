@@ -73,7 +73,7 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("evaluate", 2, "RUN|CHECKPOINT|FILE");
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
   expect_error("list modles", 2, "did you mean models?");
-  expect_error("train --run /", 2, "--run /: the folder holds other things");
+  expect_error("train --run /", 2, "--run /: the folder is not a run");
   expect_error("bench step --precision f8", 2, "available: f32 bf16 f16");
 }
 
@@ -311,7 +311,7 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   EXPECT_NEAR(seen["train"]["mean"][0].get<double>(), 100 / 255.0, 1e-6);
   EXPECT_EQ(seen["classes"].size(), 10u);
   EXPECT_MENTIONS(run("data info mnist" + dir).out,
-                  "20 images of 2x2x1, 0 to 20 a class, mean 0.3922, deviation 0.0000");
+                  "20 images of 2x2x1, 0 to 20 per class, mean 0.3922, deviation 0.0000");
   EXPECT_MENTIONS(run("data info shapes --train-size 50 --test-size 10").out, "50 images of 32x32x3, 5 to 5 a class");
 
   const CliResult good = run("data verify mnist" + dir);
@@ -322,7 +322,7 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   EXPECT_EQ(other.code, 1);
   EXPECT_MENTIONS(other.out, "FAILED  " + data +
                                  "/train-images-idx3-ubyte.gz: sha256 "
-                                 "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa; published is 440f");
+                                 "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa; expected 440f");
   expect_error("data verify mnist --data-dir " + write_idx_set(true), 1, "label 11 at position 0");
 
   const std::string there = " --data-dir " + (folder_ / "new").string() + " --from file://";

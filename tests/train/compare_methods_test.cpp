@@ -64,7 +64,7 @@ TEST(CompareMethods, ProtocolsThatDifferAreAllNamed) {
   std::vector<ComparedMethod> all = some_methods();
   EXPECT_EQ(protocol_of(all), "kNN, k 20");
   all[1].under.runs[1].protocol = "kNN, k 200";
-  EXPECT_EQ(protocol_of(all), "kNN, k 20; of others: kNN, k 200");
+  EXPECT_EQ(protocol_of(all), "kNN, k 20; of other rows: kNN, k 200");
 }
 
 TEST(CompareMethods, PlotIsWellFormed) {
@@ -137,13 +137,14 @@ TEST_F(CompareMethodsCommand, PretrainsEachOnceAndWritesTheTable) {
   const std::string log = file("simclr-single-1-seed-0/train.log");
   fs::remove_all(folder_ / "r/byol-single-1-seed-0");
   ASSERT_EQ(run(flags), 0) << err;
-  EXPECT_MENTIONS(out,
-                  "[2/4] simclr-ddp-2-sync-bn-gather-seed-0: has been run\n[3/4] byol-single-1-seed-0\n  epoch 1/1");
+  EXPECT_MENTIONS(
+      out, "[2/4] simclr-ddp-2-sync-bn-gather-seed-0: already finished\n[3/4] byol-single-1-seed-0\n  epoch 1/1");
   EXPECT_EQ(file("simclr-single-1-seed-0/train.log"), log);
   EXPECT_EQ(parse_json(file("compare.json"))["methods"][1]["top1"], rows[1]["top1"]);
-  expect_error(flags + "--lr 0.1", 2,
-               "--lr 0.1: r/simclr-single-1-seed-0 was trained with 0.015 so far; leave it so, or choose another "
-               "--out, or --overwrite");
+  expect_error(
+      flags + "--lr 0.1", 2,
+      "--lr 0.1: r/simclr-single-1-seed-0 was trained with 0.015 so far; use the same value, or choose another "
+      "--out, or --overwrite");
   expect_error(flags + "--preset seed000", 2,
                "--projection-norm none: r/simclr-single-1-seed-0 was trained with all so far");
   expect_error("--methods simclr --strategies single", 2,
@@ -176,17 +177,17 @@ TEST_F(CompareMethodsCommand, SwitchesAreThoseThatAreAskedFor) {
 
 TEST_F(CompareMethodsCommand, SaysWhatIsWrong) {
   expect_error("--methods simclr,byul --devices 2", 2, "--methods: unknown method 'byul'; did you mean byol?");
-  expect_error("--methods simclr,simclr --devices 2", 2, "expected different ones");
+  expect_error("--methods simclr,simclr --devices 2", 2, "expected different values");
   expect_error("--methods all", 2, "--devices 1: --strategies other than single need 2 or more");
-  expect_error("--methods all --strategies single --gather on", 2, "--gather: is between the ranks of ddp");
-  expect_error("--methods all --strategies single --sync-bn", 2, "--sync-bn: is between the devices of ddp or dp");
-  expect_error("--methods moco,byol --devices 2 --gather both", 2, "--gather: makes no difference to these methods");
+  expect_error("--methods all --strategies single --gather on", 2, "--gather: needs ddp");
+  expect_error("--methods all --strategies single --sync-bn", 2, "--sync-bn: needs ddp or dp");
+  expect_error("--methods moco,byol --devices 2 --gather both", 2, "--gather: none of these methods supports it");
   expect_error("--methods byol --devices 2 --sync-bn maybe", 2, "--sync-bn: expected on, off or both, got 'maybe'");
   expect_error("--methods byol --devices 2 --preset seed", 2, "--preset: unknown preset 'seed'; did you mean seed000?");
   expect_error("--methods byol,vicreg --devices 2 --preset seed000", 2, "--preset seed000: has no recipe for vicreg");
-  expect_error("--methods byol --label-smoothing 0.1", 2, "--label-smoothing: of trainings with labels");
+  expect_error("--methods byol --label-smoothing 0.1", 2, "--label-smoothing: only for trainings with labels");
   expect_error("--methods byol --inference", 2, "--methods and --inference");
-  expect_error("--knn-k 3 --devices 2", 2, "--knn-k: of self-supervised methods; name them with --methods");
+  expect_error("--knn-k 3 --devices 2", 2, "--knn-k: only for self-supervised methods; choose them with --methods");
   EXPECT_FALSE(fs::exists(folder_ / "r"));
   expect_error("--methods byol --strategies single --batch-size 999", 2, "byol-single-1-seed-0: --batch-size 999");
 }

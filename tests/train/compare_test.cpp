@@ -96,12 +96,14 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   fs::remove_all(folder_ / "r/ddp-2-seed-4");
   ASSERT_EQ(run(flags), 0) << err;
   EXPECT_EQ(std::count(out.begin(), out.end(), '['), 4) << out;
-  EXPECT_NE(out.find("[3/4] single-1-seed-4: has been run\n[4/4] ddp-2-seed-4\n  epoch 1/1"), std::string::npos) << out;
+  EXPECT_NE(out.find("[3/4] single-1-seed-4: already finished\n[4/4] ddp-2-seed-4\n  epoch 1/1"), std::string::npos)
+      << out;
   EXPECT_EQ(file("single-1-seed-2/train.log"), log);
   EXPECT_EQ(parse_json(file("compare.json"))["strategies"][1]["test_loss"], ddp["test_loss"]);
 
   const std::string other =
-      "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; leave it so, or choose another --out, or --overwrite";
+      "--lr 0.1: r/single-1-seed-2 was trained with 0.001 so far; use the same value, or choose another --out, or "
+      "--overwrite";
   expect_error(flags + "--lr 0.1", 2, other);
   ASSERT_EQ(run("--strategies single --seeds 2 --epochs 2 --json"), 0) << err;  // continues with the second
   EXPECT_EQ(parse_json(out)["strategies"][0]["runs"].size(), 1u);
@@ -144,20 +146,20 @@ TEST_F(CompareCommand, ASignalStopsTheTrainingBehindACheckpoint) {
   ::kill(std::stoi(read_file((folder_ / "pid").string())), SIGTERM);
   comparing.join();
   EXPECT_EQ(code, 75) << err;
-  EXPECT_NE(out.find("stopped by a signal; the same command goes on from there"), std::string::npos) << out;
+  EXPECT_NE(out.find("stopped by a signal; the same command continues"), std::string::npos) << out;
   EXPECT_NE(file("logs/single-1-seed-2.log").find("stopped by a signal at step "), std::string::npos);
 }
 
 TEST_F(CompareCommand, SaysWhatIsWrong) {
   expect_error("--strategies single,sharded", 2, "--strategies: unknown strategy 'sharded'");
-  expect_error("--strategies single,single", 2, "expected different ones");
+  expect_error("--strategies single,single", 2, "expected different values");
   expect_error("--seeds 1,x", 2, "--seeds: expected a whole number");
   expect_error("--seeds ,", 2, "--seeds");
   expect_error("--strategy ddp", 2, "unknown flag --strategy; did you mean --strategies?");
   EXPECT_FALSE(fs::exists(folder_ / "r"));
   expect_error("--seeds 1 --batch-size 999", 2, "single-1-seed-1: --batch-size 999: larger than the 270 samples");
   expect_error("--seeds 1 --weights /nowhere.safetensors", 1, "single-1-seed-1: /nowhere.safetensors: cannot open");
-  EXPECT_NE(err.find("; all it wrote is in r/logs/single-1-seed-1.log"), std::string::npos) << err;
+  EXPECT_NE(err.find("; its complete output is in r/logs/single-1-seed-1.log"), std::string::npos) << err;
 }
 
 }  // namespace

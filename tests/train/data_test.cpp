@@ -292,7 +292,7 @@ TEST_F(DataTest, RefusesCifarFilesThatAreNotWhole) {
   EXPECT_MENTIONS(error(), "got 30740000; is this the right file?");
   write_cifar_file(folder_ / "data_batch_3.bin", 1, 10'000, 1);
   write(folder_ / "batches.meta.txt", "one\ntwo\n");
-  EXPECT_MENTIONS(error(), "expected 10 class names, a line each, got 2");
+  EXPECT_MENTIONS(error(), "expected 10 class names, one per line, got 2");
   fs::remove(folder_ / "test_batch.bin");
   write_cifar10(folder_ / "again");
   fs::remove(folder_ / "again/data_batch_5.bin");

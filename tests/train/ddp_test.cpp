@@ -56,7 +56,7 @@ TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {
     const int code = wait(job);
     if (code == 0) continue;  // the training ended before the signal came
     ASSERT_EQ(code, 75) << log();
-    EXPECT_MENTIONS(log(), "go on with --resume --run runs/stopped");
+    EXPECT_MENTIONS(log(), "resume it with --resume --run runs/stopped");
     EXPECT_EQ(log().find("error"), std::string::npos) << log();
     const char* const ways[] = {"--devices 2", "--devices 1", "--devices 3", "--devices 2 --strategy dp",
                                 "--devices 1 --strategy single"};
@@ -77,8 +77,9 @@ TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {
 TEST_F(DdpTest, ABatchOfEachRankIsAnotherBatchOnOtherRanks) {
   ASSERT_EQ(run("ringtape " + kTraining + " --epochs 1 --batch-size-per-rank 10 --devices 2 --run each"), 0) << log();
   EXPECT_EQ(run("ringtape train --run each --resume --devices 3"), 2);
-  EXPECT_MENTIONS(log(),
-                  "--batch-size-per-rank 10: runs/each has had 20 images a step, of 2 ranks; 3 would make it 30");
+  EXPECT_MENTIONS(
+      log(),
+      "--batch-size-per-rank 10: runs/each was trained with 20 images per step on 2 ranks; 3 ranks would have 30");
   ASSERT_EQ(run("ringtape train --run each --resume --devices 2"), 0) << log();
 }
 
@@ -168,8 +169,8 @@ TEST_F(HostileTest, WhatAllMustHaveInCommon) {
       {"--limit-eval-batches 1", "rank 1 has 'limit-eval-batches = 1'"},
       {"--config other.toml", "rank 1 has 'clip-grad-norm = 3', rank 0 has 'clip-grad-norm = 0'"},
       {"--transport tcp", "choose the same on all ranks"},
-      {"--strategy single", "--strategy single: one rank, but a launcher has started 2"},
-      {"--strategy dp", "--strategy dp: one process, but a launcher has started 2 ranks"},
+      {"--strategy single", "--strategy single: uses one rank, but a launcher has started 2"},
+      {"--strategy dp", "--strategy dp: uses one process, but a launcher has started 2 ranks"},
       {"--devices 3", "--devices 3: a launcher has started 2 ranks here"},
       {"--weights /nowhere.safetensors", "/nowhere.safetensors: cannot open"},
   };
@@ -252,7 +253,7 @@ TEST_F(HostileTest, WhatIsWrongForAllIsSaidOnce) {
       {"--devices 2 --transport pigeon", "unknown value 'pigeon'"},
       {"--devices 2 --strategy single", "--strategy single: uses one device, not --devices 2"},
       {"--devices 2 --resume", "--resume: needs --run"},
-      {"--device auto --gpu-ids 0,1", "--gpu-ids 0,1: one rank uses one of them; add --devices 2"},
+      {"--device auto --gpu-ids 0,1", "--gpu-ids 0,1: one rank uses only one GPU; add --devices 2"},
       {"--devices 2 --run busy --overwrite", "another process is training there"},
       {"--devices 2 --run busy --resume", "another process is training there"},
   };

@@ -137,7 +137,7 @@ TEST_F(ImageLimitsTest, FilesTooShortForTheirPixelsAreRefusedBeforeMemoryIsTaken
                     concat("bomb: 8000 x 8000 pixels in ", content.size(), " bytes, which cannot hold so many"));
   }
   EXPECT_MENTIONS(message_of<FormatError>([] { decode_image(png(8193, 8192, 1, "x"), "bomb"); }),
-                  "images of at most 67108864 are read");
+                  "at most 67108864 are supported");
 }
 
 // The compression of one colour by deflate is within the limit, so valid files of other programs are accepted.

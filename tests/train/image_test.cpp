@@ -169,8 +169,8 @@ TEST_F(ImageTest, HugeImagesAreRefusedBeforeMemoryIsTaken) {
   const size_t frame = content.find("\xff\xc0");
   ASSERT_NE(frame, std::string::npos);
   for (size_t i : {5, 6, 7, 8}) content[frame + i] = '\xf0';  // height and width: 61,680 each
-  EXPECT_MENTIONS(refused(content), "61680 x 61680 pixels; images of at most 67108864 are read");
-  const int side = 10'001;  // all zeros: a few KB
+  EXPECT_MENTIONS(refused(content), "61680 x 61680 pixels; at most 67108864 are supported");
+  const int side = 10'001;  // of zeros, a few KB
   write_png(png, side, side, PNG_FORMAT_GRAY, std::vector<uint8_t>(size_t(side) * side));
   EXPECT_MENTIONS(refused(read_file(png)), "10001 x 10001 pixels");
 }
@@ -336,13 +336,12 @@ TEST_F(DownloadTest, AnotherContentIsDeletedAndNothingIsLeftHalfWritten) {
 TEST_F(DownloadTest, MoreThanWasPublishedIsNotFetched) {
   write(folder_ / "there/long.gz", std::string(3'000'000, 'x'));
   const PublishedFile small{"set", "file:///nowhere/", "long.gz", 1000, sha256_.c_str(), ""};
-  EXPECT_MENTIONS(message_of<FormatError>([&] { get(small); }),
-                  "long.gz: is longer than the 1000 bytes that were published");
+  EXPECT_MENTIONS(message_of<FormatError>([&] { get(small); }), "long.gz: is longer than the 1000 published bytes");
   EXPECT_TRUE(entries().empty());
   PublishedFile shorter = archive_;
   --shorter.bytes;
   EXPECT_MENTIONS(message_of<FormatError>([&] { get(shorter); }),
-                  concat("is longer than the ", shorter.bytes, " bytes that were published"));
+                  concat("is longer than the ", shorter.bytes, " published bytes"));
   EXPECT_TRUE(entries().empty());
 }
 
@@ -373,7 +372,7 @@ TEST_F(DownloadTest, PublishedFilesComeBySecureWaysWithSizeAndHash) {
 TEST_F(DownloadTest, WithoutANetworkItSaysWhatToDoByHand) {
   const std::string message = message_of<IoError>([&] { download(archive_, here(), "", false); });
   EXPECT_MENTIONS(message, "cannot fetch file:///nowhere/set.tar.gz (curl: (37)");
-  EXPECT_MENTIONS(message, "fetch it by hand, put it into " + here());
+  EXPECT_MENTIONS(message, "download it by hand, put it into " + here());
   EXPECT_TRUE(entries().empty());
   EXPECT_MENTIONS(message_of<IoError>([] { run_program({"ringtape-no-such-program"}); }), "is it installed?");
 }

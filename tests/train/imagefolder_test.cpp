@@ -131,14 +131,14 @@ TEST_F(ImageFolderTest, OtherClassesAreRefusedByNameButHaveFeatures) {
   pictures("three", {"ant", "bee", "cow"});
   train("--data-dir a --run one");
   std::string error = refused("evaluate one --data-dir renamed");
-  EXPECT_MENTIONS(error, "runs/one/exported/model.safetensors was trained on other classes than those of");
+  EXPECT_MENTIONS(error, "runs/one/exported/model.safetensors was trained on classes other than those of");
   EXPECT_MENTIONS(error, "(missing: 'cat'; new: 'zebra')");
   error = refused("evaluate one --data-dir three");
   EXPECT_MENTIONS(error, "(missing: 'cat', 'dog'; new: 'ant', 'bee', 'cow')");
   EXPECT_MENTIONS(error, "--protocol knn or linear");
   error = refused("export one --data-dir three --out x.safetensors");
   EXPECT_MENTIONS(error, "missing: 'cat', 'dog'");
-  EXPECT_MENTIONS(error, "only a backbone to write: --backbone");
+  EXPECT_MENTIONS(error, "only the backbone can be exported: use --backbone");
   ASSERT_EQ(run("export one --data-dir three --backbone --out x.safetensors"), 0) << file("err");
   EXPECT_EQ(file("x.md").find("Classes"), std::string::npos);  // a backbone has no outputs
   for (const std::string set : {"renamed", "three"}) {
@@ -154,14 +154,14 @@ TEST_F(ImageFolderTest, OtherClassesBeginWithANewLastLayer) {
   pictures("three", {"ant", "bee", "cow"});
   train("--data-dir a --run one");
   train("--data-dir three --run fine --lr 0 --weights runs/one/exported/model.safetensors");
-  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own is of 2 classes)");
+  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own has 2 classes)");
   const Safetensors before = read_safetensors((folder_ / "runs/one/exported/model.safetensors").string()),
                     after = read_safetensors((folder_ / "runs/fine/exported/model.safetensors").string());
   for (const char* name : {"1.weight", "1.bias"})
     EXPECT_EQ(test::values(before[name]), test::values(after[name])) << name;
   EXPECT_EQ(after["3.weight"].shape(), (Shape{3, 8}));
   train("--data-dir renamed --run as_many --lr 0 --weights runs/one/exported/model.safetensors");
-  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own is of other classes)");
+  EXPECT_MENTIONS(file("out"), "model.safetensors, with a new last layer (its own has other classes)");
   const Safetensors as_many = read_safetensors((folder_ / "runs/as_many/exported/model.safetensors").string());
   EXPECT_EQ(test::values(before["1.weight"]), test::values(as_many["1.weight"]));
   EXPECT_NE(test::values(before["3.weight"]), test::values(as_many["3.weight"]));
@@ -179,7 +179,7 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
   EXPECT_EQ(
       set.notes[0],
       concat((folder_ / "a").string(), ": not read: 5 files that are neither JPEG nor PNG by name (2 .webp, 1 .bmp, ",
-             "1 .txt, 1 without an ending); 1 image outside of the classes' folders; 1 folder within a class"));
+             "1 .txt, 1 without an extension); 1 image outside the folders of the classes; 1 folder within a class"));
   EXPECT_EQ(set.train.size(), 24);
   const std::string dir = "--data-dir " + (folder_ / "a").string();
   train(dir + " --run one");
@@ -189,7 +189,7 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
   picture("a/train/cat/30.png", 0, 1, 1, 20);
   const Splits mixed = find_dataset("imagefolder").load({.dir = (folder_ / "a").string()});
   ASSERT_EQ(mixed.notes.size(), 2u);
-  EXPECT_MENTIONS(mixed.notes[1], "the images are of different sizes, and all become 32 x 32; --image-size N");
+  EXPECT_MENTIONS(mixed.notes[1], "the images have different sizes, all are resized to 32 x 32; use --image-size N");
   EXPECT_EQ(find_dataset("imagefolder")
                 .load({.dir = (folder_ / "a").string(), .settings = ImageFolderOptions{8}})
                 .notes.size(),

@@ -82,7 +82,7 @@ TEST(Json, NothingIsTakenForWhatItIsNot) {
   EXPECT_MENTIONS(refusal([&] { (void)(Json(-1).get<uint64_t>()); }), "a whole number of at least 0, got -1");
   EXPECT_MENTIONS(refusal([&] { (void)(Json("3").get<double>()); }), "a number, got \"3\"");
   EXPECT_MENTIONS(refusal([&] { (void)(Json(0).get<bool>()); }), "true or false, got 0");
-  EXPECT_MENTIONS(refusal([&] { (void)(Json(nullptr).get<std::string>()); }), "a text, got null");
+  EXPECT_MENTIONS(refusal([&] { (void)(Json(nullptr).get<std::string>()); }), "a string, got null");
   EXPECT_MENTIONS(refusal([&] { (void)(Json("a").parts()); }), "a list, got \"a\"");
 }
 

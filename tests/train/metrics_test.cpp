@@ -59,11 +59,11 @@ TEST_F(MetricsTest, WhatIsNoLineOfMetricsIsNamed) {
   const std::string path = folder_ + "/metrics.jsonl",
                     good = R"({"split":"val","epoch":1,"step":2,"loss":"nan","top1":0.5,"lr":"-inf"})";
   for (const auto& [line, why] : std::vector<std::pair<std::string, std::string>>{
-           {R"({"split":1.5})", "split: expected a text, got 1.5"},
+           {R"({"split":1.5})", "split: expected a string, got 1.5"},
            {R"({"loss":1})", "has no split"},
            {R"({"split":"val","epoch":1.5})", "epoch: expected a whole number"},
            {R"({"split":"val","step":-1})", "step: expected a whole number of at least 0"},
-           {R"({"split":"val","loss":"many"})", "loss: expected a number, got a text"},
+           {R"({"split":"val","loss":"many"})", "loss: expected a number, got a string"},
            {R"({"split":"val","loss":[1]})", "loss: expected a number"},
            {R"([1])", "expected an object, got a list"},
            {R"({"split":"va)", "not JSON"},
@@ -89,7 +89,7 @@ TEST_F(MetricsTest, ASummaryOfWrongTypesIsNamed) {
            {R"({"split":"summary","epoch":"2","step":3})", "epoch: expected a whole number of at least 1, got \"2\""},
            {R"({"split":"summary","epoch":2})", "the summary: has no step"},
            {R"({"split":"summary","epoch":0,"step":3})", "epoch: expected a whole number of at least 1, got 0"},
-           {R"({"split":"summary","epoch":2,"step":3,"protocol":1})", "protocol: expected a text"},
+           {R"({"split":"summary","epoch":2,"step":3,"protocol":1})", "protocol: expected a string"},
            {R"({"split":"summary","epoch":2,"step":3,"seed":1.5})", "seed: expected a whole number"}}) {
     write_file(folder_ + "/metrics.jsonl", line + "\n");
     const std::string said = message_of<FormatError>([&] { read_finished_run(folder_); });

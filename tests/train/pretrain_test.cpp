@@ -101,7 +101,7 @@ TEST_F(Pretrain, AFinishedOneEndsAgainWithoutItsFigures) {
   fs::remove(path("a/metrics.jsonl"));
   const Result again = run("pretrain --run ./a --resume");
   EXPECT_EQ(again.code, 0) << again.text;
-  EXPECT_MENTIONS(again.text, "its figures are gone");
+  EXPECT_MENTIONS(again.text, "continues without the missing metrics");
   EXPECT_FALSE(summary("a").contains("top1"));
 }
 
@@ -190,7 +190,7 @@ TEST_F(Pretrain, KnnMayKnowFewerImages) {
   ASSERT_EQ(again.code, 0) << again.text;
   EXPECT_EQ(parse_json(again.text)["top1"], summary("fewer")["top1"]);
   EXPECT_EQ(parse_json(again.text)["train_images"], 30);
-  EXPECT_MENTIONS(run("evaluate ./fewer --protocol linear --knn-bank 30").text, "--knn-bank: of --protocol knn");
+  EXPECT_MENTIONS(run("evaluate ./fewer --protocol linear --knn-bank 30").text, "--knn-bank: needs --protocol knn");
 }
 
 TEST_F(Pretrain, ARunExportsItsFeatures) {
@@ -259,10 +259,10 @@ TEST_F(Pretrain, RefusesWhatCannotBe) {
       {"--method simclr --gather-distributed", "--gather-distributed: needs several ranks"},
       {"--method simclr --batch-size 1", "--batch-size 1"},
       {"--method simclr --batch-size 200", "--batch-size 200: larger than the 136"},
-      {"--method simclr --views 3", "--views 3: simclr compares two views"},
-      {"--method simclr --small-views 2", "--small-views 2: simclr compares two views"},
+      {"--method simclr --views 3", "--views 3: simclr compares exactly two views"},
+      {"--method simclr --small-views 2", "--small-views 2: simclr compares exactly two views"},
       {"--method swav --small-views 2",
-       "--small-views 2: mlp takes images of one size; use a model of any size, as resnet18, or"},
+       "--small-views 2: mlp accepts only one image size; use a model for any size, such as resnet18, or"},
       {"--method simclr --crop-low 0.9 --crop-high 0.5", "--crop-low 0.9: above"},
       {"--method simclr --preset seed00", "did you mean seed000?"},
       {"--method vicreg --preset seed000", "has no recipe for vicreg"},

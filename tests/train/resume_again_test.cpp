@@ -79,21 +79,21 @@ TEST_F(ResumeAgainTest, MetricsThatWereCutAreWarnedOf) {
     return r.err;
   };
   write_file(file("metrics.jsonl").string(), jsonl.substr(0, line + 17));
-  EXPECT_MENTIONS(resume(),
-                  "warning: runs/r/metrics.jsonl: has " + std::to_string(line) + " bytes in whole lines of the ");
+  EXPECT_MENTIONS(resume(), "warning: runs/r/metrics.jsonl: has " + std::to_string(line) +
+                                " bytes in complete lines, the checkpoint expects ");
   EXPECT_TRUE(read_file(file("metrics.jsonl").string())
                   .starts_with(jsonl.substr(0, line) + "{\"split\":\"train\",\"epoch\":3"));
   fs::remove(file("metrics.jsonl"));
   write_file(file("metrics.csv").string(), csv.substr(0, 20));
   const std::string both = resume();
-  EXPECT_MENTIONS(both, "metrics.jsonl: has 0 bytes in whole lines of the ");
-  EXPECT_MENTIONS(both, "metrics.csv: has 0 bytes in whole lines of the ");
+  EXPECT_MENTIONS(both, "metrics.jsonl: has 0 bytes in complete lines, the checkpoint expects ");
+  EXPECT_MENTIONS(both, "metrics.csv: has 0 bytes in complete lines, the checkpoint expects ");
   EXPECT_TRUE(read_file(file("metrics.csv").string()).starts_with("split,epoch,step,loss"));
   std::string damaged = jsonl;
   damaged.replace(0, 16, "{\"split\":1.5    ");
   write_file(file("metrics.jsonl").string(), damaged);
   write_file(file("metrics.csv").string(), csv);
-  EXPECT_MENTIONS(resume(), "metrics.jsonl:1: split: expected a text, got 1.5; left out");
+  EXPECT_MENTIONS(resume(), "metrics.jsonl:1: split: expected a string, got 1.5; ignored");
 }
 
 TEST_F(ResumeAgainTest, ABatchThatIsNoneIsNotLookedUp) {
@@ -113,7 +113,7 @@ TEST_F(ResumeAgainTest, ABatchThatIsNoneIsNotLookedUp) {
   for (int step : {2, 4, 6, 8}) fs::resize_file(checkpoint(step) / "model.safetensors", 9);
   const CliResult r = run(std::string(kTiny) + "--resume --epochs 2");
   EXPECT_EQ(r.code, 1);
-  EXPECT_MENTIONS(r.err, "none of the checkpoints can be used; mend one, or begin anew with --overwrite");
+  EXPECT_MENTIONS(r.err, "none of the checkpoints can be used; repair one, or start again with --overwrite");
   EXPECT_TRUE(fs::exists(checkpoint(2)));
 }
 
@@ -129,7 +129,8 @@ TEST_F(ResumeAgainTest, AnotherDataSetIsRefused) {
   write_file(other + "/t10k-labels-idx1-ubyte", labels);
   const CliResult r = run(common + "--resume --epochs 2 --data-dir " + other);
   EXPECT_EQ(r.code, 2);
-  EXPECT_MENTIONS(r.err, "was made with another data set, of 20 training and 20 test images, CRC-32 of their labels ");
+  EXPECT_MENTIONS(r.err,
+                  "was written with another data set, of 20 training and 20 test images, CRC-32 of their labels ");
   EXPECT_MENTIONS(r.err, "; this one has 20 training and 20 test images, CRC-32 of their labels ");
   EXPECT_EQ(run(common + "--resume --epochs 2 --data-dir " + set).code, 0);
 }
@@ -158,7 +159,7 @@ TEST_F(ResumeAgainTest, OtherSettingsAreNamed) {
   const CliResult r = run("train --run r --resume --epochs 2");
   EXPECT_EQ(r.code, 2);
   EXPECT_MENTIONS(r.err,
-                  "step-00000004: was made with other settings than config.toml has now: --lr 0.002 (was 0.001); "
+                  "step-00000004: was written with other settings than config.toml has now: --lr 0.002 (was 0.001); "
                   "restore that file");
   write_file(file("config.toml").string(), config);
   EXPECT_EQ(run("train --run r --resume --epochs 2").code, 0);

@@ -147,7 +147,7 @@ TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {
     const int code = wait(child);
     if (code == 0) continue;  // the training ended before the signal came
     ASSERT_EQ(code, 75) << log();
-    EXPECT_MENTIONS(log(), "go on with --resume --run runs/" + name);
+    EXPECT_MENTIONS(log(), "resume it with --resume --run runs/" + name);
     EXPECT_EQ(checkpoints(name).size(), 1u);
     EXPECT_FALSE(fs::exists(run_folder(name) / "exported/model.safetensors"));
     ASSERT_EQ(run({"--run", name, "--resume"}), 0) << log();
@@ -219,7 +219,7 @@ TEST_F(ResumeTest, ResumingTakesTheRunsSettings) {
   EXPECT_EQ(run({"--run", "s", "--resume", "--lr", "0.5"}), 2);
   EXPECT_MENTIONS(log(), "--lr 0.5: runs/s was trained with 0.001 so far");
   EXPECT_EQ(run({"--run", "s", "--resume", "--epochs", "1"}), 2);
-  EXPECT_MENTIONS(log(), "has trained 2 already");
+  EXPECT_MENTIONS(log(), "has already trained 2");
   EXPECT_EQ(run({"--run", "s", "--resume", "--overwrite"}), 2);
   ASSERT_EQ(run({"--run", "s", "--resume", "--epochs", "3"}), 0) << log();  // trains further
   EXPECT_EQ(metrics("s").back()["step"], 60);

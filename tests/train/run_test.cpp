@@ -51,7 +51,7 @@ TEST_F(RunTest, RefusesAFolderInUse) {
   fs::create_directories(path);
   EXPECT_NO_THROW(check_run_path(path, Earlier::refuse));  // empty
   write_file(path + "/notes.txt", "mine");
-  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }), "other things than a run");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path, Earlier::replace); }), "the folder is not a run");
   write_file(path + "/config.toml", "");
   const std::string used = message_of<UsageError>([&] { check_run_path(path, Earlier::refuse); });
   EXPECT_MENTIONS(used, "--overwrite");
@@ -70,7 +70,7 @@ TEST_F(RunTest, RefusesAFolderInUse) {
   }
   EXPECT_NO_THROW(check_run_path(path, Earlier::replace));
   EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", Earlier::replace); }),
-                  "a file of that name");
+                  "a file has that name");
 }
 
 TEST_F(RunTest, ARunThatAnotherHoldsStaysAsItIs) {
@@ -132,7 +132,7 @@ TEST_F(RunTest, ABaseLearningRateGrowsWithTheBatchUntilALearningRateIsGiven) {
   EXPECT_EQ(resolve(preset, 2).schedule.lr, 0.03);
   preset.schedule.lr_scale = "linear";
   EXPECT_MENTIONS(message_of<UsageError>([&] { resolve(preset, 2); }),
-                  "--lr-scale linear: --base-lr grows with the batch");
+                  "--lr-scale linear: --base-lr already scales with the batch");
 }
 
 TEST_F(RunTest, ConfigurationErrors) {
@@ -161,7 +161,7 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("lr = [1]"), "expected a string, a number");
   EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "a table 'optimizer'");
   EXPECT_MENTIONS(error("lr = = 1"), "not valid TOML");
-  EXPECT_MENTIONS(error("lr = 1\nbase_lr = 1"), "c.toml: --lr and --base-lr: one makes the other");
+  EXPECT_MENTIONS(error("lr = 1\nbase_lr = 1"), "c.toml: --lr and --base-lr: --lr is computed from --base-lr");
   TrainOptions options;
   EXPECT_THROW(read_config(options, folder_ + "/absent.toml"), IoError);
 }

@@ -41,7 +41,7 @@ TEST_F(ComponentSettings, OfOtherComponentsAreRefused) {
       {moco + "--prediction-hidden 8", "--prediction-hidden: not a setting of moco; simsiam, byol and nnclr have it"},
       {"pretrain --data shapes --method byol --temperature 0.2",
        "--temperature: not a setting of byol; moco, simclr, swav, dcl and nnclr have it"},
-      {"compare --methods simclr,byol --queue 64", "--queue: none of --methods has it"},
+      {"compare --methods simclr,byol --queue 64", "--queue: none of --methods has this setting"},
       {"bench step --bn-splits 2", "--bn-splits: no method is chosen; moco has it (--method)"},
   };
   for (const auto& [command, message] : cases) expect_error(command, 2, message);
@@ -54,7 +54,7 @@ TEST_F(ComponentSettings, OfAFileAreThoseOfWhatIsChosen) {
       "optimizer = 'adam'\nlars-eta = 0.5\nwidth = 4\nhidden = 6\ntrain-size = 100\ntest-size = 10\nepochs = 1\n");
   const CliResult r = run("train --config " + file + " --run a");
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_MENTIONS(r.err, "c.toml: lars-eta, width: not settings of what is trained here, and left out");
+  EXPECT_MENTIONS(r.err, "c.toml: lars-eta, width: ignored, because this training does not have these settings");
   const std::string config = read_file((folder_ / "work/runs/a/config.toml").string());
   EXPECT_MENTIONS(config, "\n# Model mlp\nhidden = 6\n");
   EXPECT_LACKS(config, "lars");
@@ -147,10 +147,10 @@ TEST_F(ComponentSettings, AWarmUpOfARecipeIsNoLongerThanTheTraining) {
       "--projection-hidden 8 --projection-dim 4 --threads 1 ";
   const CliResult r = run(tiny + "--epochs 1 --run a");
   ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_MENTIONS(r.err, "the warm-up of 5 epochs becomes as long as the training");
+  EXPECT_MENTIONS(r.err, "the warm-up of 5 epochs is shortened to the length of the training");
   EXPECT_MENTIONS(read_file((folder_ / "work/runs/a/config.toml").string()), "warmup-epochs = 1\n");
   fs::remove_all(folder_ / "work/runs");
-  expect_error(tiny + "--epochs 1 --warmup-epochs 2", 2, "--warmup-epochs 2: longer than the 1 epochs of the training");
+  expect_error(tiny + "--epochs 1 --warmup-epochs 2", 2, "--warmup-epochs 2: longer than the training of 1 epochs");
 }
 
 }  // namespace

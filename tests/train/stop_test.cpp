@@ -59,7 +59,7 @@ TEST_F(StopTest, ATermAtAnyMomentLeavesWhatCanBeGoneOnWith) {
       ASSERT_EQ(code, 75) << way << ", round " << round << ": " << said;
       EXPECT_LACKS(said, "error");
       (has_checkpoint("r") ? behind : early) += 1;
-      EXPECT_MENTIONS(said, has_checkpoint("r") ? "go on with --resume --run runs/r" : "before a step was done");
+      EXPECT_MENTIONS(said, has_checkpoint("r") ? "resume it with --resume --run runs/r" : "before a step was done");
       ASSERT_EQ(run(job + "r --resume"), 0) << way << ", round " << round << ": " << log();
       EXPECT_TRUE(bytes("r") == bytes("whole")) << way << ", round " << round << ": " << said;
     }

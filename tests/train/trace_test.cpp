@@ -146,7 +146,7 @@ TEST_F(TraceTest, AStepOfTwoRanks) {
     EXPECT_GE(m["exposed_s"], 0);
     EXPECT_LE(m["exposed_s"], m["split"] == "train" ? m["seconds"] : m["train_s"]);
   }
-  EXPECT_NE(file("out").find("  comm 0.2 MB a step, "), std::string::npos) << file("out");
+  EXPECT_NE(file("out").find("  comm 0.2 MB per step, "), std::string::npos) << file("out");
 }
 
 TEST_F(TraceTest, AStepOfOneRankHasNoCommunication) {
@@ -164,7 +164,7 @@ TEST_F(TraceTest, AStepThatDoesNotCome) {
   EXPECT_NE(file("err").find("--trace-step 10: the training has only 9 steps"), std::string::npos) << file("err");
   ASSERT_EQ(train(""), 0);
   EXPECT_EQ(train("--resume --epochs 2 --trace x --trace-step 9"), 2);
-  EXPECT_NE(file("err").find("--trace-step 9: the run is at step 9 already; name a later one"), std::string::npos)
+  EXPECT_NE(file("err").find("--trace-step 9: the run is already at step 9; choose a later step"), std::string::npos)
       << file("err");
   EXPECT_NE(train("--overwrite --trace nowhere/x"), 0);
   EXPECT_NE(file("err").find("nowhere/x.json: cannot write"), std::string::npos) << file("err");

@@ -213,9 +213,9 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   EXPECT_EQ(run("train --resume --run last --export last"), 0) << file("err");
   EXPECT_MENTIONS(file("out"), concat(": step ", last["step"].get<int64_t>(), ", the last"));
 
-  expect_error("train --export best --checkpoint-every 0", 2, "--export best: with --checkpoint-every 0");
+  expect_error("train --export best --checkpoint-every 0", 2, "--export best: --checkpoint-every 0");
   expect_error("train --train-size 100 --test-size 10 --export best --val-size 0", 2,
-               "--export best: there is no validation");
+               "--export best: needs a validation");
   expect_error("train --export newest", 2, "available: last best");
 }
 
@@ -233,7 +233,7 @@ TEST_F(WeightsTest, ThoseThatAreNotFiniteAreRefused) {
   for (NamedTensor& t : weights.tensors)
     for (float& x : t.tensor.span<float>()) x = 1e30f;
   write_safetensors(path("large.safetensors"), weights.tensors, weights.metadata);
-  expect_error("evaluate large.safetensors", 1, "their outputs grow too large");
+  expect_error("evaluate large.safetensors", 1, "the outputs are too large");
   expect_error("embed large.safetensors --out x.npy --precision f16", 1, "the features of the test images: holds");
 }
 
@@ -297,7 +297,7 @@ TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
     write_safetensors(path("x.safetensors"), tensors, {{"ringtape.model", "mlp"}, {concat("ringtape.", name), value}});
   };
   claim("hidden", "200000", {});
-  expect_error("evaluate x.safetensors", 1, "no tensor '1.weight'; was it made by another --model?");
+  expect_error("evaluate x.safetensors", 1, "no tensor '1.weight'; was it trained with another --model?");
   claim("hidden", "200000", {{"1.weight", zeros({32, 3072})}});
   expect_error("evaluate x.safetensors", 1, "tensor '1.weight' is f32 (32, 3072), the model's is f32 (200000, ...)");
   claim("hidden", "200000", {{"1.weight", zeros({200'000, 1})}});
@@ -306,7 +306,7 @@ TEST_F(WeightsTest, SizesThatAFileClaimsAreComparedBeforeAnythingIsMade) {
   expect_error("evaluate x.safetensors --model resnet18", 1, "no tensor 'conv1.weight'");
   claim("test-size", "3000000", {{"1.weight", zeros({128, 3072})}});
   expect_error("evaluate x.safetensors", 2,
-               "asks for 3,000,000 generated images; if that is meant, say so: --test-size 3000000");
+               "asks for 3,000,000 generated images; if this is intended, confirm it with --test-size 3000000");
   rusage children{};
   ::getrusage(RUSAGE_CHILDREN, &children);
   EXPECT_LT(children.ru_maxrss, 500'000);  // KiB, of the largest process

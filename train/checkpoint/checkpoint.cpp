@@ -93,10 +93,10 @@ Json read_state(const std::string& path) {
   Json json = parse_json(read_file(path, kLongestState), path);
   const std::string crc = JsonFields(json, path).text(kCrc);
   json.erase(kCrc);
-  RT_CHECK_AS(FormatError, crc == crc_of(json.text(2)), path, ": damaged: it is not what was written");
+  RT_CHECK_AS(FormatError, crc == crc_of(json.text(2)), path, ": damaged: its checksum does not match");
   const int64_t schema = JsonFields(json, path).whole("schema", 1);
-  RT_CHECK_AS(UsageError, schema <= kSchema, path, ": of a newer version of ringtape: schema ", schema,
-              ", this one reads ", kSchema, "; go on with that version or choose another --run");
+  RT_CHECK_AS(UsageError, schema <= kSchema, path, ": written by a newer version of ringtape: schema ", schema,
+              ", this one reads ", kSchema, "; resume with that version or choose another --run");
   return json;
 }
 
@@ -109,7 +109,7 @@ void check_settings(const std::string& path, const JsonFields& state, const Trai
   for (const std::string& name : settings.keys()) before[name] = settings.text(name.c_str());
   std::string changed;
   for (const std::string& one : changed_settings(options, before)) changed += (changed.empty() ? ": " : ", ") + one;
-  RT_CHECK_AS(UsageError, changed.empty(), path, ": was made with other settings than config.toml has now", changed,
+  RT_CHECK_AS(UsageError, changed.empty(), path, ": was written with other settings than config.toml has now", changed,
               "; restore that file or choose another --run");
 }
 
@@ -119,8 +119,8 @@ void check_data(const std::string& path, const JsonFields& state, const DataIden
   if (!state.has("data")) return;  // early checkpoints lack it
   const JsonFields data = state.object("data");
   const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels")};
-  RT_CHECK_AS(UsageError, then == now, path, ": was made with another data set, of ", then.str(), "; this one has ",
-              now.str(), "; name the former with --data-dir or choose another --run");
+  RT_CHECK_AS(UsageError, then == now, path, ": was written with another data set, of ", then.str(), "; this one has ",
+              now.str(), "; select the former with --data-dir or choose another --run");
 }
 
 }  // namespace
@@ -147,10 +147,11 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
   const Json json = read_state(file);
   const JsonFields all(json, file), files = all.object("files");
   const TrainState state = parse_train_state(all["state"], file + ": state");
-  RT_CHECK_AS(FormatError, state.step == step, file, ": is of step ", state.step, ": not a checkpoint of this name");
+  RT_CHECK_AS(FormatError, state.step == step, file, ": holds step ", state.step,
+              ", which does not match the name of the checkpoint");
   for (const std::string& name : files.keys())
     RT_CHECK_AS(FormatError, std::find(course.files.begin(), course.files.end(), name) != course.files.end(), file,
-                ": files: '", name, "' is none of a checkpoint's");
+                ": files: '", name, "' does not belong to a checkpoint");
   check_settings(path, all, course.options);
   check_data(path, all, course.data);
   (void)parse_train_state(all["state"], file + ": state", course.steps_per_epoch);
@@ -158,8 +159,7 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
     const JsonFields written = files.object(name.c_str());
     const Json then{{"bytes", written.whole("bytes")}, {kCrc, written.text(kCrc)}},
         now = describe_file(path + "/" + name);
-    RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: ", now.text(), " is not what was written, ",
-                then.text());
+    RT_CHECK_AS(FormatError, now == then, path, "/", name, ": damaged: expected ", then.text(), ", got ", now.text());
   }
   return state;
 }
@@ -198,9 +198,10 @@ void Checkpoints::set_aside(int64_t step) const {
   if (is_checkpoint(to, step)) remove_folder(to);
   fs::rename(from, to, error);
   if (error)
-    return log_warn(from, ": not of this course of the training, but it cannot become ", to, ": ", error.message());
-  log_warn(from, ": not of this course of the training; it is now ", to,
-           is_checkpoint(to, step) ? ", which goes with the next checkpoint" : "");
+    return log_warn(from, ": belongs to another course of the training, but cannot be renamed to ", to, ": ",
+                    error.message());
+  log_warn(from, ": belongs to another course of the training; renamed to ", to,
+           is_checkpoint(to, step) ? ", which the next checkpoint removes" : "");
 }
 
 std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files,
@@ -255,7 +256,7 @@ std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course,
     }
   }
   RT_CHECK_AS(FormatError, !some, folder_,
-              ": none of the checkpoints can be used; mend one, or begin anew with --overwrite");
+              ": none of the checkpoints can be used; repair one, or start again with --overwrite");
   return {};
 }
 

@@ -14,7 +14,7 @@ void visit(Fields& f, CheckpointOptions& o) {
      .range = kCount,
      .may_change = true});
   f("keep", o.keep,
-    {.help = "number of newest checkpoints that are kept, besides that of the best validation",
+    {.help = "number of newest checkpoints that are kept, in addition to that of the best validation",
      .unit = "N",
      .range = kPositive,
      .may_change = true});

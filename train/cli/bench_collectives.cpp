@@ -97,12 +97,13 @@ class Report {
              {"iterations", settings.iterations},
              {"rows", Json::list()}};
     show(fmt::format(
-        "# ringtape {}: {} by {} over {}, {} ranks, {} iterations after {} to warm up; times of the slowest rank\n#",
+        "# ringtape {}: {} by {} over {}, {} ranks, {} iterations after {} warm-up calls; times of the slowest rank\n#",
         kVersion, name_of(settings.kind), settings.algorithm, transport, ranks, settings.iterations, settings.warmup));
     show(fmt::format("#{:60}{:<38}{}", "", "        out-of-place", "        in-place"));
     heading("size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong");
     heading("(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "");
-    if (settings.limit) show("# beside them: the limit of memory in us, and how much of it is reached in place");
+    if (settings.limit)
+      show("# last columns: the time that memory bandwidth permits in us, and its ratio to the time in place");
   }
 
   void row(const CollectiveRow& r) {
@@ -146,7 +147,7 @@ class Report {
     constexpr int64_t kLongest = 64 << 20;  // maximum bytes
     const Json before = parse_json(read_file(path, kLongest), path);
     RT_CHECK_AS(FormatError, before.is_object() && before.contains("rows") && before["rows"].is_list(), path,
-                ": is not what --json writes");
+                ": not a file that --json has written");
     for (const char* key : {"op", "transport", "algorithm", "ranks", "dtype", "redop"}) {
       const Json* was = before.find(key);
       RT_CHECK_AS(UsageError, was && *was == json_[key], "--baseline ", path, ": has ", key, " ",
@@ -167,7 +168,7 @@ class Report {
         }
       }
     RT_CHECK_AS(UsageError, compared > 0, "--baseline ", path, ": has none of these sizes");
-    if (slower == 0) show(fmt::format("# At least {:g} % of the baseline's bandwidth everywhere", 100 * kSlower));
+    if (slower == 0) show(fmt::format("# All bus bandwidths are at least {:g} % of the baseline's", 100 * kSlower));
     return slower;
   }
 

@@ -39,8 +39,8 @@ TrainOptions wanted(const Invocation& invocation) {
   for (const Option& option : train_options())
     RT_CHECK_AS(UsageError,
                 options.self_supervised() || !is_of_methods(option.group.title) || !invocation.flag(option.name), "--",
-                option.name, ": is of self-supervised methods; name one with --method");
-  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: measures single and ddp, not ",
+                option.name, ": only for self-supervised methods; choose one with --method");
+  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports --strategy single and ddp, not ",
               options.parallel.strategy);
   return options;
 }
@@ -114,7 +114,7 @@ void print(const TrainOptions& options, const Measured& m, const StepBench& benc
   std::printf("%s steps/s (median of %zu rounds; %s to %s), %s images/s\n", rate_text(m.median()).c_str(),
               m.rates.size(), rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(),
               with_commas(int64_t(m.median() * double(options.trainer.batch_size))).c_str());
-  std::printf("a step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
+  std::printf("per step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
               1e6 * m.phases.data, 1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
 }

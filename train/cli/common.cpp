@@ -54,11 +54,11 @@ std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& in
   settle_model(options);
   std::vector<std::string> notes;
   if (const std::string foreign = foreign_text(options, in_file); !foreign.empty())
-    notes.push_back(concat(*path, ": ", foreign, ": not settings of what is trained here, and left out"));
+    notes.push_back(concat(*path, ": ", foreign, ": ignored, because this training does not have these settings"));
   if (const double warmup = options.schedule.warmup_epochs;
       warmup > double(options.trainer.epochs) && !invocation.flag("warmup-epochs")) {
     settle_warmup(options);
-    notes.push_back(concat("the warm-up of ", warmup, " epochs becomes as long as the training"));
+    notes.push_back(concat("the warm-up of ", warmup, " epochs is shortened to the length of the training"));
   }
   return notes;
 }
@@ -88,7 +88,8 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
 // The end of a line.
 static std::string end_text(const Metrics& m) {
   std::string out;
-  if (m.comm_bytes && m.steps > 0) out += fmt::format("  comm {:.1f} MB a step", *m.comm_bytes / 1e6 / double(m.steps));
+  if (m.comm_bytes && m.steps > 0)
+    out += fmt::format("  comm {:.1f} MB per step", *m.comm_bytes / 1e6 / double(m.steps));
   if (m.comm_s && m.steps > 0)
     out += fmt::format(", {:.0f} % hidden", 100 * hidden_share(*m.comm_s, m.exposed_s.value_or(0)));
   if (m.left_s && worth_telling(*m.left_s)) out += concat("  about ", duration_text(*m.left_s), " left");

@@ -8,7 +8,7 @@ namespace ringtape::cli {
 static int run(const Invocation& invocation) {
   const bool methods = invocation.flag("methods"), inference = invocation.has("inference");
   RT_CHECK_AS(UsageError, !methods || !inference,
-              "--methods and --inference: one compares trainings, the other forward passes");
+              "--methods and --inference: give only one; the first compares trainings, the second forward passes");
   if (inference) return compare_inference(invocation);
   hold_stops();
   return methods ? compare_methods(invocation) : compare_strategies(invocation);
@@ -30,11 +30,11 @@ Command compare_command() {
   for (const Preset& preset : ringtape::presets()) presets += concat(" ", preset.name);
   command.flags = {
       {"Comparison", "strategies", "LIST", "strategies to compare, separated by commas:" + strategies,
-       default_strategies() + "; of --methods single,ddp"},
+       default_strategies() + "; with --methods single,ddp"},
       {"Comparison", "seeds", "LIST", "seeds, separated by commas; each training runs once per seed",
-       "2,4,42; of --methods 0"},
+       "2,4,42; with --methods 0"},
       {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, logs/ and the run of each training",
-       "runs/compare-MODEL-DATA; of --methods runs/compare-methods-MODEL-DATA"},
+       "runs/compare-MODEL-DATA; with --methods runs/compare-methods-MODEL-DATA"},
       {"Comparison", "overwrite", "", "train all again; otherwise finished runs are reused", ""},
       {"Comparison", "json", "", "print compare.json instead of text", ""},
       {"Methods", "methods", "LIST",

@@ -138,11 +138,11 @@ int compare_inference(const Invocation& invocation) {
   std::printf(
       "\nFor each of M = %zu devices a pass of dp sends a part of the batch, the model (%zu tensors) and the outputs "
       "back: 3 M\n"
-      "sendings, of which the first device's 3 stay where they are. The model's are the same for every batch, so that "
-      "a small\n"
-      "batch pays for them with more time than the other devices save. With --dp-persistent the model is sent only "
-      "once it has\n"
-      "changed: 2 M are left. CPU devices share the machine's cores.\n",
+      "transfers, of which 3 stay on the first device. The model has the same size for every batch, so that for a "
+      "small\n"
+      "batch its transfer takes more time than the other devices save. With --dp-persistent the model is sent only "
+      "after\n"
+      "it has changed: 2 M transfers remain. CPU devices share the machine's cores.\n",
       m, inference.tensors());
   return 0;
 }

@@ -67,14 +67,13 @@ void check_switches(const Invocation& invocation, const Comparison& c, const std
   const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
   RT_CHECK_AS(UsageError, devices > 1 || given == std::vector<std::string>{"single"}, "--devices ", devices,
               ": --strategies other than single need 2 or more");
-  RT_CHECK_AS(
-      UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
-      "--sync-bn: is between the devices of ddp or dp, which --strategies has neither of; leave it out, or add one");
+  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
+              "--sync-bn: needs ddp or dp, but --strategies has neither; leave it out, or add one of them");
   RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
-              "--gather: is between the ranks of ddp, which --strategies is without; leave it out, or add ddp");
+              "--gather: needs ddp, but --strategies does not have it; leave it out, or add ddp");
   const auto gathers = [](const std::string& method) { return nn::find_method(method).gathers(); };
   RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), gathers),
-              "--gather: makes no difference to these methods; leave it out");
+              "--gather: none of these methods supports it; leave it out");
 }
 
 bool has_setting(const std::string& method, const std::string& name) {
@@ -94,7 +93,7 @@ void check_settings(const Invocation& invocation, const std::vector<std::string>
     const std::string& name = flag.first;
     const auto has = [&](const std::string& method) { return has_setting(method, name); };
     RT_CHECK_AS(UsageError, !is_of_methods(name) || std::ranges::any_of(methods, has), "--", name,
-                ": none of --methods has it");
+                ": none of --methods has this setting");
   }
 }
 
@@ -127,11 +126,10 @@ Training training_of(const ComparedMethod& row, const Invocation& common) {
 }
 
 std::string notes_of(const Comparison& c, const std::string& protocol) {
-  return concat(
-      c.seeds_text(), ". Accuracy: ", protocol,
-      ". Time: of training and kNN, all epochs; an epoch: of training alone. ",
-      "Speed-up: time of the same method under single, divided by this. Peak: of tensors, the largest of the devices. ",
-      "Gather -: it would make no difference.");
+  return concat(c.seeds_text(), ". Accuracy: ", protocol,
+                ". Time: training and kNN, all epochs; per epoch: training only. ",
+                "Speed-up: time of the same method with single, divided by this time. ",
+                "Peak: memory of tensors, maximum over the devices. Gather -: not supported by the method.");
 }
 
 }  // namespace

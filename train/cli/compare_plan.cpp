@@ -20,7 +20,7 @@ std::vector<std::string> words_of(const std::string& flag, const std::string& li
   std::istringstream words(list);
   for (std::string word; std::getline(words, word, ',');) {
     const bool fresh = !word.empty() && std::find(out.begin(), out.end(), word) == out.end();
-    RT_CHECK_AS(UsageError, fresh, "--", flag, " ", list, ": expected different ones with commas between them");
+    RT_CHECK_AS(UsageError, fresh, "--", flag, " ", list, ": expected different values, separated by commas");
     out.push_back(word);
   }
   RT_CHECK_AS(UsageError, !out.empty(), "--", flag, ": expected at least one");
@@ -52,9 +52,9 @@ Invocation training_flags(const Invocation& invocation, Use use) {
     const Option* const option = find_option(name);
     const bool of_methods = option ? !option->concerns(false) : name == "preset" || name == "gather";
     RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name,
-                ": of self-supervised methods; name them with --methods");
+                ": only for self-supervised methods; choose them with --methods");
     RT_CHECK_AS(UsageError, !without_labels || !option || option->concerns(true), "--", name,
-                ": of trainings with labels, which --methods are without");
+                ": only for trainings with labels; leave out --methods");
     if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices"))
       out.flags.emplace_back(name, value);
   }

@@ -66,7 +66,7 @@ std::string error_of(const std::string& log) {
   std::istringstream lines(read_file(log));
   for (std::string line; std::getline(lines, line);)
     if (const size_t at = line.find(kError); at != std::string::npos) return line.substr(at + kError.size());
-  return "no error was said";
+  return "it reported no error";
 }
 
 void say(const Comparison& c, const std::string& line) {
@@ -84,7 +84,7 @@ int run_one(const Comparison& c, const Run& r) {
   });
   if (code == 0 || code == comm::kPreempted) return code;
   const std::string cause = code > 128 ? concat("ended by signal ", code - 128) : error_of(r.log);
-  const std::string message = concat(r.name, ": ", cause, "; all it wrote is in ", r.log);
+  const std::string message = concat(r.name, ": ", cause, "; its complete output is in ", r.log);
   if (code == 2) throw UsageError(message);
   if (code == 3) throw OutOfMemory(message);
   throw Error(message);
@@ -108,15 +108,15 @@ TrainedRuns train_all(const Comparison& c) {
       const Run r = run_of(c, c.trainings[i], seed);
       std::optional<FinishedRun> done = finished(c, c.trainings[i], r, seed);
       say(c, fmt::format("[{}/{}] {}{}", ++number, c.trainings.size() * c.seeds.size(), r.name,
-                         done ? ": has been run" : ""));
+                         done ? ": already finished" : ""));
       if (!done) {
         if ((out.stopped = run_one(c, r))) {
-          say(c, "stopped by a signal; the same command goes on from there");
+          say(c, "stopped by a signal; the same command continues");
           return out;
         }
         done = read_finished_run(r.path);
       }
-      RT_CHECK_AS(Error, done, r.path, ": the training has ended without a summary");
+      RT_CHECK_AS(Error, done, r.path, ": the training ended without a summary");
       out.runs[i].push_back(std::move(*done));
     }
   return out;

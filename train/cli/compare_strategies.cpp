@@ -32,9 +32,10 @@ int compare_strategies(const Invocation& invocation) {
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < all.size(); ++i) all[i].runs = std::move(trained.runs[i]);
   const std::string notes = concat(
-      c.seeds_text(), ". Speed-up: images/s beside the first row. Peak: of tensors, the largest of the devices. ",
-      "Sent: what a rank gives to all-reduce, or dp's devices to each other. ",
-      "Hidden: of the time that takes, what rank 0 did not stand still for.");
+      c.seeds_text(),
+      ". Speed-up: images/s divided by those of the first row. Peak: memory of tensors, maximum over the devices. ",
+      "Sent: input of all-reduce per rank, or transfers between the devices of dp. ",
+      "Hidden: part of the communication time in which rank 0 did not wait.");
   const std::string title = title_of(options);
   write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)},
                  {{"strategies", comparison_json(all)}});

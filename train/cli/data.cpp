@@ -71,8 +71,9 @@ void print_split(const char* split, const Json& d) {
   const auto side = [&](size_t i) { return d["shape"][i].get<int64_t>(); };
   const std::string images = with_commas(d["images"].get<int64_t>()),
                     shape = fmt::format("{}x{}x{}", side(0), side(1), side(2));
-  std::printf("%-10s %s images of %s, %s to %s a class, mean %s, deviation %s\n", split, images.c_str(), shape.c_str(),
-              count(0).c_str(), count(1).c_str(), four_digits(d["mean"]).c_str(), four_digits(d["deviation"]).c_str());
+  std::printf("%-10s %s images of %s, %s to %s per class, mean %s, deviation %s\n", split, images.c_str(),
+              shape.c_str(), count(0).c_str(), count(1).c_str(), four_digits(d["mean"]).c_str(),
+              four_digits(d["deviation"]).c_str());
 }
 
 int run_info(const Invocation& invocation) {
@@ -125,8 +126,8 @@ int run_verify(const Invocation& invocation) {
     all = all && (same || packed_anew);
     std::printf("%s  %s: sha256 %s%s\n", same || packed_anew ? "ok    " : "FAILED", path.c_str(), sha256.c_str(),
                 same          ? ", as published"
-                : packed_anew ? ", packed anew: what it holds is as published"
-                              : concat("; published is ", file.sha256).c_str());
+                : packed_anew ? ", packed again: its content is as published"
+                              : concat("; expected ", file.sha256).c_str());
   }
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}})
     std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split,

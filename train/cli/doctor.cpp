@@ -95,7 +95,7 @@ Check check_data(const DatasetEntry& entry) {
     return {name, concat(splits.train.size(), " + ", splits.test.size(), " images in ", splits.train.source),
             true};
   } catch (const MissingData&) {
-    return {name, "not found (RINGTAPE_DATA_DIR names their folder)", true};
+    return {name, "not found (set RINGTAPE_DATA_DIR to their folder)", true};
   } catch (const std::exception& e) {
     return {name, e.what(), false};
   }

@@ -14,7 +14,7 @@ namespace {
 
 int run(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
-  RT_CHECK_AS(UsageError, out, "embed: --out FILE.npy says where the features go");
+  RT_CHECK_AS(UsageError, out, "embed: needs --out FILE.npy, the file for the features");
   const std::string* const given = invocation.flag("split");
   const std::string split = given ? *given : "test";
   const std::vector<std::string> splits = {"train", "test"};

@@ -25,7 +25,7 @@ int test_outputs(const Invocation& invocation, Trained trained) {
   const Metrics m =
       evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json, file ? &outputs : nullptr);
   RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ",
-              std::isnan(*m.loss) ? "NaN" : "infinite", ", though the weights are finite: their outputs grow too large",
+              std::isnan(*m.loss) ? "NaN" : "infinite", ", although the weights are finite: the outputs are too large",
               options.execution.precision == "f32" ? "" : "; try --precision f32");
   if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
   if (options.run.json) {
@@ -74,7 +74,7 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
 template <Judge judge>
 int test_features(const Invocation& invocation, Trained trained) {
   constexpr bool by_knn = judge == by_neighbours;
-  RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: are what --protocol test writes");
+  RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: needs --protocol test");
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
@@ -90,7 +90,7 @@ int test_features(const Invocation& invocation, Trained trained) {
   };
   const auto limit = number_flag<int64_t>(invocation, "knn-bank", 0, 1'000'000'000, 0);
   RT_CHECK_AS(UsageError, limit == 0 || by_knn,
-              "--knn-bank: of --protocol knn; a linear probe learns from all training images");
+              "--knn-bank: needs --protocol knn; the linear probe uses all training images");
   const Dataset &train = task.data.train, &test = task.data.test;
   const auto shuffled = [&] {
     return holdout(train.size(), 0, uint64_t(options.execution.seed)).train;

@@ -14,7 +14,8 @@ namespace {
 int run(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"),
-              "export: --out FILE.safetensors says where the weights go", out ? concat(", got '", *out, "'") : "");
+              "export: needs --out FILE.safetensors, the file for the weights",
+              out ? concat(", got '", *out, "'") : "");
   Trained trained = find_trained(invocation, "export");
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);

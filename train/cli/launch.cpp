@@ -33,7 +33,7 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
 std::vector<std::string> command_of(const Invocation& invocation) {
   std::vector<std::string> command = invocation.after;
   RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(),
-              "launch: what is to be run stands behind --, as in ringtape launch -n 4 -- train");
+              "launch: needs a command after --, as in ringtape launch -n 4 -- train");
   if (!invocation.has("exec") && command[0].find('/') == std::string::npos) command.insert(command.begin(), "");
   return command;
 }
@@ -51,7 +51,7 @@ bool is_training(const comm::Launch& launch) {
 comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
-  RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: -n says how many ranks are to run on this machine");
+  RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: needs -n, the number of ranks on this machine");
   l.local_size = number_flag(invocation, "n", 1, kMaxRanks, 1);
   l.nodes = number_flag(invocation, "nnodes", 1, kMaxRanks, 1);
   l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
@@ -60,9 +60,9 @@ comm::Launch launch_of(const Invocation& invocation) {
   l.token = env::token();
   if (l.nodes > 1) {
     for (const char* name : {"node-rank", "master-addr", "master-port"})
-      RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": needs --", name, ", too");
+      RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": also needs --", name);
     RT_CHECK_AS(UsageError, l.master_port > 0,
-                "--master-port 0: the other nodes would not know it; give the same port on all");
+                "--master-port 0: not for several nodes; give the same port on all of them");
     RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes,
                 ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
   } else if (l.token.empty()) {
@@ -75,8 +75,8 @@ comm::Launch launch_of(const Invocation& invocation) {
   l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");
   if (is_training(l) && l.max_restarts > 0) {
-    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"),
-                "--max-restarts: needs ", l.command[1], " --run NAME, the run to go on with from its checkpoints");
+    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), "--max-restarts: needs ", l.command[1],
+                " --run NAME, to resume the run from its checkpoints");
     if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
   }
   return l;

@@ -93,7 +93,7 @@ Invocation parse(const Command& command, std::vector<std::string> args, Help& wa
   for (const std::string& arg : parser.app.remaining()) {
     if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
     RT_CHECK_AS(UsageError, help || !command.takes_command, "unexpected argument '", arg,
-                "'; what is to be run stands behind --: ringtape ", command.name, " ", command.usage);
+                "'; the command to run comes after --: ringtape ", command.name, " ", command.usage);
     out.positionals.push_back(arg);
   }
   RT_CHECK_AS(UsageError, help || out.positionals.size() <= command.positionals, "unexpected argument '",
@@ -134,7 +134,7 @@ bool has_commands_below(const std::vector<Command>& commands, const std::string&
   if (args.size() < 2) {
     std::string all = below[0];
     for (size_t i = 1; i < below.size(); ++i) all += (i + 1 < below.size() ? ", " : " or ") + below[i];
-    throw UsageError("ringtape " + args[0] + ": needs a word after it: " + all);
+    throw UsageError("ringtape " + args[0] + ": needs one of these after it: " + all);
   }
   throw UsageError(unknown(args[0] + " command", args[1], below));
 }

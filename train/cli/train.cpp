@@ -89,16 +89,16 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                   with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
                   " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
   const ScheduleOptions& s = o.schedule;
-  const std::string scaled = trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} in the ranks)", s.lr, s.lr_scale);
-  out.line(concat("model  ", task.learner->title(), ", ",
-                  with_commas(nn::count_parameters(*task.model)), " parameters; ", o.step.optimizer.name,
-                  ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.trainer.batch_size, ", ",
-                  with_commas(trainer.steps_per_epoch()), " steps an epoch"));
+  const std::string scaled =
+      trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
+  out.line(concat("model  ", task.learner->title(), ", ", with_commas(nn::count_parameters(*task.model)),
+                  " parameters; ", o.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled,
+                  ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()), " steps per epoch"));
   if (!o.weights.empty()) {
     const int64_t others = task.last_layer.outputs;
     out.line(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
                     others == 0 ? ""
-                                : concat(" (its own is of ", others == d.train.classes ? "other" : with_commas(others),
+                                : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others),
                                          " classes)")));
   }
   if (world.size() > 1) {
@@ -106,15 +106,14 @@ void introduce(Output& out, const Task& task, const Trainer& trainer, const Worl
                least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
     out.line(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
                     o.parallel.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
-                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images of a batch",
+                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
                     o.parallel.sync_bn ? "; batch normalisation over all" : ""));
   }
   if (task.replicas) {
     std::string names;
     for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
-    out.line(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", which stay" : "",
-                    o.parallel.sync_bn ? "; batch normalisation over all" : "",
-                    "; running statistics are replica 0's"));
+    out.line(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", kept between steps" : "",
+                    o.parallel.sync_bn ? "; batch normalisation over all" : "", "; running statistics of replica 0"));
   }
   out.line("run    " + run.path());
 }
@@ -168,10 +167,10 @@ Earlier earlier(const TrainOptions& o) {
 void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const Course& course, Output& out) {
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
-  if (!found) return out.line("resume no checkpoint yet: from the beginning");
+  if (!found) return out.line("resume no checkpoint yet: starting from the beginning");
   const int64_t epochs = task.options.trainer.epochs;
-  RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has trained ",
-              found->state.epoch, " already");
+  RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has already trained ",
+              found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   checkpoints.settle(found->state);
@@ -236,12 +235,12 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
         Checkpoints::load(checkpoints.path_of(step), trainer.files());
       } catch (const Error& e) {
         throw IoError(concat("--export best: ", e.what(), "; train --run ", run.path(),
-                             " --resume --export last exports the last ones"));
+                             " --resume --export last exports the last weights"));
       }
     };
     if (!trainer.fit(report, save, !o.run.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(),
-                      ", with a checkpoint; go on with --resume --run ", run.path()));
+                      ", with a checkpoint; resume it with --resume --run ", run.path()));
       return false;
     }
     const bool backbone = task.learner->exports_backbone();
@@ -278,7 +277,7 @@ TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::stri
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
   notes = apply_flags(options, invocation);
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
-              options.method.name, ", which learns without labels: ringtape pretrain");
+              options.method.name, ", which trains without labels; use ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);
   return options;
 }
@@ -288,8 +287,9 @@ TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::stri
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
   const int64_t each = o.trainer.batch_size_per_rank;
   RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.trainer.batch_size == each * ranks, "--batch-size-per-rank ",
-              each, ": ", path, " has had ", o.trainer.batch_size, " images a step, of ", o.trainer.batch_size / each,
-              " ranks; ", ranks, " would make it ", each * ranks, "; start as many ranks as before");
+              each, ": ", path, " was trained with ", o.trainer.batch_size, " images per step on ",
+              o.trainer.batch_size / each, " ranks; ", ranks, " ranks would have ", each * ranks,
+              "; start as many ranks as before");
 }
 
 }  // namespace
@@ -333,7 +333,7 @@ int run_training(const Invocation& invocation, Use use) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();
     world.fail(printable(e.what()));
     if (!stopped || !world.ended_by_another()) throw;
-    log_warn("stopped by a signal, and before a checkpoint by what has ended another rank: ", e.what());
+    log_warn("stopped by a signal, but another rank failed before the checkpoint: ", e.what());
     return comm::kPreempted;
   }
 }

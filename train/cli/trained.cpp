@@ -32,7 +32,7 @@ void apply_file(TrainOptions& options, const std::string& file, const Invocation
   const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();  // a flag may still select this set
   for (const auto& [flag, size] : {std::pair{"train-size", shapes.train_size}, {"test-size", shapes.test_size}})
     RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
-                " generated images; if that is meant, say so: --", flag, " ", size);
+                " generated images; if this is intended, confirm it with --", flag, " ", size);
 }
 
 // Compares the network's first weight with the file's; only the first axis while the size of the images is unknown.
@@ -42,7 +42,8 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
   const NamedShape want = entry.first(spec);
   const TensorEntry* have = trained.header.find(want.name);
   if (!have) have = trained.header.find("backbone." + want.name);
-  RT_CHECK_AS(FormatError, have, trained.weights, ": no tensor '", want.name, "'; was it made by another --model?");
+  RT_CHECK_AS(FormatError, have, trained.weights, ": no tensor '", want.name,
+              "'; was it trained with another --model?");
   const Shape shape(std::span<const int64_t>(have->shape));
   const bool fits = image_known ? shape == want.shape : shape.rank() == want.shape.rank() && shape[0] == want.shape[0];
   RT_CHECK_AS(FormatError, fits, trained.weights, ": tensor '", want.name, "' is ", have->dtype, " ", shape,
@@ -110,20 +111,19 @@ void check_finite(const std::string& what, const Tensor& x) {
   const Tensor host = cast(contiguous(x).copy_to(Device{}), DType::f64);
   for (const double value : host.span<double>())
     RT_CHECK_AS(Error, std::isfinite(value), what, ": holds ", std::isnan(value) ? "NaN" : "infinite numbers",
-                ", of which nothing can be made; the training went wrong, take an earlier checkpoint or train with a "
-                "lower --lr");
+                "; the training has diverged, use an earlier checkpoint or train with a lower --lr");
 }
 
 void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last = classifier(*task.model, task.options.model.name).last_layer();
   const char* const instead = trained.command == "export"
-                                  ? "so that there is only a backbone to write: --backbone"
-                                  : "so that there are only features to test: --protocol knn or linear";
+                                  ? "so that only the backbone can be exported: use --backbone"
+                                  : "so that only the features can be tested: use --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
   const LastLayer layer = load_backbone(trained.weights, *task.model, last);
   RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last,
               "', ", instead);
-  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' is of ",
+  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' has ",
               layer.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
   for (const NamedTensor& t : layer.loaded ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);

@@ -25,10 +25,10 @@ std::vector<Column> columns(const ComparedMethod& row, const std::vector<Compare
   return {{"kNN top-1, %", "top1", field(&FinishedRun::top1), 2, 100},
           {"best epoch, %", "best_top1", field(&FinishedRun::best_top1), 2, 100},
           {"time, min", "seconds", field(&FinishedRun::seconds), 2, 1.0 / 60},
-          {"s an epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
+          {"s per epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
           {"speed-up", "speed_up", speed_up, 2, 1},
           {"images/s", "images_per_s", field(&FinishedRun::images_per_s), 0, 1},
-          {"peak MB a device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6}};
+          {"peak MB per device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6}};
 }
 
 const char* yes_or_no(bool yes) { return yes ? "yes" : "no"; }
@@ -77,7 +77,7 @@ std::string protocol_of(const std::vector<ComparedMethod>& methods) {
     for (const FinishedRun& run : m.under.runs)
       if (std::find(all.begin(), all.end(), run.protocol) == all.end()) all.push_back(run.protocol);
   std::string out;
-  for (const std::string& protocol : all) out += concat(out.empty() ? "" : "; of others: ", protocol);
+  for (const std::string& protocol : all) out += concat(out.empty() ? "" : "; of other rows: ", protocol);
   return out;
 }
 

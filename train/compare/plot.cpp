@@ -38,7 +38,7 @@ std::string comparison_plot(const std::vector<ComparedStrategy>& strategies, con
   loss.draw(svg, "loss of the " + name);
   const size_t seeds = strategies.empty() ? 0 : strategies[0].runs.size();
   const std::string of_seeds = seeds > 1 ? fmt::format("mean of {} seeds ± standard deviation; ", seeds) : "";
-  svg.text(kSecond + kPanel, 26, of_seeds + "dots: the test at the end", "soft", Svg::Anchor::end);
+  svg.text(kSecond + kPanel, 26, of_seeds + "dots: final test", "soft", Svg::Anchor::end);
   return svg.str();
 }
 

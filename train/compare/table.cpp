@@ -26,11 +26,11 @@ std::vector<Column> columns(const ComparedStrategy& first) {
   return {{"test loss", "test_loss", field(&FinishedRun::loss), 4, 1},
           {"top-1, %", "test_top1", field(&FinishedRun::top1), 2, 100},
           {"top-5, %", "test_top5", field(&FinishedRun::top5), 2, 100},
-          {"s an epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
+          {"s per epoch", "epoch_s", field(&FinishedRun::epoch_s), 2, 1},
           {"images/s", "images_per_s", field(&FinishedRun::images_per_s), reference < 100 ? 1 : 0, 1},
           {"speed-up", "speed_up", speed_up, 2, 1},
-          {"peak MB a device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6},
-          {"MB sent a step", "step_bytes", field(&FinishedRun::step_bytes), 2, 1e-6},
+          {"peak MB per device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6},
+          {"MB sent per step", "step_bytes", field(&FinishedRun::step_bytes), 2, 1e-6},
           {"hidden, %", "hidden", field(&FinishedRun::hidden), 0, 100}};
 }
 

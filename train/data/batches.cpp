@@ -50,7 +50,7 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     RandomViewParams(views_[v], 0, 0, int(v), false);
   }
   RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name,
-              " lies on ", images_.device(), ", batches are wanted on ", device_, "; load it again");
+              " lies on ", images_.device(), ", but batches are needed on ", device_, "; load it again");
   RT_CHECK(int64_t(data.mean.size()) == shape[3] && data.deviation.size() == data.mean.size(), data.name);
   table_ = byte_table(data, device_);
 }

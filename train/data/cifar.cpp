@@ -62,7 +62,7 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
   for (const fs::path& folder : {root / source.python_folder, root})
     RT_CHECK_AS(MissingData, !fs::exists(folder / "data_batch_1", ignored) && !fs::exists(folder / "meta", ignored),
                 source.name, ": ", folder.string(),
-                " holds the version for Python; the binary version is what is read: ", get);
+                " holds the version for Python; expected the binary version: ", get);
   RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ", get);
   detail::fail<MissingData>(source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
                             "; ", get);
@@ -77,7 +77,7 @@ std::vector<std::string> read_names(const Source& source, const fs::path& folder
     if (!line.empty()) out.push_back(line);
   }
   RT_CHECK_AS(FormatError, int(out.size()) == source.classes, path, ": expected ", source.classes,
-              " class names, a line each, got ", out.size());
+              " class names, one per line, got ", out.size());
   return out;
 }
 

@@ -68,7 +68,7 @@ std::string data_root(const DataRequest& request) {
 
 std::string how_to_get(const std::string& name) {
   return concat("`ringtape data download ", name,
-                " --data-dir DIR` gets it, --data-dir or RINGTAPE_DATA_DIR names its folder; the data set "
+                " --data-dir DIR` downloads it, --data-dir or RINGTAPE_DATA_DIR names its folder; the data set "
                 "shapes needs no files");
 }
 

@@ -71,7 +71,7 @@ void clear_part(const PublishedFile& file, const fs::path& part) {
     return;
   std::error_code error;
   fs::remove(part, error);
-  RT_CHECK_AS(IoError, !error, part.string(), ": is in the way: ", error.message());
+  RT_CHECK_AS(IoError, !error, part.string(), ": cannot remove: ", error.message());
 }
 
 // Runs curl in a shell that limits the file to the published size: --max-filesize relies on the size that the server
@@ -102,17 +102,17 @@ void fetch(const PublishedFile& file, const std::string& url, const fs::path& pa
     const bool longer = done.code == 0 && int64_t(fs::file_size(part, ignored)) > file.bytes;
     if (longer || done.code == kTooLong || done.code == kStoppedBySize) {
       fs::remove(part, ignored);
-      detail::fail<FormatError>(url, ": is longer than the ", file.bytes, " bytes that were published; it was deleted");
+      detail::fail<FormatError>(url, ": is longer than the ", file.bytes, " published bytes; the file was deleted");
     }
     RT_CHECK_AS(IoError, done.code == 0, "cannot fetch ", url, " (",
-                reason.empty() ? concat("curl: exit status ", done.code) : reason, "); fetch it by hand, put it into ",
-                path.parent_path().string(), " and run this again");
+                reason.empty() ? concat("curl: exit status ", done.code) : reason,
+                "); download it by hand, put it into ", path.parent_path().string(), " and run this again");
   }
   const std::string sha256 = sha256_of(part);
   if (sha256 != file.sha256) {
     fs::remove(part);
     detail::fail<FormatError>(url, ": expected sha256 ", file.sha256, ", got ", sha256,
-                              "; it is not what was published, and was deleted");
+                              "; the file is not the published one and was deleted");
   }
   std::error_code error;
   fs::rename(part, path, error);

@@ -124,7 +124,7 @@ Tensor read_idx(const std::string& path, int rank) {
               ", got ", elements, "; download it again");
   uint8_t extra;
   RT_CHECK_AS(FormatError, file.read(&extra, 1) == 0, path, ": bytes after the ", bytes, " that ", shape,
-              " takes; the file is not what its header says");
+              " takes; the header does not match the file");
   RT_CHECK_AS(FormatError, !file.ended_early(), path,
               ": truncated: the gzip checksum is missing; download it again");
   return out;

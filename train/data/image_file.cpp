@@ -22,9 +22,9 @@ constexpr long kMostScans = 500;  // per JPEG; libjpeg-turbo's own limit for unt
 // one byte of the file holds at most `per_byte` of the `units` (blocks, bytes) that the image needs.
 void check_size(const std::string& path, ImageSize size, int64_t units, int64_t per_byte, const std::string& content) {
   RT_CHECK_AS(FormatError, size.width * size.height <= kMostPixels, path, ": ", size.width, " x ", size.height,
-              " pixels; images of at most ", kMostPixels, " are read");
+              " pixels; at most ", kMostPixels, " are supported");
   RT_CHECK_AS(FormatError, units / per_byte <= int64_t(content.size()), path, ": ", size.width, " x ", size.height,
-              " pixels in ", content.size(), " bytes, which cannot hold so many; damaged or made up");
+              " pixels in ", content.size(), " bytes, which cannot hold so many; the file is damaged");
 }
 
 struct JpegErrors : jpeg_error_mgr {

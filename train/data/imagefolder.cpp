@@ -55,7 +55,7 @@ std::string LeftOut::str() const {
   std::vector<std::pair<int64_t, std::string>> kinds;
   int64_t all = 0, others = 0;
   for (const auto& [end, count] : files)
-    all += count, kinds.emplace_back(-count, end.empty() ? "without an ending" : end);
+    all += count, kinds.emplace_back(-count, end.empty() ? "without an extension" : end);
   std::sort(kinds.begin(), kinds.end());
   std::string list, out;
   for (size_t i = 0; i < kinds.size(); ++i)
@@ -68,7 +68,7 @@ std::string LeftOut::str() const {
     if (count > 0) out += concat(out.empty() ? "" : "; ", with_commas(count), " ", count == 1 ? one : many, more);
   };
   add(all, "file that is", "files that are", concat(" neither JPEG nor PNG by name (", list, ")"));
-  add(loose, "image", "images", " outside of the classes' folders");
+  add(loose, "image", "images", " outside the folders of the classes");
   add(folders, "folder", "folders", " within a class");
   return out;
 }
@@ -115,7 +115,7 @@ Files list(const fs::path& root, LeftOut& left_out) {
   }
   RT_CHECK_AS(
       MissingData, any, "imagefolder: no folder in ", root.string(),
-      " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ beside train, or CLASS/IMAGE");
+      " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE");
   RT_CHECK_AS(FormatError, empty.empty(), empty,
               ": no .jpg, .jpeg or .png files in this class; remove the folder or fill it");
   return out;
@@ -128,7 +128,7 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
   if (fs::is_directory(root / "train", ignored)) {
     const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
     RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(),
-                ": has train/ but neither test/ nor val/ beside it");
+                ": has train/ but neither test/ nor val/ next to it");
     Files train = list(root / "train", left_out), test = list(held, left_out);
     for (int64_t& label : test.labels) {  // numbered as in the training set
       const std::string& name = test.classes[size_t(label)];
@@ -170,8 +170,8 @@ ImageSize common_size(const Files& train, const Files& test) {
 Image square_of(const Image& image, int64_t side, const std::string& path) {
   const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
   RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
-              " pixels, of which a square from the middle would show next to nothing: one side is more than ",
-              kMostAspect, " times the other; remove it");
+              " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
+              " times the other; remove it");
   return resized_and_cropped(image, side);
 }
 
@@ -206,7 +206,7 @@ void visit(Fields& f, ImageFolderOptions& o) {
     {.help = "resize and crop images to N x N pixels",
      .unit = "N",
      .range = {1, 4096},
-     .automatic = "that of all images, else 32",
+     .automatic = "the size of the images if all are equal, else 32",
      .evaluates = true});
 }
 
@@ -222,8 +222,8 @@ Splits load_imagefolder(const DataRequest& request) {
   ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
   if (size == ImageSize{}) {
     size = {kFallbackSide, kFallbackSide};
-    notes.push_back(concat(root.string(), ": the images are of different sizes, and all become ", kFallbackSide, " x ",
-                           kFallbackSide, "; --image-size N makes them N x N"));
+    notes.push_back(concat(root.string(), ": the images have different sizes, all are resized to ", kFallbackSide,
+                           " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
   Splits out{load_files(train, root, size, "reading training images", request.progress),
              load_files(test, root, size, "reading test images", request.progress), notes};

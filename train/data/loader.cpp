@@ -171,7 +171,7 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   RT_CHECK_AS(UsageError, config.batch_size >= 1, "--batch-size ", config.batch_size,
               ": expected at least 1");
   RT_CHECK_AS(UsageError, config.batch_size <= int64_t(samples.size()), "--batch-size ", config.batch_size,
-              ": larger than the ", samples.size(), " samples there are of ", data.name);
+              ": larger than the ", samples.size(), " samples of ", data.name);
   RT_CHECK(config.rank >= 0 && config.rank < config.ranks, "rank ", config.rank, " of ", config.ranks);
   RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size,
               ": fewer samples than the ", config.ranks, " ranks");

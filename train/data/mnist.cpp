@@ -86,9 +86,8 @@ Dataset load_split(const Source& source, const Files& files, const fs::path& fol
   set.deviation = {source.deviation};
   set.labels = read_labels(files.labels, set.classes);
   const Tensor images = read_idx(files.images, 3);
-  RT_CHECK_AS(FormatError, images.dim(0) == set.labels.dim(0), files.images, " holds ", images.dim(0),
-              " images but ", files.labels, " ", set.labels.dim(0),
-              " labels; they are not of the same download");
+  RT_CHECK_AS(FormatError, images.dim(0) == set.labels.dim(0), files.images, " holds ", images.dim(0), " images but ",
+              files.labels, " ", set.labels.dim(0), " labels; they are not from the same download");
   RT_CHECK_AS(FormatError, images.size() > 0, files.images,
               ": no images, or images without pixels: ", images.shape());
   Shape shape = images.shape();

@@ -167,8 +167,7 @@ std::string read_file(const std::string& path, int64_t limit) {
   do {
     file.read(block.data(), std::streamsize(block.size()));
     out.append(block, 0, size_t(file.gcount()));
-    RT_CHECK_AS(FormatError, int64_t(out.size()) <= limit, path, ": longer than the ", limit,
-                " bytes that it may have");
+    RT_CHECK_AS(FormatError, int64_t(out.size()) <= limit, path, ": longer than the maximum of ", limit, " bytes");
   } while (file);
   RT_CHECK_AS(IoError, file.eof() && !file.bad(), path, ": cannot read: ", std::strerror(errno));
   return out;

@@ -83,7 +83,7 @@ uint64_t Json::unsigned_whole() const {
 }
 
 const std::string& Json::string() const {
-  if (!is_string()) fail("a text");
+  if (!is_string()) fail("a string");
   return std::get<std::string>(value_);
 }
 

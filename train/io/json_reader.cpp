@@ -58,7 +58,7 @@ double JsonFields::real(const char* key, double low, double high) const {
 
 std::string JsonFields::text(const char* key) const {
   const Json& value = (*this)[key];
-  if (!value.is_string()) fail(key, "a text", value);
+  if (!value.is_string()) fail(key, "a string", value);
   return value.get<std::string>();
 }
 

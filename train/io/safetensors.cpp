@@ -42,7 +42,7 @@ std::string header_text(const std::vector<NamedTensor>& tensors,
     const uint64_t bytes = uint64_t(x.size()) * size_of(x.dtype());
     const Json written(name);
     RT_CHECK_AS(FormatError, parse_json(written.text()) == written, "tensor '", printable(name),
-                "': a name in a file is UTF-8");
+                "': the name must be UTF-8");
     out += written.text() + ":{\"dtype\":\"" + kTypeNames[size_t(x.dtype())] +
            "\",\"shape\":" + Json(std::vector<int64_t>(x.shape().begin(), x.shape().end())).text() +
            ",\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + bytes) + "]},";

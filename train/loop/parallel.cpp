@@ -13,7 +13,7 @@ std::vector<int> ParallelOptions::gpus() const {
     const auto [rest, error] = std::from_chars(list.data() + begin, list.data() + end, id);
     RT_CHECK_AS(UsageError, error == std::errc{} && rest == list.data() + end && id >= 0 && id < kMaxDevices,
                 "--gpu-ids ", list, ": expected numbers of GPUs below ", kMaxDevices,
-                " with commas between them, as in 0,2");
+                " separated by commas, as in 0,2");
     out.push_back(id);
     begin = end + 1;
   }

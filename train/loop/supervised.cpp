@@ -28,7 +28,7 @@ class Supervised : public Learner {
 
   void check(const Holdout& split) const override {
     RT_CHECK_AS(UsageError, options_.checkpoint.exported == "last" || !split.val.empty(),
-                "--export best: there is no validation that tells which weights are; leave --val-size 0 out");
+                "--export best: needs a validation to find the best weights; leave out --val-size 0");
   }
   LoaderConfig loading(LoaderConfig config) const override {
     config.augmentation = options_.augmentation;

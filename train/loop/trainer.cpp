@@ -92,7 +92,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     if (bar.due() && tally_.samples() > 0) {
       const double left = left_->seconds(steps());
       const bool more = task_.options.trainer.epochs > 1 && worth_telling(left);  // more than the bar itself says
-      const std::string in_all = more ? concat(", ", duration_text(left), " left in all") : "";
+      const std::string in_all = more ? concat(", ", duration_text(left), " left in total") : "";
       bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4, in_all));
     }
     const bool stop = step_->reducer() ? step_->reducer()->stop() : stop_requested();
@@ -130,7 +130,7 @@ std::string Trainer::own_figures() const {
   };
   return concat("epoch ", at_.epoch + 1, "/", task_.options.trainer.epochs, "  step ", steps(), "  own loss ",
                 share > 0 ? shortest(std::round(1e4 * losses / share) / 1e4) : "none", "  ", ms(s.whole),
-                " ms a step: data ", ms(s.data), ", forward ", ms(s.forward), ", backward ", ms(s.backward),
+                " ms per step: data ", ms(s.data), ", forward ", ms(s.forward), ", backward ", ms(s.backward),
                 ", optimizer ", ms(s.optimizer));
 }
 
@@ -169,15 +169,14 @@ void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const
   const auto collapsed = learner_.collapsed_loss(task_.options.trainer.batch_size / group_.size());
   if (!leads() || !collapsed || steps() < kFirstSteps || std::abs(loss - *collapsed) > kNear) return;
   log_warn(task_.options.method.name, ": the loss of epoch ", at_.epoch + 1, " was ", loss,
-           ", what it is of outputs that do not depend on the image (", *collapsed, "; spread ", spread.value_or(0),
-           "): it learns nothing; try another --lr, more --warmup-epochs, or other --normalize");
+           ", the value for outputs that do not depend on the image (", *collapsed, "; spread ", spread.value_or(0),
+           "): the training has collapsed; try another --lr, more --warmup-epochs or another --normalize");
 }
 
 void Trainer::checkpoint(const Save& save) {
   if (saved_step_ == steps()) return;
-  RT_CHECK_AS(Error, step_->finite(), "the weights are no longer finite behind step ", steps(), " (learning rate ",
-              schedule_.at(steps()),
-              "), so that they are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
+  RT_CHECK_AS(Error, step_->finite(), "the weights are no longer finite after step ", steps(), " (learning rate ",
+              schedule_.at(steps()), ") and are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
   at_.step = saved_step_ = steps();
   at_.parameter_steps = step_->own_counts();
   at_.tally = of_all(group_, tally_).totals();
@@ -215,7 +214,7 @@ void Trainer::take_best(const Load& load) {
 
 bool Trainer::fit(const Report& report, const Save& save, bool progress, const Load& load) {
   RT_CHECK_AS(UsageError, task_.options.trace.path.empty() || steps() < task_.options.trace.step, "--trace-step ",
-              task_.options.trace.step, ": the run is at step ", steps(), " already; name a later one");
+              task_.options.trace.step, ": the run is already at step ", steps(), "; choose a later step");
   for (const Device device : task_.devices()) reset_peak_memory(device);
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;

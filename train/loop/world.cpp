@@ -26,10 +26,10 @@ int64_t threads_of(const ExecutionOptions& options, int local_size) {
 void check_strategy(const ParallelOptions& options, const comm::Job& job, bool launched) {
   const bool grouped = job.size > 1;
   RT_CHECK_AS(UsageError, !grouped || options.strategy != "single",
-              "--strategy single: one rank, but a launcher has started ", job.size,
+              "--strategy single: uses one rank, but a launcher has started ", job.size,
               "; leave the flag out, or choose ddp");
   RT_CHECK_AS(UsageError, !grouped || options.strategy != "dp",
-              "--strategy dp: one process, but a launcher has started ", job.size,
+              "--strategy dp: uses one process, but a launcher has started ", job.size,
               " ranks; choose ddp, or ddp2 for dp in each of them");
   RT_CHECK_AS(
       UsageError, !launched || options.devices == 1 || options.replicates() || options.devices == job.local_size,
@@ -42,12 +42,12 @@ std::string device_of(const ParallelOptions& options, const std::string& device,
   if (!options.gpu_ids.empty()) {
     const std::vector<int> ids = options.gpus();
     const int at = options.replicates() ? 0 : job.local_rank;
-    RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": none for rank ", job.local_rank,
+    RT_CHECK_AS(UsageError, at < int(ids.size()), "--gpu-ids ", options.gpu_ids, ": no GPU for rank ", job.local_rank,
                 " of this machine");
     RT_CHECK_AS(UsageError, grouped || options.replicates() || ids.size() == 1, "--gpu-ids ", options.gpu_ids,
-                ": one rank uses one of them; add --devices ", ids.size());
+                ": one rank uses only one GPU; add --devices ", ids.size());
     RT_CHECK_AS(UsageError, device == "auto" || device == "cuda", "--device ", device,
-                " and --gpu-ids: give one of them");
+                " and --gpu-ids: give only one of them");
     return Device{DeviceType::cuda, ids[size_t(at)]}.str();
   }
   const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
@@ -59,10 +59,11 @@ std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, co
   const Device device = name == "auto" ? Device{} : parse_device(name);
   const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
   RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl",
-              "--transport nccl: is between GPUs, and this rank is on ", device);
+              "--transport nccl: needs GPUs, but this rank is on ", device);
   if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
   RT_CHECK_AS(UsageError, comm::nccl_transport,
-              "ranks on GPUs need NCCL, which this build has not; build it where nccl.h is, or use --device cpu");
+              "ranks on GPUs need NCCL, which this build does not have; build it where nccl.h is installed, or use "
+              "--device cpu");
   RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
               ": ranks on GPUs use nccl; leave the flag out");
   comm::check_same_transport(context, "nccl");

@@ -28,7 +28,8 @@ std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const Model
   const bool one_size =
       views.small_count == 0 || Shape{views.small_size, views.small_size} == Shape{spec.image[0], spec.image[1]};
   RT_CHECK_AS(UsageError, one_size || model.any_size, "--small-views ", views.small_count, ": ", options.model.name,
-              " takes images of one size; use a model of any size, as resnet18, or --small-view-size ", spec.image[0]);
+              " accepts only one image size; use a model for any size, such as resnet18, or --small-view-size ",
+              spec.image[0]);
   const nn::MakeModule make = [&] { return model.make(spec); };
   const RandomState drawn = default_generator().state();
   const int64_t features = feature_count(*make(), spec.image);
@@ -42,17 +43,17 @@ void check_pretraining(const TrainOptions& o, int ranks) {
   const nn::MethodEntry& entry = nn::find_method(o.method.name);
   const int64_t batch = o.trainer.batch_size;
   RT_CHECK_AS(UsageError, batch >= 2 * ranks, "--batch-size ", batch, ": ", entry.name,
-              " compares the images of a batch; each of ", ranks, ranks == 1 ? " rank" : " ranks", " needs 2 at least");
+              " compares the images of a batch; each of ", ranks, ranks == 1 ? " rank" : " ranks", " needs at least 2");
   RT_CHECK_AS(UsageError, batch % ranks == 0, "--batch-size ", batch, ": not a multiple of the ", ranks,
-              " ranks; outputs are compared in equal parts");
-  RT_CHECK_AS(
-      UsageError, o.step.accumulate == 1, "--accumulate ", o.step.accumulate, ": ", entry.name,
-      " compares the images of a batch, which parts of it would not be; use a smaller --batch-size, or more ranks");
+              " ranks; each needs the same number of images");
+  RT_CHECK_AS(UsageError, o.step.accumulate == 1, "--accumulate ", o.step.accumulate, ": ", entry.name,
+              " compares all images of a batch, so that it cannot be computed in parts; use a smaller --batch-size, or "
+              "more ranks");
   const ViewOptions& views = o.views;
   RT_CHECK_AS(UsageError, views.count == 2 || entry.any_views, "--views ", views.count, ": ", entry.name,
-              " compares two views");
+              " compares exactly two views");
   RT_CHECK_AS(UsageError, views.small_count == 0 || entry.any_views, "--small-views ", views.small_count, ": ",
-              entry.name, " compares two views");
+              entry.name, " compares exactly two views");
   (void)views_of(views);
   const int64_t parts = ranks * o.parallel.own_devices();
   RT_CHECK_AS(UsageError, batch % parts == 0, "--batch-size ", batch, ": not a multiple of the ", parts, " devices");

@@ -55,7 +55,7 @@ std::string mlp_in_pytorch(const ModelSpec& spec) {
 
 std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
   RT_CHECK_AS(UsageError, spec.classes > 0,
-              "--model fashion_cnn: comes with its last layer alone, and is no backbone; try resnet18");
+              "--model fashion_cnn: cannot be a backbone without its last layer; try resnet18");
   return std::make_unique<nn::FashionCnn>(spec.image[0], spec.image[1], spec.image[2], spec.classes);
 }
 
@@ -113,7 +113,7 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
   if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
   else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
   if (small) out += "model.maxpool = nn.Identity()\n";
-  if (o.no_stem_relu) out += "model.relu = nn.Identity()  # the first one alone: blocks have their own\n";
+  if (o.no_stem_relu) out += "model.relu = nn.Identity()  # only the first one: blocks have their own\n";
   if (!narrow) return out;
   out += concat("model.bn1, model.inplanes = nn.BatchNorm2d(", width, "), ", width, "\n");
   int stage = 0;

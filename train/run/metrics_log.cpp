@@ -75,7 +75,7 @@ static double read_number(const JsonFields& fields, const char* key) {
   const std::string text = fields.text(key);
   for (const double x : {std::nan(""), double(INFINITY), -double(INFINITY)})
     if (json_number(x) == text) return x;
-  detail::fail<FormatError>(fields.where(), ": ", key, ": expected a number, got a text");
+  detail::fail<FormatError>(fields.where(), ": ", key, ": expected a number, got a string");
 }
 
 static std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {
@@ -102,7 +102,7 @@ std::vector<Metrics> read_metrics(const std::string& path, const std::function<v
       if (const auto m = parse_metrics(line, where)) out.push_back(*m);
     } catch (const FormatError& e) {
       if (!bad) throw;
-      bad(concat(e.what(), "; left out"));
+      bad(concat(e.what(), "; ignored"));
     }
   }
   return out;
@@ -127,8 +127,8 @@ static int64_t lines_kept(const std::string& path, int64_t keep) {
     if (newline != std::string::npos) break;
   }
   if (end < keep)
-    log_warn(path, ": has ", end, " bytes in whole lines of the ", keep,
-             " that the checkpoint knows; the training goes on, its figures are gone");
+    log_warn(path, ": has ", end, " bytes in complete lines, the checkpoint expects ", keep,
+             "; the training continues without the missing metrics");
   return end;
 }
 

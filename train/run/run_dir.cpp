@@ -105,11 +105,9 @@ std::string run_path(const std::string& run, const std::string& model, const std
 
 void check_run_path(const std::string& path, Earlier earlier) {
   if (!taken(path)) return;
-  RT_CHECK_AS(UsageError, fs::is_directory(path), "--run ", path,
-              ": there is a file of that name; choose another --run");
+  RT_CHECK_AS(UsageError, fs::is_directory(path), "--run ", path, ": a file has that name; choose another --run");
   const bool is_run = fs::exists(fs::path(path) / kConfig), begun = just_begun(path);
-  RT_CHECK_AS(UsageError, is_run || begun, "--run ", path,
-              ": the folder holds other things than a run; choose another --run");
+  RT_CHECK_AS(UsageError, is_run || begun, "--run ", path, ": the folder is not a run; choose another --run");
   RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLock), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }

@@ -12,8 +12,8 @@ namespace ringtape {
 namespace {
 
 constexpr std::string_view kAtOnce =
-    "ringtape: stopped by a signal before a step was done: exit code 75; the same command, or the same with --resume, "
-    "begins again\n";
+    "ringtape: stopped by a signal before a step was done: exit code 75; run the same command again, with or without "
+    "--resume\n";
 
 volatile sig_atomic_t requested = 0, speaks_of_it = 0;
 timespec first;

@@ -46,7 +46,7 @@ static void check_lines(const std::string& content, const std::string& path) {
   for (size_t at = 0; at < content.size(); ++number) {
     const size_t end = std::min(content.find('\n', at), content.size());
     RT_CHECK_AS(FormatError, end - at <= kLongest, path, ":", number, ": a line of ", end - at,
-                " bytes; a configuration has a setting a line, of ", kLongest, " at most");
+                " bytes; expected one setting per line, of at most ", kLongest, " bytes");
     at = end + 1;
   }
 }
@@ -89,7 +89,7 @@ std::vector<std::string> read_config(TrainOptions& options, const std::string& p
   const toml::table table = parse(read_file(path, kLongest), path);
   for (const auto& [key, value] : table)
     RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '",
-                std::string(key.str()), "'; a configuration has a line a setting");
+                std::string(key.str()), "'; expected settings only, one per line");
   return apply(options, table, path);
 }
 
@@ -169,7 +169,8 @@ std::vector<std::string> changed_settings(const TrainOptions& options,
     if (now != then) out.push_back(concat("--", option->name, ' ', now, " (was ", then, ")"));
   }
   for (const auto& [name, value] : before)
-    if (!find_option(name)) out.push_back(concat("--", name, ", which this ringtape does not have (was ", value, ")"));
+    if (!find_option(name))
+      out.push_back(concat("--", name, ", which this version of ringtape does not have (was ", value, ")"));
   return out;
 }
 
@@ -186,7 +187,7 @@ void check_same_settings(const TrainOptions& options, const TrainOptions& before
     if (!is_kept(*option)) continue;
     const std::string then = option_text(before, option->name).value_or("none");
     RT_CHECK_AS(UsageError, now == then, "--", option->name, " ", now, ": ", path, " was trained with ", then,
-                " so far; leave it so, or ", otherwise);
+                " so far; use the same value, or ", otherwise);
   }
 }
 

@@ -41,7 +41,7 @@ bool is_utf8(const std::string& s) {
 
 void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin) {
   RT_CHECK_AS(UsageError, !gives_lr || !gives_base_lr, origin,
-              "--lr and --base-lr: one makes the other; give one of them");
+              "--lr and --base-lr: --lr is computed from --base-lr; give only one of them");
   if (gives_lr) options.schedule.base_lr = 0;
   settle_lr(options.schedule, options.trainer.batch_size);
 }
@@ -66,27 +66,29 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   if (!options.weights.empty())
     options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
   RT_CHECK_AS(UsageError, options.schedule.warmup_epochs <= double(options.trainer.epochs), "--warmup-epochs ",
-              options.schedule.warmup_epochs, ": longer than the ", options.trainer.epochs, " epochs of the training");
+              options.schedule.warmup_epochs, ": longer than the training of ", options.trainer.epochs, " epochs");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.name.empty(),
               "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
               "--resume and --overwrite: one continues the run, the other replaces it");
   RT_CHECK_AS(UsageError, !options.parallel.sync_bn || options.parallel.strategy != "ddp2",
-              "--sync-bn: not over processes that have several devices each; use --strategy ddp");
+              "--sync-bn: does not support --strategy ddp2; use --strategy ddp");
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
-              options.schedule.lr_scale, ": --base-lr grows with the batch of all ranks already; leave one of them");
+              options.schedule.lr_scale,
+              ": --base-lr already scales with the batch of all ranks; give only one of them");
   settle_lr(options.schedule, options.trainer.batch_size);
   const int64_t batch = options.trainer.batch_size;
   RT_CHECK_AS(UsageError, batch >= ranks, "--batch-size ", batch, ": fewer images than the ", ranks, " ranks");
   RT_CHECK_AS(UsageError, options.step.accumulate <= batch, "--accumulate ", options.step.accumulate,
-              ": more parts than the ", batch, " images of --batch-size");
-  RT_CHECK_AS(UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
-              "--export best: with --checkpoint-every 0 the best weights are not kept; give it 1 or more");
+              ": more parts than the ", batch, " images of a batch");
+  RT_CHECK_AS(
+      UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
+      "--export best: --checkpoint-every 0 does not keep the best weights; set --checkpoint-every to 1 or more");
   if (options.self_supervised()) check_pretraining(options, ranks);
   for (const auto& [option, value] : values_of(options))
     RT_CHECK_AS(UsageError, !option->is_recorded() || is_utf8(value), "--", option->name,
-                ": is not UTF-8, which config.toml could not hold; give the folder a link of another name");
+                ": is not UTF-8, as config.toml requires; use a link with another name");
   return options;
 }
 

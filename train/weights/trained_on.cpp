@@ -107,7 +107,8 @@ void normalize_as(Splits& data, const TrainedOn& known) {
   if (known.mean.empty()) return;
   for (Dataset* set : {&data.train, &data.test}) {
     RT_CHECK_AS(UsageError, size_t(set->images.dim(3)) == known.mean.size(), set->name, ": has images of ",
-                set->images.dim(3), " channels, the weights were trained on images of ", known.mean.size());
+                set->images.dim(3), " channels, but the weights were trained on images of ", known.mean.size(),
+                " channels");
     set->mean = known.mean, set->deviation = known.deviation;
   }
 }
@@ -126,7 +127,7 @@ void check_classes(const Dataset& data, const TrainedOn& known, const std::strin
   if (!added.empty()) what += concat(what.empty() ? "" : "; ", "new: ", added);
   if (what.empty()) what = "the same names in another order";
   throw UsageError(
-      concat(origin, " was trained on other classes than those of ", data.source, " (", what, "); ", otherwise));
+      concat(origin, " was trained on classes other than those of ", data.source, " (", what, "); ", otherwise));
 }
 
 }  // namespace ringtape

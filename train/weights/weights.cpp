@@ -30,7 +30,7 @@ static void load(const Safetensors& file, const std::string& path, const std::ve
   for (const NamedTensor& want : into) {
     const auto at = found.find(want.name);
     RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", want.name,
-                "'; was it made by another --model?");
+                "'; was it trained with another --model?");
     const Tensor& have = at->second;
     const bool same = have.dtype() == want.tensor.dtype(),
                floats = is_float(have.dtype()) && is_float(want.tensor.dtype());
