@@ -364,13 +364,14 @@ TEST(Choice, Overrides) {
   for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{
            {"rind:0-",
             "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is not an algorithm of all_reduce; available: direct, double_tree"},
-           {"pairwise", "'pairwise' is no algorithm of all_reduce"},
-           {"ring:64", "'64' is no range; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-"},
-           {"ring:0-64Q", "'64Q' is no number of bytes"},
-           {"ring:-5", "'' is no number of bytes"},
+           {"pairwise", "'pairwise' is not an algorithm of all_reduce"},
+           {"ring:64",
+            "'64' is not a range of bytes; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-"},
+           {"ring:0-64Q", "'64Q' is not a number of bytes"},
+           {"ring:-5", "'' is not a number of bytes"},
            {"ring:8K-8K", "the range '8K-8K' is empty"},
-           {"ring:0-99999999999999999999", "is no number of bytes"},
-           {";", "'' is no algorithm"}})
+           {"ring:0-99999999999999999999", "is not a number of bytes"},
+           {";", "'' is not an algorithm"}})
     EXPECT_NE(message_of<UsageError>([&, text = text] { Choice({}, 4, 1, text); }).find(message), std::string::npos)
         << text;
 }

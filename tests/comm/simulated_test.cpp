@@ -198,8 +198,7 @@ TEST(Simulated, ADeadlockIsReported) {
   });
   EXPECT_EQ(one,
             "deadlock: 1 rank waits for messages that nobody will send or receive: rank 1 waits for rank 0 to send 64 "
-            "bytes in "
-            "all_reduce #1 (sum, f32, 16 elements); rank 0 is done");
+            "bytes in all_reduce #1 (sum, f32, 16 elements); rank 0 is done");
 }
 
 TEST(Simulated, ADifferentCallIsNamed) {

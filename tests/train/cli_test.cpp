@@ -225,7 +225,7 @@ TEST_F(CliTest, AProcessAloneAsksForNoAlgorithmOfCollectives) {
   EXPECT_EQ(run(kTiny, "RINGTAPE_ALLREDUCE=nonsense").code, 0);
   const CliResult pair = run(std::string(kTiny) + " --devices 2", "RINGTAPE_ALLREDUCE=nonsense");
   EXPECT_EQ(pair.code, 2) << pair.err;
-  EXPECT_MENTIONS(pair.err, "RINGTAPE_ALLREDUCE=nonsense: 'nonsense' is no algorithm of all_reduce");
+  EXPECT_MENTIONS(pair.err, "RINGTAPE_ALLREDUCE=nonsense: 'nonsense' is not an algorithm of all_reduce");
 }
 
 TEST_F(CliTest, JsonOutputIsTheMetricsFile) {

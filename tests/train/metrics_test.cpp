@@ -75,7 +75,7 @@ TEST_F(MetricsTest, WhatIsNoLineOfMetricsIsNamed) {
     EXPECT_MENTIONS(said, why);
     std::vector<std::string> bad;
     const std::vector<Metrics> all = read_metrics(path, [&](const std::string& what) { bad.push_back(what); });
-    EXPECT_EQ(bad, std::vector<std::string>{said + "; left out"});
+    EXPECT_EQ(bad, std::vector<std::string>{said + "; ignored"});
     ASSERT_EQ(all.size(), 2u);
     EXPECT_EQ(all[1].step, 2);
     EXPECT_TRUE(std::isnan(*all[1].loss));

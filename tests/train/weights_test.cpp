@@ -209,7 +209,7 @@ TEST_F(WeightsTest, TheBestOnesMayBeTestedAndExported) {
   std::string bytes = file("runs/last/checkpoints/best/model.safetensors");
   bytes.back() = char(bytes.back() ^ 1);
   write_file(damaged, bytes);
-  expect_error("train --resume --run last", 1, "train --run runs/last --resume --export last exports the last ones");
+  expect_error("train --resume --run last", 1, "train --run runs/last --resume --export last exports the last weights");
   EXPECT_EQ(run("train --resume --run last --export last"), 0) << file("err");
   EXPECT_MENTIONS(file("out"), concat(": step ", last["step"].get<int64_t>(), ", the last"));
 
