@@ -20,7 +20,7 @@ Worker::~Worker() {
   // The other ranks may wait for this rank elsewhere, so it does not delay its exception for long.
   if (leaving && !changed_.wait_for(lock, kGrace, [this] { return !busy_ && queue_.empty(); }))
     transport_.context().failure->raise(concat(
-        "rank ", transport_.rank(), " failed with an exception while the other ranks wait for it in ", current_));
+        "rank ", transport_.rank(), " failed with an exception, and the other ranks did not finish ", current_));
   while (busy_ || !queue_.empty()) {
     if (busy_) changed_.wait(lock);
     else execute_next(lock);
