@@ -86,8 +86,7 @@ class SelfSupervised : public Learner {
     const bool all_known = e.bank == 0 || e.bank >= task.data.train.size();
     const int64_t limit = options_.trainer.limit_eval_batches;
     summary["protocol"] = fmt::format(
-        "kNN, k {}, temperature {:g}, {} training images without augmentation, {}, after the last epoch; best: of all "
-        "epochs, "
+        "kNN, k {}, temperature {:g}, {} training images as they are, {}, after the last epoch; best: of all epochs, "
         "by the test set",
         e.knn.k, e.knn.temperature, all_known ? "all" : fmt::format("{} of the {}", e.bank, task.data.train.size()),
         limit > 0 ? fmt::format("{} test images at most", limit * kEvalBatch) : "the whole test set");
