@@ -134,10 +134,7 @@ function(ringtape_add_cuda base kernels checked)
     target_include_directories(ringtape_cuda_host SYSTEM PRIVATE ${CUDNN_INCLUDE_DIR})
   endif()
   if(NOT RINGTAPE_EMULATED)
-    # CMake 3.25 does not support C++20 for CUDA: it would fail, or pass no flag.
-    set_target_properties(ringtape_cuda_kernels PROPERTIES CUDA_STANDARD_REQUIRED OFF)
-    target_compile_options(ringtape_cuda_kernels PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
-                           $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
+    ringtape_compile_cuda(ringtape_cuda_kernels)
     target_link_libraries(${base} INTERFACE $<LINK_ONLY:CUDA::cudart> $<LINK_ONLY:CUDA::cublasLt>)
     return()
   endif()
@@ -167,6 +164,13 @@ function(ringtape_objects name whole)
   add_library(${name} OBJECT ${ARGN})
   target_link_libraries(${name} PUBLIC ringtape_flags)
   target_sources(${whole} INTERFACE $<TARGET_OBJECTS:${name}>)
+endfunction()
+
+# How nvcc compiles a target's .cu files. CMake 3.25 does not support C++20 for CUDA: it would fail, or pass no flag.
+function(ringtape_compile_cuda target)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+  target_compile_options(${target} PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
+                         $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
 endfunction()
 
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,

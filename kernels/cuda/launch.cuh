@@ -28,6 +28,7 @@
 #define SHARED_DYN(T, name)                                               \
   extern __shared__ __align__(16) unsigned char rt_dynamic_shared[];      \
   T* const name = reinterpret_cast<T*>(rt_dynamic_shared)
+#define COUNTED(...) (__VA_ARGS__)  // COUNTED(x[i]) is x[i], in global memory: the emulation counts the access
 
 namespace ringtape::cuda {
 

@@ -13,13 +13,13 @@ struct alignas(sizeof(T) * N) Vec {
 };
 
 template <int N, class T>
-__device__ Vec<T, N> load(const T* from) { return *reinterpret_cast<const Vec<T, N>*>(from); }
+__device__ Vec<T, N> load(const T* from) { return COUNTED(*reinterpret_cast<const Vec<T, N>*>(from)); }
 template <class T, int N>
 __device__ void store(T* to, const Vec<T, N>& v) {
 #ifdef __CUDA_ARCH__  // nvcc 13 splits some stores of a struct into small ones
   if constexpr (sizeof(v) == 16) return __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(v));
 #endif
-  *reinterpret_cast<Vec<T, N>*>(to) = v;
+  COUNTED(*reinterpret_cast<Vec<T, N>*>(to)) = v;
 }
 
 // Elements per access for all operands: `wide` if all are aligned to `wide` elements, else 1.

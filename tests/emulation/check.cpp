@@ -6,6 +6,7 @@
 
 #include "core/text.h"
 #include "tests/emulation/shadow.h"
+#include "tests/emulation/traffic.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -24,11 +25,14 @@ inline __attribute__((always_inline)) void access(const void* p, const void* pc)
   if (!in_kernel) return;
   if (bytes > 1 && reinterpret_cast<uintptr_t>(p) % bytes) [[unlikely]]
     the_shadow->misaligned(p, pc, kind == AccessKind::read ? "read" : "write");
+  if (traffic) [[unlikely]] saw_access(p, bytes);
   the_shadow->access<bytes, kind>(p, pc);
 }
 
 inline void access_range(const void* p, size_t bytes, AccessKind kind, const void* pc) {
-  if (in_kernel) the_shadow->access(p, bytes, kind, pc);
+  if (!in_kernel) return;
+  if (traffic) saw_access(p, bytes);
+  the_shadow->access(p, bytes, kind, pc);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "tests/emulation/report.h"
 #include "tests/emulation/scheduler.h"
 #include "tests/emulation/shared.h"
+#include "tests/emulation/traffic.h"
 #include "tests/emulation/warp.h"
 
 // NOLINTBEGIN: names as CUDA has them
@@ -43,6 +44,7 @@ inline constexpr int warpSize = 32;
   static constinit ::ringtape::emulation::SharedSlot name##_slot{#name, sizeof(name##_type)};     \
   name##_type& name = *static_cast<name##_type*>(::ringtape::emulation::shared(name##_slot))
 #define SHARED_DYN(T, name) T* const name = static_cast<T*>(::ringtape::emulation::dynamic_shared())
+#define COUNTED(...) (*::ringtape::emulation::counted(&(__VA_ARGS__)))
 
 // Ends the grid, as on a GPU, not the process. Active in all builds.
 #undef assert
@@ -66,6 +68,12 @@ RT_INTRINSIC T from_bits(uint64_t bits) {
   T x;
   __builtin_memcpy(static_cast<void*>(&x), &bits, sizeof(T));
   return x;
+}
+
+template <class T>
+RT_INTRINSIC T* counted(T* p) {
+  count_access(p, sizeof(T));
+  return p;
 }
 
 // *p = f(*p); returns the old value.

@@ -17,6 +17,7 @@
 #include "tests/emulation/faults.h"
 #include "tests/emulation/memory.h"
 #include "tests/emulation/shared.h"
+#include "tests/emulation/traffic.h"
 
 // Kernels access them as threadIdx etc.
 extern "C" {
@@ -175,6 +176,7 @@ void release_barrier() {
     if (block.threads[size_t(i)].state == ThreadState::at_barrier) make_ready(i);
   block.barrier_result = block.predicates;
   block.at_barrier = block.predicates = 0;
+  if (traffic) ++traffic->barriers;
   if (checker) checker->block_barrier();
 }
 
@@ -255,6 +257,7 @@ void run_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes) 
     for (const auto& each : s.fibers) s.free.push_back(each.get());
   }
   end_shared();
+  if (traffic) count_block();
 }
 
 }  // namespace

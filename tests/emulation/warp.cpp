@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "tests/emulation/block.h"
 #include "tests/emulation/checker.h"
+#include "tests/emulation/traffic.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -99,6 +100,7 @@ bool complete_warp_operation(int thread) {
   give_results(warp, lanes);
   waiting &= ~lanes;
   for_each_lane(lanes, [&](int i) { make_ready(first + i); });
+  if (traffic && mine.operation == WarpOperation::shuffle) ++traffic->shuffles;
   if (checker && mine.operation == WarpOperation::synchronize) checker->warp_barrier(first, lanes);
   return true;
 }
