@@ -46,7 +46,8 @@ bool alike(const Accesses& a, const Accesses& b) {
 void count_warp(const Accesses* lanes, size_t count) {
   const auto more = [](const Accesses& a, const Accesses& b) { return a.size() < b.size(); };
   const Accesses& longest = *std::max_element(lanes, lanes + count, more);
-  traffic->uneven += !std::all_of(lanes, lanes + count, [&](const Accesses& a) { return a.empty() || alike(a, longest); });
+  const auto fits = [&](const Accesses& a) { return a.empty() || alike(a, longest); };
+  traffic->uneven += !std::all_of(lanes, lanes + count, fits);
   for (size_t n = 0; n < longest.size(); ++n) count_request(lanes, count, n);
 }
 
