@@ -232,6 +232,16 @@ __global__ void large_shared(float* x, float* y) {
   y[global_index()] = large[threadIdx.x];
 }
 
+// Correct; for what is counted of it.
+
+__global__ void counted(const float* x, float* y, int stride, bool uneven) {
+  const int lane = int(threadIdx.x);
+  __syncthreads();
+  float mine = COUNTED(x[lane * stride]);
+  if (uneven && lane < 16) mine += 0 * COUNTED(x[lane]);
+  COUNTED(y[lane]) = __shfl_sync(kFull, mine, lane);
+}
+
 constexpr Case kBugs[] = {
     {"missing_barrier", run<missing_barrier>, total_of_my_block},
     {"tile_reuse", run<tile_reuse>, tile_total},
@@ -281,5 +291,8 @@ constexpr Case kBugs[] = {
 
 std::span<const Case> bugs() { return kBugs; }
 std::span<const Case> correct() { return kCorrect; }
+void run_counted(const float* x, float* y, int stride, bool uneven) {
+  start<counted>(counted, 1, 32, 0, x, y, stride, uneven);
+}
 
 }  // namespace ringtape::emulation_bugs

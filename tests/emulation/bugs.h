@@ -15,4 +15,8 @@ struct Case {
 std::span<const Case> bugs();
 std::span<const Case> correct();
 
+// y[i] = x[i * stride] by one warp, with counted accesses, a barrier and a shuffle; if `uneven`, half of the lanes read
+// twice.
+void run_counted(const float* x, float* y, int stride, bool uneven);
+
 }  // namespace ringtape::emulation_bugs

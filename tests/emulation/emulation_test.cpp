@@ -14,6 +14,7 @@
 
 #include "tests/emulation/bugs.h"
 #include "tests/emulation/memory.h"
+#include "tests/emulation/traffic.h"
 
 namespace ringtape::emulation_bugs {
 static void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -249,6 +250,33 @@ TEST(Emulation, AnyThreadMayExecuteGrids) {
       EXPECT_EQ(execute(bug("stack_overflow"), Schedule::random).reports.size(), 1u);
     }).join();
   EXPECT_TRUE(execute(emulation_bugs::correct()[0], Schedule::random).right);
+}
+
+TEST(Traffic, SectorsFollowFromAddresses) {
+  auto* const x = static_cast<float*>(reserve(kSize * sizeof(float)));
+  auto* const y = static_cast<float*>(reserve(kSize * sizeof(float)));
+  make_live(x);
+  make_live(y);
+  std::fill_n(x, kSize, 1.0f);
+  mark_initialised(x, kSize * sizeof(float));
+  struct { int offset, stride; uint64_t sectors; } cases[] = {{0, 0, 1}, {0, 1, 4}, {1, 1, 5}, {0, 2, 8}, {3, 8, 32}};
+  for (const auto& c : cases) {
+    const Traffic t = traffic_of([&] { emulation_bugs::run_counted(x + c.offset, y, c.stride, false); });
+    EXPECT_EQ(t.sectors, c.sectors + 4) << "stride " << c.stride;  // and the 4 that are written
+    EXPECT_EQ(t.requests, 2u);
+    EXPECT_EQ(t.bytes, 2u * 128);
+    EXPECT_EQ(t.threads, 32u);
+    EXPECT_EQ(t.barriers, 1u);
+    EXPECT_EQ(t.shuffles, 1u);
+    EXPECT_EQ(t.uneven, 0u);
+    EXPECT_EQ(t.unmarked, 0u);
+  }
+  EXPECT_EQ(traffic_of([&] { emulation_bugs::run_counted(x, y, 1, true); }).uneven, 1u);
+  const Traffic unmarked = traffic_of([&] { emulation_bugs::correct()[0].run(x, y); });
+  EXPECT_EQ(unmarked.requests, 0u);
+  EXPECT_EQ(unmarked.unmarked > 0, checked());
+  release(x);
+  release(y);
 }
 
 TEST(Memory, AddressesAreNotUsedAgainSoon) {

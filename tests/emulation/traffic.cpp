@@ -18,9 +18,9 @@ struct Access {
   uintptr_t address;
   size_t bytes;
 };
-using Accesses = std::vector<Access>;                      // of one thread, in its order
+using Accesses = std::vector<Access>;  // of one thread, in its order
 std::array<Accesses, kMaxThreads>& accesses = *new std::array<Accesses, kMaxThreads>;
-uint64_t seen = 0;                                         // bytes, by the checker
+uint64_t seen = 0;  // bytes, by the checker
 
 // The n-th accesses of these lanes.
 void count_request(const Accesses* lanes, size_t count, size_t n) {
@@ -55,10 +55,15 @@ void count_warp(const Accesses* lanes, size_t count) {
 
 Traffic traffic_of(const std::function<void()>& f) {
   Traffic counted;
+  struct Counting {
+    explicit Counting(Traffic* to) { traffic = to; }
+    ~Counting() { traffic = nullptr; }
+  };
   seen = 0;
-  traffic = &counted;
-  f();
-  traffic = nullptr;
+  {
+    const Counting counting(&counted);
+    f();
+  }
   if (checker) counted.unmarked = seen - counted.bytes;
   return counted;
 }

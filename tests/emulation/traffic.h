@@ -11,14 +11,14 @@ namespace ringtape::emulation {
 struct Traffic {
   static constexpr uint64_t kSector = 32;  // bytes
 
-  uint64_t threads = 0;    // of all blocks
-  uint64_t requests = 0;   // one for all lanes of a warp
-  uint64_t sectors = 0;    // that the requests touch
-  uint64_t bytes = 0;      // that the lanes asked for
-  uint64_t barriers = 0;   // one for all threads of a block
-  uint64_t shuffles = 0;   // one for all lanes of a warp
-  uint64_t uneven = 0;     // warps whose lanes differ in their accesses, idle ones apart: which meet is then a guess
-  uint64_t unmarked = 0;   // bytes of accesses to global memory without COUNTED(); only where every access is checked
+  uint64_t threads = 0;   // of all blocks
+  uint64_t requests = 0;  // one for all lanes of a warp
+  uint64_t sectors = 0;   // that the requests touch
+  uint64_t bytes = 0;     // that the lanes asked for
+  uint64_t barriers = 0;  // one for all threads of a block
+  uint64_t shuffles = 0;  // one for all lanes of a warp
+  uint64_t uneven = 0;    // warps whose lanes differ in their accesses, idle ones apart: which meet is then a guess
+  uint64_t unmarked = 0;  // bytes of accesses to global memory without COUNTED(); only where every access is checked
 };
 
 // Of the kernels that `f` launches; it waits for them.
@@ -29,7 +29,7 @@ void count_access(const void* p, size_t bytes);
 
 // For the scheduler and the checker. Null while nobody counts.
 extern Traffic* traffic;
-void count_block();                               // at its end
-void saw_access(const void* p, size_t bytes);     // by a kernel, marked or not
+void count_block();                            // at its end
+void saw_access(const void* p, size_t bytes);  // by a kernel, marked or not
 
 }  // namespace ringtape::emulation
