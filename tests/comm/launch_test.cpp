@@ -293,7 +293,7 @@ TEST_F(LaunchTest, WrongUsage) {
   expect_usage_error({"-n", "1", "--nnode", "2", "--", "train"}, "did you mean --nnodes?");
   expect_usage_error({"-n", "1", "--nnodes", "2", "--node-rank", "2", "--", "train"},
                      "--node-rank: expected a whole number from 0 to 1, got '2'");
-  expect_usage_error({"-n", "1", "--nnodes", "2", "--", "train"}, "--nnodes 2: needs --node-rank, too");
+  expect_usage_error({"-n", "1", "--nnodes", "2", "--", "train"}, "--nnodes 2: also needs --node-rank");
   const Words two = {"-n",    "1",  "--nnodes", "2", "--node-rank", "1", "--master-addr", "a", "--master-port",
                      "29500", "--", "train"};
   expect_usage_error(two, "needs the environment variable RINGTAPE_TOKEN");

@@ -207,7 +207,7 @@ TEST(Simulated, ADifferentCallIsNamed) {
     char data[64] = {};
     t.rank() == 0 ? t.exchange({send_to(1, data, 64)}) : t.exchange({recv_from(0, data, 64)});
   });
-  EXPECT_NE(cause.find("rank 0 at all_reduce #1 (sum, f32, 16 elements)"), std::string::npos) << cause;
+  EXPECT_NE(cause.find("rank 0 calls all_reduce #1 (sum, f32, 16 elements)"), std::string::npos) << cause;
 }
 
 TEST(Simulated, WhatARankThrowsComesOut) {

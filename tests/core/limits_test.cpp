@@ -98,7 +98,8 @@ TEST(Limits, AThreadThatCannotBeStartedNamesTheLimit) {
     if (::geteuid() == 0) RT_CHECK(::setresuid(65534, 65534, 65534) == 0);
     const std::string why = message_of<Error>([] { start_thread("a test", [] {}).join(); });
     for (const char* part :
-         {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable", "may be 0 (ulimit -u)"})
+         {"cannot start a thread (a test): pthread_create: Resource temporarily unavailable",
+          "the limit of processes and threads is 0 for this user (ulimit -u)"})
       RT_CHECK(why.find(part) != std::string::npos, why);
   });
   EXPECT_EQ(child.wait(), 0);

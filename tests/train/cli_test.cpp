@@ -312,7 +312,7 @@ TEST_F(CliTest, DataInfoVerifyAndDownload) {
   EXPECT_EQ(seen["classes"].size(), 10u);
   EXPECT_MENTIONS(run("data info mnist" + dir).out,
                   "20 images of 2x2x1, 0 to 20 per class, mean 0.3922, deviation 0.0000");
-  EXPECT_MENTIONS(run("data info shapes --train-size 50 --test-size 10").out, "50 images of 32x32x3, 5 to 5 a class");
+  EXPECT_MENTIONS(run("data info shapes --train-size 50 --test-size 10").out, "50 images of 32x32x3, 5 to 5 per class");
 
   const CliResult good = run("data verify mnist" + dir);
   EXPECT_EQ(good.code, 0) << good.err;

@@ -171,7 +171,8 @@ TEST_F(ResumeAgainTest, AConfigurationOfOneLongLineIsRefused) {
   write_file((folder_ / "c.toml").string(), key + " = 1\n");
   expect_error("train --config " + (folder_ / "c.toml").string(), 1, "c.toml:1: a line of 80005 bytes");
   write_file((folder_ / "c.toml").string(), std::string(2 << 20, '\n'));
-  expect_error("train --config " + (folder_ / "c.toml").string(), 1, "c.toml: longer than the 1048576 bytes");
+  expect_error("train --config " + (folder_ / "c.toml").string(), 1,
+               "c.toml: longer than the maximum of 1048576 bytes");
 }
 
 }  // namespace
