@@ -15,6 +15,8 @@ start is replaced.
 USAGE
 }
 
+readonly release_size="150 MB" # of build/release, about
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=.ci/quietly.sh
 source "$root/.ci/quietly.sh"
@@ -51,9 +53,11 @@ build() {
     cmake --build "$root/build/release" --target ringtape_binary --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
 }
 
-if $setup; then "$root/setup.sh" build; fi
+if $setup; then set_up "$root/setup.sh" build; fi
 mkdir -p "$root/build"
-quietly "building ${here}build/release/ringtape" "$root/build/quickstart.log" build
+choose_compiler
+setup_command="${here:-./}setup.sh build" build_size=$release_size
+quietly "building ${here}build/release/ringtape" "${here}build/release.log" build
 
 if [[ $data_dir ]]; then
   echo "quickstart.sh: training on MNIST from $data_dir ($why)"
@@ -74,7 +78,16 @@ shown=$run
 [[ $run == */* ]] || shown=runs/$run
 echo
 "$root/build/release/ringtape" train --model mlp "${data[@]}" --optimizer adam --lr 1e-3 --batch-size 64 \
-  --epochs 5 --seed 1 --run "$run" "${named[@]}" "$@"
+  --epochs 5 --seed 1 --run "$run" "${named[@]}" "$@" &
+# A signal stops the training, which says so itself. It ignores a second one within a second: Ctrl-C goes to it, too.
+trap 'waiting=true; kill -TERM $! 2>/dev/null || true' INT TERM
+waiting=true
+while $waiting; do
+  waiting=false status=0
+  wait $! || status=$?
+done
+trap - INT TERM
+((status == 0)) || exit "$status"
 
 with_mnist=
 if [[ ! $data_dir ]]; then with_mnist="; with MNIST: ${here:-./}quickstart.sh --data-dir DIR"; fi

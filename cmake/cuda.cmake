@@ -142,6 +142,7 @@ function(ringtape_add_cuda base kernels checked)
   list(FILTER emulation_sources EXCLUDE REGEX "(_test|/check|/listener|/report_kernels)\\.cpp$")
   ringtape_objects(ringtape_emulation ${base} ${emulation_sources})
   ringtape_optimise(ringtape_emulation)
+  set_target_properties(ringtape_emulation PROPERTIES UNITY_BUILD OFF)
   target_link_libraries(ringtape_emulation PRIVATE ringtape_cuda_headers)
   set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
   ringtape_emulate(ringtape_cuda_kernels)
@@ -177,6 +178,7 @@ endfunction()
 # those of ThreadSanitizer, which tests/emulation/check.cpp answers; its library is not linked.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own
   target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)
   target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
   target_compile_options(${target} PRIVATE -O1)  # fibers take most of the time

@@ -1,3 +1,13 @@
+# A compiler that is too old. The line is preformatted: .ci/quietly.sh shows it alone.
+set(ringtape_oldest_GNU 12)
+set(ringtape_oldest_Clang 14)
+set(ringtape_oldest ${ringtape_oldest_${CMAKE_CXX_COMPILER_ID}})
+if(ringtape_oldest AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS ringtape_oldest)
+  message(FATAL_ERROR " ringtape needs g++ ${ringtape_oldest_GNU} or clang++ ${ringtape_oldest_Clang} or newer, "
+                      "${CMAKE_CXX_COMPILER} is ${CMAKE_CXX_COMPILER_VERSION}: remove the build folder, "
+                      "then name another, such as CXX=g++-${ringtape_oldest_GNU}")
+endif()
+
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
 string(CONCAT RINGTAPE_APT_LINE
        "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "

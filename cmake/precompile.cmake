@@ -1,11 +1,9 @@
-# The standard library's headers, and gtest's, compiled once for many files. Only in the sanitizers'
-# builds: the objects of the others are shared by a compiler cache, which has them by what their own
-# headers say; and a file that names too few of them is found there.
+# The standard library's headers, and gtest's, compiled once for many files: with RINGTAPE_PRECOMPILE.
 set(RINGTAPE_PRECOMPILED
     <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <filesystem> <fstream>
     <functional> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream> <string> <thread>
     <unordered_map> <vector>)
-if(RINGTAPE_SANITIZE AND CCACHE)  # what ccache's manual asks for
+if(RINGTAPE_PRECOMPILE AND CCACHE)  # what ccache's manual asks for
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
 endif()
@@ -13,7 +11,7 @@ endif()
 # ringtape_precompile(<target> [<target whose precompiled headers it takes>]): those of an OBJECT
 # library, compiled with the same options.
 function(ringtape_precompile name)
-  if(NOT RINGTAPE_SANITIZE)
+  if(NOT RINGTAPE_PRECOMPILE)
     return()
   endif()
   if(ARGN)

@@ -3,6 +3,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace ringtape {
 

@@ -1,18 +1,11 @@
 #pragma once
+#include <cstdint>
 #include <type_traits>
 
 #include "core/view.h"
+#include "kernels/cpu_isa.h"
 
 namespace ringtape {
-
-// The instruction sets that CPU kernels are compiled for. The best one of this machine is used.
-// RINGTAPE_CPU_ISA=portable|avx2|avx512 selects one.
-enum class CpuIsa : uint8_t { portable, avx2, avx512 };
-inline constexpr int kCpuIsas = 3;
-std::string_view name_of(CpuIsa isa);
-CpuIsa cpu_isa();                     // the one in use
-CpuIsa best_cpu_isa();                // the best one of this machine and this build
-void set_cpu_isa(CpuIsa isa);         // for tests and benchmarks; throws DeviceError above best_cpu_isa()
 
 template <class Sig> class Kernel;
 
@@ -26,7 +19,8 @@ class Kernel<void(Args...)> {
       : name_(name), cpu_{portable, avx2, avx512}, cuda_(cuda) {}
 
   constexpr const char* name() const { return name_; }
-  constexpr bool has(DeviceType type) const { return type == DeviceType::cpu || cuda_; }
+  bool has(DeviceType type) const { return type == DeviceType::cpu || cuda_; }
+  bool has(CpuIsa isa) const { return cpu_[int(isa)]; }
   void operator()(std::type_identity_t<Args>... args) const { run(args...); }
 
  private:
@@ -35,7 +29,9 @@ class Kernel<void(Args...)> {
     (same_device(first, rest), ...);
     const Fn fn = first.device.type == DeviceType::cpu ? cpu_[int(cpu_isa())] : cuda_;
     RT_CHECK_AS(DeviceError, fn, name_, " has no kernel for ", first.device,
-                " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
+                first.device.type == DeviceType::cpu
+                    ? " (kernels/cpu does not define it)"
+                    : " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
     fn(first, rest...);
   }
   template <class T>
@@ -50,39 +46,28 @@ class Kernel<void(Args...)> {
   Fn cuda_;
 };
 
-// Slots are empty for instruction sets that the build leaves out (CMake's RINGTAPE_ISAS; processors other than x86).
-#if defined(__x86_64__) && !defined(RINGTAPE_NO_AVX2)
-#define RT_AVX2_SLOT(fn) fn
-inline constexpr bool kHasAvx2 = true;
+// What a build leaves out (CUDA; instruction sets, by CMake's RINGTAPE_ISAS) is a weak symbol without a definition: an
+// empty slot. So objects are the same with and without it.
+#ifdef RT_ISA  // a definition of one of them; as a weak symbol it would not be inlined
+#define RT_CPU_SLOT
 #else
-#define RT_AVX2_SLOT(fn) nullptr
-inline constexpr bool kHasAvx2 = false;
+#define RT_CPU_SLOT [[gnu::weak]]
 #endif
-#if defined(__x86_64__) && !defined(RINGTAPE_NO_AVX512)
-#define RT_AVX512_SLOT(fn) fn
-inline constexpr bool kHasAvx512 = true;
-#else
-#define RT_AVX512_SLOT(fn) nullptr
-inline constexpr bool kHasAvx512 = false;
-#endif
-
-#define RT_KERNEL_SLOTS(name, ...)                                      \
-  namespace cpu::portable { std::type_identity_t<__VA_ARGS__> name; }   \
-  namespace cpu::avx2 { std::type_identity_t<__VA_ARGS__> name; }       \
-  namespace cpu::avx512 { std::type_identity_t<__VA_ARGS__> name; }     \
+#define RT_KERNEL_SLOTS(name, ...)                                                \
+  namespace cpu::portable { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; } \
+  namespace cpu::avx2 { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; }     \
+  namespace cpu::avx512 { RT_CPU_SLOT std::type_identity_t<__VA_ARGS__> name; }   \
   namespace cuda { [[gnu::weak]] std::type_identity_t<__VA_ARGS__> name; }
 
-// Declares the kernel's implementations and the callable ringtape::name. A missing CPU implementation is a link error
-// that names it. A missing CUDA implementation is an empty slot, so that callers are the same with and without CUDA.
-// CPU kernels do not see the callable: they call functions of their own instruction set. nvcc does not see it either,
-// because it does not accept a weak address as a constant.
+// Declares the kernel's implementations and the callable ringtape::name. CPU kernels do not see the callable: they call
+// functions of their own instruction set. nvcc does not see it either, because it does not accept a weak address as a
+// constant.
 #if defined(RT_ISA) || defined(__CUDACC__)
 #define RT_KERNEL(name, ...) RT_KERNEL_SLOTS(name, __VA_ARGS__) static_assert(true)
 #else
-#define RT_KERNEL(name, ...)                                                                              \
-  RT_KERNEL_SLOTS(name, __VA_ARGS__)                                                                      \
-  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, RT_AVX2_SLOT(cpu::avx2::name),    \
-                                            RT_AVX512_SLOT(cpu::avx512::name), cuda::name}
+#define RT_KERNEL(name, ...)           \
+  RT_KERNEL_SLOTS(name, __VA_ARGS__)   \
+  inline constexpr Kernel<__VA_ARGS__> name{#name, cpu::portable::name, cpu::avx2::name, cpu::avx512::name, cuda::name}
 #endif
 
 }  // namespace ringtape

@@ -3,12 +3,12 @@
 # list is a link error which names what it defines.
 set(sources
     core/*.cpp
-    kernels/kernel.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp kernels/cpu/copy.cpp kernels/cpu/fill.cpp
+    kernels/cpu_isa.cpp kernels/cpu/binary.cpp kernels/cpu/combine.cpp kernels/cpu/copy.cpp kernels/cpu/fill.cpp
     autograd/autocast.cpp autograd/create.cpp autograd/nan.cpp autograd/op.cpp autograd/tape.cpp
     autograd/ops/cast.cpp autograd/ops/permute.cpp autograd/ops/reshape.cpp autograd/ops/slice.cpp
-    comm/algorithm/*.cpp comm/store/*.cpp comm/transport/*.cpp
-    comm/health/*.cpp comm/job/*.cpp comm/algorithm.cpp comm/alone.cpp comm/choice.cpp comm/operation.cpp
-    comm/process_group.cpp comm/transport.cpp comm/work.cpp)
+    comm/base/*.cpp comm/health/*.cpp comm/store/*.cpp comm/transport/*.cpp comm/algorithm/*.cpp comm/job/*.cpp
+    comm/algorithm.cpp comm/alone.cpp comm/choice.cpp comm/operation.cpp comm/process_group.cpp comm/transport.cpp
+    comm/work.cpp)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB sources CONFIGURE_DEPENDS ${sources})
 set(kernels ${sources})

@@ -16,14 +16,14 @@ Tensor clamp(const Tensor& x, double low, double high) {
   });
 }
 
-static Tensor call(const Tensors& t) { return clamp(t[0], -0.5, 0.75); }
+static Tensor call_clamp(const Tensors& t) { return clamp(t[0], -0.5, 0.75); }
 static const RegisterOp register_clamp{{
     .name = "clamp",
-    .samples = {{"odd", {{{3, 5}}}, call},
-                {"large", {{{1, 67, 19}}}, call},
-                {"scalar", {{{}}}, call},
-                {"empty", {{{0, 3}}}, call}},
-    .workloads = {{"4096x4096", {{{4096, 4096}}}, call}},
+    .samples = {{"odd", {{{3, 5}}}, call_clamp},
+                {"large", {{{1, 67, 19}}}, call_clamp},
+                {"scalar", {{{}}}, call_clamp},
+                {"empty", {{{0, 3}}}, call_clamp}},
+    .workloads = {{"4096x4096", {{{4096, 4096}}}, call_clamp}},
     .invalid = {{"bounds", {{{3}}}, [](const Tensors& t) { return clamp(t[0], 1, 0); }}},
     .kinks = {-0.5, 0.75},
 }};

@@ -5,7 +5,7 @@
 
 namespace ringtape {
 
-static Shape output_shape(const Tensor& x, const Tensor& w, const Tensor& b, const Window& p) {
+static Shape conv2d_output_shape(const Tensor& x, const Tensor& w, const Tensor& b, const Window& p) {
   check_float(x, "conv2d");
   check_same(x, w, "conv2d");
   if (b.defined()) check_same(x, b, "conv2d");
@@ -27,7 +27,7 @@ static Shape output_shape(const Tensor& x, const Tensor& w, const Tensor& b, con
 
 Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window& window) {
   if (const CastTo to = autocast("conv2d", x0, w0, b)) return conv2d(to(x0), to(w0), to(b), window);
-  const Shape shape = output_shape(x0, w0, b, window);
+  const Shape shape = conv2d_output_shape(x0, w0, b, window);
   const Tensor x = contiguous(x0), w = contiguous(w0), bias = b.defined() ? contiguous(b) : b;
   Tensor y(shape, x.dtype(), x.device());
   conv2d_forward(y, x, w, bias, window);
@@ -52,49 +52,49 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
 }
 
 template <int64_t stride, int64_t pad, int64_t dilation = 1>
-static Tensor call(const Tensors& t) {
+static Tensor call_conv2d(const Tensors& t) {
   return conv2d(t[0], t[1], t.size() > 2 ? t[2] : Tensor{}, square_window(stride, pad, dilation));
 }
-static double flops(const Tensors& t, const Tensor& y) {
+static double conv2d_flops(const Tensors& t, const Tensor& y) {
   return 2.0 * double(y.size()) * double(t[1].size() / t[1].shape()[0]);
 }
 static const RegisterOp register_conv2d{{
     .name = "conv2d",
-    .samples = {{"3x3", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},
-                {"1x1", {{{2, 4, 3, 5}}, {{3, 1, 1, 5}}}, call<1, 0>},
-                {"1x1_stride_2", {{{2, 5, 4, 3}}, {{4, 1, 1, 3}}}, call<2, 0>},
-                {"3x3_stride_2", {{{2, 6, 5, 3}}, {{4, 3, 3, 3}}}, call<2, 1>},
-                {"dilated", {{{1, 7, 6, 2}}, {{3, 3, 3, 2}}}, call<1, 2, 2>},
-                {"no_padding", {{{2, 5, 4, 3}}, {{2, 3, 2, 3}}, {{2}}}, call<1, 0>},
-                {"5x5_stride_3", {{{1, 8, 9, 2}}, {{3, 5, 5, 2}}}, call<3, 2>},
-                {"grouped", {{{2, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},
-                {"depthwise", {{{2, 4, 5, 3}}, {{6, 3, 3, 1}}}, call<1, 1>},
+    .samples = {{"3x3", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call_conv2d<1, 1>},
+                {"1x1", {{{2, 4, 3, 5}}, {{3, 1, 1, 5}}}, call_conv2d<1, 0>},
+                {"1x1_stride_2", {{{2, 5, 4, 3}}, {{4, 1, 1, 3}}}, call_conv2d<2, 0>},
+                {"3x3_stride_2", {{{2, 6, 5, 3}}, {{4, 3, 3, 3}}}, call_conv2d<2, 1>},
+                {"dilated", {{{1, 7, 6, 2}}, {{3, 3, 3, 2}}}, call_conv2d<1, 2, 2>},
+                {"no_padding", {{{2, 5, 4, 3}}, {{2, 3, 2, 3}}, {{2}}}, call_conv2d<1, 0>},
+                {"5x5_stride_3", {{{1, 8, 9, 2}}, {{3, 5, 5, 2}}}, call_conv2d<3, 2>},
+                {"grouped", {{{2, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call_conv2d<1, 1>},
+                {"depthwise", {{{2, 4, 5, 3}}, {{6, 3, 3, 1}}}, call_conv2d<1, 1>},
                 {"rectangular", {{{1, 5, 7, 2}}, {{3, 3, 2, 2}}},
                  [](const Tensors& t) { return conv2d(t[0], t[1], {}, {2, 1, 0, 1, 1, 3}); }},
-                {"tiles", {{{2, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call<1, 1>},
-                {"depthwise_vectors", {{{2, 4, 5, 19}}, {{19, 3, 3, 1}}, {{19}}}, call<1, 1>},
-                {"large_padding", {{{1, 2, 2, 2}}, {{2, 3, 3, 2}}}, call<1, 3>},
-                {"empty", {{{0, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},
-                {"empty_1x1", {{{0, 4, 3, 5}}, {{3, 1, 1, 5}}}, call<1, 0>},
-                {"empty_3x3_stride_2", {{{0, 6, 5, 16}}, {{17, 3, 3, 16}}}, call<2, 1>},
-                {"empty_grouped", {{{0, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call<1, 1>},
-                {"empty_depthwise", {{{0, 4, 5, 19}}, {{19, 3, 3, 1}}, {{19}}}, call<1, 1>},
-                {"empty_tiles", {{{0, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call<1, 1>}},
-    .workloads = {{"stem_128x32x32x3_64", {{{128, 32, 32, 3}}, {{64, 3, 3, 3}}}, call<1, 1>},
-                  {"128x32x32x64_64", {{{128, 32, 32, 64}}, {{64, 3, 3, 64}}}, call<1, 1>},
-                  {"128x32x32x64_128_s2", {{{128, 32, 32, 64}}, {{128, 3, 3, 64}}}, call<2, 1>},
-                  {"128x32x32x64_128_1x1_s2", {{{128, 32, 32, 64}}, {{128, 1, 1, 64}}}, call<2, 0>},
-                  {"128x16x16x128_128", {{{128, 16, 16, 128}}, {{128, 3, 3, 128}}}, call<1, 1>},
-                  {"128x16x16x128_256_s2", {{{128, 16, 16, 128}}, {{256, 3, 3, 128}}}, call<2, 1>},
-                  {"128x8x8x256_256", {{{128, 8, 8, 256}}, {{256, 3, 3, 256}}}, call<1, 1>},
-                  {"128x8x8x256_512_s2", {{{128, 8, 8, 256}}, {{512, 3, 3, 256}}}, call<2, 1>},
-                  {"128x4x4x512_512", {{{128, 4, 4, 512}}, {{512, 3, 3, 512}}}, call<1, 1>}},
-    .invalid = {{"channels", {{{2, 5, 6, 3}}, {{4, 3, 3, 2}}}, call<1, 1>},
-                {"rank", {{{5, 6, 3}}, {{4, 3, 3, 3}}}, call<1, 1>},
-                {"bias", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}, {{3}}}, call<1, 1>},
-                {"kernel", {{{2, 2, 2, 3}}, {{4, 3, 3, 3}}}, call<1, 0>},
-                {"stride", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}}, call<0, 1>}},
-    .flops = flops,
+                {"tiles", {{{2, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call_conv2d<1, 1>},
+                {"depthwise_vectors", {{{2, 4, 5, 19}}, {{19, 3, 3, 1}}, {{19}}}, call_conv2d<1, 1>},
+                {"large_padding", {{{1, 2, 2, 2}}, {{2, 3, 3, 2}}}, call_conv2d<1, 3>},
+                {"empty", {{{0, 5, 6, 3}}, {{4, 3, 3, 3}}, {{4}}}, call_conv2d<1, 1>},
+                {"empty_1x1", {{{0, 4, 3, 5}}, {{3, 1, 1, 5}}}, call_conv2d<1, 0>},
+                {"empty_3x3_stride_2", {{{0, 6, 5, 16}}, {{17, 3, 3, 16}}}, call_conv2d<2, 1>},
+                {"empty_grouped", {{{0, 4, 5, 6}}, {{4, 3, 3, 3}}, {{4}}}, call_conv2d<1, 1>},
+                {"empty_depthwise", {{{0, 4, 5, 19}}, {{19, 3, 3, 1}}, {{19}}}, call_conv2d<1, 1>},
+                {"empty_tiles", {{{0, 9, 7, 16}}, {{17, 3, 3, 16}}, {{17}}}, call_conv2d<1, 1>}},
+    .workloads = {{"stem_128x32x32x3_64", {{{128, 32, 32, 3}}, {{64, 3, 3, 3}}}, call_conv2d<1, 1>},
+                  {"128x32x32x64_64", {{{128, 32, 32, 64}}, {{64, 3, 3, 64}}}, call_conv2d<1, 1>},
+                  {"128x32x32x64_128_s2", {{{128, 32, 32, 64}}, {{128, 3, 3, 64}}}, call_conv2d<2, 1>},
+                  {"128x32x32x64_128_1x1_s2", {{{128, 32, 32, 64}}, {{128, 1, 1, 64}}}, call_conv2d<2, 0>},
+                  {"128x16x16x128_128", {{{128, 16, 16, 128}}, {{128, 3, 3, 128}}}, call_conv2d<1, 1>},
+                  {"128x16x16x128_256_s2", {{{128, 16, 16, 128}}, {{256, 3, 3, 128}}}, call_conv2d<2, 1>},
+                  {"128x8x8x256_256", {{{128, 8, 8, 256}}, {{256, 3, 3, 256}}}, call_conv2d<1, 1>},
+                  {"128x8x8x256_512_s2", {{{128, 8, 8, 256}}, {{512, 3, 3, 256}}}, call_conv2d<2, 1>},
+                  {"128x4x4x512_512", {{{128, 4, 4, 512}}, {{512, 3, 3, 512}}}, call_conv2d<1, 1>}},
+    .invalid = {{"channels", {{{2, 5, 6, 3}}, {{4, 3, 3, 2}}}, call_conv2d<1, 1>},
+                {"rank", {{{5, 6, 3}}, {{4, 3, 3, 3}}}, call_conv2d<1, 1>},
+                {"bias", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}, {{3}}}, call_conv2d<1, 1>},
+                {"kernel", {{{2, 2, 2, 3}}, {{4, 3, 3, 3}}}, call_conv2d<1, 0>},
+                {"stride", {{{2, 5, 6, 3}}, {{4, 3, 3, 3}}}, call_conv2d<0, 1>}},
+    .flops = conv2d_flops,
     .tolerance = 64,  // Winograd's transforms
 }};
 

@@ -36,24 +36,24 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double smoothin
   return record("cross_entropy", {rows}, y, backward);
 }
 
-static Tensor call(const Tensors& t) { return cross_entropy(t[0], t[1]); }
+static Tensor call_cross_entropy(const Tensors& t) { return cross_entropy(t[0], t[1]); }
 static const RegisterOp register_cross_entropy{{
     .name = "cross_entropy",
-    .samples = {{"mean", {{{4, 7}, -3, 3}, {{4}, 0, 7, Fill::index}}, call},
+    .samples = {{"mean", {{{4, 7}, -3, 3}, {{4}, 0, 7, Fill::index}}, call_cross_entropy},
                 {"per_sample", {{{5, 19}, -3, 3}, {{5}, 0, 19, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }},
                 {"smoothed", {{{3, 10}, -3, 3}, {{3}, 0, 10, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.1); }},
                 {"smoothed_per_sample", {{{2, 33}, -9, 9}, {{2}, 0, 33, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0.2, LossReduction::none); }},
-                {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call},
-                {"empty_mean", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call},
+                {"one_class", {{{3, 1}}, {{3}, 0, 1, Fill::index}}, call_cross_entropy},
+                {"empty_mean", {{{0, 4}}, {{0}, 0, 4, Fill::index}}, call_cross_entropy},
                 {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }}},
-    .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call}},
-    .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call},
-                {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call},
-                {"label_dtype", {{{4, 7}}, {{4}}}, call},
+    .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call_cross_entropy}},
+    .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call_cross_entropy},
+                {"label", {{{4, 7}}, {{4}, 7, 8, Fill::index}}, call_cross_entropy},
+                {"label_dtype", {{{4, 7}}, {{4}}}, call_cross_entropy},
                 {"smoothing", {{{4, 7}}, {{4}, 0, 7, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 1.0); }}},
     .tolerance = 4,

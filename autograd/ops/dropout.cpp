@@ -20,13 +20,15 @@ Tensor dropout(const Tensor& x, double p, std::optional<RandomState> state) {
   });
 }
 
-static Tensor call(const Tensors& t) { return dropout(t[0], 0.3, RandomState{7, Stream::tensors, 0}); }
+static Tensor call_dropout(const Tensors& t) { return dropout(t[0], 0.3, RandomState{7, Stream::tensors, 0}); }
 static const RegisterOp register_dropout{{
     .name = "dropout",
-    .samples = {{"odd", {{{3, 5}}}, call}, {"large", {{{67, 19}}}, call}, {"empty", {{{0, 3}}}, call},
+    .samples = {{"odd", {{{3, 5}}}, call_dropout},
+                {"large", {{{67, 19}}}, call_dropout},
+                {"empty", {{{0, 3}}}, call_dropout},
                 {"all", {{{3, 5}}}, [](const Tensors& t) { return dropout(t[0], 1); }},
                 {"none", {{{3, 5}}}, [](const Tensors& t) { return dropout(t[0], 0); }}},
-    .workloads = {{"4096x4096", {{{4096, 4096}}}, call}},
+    .workloads = {{"4096x4096", {{{4096, 4096}}}, call_dropout}},
     .invalid = {{"probability", {{{3}}}, [](const Tensors& t) { return dropout(t[0], 1.5); }}},
 }};
 

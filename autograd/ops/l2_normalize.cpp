@@ -23,17 +23,17 @@ Tensor l2_normalize(const Tensor& x, int axis, double eps) {
   });
 }
 
-static Tensor call(const Tensors& t) { return l2_normalize(t[0]); }
+static Tensor call_l2_normalize(const Tensors& t) { return l2_normalize(t[0]); }
 static const RegisterOp register_l2_normalize{{
     .name = "l2_normalize",
-    .samples = {{"rows", {{{4, 7}}}, call},
-                {"long", {{{3, 130}}}, call},
+    .samples = {{"rows", {{{4, 7}}}, call_l2_normalize},
+                {"long", {{{3, 130}}}, call_l2_normalize},
                 {"first_axis", {{{6, 3}}}, [](const Tensors& t) { return l2_normalize(t[0], 0); }},
                 {"below_eps", {{{2, 5}, -0.1, 0.1}}, [](const Tensors& t) { return l2_normalize(t[0], -1, 10); }},
-                {"empty", {{{0, 4}}}, call},
-                {"no_elements", {{{3, 0}}}, call},
+                {"empty", {{{0, 4}}}, call_l2_normalize},
+                {"no_elements", {{{3, 0}}}, call_l2_normalize},
                 {"empty_first_axis", {{{0, 4}}}, [](const Tensors& t) { return l2_normalize(t[0], 0); }}},
-    .workloads = {{"8192x512", {{{8192, 512}}}, call}},
+    .workloads = {{"8192x512", {{{8192, 512}}}, call_l2_normalize}},
     .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return l2_normalize(t[0], 2); }}},
     .tolerance = 4,
 }};

@@ -47,27 +47,30 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
   return x.rank() == 2 ? y : reshape(y, x.shape().with(x.rank() - 1, out));
 }
 
-static Tensor call(const Tensors& t) { return linear(t[0], t[1], t[2]); }
-static double flops(const Tensors& t, const Tensor& y) { return 2.0 * double(y.size()) * double(t[1].shape()[1]); }
+static Tensor call_linear(const Tensors& t) { return linear(t[0], t[1], t[2]); }
+static double linear_flops(const Tensors& t, const Tensor& y) {
+  return 2.0 * double(y.size()) * double(t[1].shape()[1]);
+}
 static const RegisterOp register_linear{{
     .name = "linear",
-    .samples = {{"bias", {{{3, 5}}, {{4, 5}}, {{4}}}, call},
+    .samples = {{"bias", {{{3, 5}}, {{4, 5}}, {{4}}}, call_linear},
                 {"no_bias", {{{7, 3}}, {{2, 3}}}, [](const Tensors& t) { return linear(t[0], t[1]); }},
-                {"batch_axes", {{{2, 3, 5}}, {{4, 5}}, {{4}}}, call},
-                {"vector", {{{5}}, {{4, 5}}, {{4}}}, call},
+                {"batch_axes", {{{2, 3, 5}}, {{4, 5}}, {{4}}}, call_linear},
+                {"vector", {{{5}}, {{4, 5}}, {{4}}}, call_linear},
                 {"relu", {{{3, 5}}, {{4, 5}}, {{4}}},
                  [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
-                {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call},
-                {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call},
-                {"empty_blocks", {{{0, 70}}, {{150, 70}}, {{150}}}, call},
+                {"odd", {{{17, 33}}, {{19, 33}}, {{19}}}, call_linear},
+                {"empty", {{{0, 5}}, {{4, 5}}, {{4}}}, call_linear},
+                {"empty_blocks", {{{0, 70}}, {{150, 70}}, {{150}}}, call_linear},
                 {"empty_relu", {{{0, 5}}, {{4, 5}}, {{4}}},
                  [](const Tensors& t) { return linear(t[0], t[1], t[2], Activation::relu); }},
-                {"no_inputs", {{{40, 0}}, {{150, 0}}, {{150}}}, call},
-                {"no_outputs", {{{40, 70}}, {{0, 70}}, {{0}}}, call}},
-    .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call},
-                  {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call}},
-    .invalid = {{"inner", {{{3, 5}}, {{4, 6}}, {{4}}}, call}, {"bias", {{{3, 5}}, {{4, 5}}, {{5}}}, call}},
-    .flops = flops,
+                {"no_inputs", {{{40, 0}}, {{150, 0}}, {{150}}}, call_linear},
+                {"no_outputs", {{{40, 70}}, {{0, 70}}, {{0}}}, call_linear}},
+    .workloads = {{"16x784x128", {{{16, 784}}, {{128, 784}}, {{128}}}, call_linear},
+                  {"1024x1024x1024", {{{1024, 1024}}, {{1024, 1024}}, {{1024}}}, call_linear}},
+    .invalid = {{"inner", {{{3, 5}}, {{4, 6}}, {{4}}}, call_linear},
+                {"bias", {{{3, 5}}, {{4, 5}}, {{5}}}, call_linear}},
+    .flops = linear_flops,
     .tolerance = 4,
 }};
 

@@ -84,41 +84,41 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   });
 }
 
-static Tensor call(const Tensors& t) { return matmul(t[0], t[1]); }
-static double flops(const Tensors& t, const Tensor& y) {
+static Tensor call_matmul(const Tensors& t) { return matmul(t[0], t[1]); }
+static double matmul_flops(const Tensors& t, const Tensor& y) {
   return 2.0 * double(y.size()) * double(t[0].shape()[t[0].rank() - 1]);
 }
-static Sample square(const char* tag, int64_t n) { return {tag, {{{n, n}}, {{n, n}}}, call}; }
+static Sample square_sample(const char* tag, int64_t n) { return {tag, {{{n, n}}, {{n, n}}}, call_matmul}; }
 static const RegisterOp register_matmul{{
     .name = "matmul",
-    .samples = {{"small", {{{3, 4}}, {{4, 5}}}, call},
-                {"odd", {{{17, 31}}, {{31, 33}}}, call},
+    .samples = {{"small", {{{3, 4}}, {{4, 5}}}, call_matmul},
+                {"odd", {{{17, 31}}, {{31, 33}}}, call_matmul},
                 {"transposed", {{{4, 3}}, {{5, 4}}},
                  [](const Tensors& t) { return matmul(transpose(t[0]), transpose(t[1])); }},
-                {"batch", {{{2, 3, 4}}, {{2, 4, 5}}}, call},
-                {"one_for_all", {{{2, 3, 4}}, {{4, 5}}}, call},
-                {"broadcast", {{{2, 1, 3, 4}}, {{3, 4, 2}}}, call},
-                {"one_of_each", {{{2, 1, 3, 4}}, {{1, 3, 4, 5}}}, call},
-                {"between", {{{2, 3, 2, 4, 3}}, {{3, 1, 3, 2}}}, call},
-                {"one_in_front", {{{1, 3, 4}}, {{4, 2}}}, call},
-                {"of_one", {{{3, 4}}, {{2, 4, 5}}}, call},
-                {"vectors", {{{1, 7}}, {{7, 1}}}, call},
-                {"no_inner", {{{3, 0}}, {{0, 2}}}, call},
-                {"empty", {{{0, 3}}, {{3, 2}}}, call},
-                {"no_inner_blocks", {{{40, 0}}, {{0, 150}}}, call},
-                {"no_rows", {{{0, 70}}, {{70, 150}}}, call},
-                {"no_columns", {{{40, 70}}, {{70, 0}}}, call},
-                {"no_inner_batch", {{{2, 3, 0}}, {{2, 0, 4}}}, call},
-                {"no_batch", {{{0, 3, 4}}, {{0, 4, 5}}}, call},
-                {"none_for_one", {{{0, 3, 4}}, {{4, 5}}}, call}},
-    .workloads = {square("512", 512),
-                  square("1024", 1024),
-                  square("2048", 2048),
-                  {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call}},
-    .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call},
-                {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call},
-                {"rank", {{{4}}, {{4, 5}}}, call}},
-    .flops = flops,
+                {"batch", {{{2, 3, 4}}, {{2, 4, 5}}}, call_matmul},
+                {"one_for_all", {{{2, 3, 4}}, {{4, 5}}}, call_matmul},
+                {"broadcast", {{{2, 1, 3, 4}}, {{3, 4, 2}}}, call_matmul},
+                {"one_of_each", {{{2, 1, 3, 4}}, {{1, 3, 4, 5}}}, call_matmul},
+                {"between", {{{2, 3, 2, 4, 3}}, {{3, 1, 3, 2}}}, call_matmul},
+                {"one_in_front", {{{1, 3, 4}}, {{4, 2}}}, call_matmul},
+                {"of_one", {{{3, 4}}, {{2, 4, 5}}}, call_matmul},
+                {"vectors", {{{1, 7}}, {{7, 1}}}, call_matmul},
+                {"no_inner", {{{3, 0}}, {{0, 2}}}, call_matmul},
+                {"empty", {{{0, 3}}, {{3, 2}}}, call_matmul},
+                {"no_inner_blocks", {{{40, 0}}, {{0, 150}}}, call_matmul},
+                {"no_rows", {{{0, 70}}, {{70, 150}}}, call_matmul},
+                {"no_columns", {{{40, 70}}, {{70, 0}}}, call_matmul},
+                {"no_inner_batch", {{{2, 3, 0}}, {{2, 0, 4}}}, call_matmul},
+                {"no_batch", {{{0, 3, 4}}, {{0, 4, 5}}}, call_matmul},
+                {"none_for_one", {{{0, 3, 4}}, {{4, 5}}}, call_matmul}},
+    .workloads = {square_sample("512", 512),
+                  square_sample("1024", 1024),
+                  square_sample("2048", 2048),
+                  {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call_matmul}},
+    .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call_matmul},
+                {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call_matmul},
+                {"rank", {{{4}}, {{4, 5}}}, call_matmul}},
+    .flops = matmul_flops,
     .tolerance = 4,
 }};
 

@@ -53,7 +53,7 @@ Tensor nt_xent(const Tensor& q, const Tensor& k, int64_t first, double temperatu
 
 static Tensor alone(const Tensors& t) { return nt_xent(t[0], t[0], 0, 0.5); }
 static Tensor among(const Tensors& t) { return nt_xent(t[0], t[1], 3, 0.5); }
-static double flops(const Tensors& t, const Tensor&) {
+static double nt_xent_flops(const Tensors& t, const Tensor&) {
   return 2.0 * double(t.front().size()) * double(t.back().shape()[0]);
 }
 static const RegisterOp register_nt_xent{{
@@ -71,7 +71,7 @@ static const RegisterOp register_nt_xent{{
                 {"dimensions", {{{4, 3}}, {{9, 4}}}, among},
                 {"none", {{{0, 3}}, {{9, 3}}}, among},
                 {"temperature", {{{4, 3}}}, [](const Tensors& t) { return nt_xent(t[0], t[0], 0, 0); }}},
-    .flops = flops,
+    .flops = nt_xent_flops,
     .tolerance = 8,
 }};
 

@@ -5,7 +5,7 @@
 namespace ringtape {
 
 // A view of rows [h, h + rows) and columns [w, w + columns) of images.
-static Tensor part_of(const Tensor& x, int64_t h, int64_t rows, int64_t w, int64_t columns) {
+static Tensor spatial_window(const Tensor& x, int64_t h, int64_t rows, int64_t w, int64_t columns) {
   return x.window({x.shape()[0], rows, columns, x.shape()[3]}, x.strides(), h * x.strides()[1] + w * x.strides()[2]);
 }
 
@@ -15,12 +15,12 @@ Tensor pad2d(const Tensor& x, int64_t top, int64_t bottom, int64_t left, int64_t
               top, ", ", bottom, ", ", left, ", ", right, "; slice takes parts away");
   const int64_t h = x.shape()[1], w = x.shape()[2];
   const Tensor y({x.shape()[0], top + h + bottom, left + w + right, x.shape()[3]}, x.dtype(), x.device());
-  if (top > 0) fill(part_of(y, 0, top, 0, left + w + right), value);
-  if (bottom > 0) fill(part_of(y, top + h, bottom, 0, left + w + right), value);
-  if (left > 0) fill(part_of(y, top, h, 0, left), value);
-  if (right > 0) fill(part_of(y, top, h, left + w, right), value);
-  copy(part_of(y, top, h, left, w), x);
-  return record("pad2d", {x}, y, [=](const Tensor& dy) -> Tensors { return {part_of(dy, top, h, left, w)}; });
+  if (top > 0) fill(spatial_window(y, 0, top, 0, left + w + right), value);
+  if (bottom > 0) fill(spatial_window(y, top + h, bottom, 0, left + w + right), value);
+  if (left > 0) fill(spatial_window(y, top, h, 0, left), value);
+  if (right > 0) fill(spatial_window(y, top, h, left + w, right), value);
+  copy(spatial_window(y, top, h, left, w), x);
+  return record("pad2d", {x}, y, [=](const Tensor& dy) -> Tensors { return {spatial_window(dy, top, h, left, w)}; });
 }
 
 static const RegisterOp register_pad2d{{

@@ -4,7 +4,7 @@
 
 namespace ringtape {
 
-static Shape output_shape(const Tensor& x, int64_t r, int64_t s, const Window& p, const char* op) {
+static Shape pool_output_shape(const Tensor& x, int64_t r, int64_t s, const Window& p, const char* op) {
   check_float(x, op);
   RT_CHECK_AS(ShapeError, x.rank() == 4, op, ": expected images (N, H, W, C), got ", x.shape());
   RT_CHECK_AS(UsageError,
@@ -22,7 +22,7 @@ static Shape output_shape(const Tensor& x, int64_t r, int64_t s, const Window& p
 }
 
 Tensor max_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) {
-  const Shape shape = output_shape(x0, r, s, window, "max_pool2d");
+  const Shape shape = pool_output_shape(x0, r, s, window, "max_pool2d");
   const Tensor x = contiguous(x0), y(shape, x.dtype(), x.device()), index(shape, DType::i32, x.device());
   max_pool2d_forward(y, index, x, r, s, window);
   return record("max_pool2d", {x}, y,
@@ -34,7 +34,7 @@ Tensor max_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
 }
 
 Tensor avg_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) {
-  const Shape shape = output_shape(x0, r, s, window, "avg_pool2d");
+  const Shape shape = pool_output_shape(x0, r, s, window, "avg_pool2d");
   const Tensor x = contiguous(x0), y(shape, x.dtype(), x.device());
   avg_pool2d_forward(y, x, r, s, window);
   return record("avg_pool2d", {x}, y, [own = x.shape(), r, s, window](const Tensor& dy) -> Tensors {

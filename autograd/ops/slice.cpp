@@ -4,7 +4,7 @@
 namespace ringtape {
 
 // The view of x that a slice returns; `begin` and `end` are inside the axis.
-static Tensor part_of(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
+static Tensor slice_view(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step) {
   const Shape strides = x.strides().with(axis, x.strides()[axis] * step);
   return x.window(x.shape().with(axis, (end - begin + step - 1) / step), strides, begin * x.strides()[axis]);
 }
@@ -14,10 +14,10 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step
   const int64_t n = x.shape()[at], from = begin < 0 ? begin + n : begin, to = end < 0 ? end + n : end;
   RT_CHECK_AS(ShapeError, step >= 1 && from >= 0 && from <= to && to <= n, "slice: [", begin, ", ", end,
               ") in steps of ", step, " of axis ", at, " of shape ", x.shape());
-  return record("slice", {x}, part_of(x, at, from, to, step),
+  return record("slice", {x}, slice_view(x, at, from, to, step),
                 [shape = x.shape(), at, from, to, step](const Tensor& dy) -> Tensors {
     const Tensor dx = zeros(shape, dy.dtype(), dy.device());
-    copy(part_of(dx, at, from, to, step), dy);
+    copy(slice_view(dx, at, from, to, step), dy);
     return {dx};
   });
 }

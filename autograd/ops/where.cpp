@@ -24,15 +24,15 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   });
 }
 
-static Tensor call(const Tensors& t) { return where(t[0], t[1], t[2]); }
+static Tensor call_where(const Tensors& t) { return where(t[0], t[1], t[2]); }
 static const RegisterOp register_where{{
     .name = "where",
-    .samples = {{"same", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}, {{3, 5}}}, call},
-                {"broadcast", {{{3, 1}, 0, 1, Fill::mask}, {{5}}, {{2, 1, 1}}}, call},
-                {"empty", {{{0, 5}, 0, 1, Fill::mask}, {{5}}, {{1, 1}}}, call}},
-    .workloads = {{"4096x4096", {{{4096, 4096}, 0, 1, Fill::mask}, {{4096, 4096}}, {{4096, 4096}}}, call}},
-    .invalid = {{"condition", {{{3, 5}}, {{3, 5}}, {{3, 5}}}, call},
-                {"shapes", {{{3, 5}, 0, 1, Fill::mask}, {{3}}, {{3, 5}}}, call}},
+    .samples = {{"same", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}, {{3, 5}}}, call_where},
+                {"broadcast", {{{3, 1}, 0, 1, Fill::mask}, {{5}}, {{2, 1, 1}}}, call_where},
+                {"empty", {{{0, 5}, 0, 1, Fill::mask}, {{5}}, {{1, 1}}}, call_where}},
+    .workloads = {{"4096x4096", {{{4096, 4096}, 0, 1, Fill::mask}, {{4096, 4096}}, {{4096, 4096}}}, call_where}},
+    .invalid = {{"condition", {{{3, 5}}, {{3, 5}}, {{3, 5}}}, call_where},
+                {"shapes", {{{3, 5}, 0, 1, Fill::mask}, {{3}}, {{3, 5}}}, call_where}},
 }};
 
 }  // namespace ringtape

@@ -6,7 +6,7 @@ namespace ringtape::comm {
 namespace {
 
 // A block stays in a core's cache from when it is written for this rank until it is copied to the others.
-constexpr size_t kBlock = 128 << 10;
+constexpr size_t kSharedBlockBytes = 128 << 10;
 
 // One buffer of each rank that all ranks can access. If the transport copied this rank's buffer, the data that others
 // wrote is copied back.
@@ -30,8 +30,8 @@ class Shared {
 template <class F>
 void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&& f) {
   const size_t width = size_of(t.operation().dtype);
-  const int64_t block = std::max<int64_t>(1, int64_t(kBlock / width));
-  void* const spare = t.size() > kMaxSources ? t.scratch(kBlock) : nullptr;
+  const int64_t block = std::max<int64_t>(1, int64_t(kSharedBlockBytes / width));
+  void* const spare = t.size() > kMaxSources ? t.scratch(kSharedBlockBytes) : nullptr;
   std::vector<const void*> sources(static_cast<size_t>(t.size()));
   for (int64_t i = range.begin; i < range.end; i += block) {
     const int64_t count = std::min(block, range.end - i);
@@ -43,7 +43,7 @@ void combine_blocks(Transport& t, const Shared& shared, Part range, void* y, F&&
 }
 
 // Each rank combines its part of all buffers, in the order of the ranks, and writes the result to all.
-void all_reduce(Transport& t, const void* x, void* y) {
+void direct_all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   t.copy(y, x, op.bytes());
   Shared shared(t, y, op.bytes());
@@ -57,7 +57,7 @@ void all_reduce(Transport& t, const void* x, void* y) {
   shared.bring_back(op.bytes());
 }
 
-void reduce_scatter(Transport& t, const void* x, void* y) {
+void direct_reduce_scatter(Transport& t, const void* x, void* y) {
   const int64_t count = t.operation().count;
   Shared shared(t, x, t.operation().bytes() * size_t(t.size()));
   if (!shared) return fixed_order_reduce_scatter(t, x, y);
@@ -66,7 +66,7 @@ void reduce_scatter(Transport& t, const void* x, void* y) {
 }
 
 // Each rank combines its part into the root's buffer.
-void reduce(Transport& t, const void* x, void* y) {
+void direct_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const bool root = t.rank() == op.root;
   if (root) t.copy(y, x, op.bytes());
@@ -78,7 +78,7 @@ void reduce(Transport& t, const void* x, void* y) {
   if (root) shared.bring_back(op.bytes());
 }
 
-void all_gather(Transport& t, const void* x, void* y) {
+void direct_all_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int n = t.size(), r = t.rank();
   const auto place = [&](int rank) { return at(y, op.count * rank, size_of(op.dtype)); };
@@ -89,7 +89,7 @@ void all_gather(Transport& t, const void* x, void* y) {
   shared.fence();
 }
 
-void broadcast(Transport& t, const void* x, void* y) {
+void direct_broadcast(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const bool root = t.rank() == op.root;
   Shared shared(t, root ? y : nullptr, root ? op.bytes() : 0);
@@ -98,7 +98,7 @@ void broadcast(Transport& t, const void* x, void* y) {
   shared.fence();
 }
 
-void gather(Transport& t, const void* x, void* y) {
+void direct_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   Shared shared(t, x, op.bytes());
   if (!shared) return tree.gather(t, x, y);
@@ -108,7 +108,7 @@ void gather(Transport& t, const void* x, void* y) {
   shared.fence();
 }
 
-void scatter(Transport& t, const void* x, void* y) {
+void direct_scatter(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const bool root = t.rank() == op.root;
   Shared shared(t, root ? x : nullptr, root ? op.bytes() * size_t(t.size()) : 0);
@@ -117,7 +117,7 @@ void scatter(Transport& t, const void* x, void* y) {
   shared.fence();
 }
 
-void all_to_all(Transport& t, const void* x, void* y) {
+void direct_all_to_all(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int n = t.size(), r = t.rank();
   const size_t all = op.bytes() * size_t(n);
@@ -132,7 +132,7 @@ void all_to_all(Transport& t, const void* x, void* y) {
   t.copy(y, to, all);
 }
 
-void barrier(Transport& t, const void* x, void* y) {
+void direct_barrier(Transport& t, const void* x, void* y) {
   Shared shared(t, nullptr, 0);
   if (!shared) return doubling.barrier(t, x, y);
   shared.fence();
@@ -143,14 +143,14 @@ void barrier(Transport& t, const void* x, void* y) {
 const Algorithm direct = {
     .name = "direct",
     .about = "in shared memory: 2 fences, each rank sums its part; otherwise by messages, with the sums of fixed_order",
-    .all_reduce = all_reduce,
-    .reduce_scatter = reduce_scatter,
-    .all_gather = all_gather,
-    .broadcast = broadcast,
-    .reduce = reduce,
-    .gather = gather,
-    .scatter = scatter,
-    .all_to_all = all_to_all,
-    .barrier = barrier};
+    .all_reduce = direct_all_reduce,
+    .reduce_scatter = direct_reduce_scatter,
+    .all_gather = direct_all_gather,
+    .broadcast = direct_broadcast,
+    .reduce = direct_reduce,
+    .gather = direct_gather,
+    .scatter = direct_scatter,
+    .all_to_all = direct_all_to_all,
+    .barrier = direct_barrier};
 
 }  // namespace ringtape::comm

@@ -14,8 +14,8 @@ namespace {
 //
 // A tree over places 0 ... n - 1: a place's lowest bit is its level; its children are at a distance of half that bit on
 // both sides. Odd places are leaves; place 0 is the root, with one child.
-struct Node {
-  Node(int place, int n) {
+struct TreeNode {
+  TreeNode(int place, int n) {
     const int low = place == 0 ? std::bit_ceil(unsigned(n)) : place & -place;
     if (place > 0 && low > 1) children[count++] = place - low / 2;
     int right = low / 2;
@@ -64,7 +64,7 @@ class Pass {
     slots_ = std::min(2 * lag_, chunks_);
     int incoming = 0;
     for (int tree = 0; tree < 2; ++tree) {
-      const Node node(place_of((t.rank() - root + n) % n, tree, n), n);
+      const TreeNode node(place_of((t.rank() - root + n) % n, tree, n), n);
       const auto rank_of = [&](int place) { return (from_place(place, tree, n) + root) % n; };
       // all: rounds of the first chunks.
       const int64_t sum = (height - node.depth) * lag_, all = ((up ? height : 0) + node.depth - 1) * lag_;
@@ -149,14 +149,14 @@ class Pass {
   void* received_ = nullptr;
 };
 
-void all_reduce(Transport& t, const void* x, void* y) {
+void double_tree_all_reduce(Transport& t, const void* x, void* y) {
   if (t.size() == 1) return t.copy(y, x, t.operation().bytes());
   Pass(t, 0, x, y, true, true).run();
 }
-void broadcast(Transport& t, const void*, void* y) {
+void double_tree_broadcast(Transport& t, const void*, void* y) {
   if (t.size() > 1) Pass(t, t.operation().root, nullptr, y, false, true).run();
 }
-void reduce(Transport& t, const void* x, void* y) {
+void double_tree_reduce(Transport& t, const void* x, void* y) {
   if (t.size() == 1) return t.copy(y, x, t.operation().bytes());
   Pass(t, t.operation().root, x, y, true, false).run();
 }
@@ -166,8 +166,8 @@ void reduce(Transport& t, const void* x, void* y) {
 const Algorithm double_tree = {
     .name = "double_tree",
     .about = "two binary trees in chunks: 2 log2 n steps and 2 times the bytes from each rank, whatever n is",
-    .all_reduce = all_reduce,
-    .broadcast = broadcast,
-    .reduce = reduce};
+    .all_reduce = double_tree_all_reduce,
+    .broadcast = double_tree_broadcast,
+    .reduce = double_tree_reduce};
 
 }  // namespace ringtape::comm

@@ -6,7 +6,7 @@ namespace ringtape::comm {
 namespace {
 
 // Each step exchanges the whole buffer with a rank twice as far away as in the step before, and adds it.
-void all_reduce(Transport& t, const void* x, void* y) {
+void doubling_all_reduce(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
   const Operation& op = t.operation();
@@ -36,7 +36,7 @@ void all_reduce(Transport& t, const void* x, void* y) {
 
 // Bruck's algorithm: block i of scratch is that of rank + i. If a rank has k blocks, the next step fetches k more from
 // the rank k places ahead.
-void all_gather(Transport& t, const void* x, void* y) {
+void doubling_all_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
   const int n = t.size(), r = t.rank();
@@ -53,7 +53,7 @@ void all_gather(Transport& t, const void* x, void* y) {
 
 // Dissemination (Hensgen, Finkel and Manber): after step k a rank knows, directly or through others, that 2^k ranks
 // before it have come.
-void barrier(Transport& t, const void*, void*) {
+void doubling_barrier(Transport& t, const void*, void*) {
   const int n = t.size(), r = t.rank();
   for (int distance = 1; distance < n; distance *= 2)
     t.exchange({send_to((r + distance) % n, nullptr, 0), recv_from((r + n - distance) % n, nullptr, 0)});
@@ -64,8 +64,8 @@ void barrier(Transport& t, const void*, void*) {
 const Algorithm doubling = {
     .name = "doubling",
     .about = "log2 n steps, the whole buffer in each; two more steps if n is not a power of two",
-    .all_reduce = all_reduce,
-    .all_gather = all_gather,
-    .barrier = barrier};
+    .all_reduce = doubling_all_reduce,
+    .all_gather = doubling_all_gather,
+    .barrier = doubling_barrier};
 
 }  // namespace ringtape::comm

@@ -30,12 +30,12 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
 }
 
 // Bytes processed at a time, so that scratch stays small and the parts stay in the cache.
-constexpr size_t kBlock = 4 << 20;
+constexpr size_t kFixedOrderBlockBytes = 4 << 20;
 
 template <class F>
 void for_each_block(Transport& t, F&& f) {
   const Operation& op = t.operation();
-  const int blocks = int(std::max<size_t>(1, (op.bytes() + kBlock - 1) / kBlock));
+  const int blocks = int(std::max<size_t>(1, (op.bytes() + kFixedOrderBlockBytes - 1) / kFixedOrderBlockBytes));
   for (int i = 0; i < blocks; ++i) f(part_of(op.count, blocks, i));
 }
 

@@ -62,11 +62,11 @@ struct Recursion {
 template <class Begin>
 Recursion(Transport&, const Team&, const Fold&, Begin) -> Recursion<Begin>;
 
-void all_reduce(Transport& t, const void* x, void* y) {
+void halving_doubling_all_reduce(Transport& t, const void* x, void* y) {
   halving_doubling_all_reduce(t, Team(t), x, y, t.operation().count, last_factor(t));
 }
 
-void reduce_scatter(Transport& t, const void* x, void* y) {
+void halving_doubling_reduce_scatter(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
   const int64_t count = t.operation().count, whole = count * team.size;
@@ -90,7 +90,7 @@ void reduce_scatter(Transport& t, const void* x, void* y) {
   if (fold.paired) t.exchange({send_to(fold.partner(), at(sum, count * fold.partner(), width), bytes)});
 }
 
-void all_gather(Transport& t, const void* x, void* y) {
+void halving_doubling_all_gather(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
   const int64_t count = t.operation().count;
@@ -134,8 +134,8 @@ void halving_doubling_all_reduce(Transport& t, const Team& team, const void* x, 
 const Algorithm halving_doubling = {
     .name = "halving_doubling",
     .about = "2 log2 n steps, 2 (n - 1) / n of the bytes from each rank; two more messages if n is not a power of two",
-    .all_reduce = all_reduce,
-    .reduce_scatter = reduce_scatter,
-    .all_gather = all_gather};
+    .all_reduce = halving_doubling_all_reduce,
+    .reduce_scatter = halving_doubling_reduce_scatter,
+    .all_gather = halving_doubling_all_gather};
 
 }  // namespace ringtape::comm

@@ -5,7 +5,7 @@ namespace ringtape::comm {
 
 namespace {
 
-void all_to_all(Transport& t, const void* x, void* y) {
+void pairwise_all_to_all(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype), bytes = op.bytes();
   const int n = t.size(), r = t.rank();
@@ -24,6 +24,6 @@ void all_to_all(Transport& t, const void* x, void* y) {
 
 const Algorithm pairwise = {.name = "pairwise",
                             .about = "n - 1 messages, one to each rank, in an order that spreads them",
-                            .all_to_all = all_to_all};
+                            .all_to_all = pairwise_all_to_all};
 
 }  // namespace ringtape::comm

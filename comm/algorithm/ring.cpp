@@ -57,9 +57,9 @@ struct Pieces {
 
 // The first half of a ring's all-reduce, n - 1 steps: each member adds the received data to its own and forwards the
 // sum. Partial sums are in scratch until they have been forwarded.
-class Reduction {
+class RingReduction {
  public:
-  Reduction(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor)
+  RingReduction(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor)
       : t_(t), team_(team), piece_(piece), x_(x), y_(y), factor_(factor), slots_(t.scratch(2 * kLanes * slot_bytes())) {
   }
 
@@ -97,13 +97,13 @@ void gather_message(const Team& team, const Pieces& piece, void* y, int step, in
   both[1] = recv_from(team.previous(), at(y, in.begin, piece.width), piece.bytes(in));
 }
 
-void all_reduce(Transport& t, const void* x, void* y) {
+void ring_all_reduce(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Pieces piece(t, team, t.operation().count);
   const int half = team.size - 1;
   if (half == 0) return t.copy(y, x, t.operation().bytes());
   const Part own = part_of(piece.count, team.size, team.member);
-  const Reduction reduction(t, team, piece, x, at(y, own.begin, piece.width), last_factor(t));
+  const RingReduction reduction(t, team, piece, x, at(y, own.begin, piece.width), last_factor(t));
   Transfer both[2];
   pass(
       t, 2 * half, piece.pieces,
@@ -116,12 +116,12 @@ void all_reduce(Transport& t, const void* x, void* y) {
       });
 }
 
-void reduce_scatter(Transport& t, const void* x, void* y) {
+void ring_reduce_scatter(Transport& t, const void* x, void* y) {
   const Team team(t);
   ring_reduce_scatter(t, team, x, y, t.operation().count * team.size, last_factor(t));
 }
 
-void all_gather(Transport& t, const void* x, void* y) {
+void ring_all_gather(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Operation& op = t.operation();
   t.copy(at(y, op.count * team.member, size_of(op.dtype)), x, op.bytes());
@@ -129,7 +129,7 @@ void all_gather(Transport& t, const void* x, void* y) {
 }
 
 // A chain from the root around the ring; every rank forwards a piece while it receives the next one.
-void broadcast(Transport& t, const void*, void* y) {
+void ring_broadcast(Transport& t, const void*, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);
   const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + 1) % n,
@@ -152,7 +152,7 @@ void broadcast(Transport& t, const void*, void* y) {
 }
 
 // A chain to the root; each rank adds its own data on the way.
-void reduce(Transport& t, const void* x, void* y) {
+void ring_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const size_t width = size_of(op.dtype);
   const int n = t.size(), place = (t.rank() - op.root + n) % n, next = (t.rank() + n - 1) % n,
@@ -186,7 +186,7 @@ void reduce(Transport& t, const void* x, void* y) {
 void ring_reduce_scatter(Transport& t, const Team& team, const void* x, void* y, int64_t count, double factor) {
   const Pieces piece(t, team, count);
   if (team.size == 1) return t.copy(y, x, size_t(count) * piece.width);
-  const Reduction reduction(t, team, piece, x, y, factor);
+  const RingReduction reduction(t, team, piece, x, y, factor);
   Transfer both[2];
   pass(
       t, team.size - 1, piece.pieces,
@@ -205,10 +205,10 @@ void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
 
 const Algorithm ring = {.name = "ring",
                         .about = "2 (n - 1) steps, 2 (n - 1) / n of the bytes from each rank, between neighbours only",
-                        .all_reduce = all_reduce,
-                        .reduce_scatter = reduce_scatter,
-                        .all_gather = all_gather,
-                        .broadcast = broadcast,
-                        .reduce = reduce};
+                        .all_reduce = ring_all_reduce,
+                        .reduce_scatter = ring_reduce_scatter,
+                        .all_gather = ring_all_gather,
+                        .broadcast = ring_broadcast,
+                        .reduce = ring_reduce};
 
 }  // namespace ringtape::comm

@@ -57,16 +57,18 @@ void reduce_to(Transport& t, int root, const void* x, void* y) {
   if (tree.place > 0) t.exchange({send_to(tree.parent(), x, bytes)});
 }
 
-void broadcast(Transport& t, const void*, void* y) { broadcast_from(t, t.operation().root, y, t.operation().bytes()); }
-void reduce(Transport& t, const void* x, void* y) { reduce_to(t, t.operation().root, x, y); }
+void tree_broadcast(Transport& t, const void*, void* y) {
+  broadcast_from(t, t.operation().root, y, t.operation().bytes());
+}
+void tree_reduce(Transport& t, const void* x, void* y) { reduce_to(t, t.operation().root, x, y); }
 
-void all_reduce(Transport& t, const void* x, void* y) {
+void tree_all_reduce(Transport& t, const void* x, void* y) {
   // Every rank uses y for the sum of its subtree.
   reduce_to(t, 0, x, y);
   broadcast_from(t, 0, y, t.operation().bytes());
 }
 
-void barrier(Transport& t, const void*, void*) {
+void tree_barrier(Transport& t, const void*, void*) {
   const Tree tree(t, 0);
   tree.each_child([&](int child, int) { t.exchange({recv_from(tree.rank_of(child), nullptr, 0)}); });
   if (tree.place > 0) t.exchange({send_to(tree.parent(), nullptr, 0)});
@@ -88,7 +90,7 @@ void rotate(Transport& t, const Tree& tree, const void* from, void* to, bool int
   }
 }
 
-void gather(Transport& t, const void* x, void* y) {
+void tree_gather(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const Tree tree(t, op.root);
   const size_t width = size_of(op.dtype), bytes = op.bytes();
@@ -103,7 +105,7 @@ void gather(Transport& t, const void* x, void* y) {
   if (blocks != y) rotate(t, tree, blocks, y, true);
 }
 
-void scatter(Transport& t, const void* x, void* y) {
+void tree_scatter(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const Tree tree(t, op.root);
   const size_t width = size_of(op.dtype), bytes = op.bytes();
@@ -126,11 +128,11 @@ void scatter(Transport& t, const void* x, void* y) {
 
 const Algorithm tree = {.name = "tree",
                         .about = "binomial: log2 n steps, the whole buffer in each",
-                        .all_reduce = all_reduce,
-                        .broadcast = broadcast,
-                        .reduce = reduce,
-                        .gather = gather,
-                        .scatter = scatter,
-                        .barrier = barrier};
+                        .all_reduce = tree_all_reduce,
+                        .broadcast = tree_broadcast,
+                        .reduce = tree_reduce,
+                        .gather = tree_gather,
+                        .scatter = tree_scatter,
+                        .barrier = tree_barrier};
 
 }  // namespace ringtape::comm

@@ -8,7 +8,7 @@ namespace {
 
 // Sums each part over the ranks of an island, then with the same part of the other islands, and gathers the parts
 // within the island. Data leaves an island only once, sent by all its ranks at the same time.
-void all_reduce(Transport& t, const void* x, void* y) {
+void two_level_all_reduce(Transport& t, const void* x, void* y) {
   const Operation& op = t.operation();
   const int g = t.context().island, r = t.rank(), n = t.size();
   RT_CHECK_AS(CommError, g >= 1 && n % g == 0, "two_level: ", n, " ranks are not islands of ", g);
@@ -25,6 +25,6 @@ void all_reduce(Transport& t, const void* x, void* y) {
 const Algorithm two_level = {
     .name = "two_level",
     .about = "islands of g: 2 (g - 1) steps inside, 2 log2 (n / g) between with 1 / g of the bytes from each rank",
-    .all_reduce = all_reduce};
+    .all_reduce = two_level_all_reduce};
 
 }  // namespace ringtape::comm

@@ -16,7 +16,7 @@ int input(const Operation& operation, int ranks, int rank, int64_t i) {
   return int((uint64_t(i) + 1) * 0x9e3779b97f4a7c15u * uint64_t(2 * rank + 1) >> 62);
 }
 
-double reduced(const Operation& operation, int ranks, int64_t i) {
+double reduced_element(const Operation& operation, int ranks, int64_t i) {
   double y = input(operation, ranks, 0, i);
   for (int r = 1; r < ranks; ++r) {
     const double x = input(operation, ranks, r, i);
@@ -36,8 +36,8 @@ double output(const Operation& operation, int ranks, int rank, int64_t i) {
   const auto moved = [&](int from, int64_t at) { return double(input(operation, ranks, from, at)); };
   switch (operation.kind) {
     case Collective::all_reduce:
-    case Collective::reduce: return reduced(operation, ranks, i);
-    case Collective::reduce_scatter: return reduced(operation, ranks, rank * c + i);
+    case Collective::reduce: return reduced_element(operation, ranks, i);
+    case Collective::reduce_scatter: return reduced_element(operation, ranks, rank * c + i);
     case Collective::broadcast: return moved(operation.root, i);
     case Collective::scatter: return moved(operation.root, rank * c + i);
     case Collective::all_to_all: return moved(int(i / c), rank * c + i % c);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "comm/base/host_name.h"
 #include "core/text.h"
 
 namespace ringtape::comm {
@@ -139,12 +140,6 @@ std::string table(std::string_view rows) {
     out += '\n';
   }
   return out;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace ringtape::comm

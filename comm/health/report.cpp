@@ -17,7 +17,7 @@ namespace {
 constexpr Seconds kPatience{3};  // time to wait for the rank that gathers the report
 
 // The rows of all ranks; nullopt if another thread or process gathers them.
-std::optional<std::string> gather(Failure& failure) {
+std::optional<std::string> gather_rows(Failure& failure) {
   if (!failure.claim_report()) return std::nullopt;
   const auto peers = failure.peers();
   return peers ? peers->activities() : Activity::process().rows(&failure);
@@ -33,7 +33,7 @@ void timed_out(Transport& transport) {
   failure.check();
   std::string cause = concat("rank ", transport.rank(), " waited ", transport.context().timeout.count(), " s for rank ",
                              transport.waiting_on(), " in ", transport.operation(), " over ", transport.name());
-  if (const auto rows = gather(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
+  if (const auto rows = gather_rows(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
   else
     for (const Deadline patience(kPatience); !failure.raised() && !patience.passed();)
       std::this_thread::sleep_for(Seconds(0.002));

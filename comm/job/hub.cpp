@@ -9,7 +9,7 @@ namespace ringtape::comm {
 
 namespace {
 const std::string kQuestion = "hub/question";  // the rank that asks all others what they are doing
-const Seconds kAnswer{1};                      // how long it waits for the answers
+const Seconds kAnswerTimeout{1};               // how long it waits for the answers
 std::string answer_key(int rank) { return concat("hub/answer/", rank); }
 std::string left_key(int rank) { return concat("hub/left/", rank); }
 }  // namespace
@@ -72,7 +72,7 @@ std::optional<std::string> Hub::activities() {
   try {
     if (store_->set_once(kQuestion, std::to_string(rank_)) != std::to_string(rank_)) return std::nullopt;
     std::string rows;
-    const Deadline deadline(kAnswer);
+    const Deadline deadline(kAnswerTimeout);
     for (int r = 0; r < size_; ++r) {
       const std::string keys[] = {answer_key(r), left_key(r), kFailureKey};
       auto entry = store_->wait_any(keys, deadline);
@@ -80,7 +80,7 @@ std::optional<std::string> Hub::activities() {
         if (entry) break;
         else if (auto value = store_->get(key)) entry = Store::Entry{key, std::move(*value)};
       if (entry && entry->key == kFailureKey) return std::nullopt;
-      if (!entry) rows += concat(r, "\t?\t?\t?\tno answer within ", kAnswer.count(), " s\n");
+      if (!entry) rows += concat(r, "\t?\t?\t?\tno answer within ", kAnswerTimeout.count(), " s\n");
       else if (entry->key == left_key(r)) rows += concat(r, "\t?\t?\t?\thas left the job\n");
       else rows += entry->value;
     }

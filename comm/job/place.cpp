@@ -36,7 +36,7 @@ class Variables {
   const char* const launcher_;
 };
 
-constexpr int kMost = 1 << 20;  // ranks
+constexpr int kMaxRanks = 1 << 20;  // ranks
 
 bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
 
@@ -46,7 +46,7 @@ int port_for(const std::string& job) { return 20000 + int(std::hash<std::string>
 Place from_torchrun(const Lookup& lookup) {
   const Variables v(lookup, "torchrun and ringtape launch");
   Place p{.launcher = "torchrun"};
-  p.size = v.number("WORLD_SIZE", 1, kMost);
+  p.size = v.number("WORLD_SIZE", 1, kMaxRanks);
   p.rank = v.number("RANK", 0, p.size - 1);
   p.host = v.text("MASTER_ADDR");
   const bool has_port = lookup("MASTER_PORT").has_value();
@@ -64,7 +64,7 @@ Place from_torchrun(const Lookup& lookup) {
 Place from_open_mpi(const Lookup& lookup) {
   const Variables v(lookup, "Open MPI");
   Place p{.launcher = "mpirun"};
-  p.size = v.number("OMPI_COMM_WORLD_SIZE", 1, kMost);
+  p.size = v.number("OMPI_COMM_WORLD_SIZE", 1, kMaxRanks);
   p.rank = v.number("OMPI_COMM_WORLD_RANK", 0, p.size - 1);
   p.local_size = v.number("OMPI_COMM_WORLD_LOCAL_SIZE", 1, p.size);
   p.local_rank = v.number("OMPI_COMM_WORLD_LOCAL_RANK", 0, p.local_size - 1);
@@ -90,9 +90,9 @@ int tasks_on_node(const std::string& list, int node) {
 Place from_slurm(const Lookup& lookup) {
   const Variables v(lookup, "Slurm");
   Place p{.launcher = "srun"};
-  p.size = v.number("SLURM_STEP_NUM_TASKS", 1, kMost);
+  p.size = v.number("SLURM_STEP_NUM_TASKS", 1, kMaxRanks);
   p.rank = v.number("SLURM_PROCID", 0, p.size - 1);
-  const int nodes = v.number("SLURM_STEP_NUM_NODES", 1, kMost, 1);
+  const int nodes = v.number("SLURM_STEP_NUM_NODES", 1, kMaxRanks, 1);
   p.one_host = nodes == 1;
   p.local_size =
       p.one_host ? p.size : tasks_on_node(v.text("SLURM_STEP_TASKS_PER_NODE"), v.number("SLURM_NODEID", 0, nodes - 1));

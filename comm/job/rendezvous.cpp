@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "comm/base/host_name.h"
 #include "comm/health/report.h"
 #include "comm/store/private_file.h"
 #include "comm/store/socket.h"
@@ -20,11 +21,11 @@ namespace ringtape::comm {
 
 namespace {
 
-// A store, and its server if this process hosts it; the server ends after the store.
-constexpr int kSpare = 32;         // descriptors in addition to those of the ranks' connections
-constexpr Seconds kLeaving{0.5};  // time for other ranks to learn of a failure
-constexpr Seconds kAnswer{60};    // of an existing store
+constexpr int kSpare = 32;             // descriptors in addition to those of the ranks' connections
+constexpr Seconds kLeaving{0.5};       // time for other ranks to learn of a failure
+constexpr Seconds kStorePatience{60};  // of an existing store
 
+// A store, and its server if this process hosts it; the server ends after the store.
 struct Hosted {
   std::unique_ptr<StoreServer> server;
   std::shared_ptr<Store> store;
@@ -71,7 +72,7 @@ class Reminder {
 std::shared_ptr<Store> reach(const StoreAddress& address, Deadline deadline, const std::string& whose,
                              Seconds patience) {
   Reminder remind(concat(whose, " at ", address.host, ":", address.port, ": "), patience);
-  return tcp_store(address, deadline, kAnswer, [&](const std::string& why) { remind(why); });
+  return tcp_store(address, deadline, kStorePatience, [&](const std::string& why) { remind(why); });
 }
 
 std::shared_ptr<Store> store_at(const std::string& where, const Meeting& meeting, Deadline deadline) {

@@ -1,8 +1,7 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
+#include "comm/base/host_name.h"
 #include "comm/launch/attempt.h"
 #include "core/text.h"
 
@@ -19,12 +18,6 @@ std::string end_text(int code) {
 std::string tenths(double seconds) {
   const auto tenths = int64_t(seconds * 10 + 0.5);
   return concat(tenths / 10, ".", tenths % 10, " s");
-}
-
-std::string host_name() {
-  char name[256] = "";
-  ::gethostname(name, sizeof name - 1);
-  return name;
 }
 
 }  // namespace

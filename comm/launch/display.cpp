@@ -37,17 +37,19 @@ bool is_one_place() {
                                           first.st_dev == second.st_dev && first.st_ino == second.st_ino);
 }
 
-struct Portion {
+}  // namespace
+
+struct OutputPortion {
   int stream;
   std::string text;
   int64_t lines;
 };
 
 // The shared state of a writing thread and its Outlet; the thread may outlive the Outlet in a write that does not end.
-struct Queue {
+struct OutputQueue {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<Portion> portions;  // the first stays until it is written
+  std::deque<OutputPortion> portions;  // the first stays until it is written
   size_t bytes = 0;
   Clock::time_point moved = Clock::now();  // when data was last written, or the first portion came
   std::string bar, drawn;
@@ -69,7 +71,7 @@ struct Queue {
   }
   void write_first(std::unique_lock<std::mutex>& lock) {
     if (!drawn.empty()) draw(lock, "");
-    const Portion first = portions.front();
+    const OutputPortion first = portions.front();
     portions.front().stream = 0;  // no more lines are appended to it
     write(lock, first.stream, first.text);
     portions.pop_front();
@@ -86,8 +88,6 @@ struct Queue {
     changed.notify_all();
   }
 };
-
-}  // namespace
 
 class Display::Outlet {
  public:
@@ -106,7 +106,7 @@ class Display::Outlet {
   // False: there is no room.
   bool add(int stream, std::string lines, int64_t count) {
     const std::lock_guard lock(queue_->mutex);
-    Queue& q = *queue_;
+    OutputQueue& q = *queue_;
     if (q.bytes + lines.size() > kBound) return false;
     if (q.portions.empty()) q.moved = Clock::now();
     q.bytes += lines.size();
@@ -138,7 +138,7 @@ class Display::Outlet {
   int64_t give_up() {
     const std::lock_guard lock(queue_->mutex);
     int64_t lines = 0;
-    for (Portion& p : queue_->portions) lines += std::exchange(p.lines, 0);
+    for (OutputPortion& p : queue_->portions) lines += std::exchange(p.lines, 0);
     while (queue_->portions.size() > 1) {  // the first is being written
       queue_->bytes -= queue_->portions.back().text.size();
       queue_->portions.pop_back();
@@ -147,7 +147,7 @@ class Display::Outlet {
   }
 
  private:
-  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+  const std::shared_ptr<OutputQueue> queue_ = std::make_shared<OutputQueue>();
   std::thread thread_;
 };
 

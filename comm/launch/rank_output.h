@@ -1,6 +1,7 @@
 #pragma once
 #include <deque>
 #include <string>
+#include <string_view>
 
 #include "comm/base/fd.h"
 #include "comm/launch/display.h"

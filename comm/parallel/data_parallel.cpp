@@ -37,7 +37,7 @@ Tensor arrival(const Tensor& x, const Tensor& y) {
   return record("broadcast", {x}, y, [own = x.device()](const Tensor& dy) -> Tensors { return {to(dy, own)}; });
 }
 
-Tensor sum_of(const Tensors& xs, const Tensor& y) {
+Tensor record_reduce_add(const Tensors& xs, const Tensor& y) {
   Devices devices;
   for (const Tensor& x : xs) devices.push_back(x.device());
   return record("reduce_add", xs, y, [devices](const Tensor& dy) -> Tensors {
@@ -48,7 +48,7 @@ Tensor sum_of(const Tensors& xs, const Tensor& y) {
 }
 
 // Tensors that are sent as one.
-struct Packet {
+struct TensorPacket {
   std::vector<size_t> members;   // indices of the tensors
   std::vector<int64_t> offsets;  // in elements; aligned to cache lines
   int64_t size = 0;
@@ -66,8 +66,8 @@ struct Packet {
   }
 };
 
-std::vector<Packet> packets(const char* op, const Tensors& xs, int64_t bytes) {
-  std::vector<Packet> all;
+std::vector<TensorPacket> packets(const char* op, const Tensors& xs, int64_t bytes) {
+  std::vector<TensorPacket> all;
   std::map<DType, size_t> open;
   for (size_t i = 0; i < xs.size(); ++i) {
     const Tensor& x = xs[i];
@@ -77,7 +77,7 @@ std::vector<Packet> packets(const char* op, const Tensors& xs, int64_t bytes) {
     const auto width = int64_t(size_of(x.dtype())), line = 64 / width;
     const auto [at, fresh] = open.try_emplace(x.dtype(), all.size());
     if (fresh || (all[at->second].size + x.size()) * width > bytes) at->second = all.size(), all.emplace_back();
-    Packet& packet = all[at->second];
+    TensorPacket& packet = all[at->second];
     packet.members.push_back(i), packet.offsets.push_back(packet.size);
     packet.size += (x.size() + line - 1) / line * line;
   }
@@ -126,13 +126,13 @@ Tensor reduce_add(const Tensors& xs, Device device) {
     add_forward(sum, y, moved(xs[i], device));
     y = sum;
   }
-  return sum_of(xs, y);
+  return record_reduce_add(xs, y);
 }
 
 std::vector<Tensors> broadcast_coalesced(const Tensors& xs, const Devices& devices, int64_t bytes) {
   check_devices("broadcast_coalesced", devices);
   std::vector<Tensors> lists(devices.size(), Tensors(xs.size()));
-  for (const Packet& packet : packets("broadcast_coalesced", xs, bytes)) {
+  for (const TensorPacket& packet : packets("broadcast_coalesced", xs, bytes)) {
     const bool alone = packet.members.size() == 1;
     Tensor buffer;  // on the source device; that device itself needs no packing
     for (size_t d = devices.size(); d-- > 0;) {
@@ -158,7 +158,7 @@ Tensors reduce_add_coalesced(const std::vector<Tensors>& lists, Device device, i
     packets("reduce_add_coalesced", list, bytes);
   }
   Tensors ys(lists[0].size());
-  for (const Packet& packet : packets("reduce_add_coalesced", lists[0], bytes)) {
+  for (const TensorPacket& packet : packets("reduce_add_coalesced", lists[0], bytes)) {
     Tensor sum;
     for (const Tensors& list : lists) {
       const Tensor own = moved(packet.of(list), device);
@@ -169,7 +169,7 @@ Tensors reduce_add_coalesced(const std::vector<Tensors>& lists, Device device, i
       const size_t j = packet.members[i];
       Tensors all;
       for (const Tensors& list : lists) all.push_back(list[j]);
-      ys[j] = sum_of(all, packet.member(sum, i, lists[0]));
+      ys[j] = record_reduce_add(all, packet.member(sum, i, lists[0]));
     }
   }
   return ys;
@@ -178,18 +178,18 @@ Tensors reduce_add_coalesced(const std::vector<Tensors>& lists, Device device, i
 // Samples leave their first device and come back to it.
 static Devices three(const Tensor& x) { return {x.device(), {DeviceType::cpu, 1}, {DeviceType::cpu, 2}}; }
 
-static Tensor scattered(const Tensors& t) {
+static Tensor call_scatter(const Tensors& t) {
   Tensors parts = scatter(t[0], three(t[0]));
   for (size_t i = 0; i < parts.size(); ++i) parts[i] = to(parts[i] * double(i + 1), t[0].device());
   return ringtape::concat(parts);
 }
 static const RegisterOp register_scatter{{
     .name = "scatter",
-    .samples = {{"uneven", {{{7, 3}}}, scattered},
-                {"fewer_rows", {{{2, 3}}}, scattered},
-                {"one_axis", {{{6}}}, scattered},
-                {"empty", {{{0, 3}}}, scattered}},
-    .invalid = {{"rank", {{{}}}, scattered},
+    .samples = {{"uneven", {{{7, 3}}}, call_scatter},
+                {"fewer_rows", {{{2, 3}}}, call_scatter},
+                {"one_axis", {{{6}}}, call_scatter},
+                {"empty", {{{0, 3}}}, call_scatter}},
+    .invalid = {{"rank", {{{}}}, call_scatter},
                 {"devices", {{{3}}}, [](const Tensors& t) { return scatter(t[0], {})[0]; }}},
 }};
 
@@ -198,20 +198,22 @@ static Tensors spread(const Tensors& t) {
   for (size_t i = 1; i < parts.size(); ++i) parts[i] = to(parts[i], {DeviceType::cpu, int(i)});
   return parts;
 }
-static Tensor gathered(const Tensors& t) { return gather(spread(t), t.empty() ? Device{} : t[0].device()); }
+static Tensor call_gather(const Tensors& t) { return gather(spread(t), t.empty() ? Device{} : t[0].device()); }
 static const RegisterOp register_gather{{
     .name = "gather",
-    .samples = {{"uneven", {{{2, 3}}, {{1, 3}}, {{4, 3}}}, gathered},
-                {"with_empty", {{{2, 3}}, {{0, 3}}}, gathered},
-                {"scalars", {{{}}, {{}}}, gathered}},
-    .invalid = {{"shapes", {{{2, 3}}, {{2, 4}}}, gathered}, {"rank", {{{2}}, {{}}}, gathered}, {"none", {}, gathered}},
+    .samples = {{"uneven", {{{2, 3}}, {{1, 3}}, {{4, 3}}}, call_gather},
+                {"with_empty", {{{2, 3}}, {{0, 3}}}, call_gather},
+                {"scalars", {{{}}, {{}}}, call_gather}},
+    .invalid = {{"shapes", {{{2, 3}}, {{2, 4}}}, call_gather},
+                {"rank", {{{2}}, {{}}}, call_gather},
+                {"none", {}, call_gather}},
 }};
 
-static Tensor broadcasted(const Tensors& t) {
+static Tensor call_broadcast(const Tensors& t) {
   const Tensors ys = broadcast(t[0], three(t[0]));
   return ys[0] * 2 + to(square(ys[1]), t[0].device()) - to(tanh(ys[2]), t[0].device());
 }
-static Tensor broadcasted_together(const Tensors& t) {
+static Tensor call_broadcast_coalesced(const Tensors& t) {
   const auto lists = broadcast_coalesced(t, three(t[0]), 128);
   Tensors ys;
   for (size_t d = 0; d < lists.size(); ++d)
@@ -221,19 +223,19 @@ static Tensor broadcasted_together(const Tensors& t) {
 }
 static const RegisterOp register_broadcast{{
     .name = "broadcast",
-    .samples = {{"three", {{{2, 3}}}, broadcasted}, {"empty", {{{0, 3}}}, broadcasted}},
+    .samples = {{"three", {{{2, 3}}}, call_broadcast}, {"empty", {{{0, 3}}}, call_broadcast}},
     .invalid = {{"devices", {{{3}}}, [](const Tensors& t) { return broadcast(t[0], {})[0]; }}},
 }};
 static const RegisterOp register_broadcast_coalesced{{
     .name = "broadcast_coalesced",
-    .samples = {{"one", {{{2, 3}}}, broadcasted_together},
-                {"packets", {{{5, 3}}, {{7}}, {{}}, {{40}}, {{0, 2}}}, broadcasted_together}},
+    .samples = {{"one", {{{2, 3}}}, call_broadcast_coalesced},
+                {"packets", {{{5, 3}}, {{7}}, {{}}, {{40}}, {{0, 2}}}, call_broadcast_coalesced}},
     .invalid = {{"devices", {{{3}}}, [](const Tensors& t) { return broadcast_coalesced(t, {})[0][0]; }}},
     .tolerance = 4,
 }};
 
-static Tensor reduced(const Tensors& t) { return reduce_add(spread(t), t.empty() ? Device{} : t[0].device()); }
-static Tensor reduced_together(const Tensors& t) {
+static Tensor call_reduce_add(const Tensors& t) { return reduce_add(spread(t), t.empty() ? Device{} : t[0].device()); }
+static Tensor call_reduce_add_coalesced(const Tensors& t) {
   const Tensors there = spread(t);
   std::vector<Tensors> lists;
   for (const Tensor& x : there) lists.push_back({x * 2, square(x), slice(x, 0, 0, 1)});
@@ -242,15 +244,16 @@ static Tensor reduced_together(const Tensors& t) {
 }
 static const RegisterOp register_reduce_add{{
     .name = "reduce_add",
-    .samples = {{"three", {{{2, 3}}, {{2, 3}}, {{2, 3}}}, reduced}, {"one", {{{4}}}, reduced},
-                {"empty", {{{0, 3}}, {{0, 3}}}, reduced}},
-    .invalid = {{"shapes", {{{2, 3}}, {{1, 3}}}, reduced}, {"none", {}, reduced}},
+    .samples = {{"three", {{{2, 3}}, {{2, 3}}, {{2, 3}}}, call_reduce_add},
+                {"one", {{{4}}}, call_reduce_add},
+                {"empty", {{{0, 3}}, {{0, 3}}}, call_reduce_add}},
+    .invalid = {{"shapes", {{{2, 3}}, {{1, 3}}}, call_reduce_add}, {"none", {}, call_reduce_add}},
 }};
 static const RegisterOp register_reduce_add_coalesced{{
     .name = "reduce_add_coalesced",
-    .samples = {{"packets", {{{5, 3}}, {{5, 3}}, {{5, 3}}}, reduced_together},
-                {"empty", {{{5, 0}}, {{5, 0}}}, reduced_together}},
-    .invalid = {{"shapes", {{{2, 3}}, {{3, 2}}}, reduced_together},
+    .samples = {{"packets", {{{5, 3}}, {{5, 3}}, {{5, 3}}}, call_reduce_add_coalesced},
+                {"empty", {{{5, 0}}, {{5, 0}}}, call_reduce_add_coalesced}},
+    .invalid = {{"shapes", {{{2, 3}}, {{3, 2}}}, call_reduce_add_coalesced},
                 {"lists", {{{3}}, {{3}}}, [](const Tensors& t) { return reduce_add_coalesced({t, {t[0]}}, {})[0]; }}},
     .tolerance = 4,
 }};

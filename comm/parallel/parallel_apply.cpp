@@ -59,7 +59,7 @@ struct Replica {
   uint64_t drawn = 0;  // blocks of random numbers
 };
 
-void run(Replica& replica, int i, int n, const Surroundings& from, const std::function<void(int)>& f) {
+void run_replica(Replica& replica, int i, int n, const Surroundings& from, const std::function<void(int)>& f) {
   try {
     set_threads(std::max(1, from.threads / n + (i < from.threads % n ? 1 : 0)));
     RandomState random = from.random;
@@ -98,7 +98,7 @@ void parallel_apply(const Devices& devices, const std::function<void(int)>& f) {
   while (workers.size() < n) workers.push_back(std::make_unique<ReplicaThread>());
   const Surroundings from;
   std::vector<Replica> replicas(n);
-  for (size_t i = 0; i < n; ++i) replicas[i].task = [&, i] { run(replicas[i], int(i), int(n), from, f); };
+  for (size_t i = 0; i < n; ++i) replicas[i].task = [&, i] { run_replica(replicas[i], int(i), int(n), from, f); };
   for (size_t i = 0; i < n; ++i) workers[i]->ask(replicas[i].task);
   for (size_t i = 0; i < n; ++i) workers[i]->wait();
   RandomState after = from.random;

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/store/frame.h"

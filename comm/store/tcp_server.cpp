@@ -21,12 +21,14 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr uint64_t kListening = 0, kStop = 1, kFirstClient = 2;  // the source of an event
+constexpr uint64_t kListeningEvent = 0, kStopEvent = 1, kFirstClientEvent = 2;  // the source of an event
 constexpr int kEvents = 64;
 constexpr size_t kStrangers = 256;        // maximum number of connections that have not proved the token
 constexpr size_t kBacklog = 64u << 20;    // maximum number of unread bytes of a client
 
-struct Connection {
+}  // namespace
+
+struct StoreConnection {
   Fd socket;
   std::string nonce;
   Clock::time_point heard = Clock::now();  // time of its last message; of an unproved connection: of its start
@@ -34,15 +36,13 @@ struct Connection {
   std::string in{}, out{};
 };
 
-}  // namespace
-
 struct StoreServer::Impl {
   explicit Impl(Options o)
       : options(std::move(o)), state([this](uint64_t client, const Frame& frame) { send(client, frame); }) {
     listening = options.listening >= 0 ? adopt(options.listening) : listen_on(options.host, options.port);
     RT_CHECK_AS(CommError, events && stop, "cannot create an epoll instance: ", reason(errno));
-    watch(EPOLL_CTL_ADD, listening, kListening, EPOLLIN);
-    watch(EPOLL_CTL_ADD, stop, kStop, EPOLLIN);
+    watch(EPOLL_CTL_ADD, listening, kListeningEvent, EPOLLIN);
+    watch(EPOLL_CTL_ADD, stop, kStopEvent, EPOLLIN);
     thread = start_thread("the store's server", [this] {
       try {
         run();
@@ -69,8 +69,8 @@ struct StoreServer::Impl {
       const int n = ::epoll_wait(events.get(), ready, kEvents, int(std::clamp<int64_t>(tick.count(), 1, 500)));
       for (int i = 0; i < n; ++i) {
         const uint64_t id = ready[i].data.u64;
-        if (id == kListening) accept_all();
-        else if (id == kStop) leave_by = begin_to_stop();
+        if (id == kListeningEvent) accept_all();
+        else if (id == kStopEvent) leave_by = begin_to_stop();
         else serve(id, ready[i].events);
       }
       const Clock::time_point now = Clock::now();
@@ -109,7 +109,7 @@ struct StoreServer::Impl {
       if (connections.size() - clients() >= kStrangers) continue;
       const uint64_t id = next_client++;
       watch(EPOLL_CTL_ADD, s, id, EPOLLIN);
-      Connection& c = connections.emplace(id, Connection{std::move(s), random_bytes(kNonce)}).first->second;
+      StoreConnection& c = connections.emplace(id, StoreConnection{std::move(s), random_bytes(kNonce)}).first->second;
       send(id, {Frame::Type::challenge, 0, kProtocol, {c.nonce}});
     }
   }
@@ -117,7 +117,7 @@ struct StoreServer::Impl {
   void serve(uint64_t id, uint32_t what) {
     const auto it = connections.find(id);
     if (it == connections.end()) return;
-    Connection& c = it->second;
+    StoreConnection& c = it->second;
     if (what & EPOLLOUT) flush(id, c);
     if (!(what & ~uint32_t(EPOLLOUT))) return;
     char bytes[64 << 10];
@@ -136,7 +136,7 @@ struct StoreServer::Impl {
   }
 
   // False: the connection is closed.
-  bool answer(uint64_t id, Connection& c, const Frame& frame) {
+  bool answer(uint64_t id, StoreConnection& c, const Frame& frame) {
     if (!c.proved) return greet(id, c, frame);
     if (frame.type == Frame::Type::bye) {
       send(id, {Frame::Type::bye});
@@ -146,7 +146,7 @@ struct StoreServer::Impl {
     return true;
   }
 
-  bool greet(uint64_t id, Connection& c, const Frame& frame) {
+  bool greet(uint64_t id, StoreConnection& c, const Frame& frame) {
     const auto refuse = [&](const std::string& why) {
       send(id, {Frame::Type::refuse, 0, 0, {why}});
       return drop(id, ""), false;
@@ -166,14 +166,14 @@ struct StoreServer::Impl {
   void send(uint64_t id, const Frame& frame) {
     const auto it = connections.find(id);
     if (it == connections.end()) return;
-    Connection& c = it->second;
+    StoreConnection& c = it->second;
     const bool idle = c.out.empty();
     c.out += encode(frame);
     if (idle) flush(id, c);
     if (c.out.size() > kBacklog) ::shutdown(c.socket.get(), SHUT_RDWR);  // epoll reports it
   }
 
-  void flush(uint64_t id, Connection& c) {
+  void flush(uint64_t id, StoreConnection& c) {
     const ssize_t sent = ::send(c.socket.get(), c.out.data(), c.out.size(), MSG_NOSIGNAL);
     if (sent > 0) c.out.erase(0, size_t(sent));
     watch(EPOLL_CTL_MOD, c.socket, id, c.out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT);
@@ -200,8 +200,8 @@ struct StoreServer::Impl {
   StoreState state;
   Fd listening;
   const Fd events{::epoll_create1(EPOLL_CLOEXEC)}, stop{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  std::unordered_map<uint64_t, Connection> connections;
-  uint64_t next_client = kFirstClient;
+  std::unordered_map<uint64_t, StoreConnection> connections;
+  uint64_t next_client = kFirstClientEvent;
   bool warned = false;
   std::atomic<double> patience{options.heartbeat.count()};  // s, for clients that have not left
   std::thread thread;                                       // last, because it uses the other members

@@ -2,6 +2,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "comm/transport.h"
 

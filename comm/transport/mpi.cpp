@@ -13,7 +13,7 @@ namespace {
 
 // Bytes that are sent together with the header: below Open MPI's eager limits.
 constexpr size_t kTogether = 4096 - sizeof(MessageHeader);
-constexpr size_t kMost = size_t(1) << 30;                   // MPI counts in int
+constexpr size_t kMaxMessageBytes = size_t(1) << 30;  // MPI counts in int
 constexpr int kTag = 7;
 
 // MPI_THREAD_SERIALIZED: only one thread of the process may call MPI at a time.
@@ -24,7 +24,7 @@ std::mutex& calls() {
 
 // The first message of each transfer has the header and the first bytes. The others are sent and received directly in
 // the buffer.
-struct Packet {
+struct MpiPacket {
   MessageHeader header;
   char data[kTogether];
 };
@@ -60,10 +60,10 @@ class MpiTransport : public Transport {
         if (first > 0) std::memcpy(o.packet->data, t.data, first);
         post(o, o.packet.get(), sizeof(MessageHeader) + first);
       } else {
-        post(o, o.packet.get(), sizeof(Packet));
+        post(o, o.packet.get(), sizeof(MpiPacket));
       }
-      for (size_t at = first; at < t.bytes; at += kMost)
-        post(o, static_cast<char*>(t.data) + at, std::min(kMost, t.bytes - at));
+      for (size_t at = first; at < t.bytes; at += kMaxMessageBytes)
+        post(o, static_cast<char*>(t.data) + at, std::min(kMaxMessageBytes, t.bytes - at));
     }
     return ticket_++;
   }
@@ -82,7 +82,7 @@ class MpiTransport : public Transport {
   struct Open {
     Transfer transfer;
     Ticket ticket;
-    std::unique_ptr<Packet> packet;
+    std::unique_ptr<MpiPacket> packet;
     std::vector<Mpi::Handle> requests;
     size_t completed = 0;
   };
@@ -109,9 +109,9 @@ class MpiTransport : public Transport {
     mpi_.Group_free(&all);
   }
 
-  std::unique_ptr<Packet> take_packet() {
-    if (free_.empty()) return std::make_unique<Packet>();
-    std::unique_ptr<Packet> packet = std::move(free_.back());
+  std::unique_ptr<MpiPacket> take_packet() {
+    if (free_.empty()) return std::make_unique<MpiPacket>();
+    std::unique_ptr<MpiPacket> packet = std::move(free_.back());
     free_.pop_back();
     return packet;
   }
@@ -141,7 +141,7 @@ class MpiTransport : public Transport {
   const Mpi& mpi_;
   Mpi::Handle comm_ = nullptr;
   std::deque<Open> open_;
-  std::vector<std::unique_ptr<Packet>> free_;
+  std::vector<std::unique_ptr<MpiPacket>> free_;
   Ticket ticket_ = 0;
 };
 

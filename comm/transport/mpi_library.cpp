@@ -30,7 +30,7 @@ void finalize() {
 Mpi load() {
   void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_GLOBAL);  // its own plug-ins need its symbols
   RT_CHECK_AS(CommError, library, "mpi: cannot load ", kLibrary, " (", ::dlerror(),
-              "); install Open MPI: apt-get install libopenmpi3");
+              "); install Open MPI: ./setup.sh test");
   Mpi m{};
   find(library, "MPI_Init_thread", m.Init_thread);
   find(library, "MPI_Initialized", m.Initialized);

@@ -16,7 +16,7 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr int64_t kLine = 64, kPage = 4096, kHugePage = 2 << 20;
+constexpr int64_t kCacheLine = 64, kPage = 4096, kHugePage = 2 << 20;
 
 int64_t rounded_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -73,8 +73,9 @@ int64_t SharedArena::place_of(const void* data, size_t bytes) const {
 
 // First fit. Large blocks begin at a huge page, others at a cache line.
 std::shared_ptr<char> SharedArena::allocate(size_t bytes) {
-  const int64_t wanted = rounded_up(std::max<int64_t>(int64_t(bytes), 1), int64_t(bytes) >= kHugePage ? kPage : kLine);
-  const int64_t align = int64_t(bytes) >= kHugePage ? kHugePage : kLine;
+  const int64_t wanted =
+      rounded_up(std::max<int64_t>(int64_t(bytes), 1), int64_t(bytes) >= kHugePage ? kPage : kCacheLine);
+  const int64_t align = int64_t(bytes) >= kHugePage ? kHugePage : kCacheLine;
   const std::lock_guard lock(mutex_);
   auto fit = free_.begin();
   while (fit != free_.end() && rounded_up(fit->first, align) + wanted > fit->first + fit->second) ++fit;

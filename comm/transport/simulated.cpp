@@ -17,16 +17,16 @@ namespace {
 class Simulated;
 
 // One side of a message. It is in a deque, so that its address is stable until finish() removes it.
-struct Side {
+struct MessageSide {
   Transfer transfer;
   Transport::Ticket ticket;
   Simulated* owner;
   int64_t depth;         // messages before it in the longest chain; once it is matched, including it
   bool met = false;      // matched with the other side
   double arrived = 0;    // time
-  Side* behind = nullptr;  // the next one that waits for the same pair
+  MessageSide* behind = nullptr;  // the next one that waits for the same pair
 };
-struct Queue { Side *first, *last; };
+struct WaitingSides { MessageSide *first, *last; };
 
 struct Turn {
   double time;
@@ -44,7 +44,7 @@ class Simulation {
   void wait_for_turn(int rank);             // until no other rank has an earlier time
   void block(int rank);                     // until wake(rank)
   void wake(int rank) { turns_.push({times[size_t(rank)], rank}); }
-  void post(Side& side);                    // at the time of its rank
+  void post(MessageSide& side);             // at the time of its rank
 
   const int ranks;
   const Topology topology;
@@ -54,7 +54,7 @@ class Simulation {
  private:
   static void entry();
   void work(int rank);
-  void meet(Side& send, Side& recv);
+  void meet(MessageSide& send, MessageSide& recv);
   void resume(int rank);
   std::string stuck() const;
 
@@ -68,7 +68,7 @@ class Simulation {
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
   // Sides that are not matched, by sender and receiver; those of a pair are either all sends or all recvs. Pairs
   // without any have no entry, because there may be millions of pairs.
-  std::unordered_map<uint64_t, Queue> waiting_;
+  std::unordered_map<uint64_t, WaitingSides> waiting_;
   std::vector<double> free_at_;             // by port
   std::vector<LinkLoad> loads_;
   SimulationResult result_;
@@ -100,7 +100,7 @@ class Simulated : public Transport {
 
   void finish(Ticket ticket) override {
     for (; !sides_.empty() && sides_.front().ticket <= ticket; sides_.pop_front()) {
-      Side& side = sides_.front();
+      MessageSide& side = sides_.front();
       if (!side.met) {
         context_.failure->check();
         waiting_on_ = side.transfer.peer;
@@ -127,7 +127,7 @@ class Simulated : public Transport {
     return carries() ? Transport::allocate(bytes) : std::shared_ptr<void>(nowhere(), [](void*) {});
   }
 
-  const Side& next() const { return sides_.front(); }
+  const MessageSide& next() const { return sides_.front(); }
   int64_t depth() const { return depth_; }
   uint64_t fingerprint() const { return fingerprint_; }
 
@@ -137,7 +137,7 @@ class Simulated : public Transport {
   static void* nowhere() { return reinterpret_cast<void*>(uintptr_t{1} << 40); }
 
   Simulation& simulation_;
-  std::deque<Side> sides_;
+  std::deque<MessageSide> sides_;
   Ticket ticket_ = 0;
   int64_t depth_ = 0;
   uint64_t fingerprint_ = operation_.fingerprint();
@@ -187,24 +187,24 @@ void Simulation::wait_for_turn(int rank) {
   block(rank);
 }
 
-void Simulation::post(Side& side) {
+void Simulation::post(MessageSide& side) {
   const bool sends = side.transfer.way == Transfer::Way::send;
   const int from = sends ? side.owner->rank() : side.transfer.peer,
             to = sends ? side.transfer.peer : side.owner->rank();
-  const auto [place, alone] = waiting_.try_emplace(uint64_t(from) << 32 | uint64_t(to), Queue{&side, &side});
+  const auto [place, alone] = waiting_.try_emplace(uint64_t(from) << 32 | uint64_t(to), WaitingSides{&side, &side});
   if (alone) return;
-  Queue& others = place->second;
+  WaitingSides& others = place->second;
   if (others.first->transfer.way == side.transfer.way) {
     others.last = others.last->behind = &side;
     return;
   }
-  Side& other = *others.first;
+  MessageSide& other = *others.first;
   others.first = other.behind;
   if (!others.first) waiting_.erase(place);
   sends ? meet(side, other) : meet(other, side);
 }
 
-void Simulation::meet(Side& send, Side& recv) {
+void Simulation::meet(MessageSide& send, MessageSide& recv) {
   Simulated &from = *send.owner, &to = *recv.owner;
   const size_t bytes = send.transfer.bytes;
   if (from.fingerprint() != to.fingerprint() || from.operation().sequence != to.operation().sequence ||
@@ -227,7 +227,7 @@ void Simulation::meet(Side& send, Side& recv) {
     result_.bytes += int64_t(bytes);
   }
   const int64_t depth = std::max(send.depth, recv.depth) + 1;
-  for (Side* side : {&send, &recv}) {
+  for (MessageSide* side : {&send, &recv}) {
     side->met = true;
     side->arrived = arrived;
     side->depth = depth;

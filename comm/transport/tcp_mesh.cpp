@@ -47,7 +47,7 @@ Bytes32 proof(const std::string& secret, const char* what, const Bytes32& challe
   return bytes_of(hmac(secret, concat(what, view(challenge), said)));
 }
 
-bool same(const Bytes32& a, const Bytes32& b) { return comm::same(view(a), view(b)); }
+bool same_proof(const Bytes32& a, const Bytes32& b) { return comm::same(view(a), view(b)); }
 
 // The first address of this host that is not a loopback address; empty if there is none.
 std::string outer_address() {
@@ -199,7 +199,7 @@ class Mesh {
   bool welcome(Stranger& s) {
     const Hello& h = s.hello;
     if (std::memcmp(h.magic, Hello().magic, sizeof h.magic) != 0 ||
-        !same(h.proof, proof(secret_, "hello", s.challenge, h)))
+        !same_proof(h.proof, proof(secret_, "hello", s.challenge, h)))
       return false;
     if (h.to != context_.rank || h.from < 0 || h.from >= context_.rank) return false;
     if (h.socket < 0 || h.socket >= sockets_ || h.sockets != sockets_) return false;
@@ -251,7 +251,7 @@ class Mesh {
     const bool sent = ::send(fd.get(), &hello, sizeof hello, MSG_NOSIGNAL) == ssize_t(sizeof hello);
     RT_CHECK_AS(CommError, sent, "tcp: ", what, " closed the connection: ", std::strerror(errno));
     receive(fd.get(), answer, what);
-    RT_CHECK_AS(CommError, same(answer, proof(secret_, "welcome", challenge, hello)),
+    RT_CHECK_AS(CommError, same_proof(answer, proof(secret_, "welcome", challenge, hello)),
                 "tcp: the process that answered as ", what, " does not know this job's secret");
     tune(fd.get());
     return fd;

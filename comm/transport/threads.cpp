@@ -24,8 +24,8 @@ struct Mailbox {  // of one ordered pair of ranks
 };
 
 // The shared state of the ranks of a group.
-struct Board {
-  explicit Board(int size)
+struct ThreadsBoard {
+  explicit ThreadsBoard(int size)
       : size(size), mailboxes(size_t(size) * size_t(size)), buffers(size_t(size)), operations(size_t(size)) {}
   Mailbox& mailbox(int from, int to) { return mailboxes[size_t(from) * size_t(size) + size_t(to)]; }
 
@@ -40,7 +40,7 @@ class Threads : public Transport {
  public:
   explicit Threads(Context context) : Transport(std::move(context)) {
     begin({}, Deadline(context_.timeout));
-    board_ = Handover<Board>::meet(*this);
+    board_ = Handover<ThreadsBoard>::meet(*this);
   }
   std::string_view name() const override { return "threads"; }
   Abilities abilities() const override { return {.shares_memory = true}; }
@@ -135,7 +135,7 @@ class Threads : public Transport {
     mismatch(*this, peer, theirs);
   }
 
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<ThreadsBoard> board_;
   std::deque<Open> open_;
   Ticket ticket_ = 0;
 };

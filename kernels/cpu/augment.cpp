@@ -10,9 +10,9 @@
 RT_ISA_BEGIN
 namespace {
 
-constexpr int64_t kElementsAThread = 32 * 1024;
+constexpr int64_t kAugmentElementsAThread = 32 * 1024;
 
-struct Frame {
+struct AugmentFrame {
   int64_t height, width, channels, out_height, out_width;
   int64_t out_row() const { return out_width * channels; }
   int64_t image() const { return height * width * channels; }
@@ -38,8 +38,8 @@ void look_up(T* y, const uint8_t* x, int64_t pixels, const T* table, int64_t cha
 }
 
 // Row `row` of y as bytes, before the flip: a pointer into the image, or `buffer`.
-const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f, const Placement& at, int64_t row,
-                           bool rotated) {
+const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentFrame& f, const Placement& at,
+                           int64_t row, bool rotated) {
   const int64_t from_row = at.top + row, c = f.channels;
   if (rotated) {
     Turned place = turned(at, from_row, at.left, f.height, f.width);
@@ -61,7 +61,7 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const Frame& f
 }
 
 template <class T>
-void augment_image(T* y, const uint8_t* image, const Frame& f, const Placement& at, const T* table,
+void augment_image(T* y, const uint8_t* image, const AugmentFrame& f, const Placement& at, const T* table,
                    const AugmentParams& p, uint8_t* buffer) {
   for (int64_t row = 0; row < f.out_height; ++row, y += f.out_row()) {
     const uint8_t* bytes = upright_row(buffer, image, f, at, row, p.most_angle > 0);
@@ -76,10 +76,11 @@ void augment_image(T* y, const uint8_t* image, const Frame& f, const Placement& 
 
 template <class T>
 void augment_as(const View& y, const View& images, const View& index, const T* table, const AugmentParams& p) {
-  const Frame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
+  const AugmentFrame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
   const int64_t free_rows = f.height + 2 * p.pad - f.out_height, free_columns = f.width + 2 * p.pad - f.out_width;
   const bool whole = free_rows == 0 && free_columns == 0 && p.pad == 0 && !p.flip && p.most_angle == 0 && p.cutout == 0;
-  parallel_for(y.dims[0], kElementsAThread / std::max<int64_t>(f.out_image(), 1), [&](int64_t begin, int64_t end) {
+  const int64_t images_a_thread = kAugmentElementsAThread / std::max<int64_t>(f.out_image(), 1);
+  parallel_for(y.dims[0], images_a_thread, [&](int64_t begin, int64_t end) {
     std::vector<uint8_t> buffer(size_t(f.out_row()));
     for (int64_t b = begin; b < end; ++b) {
       const int64_t sample = index.as<int64_t>()[b];

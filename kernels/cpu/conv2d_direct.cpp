@@ -14,12 +14,12 @@ RT_ISA_BEGIN
 namespace {
 
 // A panel of the weights, 256 x 32 floats, stays in the L1 cache while a block of patches, 224 x 256, is read.
-constexpr int64_t kBlockPixels = 16 * kTileRows, kBlockDepth = 256;
+constexpr int64_t kDirectBlockPixels = 16 * kTileRows, kDirectBlockDepth = 256;
 
 // One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s)
 // tap + d depth_stride + j column_stride].
 template <class T>
-struct Operands {
+struct DirectOperands {
   const T* in;
   int64_t n, h, w, c, depth;
   T* out;
@@ -35,14 +35,14 @@ class TapConvolution {
   using C = compute_t<T>;
   static constexpr int64_t kWidth = kTileCols<C>;
 
-  TapConvolution(const Operands<T>& o, const Axis& rows, const Axis& cols)
+  TapConvolution(const DirectOperands<T>& o, const Axis& rows, const Axis& cols)
       : o_(o), rows_(rows), cols_(cols), patches_(o.in, o.h, o.w, o.c, o.depth, rows, cols), depth_(patches_.depth()),
         pixels_(o.n * rows.places * cols.places), panels_(ceil_div(o.columns, kWidth)),
         staged_(!std::is_same_v<T, C> || rows.out_step != 1 || cols.out_step != 1),
         in_place_(std::is_same_v<T, C> && patches_.in_place()),
-        block_depth_(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kBlockDepth), 1)), kLanes<C>)),
-        block_pixels_(std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kBlockPixels)) {
-  }
+        block_depth_(round_up(ceil_div(depth_, std::max<int64_t>(ceil_div(depth_, kDirectBlockDepth), 1)), kLanes<C>)),
+        block_pixels_(
+            std::clamp(round_up(ceil_div(pixels_, threads()), kTileRows), int64_t{kTileRows}, kDirectBlockPixels)) {}
 
   void run(Device device) const {
     if (pixels_ == 0) return;
@@ -115,7 +115,7 @@ class TapConvolution {
     }
   }
 
-  Operands<T> o_;
+  DirectOperands<T> o_;
   Axis rows_, cols_;
   Patches<T> patches_;
   int64_t depth_, pixels_, panels_;
@@ -130,23 +130,23 @@ void direct_forward(View y, View x, View w, View b, Window p) {
   const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
-      const Operands<T> o{x.as<T>() + g * z.cg,
-                          z.n,
-                          z.h,
-                          z.w,
-                          z.c,
-                          z.cg,
-                          y.as<T>() + g * z.kg,
-                          z.ho,
-                          z.wo,
-                          z.k,
-                          z.kg,
-                          w.as<T>() + g * z.kg * z.taps() * z.cg,
-                          z.s,
-                          z.cg,
-                          1,
-                          z.taps() * z.cg,
-                          b.data ? b.as<T>() + g * z.kg : nullptr};
+      const DirectOperands<T> o{x.as<T>() + g * z.cg,
+                                z.n,
+                                z.h,
+                                z.w,
+                                z.c,
+                                z.cg,
+                                y.as<T>() + g * z.kg,
+                                z.ho,
+                                z.wo,
+                                z.k,
+                                z.kg,
+                                w.as<T>() + g * z.kg * z.taps() * z.cg,
+                                z.s,
+                                z.cg,
+                                1,
+                                z.taps() * z.cg,
+                                b.data ? b.as<T>() + g * z.kg : nullptr};
       TapConvolution<T>(o, axes.rows, axes.cols).run(y.device);
     }
   });
@@ -156,8 +156,8 @@ void direct_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   dispatch_float(dx.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
-      const Operands<T> o{dy.as<T>() + g * z.kg, z.n, z.ho, z.wo, z.k, z.kg, dx.as<T>() + g * z.cg, z.h, z.w, z.c, z.cg,
-                          w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, z.taps() * z.cg, 1, nullptr};
+      const DirectOperands<T> o{dy.as<T>() + g * z.kg, z.n, z.ho, z.wo, z.k, z.kg, dx.as<T>() + g * z.cg, z.h, z.w, z.c,
+                                z.cg, w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, z.taps() * z.cg, 1, nullptr};
       for (int64_t i = 0; i < std::min(p.stride_h, z.h); ++i)
         for (int64_t j = 0; j < std::min(p.stride_w, z.w); ++j)
           TapConvolution<T>(o, backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, i),

@@ -14,7 +14,7 @@ RT_ISA_BEGIN
 namespace {
 
 // The patches of a block, 128 x 256 floats, and its dy stay in the L2 cache.
-constexpr int64_t kBlockPixels = 128, kStripPanels = 8;
+constexpr int64_t kGradientBlockPixels = 128, kStripPanels = 8;
 // A small dw cannot occupy all threads. Then each range of pixels has its own dw, and these are added in order. With
 // sixteen threads each has four items; the number of ranges never depends on the number of threads.
 constexpr int64_t kItems = 64;
@@ -28,12 +28,12 @@ class WeightGradient {
   WeightGradient(T* dw, const T* dy, const Patches<T>& patches, int64_t pixels, int64_t k, int64_t dy_stride)
       : dw_(dw), dy_(dy), patches_(patches), pixels_(pixels), k_(k), dy_stride_(dy_stride), depth_(patches.depth()),
         panels_(ceil_div(depth_, kWidth)),
-        ranges_(std::clamp<int64_t>(kItems / panels_, 1, ceil_div(pixels, 2 * kBlockPixels))),
+        ranges_(std::clamp<int64_t>(kItems / panels_, 1, ceil_div(pixels, 2 * kGradientBlockPixels))),
         partial_(!std::is_same_v<T, C> || ranges_ > 1) {}
 
   void run(Device device) const {
     const int64_t items = ranges_ * panels_, partials = partial_ ? ranges_ * k_ * depth_ : 0;
-    const int64_t each = round_up(kBlockPixels * (patch_stride() + k_), kLanes<C>);
+    const int64_t each = round_up(kGradientBlockPixels * (patch_stride() + k_), kLanes<C>);
     const Scratch<C> scratch(round_up(partials, kLanes<C>) + each * parts_for(items), device);
     C* buffers = scratch.data() + round_up(partials, kLanes<C>);
     parallel_parts(items, [&](int64_t part, Range own) {
@@ -55,9 +55,9 @@ class WeightGradient {
 
   // Computes the panels of dw over the pixels of one range.
   void accumulate(Range pixels, Range panels, C* to, C* scratch) const {
-    C *strip = scratch, *packed = strip + kBlockPixels * patch_stride();
-    for (int64_t p = pixels.begin; p < pixels.end; p += kBlockPixels) {
-      const Range block{p, std::min(p + kBlockPixels, pixels.end)};
+    C *strip = scratch, *packed = strip + kGradientBlockPixels * patch_stride();
+    for (int64_t p = pixels.begin; p < pixels.end; p += kGradientBlockPixels) {
+      const Range block{p, std::min(p + kGradientBlockPixels, pixels.end)};
       pack_dy(block, packed);
       for (int64_t q = panels.begin; q < panels.end; q += kStripPanels) {
         const Range depths{q * kWidth, std::min(std::min(q + kStripPanels, panels.end) * kWidth, depth_)};

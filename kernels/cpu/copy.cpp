@@ -12,12 +12,12 @@ namespace {
 
 // A matrix that is contiguous along rows in y but along columns in x is copied in tiles, through a buffer or registers:
 // each cache line is read and written once and completely. (Lines a power of two apart would evict each other.)
-constexpr int64_t kTile = 32,
-                  kTiles = 8;  // elements per side; tiles that are copied in sequence along x's memory
+constexpr int64_t kTransposeTile = 32,
+                  kTransposeTiles = 8;  // elements per side; tiles that are copied in sequence along x's memory
 
 template <class T>
 void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, int64_t rows, int64_t columns) {
-  T tile[kTile][kTile];
+  T tile[kTransposeTile][kTransposeTile];
   for (int64_t j = 0; j < columns; ++j)
     for (int64_t i = 0; i < rows; ++i) tile[i][j] = from[i + j * from_step];
   for (int64_t i = 0; i < rows; ++i) std::copy_n(tile[i], columns, to + i * to_step);
@@ -28,7 +28,7 @@ void transpose_tile(T* to, int64_t to_step, const T* from, int64_t from_step, in
 template <class F>
 void transpose_whole_tiles(F* to, int64_t to_step, const F* from, int64_t from_step, int64_t rows) {
   constexpr int64_t lanes = kLanes<F>;
-  for (int64_t j = 0; j < kTile; j += lanes)
+  for (int64_t j = 0; j < kTransposeTile; j += lanes)
     for (int64_t i = 0; i < rows; i += lanes) {
       Vec<F> square[lanes];
       for (int64_t l = 0; l < lanes; ++l) square[l] = load(from + i + (j + l) * from_step);
@@ -52,17 +52,18 @@ void transpose_rows(T* to, const T* from, int64_t step, int64_t rows, int64_t co
   if (columns == 2) return interleave<2>(to, from, step, rows);
   if (columns == 3) return interleave<3>(to, from, step, rows);
   if (columns == 4) return interleave<4>(to, from, step, rows);
-  const int64_t whole = sizeof(T) == sizeof(F) ? rows / kTile * kTile : 0;
-  for (int64_t j = 0; j < columns; j += kTile) {
-    const int64_t across = std::min(kTile, columns - j);
+  const int64_t whole = sizeof(T) == sizeof(F) ? rows / kTransposeTile * kTransposeTile : 0;
+  for (int64_t j = 0; j < columns; j += kTransposeTile) {
+    const int64_t across = std::min(kTransposeTile, columns - j);
     int64_t i = 0;
-    if (across == kTile && whole > 0) {
+    if (across == kTransposeTile && whole > 0) {
       transpose_whole_tiles(reinterpret_cast<F*>(to + j), columns, reinterpret_cast<const F*>(from + j * step), step,
                             whole);
       i = whole;
     }
-    for (; i < rows; i += kTile)
-      transpose_tile(to + i * columns + j, columns, from + i + j * step, step, std::min(kTile, rows - i), across);
+    for (; i < rows; i += kTransposeTile)
+      transpose_tile(to + i * columns + j, columns, from + i + j * step, step, std::min(kTransposeTile, rows - i),
+                     across);
   }
 }
 
@@ -73,7 +74,7 @@ bool transpose_all(const Operand& y, const Operand& x) {
   if (last < 1 || !y.dense || x.strides[last - 1] != 1 || x.strides[last] < y.dims[last - 1] || y.dims[last - 1] < 8)
     return false;
   const int64_t rows = y.dims[last - 1], columns = y.dims[last], size = rows * columns;
-  const int64_t band = kTile * kTiles, bands = (rows + band - 1) / band;
+  const int64_t band = kTransposeTile * kTransposeTiles, bands = (rows + band - 1) / band;
   Operand matrices = x;  // their first elements
   matrices.rank = std::max(last - 1, 1);
   if (last == 1) matrices.dims[0] = 1;

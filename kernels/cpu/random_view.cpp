@@ -10,16 +10,16 @@
 RT_ISA_BEGIN
 namespace {
 
-constexpr int64_t kElementsAThread = 8 * 1024;
+constexpr int64_t kViewElementsAThread = 8 * 1024;
 
-struct Frame {
+struct ViewFrame {
   int64_t height, width, channels, out_height, out_width;
   int64_t image() const { return height * width * channels; }
   int64_t out_pixels() const { return out_height * out_width; }
 };
 
 // The weights of an axis: output pixel i has weights[i * count ..], for input pixels from first[i] on.
-struct Axis {
+struct ResampledAxis {
   int64_t count = 0;
   std::vector<int32_t> first, weights;
   void prepare(int64_t from, int64_t to) {
@@ -37,7 +37,7 @@ struct Axis {
 
 // The buffers of a thread, channels first: (C, height, OW) and (C, OH, OW).
 struct Workspace {
-  Axis columns, rows;
+  ResampledAxis columns, rows;
   std::vector<uint8_t> narrow, planes;
   std::vector<uint8_t> padded;    // for the blur: a row with its reflected borders,
   std::vector<uint32_t> sums;     // a row of weighted sums,
@@ -46,7 +46,8 @@ struct Workspace {
 
 // Resamples a row of the image, C interleaved channels, to rows of y that are `plane` apart.
 template <int64_t known_channels, int64_t known_count>
-void resample_row(uint8_t* y, int64_t plane, const uint8_t* x, const Axis& axis, int64_t width, int64_t channels) {
+void resample_row(uint8_t* y, int64_t plane, const uint8_t* x, const ResampledAxis& axis, int64_t width,
+                  int64_t channels) {
   if constexpr (known_channels > 0) channels = known_channels;
   const int64_t count = known_count > 0 ? known_count : axis.count;
   const int32_t* w = axis.weights.data();
@@ -72,7 +73,7 @@ void resample_column(uint8_t* __restrict y, const uint8_t* __restrict x, const i
 }
 
 // Crops the image and resizes the crop to the view.
-void crop(Workspace& w, const uint8_t* image, const Frame& f, const RandomView& v) {
+void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v) {
   w.columns.prepare(v.width, f.out_width);
   w.rows.prepare(v.height, f.out_height);
   const int64_t plane = v.height * f.out_width, columns = w.columns.count, rows = w.rows.count;
@@ -157,7 +158,7 @@ void add_weighted(uint32_t* __restrict sums, const T* a, const T* b, uint32_t we
 }
 
 // One plane of the view, rows first.
-void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int64_t radius) {
+void blur(uint8_t* x, Workspace& w, const ViewFrame& f, const int32_t* weights, int64_t radius) {
   const int64_t height = f.out_height, width = f.out_width;
   w.padded.resize(size_t(width + 2 * radius));
   w.smooth.resize(size_t(f.out_pixels()));
@@ -181,7 +182,8 @@ void blur(uint8_t* x, Workspace& w, const Frame& f, const int32_t* weights, int6
 
 // Interleaves the planes, mirrors and looks up in the table. Not vectorised, as in augment.
 template <bool mirrored, int64_t known_channels, class T>
-RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const Frame& f, const T* __restrict table) {
+RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const ViewFrame& f,
+                             const T* __restrict table) {
   const int64_t channels = known_channels > 0 ? known_channels : f.channels, n = f.out_pixels();
   for (int64_t row = 0; row < n; row += f.out_width)
     for (int64_t i = 0; i < f.out_width; ++i)
@@ -191,7 +193,7 @@ RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const
 
 // The flip comes last, since no earlier step depends on left and right.
 template <class T>
-void make_view(T* y, const uint8_t* image, const Frame& f, const RandomView& v, const T* table, Workspace& w) {
+void make_view(T* y, const uint8_t* image, const ViewFrame& f, const RandomView& v, const T* table, Workspace& w) {
   const int64_t n = f.out_pixels();
   w.planes.resize(size_t(f.channels * n));
   uint8_t* const x = w.planes.data();
@@ -212,9 +214,9 @@ void make_view(T* y, const uint8_t* image, const Frame& f, const RandomView& v, 
 
 template <class T>
 void random_view_as(const View& y, const View& images, const View& index, const T* table, const RandomViewParams& p) {
-  const Frame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
+  const ViewFrame f{images.dims[1], images.dims[2], images.dims[3], y.dims[1], y.dims[2]};
   const int64_t elements = f.channels * f.out_pixels();
-  parallel_for(y.dims[0], kElementsAThread / std::max<int64_t>(elements, 1), [&](int64_t begin, int64_t end) {
+  parallel_for(y.dims[0], kViewElementsAThread / std::max<int64_t>(elements, 1), [&](int64_t begin, int64_t end) {
     Workspace w;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t sample = index.as<int64_t>()[b];

@@ -18,12 +18,12 @@ constexpr int64_t kBlockTiles = 28, kDeepBlockTiles = 56, kManyChannels = 192;
 constexpr int64_t kFewTiles = 160, kManyWeights = 1 << 17, kSharedBlockTiles = 256;
 // Depth of a product, for weights transformed beforehand and for weights transformed on the fly, which stay in the L2
 // cache.
-constexpr int64_t kBlockDepth = 256, kOwnBlockDepth = 128;
+constexpr int64_t kProductDepth = 256, kOwnProductDepth = 128;
 
 // out (n, out_h, out_w, columns) from in (n, h, w, depth); w is (K, 3, 3, C), with
 // depth = K and columns = C if `turned`.
 template <class T>
-struct Operands {
+struct WinogradOperands {
   const T* in;
   int64_t n, h, w, depth;
   T* out;
@@ -41,13 +41,13 @@ struct Operands {
 template <class T>
 class Winograd {
  public:
-  explicit Winograd(const Operands<T>& o)
+  explicit Winograd(const WinogradOperands<T>& o)
       : o_(o), tiles_{o.n, o.out_h, o.out_w}, depth_(round_up(o.depth, kLanes<float>)),
         panels_(ceil_div(o.columns, kWidth)) {
     by_panel_ = tiles_.count() <= kFewTiles || o.depth * o.columns >= kManyWeights;
     block_ = o.depth < kManyChannels ? kBlockTiles : kDeepBlockTiles;
     if (by_panel_) block_ = std::min(tiles_.count(), kSharedBlockTiles);
-    block_depth_ = std::min(depth_, by_panel_ ? kOwnBlockDepth : kBlockDepth);
+    block_depth_ = std::min(depth_, by_panel_ ? kOwnProductDepth : kProductDepth);
   }
 
   void run(Device device) const {
@@ -191,7 +191,7 @@ class Winograd {
     }
   }
 
-  Operands<T> o_;
+  WinogradOperands<T> o_;
   TileGrid tiles_;
   int64_t depth_, panels_, block_, block_depth_;
   bool by_panel_;
@@ -210,8 +210,8 @@ void dispatch_winograd(DType dtype, F&& f) {
 void winograd_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   dispatch_winograd(y.dtype, [&]<class T>() {
-    const Operands<T> o{x.as<T>(), z.n, z.h,       z.w,   z.c,       y.as<T>(), z.ho,
-                        z.wo,      z.k, w.as<T>(), false, b.as<T>(), p.pad_h,   p.pad_w};
+    const WinogradOperands<T> o{x.as<T>(), z.n, z.h,       z.w,   z.c,       y.as<T>(), z.ho,
+                                z.wo,      z.k, w.as<T>(), false, b.as<T>(), p.pad_h,   p.pad_w};
     Winograd<T>(o).run(y.device);
   });
 }
@@ -219,8 +219,8 @@ void winograd_forward(View y, View x, View w, View b, Window p) {
 void winograd_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   dispatch_winograd(dx.dtype, [&]<class T>() {
-    const Operands<T> o{dy.as<T>(), z.n, z.ho, z.wo, z.k, dx.as<T>(), z.h, z.w, z.c, w.as<T>(), true, nullptr,
-                        kTaps - 1 - p.pad_h, kTaps - 1 - p.pad_w};
+    const WinogradOperands<T> o{dy.as<T>(), z.n, z.ho, z.wo, z.k, dx.as<T>(), z.h, z.w, z.c, w.as<T>(), true, nullptr,
+                                kTaps - 1 - p.pad_h, kTaps - 1 - p.pad_w};
     Winograd<T>(o).run(dx.device);
   });
 }

@@ -15,7 +15,8 @@ namespace {
 
 // dU of 64 x 64 channels for all points is 590 KB, and stays in the L2 cache together with the 48 tiles of a block. For
 // a larger dU blocks are larger, so that dU is read and written less often.
-constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kBlockTiles = 128, kRangeTiles = 256, kMostRanges = 32;
+constexpr int64_t kSmallWeights = 8192, kSmallBlockTiles = 48, kGradientBlockTiles = 128, kRangeTiles = 256,
+                  kMostRanges = 32;
 
 // Small dU: each range of tiles has its own dU on one thread, which gives its own dw, and these are added in order.
 // Large dU: all threads share it, and divide first the tiles to transform and then the points to multiply. This choice
@@ -28,7 +29,7 @@ class WinogradWeights {
         c_(round_up(z.c, kLanes<float>)) {
     const bool small = c_ * z.k <= kSmallWeights;
     ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMostRanges) : 1;
-    block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kBlockTiles);
+    block_ = std::min(tiles_.count(), small ? kSmallBlockTiles : kGradientBlockTiles);
     partial_ = ranges_ > 1 || !std::is_same_v<T, float>;
   }
 

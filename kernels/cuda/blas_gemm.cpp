@@ -34,7 +34,7 @@ uint32_t alignment_of(const void* data) {
   return uint32_t(std::min<uint64_t>(256, uint64_t{1} << std::countr_zero(reinterpret_cast<uintptr_t>(data) | 256)));
 }
 
-cudaDataType_t type_of(DType dtype) {
+cudaDataType_t cublas_type(DType dtype) {
   switch (dtype) {
     case DType::f16: return CUDA_R_16F;
     case DType::bf16: return CUDA_R_16BF;
@@ -47,23 +47,23 @@ cudaDataType_t type_of(DType dtype) {
 using Key = std::vector<int64_t>;
 
 // Descriptors and algorithm for one key, cached.
-struct Plan {
+struct GemmPlan {
   bool usable = false;
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatrixLayout_t w = nullptr, a = nullptr, c = nullptr;
   cublasLtMatmulHeuristicResult_t found{};
 
-  Plan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side);
+  GemmPlan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side);
 
  private:
   static cublasLtMatrixLayout_t layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading,
                                        int64_t batch_stride);
 };
 
-cublasLtMatrixLayout_t Plan::layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading,
-                                    int64_t batch_stride) {
+cublasLtMatrixLayout_t GemmPlan::layout(const BlasProduct& p, int64_t rows, int64_t columns, int64_t leading,
+                                        int64_t batch_stride) {
   cublasLtMatrixLayout_t out;
-  RT_GPU_CHECK(cublasLtMatrixLayoutCreate(&out, type_of(p.dtype), uint64_t(rows), uint64_t(columns), leading));
+  RT_GPU_CHECK(cublasLtMatrixLayoutCreate(&out, cublas_type(p.dtype), uint64_t(rows), uint64_t(columns), leading));
   const int32_t count = int32_t(p.batch);
   RT_GPU_CHECK(cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count));
   RT_GPU_CHECK(cublasLtMatrixLayoutSetAttribute(out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride,
@@ -76,7 +76,7 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
   RT_GPU_CHECK(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value));
 }
 
-Plan::Plan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side) {
+GemmPlan::GemmPlan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side) {
   const bool wide = p.dtype == DType::f64;
   RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
                                         wide ? CUDA_R_64F : CUDA_R_32F));
@@ -130,11 +130,11 @@ bool blas_gemm(Device device, const BlasProduct& p) {
                 p.bias ? alignment_of(p.bias) : 0,
                 p.relu};
   static std::mutex mutex;
-  static auto* plans = new std::map<Key, Plan>;  // never destroyed: the driver may be unloaded before
+  static auto* plans = new std::map<Key, GemmPlan>;  // never destroyed: the driver may be unloaded before
   const std::lock_guard lock(mutex);
   auto place = plans->find(key);
-  if (place == plans->end()) place = plans->emplace(key, Plan(device.index, p, *w, *a)).first;
-  const Plan& plan = place->second;
+  if (place == plans->end()) place = plans->emplace(key, GemmPlan(device.index, p, *w, *a)).first;
+  const GemmPlan& plan = place->second;
   if (!plan.usable) return false;
   if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
   const Blas& lt = blas(device.index);

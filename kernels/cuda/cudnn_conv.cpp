@@ -62,7 +62,7 @@ class Descriptor {
 
 enum : int64_t { kX = 1, kW, kY };  // identifiers of the tensors in a plan
 
-cudnnDataType_t type_of(DType dtype) {
+cudnnDataType_t cudnn_type(DType dtype) {
   return dtype == DType::f32 ? CUDNN_DATA_FLOAT : dtype == DType::f16 ? CUDNN_DATA_HALF : CUDNN_DATA_BFLOAT16;
 }
 
@@ -71,7 +71,7 @@ Descriptor tensor(int64_t id, const View& v) {
   const auto channels_second = [](const int64_t* a) { return std::vector<int64_t>{a[0], a[3], a[1], a[2]}; };
   const int64_t strides[4] = {v.dims[1] * v.dims[2] * v.dims[3], v.dims[2] * v.dims[3], v.dims[3], 1};
   Descriptor out(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{type_of(v.dtype)});
+  out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, std::vector{cudnn_type(v.dtype)});
   out.set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, channels_second(v.dims));
   out.set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, channels_second(strides));
   out.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id).set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{16});
@@ -158,18 +158,19 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
 }
 
 // The best plan for one shape on one device, cached.
-struct Plan {
+struct ConvPlan {
   std::vector<Descriptor> plan;  // one, or none if no engine is acceptable
   int64_t workspace_bytes = 0;
 };
 
-Plan make_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w, const View& y, const Window& window) {
+ConvPlan make_conv_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w, const View& y,
+                        const Window& window) {
   constexpr int64_t kMostWorkspace = int64_t{1} << 30;
   const Descriptor op = operation(pass, x, w, y, window);
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, op)
       .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
-  Plan out;
+  ConvPlan out;
   if (!graph.try_finish()) return out;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (const Descriptor& config : proposals(graph, mode)) {
@@ -214,16 +215,16 @@ bool cudnn_conv(ConvPass pass, const View& x, const View& w, const View& y, cons
   if (x.dtype == DType::f64 || !aligned(x) || !aligned(w) || !aligned(y)) return false;
   use(x.device.index);
   static std::mutex mutex;
-  static auto* const plans = new std::map<std::vector<int64_t>, Plan>;
+  static auto* const plans = new std::map<std::vector<int64_t>, ConvPlan>;
   const std::lock_guard lock(mutex);
   const cudnnHandle_t cudnn = handle_of(x.device.index);
   std::vector<int64_t> key = key_of(pass, x, w, y, window);
   auto place = plans->find(key);
   if (place == plans->end()) {
     const AllowWhileRecording allow;
-    place = plans->emplace(std::move(key), make_plan(cudnn, pass, x, w, y, window)).first;
+    place = plans->emplace(std::move(key), make_conv_plan(cudnn, pass, x, w, y, window)).first;
   }
-  const Plan& plan = place->second;
+  const ConvPlan& plan = place->second;
   if (plan.plan.empty()) return false;
 
   const Tensor workspace({std::max<int64_t>(plan.workspace_bytes, 1)}, DType::u8, x.device);

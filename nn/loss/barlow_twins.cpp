@@ -30,14 +30,14 @@ Tensor barlow_twins_loss(const Tensor& z0, const Tensor& z1, const BarlowTwinsOp
   return (sum(square(diagonal(c) - 1)) + sum(square(off_diagonal(c))) * options.lambda) * options.scale;
 }
 
-static const RegisterLoss registered_usual({
+static const RegisterLoss register_barlow_twins_loss({
     .name = "barlow_twins",
     .over_ranks = OverRanks::averages,
     .exact = false,
     .views = 2,
     .call = [](const Tensors& z, comm::ProcessGroup* group) { return barlow_twins_loss(z[0], z[1], {}, group); },
 });
-static const RegisterLoss registered_exact({
+static const RegisterLoss register_exact_barlow_twins_loss({
     .name = "barlow_twins_exact",
     .over_ranks = OverRanks::averages,
     .exact = true,
@@ -45,7 +45,7 @@ static const RegisterLoss registered_exact({
     .call = [](const Tensors& z,
                comm::ProcessGroup* group) { return barlow_twins_loss(z[0], z[1], {.exact = true}, group); },
 });
-static const RegisterLoss registered_unbiased({
+static const RegisterLoss register_unbiased_barlow_twins_loss({
     .name = "barlow_twins_unbiased",
     .over_ranks = OverRanks::averages,
     .exact = true,

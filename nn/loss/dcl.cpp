@@ -25,7 +25,7 @@ Tensor dcl_loss(const Tensor& z0, const Tensor& z1, double temperature, comm::Pr
   return mean(negatives - sum(q * swapped(q), {1}) / temperature);
 }
 
-static const RegisterLoss registered({
+static const RegisterLoss register_dcl_loss({
     .name = "dcl",
     .over_ranks = OverRanks::gathers,
     .exact = true,

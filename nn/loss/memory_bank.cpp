@@ -17,7 +17,7 @@ Tensor memory_bank_loss(const Tensor& q, const Tensor& k, const Tensor& bank, do
   return cross_entropy(concat({positive, negatives}, 1) / temperature, zeros({q.dim(0)}, DType::i64, q.device()));
 }
 
-static const RegisterLoss registered({
+static const RegisterLoss register_memory_bank_loss({
     .name = "memory_bank",
     .over_ranks = OverRanks::local,
     .exact = true,

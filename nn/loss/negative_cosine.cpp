@@ -13,7 +13,7 @@ Tensor negative_cosine(const Tensor& p, const Tensor& z) {
   return -mean(cosines);
 }
 
-static const RegisterLoss registered({
+static const RegisterLoss register_negative_cosine_loss({
     .name = "negative_cosine",
     .over_ranks = OverRanks::local,
     .exact = true,

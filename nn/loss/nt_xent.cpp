@@ -13,7 +13,7 @@ Tensor nt_xent_loss(const Tensor& z0, const Tensor& z1, double temperature, comm
   return nt_xent(q, rows_of(group, q), shared(group) ? group->rank() * q.dim(0) : 0, temperature);
 }
 
-static const RegisterLoss registered({
+static const RegisterLoss register_nt_xent_loss({
     .name = "nt_xent",
     .over_ranks = OverRanks::gathers,
     .exact = true,

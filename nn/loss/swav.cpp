@@ -66,14 +66,14 @@ Tensor swav_loss(const Tensors& scores, const Tensors& codes, double temperature
 static Tensor of_embeddings(const Tensors& z, comm::ProcessGroup* group, const Tensor& queue) {
   return swav_loss(z, {sinkhorn(z[0], {}, group, queue), sinkhorn(z[1], {}, group, queue)}, 0.1);
 }
-static const RegisterLoss registered_usual({
+static const RegisterLoss register_swav_loss({
     .name = "swav",
     .over_ranks = OverRanks::balances,
     .exact = true,
     .views = 3,
     .call = [](const Tensors& z, comm::ProcessGroup* group) { return of_embeddings(z, group, {}); },
 });
-static const RegisterLoss registered_queue({
+static const RegisterLoss register_swav_queue_loss({
     .name = "swav_queue",
     .over_ranks = OverRanks::balances,
     .exact = true,

@@ -22,7 +22,7 @@ Tensor vicreg_loss(const Tensor& z0, const Tensor& z1, const VicregOptions& opti
   return loss;
 }
 
-static const RegisterLoss registered({
+static const RegisterLoss register_vicreg_loss({
     .name = "vicreg",
     .over_ranks = OverRanks::gathers,
     .exact = true,

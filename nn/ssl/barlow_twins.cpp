@@ -5,13 +5,13 @@
 namespace ringtape::nn {
 namespace {
 
-struct Options {
+struct BarlowTwinsSettings {
   BarlowTwinsOptions loss;
   std::string statistics = "biased";
   HeadOptions projection{2048, 2048};
   bool gather = false;
 };
-void visit(Fields& f, Options& o) {
+void visit(Fields& f, BarlowTwinsSettings& o) {
   f("barlow-lambda", o.loss.lambda,
     {.help = "weight of the off-diagonal terms of the loss", .unit = "X", .range = kReal});
   f("barlow-statistics", o.statistics,
@@ -28,7 +28,7 @@ void visit(Fields& f, Options& o) {
 
 class BarlowTwins : public Method {
  public:
-  BarlowTwins(Encoder encoder, const Options& o) : Method(std::move(encoder), o.gather), options_(o.loss) {
+  BarlowTwins(Encoder encoder, const BarlowTwinsSettings& o) : Method(std::move(encoder), o.gather), options_(o.loss) {
     options_.unbiased = o.statistics == "unbiased";
     options_.exact = o.statistics == "exact";
   }
@@ -41,16 +41,17 @@ class BarlowTwins : public Method {
   BarlowTwinsOptions options_;
 };
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<Options>();
+std::unique_ptr<Method> make_barlow_twins(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<BarlowTwinsSettings>();
   return std::make_unique<BarlowTwins>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({.name = "barlow_twins",
-                                 .summary = "makes the correlation matrix of two views' outputs the identity matrix",
-                                 .settings = Options{},
-                                 .make = make,
-                                 .place = 4});
+const RegisterMethod register_barlow_twins(
+    {.name = "barlow_twins",
+     .summary = "makes the correlation matrix of two views' outputs the identity matrix",
+     .settings = BarlowTwinsSettings{},
+     .make = make_barlow_twins,
+     .place = 4});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -45,18 +45,18 @@ class Byol : public Method {
   bool fixes_lr_;
 };
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+std::unique_ptr<Method> make_byol(const Backbone& backbone, const Settings& settings) {
   const auto& o = settings.as<ByolOptions>();
   const auto encoder = [&] { return Encoder{backbone.make(), make_head(backbone.features, o.projection)}; };
   Encoder student = encoder(), teacher = encoder();
   return std::make_unique<Byol>(std::move(student), std::move(teacher), o);
 }
 
-const RegisterMethod registered(
+const RegisterMethod register_byol(
     {.name = "byol",
      .summary = "predicts the projection that a moving-average teacher makes of the other view",
      .settings = ByolOptions{},
-     .make = make,
+     .make = make_byol,
      .place = 5});
 
 }  // namespace

@@ -98,7 +98,7 @@ class Moco : public Method {
 // The number of parts; 1 with SyncBatchNorm, which normalises the whole batch at once.
 int64_t splits(const MocoOptions& o, bool sync_bn) { return sync_bn ? 1 : o.bn_splits; }
 
-void check(const Settings& settings, const BatchPlan& batch) {
+void check_moco(const Settings& settings, const BatchPlan& batch) {
   const auto& o = settings.as<MocoOptions>();
   check_queue("moco", o.queue, batch.images);
   const int64_t each = batch.images / batch.devices;
@@ -106,7 +106,7 @@ void check(const Settings& settings, const BatchPlan& batch) {
               each, ", the number of images per device in a batch");
 }
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+std::unique_ptr<Method> make_moco(const Backbone& backbone, const Settings& settings) {
   auto o = settings.as<MocoOptions>();
   o.bn_splits = splits(o, backbone.sync_bn);
   const auto encoder = [&] {
@@ -118,14 +118,14 @@ std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings)
   return std::make_unique<Moco>(std::move(student), std::move(teacher), o);
 }
 
-const RegisterMethod registered(
+const RegisterMethod register_moco(
     {.name = "moco",
      .summary = "matches each view to the other view's key, from a moving-average teacher, among keys of earlier "
                 "batches",
      .settings = MocoOptions{},
-     .make = make,
+     .make = make_moco,
      .place = 1,
-     .check = check});
+     .check = check_moco});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -78,22 +78,22 @@ class Nnclr : public Method {
   double temperature_;
 };
 
-void check(const Settings& settings, const BatchPlan& batch) {
+void check_nnclr(const Settings& settings, const BatchPlan& batch) {
   check_queue("nnclr", settings.as<NnclrOptions>().queue, batch.images);
 }
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+std::unique_ptr<Method> make_nnclr(const Backbone& backbone, const Settings& settings) {
   const auto& o = settings.as<NnclrOptions>();
   return std::make_unique<Nnclr>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered(
+const RegisterMethod register_nnclr(
     {.name = "nnclr",
      .summary = "like simclr, but the positive is the earlier output that is nearest to the other view",
      .settings = NnclrOptions{},
-     .make = make,
+     .make = make_nnclr,
      .place = 9,
-     .check = check});
+     .check = check_nnclr});
 
 }  // namespace
 }  // namespace ringtape::nn

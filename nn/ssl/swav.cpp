@@ -103,24 +103,24 @@ class Swav : public Method {
   bool frozen_ = false, balances_queue_ = false;
 };
 
-void check(const Settings& settings, const BatchPlan& batch) {
+void check_swav(const Settings& settings, const BatchPlan& batch) {
   const auto& o = settings.as<SwavOptions>();
   if (o.queue > 0) check_queue("swav", o.queue, batch.images);
 }
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
+std::unique_ptr<Method> make_swav(const Backbone& backbone, const Settings& settings) {
   const auto& o = settings.as<SwavOptions>();
   return std::make_unique<Swav>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered(
+const RegisterMethod register_swav(
     {.name = "swav",
      .summary = "predicts the prototypes of the other view; all prototypes get equal shares of the batch",
      .settings = SwavOptions{},
-     .make = make,
+     .make = make_swav,
      .place = 6,
      .any_views = true,
-     .check = check});
+     .check = check_swav});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -5,34 +5,34 @@
 namespace ringtape::nn {
 namespace {
 
-struct VicregOptions {
+struct VicregSettings {
   HeadOptions projection{2048, 2048};
   bool gather = false;
 };
-void visit(Fields& f, VicregOptions& o) {
+void visit(Fields& f, VicregSettings& o) {
   visit_projection(f, o.projection);
   visit_gather(f, o.gather);
 }
 
 class Vicreg : public Method {
  public:
-  Vicreg(Encoder encoder, const VicregOptions& o) : Method(std::move(encoder), o.gather) {}
+  Vicreg(Encoder encoder, const VicregSettings& o) : Method(std::move(encoder), o.gather) {}
 
   Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& z) override { return vicreg_loss(z[0], z[1], {}, gathering()); }
   std::string str() const override { return "VICReg"; }
 };
 
-std::unique_ptr<Method> make(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<VicregOptions>();
+std::unique_ptr<Method> make_vicreg(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<VicregSettings>();
   return std::make_unique<Vicreg>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
 }
 
-const RegisterMethod registered({.name = "vicreg",
-                                 .summary = "makes two views' outputs similar, of high variance and uncorrelated",
-                                 .settings = VicregOptions{},
-                                 .make = make,
-                                 .place = 7});
+const RegisterMethod register_vicreg({.name = "vicreg",
+                                      .summary = "makes two views' outputs similar, of high variance and uncorrelated",
+                                      .settings = VicregSettings{},
+                                      .make = make_vicreg,
+                                      .place = 7});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -74,12 +74,12 @@ TEST(BatchNorm, FollowsPyTorchInFloat) {
 // Sizes on both sides of vectors, of rows that are put together and of the chunks that threads take.
 TEST(BatchNorm, EqualsItsFormulasAtEverySize) {
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    set_cpu_isa(isa);
     for (const Shape& shape :
          {Shape{5000, 16}, {4099, 17}, {130001, 1}, {33, 2050}, {1000, 64}, {257, 24}, {40000, 3}}) {
       const int64_t m = shape[0], c = shape[1];
-      SCOPED_TRACE(concat(m, " x ", c, ' ', CpuIsa(isa)));
+      SCOPED_TRACE(concat(m, " x ", c, ' ', isa));
       const Tensor x64 = noise({m, c}, 1, 3, 2), w64 = noise({c}, 2), b64 = noise({c}, 3), z64 = noise({m, c}, 4),
                    dy = noise({m, c}, 5);
       const auto in_float = [](const Tensor& t) { return leaf(cast(t, DType::f32)); };

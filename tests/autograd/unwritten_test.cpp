@@ -60,11 +60,11 @@ class EveryOp : public testing::TestWithParam<Op> {};
 TEST_P(EveryOp, WritesAllOfItsResults) {
   const Op& op = GetParam();
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    set_cpu_isa(isa);
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
       for (const Sample& sample : op.samples)
-        expect_all_written(concat(sample.tag, ", ", dtype, ", ", name_of(CpuIsa(isa))),
+        expect_all_written(concat(sample.tag, ", ", dtype, ", ", name_of(isa)),
                            [&] { return run(op, sample, draw(sample, dtype, 1, op.kinks)); });
   }
   set_cpu_isa(before);

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <thread>
 
+#include "comm/base/host_name.h"
 #include "comm/health/activity.h"
 #include "comm/health/report.h"
 #include "comm/transport/transports.h"

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "comm/base/host_name.h"
 #include "comm/store/private_file.h"
 #include "comm/store/socket.h"
 #include "comm/store/tcp_store.h"

@@ -49,7 +49,7 @@ TEST(TransportMpi, SaysHowManyRanksMpiKnows) {
     two.size = 2;
     const std::string text = message_of<CommError>([&] { make_transport("mpi", two); });
     EXPECT_MENTIONS(text, text.find("libmpi.so.40") == std::string::npos ? "start them with mpirun -n 2"
-                                                                         : "apt-get install libopenmpi3");
+                                                                         : "./setup.sh test");
   });
 }
 

@@ -1,6 +1,9 @@
 #pragma once
 // Shared by bugs.cu and correct.cuh. Does not use the headers of kernels/cuda: these kernels need no stream and no
 // runtime.
+#include <tuple>
+#include <utility>
+
 #include "tests/emulation/bugs.h"
 #include "tests/emulation/memory.h"
 

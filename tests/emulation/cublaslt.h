@@ -1,6 +1,7 @@
 #pragma once
 #include <cublasLt.h>
 
+#include <cstddef>
 #include <cstdint>
 
 // The stand-in for libcublasLt: shared declarations. Products are put on the stream like kernels. Sums are computed in

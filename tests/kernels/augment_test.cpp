@@ -46,9 +46,9 @@ bool is_crop(const Case& in, const Tensor& y, int64_t b, int64_t i, int64_t top,
 template <class F>
 void with_every_isa(F&& f) {
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    SCOPED_TRACE(name_of(CpuIsa(isa)));
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    SCOPED_TRACE(name_of(isa));
+    set_cpu_isa(isa);
     f();
   }
   set_cpu_isa(before);

@@ -105,7 +105,7 @@ struct ExactConvolutions {
 
 struct Isa {
   CpuIsa before = cpu_isa();
-  explicit Isa(int isa) { set_cpu_isa(CpuIsa(isa)); }
+  explicit Isa(CpuIsa isa) { set_cpu_isa(isa); }
   ~Isa() { set_cpu_isa(before); }
 };
 
@@ -166,8 +166,8 @@ TEST(Conv, IsCloseToExactSumsForOddShapesInEveryInstructionSet) {
   for (const Case& t : kOdd) {
     const Data d = draw(t);
     const Exact want = exact(t, d);
-    for (int i = 0; i <= int(best_cpu_isa()); ++i) {
-      const Isa isa(i);
+    for (const CpuIsa each : cpu_isas()) {
+      const Isa isa(each);
       const std::string what = t.name + " " + std::string(name_of(cpu_isa()));
       expect_near(run(t, d), want, kWinogradError, what);
       const ExactConvolutions scope(true);

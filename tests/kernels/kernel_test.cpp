@@ -1,6 +1,7 @@
 // Dispatch, and the elementary functions of each instruction set.
 #include "kernels/kernel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -34,9 +35,30 @@ TEST(Kernel, ChecksDevicesAndNamesAnEmptySlot) {
 }
 
 TEST(Kernel, AnInstructionSetThatIsNotThereIsRefused) {
-  EXPECT_LE(int(cpu_isa()), int(best_cpu_isa()));
-  if (best_cpu_isa() == CpuIsa::avx512) return;
-  EXPECT_NE(message_of<DeviceError>([] { set_cpu_isa(CpuIsa::avx512); }).find("avx512"), std::string::npos);
+  const CpuIsa before = cpu_isa();
+  EXPECT_TRUE(std::ranges::is_sorted(cpu_isas()));
+  for (int i = 0; i < kCpuIsas; ++i) {
+    const auto isa = CpuIsa(i);
+    if (std::ranges::count(cpu_isas(), isa)) {
+      set_cpu_isa(isa);
+      EXPECT_EQ(cpu_isa(), isa);
+    } else {
+      const std::string refused = message_of<DeviceError>([&] { set_cpu_isa(isa); });
+      EXPECT_TRUE(refused.starts_with(concat(isa, ": this machine or this build does not have it; expected one of ")))
+          << refused;
+    }
+  }
+  set_cpu_isa(before);
+}
+
+TEST(Kernel, ABuildForOneInstructionSetSaysWhereItDoesNotRun) {
+  using Isas = std::vector<CpuIsa>;
+  const Isas all = {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512}, old = {CpuIsa::portable};
+  EXPECT_EQ(usable_cpu_isas(all, old), old);
+  EXPECT_EQ(usable_cpu_isas({CpuIsa::avx2}, all), Isas{CpuIsa::avx2});
+  EXPECT_EQ(message_of<DeviceError>([&] { usable_cpu_isas({CpuIsa::avx512}, {CpuIsa::portable, CpuIsa::avx2}); }),
+            "this build has CPU kernels for avx512 only, and this processor has portable avx2; build it on this "
+            "machine, or for all with -DRINGTAPE_ISAS=all");
 }
 
 // Distance in units in the last place of the exact result.
@@ -64,8 +86,8 @@ const Function kFunctions[] = {
 
 TEST(Math, IsAccurateInEveryInstructionSet) {
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    set_cpu_isa(isa);
     for (const Function& f : kFunctions) {
       constexpr int64_t n = 200000;
       Tensor x({n});
@@ -83,7 +105,7 @@ TEST(Math, IsAccurateInEveryInstructionSet) {
         const double error = ulps(y.data<float>()[i], f.exact(double(x.data<float>()[i])));
         if (error > worst) worst = error, at = x.data<float>()[i];
       }
-      EXPECT_LE(worst, f.limit) << f.name << " at " << at << ", " << name_of(CpuIsa(isa));
+      EXPECT_LE(worst, f.limit) << f.name << " at " << at << ", " << name_of(isa);
     }
     const Tensor x = rand({100000}, -6, 6), y = gelu(x);
     for (int64_t i = 0; i < x.size(); ++i) {
@@ -97,8 +119,8 @@ TEST(Math, IsAccurateInEveryInstructionSet) {
 TEST(Math, KeepsTheEdges) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    set_cpu_isa(isa);
     const auto at = [](Tensor (*f)(const Tensor&), float x) { return float(f(full({1}, double(x))).item()); };
     EXPECT_EQ(at(exp, inf), inf);
     EXPECT_EQ(at(exp, 89.5f), inf);

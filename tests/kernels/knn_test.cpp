@@ -60,8 +60,8 @@ void expect_nearest(const Tensor& queries, const Tensor& bank, int64_t k) {
 
 TEST(Nearest, AreTheLargestProductsOnEveryInstructionSet) {
   const CpuIsa before = cpu_isa();
-  for (int isa = 0; isa <= int(best_cpu_isa()); ++isa) {
-    set_cpu_isa(CpuIsa(isa));
+  for (const CpuIsa isa : cpu_isas()) {
+    set_cpu_isa(isa);
     for (const auto& [queries, bank, depth, k] : std::vector<std::array<int64_t, 4>>{{1, 1, 1, 1},
                                                                                      {3, 40, 5, 1},
                                                                                      {5, 40, 5, 40},
@@ -72,7 +72,7 @@ TEST(Nearest, AreTheLargestProductsOnEveryInstructionSet) {
                                                                                      {15, 41000, 1, 40500},
                                                                                      {0, 4, 2, 2},
                                                                                      {3, 4, 2, 0}}) {
-      SCOPED_TRACE(concat(name_of(CpuIsa(isa)), ": ", queries, " x ", bank, " x ", depth, ", k ", k));
+      SCOPED_TRACE(concat(name_of(isa), ": ", queries, " x ", bank, " x ", depth, ", k ", k));
       expect_nearest(whole_numbers({queries, depth}, 1), whole_numbers({bank, depth}, 2), k);
     }
   }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "autograd/create.h"
+#include "autograd/ops.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "tests/support/cuda_support.h"

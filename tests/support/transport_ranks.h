@@ -1,6 +1,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "comm/transport/transports.h"

@@ -1,6 +1,5 @@
 // The rules of the tree that the compiler cannot see.
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
@@ -8,12 +7,10 @@
 
 #include "autograd/op.h"
 #include "tests/support/support.h"
+#include "tests/tree/sources.h"
 
 namespace ringtape {
 namespace {
-
-namespace fs = std::filesystem;
-const fs::path kRoot = RINGTAPE_SOURCE_DIR;
 
 // Who may include whom (docs/design.md, section 2).
 const std::map<std::string, std::set<std::string>> kMayInclude = {
@@ -24,15 +21,6 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"nn", {"core", "autograd", "comm"}},
     {"train", {"core", "kernels", "autograd", "comm", "nn"}},
 };
-
-template <class F>
-void for_each_source(const fs::path& folder, F&& f) {
-  if (!fs::exists(folder)) return;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh"};
-    if (entry.is_regular_file() && kinds.count(entry.path().extension())) f(entry.path());
-  }
-}
 
 template <class F>
 void for_each_match(const fs::path& file, const std::regex& pattern, F&& f) {

@@ -44,15 +44,15 @@ Json describe_file(const std::string& path) {
 }
 
 // Steps have at least 8 digits.
-std::string name_of(const char* prefix, int64_t step) { return fmt::format("{}{:08}", prefix, step); }
+std::string checkpoint_name(const char* prefix, int64_t step) { return fmt::format("{}{:08}", prefix, step); }
 
-// The step in a checkpoint's name; nothing unless name_of() writes it exactly like this.
+// The step in a checkpoint's name; nothing unless checkpoint_name() writes it exactly like this.
 std::optional<int64_t> step_in(const std::string& name, std::string_view prefix) {
   int64_t step = 0;
   if (!name.starts_with(prefix)) return {};
   const auto [end, error] = std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
   const bool whole = error == std::errc{} && end == name.data() + name.size() && step >= 0;
-  return whole && name == name_of(std::string(prefix).c_str(), step) ? std::optional(step) : std::nullopt;
+  return whole && name == checkpoint_name(std::string(prefix).c_str(), step) ? std::optional(step) : std::nullopt;
 }
 
 constexpr int64_t kLongestState = 4 << 20;  // bytes; enough for the counters of 100,000 ranks
@@ -166,7 +166,7 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
 
 std::string Checkpoints::path_of(int64_t step) const { return path_of(kPrefix, step); }
 std::string Checkpoints::path_of(const char* prefix, int64_t step) const {
-  return folder_ + "/" + name_of(prefix, step);
+  return folder_ + "/" + checkpoint_name(prefix, step);
 }
 
 std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
@@ -182,7 +182,7 @@ std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
 
 // Points a link at a checkpoint. Other processes always see the old or the new link. Anything that is not a link stays.
 void Checkpoints::link(const std::string& name, int64_t step) const {
-  const std::string path = folder_ + "/" + name, to = name_of(kPrefix, step);
+  const std::string path = folder_ + "/" + name, to = checkpoint_name(kPrefix, step);
   std::error_code error;  // ignored: a file system without links still has the folders
   const fs::file_type now = fs::symlink_status(path, error).type();
   if ((now != fs::file_type::symlink && now != fs::file_type::not_found) || fs::read_symlink(path, error) == to) return;

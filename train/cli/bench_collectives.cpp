@@ -19,7 +19,7 @@ namespace {
 
 using namespace comm;
 
-constexpr int kMaxRanks = 4096;
+constexpr int kMaxBenchRanks = 4096;
 constexpr double kLatency = 30, kBandwidth = 1.5;  // defaults, typical of sockets on one host
 constexpr double kSlower = 0.9;                    // --baseline fails below this fraction of its bandwidth
 
@@ -183,8 +183,8 @@ comm::Topology topology_of(const Invocation& invocation) {
                bandwidth = number_flag(invocation, "bandwidth", 1e-6, 1e6, kBandwidth);
   const comm::LinkCost cost{1e-6 * latency, 1e-9 / bandwidth};
   comm::Topology topology = comm::Topology::one_switch(cost);
-  topology.island = number_flag(invocation, "island", 1, kMaxRanks, kMaxRanks);
-  if (topology.island < kMaxRanks) topology.inside = {cost.alpha / 10, cost.beta / 10};
+  topology.island = number_flag(invocation, "island", 1, kMaxBenchRanks, kMaxBenchRanks);
+  if (topology.island < kMaxBenchRanks) topology.inside = {cost.alpha / 10, cost.beta / 10};
   return topology;
 }
 
@@ -193,7 +193,7 @@ int run_in(const comm::Job& job, const std::string& transport, const CollectiveS
            const Invocation& invocation) {
   RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport,
               ": runs in one process; start it without a launcher");
-  const int ranks = number_flag(invocation, "ranks", 1, kMaxRanks, job.size);
+  const int ranks = number_flag(invocation, "ranks", 1, kMaxBenchRanks, job.size);
   RT_CHECK_AS(UsageError, ranks == job.size, "--ranks ", ranks, ": this job has ", job.size, " ranks");
   check_settings(settings, job.size);
   const auto t = comm::make_transport(transport, job.context(settings.timeout));
@@ -203,7 +203,7 @@ int run_in(const comm::Job& job, const std::string& transport, const CollectiveS
   return report ? report->finish(invocation.flag("json"), invocation.flag("baseline")) : 0;
 }
 
-int run(const Invocation& invocation) {
+int run_bench_collectives(const Invocation& invocation) {
   const CollectiveSettings settings = settings_of(invocation);
   const std::string* const given = invocation.flag("transport");
   const comm::Seconds join_timeout(number_flag(invocation, "join-timeout", 0.001, 1e8, 300.0));
@@ -216,7 +216,7 @@ int run(const Invocation& invocation) {
     }
   }
   const std::string transport = given ? *given : "threads";
-  const int ranks = number_flag(invocation, "ranks", 1, kMaxRanks, 2);
+  const int ranks = number_flag(invocation, "ranks", 1, kMaxBenchRanks, 2);
   check_settings(settings, ranks);
   std::vector<std::string> known = {"simulated", "auto"};
   for (const comm::TransportKind& kind : comm::transports()) known.emplace_back(kind.name);
@@ -275,7 +275,7 @@ Command bench_collectives_command() {
       {"Simulated network", "island", "N",
        "ranks per island; within an island, a tenth of --latency and ten times --bandwidth", "none"},
   };
-  command.run = run;
+  command.run = run_bench_collectives;
   return command;
 }
 

@@ -17,17 +17,17 @@ namespace {
 
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
 
-bool is_of_methods(const std::string& group) { return group.starts_with("Method") || group == "Views"; }
+bool is_method_group(const std::string& group) { return group.starts_with("Method") || group == "Views"; }
 
-bool takes(const Flag& flag) {
+bool is_step_flag(const Flag& flag) {
   for (const char* name :
        {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
         "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
-  return is_of_methods(flag.group) || flag.kind == "model" || flag.kind == "optimizer";
+  return is_method_group(flag.group) || flag.kind == "model" || flag.kind == "optimizer";
 }
 
-TrainOptions wanted(const Invocation& invocation) {
+TrainOptions bench_step_options(const Invocation& invocation) {
   TrainOptions options;
   options.trainer.batch_size = 16;
   options.step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
@@ -38,8 +38,8 @@ TrainOptions wanted(const Invocation& invocation) {
   apply_flags(options, invocation);
   for (const Option& option : train_options())
     RT_CHECK_AS(UsageError,
-                options.self_supervised() || !is_of_methods(option.group.title) || !invocation.flag(option.name), "--",
-                option.name, ": only for self-supervised methods; choose one with --method");
+                options.self_supervised() || !is_method_group(option.group.title) || !invocation.flag(option.name),
+                "--", option.name, ": only for self-supervised methods; choose one with --method");
   RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports --strategy single and ddp, not ",
               options.parallel.strategy);
   return options;
@@ -105,7 +105,7 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
   return out;
 }
 
-void print(const TrainOptions& options, const Measured& m, const StepBench& bench) {
+void print_measured(const TrainOptions& options, const Measured& m, const StepBench& bench) {
   const std::string what =
       !options.self_supervised() ? options.model.name : options.method.name + " of " + options.model.name;
   std::printf("%s, batch %s, %s, %s threads, %s, %s\n", what.c_str(), with_commas(options.trainer.batch_size).c_str(),
@@ -119,8 +119,8 @@ void print(const TrainOptions& options, const Measured& m, const StepBench& benc
               with_commas(memory_stats(bench.device()).peak).c_str());
 }
 
-int run(const Invocation& invocation) {
-  TrainOptions options = wanted(invocation);
+int run_bench_step(const Invocation& invocation) {
+  TrainOptions options = bench_step_options(invocation);
   if (wants_ranks(options.parallel)) {
     (void)resolve(options, int(options.parallel.devices));  // reports errors once, before the ranks start
     return run_as_processes(int(options.parallel.devices),
@@ -134,7 +134,7 @@ int run(const Invocation& invocation) {
   if (!world.leads()) return 0;
   if (options.run.json)
     std::printf("%s\n", figures(options, measured, bench, world.size()).text().c_str());
-  else print(options, measured, bench);
+  else print_measured(options, measured, bench);
   return 0;
 }
 
@@ -151,15 +151,15 @@ Command bench_step_command() {
                       "bench step --model resnet18 --batch-size 128 --json",
                       "bench step --method simclr --batch-size 128"};
   for (Flag& flag : option_flags(Use::either))
-    if (takes(flag)) {
+    if (is_step_flag(flag)) {
       if (flag.name == "batch-size") flag.fallback = "16";
       if (flag.name == "model") flag.fallback = "mlp, with --method resnet18";
-      if (!is_of_methods(flag.group) && flag.owner.empty()) flag.group = "Benchmark";
+      if (!is_method_group(flag.group) && flag.owner.empty()) flag.group = "Benchmark";
       command.flags.push_back(std::move(flag));
     }
   std::stable_partition(command.flags.begin(), command.flags.end(),
-                        [](const Flag& flag) { return !is_of_methods(flag.group); });
-  command.run = run;
+                        [](const Flag& flag) { return !is_method_group(flag.group); });
+  command.run = run_bench_step;
   return command;
 }
 

@@ -5,7 +5,7 @@
 
 namespace ringtape::cli {
 
-static int run(const Invocation& invocation) {
+static int run_compare(const Invocation& invocation) {
   const bool methods = invocation.flag("methods"), inference = invocation.has("inference");
   RT_CHECK_AS(UsageError, !methods || !inference,
               "--methods and --inference: give only one; the first compares trainings, the second forward passes");
@@ -50,7 +50,7 @@ Command compare_command() {
   for (Flag& flag : training_flags())
     if (flag.name != "sync-bn") command.flags.push_back(std::move(flag));
   command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, one per line", ""});
-  command.run = run;
+  command.run = run_compare;
   return command;
 }
 

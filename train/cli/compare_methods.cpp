@@ -82,7 +82,7 @@ bool has_setting(const std::string& method, const std::string& name) {
 }
 
 // Whether the option belongs to methods only.
-bool is_of_methods(const std::string& name) {
+bool is_method_option(const std::string& name) {
   const Option* const option = find_option(name);
   return option && option->group.kind == std::string_view("method");
 }
@@ -92,7 +92,7 @@ void check_settings(const Invocation& invocation, const std::vector<std::string>
   for (const auto& flag : invocation.flags) {
     const std::string& name = flag.first;
     const auto has = [&](const std::string& method) { return has_setting(method, name); };
-    RT_CHECK_AS(UsageError, !is_of_methods(name) || std::ranges::any_of(methods, has), "--", name,
+    RT_CHECK_AS(UsageError, !is_method_option(name) || std::ranges::any_of(methods, has), "--", name,
                 ": none of --methods has this setting");
   }
 }
@@ -100,7 +100,7 @@ void check_settings(const Invocation& invocation, const std::vector<std::string>
 // Removes the flags that the method does not have.
 Invocation own_flags(Invocation invocation, const std::string& method) {
   std::erase_if(invocation.flags,
-                [&](const auto& flag) { return is_of_methods(flag.first) && !has_setting(method, flag.first); });
+                [&](const auto& flag) { return is_method_option(flag.first) && !has_setting(method, flag.first); });
   return invocation;
 }
 

@@ -35,7 +35,7 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
 
 // The options that the flags ask for, given those of the existing run. A preset also sets all options that it does not
 // name to their defaults.
-TrainOptions wanted(const Training& training, const TrainOptions& there) {
+TrainOptions wanted_options(const Training& training, const TrainOptions& there) {
   TrainOptions out = there;
   if (training.use == Use::pretrain) out = options_of(training);
   else apply_flags(out, training.flags);
@@ -51,7 +51,7 @@ std::optional<FinishedRun> finished(const Comparison& c, const Training& trainin
   if (c.overwrite || !fs::exists(r.path + "/config.toml")) return {};
   TrainOptions there;
   read_config(there, r.path + "/config.toml");
-  const TrainOptions now = wanted(training, there);
+  const TrainOptions now = wanted_options(training, there);
   check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
   std::optional<FinishedRun> out = read_finished_run(r.path);
   if (!out || out->epochs != now.trainer.epochs) return {};

@@ -21,7 +21,7 @@ const DatasetEntry& wanted_set(const Invocation& invocation, const char* command
   return find_dataset(invocation.positionals[0]);
 }
 
-TrainOptions wanted(const DatasetEntry& entry, const Invocation& invocation) {
+TrainOptions data_options(const DatasetEntry& entry, const Invocation& invocation) {
   TrainOptions o;
   o.data.set.name = entry.name;
   apply_flags(o, invocation);
@@ -29,7 +29,7 @@ TrainOptions wanted(const DatasetEntry& entry, const Invocation& invocation) {
 }
 
 Splits load(const DatasetEntry& entry, const Invocation& invocation) {
-  const TrainOptions o = wanted(entry, invocation);
+  const TrainOptions o = data_options(entry, invocation);
   return entry.load({.dir = o.data.dir,
                      .settings = o.data.set.chosen(),
                      .seed = uint64_t(o.execution.seed),
@@ -114,7 +114,7 @@ std::string found_at(const PublishedFile& file, const std::string& dir) {
 int run_verify(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "verify");
   const Splits data = load(entry, invocation);  // checks sizes, magic numbers and labels
-  const TrainOptions o = wanted(entry, invocation);
+  const TrainOptions o = data_options(entry, invocation);
   bool all = true;
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;
@@ -139,7 +139,7 @@ int run_download(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "download");
   RT_CHECK_AS(UsageError, is_published(entry.name), "data download ", entry.name, ": there is nothing to download; ",
               entry.generated ? "it is generated" : "name a folder of your own with --data-dir");
-  const TrainOptions o = wanted(entry, invocation);
+  const TrainOptions o = data_options(entry, invocation);
   const std::string dir = data_root({.dir = o.data.dir}), *from = invocation.flag("from");
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;

@@ -109,7 +109,7 @@ std::vector<Check> run_checks() {
   return out;
 }
 
-int run(const Invocation& invocation) {
+int run_doctor(const Invocation& invocation) {
   Json report = environment(invocation.command_line);
   const std::vector<Check> checks = run_checks();
   bool healthy = true;
@@ -145,7 +145,7 @@ Command doctor_command() {
   command.usage = "[FLAGS]";
   command.examples = {"doctor", "doctor --json"};
   command.flags = {{"Output", "json", "", "print one JSON object", ""}};
-  command.run = run;
+  command.run = run_doctor;
   return command;
 }
 

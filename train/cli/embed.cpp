@@ -12,7 +12,7 @@
 namespace ringtape::cli {
 namespace {
 
-int run(const Invocation& invocation) {
+int run_embed(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   RT_CHECK_AS(UsageError, out, "embed: needs --out FILE.npy, the file for the features");
   const std::string* const given = invocation.flag("split");
@@ -64,7 +64,7 @@ Command embed_command() {
       {"Output", "labels", "FILE", "also write the classes of the images to this file, i64 (images)", ""},
       {"Output", "split", "NAME", "which images: train (not augmented) or test", "test"}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
-  command.run = run;
+  command.run = run_embed;
   return command;
 }
 

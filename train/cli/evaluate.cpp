@@ -123,7 +123,7 @@ const Protocol kProtocols[] = {
     {"linear", test_features<by_a_layer>},
 };
 
-int run(const Invocation& invocation) {
+int run_evaluate(const Invocation& invocation) {
   const std::string* const wanted = invocation.flag("protocol");
   const Protocol& protocol = find_entry(kProtocols, wanted ? *wanted : kProtocols[0].name, "value", "--protocol: ");
   return protocol.run(invocation, find_trained(invocation, "evaluate"));
@@ -158,7 +158,7 @@ Command evaluate_command() {
        std::to_string(probe.epochs)},
       {"Evaluation", "probe-lr", "X", "linear: initial learning rate", shortest(probe.lr)}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
-  command.run = run;
+  command.run = run_evaluate;
   return command;
 }
 

@@ -11,7 +11,7 @@
 namespace ringtape::cli {
 namespace {
 
-int run(const Invocation& invocation) {
+int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
   RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"),
               "export: needs --out FILE.safetensors, the file for the weights",
@@ -53,7 +53,7 @@ Command export_command() {
       {"Output", "out", "FILE", "file for the weights; FILE.md next to it says how PyTorch reads them", ""},
       {"Output", "backbone", "", "leave out the last layer: initial weights for other tasks (train --weights)", ""}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
-  command.run = run;
+  command.run = run_export;
   return command;
 }
 

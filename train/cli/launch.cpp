@@ -12,7 +12,7 @@
 namespace ringtape::cli {
 namespace {
 
-constexpr int kMaxRanks = 4096;
+constexpr int kMaxLaunchRanks = 4096;
 
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
@@ -52,8 +52,8 @@ comm::Launch launch_of(const Invocation& invocation) {
   comm::Launch l;
   l.command = command_of(invocation);
   RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: needs -n, the number of ranks on this machine");
-  l.local_size = number_flag(invocation, "n", 1, kMaxRanks, 1);
-  l.nodes = number_flag(invocation, "nnodes", 1, kMaxRanks, 1);
+  l.local_size = number_flag(invocation, "n", 1, kMaxLaunchRanks, 1);
+  l.nodes = number_flag(invocation, "nnodes", 1, kMaxLaunchRanks, 1);
   l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
   l.master_port = number_flag(invocation, "master-port", 0, 65535, 0);
   if (const std::string* address = invocation.flag("master-addr")) l.master_addr = *address;

@@ -98,7 +98,7 @@ const Kind kKinds[] = {
     {"environment", variables},
 };
 
-void print(const Kind& kind) {
+void print_kind(const Kind& kind) {
   std::printf("%s:\n", kind.name);
   const std::vector<Item> items = kind.items();
   size_t width = 0;
@@ -118,14 +118,14 @@ void print(const Kind& kind) {
   if (column) std::printf("\n");
 }
 
-int run(const Invocation& invocation) {
+int run_list(const Invocation& invocation) {
   const std::string wanted = invocation.positionals.empty() ? "" : invocation.positionals[0];
   if (!wanted.empty()) find_entry(kKinds, wanted, "list", "list: ");
   Json all = Json::object();
   for (const Kind& kind : kKinds) {
     if (!wanted.empty() && wanted != kind.name) continue;
     if (!invocation.has("json")) {
-      print(kind);
+      print_kind(kind);
       continue;
     }
     auto& names = all[kind.name] = Json::list();
@@ -146,7 +146,7 @@ Command list_command() {
   command.examples = {"list", "list models", "list ops --json"};
   command.positionals = 1;
   command.flags = {{"Output", "json", "", "print names as one JSON object", ""}};
-  command.run = run;
+  command.run = run_list;
   return command;
 }
 

@@ -31,7 +31,7 @@
 namespace ringtape::cli {
 namespace {
 
-void print(const std::string& text) {
+void print_line(const std::string& text) {
   std::printf("%s\n", text.c_str());
   std::fflush(stdout);
 }
@@ -45,11 +45,11 @@ class Output {
   ~Output() { set_log_sink({}); }
   void line(const std::string& text) {
     run_.log(text);
-    if (!json_) print(printable(text));
+    if (!json_) print_line(printable(text));
   }
   void log(const std::string& text) { run_.log(text); }  // writes to train.log only
   void json(const std::string& text) {
-    if (json_) print(text);
+    if (json_) print_line(text);
   }
 
  private:
@@ -269,7 +269,7 @@ std::string continued(const Invocation& invocation) {
 }
 
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
-TrainOptions wanted(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
+TrainOptions training_options(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
   TrainOptions options;
   const std::string path = continued(invocation);
   if (!path.empty()) read_config(options, path + "/config.toml");
@@ -297,7 +297,7 @@ void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ra
 int run_training(const Invocation& invocation, Use use) {
   hold_stops();
   std::vector<std::string> notes;
-  TrainOptions options = wanted(invocation, use, notes);
+  TrainOptions options = training_options(invocation, use, notes);
   check_run_path(path_of(options), earlier(options));
   if (wants_ranks(options.parallel)) {
     TrainOptions common = options;
@@ -323,7 +323,7 @@ int run_training(const Invocation& invocation, Use use) {
     options = resolve(options, world.size());
     bool said = false;
     const auto say = [&] {
-      if (world.leads() && !options.run.json) print(printable(first_line(options))), said = true;
+      if (world.leads() && !options.run.json) print_line(printable(first_line(options))), said = true;
     };
     const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
     Task task(options, world.size(), {.data = before, .leads = world.leads(), .reading = say});

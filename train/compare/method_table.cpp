@@ -15,7 +15,7 @@ const ComparedStrategy* single_of(const ComparedMethod& row, const std::vector<C
   return nullptr;
 }
 
-std::vector<Column> columns(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
+std::vector<Column> method_columns(const ComparedMethod& row, const std::vector<ComparedMethod>& all) {
   const ComparedStrategy* const single = single_of(row, all);
   const auto speed_up = [single](const ComparedStrategy& s) -> std::optional<Spread> {
     const double seconds = s.spread(&FinishedRun::seconds).mean;
@@ -53,7 +53,7 @@ std::string ComparedMethod::name() const {
 
 std::string methods_table(const std::vector<ComparedMethod>& methods) {
   std::vector<TableRow> rows;
-  for (const ComparedMethod& m : methods) rows.push_back({words(m), &m.under, columns(m, methods)});
+  for (const ComparedMethod& m : methods) rows.push_back({words(m), &m.under, method_columns(m, methods)});
   return markdown_table({"method", "strategy", "devices", "SyncBN", "gather"}, rows);
 }
 
@@ -66,7 +66,7 @@ Json methods_json(const std::vector<ComparedMethod>& methods) {
                                    {"sync_bn", m.sync_bn},
                                    {"gather", nullptr}});
     if (m.gather) row["gather"] = *m.gather;
-    add_figures(row, m.under, columns(m, methods));
+    add_figures(row, m.under, method_columns(m, methods));
   }
   return out;
 }

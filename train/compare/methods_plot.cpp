@@ -7,9 +7,9 @@ namespace ringtape {
 namespace {
 
 // Pixels.
-constexpr double kWidth = 960, kPanel = 390, kFirst = 64, kSecond = 552;
-constexpr double kHead = 26, kLegend = 52, kEntry = 296, kLine = 20;      // entries of the legend, side by side
-constexpr double kAbove = 44, kHeight = 150, kBelow = 36;                 // a panel, and the room around it
+constexpr double kGridWidth = 960, kGridPanelWidth = 390, kGridFirst = 64, kGridSecond = 552;
+constexpr double kHead = 26, kGridLegend = 52, kEntry = 296, kLine = 20;  // entries of the legend, side by side
+constexpr double kAbove = 44, kGridPanelHeight = 150, kBelow = 36;        // a panel, and the room around it
 constexpr size_t kEntries = 3;                                            // entries per line
 
 size_t place_in(std::vector<std::string>& all, const std::string& word) {
@@ -21,7 +21,9 @@ size_t place_in(std::vector<std::string>& all, const std::string& word) {
 
 struct Panels {
   Panel accuracy, loss;
-  explicit Panels(double top) : accuracy(kFirst, top, kPanel, kHeight), loss(kSecond, top, kPanel, kHeight) {}
+  explicit Panels(double top)
+      : accuracy(kGridFirst, top, kGridPanelWidth, kGridPanelHeight),
+        loss(kGridSecond, top, kGridPanelWidth, kGridPanelHeight) {}
 };
 
 }  // namespace
@@ -29,12 +31,12 @@ struct Panels {
 std::string methods_plot(const std::vector<ComparedMethod>& methods, const std::string& title) {
   std::vector<std::string> names, settings;
   for (const ComparedMethod& m : methods) place_in(names, m.method), place_in(settings, m.setting());
-  const double top = kLegend + kLine * double((settings.size() - 1) / kEntries) + kAbove,
-               pitch = kAbove + kHeight + kBelow;
-  Svg svg(kWidth, top + pitch * double(names.size()) - kAbove, title);
-  svg.text(kFirst, kHead, title, "head");
+  const double top = kGridLegend + kLine * double((settings.size() - 1) / kEntries) + kAbove,
+               pitch = kAbove + kGridPanelHeight + kBelow;
+  Svg svg(kGridWidth, top + pitch * double(names.size()) - kAbove, title);
+  svg.text(kGridFirst, kHead, title, "head");
   for (size_t i = 0; i < settings.size(); ++i)
-    legend(svg, kFirst + kEntry * double(i % kEntries), kLegend + kLine * double(i / kEntries), i, settings[i]);
+    legend(svg, kGridFirst + kEntry * double(i % kEntries), kGridLegend + kLine * double(i / kEntries), i, settings[i]);
   std::vector<Panels> panels;
   for (size_t i = 0; i < names.size(); ++i) panels.emplace_back(top + pitch * double(i));
   for (const ComparedMethod& m : methods) {

@@ -10,19 +10,19 @@ namespace ringtape {
 // Minimum distance between dots of tests, in pixels: equal results would otherwise hide each other.
 constexpr double kDots = 9;
 
-Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
-              double scale) {
+EpochCurve course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
+                  double scale) {
   std::map<int64_t, std::vector<double>> values;
   for (const FinishedRun& run : strategy.runs)
     for (const Metrics& m : run.metrics)
       if (m.split == split && m.*member) values[m.epoch].push_back(*(m.*member) * scale);
-  Course out;
+  EpochCurve out;
   for (const auto& [epoch, all] : values) out[epoch] = spread_of(all);
   return out;
 }
 
 void Panel::add(Curve curve) {
-  for (const Course* c : {&curve.line, &curve.tests})
+  for (const EpochCurve* c : {&curve.line, &curve.tests})
     for (const auto& [epoch, s] : *c) {
       last_ = std::max(last_, epoch);
       if (std::isfinite(s.mean)) include({s.mean - s.deviation.value_or(0), s.mean + s.deviation.value_or(0)});

@@ -7,16 +7,16 @@
 
 namespace ringtape {
 
-using Course = std::map<int64_t, Spread>;  // by epoch
+using EpochCurve = std::map<int64_t, Spread>;  // by epoch
 
 // A value of the metrics of a split, times `scale`, over the seeds.
-Course course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
-              double scale);
+EpochCurve course(const ComparedStrategy& strategy, const std::string& split, std::optional<double> Metrics::*member,
+                  double scale);
 
 // A curve of a panel, with a band of one standard deviation to either side. A curve of a single epoch is a dot.
 struct Curve {
-  size_t series = 0;   // index of the style in Svg
-  Course line, tests;  // `tests`: dots
+  size_t series = 0;       // index of the style in Svg
+  EpochCurve line, tests;  // `tests`: dots
 };
 
 // A range of values.

@@ -17,7 +17,7 @@ std::string text(const std::optional<Spread>& s, int digits, double scale) {
   return s->deviation ? fmt::format("{} ± {:.{}f}", mean, *s->deviation * scale, digits) : mean;
 }
 
-std::vector<Column> columns(const ComparedStrategy& first) {
+std::vector<Column> strategy_columns(const ComparedStrategy& first) {
   const double reference = first.spread(&FinishedRun::images_per_s).mean;
   const auto speed_up = [reference](const ComparedStrategy& s) -> std::optional<Spread> {
     if (!(reference > 0)) return {};
@@ -93,7 +93,7 @@ void add_figures(Json& out, const ComparedStrategy& runs, const std::vector<Colu
 std::string comparison_table(const std::vector<ComparedStrategy>& strategies) {
   std::vector<TableRow> rows;
   for (const ComparedStrategy& s : strategies)
-    rows.push_back({{s.name, std::to_string(s.devices)}, &s, columns(strategies.at(0))});
+    rows.push_back({{s.name, std::to_string(s.devices)}, &s, strategy_columns(strategies.at(0))});
   return markdown_table({"strategy", "devices"}, rows);
 }
 
@@ -101,7 +101,7 @@ Json comparison_json(const std::vector<ComparedStrategy>& strategies) {
   Json out = Json::list();
   for (const ComparedStrategy& s : strategies) {
     Json& row = out.push_back(Json{{"strategy", s.name}, {"devices", s.devices}});
-    add_figures(row, s, columns(strategies.at(0)));
+    add_figures(row, s, strategy_columns(strategies.at(0)));
   }
   return out;
 }

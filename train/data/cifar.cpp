@@ -11,9 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kSide = 32, kChannels = 3, kPixels = kSide * kSide, kImage = kPixels * kChannels;
+constexpr int64_t kCifarSide = 32, kCifarChannels = 3, kPixels = kCifarSide * kCifarSide,
+                  kImage = kPixels * kCifarChannels;
 
-struct Source {
+struct CifarSource {
   const char* name;
   const char* folder;         // as the archive unpacks to
   const char* python_folder;  // folder of the Python version, which is not supported
@@ -28,7 +29,7 @@ struct Source {
 
 constexpr int64_t kTestRecords = 10'000;
 
-const Source kCifar10 = {
+const CifarSource kCifar10 = {
     "cifar10",
     "cifar-10-batches-bin",
     "cifar-10-batches-py",
@@ -40,19 +41,19 @@ const Source kCifar10 = {
     10,
     {0.4914f, 0.4822f, 0.4465f},
     {0.2470f, 0.2435f, 0.2616f}};
-const Source kCifar100 = {"cifar100",
-                          "cifar-100-binary",
-                          "cifar-100-python",
-                          {"train.bin"},
-                          "test.bin",
-                          50'000,
-                          2,
-                          "fine_label_names.txt",
-                          100,
-                          {0.5071f, 0.4865f, 0.4409f},
-                          {0.2673f, 0.2564f, 0.2762f}};
+const CifarSource kCifar100 = {"cifar100",
+                               "cifar-100-binary",
+                               "cifar-100-python",
+                               {"train.bin"},
+                               "test.bin",
+                               50'000,
+                               2,
+                               "fine_label_names.txt",
+                               100,
+                               {0.5071f, 0.4865f, 0.4409f},
+                               {0.2673f, 0.2564f, 0.2762f}};
 
-fs::path find_folder(const Source& source, const DataRequest& request) {
+fs::path find_cifar_folder(const CifarSource& source, const DataRequest& request) {
   const fs::path root = data_root(request), below = root / source.folder;
   std::error_code ignored;
   for (const fs::path& folder : {below, root})
@@ -68,7 +69,7 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
                             "; ", get);
 }
 
-std::vector<std::string> read_names(const Source& source, const fs::path& folder) {
+std::vector<std::string> read_names(const CifarSource& source, const fs::path& folder) {
   const std::string path = (folder / source.names_file).string();
   std::istringstream lines(read_file(path));
   std::vector<std::string> out;
@@ -81,8 +82,8 @@ std::vector<std::string> read_names(const Source& source, const fs::path& folder
   return out;
 }
 
-Dataset load_split(const Source& source, const fs::path& folder, const std::vector<const char*>& files,
-                   int64_t records) {
+Dataset load_cifar_split(const CifarSource& source, const fs::path& folder, const std::vector<const char*>& files,
+                         int64_t records) {
   Dataset set;
   set.name = source.name;
   set.source = fs::absolute(folder).lexically_normal().string();
@@ -91,7 +92,7 @@ Dataset load_split(const Source& source, const fs::path& folder, const std::vect
   set.mean = source.mean;
   set.deviation = source.deviation;
   const int64_t n = records * int64_t(files.size());
-  set.images = Tensor({n, kSide, kSide, kChannels}, DType::u8);
+  set.images = Tensor({n, kCifarSide, kCifarSide, kCifarChannels}, DType::u8);
   set.labels = Tensor({n}, DType::i64);
   for (size_t f = 0; f < files.size(); ++f) {
     const int64_t first = int64_t(f) * records;
@@ -101,10 +102,10 @@ Dataset load_split(const Source& source, const fs::path& folder, const std::vect
   return set;
 }
 
-Splits load(const Source& source, const DataRequest& request) {
-  const fs::path folder = find_folder(source, request);
-  return {load_split(source, folder, source.train_files, source.records),
-          load_split(source, folder, {source.test_file}, kTestRecords)};
+Splits load_cifar(const CifarSource& source, const DataRequest& request) {
+  const fs::path folder = find_cifar_folder(source, request);
+  return {load_cifar_split(source, folder, source.train_files, source.records),
+          load_cifar_split(source, folder, {source.test_file}, kTestRecords)};
 }
 
 }  // namespace
@@ -128,12 +129,12 @@ void read_cifar(const std::string& path, const CifarFile& file, uint8_t* images,
       const uint8_t* planes = from + file.label_bytes;
       uint8_t* to = images + i * kImage;
       for (int64_t p = 0; p < kPixels; ++p)
-        for (int64_t c = 0; c < kChannels; ++c) to[p * kChannels + c] = planes[c * kPixels + p];
+        for (int64_t c = 0; c < kCifarChannels; ++c) to[p * kCifarChannels + c] = planes[c * kPixels + p];
     }
   });
 }
 
-Splits load_cifar10(const DataRequest& request) { return load(kCifar10, request); }
-Splits load_cifar100(const DataRequest& request) { return load(kCifar100, request); }
+Splits load_cifar10(const DataRequest& request) { return load_cifar(kCifar10, request); }
+Splits load_cifar100(const DataRequest& request) { return load_cifar(kCifar100, request); }
 
 }  // namespace ringtape

@@ -32,13 +32,13 @@ struct JpegErrors : jpeg_error_mgr {
   char message[JMSG_LENGTH_MAX];
 };
 
-[[noreturn]] void leave(j_common_ptr info) {
+[[noreturn]] void on_jpeg_error(j_common_ptr info) {
   auto* errors = static_cast<JpegErrors*>(info->err);
   errors->format_message(info, errors->message);
   std::longjmp(errors->escape, 1);
 }
-void on_message(j_common_ptr info, int level) {
-  if (level < 0) leave(info);  // a warning; other levels are traces
+void on_jpeg_message(j_common_ptr info, int level) {
+  if (level < 0) on_jpeg_error(info);  // a warning; other levels are traces
 }
 
 // Each scan of a progressive file processes the whole image, even if it has only a few bytes.
@@ -53,8 +53,8 @@ class Jpeg {
  public:
   explicit Jpeg(const std::string& path) : path_(path) {
     info_.err = jpeg_std_error(&errors_);
-    errors_.error_exit = leave;
-    errors_.emit_message = on_message;
+    errors_.error_exit = on_jpeg_error;
+    errors_.emit_message = on_jpeg_message;
     progress_.progress_monitor = count_scans;
   }
   void open(const std::string& content) {

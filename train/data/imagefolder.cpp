@@ -21,7 +21,7 @@ constexpr int64_t kFallbackSide = 32;
 constexpr int64_t kDetail = 2;
 constexpr size_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
 
-struct Files {
+struct ImageFiles {
   std::vector<std::string> classes;
   std::vector<std::string> paths;
   std::vector<int64_t> labels;
@@ -102,8 +102,8 @@ std::vector<fs::path> images_in(const fs::path& folder, LeftOut& left_out) {
   });
 }
 
-Files list(const fs::path& root, LeftOut& left_out) {
-  Files out;
+ImageFiles list_images(const fs::path& root, LeftOut& left_out) {
+  ImageFiles out;
   bool any = false;
   std::string empty;
   for (const fs::path& folder : class_folders(root, left_out)) {
@@ -121,7 +121,7 @@ Files list(const fs::path& root, LeftOut& left_out) {
   return out;
 }
 
-std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
+std::pair<ImageFiles, ImageFiles> list_both(const fs::path& root, LeftOut& left_out) {
   std::error_code ignored;
   RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(),
               "; --data-dir names it");
@@ -129,7 +129,7 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
     const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
     RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(),
                 ": has train/ but neither test/ nor val/ next to it");
-    Files train = list(root / "train", left_out), test = list(held, left_out);
+    ImageFiles train = list_images(root / "train", left_out), test = list_images(held, left_out);
     for (int64_t& label : test.labels) {  // numbered as in the training set
       const std::string& name = test.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
@@ -140,8 +140,8 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
     test.classes = train.classes;
     return {std::move(train), std::move(test)};
   }
-  const Files all = list(root, left_out);
-  Files train{all.classes, {}, {}}, test = train;
+  const ImageFiles all = list_images(root, left_out);
+  ImageFiles train{all.classes, {}, {}}, test = train;
   size_t number = 0;  // within the class
   for (size_t i = 0; i < all.paths.size(); ++i) {
     number = i > 0 && all.labels[i] == all.labels[i - 1] ? number + 1 : 1;
@@ -153,11 +153,11 @@ std::pair<Files, Files> list_both(const fs::path& root, LeftOut& left_out) {
 }
 
 // The size of all images; none if they differ.
-ImageSize common_size(const Files& train, const Files& test) {
+ImageSize common_size(const ImageFiles& train, const ImageFiles& test) {
   const ImageSize first = read_image_size(train.paths[0]);
   bool alike = true;
   std::mutex mutex;
-  for (const Files* files : {&train, &test})
+  for (const ImageFiles* files : {&train, &test})
     parallel_for(int64_t(files->paths.size()), 16, [&](int64_t begin, int64_t end) {
       bool all = true;
       for (int64_t i = begin; i < end && all; ++i) all = read_image_size(files->paths[size_t(i)]) == first;
@@ -175,7 +175,8 @@ Image square_of(const Image& image, int64_t side, const std::string& path) {
   return resized_and_cropped(image, side);
 }
 
-Dataset load_files(const Files& files, const fs::path& root, ImageSize size, const std::string& title, bool progress) {
+Dataset load_files(const ImageFiles& files, const fs::path& root, ImageSize size, const std::string& title,
+                   bool progress) {
   Progress bar(title, int64_t(files.paths.size()), progress, "images");
   std::mutex drawing;
   int64_t done = 0;

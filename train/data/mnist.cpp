@@ -9,14 +9,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Source {
+struct MnistSource {
   const char* name;
   const char* torchvision;  // torchvision's folder
   float mean, deviation;
   std::vector<std::string> class_names;
 };
 
-struct Files {
+struct IdxPair {
   std::string images, labels;
 };
 
@@ -36,12 +36,12 @@ std::string find_file(const fs::path& folder, std::string name) {
   return {};
 }
 
-std::vector<fs::path> places(const Source& source, const DataRequest& request) {
+std::vector<fs::path> places(const MnistSource& source, const DataRequest& request) {
   const fs::path root = data_root(request);
   return {root / source.torchvision / "raw", root / source.name, root};
 }
 
-fs::path find_folder(const Source& source, const DataRequest& request) {
+fs::path find_mnist_folder(const MnistSource& source, const DataRequest& request) {
   const std::vector<fs::path> looked = places(source, request);
   for (const fs::path& folder : looked)
     if (!find_file(folder, "train-images-idx3-ubyte").empty()) return folder;
@@ -53,7 +53,7 @@ fs::path find_folder(const Source& source, const DataRequest& request) {
                             looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name));
 }
 
-Files find_pair(const Source& source, const fs::path& folder, const std::string& split) {
+IdxPair find_pair(const MnistSource& source, const fs::path& folder, const std::string& split) {
   const auto find = [&](const std::string& name) {
     const std::string path = find_file(folder, name);
     RT_CHECK_AS(IoError, !path.empty(), source.name, ": no ", name, "(.gz) in ", folder.string(), "; ",
@@ -76,7 +76,7 @@ Tensor read_labels(const std::string& path, int classes) {
   return out;
 }
 
-Dataset load_split(const Source& source, const Files& files, const fs::path& folder) {
+Dataset load_mnist_split(const MnistSource& source, const IdxPair& files, const fs::path& folder) {
   Dataset set;
   set.name = source.name;
   set.source = fs::absolute(folder).lexically_normal().string();
@@ -96,10 +96,10 @@ Dataset load_split(const Source& source, const Files& files, const fs::path& fol
   return set;
 }
 
-Splits load(const Source& source, const DataRequest& request) {
-  const fs::path folder = find_folder(source, request);
-  const Files train = find_pair(source, folder, "train"), test = find_pair(source, folder, "t10k");
-  Splits out{load_split(source, train, folder), load_split(source, test, folder)};
+Splits load_mnist_source(const MnistSource& source, const DataRequest& request) {
+  const fs::path folder = find_mnist_folder(source, request);
+  const IdxPair train = find_pair(source, folder, "train"), test = find_pair(source, folder, "t10k");
+  Splits out{load_mnist_split(source, train, folder), load_mnist_split(source, test, folder)};
   const Shape &a = out.train.images.shape(), &b = out.test.images.shape();
   RT_CHECK_AS(FormatError, a.without(0) == b.without(0), source.name, ": training images ", a,
               " and test images ", b, " differ in size");
@@ -109,22 +109,22 @@ Splits load(const Source& source, const DataRequest& request) {
 }  // namespace
 
 Splits load_mnist(const DataRequest& request) {
-  return load({"mnist",
-               "MNIST",
-               0.1307f,
-               0.3081f,
-               {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
-              request);
+  return load_mnist_source({"mnist",
+                            "MNIST",
+                            0.1307f,
+                            0.3081f,
+                            {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}},
+                           request);
 }
 
 Splits load_fashion_mnist(const DataRequest& request) {
-  return load({"fashion_mnist",
-               "FashionMNIST",
-               0.2860f,
-               0.3530f,
-               {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
-                "ankle boot"}},
-              request);
+  return load_mnist_source({"fashion_mnist",
+                            "FashionMNIST",
+                            0.2860f,
+                            0.3530f,
+                            {"t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag",
+                             "ankle boot"}},
+                           request);
 }
 
 }  // namespace ringtape

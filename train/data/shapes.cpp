@@ -9,7 +9,7 @@
 namespace ringtape {
 namespace {
 
-constexpr int kSide = 32, kChannels = 3;
+constexpr int kShapesSide = 32, kShapesChannels = 3;
 constexpr int64_t kMost = 10'000'000;  // images per split: 31 GB
 
 // Uniform random numbers for one image, in the order of the calls.
@@ -63,10 +63,10 @@ const Kind kKinds[] = {
      [](float x, float y) { return std::max(0.7f * (std::abs(x) - std::abs(y)), std::abs(y) - 0.9f); }},
     {"bars", [](float x, float y) { return box(std::abs(x) - 0.6f, y, 0.25f, 0.9f); }},
 };
-constexpr int kClasses = int(std::size(kKinds));
+constexpr int kShapesClasses = int(std::size(kKinds));
 
 struct Colour {
-  float c[kChannels];
+  float c[kShapesChannels];
 };
 
 // A stripe pattern between two dark colours under noise, and a bright shape on it.
@@ -75,7 +75,7 @@ void paint(uint8_t* image, const Kind& kind, Draw& draw) {
   for (Colour& g : ground)
     for (float& c : g.c) c = draw(0.0f, 0.6f);
   for (float& c : ink.c) c = draw(0.25f, 1.0f);
-  ink.c[draw.bits() % kChannels] = draw(0.7f, 1.0f);
+  ink.c[draw.bits() % kShapesChannels] = draw(0.7f, 1.0f);
 
   const float centre_x = 15.5f + draw(-5, 5), centre_y = 15.5f + draw(-5, 5), radius = draw(6, 11);
   const float tilt = draw(-0.35f, 0.35f), cosine = std::cos(tilt), sine = std::sin(tilt);
@@ -83,14 +83,14 @@ void paint(uint8_t* image, const Kind& kind, Draw& draw) {
   const float wave_x = wave * std::cos(direction), wave_y = wave * std::sin(direction);
   const float noise = draw(0.05f, 0.6f);
 
-  for (int row = 0; row < kSide; ++row)
-    for (int column = 0; column < kSide; ++column, image += kChannels) {
+  for (int row = 0; row < kShapesSide; ++row)
+    for (int column = 0; column < kShapesSide; ++column, image += kShapesChannels) {
       const float dx = float(column) - centre_x, dy = centre_y - float(row);
       const float x = (cosine * dx + sine * dy) / radius, y = (cosine * dy - sine * dx) / radius;
       const float cover = std::clamp(0.5f - kind.distance(x, y) * radius, 0.0f, 1.0f);
       const float mix = 0.5f + 0.5f * std::sin(wave_x * float(column) + wave_y * float(row) + phase);
       const uint32_t bits = draw.bits();
-      for (int c = 0; c < kChannels; ++c) {
+      for (int c = 0; c < kShapesChannels; ++c) {
         const float under = ground[0].c[c] + mix * (ground[1].c[c] - ground[0].c[c]);
         const float grain = noise * (float(bits >> (8 * c) & 255) / 255 - 0.5f);
         image[c] = uint8_t(255 * std::clamp(under + cover * (ink.c[c] - under) + grain, 0.0f, 1.0f) + 0.5f);
@@ -102,19 +102,19 @@ Dataset generate(int64_t n, uint64_t seed, uint64_t split) {
   Dataset set;
   set.name = "shapes";
   set.source = concat("generated, seed ", seed);
-  set.classes = kClasses;
+  set.classes = kShapesClasses;
   for (const Kind& kind : kKinds) set.class_names.emplace_back(kind.name);
   set.mean = {0.36f, 0.36f, 0.36f};
   set.deviation = {0.23f, 0.23f, 0.23f};
-  set.images = Tensor({n, kSide, kSide, kChannels}, DType::u8);
+  set.images = Tensor({n, kShapesSide, kShapesSide, kShapesChannels}, DType::u8);
   set.labels = Tensor({n}, DType::i64);
   auto* images = set.images.data<uint8_t>();
   auto* labels = set.labels.data<int64_t>();
   parallel_for(n, 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      labels[i] = i % kClasses;
+      labels[i] = i % kShapesClasses;
       Draw draw(seed, split, uint64_t(i));
-      paint(images + i * kSide * kSide * kChannels, kKinds[labels[i]], draw);
+      paint(images + i * kShapesSide * kShapesSide * kShapesChannels, kKinds[labels[i]], draw);
     }
   });
   return set;

@@ -12,7 +12,7 @@
 namespace ringtape {
 namespace {
 
-Tensor rows_of(const Tensor& x, int64_t begin, int64_t count) {
+Tensor row_window(const Tensor& x, int64_t begin, int64_t count) {
   const int64_t columns = x.dim(1);
   return x.window({count, columns}, {columns, 1}, begin * columns);
 }
@@ -24,7 +24,7 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   Tensor sent = own;
   if (own.dim(0) < each) {
     sent = zeros({each, columns}, own.dtype(), own.device());
-    if (own.dim(0) > 0) copy(rows_of(sent, 0, own.dim(0)), own);
+    if (own.dim(0) > 0) copy(row_window(sent, 0, own.dim(0)), own);
   }
   const Tensor all({ranks * each, columns}, own.dtype(), own.device());
   group.all_gather(all, sent).wait();
@@ -32,7 +32,7 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
   const Tensor out({n, columns}, own.dtype(), own.device());
   for (int r = 0; r < group.size(); ++r)
     if (const Part part = part_of(n, group.size(), r); part.size() > 0)
-      copy(rows_of(out, part.begin, part.size()), rows_of(all, r * each, part.size()));
+      copy(row_window(out, part.begin, part.size()), row_window(all, r * each, part.size()));
   return out;
 }
 
@@ -51,8 +51,8 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
     RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(),
                 ", F), got ", y.shape());
     if (at == 0) out = {Tensor({n, y.dim(1)}, DType::f32, y.device()), Tensor({n, 1}, DType::i64, y.device())};
-    copy(rows_of(out.x, at, y.dim(0)), y);
-    copy(rows_of(out.labels, at, y.dim(0)), reshape(batch->y, {y.dim(0), 1}));
+    copy(row_window(out.x, at, y.dim(0)), y);
+    copy(row_window(out.labels, at, y.dim(0)), reshape(batch->y, {y.dim(0), 1}));
     bar.update(batch->index + 1);
   }
   return out;

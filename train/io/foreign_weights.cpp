@@ -8,7 +8,7 @@ namespace ringtape {
 namespace {
 
 // A string as a Python literal.
-std::string quoted(const std::string& text) {
+std::string python_literal(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -26,20 +26,20 @@ std::string for_shell(const std::string& text) {
 
 std::string python(const std::string& imports, const std::string& load, const std::string& path) {
   const std::string to = std::filesystem::path(path).replace_extension(".safetensors").string();
-  return "python3 -c " + for_shell("import " + imports + "; " + load + quoted(to) + ")");
+  return "python3 -c " + for_shell("import " + imports + "; " + load + python_literal(to) + ")");
 }
 
 std::string from_pytorch(const std::string& path) {
   return python(
       "torch, safetensors.torch",
-      "w = torch.load(" + quoted(path) +
+      "w = torch.load(" + python_literal(path) +
           ", map_location=\"cpu\", weights_only=True); w = w.get(\"state_dict\", w); "
           "safetensors.torch.save_file({k: v.clone().contiguous() for k, v in w.items() if torch.is_tensor(v)}, ",
       path);
 }
 std::string from_numpy(const std::string& path) {
-  return python("numpy, safetensors.numpy", "safetensors.numpy.save_file(dict(numpy.load(" + quoted(path) + ")), ",
-                path);
+  return python("numpy, safetensors.numpy",
+                "safetensors.numpy.save_file(dict(numpy.load(" + python_literal(path) + ")), ", path);
 }
 
 struct Format {

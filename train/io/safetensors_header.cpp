@@ -17,10 +17,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kShown = 100;  // maximum bytes of a name or value in a message
+constexpr size_t kShownBytes = 100;  // maximum bytes of a name or value in a message
 
 std::string shown(const std::string& text) {
-  return printable(text.size() > kShown ? text.substr(0, kShown) + "..." : text);
+  return printable(text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text);
 }
 
 std::string known_types() {
@@ -54,7 +54,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     } else if (depth_ == 2 && key_ == "dtype") {
       take_dtype(value);
     } else {
-      scalar(Json(value.substr(0, kShown)).text());
+      scalar(Json(value.substr(0, kShownBytes)).text());
     }
     return true;
   }

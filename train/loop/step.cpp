@@ -58,7 +58,7 @@ Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Devi
   return memory_.window({size}, {1}, front);
 }
 
-static Tensors rows_of(const Tensors& images, const Part& rows) {
+static Tensors slice_rows(const Tensors& images, const Part& rows) {
   Tensors out;
   for (const Tensor& x : images) out.push_back(rows.size() == x.dim(0) ? x : slice(x, 0, rows.begin, rows.end));
   return out;
@@ -76,7 +76,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     const double share = double(rows.size()) / double(all);
     Outcome part;
     if (samples > 0 || synchronized_) {
-      part = objective_(rows_of(images, rows), rows_of(Tensors{y}, rows)[0]);
+      part = objective_(slice_rows(images, rows), slice_rows(Tensors{y}, rows)[0]);
       if (part.logits.defined()) logits.push_back(part.logits);
       spread = part.spread;
       if (rows.size() > 0) {

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <sys/utsname.h>
-#include <toml++/impl/version.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -35,7 +34,7 @@ std::string proc_value(const char* path, const std::string& key) {
 Json libraries() {
   return {{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
           {"nlohmann-json", json_library()},
-          {"toml++", concat(TOML_LIB_MAJOR, '.', TOML_LIB_MINOR, '.', TOML_LIB_PATCH)},
+          {"toml++", kTomlVersion},
           {"zlib", zlibVersion()}};
 }
 

@@ -16,12 +16,12 @@ namespace {
 
 constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
 
-struct Column {
+struct MetricsColumn {
   const char* name;
   std::optional<double> Metrics::*value;
 };
 // clang-format off
-constexpr Column kColumns[] = {
+constexpr MetricsColumn kColumns[] = {
     {"loss", &Metrics::loss},           {"top1", &Metrics::top1},
     {"top5", &Metrics::top5},           {"lr", &Metrics::lr},
     {"images_per_s", &Metrics::images_per_s}, {"seconds", &Metrics::seconds},
@@ -36,13 +36,13 @@ constexpr Column kColumns[] = {
 
 std::string csv_header() {
   std::string out = "split,epoch,step";
-  for (const Column& c : kColumns) out += std::string(",") + c.name;
+  for (const MetricsColumn& c : kColumns) out += std::string(",") + c.name;
   return out;
 }
 
 std::string csv_line(const Metrics& m) {
   std::string out = concat(m.split, ',', m.epoch, ',', m.step);
-  for (const Column& c : kColumns) {
+  for (const MetricsColumn& c : kColumns) {
     out += ',';
     if (const auto& value = m.*c.value) out += shortest(*value);
   }
@@ -64,7 +64,7 @@ Json json_number(double x) {
 
 std::string json_line(const Metrics& m) {
   Json out{{"split", m.split}, {"epoch", m.epoch}, {"step", m.step}};
-  for (const Column& c : kColumns)
+  for (const MetricsColumn& c : kColumns)
     if (const auto& value = m.*c.value) out[c.name] = json_number(*value);
   return out.text();
 }
@@ -85,7 +85,7 @@ static std::optional<Metrics> parse_metrics(const std::string& line, const std::
   m.split = fields.text("split");
   if (m.split == "summary") return {};
   m.epoch = fields.has("epoch") ? fields.whole("epoch") : 0, m.step = fields.has("step") ? fields.whole("step") : 0;
-  for (const Column& c : kColumns)
+  for (const MetricsColumn& c : kColumns)
     if (fields.has(c.name)) m.*c.value = read_number(fields, c.name);
   return m;
 }
@@ -148,7 +148,7 @@ MetricsLog::Lengths MetricsLog::sync() { return {{kJsonl, jsonl_.sync()}, {kCsv,
 void MetricsLog::write(const Metrics& metrics) {
   jsonl_.write(json_line(metrics));
   csv_.write(csv_line(metrics));
-  for (const Column& c : kColumns)
+  for (const MetricsColumn& c : kColumns)
     if (const auto& value = metrics.*c.value) events_.write(metrics.split + "/" + c.name, metrics.step, *value);
 }
 

@@ -35,7 +35,7 @@ void handle(void (*handler)(int)) {
 }
 
 // Signal handlers: they may call only async-signal-safe functions.
-void leave(int) {
+void exit_at_once(int) {
   if (speaks_of_it) (void)!::write(2, kAtOnce.data(), kAtOnce.size());
   ::_exit(comm::kPreempted);
 }
@@ -61,7 +61,7 @@ void hold_stops() {
 
 void stop_at_once(bool speaks) {
   speaks_of_it = speaks;
-  handle(leave);
+  handle(exit_at_once);
 }
 
 void stop_behind_a_step() { handle(request); }

@@ -112,7 +112,7 @@ void read_preset(TrainOptions& options, const std::string& name, const std::stri
   apply(options, table, path);
 }
 
-static std::string quoted(const std::string& s) {
+static std::string toml_string(const std::string& s) {
   std::string out = "\"";
   for (char c : s) {
     constexpr const char* hex = "0123456789abcdef";
@@ -128,7 +128,7 @@ static std::string quoted(const std::string& s) {
 }
 
 static std::string setting_line(const OptionValue& value) {
-  return concat(value.option->name, " = ", value.option->is_text ? quoted(value.text) : value.text, "\n");
+  return concat(value.option->name, " = ", value.option->is_text ? toml_string(value.text) : value.text, "\n");
 }
 
 std::string config_text(const TrainOptions& options) {

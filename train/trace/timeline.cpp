@@ -59,7 +59,7 @@ static Json event(const std::string& name, const char* kind, size_t rank, int th
   return {{"name", name}, {"cat", kind}, {"ph", "X"}, {"pid", rank}, {"tid", thread}, {"ts", from}, {"dur", duration}};
 }
 
-static Json name_of(const char* kind, const std::string& name, size_t rank, int thread) {
+static Json metadata_event(const char* kind, const std::string& name, size_t rank, int thread) {
   return {{"name", kind}, {"ph", "M"}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
@@ -67,9 +67,9 @@ std::string chrome_trace(const StepTimeline& timeline) {
   Json events = Json::list();
   for (size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
     const RankTimeline& r = timeline.ranks[rank];
-    events.push_back(name_of("process_name", concat("rank ", rank), rank, 0));
-    events.push_back(name_of("thread_name", "computation", rank, 0));
-    if (!r.buckets.empty()) events.push_back(name_of("thread_name", "communication", rank, 1));
+    events.push_back(metadata_event("process_name", concat("rank ", rank), rank, 0));
+    events.push_back(metadata_event("thread_name", "computation", rank, 0));
+    if (!r.buckets.empty()) events.push_back(metadata_event("thread_name", "communication", rank, 1));
     for (const RankTimeline::Span& p : r.phases) events.push_back(event(p.name, "phase", rank, 0, p.begin, p.end));
     for (size_t i = 0; i < r.buckets.size(); ++i) {
       const RankTimeline::Bucket& b = r.buckets[i];

@@ -6,7 +6,7 @@
 
 namespace ringtape {
 
-static std::string list(const std::vector<float>& numbers) {
+static std::string number_list(const std::vector<float>& numbers) {
   std::string out;
   for (float x : numbers) out += (out.empty() ? "" : ", ") + shortest(std::round(double(x) * 1e6) / 1e6);
   return "[" + out + "]";
@@ -44,7 +44,7 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
                 ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ",
-                list(data.mean), " and deviation ", list(data.deviation), ".",
+                number_list(data.mean), " and deviation ", number_list(data.deviation), ".",
                 backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
                 backbone ? " --protocol knn" : "", "`.\n");
   return out;

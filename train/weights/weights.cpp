@@ -20,11 +20,11 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
-static constexpr size_t kShown = 100;  // maximum bytes of a tensor's name in a message
+static constexpr size_t kShownNameBytes = 100;  // maximum bytes of a tensor's name in a message
 
 // `convert`: converts floating-point numbers of another dtype.
-static void load(const Safetensors& file, const std::string& path, const std::vector<NamedTensor>& into,
-                 bool convert = false) {
+static void load_matching_tensors(const Safetensors& file, const std::string& path,
+                                  const std::vector<NamedTensor>& into, bool convert = false) {
   std::map<std::string, Tensor> found;
   for (const NamedTensor& t : file.tensors) found.emplace(t.name, t.tensor);
   for (const NamedTensor& want : into) {
@@ -41,7 +41,7 @@ static void load(const Safetensors& file, const std::string& path, const std::ve
   std::map<std::string, Tensor> extra = found;
   for (const NamedTensor& want : into) extra.erase(want.name);
   RT_CHECK_AS(FormatError, extra.empty(), path, ": the model has no tensor '",
-              printable(extra.begin()->first.substr(0, kShown)), "'");
+              printable(extra.begin()->first.substr(0, kShownNameBytes)), "'");
   for (const NamedTensor& want : into) {
     const Tensor& from = found.at(want.name);
     const Device device = want.tensor.device();
@@ -51,7 +51,7 @@ static void load(const Safetensors& file, const std::string& path, const std::ve
 }
 
 void load_tensors(const std::string& path, const std::vector<NamedTensor>& into) {
-  load(read_safetensors(path), path, into);
+  load_matching_tensors(read_safetensors(path), path, into);
 }
 
 void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, weights_of(module)); }
@@ -88,7 +88,7 @@ LastLayer load_backbone(const std::string& path, nn::Module& module, const std::
   }
   out.loaded = any && fits;
   if (!fits) std::erase_if(file.tensors, [&](const NamedTensor& t) { return is_of(t, last); });
-  load(file, path, out.loaded ? wanted : backbone_of(module, last), true);
+  load_matching_tensors(file, path, out.loaded ? wanted : backbone_of(module, last), true);
   return out;
 }
 

@@ -22,13 +22,13 @@ namespace {
 constexpr int kSlots = 4;                    // number of messages in flight from one rank to another
 constexpr size_t kSlotBytes = 512 << 10;     // longer messages are sent in pieces
 
-// The data of a rank for the others, in the host's shared memory, with one Line for each other rank.
-struct Board {
+// The data of a rank for the others, in the host's shared memory, with one IpcLine for each other rank.
+struct IpcBoard {
   std::atomic<uint32_t> seen;  // 1: it has opened the memory and events of all others
   std::atomic<uint32_t> left;  // 1: it has closed all of these
   cudaIpcMemHandle_t memory;   // kSlots places a rank, by receiver
 };
-struct alignas(64) Line {
+struct alignas(64) IpcLine {
   MessageHeader headers[kSlots];            // of the message in a slot for that rank
   std::atomic<uint64_t> posted;             // pieces for it, since the beginning
   alignas(64) std::atomic<uint64_t> fetched;  // pieces from it
@@ -42,8 +42,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 struct Peer {
   std::shared_ptr<PeerArena> shared;
   std::unique_ptr<PeerProcess> process;
-  Board* board = nullptr;
-  Line* lines = nullptr;
+  IpcBoard* board = nullptr;
+  IpcLine* lines = nullptr;
   std::unique_ptr<OpenedMemory> memory;
   std::vector<SharedEvent> filled, emptied;            // theirs: for this rank, of this rank's slots
   std::vector<SharedEvent> own_filled, own_emptied;
@@ -140,11 +140,11 @@ class Ipc : public GpuTransport {
     std::deque<Open> sends, recvs;
   };
 
-  Board& board() const { return *reinterpret_cast<Board*>(us_->control.get()); }
-  static Line* lines_of(void* control) {
-    return reinterpret_cast<Line*>(static_cast<char*>(control) + (sizeof(Board) + 63) / 64 * 64);
+  IpcBoard& board() const { return *reinterpret_cast<IpcBoard*>(us_->control.get()); }
+  static IpcLine* lines_of(void* control) {
+    return reinterpret_cast<IpcLine*>(static_cast<char*>(control) + (sizeof(IpcBoard) + 63) / 64 * 64);
   }
-  Line& line(int r) const { return lines_of(us_->control.get())[r]; }
+  IpcLine& line(int r) const { return lines_of(us_->control.get())[r]; }
   size_t slot_of(int receiver, uint64_t piece) const {
     return (size_t(receiver) * kSlots + piece % kSlots) * kSlotBytes;
   }
@@ -153,7 +153,7 @@ class Ipc : public GpuTransport {
   void join() {
     us_ = std::make_unique<Membership>();
     us_->arena = SharedArena::own();
-    us_->control = us_->arena->allocate((sizeof(Board) + 63) / 64 * 64 + size_t(size()) * sizeof(Line));
+    us_->control = us_->arena->allocate((sizeof(IpcBoard) + 63) / 64 * 64 + size_t(size()) * sizeof(IpcLine));
     us_->memory = std::make_unique<ExportedMemory>(index(), size_t(size()) * kSlots * kSlotBytes);
     us_->peers.resize(size_t(size()));
     lanes_.resize(size_t(size()));
@@ -190,7 +190,7 @@ class Ipc : public GpuTransport {
     Peer& p = us_->peers[size_t(r)];
     p.process = std::make_unique<PeerProcess>(pid);
     p.shared = PeerArena::open(address);
-    p.board = reinterpret_cast<Board*>(p.shared->base() + at);
+    p.board = reinterpret_cast<IpcBoard*>(p.shared->base() + at);
     p.lines = lines_of(p.board);
     p.memory = std::make_unique<OpenedMemory>(index(), p.board->memory, r);
     for (int k = 0; k < kSlots; ++k) {
@@ -218,7 +218,7 @@ class Ipc : public GpuTransport {
     if (sends.empty()) return;
     use(index());
     Peer& peer = us_->peers[size_t(r)];
-    Line& own = line(r);
+    IpcLine& own = line(r);
     for (; !sends.empty(); sends.pop_front()) {
       Open& o = sends.front();
       const Transfer& t = o.transfer;
@@ -242,7 +242,7 @@ class Ipc : public GpuTransport {
     if (recvs.empty()) return;
     use(index());
     Peer& peer = us_->peers[size_t(r)];
-    const Line& theirs = peer.lines[rank()];
+    const IpcLine& theirs = peer.lines[rank()];
     for (; !recvs.empty(); recvs.pop_front()) {
       Open& o = recvs.front();
       const Transfer& t = o.transfer;

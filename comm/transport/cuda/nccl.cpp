@@ -34,12 +34,12 @@ using namespace ringtape::cuda;
 
 namespace {
 
-constexpr ncclDataType_t type_of(DType dtype) {
+constexpr ncclDataType_t nccl_type(DType dtype) {
   constexpr ncclDataType_t types[] = {ncclUint8,   ncclUint8,    ncclInt32,   ncclInt64,
                                       ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64};
   return types[size_t(dtype)];
 }
-constexpr ncclRedOp_t op_of(ReduceOp op) {
+constexpr ncclRedOp_t nccl_op(ReduceOp op) {
   constexpr ncclRedOp_t ops[] = {ncclSum, ncclAvg, ncclMax, ncclMin, ncclProd};
   return ops[size_t(op)];
 }
@@ -274,7 +274,9 @@ void collective(Transport& transport, F&& f) {
   auto* const nccl = dynamic_cast<Nccl*>(&transport);
   RT_CHECK_AS(CommError, nccl, "the algorithm 'nccl' runs over the transport 'nccl', not over ", transport.name());
   const Operation& o = transport.operation();
-  nccl->call([&] { f(Call{size_t(o.count), type_of(o.dtype), op_of(o.op), o.root, nccl->comm(), nccl->stream()}); });
+  nccl->call([&] {
+    f(Call{size_t(o.count), nccl_type(o.dtype), nccl_op(o.op), o.root, nccl->comm(), nccl->stream()});
+  });
 }
 
 void all_reduce(Transport& t, const void* x, void* y) {

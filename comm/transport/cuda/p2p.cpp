@@ -40,8 +40,8 @@ struct Place {  // of one rank at a share() and a fence()
 };
 
 // The shared state of the ranks of a group.
-struct Board {
-  explicit Board(int size) : size(size), mailboxes(size_t(size) * size_t(size)), places(size_t(size)) {}
+struct PeerBoard {
+  explicit PeerBoard(int size) : size(size), mailboxes(size_t(size) * size_t(size)), places(size_t(size)) {}
   Mailbox& mailbox(int from, int to) { return mailboxes[size_t(from) * size_t(size) + size_t(to)]; }
 
   const int size;
@@ -76,7 +76,7 @@ class P2p : public GpuTransport {
  public:
   P2p(Context context, Device device) : GpuTransport(std::move(context), device), pulls_(device.index) {
     begin({}, Deadline(context_.timeout));
-    board_ = Handover<Board>::meet(*this);
+    board_ = Handover<PeerBoard>::meet(*this);
   }
   ~P2p() override {
     try {
@@ -210,7 +210,7 @@ class P2p : public GpuTransport {
     known_ = true;
   }
 
-  std::shared_ptr<Board> board_;
+  std::shared_ptr<PeerBoard> board_;
   const Stream pulls_;
   std::deque<Open> open_;
   Ticket ticket_ = 0;

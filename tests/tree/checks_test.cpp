@@ -1,0 +1,80 @@
+// .ci/run has every check of the tree.
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/tree/sources.h"
+
+namespace ringtape {
+namespace {
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(kRoot / file);
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_TRUE(in) << file;
+  return text.str();
+}
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::array<char, 4096> bytes;
+  while (const size_t n = std::fread(bytes.data(), 1, bytes.size(), pipe)) out.append(bytes.data(), n);
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  return out;
+}
+
+// What .ci/run runs, and what is run by that.
+std::string all_that_is_run() {
+  std::string text;
+  for (const char* file : {".ci/run", "test.sh", "quickstart.sh", "tests/CMakeLists.txt", "tests/emulation/tests.cmake",
+                           "tests/gpu.sh"})
+    text += text_of(file);
+  return text;
+}
+
+TEST(Checks, EveryScriptOfTestsIsRun) {
+  const std::set<std::string> by_hand = {"tests/tidy.sh", "tests/emulation/mutate.py"};  // take an hour
+  const std::string run = all_that_is_run();
+  int scripts = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    const std::string name = entry.path().filename(), path = fs::relative(entry.path(), kRoot);
+    const bool script = (fs::status(entry).permissions() & fs::perms::owner_exec) != fs::perms::none;
+    if (!entry.is_regular_file() || !script) continue;
+    ++scripts;
+    const std::string in_tests = path.substr(std::string("tests/").size());
+    EXPECT_TRUE(by_hand.count(path) || run.find(in_tests) != std::string::npos) << path << " is run by nothing";
+  }
+  EXPECT_GT(scripts, 5);
+}
+
+TEST(Checks, EveryPresetIsBuilt) {
+  const std::set<std::string> by_hand = {"dev"};
+  const std::string presets = text_of("CMakePresets.json"), run = all_that_is_run();
+  const std::regex name(R"re(\{"name": "(\w+)", "inherits": "base", "displayName")re");
+  int seen = 0;
+  for (std::sregex_iterator at(presets.begin(), presets.end(), name), end; at != end; ++at, ++seen) {
+    const std::string preset = (*at)[1];
+    EXPECT_TRUE(by_hand.count(preset) || std::regex_search(run, std::regex("(preset|compile|build) " + preset + "\\b")))
+        << preset;
+  }
+  EXPECT_GE(seen, 6);
+}
+
+TEST(Checks, TheListSaysWhenAPartIsRun) {
+  const std::string list = output_of("'" + (kRoot / ".ci/run").string() + "' --list");
+  for (const char* line : {"always        packages: ./setup.sh check\n",
+                           "by changes    clang's warnings: clang_warnings\n",
+                           "full          line coverage of the CUDA kernels, emulated: tests/emulation/coverage.sh\n"})
+    EXPECT_NE(list.find(line), std::string::npos) << line << "in\n" << list;
+}
+
+}  // namespace
+}  // namespace ringtape
