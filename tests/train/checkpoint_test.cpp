@@ -287,7 +287,7 @@ TEST_F(CheckpointTest, OneThatLacksItsStateDoesNotLetTheTrainingBegin) {
   save(4);
   fs::remove(path("step-00000004/state.json"));
   EXPECT_MENTIONS(message_of<FormatError>([&] { newest(); }), "none of the checkpoints can be used");
-  EXPECT_MENTIONS(said_, "step-00000004/state.json: cannot open");
+  EXPECT_MENTIONS(said_, "step-00000004/state.json: is missing");
 }
 
 TEST_F(CheckpointTest, SettingsAreComparedByName) {

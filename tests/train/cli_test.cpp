@@ -137,8 +137,8 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
     const std::string name = entry.path().filename().string();
     files.insert(name.starts_with("events.out.tfevents.") ? "events" : name);
   }
-  EXPECT_EQ(files, (std::set<std::string>{".lock", "checkpoints", "config.toml", "data.json", "env.json", "events",
-                                          "exported", "metrics.csv", "metrics.jsonl", "train.log"}));
+  EXPECT_EQ(files, (std::set<std::string>{".lock", ".saved", "checkpoints", "config.toml", "data.json", "env.json",
+                                          "events", "exported", "metrics.csv", "metrics.jsonl", "train.log"}));
 
   std::vector<Json> lines;
   std::ifstream metrics(dir / "metrics.jsonl");

@@ -4,14 +4,17 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
 
+#include "core/limits.h"
 #include "core/log.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/json_reader.h"
+#include "train/io/look.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -19,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr int kSchema = 1;  // of state.json
+constexpr const char* kLinks[] = {"last", "best"};
 constexpr const char *kState = "state.json", *kPrefix = "step-", *kAside = "aside-step-", *kCrc = "crc32";
 
 std::string crc_text(unsigned long crc) { return fmt::format("{:08x}", crc); }
@@ -26,11 +30,18 @@ std::string crc_of(const std::string& text) {
   return crc_text(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
 }
 
+// A file that is missing is damage; one that cannot be read is an IoError.
+void check_is_file(const std::string& path) {
+  const fs::file_type type = type_at(path);
+  RT_CHECK_AS(FormatError, type != fs::file_type::not_found, path, ": is missing");
+  RT_CHECK_AS(FormatError, type == fs::file_type::regular, path, ": not a file");
+}
+
 Json describe_file(const std::string& path) {
-  std::error_code ignored;
-  RT_CHECK_AS(FormatError, !fs::exists(path, ignored) || fs::is_regular_file(path, ignored), path, ": not a file");
+  check_is_file(path);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  RT_CHECK_AS(IoError, file, path, ": cannot open");
+  RT_CHECK_AS(IoError, file, path, ": cannot open: ", reason(errno));
   std::vector<char> block(1 << 20);
   unsigned long crc = 0;
   int64_t bytes = 0;
@@ -39,7 +50,7 @@ Json describe_file(const std::string& path) {
     crc = crc32_z(crc, reinterpret_cast<const Bytef*>(block.data()), size_t(file.gcount()));
     bytes += file.gcount();
   } while (file);
-  RT_CHECK_AS(IoError, file.eof(), path, ": cannot read");
+  RT_CHECK_AS(IoError, file.eof() && !file.bad(), path, ": cannot read: ", reason(errno));
   return {{"bytes", bytes}, {kCrc, crc_text(crc)}};
 }
 
@@ -57,19 +68,22 @@ std::optional<int64_t> step_in(const std::string& name, std::string_view prefix)
 
 constexpr int64_t kLongestState = 4 << 20;  // bytes; enough for the counters of 100,000 ranks
 
-// Whether the folder is a checkpoint of that step: its state.json says so, or is too damaged to say anything.
+// Whether the folder is a checkpoint of that step: its state.json says so, or is too damaged to say anything. Throws
+// IoError if it cannot be read.
 bool is_checkpoint(const std::string& folder, int64_t step) {
   const std::string path = folder + "/" + kState;
-  std::error_code ignored;
-  if (!fs::is_directory(fs::symlink_status(folder, ignored)) || !fs::is_regular_file(fs::symlink_status(path, ignored)))
-    return false;
+  if (name_type(folder) != fs::file_type::directory || name_type(path) != fs::file_type::regular) return false;
+  std::string text;
+  try {
+    text = read_file(path, kLongestState);
+  } catch (const FormatError&) {
+    return false;  // too long
+  }
   Json json;
   try {
-    json = parse_json(read_file(path, kLongestState), path);
+    json = parse_json(text, path);
   } catch (const FormatError&) {
-    return fs::file_size(path, ignored) <= uint64_t(kLongestState);
-  } catch (const IoError&) {
-    return false;
+    return true;
   }
   try {
     return JsonFields(json, path).object("state").whole("step") == step;
@@ -81,15 +95,13 @@ bool is_checkpoint(const std::string& folder, int64_t step) {
 // Whether the folder contains any file of a checkpoint.
 bool holds_some(const std::string& folder, std::vector<std::string> files) {
   files.push_back(kState);
-  std::error_code ignored;
   return std::any_of(files.begin(), files.end(),
-                     [&](const std::string& name) { return fs::exists(folder + "/" + name, ignored); });
+                     [&](const std::string& name) { return is_there(folder + "/" + name); });
 }
 
 // The content of state.json, after its checksum has been verified.
 Json read_state(const std::string& path) {
-  std::error_code ignored;
-  RT_CHECK_AS(FormatError, !fs::exists(path, ignored) || fs::is_regular_file(path, ignored), path, ": not a file");
+  check_is_file(path);
   Json json = parse_json(read_file(path, kLongestState), path);
   const std::string crc = JsonFields(json, path).text(kCrc);
   json.erase(kCrc);
@@ -171,10 +183,9 @@ std::string Checkpoints::path_of(const char* prefix, int64_t step) const {
 
 std::vector<int64_t> Checkpoints::steps(const char* prefix, bool all) const {
   std::vector<int64_t> out;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder_, ignored)) {
-    const auto step = step_in(entry.path().filename().string(), prefix);
-    if (step && (all || is_checkpoint(entry.path().string(), *step))) out.push_back(*step);
+  for (const std::string& name : names_in(folder_)) {
+    const auto step = step_in(name, prefix);
+    if (step && (all || is_checkpoint(folder_ + "/" + name, *step))) out.push_back(*step);
   }
   std::sort(out.begin(), out.end(), std::greater());
   return out;
@@ -207,37 +218,41 @@ void Checkpoints::set_aside(int64_t step) const {
 std::string Checkpoints::save(const TrainState& state, const std::vector<TensorFile>& files,
                               const Course& course) const {
   const std::string path = path_of(state.step);
-  std::error_code error;
   make_folder(folder_);
-  std::vector<int64_t> aside = steps(kAside);
-  if (fs::exists(fs::symlink_status(path, error))) set_aside(state.step), std::erase(aside, state.step);
+  const bool again = name_type(path) != fs::file_type::not_found;
+  if (again) set_aside(state.step);
   write_checkpoint(path, state, files, course);
+  const std::vector<int64_t> aside = steps(kAside), all = steps(kPrefix);
   for (const int64_t step : aside)
-    if (remove_folder(path_of(kAside, step))) log_info("removed ", path_of(kAside, step));
-  for (const int64_t step : steps(kPrefix))
+    if (!(again && step == state.step) && remove_folder(path_of(kAside, step)))
+      log_info("removed ", path_of(kAside, step));
+  for (const int64_t step : all)
     if (step > state.step) set_aside(step);
   settle(state);
   return path;
 }
 
 void Checkpoints::settle(const TrainState& newest) const {
-  std::error_code error;
+  const std::vector<int64_t> all = steps(kPrefix);
+  const bool has_best = newest.best && is_there(path_of(newest.best->step));
   link("last", newest.step);
-  if (newest.best && fs::exists(path_of(newest.best->step), error)) link("best", newest.best->step);
+  if (has_best) link("best", newest.best->step);
   int64_t kept = 0;
-  for (const int64_t step : steps(kPrefix))
+  for (const int64_t step : all)
     if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step))
       remove_folder(path_of(step));
 }
 
 void Checkpoints::remove_all() const {
+  const std::vector<std::string> names = names_in(folder_);
+  const std::vector<int64_t> all = steps(kPrefix), aside = steps(kAside);
+  for (const int64_t step : all) remove_folder(path_of(kPrefix, step));
+  for (const int64_t step : aside) remove_folder(path_of(kAside, step));
+  for (const char* name : kLinks)
+    if (name_type(folder_ + "/" + name) == fs::file_type::symlink) fs::remove(folder_ + "/" + name);
+  for (const std::string& name : names)
+    if (is_temporary_name(name)) fs::remove_all(folder_ + "/" + name);
   std::error_code error;
-  for (const char* prefix : {kPrefix, kAside})
-    for (const int64_t step : steps(prefix)) remove_folder(path_of(prefix, step));
-  for (const char* name : {"last", "best"})
-    if (fs::is_symlink(fs::symlink_status(folder_ + "/" + name, error))) fs::remove(folder_ + "/" + name);
-  for (const auto& entry : fs::directory_iterator(folder_, error))
-    if (is_temporary_name(entry.path().filename().string())) fs::remove_all(entry.path());
   fs::remove(folder_, error);  // not removed if something else is in it
 }
 
@@ -246,17 +261,20 @@ std::optional<Checkpoints::Found> Checkpoints::newest(const Course& course,
   bool some = false;
   for (const int64_t step : steps(kPrefix, true)) {
     const std::string path = path_of(step);
-    some = some || holds_some(path, course.files);
     try {
+      some = some || holds_some(path, course.files);
       return Found{path, check_checkpoint(path, step, course)};
     } catch (const FormatError& e) {
       unusable(e.what());
-    } catch (const IoError& e) {
-      unusable(e.what());
+    } catch (const IoError& e) {  // it may be as good as ever
+      throw IoError(concat(e.what(), "; to resume from an earlier checkpoint, move ", path, " elsewhere"));
     }
   }
   RT_CHECK_AS(FormatError, !some, folder_,
               ": none of the checkpoints can be used; repair one, or start again with --overwrite");
+  for (const char* name : kLinks)
+    RT_CHECK_AS(IoError, name_type(folder_ + "/" + name) != fs::file_type::symlink, folder_, ": has the link '", name,
+                "', but no checkpoint; bring the checkpoints back, or start again with --overwrite");
   return {};
 }
 

@@ -34,9 +34,9 @@ struct Course {
 void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
                       const Course& course);
 
-// Reads the state of a checkpoint and checks its files. Throws IoError or FormatError, with the reason, unless it is a
-// checkpoint of `step` and every file is as it was written; UsageError if it has other settings or another data set
-// (naming both) or was written by a newer ringtape.
+// Reads the state of a checkpoint and checks its files. Throws FormatError, with the reason, unless it is a checkpoint
+// of `step` and every file is there, as it was written; IoError if one cannot be read; UsageError if it has other
+// settings or another data set (naming both) or was written by a newer ringtape.
 TrainState check_checkpoint(const std::string& path, int64_t step, const Course& course);
 
 // The checkpoints of a run, in one folder. A subfolder counts as a checkpoint if it has a checkpoint's name and its
@@ -49,12 +49,14 @@ class Checkpoints {
 
   // Writes a checkpoint named by its step, then removes those that are no longer kept. Checkpoints of later steps,
   // which a training resumed from an earlier one has left behind, are renamed to aside-step-..., with a line in the
-  // log; the next save() removes them. Returns the new path. Throws IoError before anything is removed.
+  // log; the next save() removes them. Returns the new path. Throws IoError before anything is removed, also if the
+  // folder cannot be read.
   std::string save(const TrainState& state, const std::vector<TensorFile>& files, const Course& course) const;
 
   // The newest checkpoint that is complete; `unusable` gets the reason for each that is not. Returns nothing if there
-  // is no checkpoint. Throws FormatError if there are files of checkpoints but no complete one, and UsageError as
-  // check_checkpoint().
+  // is no checkpoint. Throws FormatError if there are files of checkpoints but no complete one; IoError if the folder
+  // or a checkpoint that may be complete cannot be read, or if only the links to checkpoints are left; UsageError as
+  // check_checkpoint(). Changes nothing.
   struct Found {
     std::string path;
     TrainState state;
@@ -62,10 +64,10 @@ class Checkpoints {
   std::optional<Found> newest(const Course& course, const std::function<void(const std::string&)>& unusable) const;
 
   // Updates the links and removes checkpoints that are no longer kept, as after a save(): a killed process may have
-  // left this undone.
+  // left this undone. Throws IoError before anything changes if the folder cannot be read.
   void settle(const TrainState& newest) const;
 
-  // Removes all checkpoints, for a run that is replaced; also the folder, if nothing else is in it.
+  // Removes all checkpoints, for a run that is replaced; also the folder, if nothing else is in it. Throws as settle().
   void remove_all() const;
 
   std::string path_of(int64_t step) const;  // of the checkpoint of this step

@@ -9,6 +9,7 @@
 #include "train/compare/child_run.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/look.h"
 
 namespace ringtape::cli {
 namespace {
@@ -48,7 +49,7 @@ TrainOptions wanted_options(const Training& training, const TrainOptions& there)
 // settings.
 std::optional<FinishedRun> finished(const Comparison& c, const Training& training, const Run& r,
                                     const std::string& seed) {
-  if (c.overwrite || !fs::exists(r.path + "/config.toml")) return {};
+  if (c.overwrite || !is_there(r.path + "/config.toml")) return {};
   TrainOptions there;
   read_config(there, r.path + "/config.toml");
   const TrainOptions now = wanted_options(training, there);

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
@@ -19,8 +18,10 @@
 #include "train/evaluation/features.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/look.h"
 #include "train/loop/trainer.h"
 #include "train/loop/world.h"
+#include "train/run/earlier_steps.h"
 #include "train/run/environment.h"
 #include "train/run/rank_log.h"
 #include "train/run/stop.h"
@@ -163,19 +164,31 @@ Earlier earlier(const TrainOptions& o) {
   return o.run.resume ? Earlier::resume : o.run.overwrite ? Earlier::replace : Earlier::refuse;
 }
 
-// Restores the trainer from the newest complete checkpoint.
-void resume(const Task& task, Trainer& trainer, const Checkpoints& checkpoints, const Course& course, Output& out) {
+// Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
+// before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
+// has saved one.
+std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, Output& out) {
+  const Course course = trainer.course();
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
-  if (!found) return out.line("resume no checkpoint yet: starting from the beginning");
-  const int64_t epochs = task.options.trainer.epochs;
+  if (!found) {
+    TrainOptions before;
+    if (const std::string path = run.file("config.toml"); is_there(path)) read_config(before, path);
+    const std::string sign = sign_of_checkpoints(run, before.checkpoint, course.steps_per_epoch);
+    RT_CHECK_AS(IoError, sign.empty(), run.file("checkpoints"), ": has no checkpoint, but ", sign,
+                "; bring its checkpoints back (is their disk mounted?), or start again with --overwrite");
+    return "resume no checkpoint yet: starting from the beginning";
+  }
+  MetricsLog::check(run);
+  const int64_t epochs = course.options.trainer.epochs;
   RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has already trained ",
               found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   checkpoints.settle(found->state);
-  out.line(concat("resume ", found->path, ": step ", found->state.step,
-                  found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last"));
+  run.note_checkpoint();
+  return concat("resume ", found->path, ": step ", found->state.step,
+                found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last");
 }
 
 std::string path_of(const TrainOptions& o) {
@@ -205,16 +218,17 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   RunDir run(path_of(o), earlier(o));
   Output out(run, o.run.json);
   try {
+    const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep);
+    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, out) : "";
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
-    if (const std::string path = run.file(kTrainedOnFile); !std::filesystem::exists(path))
+    if (const std::string path = run.file(kTrainedOnFile); !is_there(path))
       write_trained_on(path, trained_on(task.data.train));
     if (said) out.log(first_line(o));
     else out.line(first_line(o));
     introduce(out, task, trainer, world, run);
-    const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep);
+    if (!resumed.empty()) out.line(resumed);
     const Course course = trainer.course();
-    if (o.run.resume) resume(task, trainer, checkpoints, course, out);
     trainer.share_state();
     MetricsLog log(run, trainer.state().lengths, trainer.steps());
     std::vector<Metrics> all = log.earlier();
@@ -228,6 +242,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
       TrainState state = trainer.state();
       state.lengths = log.sync();
       checkpoints.save(state, trainer.files(), course);
+      run.note_checkpoint();
     };
     const auto load_best = [&](int64_t step) {
       try {
@@ -265,7 +280,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
 std::string continued(const Invocation& invocation) {
   const std::string* run = invocation.flag("run");
   const std::string path = run && invocation.has("resume") ? run_path(*run, "", "") : "";
-  return !path.empty() && std::filesystem::exists(path + "/config.toml") ? path : "";
+  return !path.empty() && is_there(path + "/config.toml") ? path : "";
 }
 
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.

@@ -1,18 +1,18 @@
 #include "train/compare/finished_run.h"
 
 #include <cmath>
-#include <filesystem>
 #include <sstream>
 
 #include "core/check.h"
 #include "train/io/file.h"
 #include "train/io/json_reader.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 
 std::optional<FinishedRun> read_finished_run(const std::string& path) {
   const std::string file = path + "/metrics.jsonl";
-  if (!std::filesystem::exists(file)) return {};
+  if (!is_there(file)) return {};
   std::istringstream lines(read_file(file));
   std::string line, last;
   while (std::getline(lines, line)) last = line;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/limits.h"
 
 namespace ringtape {
 
@@ -55,6 +56,7 @@ static int with_temporary_name(const std::string& path, std::string& name, Make&
 
 void sync_folder(const std::string& path) {
   const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  RT_CHECK_AS(IoError, folder >= 0 || errno == EACCES, path, ": cannot open: ", reason(errno));
   if (folder < 0) return;
   const int error = ::fsync(folder) == 0 ? 0 : errno;
   ::close(folder);

@@ -49,7 +49,7 @@ bool is_temporary_name(std::string_view name);
 // Makes a folder and all missing parents, and flushes them to the disk. Throws IoError.
 void make_folder(const std::string& path);
 // Flushes the names in a folder to the disk. Throws IoError if that fails: then nothing that they replace may be
-// removed. Does nothing for a folder that cannot be opened, such as one that is writable but not readable.
+// removed. Does nothing for a folder that this user may write but not read.
 void sync_folder(const std::string& path);
 // Removes a folder with its content. If the process is killed during this, the folder is complete or under a temporary
 // name, never incomplete under its own. Returns false if it cannot be renamed; it is then unchanged. Throws IoError as

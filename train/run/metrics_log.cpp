@@ -1,20 +1,21 @@
 #include "train/run/metrics_log.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <sstream>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/json_reader.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 namespace {
-
-constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
 
 struct MetricsColumn {
   const char* name;
@@ -116,12 +117,20 @@ static int64_t length(const MetricsLog::Lengths& lengths, const char* name) {
 // The bytes of a file to keep: `keep`, or less if the file is shorter: then its complete lines.
 static int64_t lines_kept(const std::string& path, int64_t keep) {
   constexpr int64_t kBlock = 1 << 16;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  int64_t end = file ? std::min(int64_t(file.tellg()), keep) : 0;
+  int64_t end = 0;
+  errno = 0;
+  std::ifstream file;
+  if (is_there(path)) {
+    file.open(path, std::ios::binary | std::ios::ate);
+    const int64_t length = file ? int64_t(file.tellg()) : -1;
+    RT_CHECK_AS(IoError, length >= 0, path, ": cannot read: ", reason(errno), "; start again when it can be read");
+    end = std::min(length, keep);
+  }
   for (std::string block; end > 0;) {
     const int64_t begin = std::max<int64_t>(end - kBlock, 0);
     block.resize(size_t(end - begin));
-    RT_CHECK_AS(IoError, file.seekg(begin).read(block.data(), end - begin), path, ": cannot read");
+    RT_CHECK_AS(IoError, file.seekg(begin).read(block.data(), end - begin), path, ": cannot read: ",
+                reason(errno));
     const size_t newline = block.rfind('\n');
     end = newline == std::string::npos ? begin : begin + int64_t(newline) + 1;
     if (newline != std::string::npos) break;
@@ -132,9 +141,17 @@ static int64_t lines_kept(const std::string& path, int64_t keep) {
   return end;
 }
 
+void MetricsLog::check(const RunDir& run) {
+  for (const char* name : {kJsonl, kCsv}) (void)lines_kept(run.file(name), 0);
+}
+
+// Reads both files before it cuts one.
 MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep, int64_t from)
-    : path_(run.file(kJsonl)), jsonl_(path_, lines_kept(path_, length(keep, kJsonl))),
-      csv_(run.file(kCsv), lines_kept(run.file(kCsv), length(keep, kCsv))), events_(run, from) {
+    : MetricsLog(run, lines_kept(run.file(kJsonl), length(keep, kJsonl)),
+                 lines_kept(run.file(kCsv), length(keep, kCsv)), from) {}
+
+MetricsLog::MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from)
+    : path_(run.file(kJsonl)), jsonl_(path_, jsonl), csv_(run.file(kCsv), csv), events_(run, from) {
   if (csv_.sync() == 0) csv_.write(csv_header());
   sync_folder(run.path());
 }

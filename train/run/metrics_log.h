@@ -11,6 +11,8 @@
 
 namespace ringtape {
 
+constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
+
 // The results of a pass over a split; fields that do not apply are empty. Accuracies are in [0, 1], times in seconds;
 // images_per_s is over the whole pass.
 struct Metrics {
@@ -47,14 +49,17 @@ class MetricsLog {
  public:
   using Lengths = std::map<std::string, int64_t>;  // bytes, by file name
   // Continues after these lengths, at step `from`. A file that is shorter is cut after its last complete line, with a
-  // warning.
+  // warning; one that cannot be read is not cut: throws IoError.
   explicit MetricsLog(const RunDir& run, const Lengths& keep = {}, int64_t from = 0);
+  static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
   std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
   void write(const Metrics& metrics);
   void finish(const std::string& summary_line);  // the last line of metrics.jsonl
   Lengths sync();                                // flushes both files to the disk; returns their lengths
 
  private:
+  MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from);  // bytes kept of each
+
   std::string path_;  // of metrics.jsonl
   LineFile jsonl_, csv_;
   EventFile events_;

@@ -15,6 +15,7 @@
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
+#include "train/io/look.h"
 #include "train/run/time_text.h"
 #include "train/weights/exported.h"
 
@@ -27,16 +28,17 @@ namespace fs = std::filesystem;
 // removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr std::array<const char*, 6> kOwned = {"env.json",    "data.json",   "metrics.jsonl",
+constexpr const char* kSaved = ".saved";
+constexpr std::array<const char*, 7> kOwned = {kSaved,        "env.json",    "data.json", "metrics.jsonl",
                                                "metrics.csv", "report.html", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =
         ": holds an earlier run; continue it with --resume, replace it with --overwrite or choose another --run";
 
-bool taken(const fs::path& path) {
-  std::error_code error;
-  return fs::exists(path, error) && !(fs::is_directory(path, error) && fs::is_empty(path, error));
+bool taken(const std::string& path) {
+  const fs::file_type type = type_at(path);
+  return type != fs::file_type::not_found && !(type == fs::file_type::directory && names_in(path).empty());
 }
 
 bool locked(const fs::path& lock) {
@@ -49,11 +51,9 @@ bool locked(const fs::path& lock) {
 
 // A run that was interrupted before it wrote config.toml: replacing it loses nothing.
 bool just_begun(const fs::path& path) {
-  std::error_code error;
   bool has_mark = false, has_more = false;
-  for (const auto& entry : fs::directory_iterator(path, error)) {
-    const std::string name = entry.path().filename().string();
-    const bool empty_folder = name == kExported && fs::is_empty(entry.path(), error),
+  for (const std::string& name : names_in(path)) {
+    const bool empty_folder = name == kExported && names_in(path / name).empty(),
                mark = name == kLock || name == kLog;
     has_mark = has_mark || mark;
     has_more = has_more || !(mark || is_temporary_name(name) || empty_folder);
@@ -62,9 +62,10 @@ bool just_begun(const fs::path& path) {
 }
 
 void remove_run(const fs::path& path) {
-  for (const auto& entry : fs::directory_iterator(path))
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) fs::remove(entry.path());
+  const std::vector<std::string> names = names_in(path);
   Checkpoints(path / kCheckpoints, 0).remove_all();
+  for (const std::string& name : names)
+    if (name.starts_with("events.out.tfevents.")) fs::remove(path / name);
   const fs::path exported = path / kExported;
   for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")})
     fs::remove(exported / name);
@@ -75,10 +76,12 @@ void remove_run(const fs::path& path) {
 
 // Removes the temporary files of a killed process.
 void remove_leftovers(const fs::path& run) {
-  std::error_code error;
+  std::vector<fs::path> leftovers;
   for (const fs::path& folder : {run, run / kExported, run / kCheckpoints})
-    for (const auto& entry : fs::directory_iterator(folder, error))
-      if (is_temporary_name(entry.path().filename().string())) fs::remove_all(entry.path(), error);
+    for (const std::string& name : names_in(folder))
+      if (is_temporary_name(name)) leftovers.push_back(folder / name);
+  std::error_code error;  // ignored: they disturb nothing
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 
 File locked_file(const std::string& run, const std::string& path) {
@@ -105,8 +108,8 @@ std::string run_path(const std::string& run, const std::string& model, const std
 
 void check_run_path(const std::string& path, Earlier earlier) {
   if (!taken(path)) return;
-  RT_CHECK_AS(UsageError, fs::is_directory(path), "--run ", path, ": a file has that name; choose another --run");
-  const bool is_run = fs::exists(fs::path(path) / kConfig), begun = just_begun(path);
+  RT_CHECK_AS(UsageError, is_folder_at(path), "--run ", path, ": a file has that name; choose another --run");
+  const bool is_run = is_there(concat(path, "/", kConfig)), begun = just_begun(path);
   RT_CHECK_AS(UsageError, is_run || begun, "--run ", path, ": the folder is not a run; choose another --run");
   RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLock), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
@@ -137,7 +140,7 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   try {
     make_folder(path_);
     lock_ = locked_file(path_, file(kLock));
-    RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !fs::exists(file(kConfig)), "--run ", path_, kHoldsARun);
+    RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !is_there(file(kConfig)), "--run ", path_, kHoldsARun);
     if (earlier != Earlier::resume) remove_run(path_);
     remove_leftovers(path_);
     make_folder(file(kExported));
@@ -146,6 +149,13 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   }
   log_ = std::make_unique<LineFile>(file(kLog), earlier == Earlier::resume ? INT64_MAX : 0);
 }
+
+void RunDir::note_checkpoint() const {
+  if (!has_had_checkpoint())
+    write_file(file(kSaved), "This run has saved a checkpoint: without one, --resume does not begin anew.\n");
+}
+
+bool RunDir::has_had_checkpoint() const { return is_there(file(kSaved)); }
 
 void RunDir::log(const std::string& line) { log_->write(local_time_text("%F %T ") + printable(line, "\n  ")); }
 

@@ -13,7 +13,8 @@ std::string run_path(const std::string& run, const std::string& model, const std
 enum class Earlier : uint8_t { refuse, replace, resume };
 
 // Throws UsageError if `path` exists and is not empty, unless it is a finished or interrupted run and `earlier` permits
-// replacing or resuming it. A run that is still in progress is never touched. Changes nothing.
+// replacing or resuming it; IoError if it cannot be read. A run that is still in progress is never touched. Changes
+// nothing.
 void check_run_path(const std::string& path, Earlier earlier);
 
 struct CloseFile {
@@ -36,13 +37,17 @@ class LineFile {
 // The folder of one run. The constructor takes a lock that other processes see. Unless the run is resumed, it removes
 // an earlier run (only the files that a run writes; config.toml last, so that an interrupted removal still counts as a
 // run). The lock is on the file .lock, which no log rotation removes and which network file systems can lock too.
-// Throws UsageError as check_run_path does, IoError if the folder cannot be written.
+// Throws UsageError as check_run_path does; IoError if the folder cannot be read, before it removes anything, or cannot
+// be written.
 class RunDir {
  public:
   RunDir(std::string path, Earlier earlier);
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name) const { return path_ + "/" + name; }
+  // A small file records that a checkpoint has been saved, so that lost checkpoints are not taken for a new run.
+  void note_checkpoint() const;
+  bool has_had_checkpoint() const;
   void log(const std::string& line);  // writes a line to train.log, with the time
 
  private:

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <set>
 
 #include "core/check.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 namespace {
@@ -96,8 +96,7 @@ void write_trained_on(const std::string& path, const TrainedOn& known) {
 }
 
 TrainedOn read_trained_on(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!is_there(path)) return {};
   const Json object = parse_json(read_file(path), path);
   RT_CHECK_AS(FormatError, object.is_object(), path, ": expected an object");
   return from_json(object, path + ": ");
