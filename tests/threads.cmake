@@ -15,6 +15,7 @@ set(kernels ${sources})
 list(FILTER kernels INCLUDE REGEX "/kernels/cpu/")
 set_source_files_properties(${kernels} PROPERTIES COMPILE_DEFINITIONS RT_ISA=portable)
 add_library(ringtape_threads SHARED ${sources})
+set_target_properties(ringtape_threads PROPERTIES UNITY_BUILD OFF)  # names are unique in a folder, not among these
 target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${CMAKE_DL_LIBS})
 ringtape_precompile(ringtape_threads)
 
