@@ -1,10 +1,14 @@
 #include "core/env.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 
 #include "core/check.h"
 #include "core/env_rank.h"
+#include "core/registry.h"
 
 namespace ringtape::env {
 
@@ -44,6 +48,19 @@ static constexpr Variable kVariables[] = {
 };
 
 std::span<const Variable> variables() { return kVariables; }
+
+std::vector<std::pair<std::string, std::string>> misspelt() {
+  constexpr int kSlips = 1;  // a wrong, missing, additional or swapped letter
+  const std::vector<std::string> known = names_of(kVariables);
+  std::vector<std::pair<std::string, std::string>> out;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string name(*entry, std::string_view(*entry).find('='));
+    if (!name.starts_with("RINGTAPE_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
+    for (const std::string& meant : known)
+      if (edit_distance(name, meant) <= kSlips) out.emplace_back(name, meant);
+  }
+  return out;
+}
 
 static std::string read(const char* name) {
   const char* value = std::getenv(name);

@@ -1,6 +1,8 @@
 #pragma once
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 // Every RINGTAPE_ variable, read once at its first use. A test compares the table in docs/reference.md with
 // env::variables().
@@ -13,6 +15,9 @@ struct Variable {
   bool secret = false;  // never printed or stored
 };
 std::span<const Variable> variables();
+
+// Names beginning with RINGTAPE_ in the environment that are probably misspelt, each with the variable that was meant.
+std::vector<std::pair<std::string, std::string>> misspelt();
 
 int threads();                 // RINGTAPE_THREADS; 0: not set
 const std::string& cpu_isa();  // RINGTAPE_CPU_ISA; empty: not set

@@ -1,5 +1,6 @@
 #include "core/limits.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -44,6 +45,21 @@ void raise_descriptor_limit() {
 
 void restore_descriptor_limit() {
   if (raised) ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+void raise_stack_limit() {
+  constexpr rlim_t kLeast = 1 << 20, kEnough = 8 << 20;
+  rlimit limit = limit_of(RLIMIT_STACK);
+  if (limit.rlim_cur >= kEnough) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kEnough);
+  RT_CHECK_AS(Error, limit.rlim_cur >= kLeast, "a stack may have ", limit.rlim_cur >> 10, " KiB, ",
+              kLeast >> 10, " are needed; raise the limit (ulimit -s ", kEnough >> 10, ")");
+  ::setrlimit(RLIMIT_STACK, &limit);
+  pthread_attr_t threads;  // whose size was set from the limit when the process started
+  if (::pthread_getattr_default_np(&threads) != 0) return;
+  ::pthread_attr_setstacksize(&threads, limit.rlim_cur);
+  ::pthread_setattr_default_np(&threads);
+  ::pthread_attr_destroy(&threads);
 }
 
 std::string lack_of_descriptors(int64_t more) {

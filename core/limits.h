@@ -14,6 +14,10 @@ namespace ringtape {
 void raise_descriptor_limit();
 void restore_descriptor_limit();
 
+// Raises the soft limit of stacks, of the main thread and of threads that are started from now on, to 8 MiB or the hard
+// limit. Throws Error if that is less than 1 MiB, which is too little.
+void raise_stack_limit();
+
 // Why `more` descriptors cannot be opened in addition to the open ones, with the limit and the need; empty: they can.
 std::string lack_of_descriptors(int64_t more);
 

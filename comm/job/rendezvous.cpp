@@ -184,6 +184,7 @@ std::shared_ptr<Store> open_store(const Place& place, const Meeting& meeting, De
                                          : store_over_hosts(place, meeting, deadline);
 }
 
+constexpr const char* kComplete = "job/complete";
 std::string rank_key(int rank) { return concat("job/rank/", rank); }
 
 // Each rank proposes the number of ranks per host. If proposals differ, or do not match the hosts of neighbouring
@@ -257,8 +258,8 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
     fail(concat("rank ", place.rank, " was started twice: ", first.substr(0, first.find('\t')), " and ", self,
                 "; each process needs its own RANK, and each job its own store"));
   const int island = vote_for_islands(store, place);
-  if (store.add("job/present", 1) == place.size) store.set("job/complete", "1");
-  const std::string keys[] = {"job/complete", kFailureKey};  // after the meeting the hub reports failures
+  if (store.add("job/present", 1) == place.size) store.set(kComplete, "1");
+  const std::string keys[] = {kComplete, kFailureKey};  // after the meeting the hub reports failures
   std::optional<Store::Entry> entry;
   for (Reminder remind("", place.rank == 0 ? patience : whole); !entry && !deadline.passed();) {
     entry = store.wait_any(keys, Deadline(std::min(deadline.left(), remind.next().left())));
@@ -269,6 +270,12 @@ int meet(Store& store, const Place& place, const std::string& self, Deadline dea
                 int64_t(std::ceil(whole.count())), " s"));
   RT_CHECK_AS(CommError, entry->key != kFailureKey, entry->value);
   return store.get(kNoIslands) ? 1 : island;
+}
+
+bool note_end(Store& store, int rank, const std::string& how) {
+  if (store.get(kComplete)) return true;
+  if (!store.get(rank_key(rank))) store.set_once(kFailureKey, concat("rank ", rank, how, " before it joined the job"));
+  return false;
 }
 
 Job join(const Place& place, const Meeting& meeting, Seconds timeout) {

@@ -53,4 +53,8 @@ Job join(const Place& place, const Meeting& meeting, Seconds timeout);
 // waits. Returns Context::island.
 int meet(Store& store, const Place& place, const std::string& self, Deadline deadline, Seconds patience = Seconds(5));
 
+// For a launcher, when rank `rank` has ended as `how` says. If it never joined and some rank is still missing, the
+// others fail at once instead of waiting for it. Returns whether all ranks have joined: then no end matters any more.
+bool note_end(Store& store, int rank, const std::string& how);
+
 }  // namespace ringtape::comm

@@ -11,9 +11,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "comm/job/rendezvous.h"
 #include "comm/launch/cores.h"
 #include "comm/launch/environment.h"
 #include "comm/launch/pipe.h"
+#include "comm/store/tcp_store.h"
 #include "core/cgroup.h"
 #include "core/check.h"
 
@@ -169,10 +171,27 @@ void Attempt::reap() {
       r->code = code_of(info);
       r->seconds = Seconds(Clock::now() - begin_).count();
       if (r->code != 0 && (!failure || (failure->code <= 128 && r->code > 128))) failure = &*r;
+      if (r->code == 0) tell_of_end(*r);
     }
     ::waitpid(info.si_pid, nullptr, 0);
   }
   if (failure && code_ == 0) failed(failure, failure->code);
+}
+
+// The other ranks would wait for a rank that ends without having joined the job.
+void Attempt::tell_of_end(const Rank& r) {
+  if (launch_.node != 0 || joined_ || !running()) return;
+  try {
+    const auto store = tcp_store({"127.0.0.1", port_, launch_.token}, Deadline(Seconds(1)));
+    joined_ = note_end(*store, r.rank, concat(" (pid ", r.pid, ") ended with exit code 0"));
+  } catch (const CommError&) {  // they wait
+  }
+}
+
+std::string Attempt::lost() const {
+  for (const Rank& r : ranks_)
+    if (!r.output->lost().empty()) return r.output->lost();
+  return "";
 }
 
 // Ends the other ranks, too. If they were told to end already, they may be writing a checkpoint, which another SIGTERM

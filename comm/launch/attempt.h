@@ -22,6 +22,7 @@ class Attempt {
   int run();                                 // until all have ended; returns the exit code of launch()
   bool stopped() const { return stopped_; }  // a signal told it to end
   std::string report() const;               // what went wrong: one line, and details below it
+  std::string lost() const;                 // why a log is not complete; empty: all are
 
  private:
   struct Rank {
@@ -40,6 +41,7 @@ class Attempt {
   void drain(Rank& rank);
   void pass_on(int signal);
   void reap();
+  void tell_of_end(const Rank& rank);
   void failed(Rank* first, int code);
   void end_after_grace();
   void send(int signal, bool group);
@@ -57,7 +59,7 @@ class Attempt {
   std::vector<Rank> ranks_;
   Rank* first_ = nullptr;  // first rank that failed
   int code_ = 0;
-  bool stopped_ = false, killed_ = false;
+  bool stopped_ = false, killed_ = false, joined_ = false;  // joined_: all ranks have joined the job
   int interrupts_ = 0;
   std::optional<Deadline> kill_at_;
 };

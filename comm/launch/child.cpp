@@ -47,7 +47,7 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
   }
   if (spec.inherited >= 0) ::fcntl(spec.inherited, F_SETFD, 0);
   restore_descriptor_limit();
-  std::signal(SIGPIPE, SIG_DFL);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &spec.signals, nullptr);
   ::execvpe(spec.command[0].empty() ? kSelf : argv[0], argv, environment);
 }

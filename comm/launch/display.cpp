@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -54,6 +55,7 @@ struct OutputQueue {
   Clock::time_point moved = Clock::now();  // when data was last written, or the first portion came
   std::string bar, drawn;
   bool writing = false, stop = false;
+  int error = 0;  // errno of the first failed write to standard output, unless its reader had gone
 
   bool idle() const { return portions.empty() && bar == drawn && !writing; }
   void run() {
@@ -82,8 +84,10 @@ struct OutputQueue {
   void write(std::unique_lock<std::mutex>& lock, int stream, const std::string& text) {
     writing = true;
     lock.unlock();
-    write_all(stream, text);
+    const bool written = write_all(stream, text);
+    const int reason = errno;
     lock.lock();
+    if (!written && stream == 1 && reason != EPIPE && error == 0) error = reason;
     writing = false;
     changed.notify_all();
   }
@@ -133,6 +137,10 @@ class Display::Outlet {
   bool wait_empty(Seconds patience) const {
     std::unique_lock lock(queue_->mutex);
     return queue_->changed.wait_for(lock, patience, [this] { return queue_->portions.empty(); });
+  }
+  int error() const {
+    const std::lock_guard lock(queue_->mutex);
+    return queue_->error;
   }
   // Discards the lines that nobody has read; returns their number.
   int64_t give_up() {
@@ -193,6 +201,11 @@ void Display::finish(Seconds patience, const std::function<bool()>& over) {
   if (lost_[0] + lost_[1] == 0) return;
   tell_losses();
   flush(std::min(patience, Seconds(0.5)), over);
+}
+
+std::string Display::lost() const {
+  const int error = of(1).error();
+  return error == 0 ? "" : concat("standard output: cannot write: ", reason(error));
 }
 
 }  // namespace ringtape::comm

@@ -35,6 +35,9 @@ class Display {
   // a second.
   void finish(Seconds patience, const std::function<bool()>& over);
 
+  // Why standard output could not be written, other than that its reader has gone; empty: it could.
+  std::string lost() const;
+
  private:
   class Outlet;
   Outlet& of(int stream) const { return stream == 1 && first_ ? *first_ : *second_; }

@@ -3,6 +3,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 #include "comm/launch/attempt.h"
 #include "comm/launch/display.h"
 #include "comm/store/tcp_store.h"
@@ -13,6 +15,8 @@
 namespace ringtape::comm {
 
 namespace {
+
+constexpr const char* kError = "ringtape: error: ";
 
 // While this object lives, descendant processes whose parent has died become children of this process.
 class Subreaper {
@@ -72,10 +76,13 @@ int launch(const Launch& l) {
     const int code = attempt.run();
     const bool ends = attempt.stopped() || deadline.passed();
     if (code != 0) display.write(2, attempt.report());
+    if (const std::string lost = attempt.lost(); !lost.empty()) display.write(2, concat(kError, lost, "\n"));
     const bool usage = l.command[0].empty() && code == kWrongUsage;  // another program's code may mean anything
     if (ends || code == 0 || code == kPreempted || usage || number == l.max_restarts) {
       display.finish(ends ? kLeaving : kReading, told_to_end);
-      return code;
+      const std::string lost = display.lost();
+      if (!lost.empty()) std::fprintf(stderr, "%s%s\n", kError, lost.c_str());
+      return code == 0 && !(lost.empty() && attempt.lost().empty()) ? kLostOutput : code;
     }
     display.write(2, concat("ringtape: restart ", number + 1, " of ", l.max_restarts, "\n"));
   }

@@ -29,6 +29,7 @@ struct Launch {
 inline constexpr int kPreempted =
     75;  // exit code of ranks that were stopped and can be resumed, from a checkpoint or the beginning: no restart
 inline constexpr int kTimedOut = 124;   // as timeout(1)
+inline constexpr int kLostOutput = 1;   // all ranks did well, but a log or standard output could not be written
 inline constexpr int kWrongUsage = 2;   // exit code of a wrong ringtape command; a restart would not help
 
 // Runs the ranks until all have ended, whether or not anybody reads their output (comm/launch/display.h), and reports

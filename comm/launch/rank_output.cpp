@@ -20,7 +20,8 @@ static std::string prefix_of(int rank, int stream) {
   return concat("\033[", 31 + rank % 6, "m", text, "\033[0m ");
 }
 
-RankOutput::RankOutput(int rank, Display* display, bool prefix, const std::string& log) : display_(display) {
+RankOutput::RankOutput(int rank, Display* display, bool prefix, const std::string& log)
+    : display_(display), path_(log) {
   for (int stream = 1; stream <= 2 && prefix; ++stream) streams_[stream - 1].prefix = prefix_of(rank, stream);
   if (log.empty()) return;
   log_ = Fd(::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666));
@@ -47,7 +48,8 @@ void RankOutput::finish() {
 void RankOutput::line(int stream, std::string_view text) {
   Stream& s = streams_[stream - 1];
   if (display_) display_->write(stream, concat(s.prefix, text, "\n"));
-  if (log_) write_all(log_.get(), concat(text, "\n"));
+  if (log_ && !write_all(log_.get(), concat(text, "\n")) && lost_.empty())
+    lost_ = concat(path_, ": cannot write: ", reason(errno));
   s.last.emplace_back(text);
   if (s.last.size() > kLastLines) s.last.pop_front();
 }

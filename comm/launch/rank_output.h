@@ -25,6 +25,8 @@ class RankOutput {
   const std::deque<std::string>& last_lines() const {
     return streams_[1].last.empty() ? streams_[0].last : streams_[1].last;
   }
+  // Why lines are missing in the log, with its name; empty: none are.
+  const std::string& lost() const { return lost_; }
 
  private:
   struct Stream {
@@ -34,7 +36,9 @@ class RankOutput {
   void line(int stream, std::string_view text);
 
   Display* const display_;
+  const std::string path_;  // of the log
   Fd log_;
+  std::string lost_;
   Stream streams_[2];
 };
 

@@ -180,6 +180,25 @@ TEST_F(LaunchOutputTest, RanksOtherThan0KeepALogOfTheirOwn) {
   EXPECT_MENTIONS(log(), "[1] rank 1 of 2 on cpu");
 }
 
+TEST_F(LaunchOutputTest, ALogThatCannotBeWrittenIsAnError) {
+  fs::create_directories(folder_ / "logs/attempt_0");
+  fs::create_symlink("/dev/full", folder_ / "logs/attempt_0/rank_1.log");
+  EXPECT_EQ(run("ringtape launch -n 2 --max-restarts 3 --log-dir logs --exec -- echo done"), 1) << log();
+  EXPECT_MENTIONS(log(), "[0] done\n");
+  EXPECT_MENTIONS(log(), "[1] done\n");
+  EXPECT_MENTIONS(log(), "ringtape: error: logs/attempt_0/rank_1.log: cannot write: No space left on device\n");
+  EXPECT_LACKS(log(), "restart 1");
+}
+
+TEST_F(LaunchOutputTest, ARankThatEndsWithoutJoiningIsNotWaitedFor) {
+  const std::string script = "'test $RANK = 1 || exec ringtape " + kTraining + "'";
+  const auto begin = Clock::now();
+  EXPECT_EQ(run("ringtape launch -n 2 --exec -- sh -c " + script), 1) << log();
+  EXPECT_LT(seconds_since(begin), 30);
+  EXPECT_MENTIONS(log(), "ringtape: error: rank 1 (pid ");
+  EXPECT_MENTIONS(log(), ") ended with exit code 0 before it joined the job");
+}
+
 // A training that a signal ended resumes where it was; one with a wrong command line is not restarted.
 TEST_F(LaunchOutputTest, ATrainingThatIsStartedAgainResumes) {
   const std::string pretraining =

@@ -89,7 +89,7 @@ class CheckpointTest : public testing::Test {
   }
 
   std::string folder_, log_, said_;
-  Course course_{{}, {30, 5, "12345678"}, 10, {"model.safetensors"}};
+  Course course_{{}, {30, 5, "12345678", "aaaaaaaa"}, 10, {"model.safetensors"}};
 };
 
 TEST_F(CheckpointTest, WhatIsNotOneIsNeitherUsedNorTouched) {
@@ -312,11 +312,18 @@ TEST_F(CheckpointTest, AnotherDataSetIsRefused) {
   edit("step-00000004", [](Json& json) { json.erase("data"); });
   EXPECT_EQ(newest(), 4) << "older ones do not have it";
   save(5);
-  course_.data = {60'000, 5, "87654321"};
+  edit("step-00000005", [](Json& json) { json["data"].erase("pixels"); });
+  EXPECT_EQ(newest(), 5) << "older ones do not have them";
+  course_.data.pixels = "bbbbbbbb";
+  save(6);
+  course_.data.pixels = "aaaaaaaa";
+  EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }), "of their pixels bbbbbbbb; this one has");
+  save(7);
+  course_.data = {60'000, 5, "87654321", "aaaaaaaa"};
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
-                  "another data set, of 30 training and 5 test images, CRC-32 of their labels 12345678; this one has "
-                  "60,000 training and 5 "
-                  "test images, CRC-32 of their labels 87654321");
+                  "another data set, of 30 training and 5 test images, CRC-32 of their labels 12345678, of their "
+                  "pixels aaaaaaaa; this one has 60,000 training and 5 test images, CRC-32 of their labels 87654321, "
+                  "of their pixels aaaaaaaa");
 }
 
 TEST_F(CheckpointTest, OneOfANewerVersionIsNotPassedOver) {

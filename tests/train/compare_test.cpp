@@ -112,6 +112,24 @@ TEST_F(CompareCommand, TrainsEachOnceAndWritesTheTable) {
   EXPECT_NE(file("single-1-seed-2/config.toml").find("lr = 0.1"), std::string::npos);
 }
 
+TEST_F(CompareCommand, FinishedRunsWhoseMetricsWereChangedAreRefused) {
+  const std::string flags = "--strategies single --seeds 2,4 --epochs 2 ";
+  ASSERT_EQ(run(flags), 0) << err;
+  const std::string mine = file("single-1-seed-2/metrics.jsonl"), others = file("single-1-seed-4/metrics.jsonl");
+  const auto refused = [&](const std::string& metrics, const std::string& part) {
+    write_file((folder_ / "r/single-1-seed-2/metrics.jsonl").string(), metrics);
+    expect_error(flags, 1, part);
+  };
+  refused(mine.substr(mine.find('\n') + 1), "single-1-seed-2/metrics.jsonl: was changed after the training");
+  refused(others, "single-1-seed-2/metrics.jsonl: belongs to the run single-1-seed-4; bring the file back");
+  refused(mine.substr(mine.rfind('\n', mine.size() - 2) + 1), "was changed after the training");
+  write_file((folder_ / "r/single-1-seed-2/metrics.jsonl").string(), "");  // an unfinished run: it ends again
+  EXPECT_EQ(run(flags), 1);
+  EXPECT_NE(err.find("metrics.jsonl: has no line for the training of epoch 1 of 2"), std::string::npos) << err;
+  write_file((folder_ / "r/single-1-seed-2/metrics.jsonl").string(), mine);
+  EXPECT_EQ(run(flags), 0) << err;
+}
+
 TEST_F(CompareCommand, DataParallelSendsTheModelAndItsGradientsAtEachStep) {
   ASSERT_EQ(run("--strategies dp --seeds 2 --epochs 1 --json"), 0) << err;
   const Json row = parse_json(out)["strategies"][0];

@@ -110,8 +110,11 @@ TEST_F(ImageFolderTest, EvaluationNormalisesAsTheTrainingDid) {
 
 TEST_F(ImageFolderTest, AContinuedTrainingNormalisesAsBefore) {
   pictures("a", {"cat", "dog"});
-  pictures("moved", {"cat", "dog"}, 0.4);
+  pictures("moved", {"cat", "dog"});
+  pictures("darker", {"cat", "dog"}, 0.4);
   train("--data-dir a --run one");
+  EXPECT_MENTIONS(refused("train --run one --resume --data-dir darker --epochs 3"),
+                  "was written with another data set, of 24 training and 24 test images");
   const Json kept = parse_json(file("runs/one/data.json"));
   EXPECT_EQ(kept["classes"], (Json{"cat", "dog"}));
   ASSERT_EQ(run("train --run one --resume --data-dir moved --epochs 3"), 0) << file("err");
@@ -194,6 +197,21 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
                 .load({.dir = (folder_ / "a").string(), .settings = ImageFolderOptions{8}})
                 .notes.size(),
             1u);
+}
+
+// Small files can ask for much memory.
+TEST_F(ImageFolderTest, HugeImagesNeedAChosenSize) {
+  constexpr int kSide = 8000;
+  const std::vector<uint8_t> grey(size_t(kSide) * kSide, 77);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = image.height = kSide, image.format = PNG_FORMAT_GRAY;
+  fs::create_directories(folder_ / "huge/cat");
+  ASSERT_TRUE(png_image_write_to_file(&image, (folder_ / "huge/cat/0.png").c_str(), 0, grey.data(), 0, nullptr));
+  for (int i = 1; i < 24; ++i)
+    fs::create_hard_link(folder_ / "huge/cat/0.png", folder_ / concat("huge/cat/", i, ".png"));
+  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir huge --run big"),
+                  "24 images of 8000 x 8000 pixels need 4394 MiB of memory; use --image-size N");
 }
 
 TEST_F(ImageFolderTest, TheFirstLineComesBeforeTheImagesAreRead) {

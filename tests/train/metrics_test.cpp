@@ -11,6 +11,7 @@
 #include "tests/support/support.h"
 #include "train/compare/finished_run.h"
 #include "train/io/file.h"
+#include "train/io/hash.h"
 #include "train/run/metrics_log.h"
 
 namespace ringtape {
@@ -41,13 +42,16 @@ TEST_F(MetricsTest, MetricsFiles) {
     m = {};
     m.split = "val", m.epoch = 2, m.step = 30, m.loss = 0.25;
     log.write(m);
-    log.finish(R"({"split":"summary"})");
+    Json summary = Json::object();
+    summary["split"] = "summary";
+    EXPECT_TRUE(log.finish(summary).contains(kMetricsCrc));
   }
+  const std::string lines =
+      "{\"split\":\"train\",\"epoch\":2,\"step\":30,\"loss\":\"nan\",\"top1\":0.5,\"lr\":0.0001,"
+      "\"images_per_s\":\"inf\"}\n"
+      "{\"split\":\"val\",\"epoch\":2,\"step\":30,\"loss\":0.25}\n";
   EXPECT_EQ(read_file(run.file("metrics.jsonl")),
-            "{\"split\":\"train\",\"epoch\":2,\"step\":30,\"loss\":\"nan\",\"top1\":0.5,\"lr\":0.0001,"
-            "\"images_per_s\":\"inf\"}\n"
-            "{\"split\":\"val\",\"epoch\":2,\"step\":30,\"loss\":0.25}\n"
-            "{\"split\":\"summary\"}\n");
+            concat(lines, "{\"split\":\"summary\",\"metrics_crc32\":\"", Crc32().add(lines).str(), "\"}\n"));
   EXPECT_EQ(read_file(run.file("metrics.csv")),
             "split,epoch,step,loss,top1,top5,lr,images_per_s,seconds,data_s,forward_s,backward_s,optimizer_s,"
             "peak_bytes,grad_norm,loss_scale,ranks,comm_bytes,comm_s,exposed_s,spread\n"

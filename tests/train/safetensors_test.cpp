@@ -83,7 +83,8 @@ TEST_F(SafetensorsTest, WritesTheReferenceLayout) {
   text.erase(text.find_last_not_of(' ') + 1);
   EXPECT_EQ(
       text,
-      R"({"__metadata__":{"format":"pt"},"fc.bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+      R"({"__metadata__":{"format":"pt","ringtape.crc32":"46a29ac2 of 19 bytes"},)"
+      R"("fc.bias":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
       R"("fc.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)"
       R"("z":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})");
   EXPECT_EQ(file.size(), 8 + header + 19);

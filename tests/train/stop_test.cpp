@@ -82,6 +82,25 @@ TEST_F(StopTest, ALossThatIsNoNumberIsNoStop) {
   }
 }
 
+// A lost terminal, and Slurm's --signal. Under nohup the terminal may go.
+TEST_F(StopTest, OtherSignalsStopBehindACheckpointToo) {
+  for (const std::string before : {"", "launch -n 2 -- "})
+    for (const int signal : {SIGHUP, SIGUSR1}) {
+      const pid_t training = start("ringtape " + before + kEndless + " --overwrite --run r");
+      await_epoch("r", training);
+      ::kill(training, signal);
+      EXPECT_EQ(wait(training), 75) << before << signal << ": " << log();
+      EXPECT_TRUE(has_checkpoint("r")) << before << signal;
+    }
+  const pid_t training = start("trap '' HUP; ringtape " + kEndless + " --overwrite --run r");
+  await_epoch("r", training);
+  ::kill(training, SIGHUP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(ended(training));
+  ::kill(training, SIGTERM);
+  EXPECT_EQ(wait(training), 75) << log();
+}
+
 // Signals that come while the ranks are still connecting.
 TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   const pid_t rank =

@@ -1,7 +1,6 @@
 #include "train/checkpoint/checkpoint.h"
 
 #include <fmt/core.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "train/io/file.h"
+#include "train/io/hash.h"
 #include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
@@ -25,10 +25,7 @@ constexpr int kSchema = 1;  // of state.json
 constexpr const char* kLinks[] = {"last", "best"};
 constexpr const char *kState = "state.json", *kPrefix = "step-", *kAside = "aside-step-", *kCrc = "crc32";
 
-std::string crc_text(unsigned long crc) { return fmt::format("{:08x}", crc); }
-std::string crc_of(const std::string& text) {
-  return crc_text(crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()));
-}
+std::string crc_of(const std::string& text) { return Crc32().add(text).str(); }
 
 // A file that is missing is damage; one that cannot be read is an IoError.
 void check_is_file(const std::string& path) {
@@ -43,15 +40,15 @@ Json describe_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   RT_CHECK_AS(IoError, file, path, ": cannot open: ", reason(errno));
   std::vector<char> block(1 << 20);
-  unsigned long crc = 0;
+  Crc32 crc;
   int64_t bytes = 0;
   do {
     file.read(block.data(), std::streamsize(block.size()));
-    crc = crc32_z(crc, reinterpret_cast<const Bytef*>(block.data()), size_t(file.gcount()));
+    crc.add(block.data(), size_t(file.gcount()));
     bytes += file.gcount();
   } while (file);
   RT_CHECK_AS(IoError, file.eof() && !file.bad(), path, ": cannot read: ", reason(errno));
-  return {{"bytes", bytes}, {kCrc, crc_text(crc)}};
+  return {{"bytes", bytes}, {kCrc, crc.str()}};
 }
 
 // Steps have at least 8 digits.
@@ -125,12 +122,16 @@ void check_settings(const std::string& path, const JsonFields& state, const Trai
               "; restore that file or choose another --run");
 }
 
-Json to_json(const DataIdentity& data) { return {{"train", data.train}, {"test", data.test}, {"labels", data.labels}}; }
+Json to_json(const DataIdentity& data) {
+  return {{"train", data.train}, {"test", data.test}, {"labels", data.labels}, {"pixels", data.pixels}};
+}
 
 void check_data(const std::string& path, const JsonFields& state, const DataIdentity& now) {
   if (!state.has("data")) return;  // early checkpoints lack it
   const JsonFields data = state.object("data");
-  const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels")};
+  // Early checkpoints lack the pixels, too.
+  const DataIdentity then{data.whole("train"), data.whole("test"), data.text("labels"),
+                          data.has("pixels") ? data.text("pixels") : now.pixels};
   RT_CHECK_AS(UsageError, then == now, path, ": was written with another data set, of ", then.str(), "; this one has ",
               now.str(), "; select the former with --data-dir or choose another --run");
 }

@@ -4,7 +4,7 @@ namespace ringtape {
 
 void visit(Fields& f, CheckpointOptions& o) {
   f("checkpoint-every", o.every,
-    {.help = "epochs between checkpoints; 0: only one, when SIGTERM or SIGINT stops the training",
+    {.help = "epochs between checkpoints; 0: only one, when a signal stops the training",
      .unit = "N",
      .range = kCount,
      .may_change = true});

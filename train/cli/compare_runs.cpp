@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "comm/launch/launch.h"
+#include "core/printable.h"
 #include "train/cli/compare.h"
 #include "train/compare/child_run.h"
 #include "train/io/file.h"
@@ -56,6 +57,8 @@ std::optional<FinishedRun> finished(const Comparison& c, const Training& trainin
   check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
   std::optional<FinishedRun> out = read_finished_run(r.path);
   if (!out || out->epochs != now.trainer.epochs) return {};
+  RT_CHECK_AS(FormatError, out->name.empty() || out->name == r.name, r.path, "/metrics.jsonl: belongs to the run ",
+              printable(out->name), "; bring the file back, or remove the run's folder to train it again");
   RT_CHECK_AS(UsageError, std::to_string(out->seed) == seed, r.path, ": a run with seed ", out->seed,
               "; choose another --out");
   return out;

@@ -11,6 +11,7 @@
 #include "train/data/download.h"
 #include "train/io/hash.h"
 #include "train/io/json.h"
+#include "train/io/look.h"
 
 namespace ringtape::cli {
 namespace {
@@ -104,10 +105,8 @@ int run_info(const Invocation& invocation) {
 // The path of a published file, where `data download` puts it or in the folder itself; empty if it is in neither.
 std::string found_at(const PublishedFile& file, const std::string& dir) {
   namespace fs = std::filesystem;
-  for (const std::string& path : {place_of(file, dir), (fs::path(dir) / file.name).string()}) {
-    std::error_code ignored;
-    if (fs::exists(path, ignored)) return path;
-  }
+  for (const std::string& path : {place_of(file, dir), (fs::path(dir) / file.name).string()})
+    if (is_there(path)) return path;
   return {};
 }
 

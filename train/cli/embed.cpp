@@ -8,6 +8,7 @@
 #include "train/evaluation/features.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
+#include "train/weights/weights.h"
 
 namespace ringtape::cli {
 namespace {
@@ -20,6 +21,10 @@ int run_embed(const Invocation& invocation) {
   const std::vector<std::string> splits = {"train", "test"};
   check_known("value", split, splits, "--split: ");
   Trained trained = find_trained(invocation, "embed");
+  const std::string* const labels = invocation.flag("labels");
+  RT_CHECK_AS(UsageError, !labels || *labels != *out, "--labels ", *out, ": is also --out; choose two files");
+  check_output(trained, "out", *out);
+  if (labels) check_output(trained, "labels", *labels);
   trained.train = split == "train";
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
@@ -32,7 +37,6 @@ int run_embed(const Invocation& invocation) {
       {.device = task.device, .workers = int(options.execution.workers), .progress = options.run.json ? "" : split});
   check_finite(concat(trained.weights, ": the features of the ", split, " images"), features.x);
   write_npy(*out, features.x);
-  const std::string* const labels = invocation.flag("labels");
   if (labels) write_npy(*labels, features.labels);
   if (options.run.json) {
     Json line{{"out", *out},

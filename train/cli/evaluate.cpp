@@ -17,10 +17,11 @@ namespace {
 
 int test_outputs(const Invocation& invocation, Trained trained) {
   trained.train = false;
+  const std::string* file = invocation.flag("logits");
+  if (file) check_output(trained, "logits", *file);
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task);
-  const std::string* file = invocation.flag("logits");
   Tensors outputs;
   const Metrics m =
       evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json, file ? &outputs : nullptr);

@@ -5,6 +5,7 @@
 #include "train/cli/trained.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/look.h"
 #include "train/weights/exported.h"
 #include "train/weights/weights.h"
 
@@ -17,6 +18,11 @@ int run_export(const Invocation& invocation) {
               "export: needs --out FILE.safetensors, the file for the weights",
               out ? concat(", got '", *out, "'") : "");
   Trained trained = find_trained(invocation, "export");
+  const std::string name = std::filesystem::path(*out).filename().string(),
+                    readme = std::filesystem::path(*out).replace_extension(".md").string();
+  check_output(trained, "out", *out);
+  const bool ours = !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
+  RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);
   trained.train = trained.test = false;  // only the shape of the images
@@ -27,8 +33,7 @@ int run_export(const Invocation& invocation) {
       invocation.has("backbone") || !(has(last + ".weight") || has(concat("backbone.", last, ".weight")));
   load_trained(trained, task, backbone);
   write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
-  const std::string readme = std::filesystem::path(*out).replace_extension(".md").string();
-  write_file(readme, exported_readme(task, std::filesystem::path(*out).filename().string(), backbone));
+  write_file(readme, exported_readme(task, name, backbone));
   if (task.options.run.json)
     std::printf(
         "%s\n",

@@ -167,7 +167,7 @@ Earlier earlier(const TrainOptions& o) {
 // Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
-std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, Output& out) {
+std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int ranks, Output& out) {
   const Course course = trainer.course();
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
@@ -187,13 +187,15 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
   trainer.restore(found->state);
   checkpoints.settle(found->state);
   run.note_checkpoint();
+  const int before = std::max(int(found->state.counters.size()), 1);
+  const std::string others = concat("; it was written by ", before, before == 1 ? " rank" : " ranks", ", and ", ranks,
+                                    " do not go on with the same bits");
   return concat("resume ", found->path, ": step ", found->state.step,
-                found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last");
+                found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
+                before == ranks ? "" : others);
 }
 
-std::string path_of(const TrainOptions& o) {
-  return run_path(o.run.name, (o.self_supervised() ? o.method : o.model).name, o.data.set.name);
-}
+std::string trained_name(const TrainOptions& o) { return (o.self_supervised() ? o.method : o.model).name; }
 
 // Trains on a rank other than 0, which writes no files of the run.
 bool follow(Task& task, const World& world) {
@@ -215,11 +217,11 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   const TrainOptions& o = task.options;
   Trainer trainer(task, world.group());
   stop_behind_a_step();
-  RunDir run(path_of(o), earlier(o));
+  RunDir run(claim_run_path(o.run.name, trained_name(o), o.data.set.name), earlier(o));
   Output out(run, o.run.json);
   try {
     const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep);
-    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, out) : "";
+    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out) : "";
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
     if (const std::string path = run.file(kTrainedOnFile); !is_there(path))
@@ -266,9 +268,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
         concat("saved  ", weights, o.step.ema > 0 ? ", the averaged weights" : "",
                o.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const std::string line = summary(task, trainer, run, all, world.size(), seconds).text();
-    log.finish(line);
-    out.json(line);
+    out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
     return true;
   } catch (const std::exception& e) {
     run.log(concat("error: ", e.what()));
@@ -310,11 +310,14 @@ void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ra
 }  // namespace
 
 int run_training(const Invocation& invocation, Use use) {
-  hold_stops();
+  const auto place = comm::place_of_process();
+  const bool leads = !place || place->rank == 0;
+  stop_at_once(leads);
   std::vector<std::string> notes;
   TrainOptions options = training_options(invocation, use, notes);
-  check_run_path(path_of(options), earlier(options));
+  check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options));
   if (wants_ranks(options.parallel)) {
+    hold_stops();
     TrainOptions common = options;
     common.execution.device = "cpu";  // each rank chooses its own device
     check_same_batch(options, continued(invocation), options.parallel.devices);
@@ -322,9 +325,6 @@ int run_training(const Invocation& invocation, Use use) {
     return run_as_processes(int(options.parallel.devices),
                             {invocation.command_line.begin() + 1, invocation.command_line.end()});
   }
-  const auto place = comm::place_of_process();
-  const bool leads = !place || place->rank == 0;
-  stop_at_once(leads);
   if (leads)
     for (const std::string& note : notes) log_info(note);
   World world = join_world(options.parallel, options.execution);

@@ -1,6 +1,5 @@
 #include "train/cli/trained.h"
 
-#include <cmath>
 #include <filesystem>
 
 #include "autograd/ops.h"
@@ -8,19 +7,18 @@
 #include "train/cli/common.h"
 #include "train/model/models.h"
 #include "train/data/shapes.h"
+#include "train/io/file.h"
+#include "train/io/look.h"
 #include "train/weights/exported.h"
+#include "train/weights/weights.h"
 
 namespace ringtape::cli {
 namespace {
 
-namespace fs = std::filesystem;
-
 // Runs and checkpoints are folders; a run may also be a name below runs/. Anything else is a file of weights.
 std::string find_run(const std::string& target) {
-  for (const std::string& folder : {target, "runs/" + target}) {
-    std::error_code ignored;
-    if (fs::is_directory(folder, ignored)) return folder;
-  }
+  for (const std::string& folder : {target, "runs/" + target})
+    if (is_folder_at(folder)) return folder;
   return {};
 }
 
@@ -55,20 +53,20 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
 std::string find_weights(const std::string& target, TrainOptions& options, const Invocation& invocation) {
   const std::string run = find_run(target);
   if (run.empty()) {
-    RT_CHECK_AS(IoError, fs::exists(target), "there is no run and no file '", target, "'");
+    RT_CHECK_AS(IoError, is_there(target), "there is no run and no file '", target, "'");
     apply_file(options, target, invocation);
     return target;
   }
-  if (const std::string own = run + "/model.safetensors"; fs::exists(own)) {  // the folder is a checkpoint
-    const std::string averaged = run + "/ema.safetensors", file = fs::exists(averaged) ? averaged : own;
+  if (const std::string own = run + "/model.safetensors"; is_there(own)) {  // the folder is a checkpoint
+    const std::string averaged = run + "/ema.safetensors", file = is_there(averaged) ? averaged : own;
     apply_file(options, file, invocation);
     return file;
   }
   const std::string config = run + "/config.toml";
-  RT_CHECK_AS(IoError, fs::exists(config), run, ": not a run: it has no config.toml");
+  RT_CHECK_AS(IoError, is_there(config), run, ": not a run: it has no config.toml");
   read_config(options, config);
   for (const bool backbone : {false, true})
-    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); fs::exists(weights))
+    if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); is_there(weights))
       return weights;
   throw IoError(concat(run, ": has no exported/", exported_name(options.self_supervised()),
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
@@ -105,13 +103,11 @@ Beginning Trained::beginning() const {
           .test = test};
 }
 
-void check_finite(const std::string& what, const Tensor& x) {
-  if (!is_float(x.dtype())) return;
-  const NoGrad no_grad;
-  const Tensor host = cast(contiguous(x).copy_to(Device{}), DType::f64);
-  for (const double value : host.span<double>())
-    RT_CHECK_AS(Error, std::isfinite(value), what, ": holds ", std::isnan(value) ? "NaN" : "infinite numbers",
-                "; the training has diverged, use an earlier checkpoint or train with a lower --lr");
+void check_output(const Trained& trained, const char* flag, const std::string& path) {
+  std::error_code ignored;  // one of them is not there
+  RT_CHECK_AS(UsageError, !std::filesystem::equivalent(path, trained.weights, ignored), "--", flag, " ", path,
+              ": would replace the weights that ", trained.command, " reads; choose another file");
+  check_can_write(path);
 }
 
 void load_trained(const Trained& trained, const Task& task, bool features) {

@@ -29,7 +29,8 @@ Trained find_trained(const Invocation& invocation, const std::string& command);
 // other classes. Throws Error for weights that are not finite.
 void load_trained(const Trained& trained, const Task& task, bool features = false);
 
-// Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.
-void check_finite(const std::string& what, const Tensor& x);
+// Throws, before a command begins its work, if it could not write `path`, the value of `flag`, or would overwrite the
+// weights that it reads: IoError, UsageError.
+void check_output(const Trained& trained, const char* flag, const std::string& path);
 
 }  // namespace ringtape::cli

@@ -1,21 +1,24 @@
 #include "train/compare/finished_run.h"
 
 #include <cmath>
-#include <sstream>
+#include <filesystem>
 
 #include "core/check.h"
 #include "train/io/file.h"
+#include "train/io/hash.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
 
 namespace ringtape {
 
+static constexpr const char* kAgain = "; bring the file back, or remove the run's folder to train it again";
+
 std::optional<FinishedRun> read_finished_run(const std::string& path) {
   const std::string file = path + "/metrics.jsonl";
   if (!is_there(file)) return {};
-  std::istringstream lines(read_file(file));
-  std::string line, last;
-  while (std::getline(lines, line)) last = line;
+  const std::string all = read_file(file);
+  const size_t start = all.size() < 2 ? 0 : all.rfind('\n', all.size() - 2) + 1;  // of the last line
+  const std::string last = all.substr(start, all.find('\n', start) - start);
   Json end;
   try {
     end = parse_json(last, file, 4);
@@ -25,6 +28,9 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   const Json* split = end.find("split");
   if (!split || *split != "summary") return {};
   const JsonFields fields(end, concat(file, ": the summary"));
+  RT_CHECK_AS(FormatError,
+              !fields.has(kMetricsCrc) || fields.text(kMetricsCrc) == Crc32().add(all.substr(0, start)).str(), file,
+              ": was changed after the training, its checksum does not match", kAgain);
   FinishedRun out;
   const auto number = [&](const char* key) {
     const Json* value = end.find(key);
@@ -39,8 +45,13 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
   if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
   for (const Metrics& m : out.metrics) out.seconds += m.seconds.value_or(0);
+  if (fields.has("run")) out.name = std::filesystem::path(fields.text("run")).filename().string();
   if (end.contains("best_top1")) out.best_top1 = number("best_top1");
   if (end.contains("protocol")) out.protocol = fields.text("protocol");
+  int64_t epoch = 0;  // the last one whose training has a line, as have all before it
+  for (const Metrics& m : out.metrics) epoch += m.split == "train" && m.epoch == epoch + 1;
+  RT_CHECK_AS(FormatError, epoch == out.epochs, file, ": has no line for the training of epoch ", epoch + 1, " of ",
+              out.epochs, kAgain);
   return out;
 }
 

@@ -8,7 +8,7 @@ namespace ringtape {
 
 // The results of a finished run, read from its folder.
 struct FinishedRun {
-  std::string path;
+  std::string path, name;  // name: of its folder when it was trained; empty if unknown
   int64_t seed = 0, epochs = 0, steps = 0;
   double loss = 0, top1 = 0, top5 = 0;                   // test results
   double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
@@ -20,7 +20,8 @@ struct FinishedRun {
   std::string protocol;             // self-supervised: the kNN protocol
 };
 
-// Returns nothing if the run at `path` has not finished. Throws IoError, FormatError.
+// Returns nothing if the run at `path` has not finished. Throws IoError; FormatError if its metrics are not all there,
+// or were changed afterwards.
 std::optional<FinishedRun> read_finished_run(const std::string& path);
 
 }  // namespace ringtape

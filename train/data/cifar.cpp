@@ -5,6 +5,7 @@
 
 #include "core/parallel.h"
 #include "train/io/file.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 namespace {
@@ -55,16 +56,15 @@ const CifarSource kCifar100 = {"cifar100",
 
 fs::path find_cifar_folder(const CifarSource& source, const DataRequest& request) {
   const fs::path root = data_root(request), below = root / source.folder;
-  std::error_code ignored;
   for (const fs::path& folder : {below, root})
     for (const char* file : {source.train_files[0], source.test_file})
-      if (fs::exists(folder / file, ignored)) return folder;
+      if (is_there(folder / file)) return folder;
   const std::string get = how_to_get(source.name);
   for (const fs::path& folder : {root / source.python_folder, root})
-    RT_CHECK_AS(MissingData, !fs::exists(folder / "data_batch_1", ignored) && !fs::exists(folder / "meta", ignored),
+    RT_CHECK_AS(MissingData, !is_there(folder / "data_batch_1") && !is_there(folder / "meta"),
                 source.name, ": ", folder.string(),
                 " holds the version for Python; expected the binary version: ", get);
-  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ", get);
+  RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ", get);
   detail::fail<MissingData>(source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
                             "; ", get);
 }

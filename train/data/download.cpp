@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "train/io/hash.h"
+#include "train/io/look.h"
 #include "train/io/process.h"
 
 namespace ringtape {
@@ -94,7 +95,7 @@ void fetch(const PublishedFile& file, const std::string& url, const fs::path& pa
   const std::string part = path.string() + ".part";
   clear_part(file, part);
   // True before fetching if an earlier call was stopped just before it renamed the file.
-  const auto whole = [&] { return fs::exists(part) && sha256_of(part) == file.sha256; };
+  const auto whole = [&] { return is_there(part) && sha256_of(part) == file.sha256; };
   if (!whole()) {
     const Finished done = curl(file, url, part, show);
     const std::string reason = done.error.substr(0, done.error.find('\n'));
@@ -153,13 +154,12 @@ std::string place_of(const PublishedFile& file, const std::string& dir) {
 
 bool download(const PublishedFile& file, const std::string& dir, const std::string& from, bool show_progress) {
   const fs::path path = place_of(file, dir), folder = fs::path(dir) / file.folder;
-  std::error_code ignored;
-  if (fs::exists(file.archive ? folder : path, ignored)) return false;
+  if (is_there(file.archive ? folder : path)) return false;
   make_folder(path.parent_path());
   std::string url = from.empty() ? file.url : from;
   if (!url.ends_with('/')) url += '/';
   url += file.name;
-  if (!fs::exists(path, ignored)) {
+  if (!is_there(path)) {
     fetch(file, url, path, show_progress);
   } else if (const std::string sha256 = sha256_of(path); sha256 != file.sha256) {
     detail::fail<FormatError>(path.string(), ": expected sha256 ", file.sha256, ", got ", sha256,

@@ -9,6 +9,7 @@
 
 #include "core/parallel.h"
 #include "train/data/image_file.h"
+#include "train/io/look.h"
 #include "train/run/progress.h"
 
 namespace ringtape {
@@ -19,6 +20,7 @@ namespace fs = std::filesystem;
 constexpr int64_t kFallbackSide = 32;
 // JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
 constexpr int64_t kDetail = 2;
+constexpr int64_t kMostUnasked = int64_t{4} << 30;  // bytes of all images, if nobody has chosen their size
 constexpr size_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
 
 struct ImageFiles {
@@ -122,12 +124,11 @@ ImageFiles list_images(const fs::path& root, LeftOut& left_out) {
 }
 
 std::pair<ImageFiles, ImageFiles> list_both(const fs::path& root, LeftOut& left_out) {
-  std::error_code ignored;
-  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), "imagefolder: no folder ", root.string(),
+  RT_CHECK_AS(MissingData, is_folder_at(root), "imagefolder: no folder ", root.string(),
               "; --data-dir names it");
-  if (fs::is_directory(root / "train", ignored)) {
-    const fs::path held = fs::is_directory(root / "test", ignored) ? root / "test" : root / "val";
-    RT_CHECK_AS(IoError, fs::is_directory(held, ignored), root.string(),
+  if (is_folder_at(root / "train")) {
+    const fs::path held = is_folder_at(root / "test") ? root / "test" : root / "val";
+    RT_CHECK_AS(IoError, is_folder_at(held), root.string(),
                 ": has train/ but neither test/ nor val/ next to it");
     ImageFiles train = list_images(root / "train", left_out), test = list_images(held, left_out);
     for (int64_t& label : test.labels) {  // numbered as in the training set
@@ -226,6 +227,10 @@ Splits load_imagefolder(const DataRequest& request) {
     notes.push_back(concat(root.string(), ": the images have different sizes, all are resized to ", kFallbackSide,
                            " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
+  const int64_t number = int64_t(train.paths.size() + test.paths.size()), bytes = number * size.height * size.width * 3;
+  RT_CHECK_AS(UsageError, side > 0 || bytes <= kMostUnasked, root.string(), ": ", with_commas(number), " images of ",
+              size.width, " x ", size.height, " pixels need ", bytes >> 20,
+              " MiB of memory; use --image-size N for N x N");
   Splits out{load_files(train, root, size, "reading training images", request.progress),
              load_files(test, root, size, "reading test images", request.progress), notes};
   const PixelStatistics pixels = pixel_statistics(out.train.images);

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "train/data/idx.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 namespace {
@@ -28,10 +29,7 @@ std::string find_file(const fs::path& folder, std::string name) {
   for (const std::string& spelling : {name, dotted})
     for (const char* suffix : {"", ".gz"}) {
       const fs::path path = folder / (spelling + suffix);
-      std::error_code error;
-      const bool there = fs::exists(path, error);
-      if (there || error == std::errc::permission_denied)
-        return path.string();  // opening the file reports the reason
+      if (is_there(path)) return path.string();
     }
   return {};
 }
@@ -45,9 +43,8 @@ fs::path find_mnist_folder(const MnistSource& source, const DataRequest& request
   const std::vector<fs::path> looked = places(source, request);
   for (const fs::path& folder : looked)
     if (!find_file(folder, "train-images-idx3-ubyte").empty()) return folder;
-  std::error_code ignored;
   const fs::path& root = looked.back();
-  RT_CHECK_AS(MissingData, fs::is_directory(root, ignored), source.name, ": no folder ", root.string(), "; ",
+  RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ",
               how_to_get(source.name));
   detail::fail<MissingData>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
                             looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name));

@@ -16,6 +16,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 
@@ -89,16 +90,32 @@ void make_folder(const std::string& path) {
   for (auto parent = parents.rbegin(); parent != parents.rend(); ++parent) sync_folder(*parent);
 }
 
+// Whether the name is free or a file's, so that a new file may replace it.
+static bool is_replaceable(const std::string& path) {
+  const fs::file_type type = type_at(path);
+  RT_CHECK_AS(IoError, type != fs::file_type::directory, path, ": cannot write: ", std::strerror(EISDIR));
+  return type == fs::file_type::not_found || type == fs::file_type::regular;
+}
+
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
-  fd_ = with_temporary_name(path_, temporary_,
-                            [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  if (is_replaceable(path_)) {
+    if (name_type(path_) == fs::file_type::symlink) path_ = fs::canonical(path_).string();
+    fd_ = with_temporary_name(
+        path_, temporary_, [](const char* name) { return ::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  } else {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  }
   RT_CHECK_AS(IoError, fd_ >= 0, path_, ": cannot write: ", std::strerror(errno));
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void check_can_write(const std::string& path) {
+  if (is_replaceable(path)) AtomicFile file(path);
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
@@ -113,12 +130,12 @@ void AtomicFile::write(const void* data, size_t bytes) {
 }
 
 void AtomicFile::commit() {
-  RT_CHECK_AS(IoError, ::fsync(fd_) == 0, path_, ": cannot write: ", std::strerror(errno));
-  RT_CHECK_AS(IoError, ::rename(temporary_.c_str(), path_.c_str()) == 0, path_,
-              ": cannot write: ", std::strerror(errno));
+  const bool is_file = !temporary_.empty();
+  const bool done = !is_file || (::fsync(fd_) == 0 && ::rename(temporary_.c_str(), path_.c_str()) == 0);
+  RT_CHECK_AS(IoError, done, path_, ": cannot write: ", std::strerror(errno));
   ::close(fd_);
   fd_ = -1;
-  sync_folder(folder_of(path_));
+  if (is_file) sync_folder(folder_of(path_));
 }
 
 AtomicFolder::AtomicFolder(std::string path) : path_(std::move(path)) {

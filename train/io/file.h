@@ -6,8 +6,9 @@
 namespace ringtape {
 
 // A file that appears under its name complete or not at all: it is written next to it under a temporary name, flushed
-// to the disk and renamed by commit(). Without commit() nothing remains. Throws IoError with the path and the system's
-// reason.
+// to the disk and renamed by commit(). Without commit() nothing remains. A link stays: what it leads to is written.
+// What is not a file, such as a pipe or a terminal, gets the bytes at once. Throws IoError with the path and the
+// system's reason.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -19,9 +20,12 @@ class AtomicFile {
   void commit();
 
  private:
-  std::string path_, temporary_;
+  std::string path_, temporary_;  // temporary_: empty for what is not a file
   int fd_ = -1;
 };
+
+// Throws IoError if AtomicFile could not write this file now. Changes nothing, and does not open what is not a file.
+void check_can_write(const std::string& path);
 
 // The same for a folder: its files are written in a folder with a temporary name, which commit() renames. By then,
 // every file must be flushed to the disk, as AtomicFile and write_safetensors do. It is an error if a folder of that

@@ -1,5 +1,6 @@
 #include "train/io/hash.h"
 
+#include <fmt/core.h>
 #include <openssl/evp.h>
 #include <zlib.h>
 
@@ -32,6 +33,13 @@ std::string sha256_of_blocks(Read&& read) {
 }
 
 }  // namespace
+
+Crc32& Crc32::add(const void* data, size_t bytes) {
+  value_ = uint32_t(crc32_z(value_, static_cast<const Bytef*>(data), bytes));
+  return *this;
+}
+
+std::string Crc32::str() const { return fmt::format("{:08x}", value_); }
 
 std::string sha256_of(const std::string& path) {
   errno = 0;

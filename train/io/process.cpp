@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "core/check.h"
@@ -33,8 +34,16 @@ Finished run_program(const std::vector<std::string>& command, bool show) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+  posix_spawnattr_t attributes;  // signals that this process ignores, other programs may rely on
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+  sigset_t ignored_here;
+  sigemptyset(&ignored_here);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&ignored_here, signal);
+  posix_spawnattr_setsigdefault(&attributes, &ignored_here);
   pid_t child = 0;
-  const int error = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int error = ::posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   ::close(ends[1]);
   Finished out{0, error ? "" : read_all(ends[0])};

@@ -11,11 +11,20 @@
 #include "kernels/copy.h"
 #include "train/io/file.h"
 #include "train/io/foreign_weights.h"
+#include "train/io/hash.h"
 #include "train/io/json.h"
 #include "train/io/safetensors_header.h"
 
 namespace ringtape {
 namespace {
+
+constexpr const char* kChecksum = "ringtape.crc32";
+
+// Of `bytes` bytes: those of another number are not what it was made for.
+std::string checksum_text(const Crc32& crc, uint64_t bytes) { return concat(crc.str(), " of ", bytes, " bytes"); }
+bool is_for(const std::string& checksum, uint64_t bytes) { return checksum.ends_with(concat(" of ", bytes, " bytes")); }
+
+size_t bytes_of(const Tensor& x) { return size_t(x.size()) * size_of(x.dtype()); }
 
 Tensor on_host(const Tensor& x) {
   Tensor dense = x.detach();
@@ -24,6 +33,17 @@ Tensor on_host(const Tensor& x) {
     copy(dense, x);
   }
   return dense.device().type == DeviceType::cpu ? dense : dense.copy_to(Device{});
+}
+
+std::string checksum_of(const std::vector<NamedTensor>& tensors) {
+  Crc32 crc;
+  uint64_t bytes = 0;
+  for (const NamedTensor& t : tensors) {
+    const Tensor x = on_host(t.tensor);
+    crc.add(View(x).data, bytes_of(x));
+    bytes += bytes_of(x);
+  }
+  return checksum_text(crc, bytes);
 }
 
 void check_bools(const std::string& path, const std::string& name, const Tensor& x) {
@@ -63,7 +83,7 @@ const Tensor& Safetensors::operator[](const std::string& name) const {
 }
 
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata) {
+                       std::map<std::string, std::string> metadata) {
   std::vector<NamedTensor> sorted = tensors;
   std::sort(sorted.begin(), sorted.end(), [](const NamedTensor& a, const NamedTensor& b) {
     return std::pair(size_of(b.tensor.dtype()), a.name) < std::pair(size_of(a.tensor.dtype()), b.name);
@@ -71,6 +91,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   std::set<std::string> names = {"__metadata__"};
   for (const NamedTensor& t : sorted)
     RT_CHECK_AS(UsageError, names.insert(t.name).second, path, ": two tensors named '", t.name, "'");
+  if (!metadata.empty()) metadata[kChecksum] = checksum_of(sorted);
   const std::string header = header_text(sorted, metadata);
   const uint64_t header_bytes = header.size();
   AtomicFile file(path);
@@ -78,7 +99,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
   file.write(header.data(), header.size());
   for (const NamedTensor& t : sorted) {
     const Tensor x = on_host(t.tensor);
-    file.write(View(x).data, size_t(x.size()) * size_of(x.dtype()));
+    file.write(View(x).data, bytes_of(x));
   }
   file.commit();
 }
@@ -120,12 +141,20 @@ SafetensorsHeader read_safetensors_header(const std::string& path) { return std:
 Safetensors read_safetensors(const std::string& path) {
   OpenFile file(path);
   Safetensors out{std::move(file.header.metadata), {}};
+  const uint64_t bytes = file.header.tensors.empty() ? 0 : file.header.tensors.back().end;
+  const auto given = out.metadata.find(kChecksum);
+  const std::string checksum = given != out.metadata.end() && is_for(given->second, bytes) ? given->second : "";
+  Crc32 crc;
   for (TensorEntry& entry : file.header.tensors) {
     Tensor x(Shape(std::span<const int64_t>(entry.shape)), entry.dtype);
     file.read(path, View(x).data, entry.end - entry.begin);
+    if (!checksum.empty()) crc.add(View(x).data, bytes_of(x));
     if (entry.dtype == DType::b8) check_bools(path, entry.name, x);
     out.tensors.push_back({std::move(entry.name), x});
   }
+  RT_CHECK_AS(FormatError, checksum.empty() || checksum == checksum_text(crc, bytes), path,
+              ": damaged: its numbers do not match the checksum in its metadata (a program that changes them must "
+              "leave out ", kChecksum, ")");
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return out;
 }

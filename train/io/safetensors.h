@@ -21,13 +21,14 @@ struct Safetensors {
 };
 
 // Writes a file atomically, with the layout of the reference implementation (widest elements first, then by name): the
-// same tensors give the same bytes. Tensors may have any device and strides. Throws IoError, or UsageError for a
-// repeated name.
+// same tensors give the same bytes. If there are metadata, they get a checksum of these bytes. Tensors may have any
+// device and strides. Throws IoError, or UsageError for a repeated name.
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+                       std::map<std::string, std::string> metadata = {});
 
 // Reads a file; tensors are on cpu:0. Throws IoError if the file cannot be read; FormatError, with the reason, for what
-// parse_safetensors_header (safetensors_header.h) rejects, and for weights in another format, with how to convert them.
+// parse_safetensors_header (safetensors_header.h) rejects, for bytes that do not match their checksum, and for weights
+// in another format, with how to convert them.
 Safetensors read_safetensors(const std::string& path);
 
 }  // namespace ringtape

@@ -70,6 +70,8 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
     const TrainedOn before = trained_on(read_safetensors_header(options.weights).metadata, options.weights);
     const std::string last = classifier(*model, options.model.name).last_layer();
     last_layer = load_backbone(options.weights, *model, last, same_classes(data.train, before));
+    for (const NamedTensor& t : weights_of(*model))
+      check_finite(concat(options.weights, ": tensor '", t.name, "'"), t.tensor);
   }
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);

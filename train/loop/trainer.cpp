@@ -22,7 +22,7 @@
 namespace ringtape {
 
 Trainer::Trainer(Task& task, comm::ProcessGroup& group)
-    : task_(task), learner_(*task.learner), group_(group),
+    : task_(task), learner_(*task.learner), group_(group), data_(identity_of(task.data)),
       trace_(task.options.trace, concat(task.options.model.name, " on ", task.options.execution.device)) {
   const TrainOptions& o = task.options;
   split_ = holdout(task.data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
@@ -215,6 +215,7 @@ void Trainer::take_best(const Load& load) {
 bool Trainer::fit(const Report& report, const Save& save, bool progress, const Load& load) {
   RT_CHECK_AS(UsageError, task_.options.trace.path.empty() || steps() < task_.options.trace.step, "--trace-step ",
               task_.options.trace.step, ": the run is already at step ", steps(), "; choose a later step");
+  if (leads()) trace_.check();
   for (const Device device : task_.devices()) reset_peak_memory(device);
   const auto emit = [&](Metrics m, int64_t epoch) {
     m.epoch = epoch;
@@ -275,7 +276,7 @@ std::vector<TensorFile> Trainer::files() const {
 }
 
 Course Trainer::course() const {
-  Course out{task_.options, identity_of(task_.data), steps_per_epoch(), {}};
+  Course out{task_.options, data_, steps_per_epoch(), {}};
   for (const TensorFile& file : files()) out.files.push_back(file.name);
   return out;
 }

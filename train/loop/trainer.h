@@ -68,6 +68,7 @@ class Trainer {
   Task& task_;
   Learner& learner_;
   comm::ProcessGroup& group_;
+  const DataIdentity data_;
   Holdout split_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Step> step_;

@@ -10,6 +10,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "train/io/file.h"
+#include "train/io/hash.h"
 #include "train/io/json.h"
 #include "train/io/json_reader.h"
 #include "train/io/look.h"
@@ -152,6 +153,7 @@ MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep, int64_t from)
 
 MetricsLog::MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from)
     : path_(run.file(kJsonl)), jsonl_(path_, jsonl), csv_(run.file(kCsv), csv), events_(run, from) {
+  RT_CHECK_AS(UsageError, jsonl_.lock(), path_, ": another process writes it; choose another --run");
   if (csv_.sync() == 0) csv_.write(csv_header());
   sync_folder(run.path());
 }
@@ -160,15 +162,24 @@ std::vector<Metrics> MetricsLog::earlier() const {
   return read_metrics(path_, [](const std::string& why) { log_warn(why); });
 }
 
-MetricsLog::Lengths MetricsLog::sync() { return {{kJsonl, jsonl_.sync()}, {kCsv, csv_.sync()}}; }
+MetricsLog::Lengths MetricsLog::sync() {
+  for (const LineFile* file : {&jsonl_, &csv_}) file->check_in_place();
+  return {{kJsonl, jsonl_.sync()}, {kCsv, csv_.sync()}};
+}
 
 void MetricsLog::write(const Metrics& metrics) {
+  for (const LineFile* file : {&jsonl_, &csv_}) file->check_in_place();
   jsonl_.write(json_line(metrics));
   csv_.write(csv_line(metrics));
   for (const MetricsColumn& c : kColumns)
     if (const auto& value = metrics.*c.value) events_.write(metrics.split + "/" + c.name, metrics.step, *value);
 }
 
-void MetricsLog::finish(const std::string& summary_line) { jsonl_.write(summary_line); }
+Json MetricsLog::finish(Json summary) {
+  jsonl_.check_in_place();
+  summary[kMetricsCrc] = Crc32().add(read_file(path_)).str();
+  jsonl_.write(summary.text());
+  return summary;
+}
 
 }  // namespace ringtape

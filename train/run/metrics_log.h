@@ -12,6 +12,7 @@
 namespace ringtape {
 
 constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
+constexpr const char* kMetricsCrc = "metrics_crc32";  // in the summary: CRC-32 of all lines before it
 
 // The results of a pass over a split; fields that do not apply are empty. Accuracies are in [0, 1], times in seconds;
 // images_per_s is over the whole pass.
@@ -54,8 +55,9 @@ class MetricsLog {
   static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
   std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
   void write(const Metrics& metrics);
-  void finish(const std::string& summary_line);  // the last line of metrics.jsonl
-  Lengths sync();                                // flushes both files to the disk; returns their lengths
+  Json finish(Json summary);  // the last line of metrics.jsonl, with its checksum, which is returned
+  // Flushes both files to the disk; returns their lengths. Throws IoError, as write(), if one has lost its name.
+  Lengths sync();
 
  private:
   MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from);  // bytes kept of each

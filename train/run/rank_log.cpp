@@ -3,8 +3,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+
 #include "comm/base/fd.h"
 #include "core/env_rank.h"
+#include "core/limits.h"
 #include "core/log.h"
 
 namespace ringtape {
@@ -15,7 +19,9 @@ void rank_log(const std::string& line) {
   if (env::rank_log().empty()) return;
   static const comm::Fd file(::open(env::rank_log().c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666));
   const std::string whole = line + "\n";
-  (void)!::write(file.get(), whole.data(), whole.size());
+  static std::atomic<bool> told{false};
+  if (::write(file.get(), whole.data(), whole.size()) != ssize_t(whole.size()) && !told.exchange(true))
+    log_warn(env::rank_log(), ": cannot write: ", reason(errno));
 }
 
 }  // namespace ringtape

@@ -26,10 +26,10 @@ namespace fs = std::filesystem;
 
 // The files that a run writes, besides checkpoints, and train.log and the lock, which are kept. Nothing else is ever
 // removed.
-constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml";
+constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr const char* kSaved = ".saved";
-constexpr std::array<const char*, 7> kOwned = {kSaved,        "env.json",    "data.json", "metrics.jsonl",
+constexpr std::array<const char*, 7> kOwned = {kSaved,        "env.json",    "data.json", kMetrics,
                                                "metrics.csv", "report.html", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
@@ -41,8 +41,8 @@ bool taken(const std::string& path) {
   return type != fs::file_type::not_found && !(type == fs::file_type::directory && names_in(path).empty());
 }
 
-bool locked(const fs::path& lock) {
-  const int fd = ::open(lock.c_str(), O_RDONLY | O_CLOEXEC);
+bool locked(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
@@ -102,8 +102,18 @@ std::string run_path(const std::string& run, const std::string& model, const std
   if (!run.empty()) return "runs/" + run;
   const std::string base = "runs/" + model + "-" + data + "-" + local_time_text("%Y%m%d-%H%M%S");
   std::string path = base;
-  for (int i = 2; taken(path); ++i) path = base + "-" + std::to_string(i);
+  for (int i = 2; is_there(path); ++i) path = base + "-" + std::to_string(i);
   return path;
+}
+
+std::string claim_run_path(const std::string& run, const std::string& model, const std::string& data) {
+  for (;;) {
+    const std::string path = run_path(run, model, data);
+    if (!run.empty()) return path;
+    make_folder(fs::path(path).parent_path());
+    if (::mkdir(path.c_str(), 0777) == 0) return path;
+    RT_CHECK_AS(IoError, errno == EEXIST, path, ": cannot write: ", std::strerror(errno));
+  }
 }
 
 void check_run_path(const std::string& path, Earlier earlier) {
@@ -111,7 +121,8 @@ void check_run_path(const std::string& path, Earlier earlier) {
   RT_CHECK_AS(UsageError, is_folder_at(path), "--run ", path, ": a file has that name; choose another --run");
   const bool is_run = is_there(concat(path, "/", kConfig)), begun = just_begun(path);
   RT_CHECK_AS(UsageError, is_run || begun, "--run ", path, ": the folder is not a run; choose another --run");
-  RT_CHECK_AS(UsageError, !locked(fs::path(path) / kLock), "--run ", path, kTraining);
+  for (const char* name : {kLock, kMetrics})
+    RT_CHECK_AS(UsageError, !locked(fs::path(path) / name), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
@@ -135,11 +146,24 @@ int64_t LineFile::sync() {
   return now.st_size;
 }
 
+bool LineFile::lock() { return ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
+
+void LineFile::check_in_place() const {
+  struct stat own {}, named {};
+  if (::fstat(::fileno(file_.get()), &own) != 0) return;
+  const bool there = ::stat(path_.c_str(), &named) == 0;
+  if (!there && errno != ENOENT && errno != ENOTDIR) return;  // unknown
+  RT_CHECK_AS(IoError, there && own.st_dev == named.st_dev && own.st_ino == named.st_ino, path_,
+              ": somebody has moved, removed or replaced it during the training, which ends here; bring it back and "
+              "continue with --resume");
+}
+
 RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   check_run_path(path_, earlier);
   try {
     make_folder(path_);
     lock_ = locked_file(path_, file(kLock));
+    RT_CHECK_AS(UsageError, !locked(file(kMetrics)), "--run ", path_, kTraining);
     RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !is_there(file(kConfig)), "--run ", path_, kHoldsARun);
     if (earlier != Earlier::resume) remove_run(path_);
     remove_leftovers(path_);

@@ -8,6 +8,8 @@ namespace ringtape {
 
 // "NAME" is runs/NAME; a text with a '/' is a path; an empty one gives a new runs/MODEL-DATA-TIME.
 std::string run_path(const std::string& run, const std::string& model, const std::string& data);
+// The same; makes the folder of an empty `run`, so that no other process gets its name. Throws IoError.
+std::string claim_run_path(const std::string& run, const std::string& model, const std::string& data);
 
 // What to do with an existing run.
 enum class Earlier : uint8_t { refuse, replace, resume };
@@ -28,6 +30,9 @@ class LineFile {
   explicit LineFile(const std::string& path, int64_t keep = 0);  // keeps the first `keep` bytes of an existing file
   void write(const std::string& line);
   int64_t sync();  // flushes it to the disk; returns its length in bytes
+  bool lock();     // for this process alone; false if another one has it
+  // Throws IoError if the file has lost its name: somebody has moved, removed or replaced it, or its folder.
+  void check_in_place() const;
 
  private:
   std::string path_;
@@ -36,7 +41,8 @@ class LineFile {
 
 // The folder of one run. The constructor takes a lock that other processes see. Unless the run is resumed, it removes
 // an earlier run (only the files that a run writes; config.toml last, so that an interrupted removal still counts as a
-// run). The lock is on the file .lock, which no log rotation removes and which network file systems can lock too.
+// run). The lock is on the file .lock, which no log rotation removes and which network file systems can lock too; who
+// removes it still meets the lock of metrics.jsonl.
 // Throws UsageError as check_run_path does; IoError if the folder cannot be read, before it removes anything, or cannot
 // be written.
 class RunDir {

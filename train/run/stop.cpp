@@ -18,11 +18,18 @@ constexpr std::string_view kAtOnce =
 volatile sig_atomic_t requested = 0, speaks_of_it = 0;
 timespec first;
 
+constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
+
 sigset_t signals() {
   sigset_t out;
   sigemptyset(&out);
-  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&out, signal);
+  for (const int signal : kSignals) sigaddset(&out, signal);
   return out;
+}
+
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
 void handle(void (*handler)(int)) {
@@ -30,7 +37,8 @@ void handle(void (*handler)(int)) {
   action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   action.sa_mask = signals();
-  for (const int signal : {SIGTERM, SIGINT}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : kSignals)
+    if (signal != SIGHUP || !is_ignored(signal)) ::sigaction(signal, &action, nullptr);
   ::pthread_sigmask(SIG_UNBLOCK, &action.sa_mask, nullptr);
 }
 

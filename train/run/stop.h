@@ -2,8 +2,9 @@
 
 namespace ringtape {
 
-// These functions set what SIGTERM and SIGINT do from now on. Each call replaces the previous setting. Call them from
-// the main thread.
+// These functions set what the signals that ask a process to end do from now on: SIGTERM, SIGINT, SIGHUP (its terminal
+// has gone) and SIGUSR1 (sent by Slurm's --signal some time before the end). A SIGHUP that the process ignored when it
+// began, as under nohup, stays ignored. Each call replaces the previous setting. Call them from the main thread.
 
 // Blocks the signals until the next of these calls. Child processes started meanwhile inherit this.
 void hold_stops();

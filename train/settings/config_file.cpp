@@ -72,6 +72,9 @@ static std::vector<std::string> apply(TrainOptions& options, const toml::table& 
     if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
     const Option& option = find_key(name, where);
+    for (const Line& line : lines)
+      RT_CHECK_AS(UsageError, line.option != &option, where, ": '", name, "' was set before, at ", line.where,
+                  "; keep one of the two");
     lines.push_back({&option, value_text(value, where + ": " + name), where + ": " + name});
   }
   std::stable_partition(lines.begin(), lines.end(), [](const Line& line) { return line.option->info.selects; });
@@ -186,8 +189,8 @@ void check_same_settings(const TrainOptions& options, const TrainOptions& before
   for (const auto& [option, now] : values_of(options)) {
     if (!is_kept(*option)) continue;
     const std::string then = option_text(before, option->name).value_or("none");
-    RT_CHECK_AS(UsageError, now == then, "--", option->name, " ", now, ": ", path, " was trained with ", then,
-                " so far; use the same value, or ", otherwise);
+    RT_CHECK_AS(UsageError, now == then, "--", option->name, " ", now, ": ", path, " was trained with ",
+                then.empty() ? "none" : then, " so far; use the same value, or ", otherwise);
   }
 }
 

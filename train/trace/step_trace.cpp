@@ -11,6 +11,7 @@ namespace ringtape {
 namespace {
 
 constexpr const char* kPhases[] = {"forward", "backward", "optimizer"};
+constexpr const char* kKinds[] = {".json", ".svg"};
 
 int64_t ns(comm::Clock::time_point t) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count();
@@ -42,6 +43,11 @@ void visit(Fields& f, TraceOptions& o) {
      .scope = Scope::invocation});
 }
 
+void StepTrace::check() const {
+  if (file_.empty()) return;
+  for (const char* kind : kKinds) check_can_write(file_ + kind);
+}
+
 void StepTrace::begin(int64_t step) {
   on_ = !file_.empty() && step == step_;
   if (on_) since_ = ns(comm::Clock::now());
@@ -66,9 +72,9 @@ void StepTrace::end(const comm::Reducer* reducer, comm::ProcessGroup& group) {
   own_ = {};
   if (group.rank() > 0) return;
   const StepTimeline timeline = together(title_, step_, std::move(ranks));
-  write_file(file_ + ".json", chrome_trace(timeline));
-  write_file(file_ + ".svg", timeline_picture(timeline));
-  log_info("wrote ", file_, ".json and ", file_, ".svg");
+  write_file(file_ + kKinds[0], chrome_trace(timeline));
+  write_file(file_ + kKinds[1], timeline_picture(timeline));
+  log_info("wrote ", file_, kKinds[0], " and ", file_, kKinds[1]);
 }
 
 }  // namespace ringtape

@@ -21,6 +21,7 @@ class StepTrace {
   StepTrace(TraceOptions options, std::string title)
       : file_(std::move(options.path)), step_(options.step), title_(std::move(title)) {}
 
+  void check() const;        // throws IoError if the files could not be written
   void begin(int64_t step);  // counted from 1
   void ended(Phase phase);   // called at the end of a phase, as by Step::run
   // In the recorded step a collective: rank 0 writes the files. Throws IoError.

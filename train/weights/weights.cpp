@@ -20,6 +20,15 @@ std::vector<NamedTensor> weights_of(nn::Module& module) {
   return out;
 }
 
+void check_finite(const std::string& what, const Tensor& x) {
+  if (!is_float(x.dtype())) return;
+  const NoGrad no_grad;
+  const Tensor host = cast(contiguous(x).copy_to(Device{}), DType::f64);
+  for (const double value : host.span<double>())
+    RT_CHECK_AS(Error, std::isfinite(value), what, ": holds ", std::isnan(value) ? "NaN" : "infinite numbers",
+                "; its training has diverged, use an earlier checkpoint or train with a lower --lr");
+}
+
 static constexpr size_t kShownNameBytes = 100;  // maximum bytes of a tensor's name in a message
 
 // `convert`: converts floating-point numbers of another dtype.
@@ -45,7 +54,7 @@ static void load_matching_tensors(const Safetensors& file, const std::string& pa
   for (const NamedTensor& want : into) {
     const Tensor& from = found.at(want.name);
     const Device device = want.tensor.device();
-    copy(want.tensor, device.type == DeviceType::cpu ? from : from.copy_to(device));
+    copy(want.tensor, device == from.device() ? from : from.copy_to(device));
     want.tensor.storage()->written_by("load_tensors");
   }
 }

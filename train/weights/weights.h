@@ -13,6 +13,9 @@ Tensor in_file_order(const Tensor& x);
 // A module's parameters and buffers, with dotted names, in the order of files.
 std::vector<NamedTensor> weights_of(nn::Module& module);
 
+// Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.
+void check_finite(const std::string& what, const Tensor& x);
+
 // Copies a file's tensors into `into`. Throws FormatError, before anything is changed, unless names, shapes and dtypes
 // match exactly.
 void load_tensors(const std::string& path, const std::vector<NamedTensor>& into);
