@@ -50,7 +50,7 @@ void check_view(const ViewAugmentation& what, const Shape& image, const Shape& v
               image.rank() == 3 && view.rank() == 3 && image.size() > 0 && view.size() > 0 && image[2] == view[2],
               "views ", view, " of images ", image, ": expected (H, W, C) and (H', W', C), none empty");
   RT_CHECK_AS(ShapeError, image[2] == 3 || (what.jitter == 0 && what.gray == 0), "views of images ", image,
-              ": colours are changed in 3 channels only; set jitter and gray to 0");
+              ": colours are changed in 3 channels only; set jitter and gray to 0 (--jitter 0 --gray 0)");
 }
 
 }  // namespace ringtape

@@ -26,18 +26,22 @@ import faults
 import kills
 import power
 import processes
+import reads
 import recording
 import strangers
+import surroundings
 import syscalls
 from job import Failure, Scene
-from training import References
+from training import References, make_images
 
 # For each part: its share of the time, and how many trials the short form has.
 Part = collections.namedtuple("Part", "trial share short needs")
 PARTS = {
-    "kills": Part(kills.trial, 30, 6, ""),
-    "syscalls": Part(syscalls.trial, 20, 12, "strace"),
+    "kills": Part(kills.trial, 25, 6, ""),
+    "syscalls": Part(syscalls.trial, 15, 12, "strace"),
     "faults": Part(faults.trial, 15, 16, "compiler"),
+    "reads": Part(reads.trial, 15, 10, "strace"),
+    "surroundings": Part(surroundings.trial, 10, len(surroundings.KINDS), ""),
     "power": Part(power.trial, 12, 16, "compiler"),
     "processes": Part(processes.trial, 18, len(processes.KINDS), "prlimit"),
     "strangers": Part(strangers.trial, 5, 1, ""),
@@ -166,6 +170,7 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o755)  # a trial may be another user's
     setting = Setting(args.binary.resolve(), seed, folder)
+    make_images(folder / "images")
     left_out = {name: why for name in args.only if (why := missing(PARTS[name].needs))}
     for name, why in left_out.items():
         print(f"left out: {name}: {why}")

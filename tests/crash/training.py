@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import struct
 import threading
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +21,36 @@ TIMED = {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimi
          "exposed_s", "train_s", "metrics_crc32"}
 
 DATA = "--data shapes --device cpu --threads 1 --test-size 20"
-RESNET = "--model resnet18 --width 2 --train-size 48 --batch-size 12 --epochs 2"
-METHOD = f"{RESNET} --knn-k 5 --projection-hidden 8 --projection-dim 4 --warmup-epochs 0"
+RESNET = "--model resnet18 --width 2 --batch-size 12 --epochs 2"
+METHOD = f"{RESNET} --train-size 48 --knn-k 5 --projection-hidden 8 --projection-dim 4 --warmup-epochs 0"
+FOLDER = "--data imagefolder --data-dir ../images"  # beside the folders of the trials
 MODELS = {
     "mlp": "train --model mlp --hidden 4 --train-size 120 --val-size 20 --batch-size 20 --epochs 3 --dropout 0.2",
-    "resnet18": f"train {RESNET} --val-size 12",
+    "resnet18": f"train {RESNET} --train-size 48 --val-size 12",
     "moco": f"pretrain --method moco {METHOD} --momentum-encoder 0.9 --queue 24 --bn-splits 2",
     "byol": f"pretrain --method byol {METHOD} --momentum-encoder 0.9 --prediction-hidden 8",
     "swav": f"pretrain --method swav {METHOD} --queue 24 --prototypes 6 --small-views 1 --small-view-size 8",
+    "nnclr": f"pretrain --method nnclr {METHOD} --queue 24",
+    **{method: f"pretrain --method {method} {METHOD}" for method in
+       ("simclr", "dcl", "simsiam", "barlow_twins", "vicreg")},
+    "images": f"train {RESNET} {FOLDER} --val-size 8",
+    "images, simclr": f"pretrain --method simclr {METHOD.replace('--train-size 48 ', '')} {FOLDER}",
 }
+
+
+def make_images(folder):
+    """train/ and test/ of two classes, as PNG files of 8 x 8 pixels."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    for number in range(72):
+        path = folder / ("train" if number < 48 else "test") / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = b"".join(b"\0" + bytes((number * 37 + 11 * x * (number % 2) + 13 * y + c) % 256
+                                      for x in range(8) for c in (0, 50, 100)) for y in range(8))
+        head = struct.pack(">IIBBBBB", 8, 8, 8, 2, 0, 0, 0)
+        path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) +
+                         chunk(b"IEND", b""))
 
 
 @dataclass(frozen=True)
@@ -43,22 +66,29 @@ class Training:
             return words
         if self.launched:
             return ["launch", "-n", self.ranks, "--no-pin", "--grace", "5", *self.launch, "--", *words]
-        return [*words, "--strategy", "ddp", "--devices", self.ranks]
+        return [*words, "--devices", self.ranks]
 
 
 def draw(rng, models=tuple(MODELS), ranks=(1, 2)):
     model = rng.choice(models)
     many = rng.choice(ranks)
-    words = MODELS[model].split() + DATA.split()
-    words += rng.choice([["--optimizer", "adam", "--lr", "0.002"],
-                         ["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.5"]])
+    words = MODELS[model].split()
+    words += "--device cpu --threads 1".split() if FOLDER in MODELS[model] else DATA.split()
+    supervised = words[0] == "train"
+    words += rng.choice([["--optimizer", name, "--lr", "0.002"] for name in ("adam", "adamw", "muon", "lars")] +
+                        [["--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.5"]])
     words += ["--precision", rng.choice(["f32", "bf16"]), "--keep", str(rng.randint(1, 3))]
     words += ["--checkpoint-steps", str(rng.choice([0, 1, 2, 3])), "--workers", str(rng.choice([0, 1]))]
     words += rng.choice([[], ["--ema", "0.9"]]) + rng.choice([[], ["--schedule", "cosine"]])
     words += rng.choice([[], ["--log-every", "2"]])
+    words += rng.choice([[], ["--export", "best"]]) if supervised else []
     if many > 1:
         words += ["--transport", rng.choice(["shm", "tcp"])]
-        words += ["--sync-bn"] if model != "mlp" and rng.random() < 0.5 else []
+        strategy = rng.choice(["ddp", "ddp", "ddp2"]) if supervised else "ddp"
+        words += ["--strategy", strategy]
+        words += ["--sync-bn"] if model != "mlp" and strategy == "ddp" and rng.random() < 0.5 else []
+    elif supervised and rng.random() < 0.2:
+        words += ["--strategy", "dp", "--devices", "2"]
     return Training(tuple(words), many, rng.random() < 0.5)
 
 

@@ -290,6 +290,9 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (!path.empty()) read_config(options, path + "/config.toml");
   const TrainOptions before = options;
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
+  // A launcher decides how many processes go on with a run that had started its own.
+  if (comm::place_of_process() && !options.parallel.replicates())
+    options.parallel.devices = ParallelOptions().devices;
   notes = apply_flags(options, invocation);
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
@@ -29,6 +30,7 @@ namespace fs = std::filesystem;
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr const char* kSaved = ".saved";
+constexpr int kDescriptors = 12;  // that a training needs at least
 constexpr std::array<const char*, 7> kOwned = {kSaved,        "env.json",    "data.json", kMetrics,
                                                "metrics.csv", "report.html", kConfig};
 constexpr const char
@@ -165,6 +167,10 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
     lock_ = locked_file(path_, file(kLock));
     RT_CHECK_AS(UsageError, !locked(file(kMetrics)), "--run ", path_, kTraining);
     RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !is_there(file(kConfig)), "--run ", path_, kHoldsARun);
+    if (earlier == Earlier::replace) {
+      const std::string lack = lack_of_descriptors(kDescriptors);
+      RT_CHECK_AS(IoError, lack.empty(), "--run ", path_, ": not replaced: ", lack);
+    }
     if (earlier != Earlier::resume) remove_run(path_);
     remove_leftovers(path_);
     make_folder(file(kExported));
