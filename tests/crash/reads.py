@@ -1,5 +1,6 @@
-"""What a run has on the disk cannot be read for a moment: one open, listing, stat or read fails while it is resumed, once
-or from then on. It ends with the system's reason, or as if nothing had been; a later --resume comes to the same end."""
+"""What a run has on the disk cannot be read for a moment: one open, listing, stat or read fails while it is resumed,
+once or from then on. It ends with the system's reason, or as if nothing had been; a later --resume comes to the same
+end."""
 import errno
 import os
 import re

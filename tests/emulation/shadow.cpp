@@ -68,9 +68,12 @@ std::string memory_text(const void* p) { return is_shared(p) ? describe_shared(p
 
 }  // namespace
 
-Shadow::Shadow()
-    : base_(arena().base), states_(lay_out<uint8_t>(kWords)), cells_(lay_out<Cell>(kWords)),
-      byte_cells_(lay_out<Cell>(kArenaBytes)) {}
+void Shadow::reserve() {
+  std::call_once(reserved_, [this] {
+    base_ = arena().base;
+    states_ = lay_out<uint8_t>(kWords), cells_ = lay_out<Cell>(kWords), byte_cells_ = lay_out<Cell>(kArenaBytes);
+  });
+}
 
 void Shadow::access(const void* p, size_t bytes, AccessKind kind, const void* pc) {
   const size_t offset = size_t(static_cast<const char*>(p) - base_);
@@ -169,6 +172,7 @@ void Shadow::misaligned(const void* p, Where where, const char* access) {
 }
 
 void Shadow::begin_grid() {
+  reserve();
   if (order_.epoch() > kLastEpoch) {
     drop(cells_, cells_ + kWords);
     drop(byte_cells_, byte_cells_ + kArenaBytes);
@@ -196,6 +200,7 @@ void Shadow::cached_read(const void* p, size_t bytes, const void* pc) {
 }
 
 void Shadow::set(const void* p, size_t bytes, Memory state) {
+  reserve();
   const size_t first = size_t(static_cast<const char*>(p) - base_) / 4, whole = bytes / 4, rest = bytes % 4;
   if (state == Memory::live) {
     std::memset(states_ + first, 0xF0, whole);
@@ -243,6 +248,7 @@ bool Shadow::initialised(const void* p, size_t bytes) {
 }
 
 void Shadow::forget(const void* p, size_t bytes) {
+  reserve();
   const size_t first = size_t(static_cast<const char*>(p) - base_);
   drop(states_ + first / 4, states_ + (first + bytes) / 4);
   drop(cells_ + first / 4, cells_ + (first + bytes) / 4);

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <mutex>
 
 #include "tests/emulation/arena.h"
 #include "tests/emulation/checker.h"
@@ -16,11 +17,10 @@ struct Cell {
 };
 
 // Records for the arena's memory, for each word of four bytes: a byte of state (which bytes are live and which are
-// written) and a cell. Address space is reserved for all of it; physical memory is used only for words that kernels
-// have accessed.
+// written) and a cell. Address space is reserved for all of it, when the device is first used; physical memory is used
+// only for words that kernels have accessed.
 class Shadow final : public Checker {
  public:
-  Shadow();
   void access(const void* p, size_t bytes, AccessKind kind, const void* pc);
   template <size_t bytes, AccessKind kind>
   void access(const void* p, const void* pc) {
@@ -81,11 +81,13 @@ class Shadow final : public Checker {
   void foreign(const void* p, size_t bytes, AccessKind kind, const void* pc);
   void race(const char* p, AccessKind kind, const void* pc, const Access& other, bool other_writes);
   const char* address(size_t word) const { return base_ + word * 4; }
+  void reserve();  // called before anything else is
 
-  char* base_;
-  uint8_t* states_;          // live bytes in the upper half, written ones in the lower; or a special state below
-  Cell* cells_;              // by word
-  Cell* byte_cells_;
+  std::once_flag reserved_;
+  char* base_ = nullptr;
+  uint8_t* states_ = nullptr;  // live bytes in the upper half, written ones in the lower; or a special state below
+  Cell* cells_ = nullptr;      // by word
+  Cell* byte_cells_ = nullptr;
   Order order_;
 };
 

