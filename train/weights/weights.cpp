@@ -1,6 +1,7 @@
 #include "train/weights/weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "core/printable.h"
