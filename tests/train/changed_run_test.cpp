@@ -1,4 +1,7 @@
 // Runs whose files somebody moves, removes or damages, during the training or afterwards.
+#include <algorithm>
+#include <cstring>
+
 #include "tests/support/jobs.h"
 
 namespace ringtape {
