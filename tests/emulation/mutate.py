@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Plants bugs in the CUDA kernels, one at a time, and counts how many the emulated tests notice.
 
-Needs a finished build with RINGTAPE_CUDA=EMULATED and Ninja. Nothing in the tree or in the build is changed: a mutant
-is compiled from a copy, into a folder of its own, and linked with the build's other objects.
+Needs Ninja and a finished build with RINGTAPE_CUDA=EMULATED and RINGTAPE_ALL_CHECKS=ON (./test.sh --full). Nothing in
+the tree or in the build is changed: a mutant is compiled from a copy, into a folder of its own, and linked with the
+build's other objects.
 
   tests/emulation/mutate.py --build build/cpu                 all mutants (an hour on two cores)
   tests/emulation/mutate.py --build build/cpu --sample 60     so many of them, drawn at random

@@ -152,8 +152,7 @@ MetricsLog::MetricsLog(const RunDir& run, const Lengths& keep, int64_t from)
                  lines_kept(run.file(kCsv), length(keep, kCsv)), from) {}
 
 MetricsLog::MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from)
-    : path_(run.file(kJsonl)), jsonl_(path_, jsonl), csv_(run.file(kCsv), csv), events_(run, from) {
-  RT_CHECK_AS(UsageError, jsonl_.lock(), path_, ": another process writes it; choose another --run");
+    : path_(run.file(kJsonl)), jsonl_(path_, jsonl, true), csv_(run.file(kCsv), csv), events_(run, from) {
   if (csv_.sync() == 0) csv_.write(csv_header());
   sync_folder(run.path());
 }
@@ -162,13 +161,17 @@ std::vector<Metrics> MetricsLog::earlier() const {
   return read_metrics(path_, [](const std::string& why) { log_warn(why); });
 }
 
-MetricsLog::Lengths MetricsLog::sync() {
+void MetricsLog::check_in_place() const {
   for (const LineFile* file : {&jsonl_, &csv_}) file->check_in_place();
+}
+
+MetricsLog::Lengths MetricsLog::sync() {
+  check_in_place();
   return {{kJsonl, jsonl_.sync()}, {kCsv, csv_.sync()}};
 }
 
 void MetricsLog::write(const Metrics& metrics) {
-  for (const LineFile* file : {&jsonl_, &csv_}) file->check_in_place();
+  check_in_place();
   jsonl_.write(json_line(metrics));
   csv_.write(csv_line(metrics));
   for (const MetricsColumn& c : kColumns)
@@ -176,7 +179,7 @@ void MetricsLog::write(const Metrics& metrics) {
 }
 
 Json MetricsLog::finish(Json summary) {
-  jsonl_.check_in_place();
+  check_in_place();
   summary[kMetricsCrc] = Crc32().add(read_file(path_)).str();
   jsonl_.write(summary.text());
   return summary;

@@ -62,6 +62,8 @@ class MetricsLog {
  private:
   MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t from);  // bytes kept of each
 
+  void check_in_place() const;
+
   std::string path_;  // of metrics.jsonl
   LineFile jsonl_, csv_;
   EventFile events_;

@@ -128,7 +128,10 @@ void check_run_path(const std::string& path, Earlier earlier) {
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
-LineFile::LineFile(const std::string& path, int64_t keep) : path_(path), file_(std::fopen(path.c_str(), "ae")) {
+LineFile::LineFile(const std::string& path, int64_t keep, bool alone)
+    : path_(path), file_(std::fopen(path.c_str(), "ae")) {
+  const bool held = file_ && alone && ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  RT_CHECK_AS(UsageError, !held, path, ": another process writes it; choose another --run");
   struct stat now {};
   const bool ready = file_ && ::fstat(::fileno(file_.get()), &now) == 0 &&
                      (now.st_size <= keep || ::ftruncate(::fileno(file_.get()), keep) == 0);
@@ -147,8 +150,6 @@ int64_t LineFile::sync() {
   RT_CHECK_AS(IoError, done, path_, ": cannot write: ", std::strerror(errno));
   return now.st_size;
 }
-
-bool LineFile::lock() { return ::flock(::fileno(file_.get()), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK; }
 
 void LineFile::check_in_place() const {
   struct stat own {}, named {};

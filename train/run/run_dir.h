@@ -27,10 +27,11 @@ using File = std::unique_ptr<std::FILE, CloseFile>;
 // A text file that grows by whole lines, each visible to readers at once. Throws IoError.
 class LineFile {
  public:
-  explicit LineFile(const std::string& path, int64_t keep = 0);  // keeps the first `keep` bytes of an existing file
+  // Keeps the first `keep` bytes of an existing file. `alone`: no other process may have it like this; if one has,
+  // throws UsageError before it changes anything.
+  explicit LineFile(const std::string& path, int64_t keep = 0, bool alone = false);
   void write(const std::string& line);
   int64_t sync();  // flushes it to the disk; returns its length in bytes
-  bool lock();     // for this process alone; false if another one has it
   // Throws IoError if the file has lost its name: somebody has moved, removed or replaced it, or its folder.
   void check_in_place() const;
 
