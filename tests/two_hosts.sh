@@ -20,6 +20,7 @@ command -v ip >/dev/null || skip "there is no ip (apt-get install iproute2)"
 for host in "${hosts[@]}"; do ip netns add "$host" 2>"$work/error" || skip "$(cat "$work/error")"; done
 ip link add cable0 netns "${hosts[0]}" type veth peer name cable1 netns "${hosts[1]}" 2>"$work/error" ||
   skip "$(cat "$work/error")"
+ip netns exec "${hosts[0]}" true 2>"$work/error" || skip "$(cat "$work/error")" # as in a chroot
 for i in 0 1; do
   ip -n "${hosts[i]}" address add "10.87.0.$((i + 1))/24" dev "cable$i"
   ip -n "${hosts[i]}" link set lo up

@@ -19,7 +19,7 @@
 set -u
 
 binary=${BINARY:-ringtape}
-RINGTAPE_TOKEN=${RINGTAPE_TOKEN:-$(openssl rand -hex 16)}  # srun passes the environment on
+RINGTAPE_TOKEN=${RINGTAPE_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')}  # srun passes the environment on
 export RINGTAPE_TOKEN
 
 if [ "${1-}" = launch ]; then
