@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Has clang++ look at every source file, with its warnings as errors: tests/clang_warnings.py [FOLDER].
+"""Has clang++ look at every source file, with its warnings as errors.
 
-FOLDER (build/clang) is where the preset `clang` was configured; nothing in it is built. CPU kernels are also
-compiled, without optimisation, for each instruction set, since a function that cannot be inlined for one is found
-only then.
+CPU kernels are also compiled, without optimisation, for each instruction set, since a function that cannot be inlined
+for one is found only then.
 """
+import argparse
 import json
 import os
 import shlex
@@ -14,17 +14,34 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
-folder = Path(sys.argv[1]) if len(sys.argv) > 1 else root / "build/clang"
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("folder", nargs="?", type=Path, default=root / "build/clang",
+                    help="where the preset `clang` was configured; nothing in it is built [build/clang]")
+parser.add_argument("--since", metavar="COMMIT",
+                    help="only at what the changes since then reach; if these are of how it is built, that is all")
+arguments = parser.parse_args()
+
+
+def chosen():
+    """Says of a path whether to look at it."""
+    if not arguments.since:
+        return lambda path: True
+    lines = subprocess.run([root / ".ci/reached.py", arguments.since], check=True, stdout=subprocess.PIPE, text=True)
+    reached = set(lines.stdout.split("\n"))
+    if any(path == "CMakePresets.json" or path.endswith(("CMakeLists.txt", ".cmake")) for path in reached):
+        return lambda path: True
+    return lambda path: os.path.relpath(path, root) in reached
 
 
 def looks():
     """The commands, one a file; of CPU kernels one an instruction set."""
     seen = set()
-    for entry in json.loads((folder / "compile_commands.json").read_text()):
+    wanted = chosen()
+    for entry in json.loads((arguments.folder / "compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
         words = words[next(i for i, word in enumerate(words) if word.endswith("clang++")):]  # without a compiler cache
         isa = next((word for word in words if word.startswith("-DRT_ISA=")), "")
-        if (entry["file"], isa) in seen:
+        if (entry["file"], isa) in seen or not wanted(entry["file"]):
             continue
         seen.add((entry["file"], isa))
         words[words.index("-o") + 1] = os.devnull

@@ -8,6 +8,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/tree/sources.h"
 
@@ -74,6 +75,23 @@ TEST(Checks, TheListSaysWhenAPartIsRun) {
                            "by changes    clang's warnings: clang_warnings\n",
                            "full          line coverage of the CUDA kernels, emulated: tests/emulation/coverage.sh\n"})
     EXPECT_NE(list.find(line), std::string::npos) << line << "in\n" << list;
+}
+
+TEST(Checks, AChangeReachesWhatIncludesIt) {
+  const fs::path folder = fs::temp_directory_path() / ("ringtape_reached_" + std::to_string(::getpid()));
+  fs::create_directories(folder / ".ci");
+  fs::copy(kRoot / ".ci/reached.py", folder / ".ci");
+  const std::string in_folder = "cd '" + folder.string() + "' && ", git = "git -c user.name=a -c user.email=b ";
+  const auto reached = [&] { return output_of(in_folder + ".ci/reached.py HEAD"); };
+  output_of(in_folder + "git init -q && mkdir k && echo >k/a.h && echo '#include \"k/a.h\"' >k/b.h && "
+            "echo '  #  include \"k/b.h\"' >c.cpp && echo '// #include \"k/a.h\"' >d.cpp && git add . && " +
+            git + "commit -qm 1");
+  EXPECT_EQ(reached(), "\n");
+  output_of(in_folder + "echo >>k/a.h && echo >new.cu");
+  EXPECT_EQ(reached(), "c.cpp\nk/a.h\nk/b.h\nnew.cu\n");
+  output_of(in_folder + "rm k/a.h new.cu");  // what includes a file that has gone does not compile
+  EXPECT_EQ(reached(), "c.cpp\nk/a.h\nk/b.h\n");
+  fs::remove_all(folder);
 }
 
 }  // namespace
