@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
 #include "autograd/autocast.h"
 #include "core/registry.h"
 #include "train/cli/common.h"
 #include "train/cli/trained.h"
+#include "train/evaluation/confusion.h"
 #include "train/evaluation/knn.h"
 #include "train/evaluation/linear_probe.h"
 #include "train/io/json.h"
@@ -19,20 +21,29 @@ int test_outputs(const Invocation& invocation, Trained trained) {
   trained.train = false;
   const std::string* file = invocation.flag("logits");
   if (file) check_output(trained, "logits", *file);
+  const bool per_class = invocation.has("per-class"), confused = invocation.has("confusion");
+  const bool wanted = file || per_class || confused;
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task);
-  Tensors outputs;
-  const Metrics m =
-      evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json, file ? &outputs : nullptr);
+  Tensors batches;
+  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json,
+                             wanted ? &batches : nullptr);
   RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ",
               std::isnan(*m.loss) ? "NaN" : "infinite", ", although the weights are finite: the outputs are too large",
               options.execution.precision == "f32" ? "" : "; try --precision f32");
-  if (file) write_safetensors(*file, {{"logits", concat(outputs)}});
+  const Tensor logits = wanted ? concat(batches) : Tensor();
+  if (file) write_safetensors(*file, {{"logits", logits}});
+  std::optional<Confusion> confusion;
+  if (per_class || confused)
+    confusion.emplace(logits, slice(to(task.data.test.labels, Device{}), 0, 0, logits.dim(0)),
+                      task.data.test.class_names);
   if (options.run.json) {
     Json line = parse_json(json_line(m));
     line.erase("epoch"), line.erase("step");
     line["images"] = m.images, line["data"] = options.data.set.name, line["weights"] = trained.weights;
+    if (per_class) line["per_class"] = confusion->per_class_json();
+    if (confused) line["confusion"] = confusion->json();
     std::printf("%s\n", line.text().c_str());
   } else {
     const std::string all = with_commas(task.data.test.size());
@@ -40,6 +51,8 @@ int test_outputs(const Invocation& invocation, Trained trained) {
         m.images < task.data.test.size() ? concat(with_commas(m.images), " of the ", all) : "the " + all;
     std::printf("%s on %s test images of %s\n%s\n", trained.weights.c_str(), tested.c_str(),
                 task.data.test.name.c_str(), metrics_text(m, 0).c_str());
+    if (per_class) std::printf("\n%s", confusion->per_class_text().c_str());
+    if (confused) std::printf("\n%s", confusion->text().c_str());
   }
   return 0;
 }
@@ -75,7 +88,8 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
 template <Judge judge>
 int test_features(const Invocation& invocation, Trained trained) {
   constexpr bool by_knn = judge == by_neighbours;
-  RT_CHECK_AS(UsageError, !invocation.flag("logits"), "--logits: needs --protocol test");
+  for (const char* flag : {"logits", "per-class", "confusion"})
+    RT_CHECK_AS(UsageError, !invocation.flag(flag), "--", flag, ": needs --protocol test");
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
@@ -138,7 +152,7 @@ Command evaluate_command() {
   command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: outputs or features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
   command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
-                      "evaluate digits --protocol knn --knn-k 20",
+                      "evaluate digits --per-class --confusion", "evaluate digits --protocol knn --knn-k 20",
                       "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
   command.positionals = 1;
   const Knn knn;
@@ -150,6 +164,8 @@ Command evaluate_command() {
        "test"},
       {"Evaluation", "logits", "FILE",
        "also write the outputs, (images, classes) in the data set's order, as a safetensors file", ""},
+      {"Evaluation", "per-class", "", "also the recall, precision and F1 of each class", ""},
+      {"Evaluation", "confusion", "", "also how often images of each class are taken for each class", ""},
       {"Evaluation", "knn-k", "N", "knn: number of nearest training images that vote", std::to_string(knn.k)},
       {"Evaluation", "knn-temperature", "X", "knn: a neighbour's vote is weighted by exp(cosine / X)",
        shortest(knn.temperature)},
