@@ -18,7 +18,9 @@ function(ringtape_emulated_test executable schedule)
   add_test(NAME ${name} COMMAND ${executable} --gtest_brief=1)
   set(environment RINGTAPE_EMULATED_GPU=devices=2 RINGTAPE_EMULATION_SCHEDULE=${schedule}
       RINGTAPE_EMULATION_LOG=${logs}/${name}.txt)
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 FIXTURES_SETUP emulated_kernels ENVIRONMENT "${environment}")
+  # Those of all kernels take longest: they begin first.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 COST 20 FIXTURES_SETUP emulated_kernels
+                       ENVIRONMENT "${environment}")
 endfunction()
 
 # Kernels of single tests: those with planted bugs, for the tests of the emulation itself, and those of docs/kernels.md.

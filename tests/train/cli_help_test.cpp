@@ -15,9 +15,9 @@
 namespace ringtape {
 namespace {
 
-const std::vector<std::string> kCommands = {"train",      "pretrain",          "evaluate",    "embed",         "export",
-                                            "compare",    "data info",         "data verify", "data download", "launch",
-                                            "bench step", "bench collectives", "doctor",      "list"};
+const std::vector<std::string> kCommands = {
+    "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
+    "bench step", "bench collectives", "data info", "data verify", "data download", "doctor", "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);
@@ -127,7 +127,7 @@ TEST_F(CliTest, ListsEveryKind) {
 
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
-               "available: train pretrain evaluate embed export compare launch bench data doctor list");
+               "available: train pretrain evaluate predict embed export compare launch bench data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {

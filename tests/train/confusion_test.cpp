@@ -24,7 +24,8 @@ TEST(Confusion, CountsTheFirstOfTheLargestOutputs) {
                                 1, 1, 0,     // 0 of two
                                 kNan, 0, 2,  // 2: a NaN beats nothing
                                 0, 5, 1,     // 1
-                                -1, -3, -2}, 3);
+                                -1, -3, -2},
+                               3);
   const Confusion c(logits, labels({0, 1, 2, 0, 0}), {"cat", "dog"});
   EXPECT_EQ(c.json().text(), "[[2,1,0],[1,0,0],[0,0,1]]");
   const Confusion::Class cat = c.of(0), dog = c.of(1);

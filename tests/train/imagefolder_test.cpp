@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
@@ -235,6 +236,45 @@ TEST_F(ImageFolderTest, TrainsAResNetUnlessAskedForAnother) {
   EXPECT_MENTIONS(file("out"), "model  mlp, ");
   ASSERT_EQ(run("train --config runs/one/config.toml --model mlp --run three"), 0) << file("err");
   EXPECT_MENTIONS(file("out"), "model  mlp, ");
+}
+
+TEST_F(ImageFolderTest, PredictSaysTheClassesOfFiles) {
+  pictures("a", {"cat", "dog, big"});
+  train("--data-dir a --run one");
+  const std::vector<double> outputs = logits("one --data-dir a");
+  ASSERT_EQ(run("predict one a/test --json"), 0) << file("err");
+  std::istringstream lines(file("out"));
+  std::string line;
+  for (size_t i = 0; i < 24; ++i) {  // in the order of the names, as the data set's
+    ASSERT_TRUE(std::getline(lines, line)) << i;
+    const Json json = parse_json(line);
+    EXPECT_EQ(json["image"], concat("a/test/", i < 12 ? "cat/" : "dog, big/", 10 + i % 12, ".png"));
+    const double cat = 1 / (1 + std::exp(outputs[2 * i + 1] - outputs[2 * i]));
+    const Json& top = json["top"];
+    ASSERT_EQ(top.size(), 2u);
+    EXPECT_EQ(top[0]["class"], cat >= 0.5 ? "cat" : "dog, big");
+    EXPECT_NEAR(top[0]["probability"].get<double>(), std::max(cat, 1 - cat), 1e-15);
+    EXPECT_NEAR(top[1]["probability"].get<double>(), std::min(cat, 1 - cat), 1e-15);
+  }
+  EXPECT_FALSE(std::getline(lines, line)) << line;
+
+  fs::rename(folder_ / "a", folder_ / "b");  // the data set is not needed, nor the run's folder
+  ASSERT_EQ(run("predict runs/one/exported/model.safetensors b/test/cat/10.png b/train/cat/10.png --top 1 --csv"), 0)
+      << file("err");
+  const std::string table = file("out");
+  EXPECT_TRUE(table.starts_with("image,class_1,probability_1\nb/test/cat/10.png,")) << table;
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 3) << table;
+  picture("large.png", 0, 1, 1, 40);  // of another size
+  ASSERT_EQ(run("predict one large.png"), 0) << file("err");
+  EXPECT_MENTIONS(file("out"), "large.png  ");
+
+  write_file((folder_ / "bad.png").string(), "no image");
+  EXPECT_MENTIONS(refused("predict one bad.png", 1), "bad.png: ");
+  EXPECT_MENTIONS(refused("predict one nowhere.png", 1), "there is no image and no folder 'nowhere.png'");
+  EXPECT_MENTIONS(refused("predict one runs"), "runs: no .jpg, .jpeg or .png files");
+  EXPECT_MENTIONS(refused("predict one"), "then images or folders");
+  EXPECT_MENTIONS(refused("predict one large.png --csv --json"), "--csv: choose it or --json");
+  EXPECT_MENTIONS(refused("predict one large.png --top 0"), "--top");
 }
 
 }  // namespace

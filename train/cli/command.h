@@ -42,6 +42,7 @@ Command train_command();
 Command pretrain_command();
 Command evaluate_command();
 Command embed_command();
+Command predict_command();
 Command export_command();
 Command bench_step_command();
 Command bench_collectives_command();

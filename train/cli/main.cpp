@@ -29,12 +29,14 @@ int main(int argc, char** argv) {
   raise_descriptor_limit();
   // Writing to a closed pipe, or beyond the limit of a file's size, returns an error and does not end the process.
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
-  const std::vector<cli::Command> commands = {
-      cli::train_command(),     cli::pretrain_command(),    cli::evaluate_command(),
-      cli::embed_command(),     cli::export_command(),      cli::compare_command(),
-      cli::launch_command(),    cli::bench_step_command(),  cli::bench_collectives_command(),
-      cli::data_info_command(), cli::data_verify_command(), cli::data_download_command(),
-      cli::doctor_command(),    cli::list_command()};
+  const std::vector<cli::Command> commands = {cli::train_command(),         cli::pretrain_command(),
+                                              cli::evaluate_command(),      cli::predict_command(),
+                                              cli::embed_command(),         cli::export_command(),
+                                              cli::compare_command(),       cli::launch_command(),
+                                              cli::bench_step_command(),    cli::bench_collectives_command(),
+                                              cli::data_info_command(),     cli::data_verify_command(),
+                                              cli::data_download_command(), cli::doctor_command(),
+                                              cli::list_command()};
   const cli::Command* command = nullptr;
   std::string cause;
   int code;

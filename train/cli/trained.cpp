@@ -114,6 +114,8 @@ void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last = classifier(*task.model, task.options.model.name).last_layer();
   const char* const instead = trained.command == "export"
                                   ? "so that only the backbone can be exported: use --backbone"
+                              : trained.command == "predict"
+                                  ? "so that it predicts no classes; train one first: ringtape train --weights FILE"
                                   : "so that only the features can be tested: use --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
   const LastLayer layer = load_backbone(trained.weights, *task.model, last);

@@ -8,6 +8,8 @@
 #include <png.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 
 #include "core/check.h"
 #include "train/io/file.h"
@@ -180,5 +182,11 @@ Image decode_image(const std::string& content, const std::string& path, int64_t 
 }
 
 Image read_image(const std::string& path, int64_t least) { return decode_image(read_file(path), path, least); }
+
+bool is_image_path(const std::string& path) {
+  std::string end = std::filesystem::path(path).extension().string();
+  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  return end == ".jpg" || end == ".jpeg" || end == ".png";
+}
 
 }  // namespace ringtape

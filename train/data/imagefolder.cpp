@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -18,8 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kFallbackSide = 32;
-// JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
-constexpr int64_t kDetail = 2;
 constexpr int64_t kMostUnasked = int64_t{4} << 30;  // bytes of all images, if nobody has chosen their size
 constexpr size_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
 
@@ -36,11 +33,6 @@ std::string ending(const fs::path& path) {
   std::string end = path.extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   return end;
-}
-
-bool is_image(const fs::path& path) {
-  const std::string end = ending(path);
-  return end == ".jpg" || end == ".jpeg" || end == ".png";
 }
 
 // Files and folders that are ignored.
@@ -92,13 +84,13 @@ std::vector<fs::path> sorted(const fs::path& folder, F&& wanted) {
 std::vector<fs::path> class_folders(const fs::path& root, LeftOut& left_out) {
   return sorted(root, [&](const fs::directory_entry& e) {
     const bool folder = e.is_directory();
-    if (!folder) is_image(e.path()) ? ++left_out.loose : ++left_out.files[ending(e.path())];
+    if (!folder) is_image_path(e.path()) ? ++left_out.loose : ++left_out.files[ending(e.path())];
     return folder;
   });
 }
 std::vector<fs::path> images_in(const fs::path& folder, LeftOut& left_out) {
   return sorted(folder, [&](const fs::directory_entry& e) {
-    const bool image = e.is_regular_file() && is_image(e.path());
+    const bool image = e.is_regular_file() && is_image_path(e.path());
     if (!image) e.is_directory() ? ++left_out.folders : ++left_out.files[ending(e.path())];
     return image;
   });
@@ -168,14 +160,6 @@ ImageSize common_size(const ImageFiles& train, const ImageFiles& test) {
   return alike ? first : ImageSize{};
 }
 
-Image square_of(const Image& image, int64_t side, const std::string& path) {
-  const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
-  RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
-              " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
-              " times the other; remove it");
-  return resized_and_cropped(image, side);
-}
-
 Dataset load_files(const ImageFiles& files, const fs::path& root, ImageSize size, const std::string& title,
                    bool progress) {
   Progress bar(title, int64_t(files.paths.size()), progress, "images");
@@ -191,9 +175,7 @@ Dataset load_files(const ImageFiles& files, const fs::path& root, ImageSize size
   const int64_t bytes = size.height * size.width * 3;
   parallel_for(int64_t(files.paths.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      Image image = read_image(files.paths[size_t(i)], kDetail * std::max(size.height, size.width));
-      if (image.size != size) image = square_of(image, size.height, files.paths[size_t(i)]);
-      std::memcpy(set.images.data<uint8_t>() + i * bytes, image.rgb.data(), size_t(bytes));
+      copy_pixels(read_image_as(files.paths[size_t(i)], size), 3, set.images.data<uint8_t>() + i * bytes);
       const std::lock_guard lock(drawing);
       bar.update(++done);
     }

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
+#include "core/check.h"
 #include "train/data/image_file.h"
 
 namespace ringtape {
@@ -94,6 +96,32 @@ Image resized_and_cropped(const Image& image, int64_t side) {
     return Kept{scaled, int64_t(std::nearbyint(double(scaled - side) / 2)), side};
   };
   return scaled_part(image, middle(height), middle(width));
+}
+
+Image read_image_as(const std::string& path, ImageSize size) {
+  // JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
+  constexpr int64_t kDetail = 2;
+  Image image = read_image(path, kDetail * std::max(size.height, size.width));
+  if (image.size == size) return image;
+  if (size.height != size.width) return resized(image, size);
+  const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);
+  RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", image.size.width, " x ", image.size.height,
+              " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
+              " times the other; remove it");
+  return resized_and_cropped(image, size.height);
+}
+
+void copy_pixels(const Image& image, int64_t channels, uint8_t* to) {
+  const int64_t pixels = image.size.height * image.size.width;
+  if (channels == 3) {
+    std::memcpy(to, image.rgb.data(), size_t(pixels * 3));
+    return;
+  }
+  RT_CHECK_AS(UsageError, channels == 1, "images of ", channels, " channels: expected 1 or 3");
+  for (int64_t i = 0; i < pixels; ++i) {
+    const uint8_t* const p = image.rgb.data() + 3 * i;
+    to[i] = uint8_t((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 0x8000u) >> 16);  // Pillow's weights, of 2^16
+  }
 }
 
 }  // namespace ringtape

@@ -44,7 +44,7 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
     : options(resolve(wanted, ranks)), device(parse_device(options.execution.device)) {
   set_threads(int(options.execution.threads));
   const DatasetEntry& entry = find_dataset(options.data.set.name);
-  data = entry.load({.dir = options.data.dir,
+  data = (beginning.load ? beginning.load : entry.load)({.dir = options.data.dir,
                      .settings = options.data.set.chosen(),
                      .seed = uint64_t(options.execution.seed),
                      .progress = beginning.leads && !options.run.json,

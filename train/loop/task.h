@@ -19,6 +19,7 @@ struct Beginning {
   bool leads = true;                                 // whether this process prints messages and shows progress
   std::function<void()> reading = {};                // called before images are read or generated, if that takes time
   bool train = true, test = true;                    // which images are needed; see DataRequest
+  std::function<Splits(const DataRequest&)> load = {};  // in place of the data set's own; null: that
 };
 
 // The data set and the model (or self-supervised method) of the options, on their device. The constructor also sets the

@@ -12,7 +12,7 @@
 namespace ringtape {
 namespace {
 
-constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes";
+constexpr const char *kMean = "mean", *kDeviation = "deviation", *kClasses = "classes", *kImage = "image";
 
 std::vector<float> numbers(const Json& list, const std::string& where, double low) {
   bool valid = list.is_list() && !list.empty();
@@ -40,6 +40,13 @@ TrainedOn from_json(const Json& object, const std::string& where) {
                 where, kClasses, ": expected a list of names");
     out.class_names = classes->get<std::vector<std::string>>();
   }
+  if (const Json* image = object.find(kImage)) {
+    const auto positive = [](const Json& x) { return x.is_int64() && x > Json(0); };
+    RT_CHECK_AS(FormatError,
+                image->is_list() && image->size() == 3 && std::all_of(image->begin(), image->end(), positive), where,
+                kImage, ": expected three whole numbers above 0: height, width, channels");
+    out.image = image->get<std::vector<int64_t>>();
+  }
   return out;
 }
 
@@ -47,6 +54,7 @@ Json to_json(const TrainedOn& known) {
   Json out = Json::object();
   if (!known.mean.empty()) out[kMean] = known.mean, out[kDeviation] = known.deviation;
   if (!known.class_names.empty()) out[kClasses] = known.class_names;
+  if (!known.image.empty()) out[kImage] = known.image;
   return out;
 }
 
@@ -68,7 +76,10 @@ std::string names_beyond(const std::vector<std::string>& names, const std::vecto
 
 }  // namespace
 
-TrainedOn trained_on(const Dataset& data) { return {data.mean, data.deviation, data.class_names}; }
+TrainedOn trained_on(const Dataset& data) {
+  const Shape& s = data.images.shape();
+  return {data.mean, data.deviation, data.class_names, {s[1], s[2], s[3]}};
+}
 
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known) {
   const Json members = to_json(known);
@@ -78,7 +89,7 @@ void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn&
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path) {
   const std::string where = path + ": metadata ";
   Json object = Json::object();
-  for (const char* key : {kMean, kDeviation, kClasses})
+  for (const char* key : {kMean, kDeviation, kClasses, kImage})
     if (const auto found = metadata.find(concat("ringtape.", key)); found != metadata.end())
       object[key] = parse_json(found->second, where + key);
   return from_json(object, where);

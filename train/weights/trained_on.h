@@ -7,16 +7,17 @@
 
 namespace ringtape {
 
-// What a network must know about its training images: how they were normalised, and what the classes are. It is stored
-// with the weights and with the run, since a folder of images may change later.
+// What a network must know about its training images: their size, how they were normalised, and what the classes are.
+// It is stored with the weights and with the run, since a folder of images may change later.
 struct TrainedOn {
   std::vector<float> mean, deviation;    // per channel; empty: unknown
   std::vector<std::string> class_names;  // in the order of the outputs; empty: unknown
+  std::vector<int64_t> image = {};       // height, width, channels; empty: unknown
 };
 TrainedOn trained_on(const Dataset& data);
 
-// Stored as metadata of weights: JSON lists under ringtape.mean, ringtape.deviation and ringtape.classes. Reading
-// throws FormatError, beginning with `path`, for an invalid list; a missing one means unknown.
+// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image. Reading throws
+// FormatError, beginning with `path`, for an invalid list; a missing one means unknown.
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 

@@ -1,0 +1,172 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "core/parallel.h"
+#include "core/printable.h"
+#include "train/cli/common.h"
+#include "train/cli/trained.h"
+#include "train/data/image_file.h"
+#include "train/evaluation/features.h"
+#include "train/io/json.h"
+#include "train/io/look.h"
+
+namespace ringtape::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The files of the command line; of a folder the images in it and below it, by name.
+std::vector<std::string> find_images(const std::vector<std::string>& arguments) {
+  std::vector<std::string> out;
+  for (const std::string& argument : arguments) {
+    if (!is_folder_at(argument)) {
+      RT_CHECK_AS(IoError, is_there(argument), "there is no image and no folder '", argument, "'");
+      out.push_back(argument);
+      continue;
+    }
+    const size_t before = out.size();
+    for (const fs::directory_entry& e : fs::recursive_directory_iterator(argument))
+      if (e.is_regular_file() && is_image_path(e.path())) out.push_back(e.path());
+    RT_CHECK_AS(UsageError, out.size() > before, argument, ": no .jpg, .jpeg or .png files in this folder");
+    std::sort(out.begin() + std::ptrdiff_t(before), out.end());
+  }
+  return out;
+}
+
+// Images as the network was trained on, without labels.
+Dataset images_of(const std::vector<std::string>& paths, const TrainedOn& known) {
+  const int64_t h = known.image[0], w = known.image[1], c = known.image[2];
+  Dataset out{.name = "images",
+              .source = "the command line",
+              .images = Tensor({int64_t(paths.size()), h, w, c}, DType::u8),
+              .labels = zeros({int64_t(paths.size())}, DType::i64),
+              .classes = int(known.class_names.size()),
+              .mean = known.mean,
+              .deviation = known.deviation,
+              .class_names = known.class_names};
+  parallel_for(int64_t(paths.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      copy_pixels(read_image_as(paths[size_t(i)], {h, w}), c, out.images.data<uint8_t>() + i * h * w * c);
+  });
+  return out;
+}
+
+std::vector<double> softmax_of(std::span<const float> logits) {
+  const double largest = *std::max_element(logits.begin(), logits.end());
+  std::vector<double> out;
+  for (const float x : logits) out.push_back(std::exp(double(x) - largest));
+  const double sum = std::accumulate(out.begin(), out.end(), 0.0);
+  for (double& x : out) x /= sum;
+  return out;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
+enum class Format : uint8_t { text, json, csv };
+
+void print_head(size_t top) {
+  std::string line = "image";
+  for (size_t i = 1; i <= top; ++i) line += concat(",class_", i, ",probability_", i);
+  std::printf("%s\n", line.c_str());
+}
+
+void print(Format format, const std::string& path, const std::vector<double>& probabilities,
+           const std::vector<size_t>& best, const std::vector<std::string>& names) {
+  Json list = Json::list();
+  std::string line = format == Format::csv ? csv_cell(path) : printable(path);
+  for (const size_t i : best) {
+    const double p = probabilities[i];
+    if (format == Format::text) line += fmt::format("  {} {:.2f} %", printable(names[i]), 100 * p);
+    if (format == Format::csv) line += concat(",", csv_cell(names[i]), ",", p);
+    if (format == Format::json) list.push_back({{"class", names[i]}, {"probability", p}});
+  }
+  if (format == Format::json) line = Json{{"image", path}, {"top", list}}.text();
+  std::printf("%s\n", line.c_str());
+}
+
+int run_predict(const Invocation& invocation) {
+  RT_CHECK_AS(UsageError, invocation.positionals.size() >= 2,
+              "predict: name a run, a checkpoint or a file of weights, then images or folders of them: ringtape "
+              "predict RUN|CHECKPOINT|FILE IMAGE...");
+  Invocation of_weights = invocation;
+  of_weights.positionals.resize(1);
+  const Trained trained = find_trained(of_weights, "predict");
+  const TrainedOn& known = trained.data;
+  RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), trained.weights,
+              ": does not say of which size its images were, how they were normalised, or what its classes are; "
+              "`ringtape export RUN --out FILE` writes a file that does");
+  RT_CHECK_AS(UsageError, known.image[2] == 1 || known.image[2] == 3, trained.weights, ": was trained on images of ",
+              known.image[2], " channels; files are read as 1 or 3");
+  const bool csv = invocation.has("csv");
+  RT_CHECK_AS(UsageError, !csv || !trained.options.run.json, "--csv: choose it or --json");
+  const Format format = csv ? Format::csv : trained.options.run.json ? Format::json : Format::text;
+  const int64_t classes = int64_t(known.class_names.size());
+  const auto top = size_t(std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes));
+  const std::vector<std::string> paths =
+      find_images({invocation.positionals.begin() + 1, invocation.positionals.end()});
+
+  Dataset images;  // of the batch at hand
+  const auto read = [&](size_t begin) {
+    const size_t end = std::min(begin + size_t(kEvalBatch), paths.size());
+    images = images_of({paths.begin() + std::ptrdiff_t(begin), paths.begin() + std::ptrdiff_t(end)}, known);
+  };
+  read(0);
+  Beginning beginning = trained.beginning();
+  beginning.load = [&](const DataRequest&) { return Splits{images, images}; };
+  const Task task(trained.options, 1, beginning);
+  load_trained(trained, task);
+  if (format == Format::csv) print_head(top);
+  for (size_t at = 0; at < paths.size(); at += size_t(kEvalBatch)) {
+    if (at > 0) read(at);
+    Tensors batches;
+    evaluate(task, images, all_samples(images), "images", false, &batches);
+    const Tensor logits = contiguous(cast(concat(batches), DType::f32));
+    for (int64_t i = 0; i < logits.dim(0); ++i) {
+      const std::string& path = paths[at + size_t(i)];
+      const std::span row(logits.data<float>() + i * classes, size_t(classes));
+      RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); }), path,
+                  ": the outputs are not finite");
+      const std::vector<double> probabilities = softmax_of(row);
+      std::vector<size_t> best(row.size());
+      std::iota(best.begin(), best.end(), 0);
+      std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) { return row[a] > row[b]; });
+      best.resize(top);
+      print(format, path, probabilities, best, known.class_names);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+Command predict_command() {
+  Command command;
+  command.name = "predict";
+  command.summary = "Says of which classes image files are, by trained weights.";
+  command.usage = "RUN|CHECKPOINT|FILE IMAGE|FOLDER... [FLAGS]";
+  command.examples = {"predict digits seven.png", "predict runs/pets holiday/ --top 1 --csv",
+                      "predict model.safetensors *.jpg --json"};
+  command.positionals = std::numeric_limits<size_t>::max();
+  command.flags = {{"Output", "top", "N", "number of classes printed for each image, the likeliest first", "5"},
+                   {"Output", "csv", "", "print a table of comma-separated values", ""}};
+  for (Flag& flag : option_flags(Use::evaluate))
+    if ((flag.group == "Execution" || flag.group == "Run") && flag.name != "seed")
+      command.flags.push_back(std::move(flag));
+  command.run = run_predict;
+  return command;
+}
+
+}  // namespace ringtape::cli
