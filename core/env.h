@@ -31,6 +31,7 @@ int tcp_sockets();             // RINGTAPE_TCP_SOCKETS; 0: not set
 const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set
 const std::string& log();      // RINGTAPE_LOG
 const std::string& data_dir(); // RINGTAPE_DATA_DIR; empty: not set
+const std::string& on_save();  // RINGTAPE_ON_SAVE; empty: not set
 const std::string& store();    // RINGTAPE_STORE; empty: not set
 const std::string& token();    // RINGTAPE_TOKEN; empty: not set
 int heartbeat();               // RINGTAPE_HEARTBEAT, seconds

@@ -240,8 +240,16 @@ void Checkpoints::settle(const TrainState& newest) const {
   if (has_best) link("best", newest.best->step);
   int64_t kept = 0;
   for (const int64_t step : all)
-    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step))
+    if (step <= newest.step && ++kept > keep_ && !(newest.best && newest.best->step == step) &&
+        !(needed_ && needed_(path_of(step))))
       remove_folder(path_of(step));
+}
+
+std::vector<std::string> Checkpoints::paths_until(int64_t step) const {
+  std::vector<std::string> out;
+  for (const int64_t each : steps(kPrefix))
+    if (each <= step) out.insert(out.begin(), path_of(each));
+  return out;
 }
 
 void Checkpoints::remove_all() const {

@@ -45,7 +45,9 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
 // links `last` and `best` point to them.
 class Checkpoints {
  public:
-  Checkpoints(std::string folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
+  // `needed`: whether a checkpoint, by its path, must not be removed yet although it is an old one.
+  Checkpoints(std::string folder, int64_t keep, std::function<bool(const std::string&)> needed = {})
+      : folder_(std::move(folder)), keep_(keep), needed_(std::move(needed)) {}
 
   // Writes a checkpoint named by its step, then removes those that are no longer kept. Checkpoints of later steps,
   // which a training resumed from an earlier one has left behind, are renamed to aside-step-..., with a line in the
@@ -71,6 +73,7 @@ class Checkpoints {
   void remove_all() const;
 
   std::string path_of(int64_t step) const;  // of the checkpoint of this step
+  std::vector<std::string> paths_until(int64_t step) const;  // of the checkpoints up to this step, oldest first
 
   // Reads tensors from a checkpoint that has been checked.
   static void load(const std::string& path, const std::vector<TensorFile>& files);
@@ -84,6 +87,7 @@ class Checkpoints {
 
   std::string folder_;
   int64_t keep_;
+  std::function<bool(const std::string&)> needed_;
 };
 
 }  // namespace ringtape

@@ -10,6 +10,7 @@
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
 #include "core/cgroup.h"
+#include "core/env.h"
 #include "core/log.h"
 #include "core/part.h"
 #include "core/printable.h"
@@ -24,6 +25,7 @@
 #include "train/run/earlier_steps.h"
 #include "train/run/environment.h"
 #include "train/run/rank_log.h"
+#include "train/run/save_hook.h"
 #include "train/run/stop.h"
 #include "train/run/version.h"
 #include "train/weights/exported.h"
@@ -210,6 +212,17 @@ bool follow(Task& task, const World& world) {
   return trainer.fit({});
 }
 
+std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_save() : o.on_save; }
+
+// Until the command of --on-save has had everything; what it failed for is said.
+void wait_for(SaveHook& hook, Output& out) {
+  const std::vector<std::string> failed = hook.finish();
+  if (failed.empty()) return;
+  std::string list;
+  for (const std::string& path : failed) list += (list.empty() ? "" : ", ") + path;
+  out.line(concat("warning: --on-save has failed for ", list, "; --resume calls it again for what is still there"));
+}
+
 // Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
 bool train(Task& task, const World& world, const Invocation& invocation, bool said) {
   using Clock = std::chrono::steady_clock;
@@ -220,7 +233,9 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   RunDir run(claim_run_path(o.run.name, trained_name(o), o.data.set.name), earlier(o));
   Output out(run, o.run.json);
   try {
-    const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep);
+    SaveHook hook(run, on_save(o.run), o.run.on_save_timeout);
+    const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep,
+                                  [&](const std::string& path) { return hook.needs(path); });
     const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out) : "";
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
@@ -230,6 +245,8 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     else out.line(first_line(o));
     introduce(out, task, trainer, world, run);
     if (!resumed.empty()) out.line(resumed);
+    if (hook.used())  // which an earlier process may not have been able to
+      for (const std::string& path : checkpoints.paths_until(trainer.steps())) hook.checkpoint(path);
     const Course course = trainer.course();
     trainer.share_state();
     MetricsLog log(run, trainer.state().lengths, trainer.steps());
@@ -243,7 +260,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     const auto save = [&] {
       TrainState state = trainer.state();
       state.lengths = log.sync();
-      checkpoints.save(state, trainer.files(), course);
+      hook.checkpoint(checkpoints.save(state, trainer.files(), course));
       run.note_checkpoint();
     };
     const auto load_best = [&](int64_t step) {
@@ -258,6 +275,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     if (!trainer.fit(report, save, !o.run.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(),
                       ", with a checkpoint; resume it with --resume --run ", run.path()));
+      wait_for(hook, out);
       return false;
     }
     const bool backbone = task.learner->exports_backbone();
@@ -269,6 +287,9 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
                o.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
+    hook.exported(run.file("exported"));
+    wait_for(hook, out);
+    if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
     return true;
   } catch (const std::exception& e) {
     run.log(concat("error: ", e.what()));
@@ -319,6 +340,7 @@ int run_training(const Invocation& invocation, Use use) {
   std::vector<std::string> notes;
   TrainOptions options = training_options(invocation, use, notes);
   check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options));
+  if (leads) SaveHook::check(on_save(options.run));
   if (wants_ranks(options.parallel)) {
     hold_stops();
     TrainOptions common = options;

@@ -85,7 +85,8 @@ Finished curl(const PublishedFile& file, const std::string& url, const std::stri
                       "--proto-redir", "=http,https", "--max-filesize", std::to_string(file.bytes),
                       "--speed-limit", "1000", "--speed-time", "60", "--retry", "3", "--connect-timeout", "20",
                       "--continue-at", "-", show ? "--progress-bar" : "--silent", "--show-error",
-                      "--output", part, "--", url}, show);
+                      "--output", part, "--", url},
+                     {.show = show});
   // clang-format on
 }
 

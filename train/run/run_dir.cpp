@@ -29,10 +29,10 @@ namespace fs = std::filesystem;
 // removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr const char* kSaved = ".saved";
+constexpr const char *kSaved = ".saved", *kDelivered = ".delivered";
 constexpr int kDescriptors = 12;  // that a training needs at least
-constexpr std::array<const char*, 7> kOwned = {kSaved,        "env.json",    "data.json", kMetrics,
-                                               "metrics.csv", "report.html", kConfig};
+constexpr std::array<const char*, 8> kOwned = {kSaved,   kDelivered,    "env.json",    "data.json",
+                                               kMetrics, "metrics.csv", "report.html", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =
@@ -139,8 +139,9 @@ LineFile::LineFile(const std::string& path, int64_t keep, bool alone)
 }
 
 void LineFile::write(const std::string& line) {
-  const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() &&
-                       std::fputc('\n', file_.get()) != EOF && std::fflush(file_.get()) == 0;
+  const std::string whole = line + '\n';  // in one call: other threads write lines, too
+  const bool written =
+      std::fwrite(whole.data(), 1, whole.size(), file_.get()) == whole.size() && std::fflush(file_.get()) == 0;
   RT_CHECK_AS(IoError, written, path_, ": cannot write: ", std::strerror(errno));
 }
 

@@ -17,6 +17,18 @@ void visit(Fields& f, RunOptions& o) {
      .unit = "N",
      .range = kCount,
      .may_change = true});
+  f("on-save", o.on_save,
+    {.help = "command that gets the path of each finished checkpoint and export, in place of {} or as its last word, "
+             "while the training goes on; "
+             "without a shell",
+     .unit = "COMMAND",
+     .automatic = "RINGTAPE_ON_SAVE, else none",
+     .may_change = true});
+  f("on-save-timeout", o.on_save_timeout,
+    {.help = "seconds after which such a call is ended and repeated",
+     .unit = "X",
+     .range = kAboveZero,
+     .may_change = true});
   f("json", o.json,
     {.help = "print metrics as JSON lines instead of text", .scope = Scope::invocation, .evaluates = true});
 }

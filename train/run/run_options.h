@@ -12,6 +12,8 @@ struct RunOptions {
   bool resume = false;
   int64_t log_every = 0;  // steps; 0: epochs only
   bool json = false;
+  std::string on_save;           // a command; empty: RINGTAPE_ON_SAVE, else none
+  double on_save_timeout = 600;  // seconds
 };
 void visit(Fields& f, RunOptions& o);
 

@@ -1,0 +1,133 @@
+// --on-save: a command gets each finished checkpoint and export once, in order, while the training goes on.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/support/cli_command.h"
+#include "train/io/process.h"
+
+namespace ringtape {
+namespace {
+
+class OnSaveTest : public CliTest {
+ protected:
+  // A program that notes what it is called with, after `before`; of what is not complete it notes that.
+  void hook(const std::string& name, const std::string& before = "") {
+    const std::string path = (folder_ / name).string();
+    write_file(path, "#!/bin/sh\n" + before + "\n[ -e \"$1/state.json\" ] || [ -e \"$1/model.safetensors\" ] || " +
+                         "echo incomplete >>" + called_file() + "\necho \"$RINGTAPE_SAVED $RINGTAPE_RUN $1\" >>" +
+                         called_file() + "\n");
+    fs::permissions(path, fs::perms::owner_all);
+  }
+  std::string called_file() const { return (folder_ / "called").string(); }
+  std::vector<std::string> called() const {
+    std::vector<std::string> out;
+    if (!fs::exists(called_file())) return out;
+    std::istringstream lines(read_file(called_file()));
+    for (std::string line; std::getline(lines, line);) out.push_back(line);
+    return out;
+  }
+  CliResult train(const std::string& more) {
+    return run(
+        "train --data shapes --train-size 64 --val-size 16 --test-size 16 --batch-size 16 --model mlp --hidden 8 "
+        "--keep 1 --run r " +
+        more);
+  }
+  std::vector<std::string> checkpoints() const {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(folder_ / "work/runs/r/checkpoints"))
+      if (!entry.is_symlink()) out.push_back(entry.path().filename());
+    return out;
+  }
+  const std::vector<std::string> all_ = {
+      "checkpoint runs/r runs/r/checkpoints/step-00000003", "checkpoint runs/r runs/r/checkpoints/step-00000006",
+      "checkpoint runs/r runs/r/checkpoints/step-00000009", "export runs/r runs/r/exported"};
+};
+
+TEST_F(OnSaveTest, EachIsGivenOnceInOrder) {
+  hook("h");
+  const CliResult first = train("--epochs 3 --on-save " + (folder_ / "h").string());
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(called(), all_);
+  ASSERT_EQ(train("--resume").code, 0);  // config.toml has the command; there is nothing new
+  EXPECT_EQ(called(), all_);
+  ASSERT_EQ(train("--resume --epochs 4").code, 0);
+  EXPECT_EQ(called().size(), all_.size() + 2);
+  ASSERT_EQ(train("--overwrite --epochs 1 --on-save '\"" + (folder_ / "h").string() + "\"'").code, 0);
+  EXPECT_EQ(called().size(), all_.size() + 4);  // another run
+  ASSERT_EQ(train("--overwrite --epochs 1 --on-save 'cp -r --parents {} " + folder_.string() + "'").code, 0);
+  EXPECT_EQ(read_file(folder_ / "runs/r/checkpoints/step-00000003/state.json"),
+            read_file(folder_ / "work/runs/r/checkpoints/step-00000003/state.json"));
+}
+
+TEST_F(OnSaveTest, ASlowOneFindsEachCheckpointAndHoldsNothingUp) {
+  hook("h", "sleep 0.4");
+  ASSERT_EQ(train("--epochs 3 --on-save " + (folder_ / "h").string()).code, 0);
+  EXPECT_EQ(called(), all_);
+  EXPECT_EQ(checkpoints(), std::vector<std::string>{"step-00000009"});
+}
+
+TEST_F(OnSaveTest, AFailureIsSaidAndRepeated) {
+  hook("h", "[ -e " + called_file() + "2 ] || { touch " + called_file() + "2; echo full >&2; exit 7; }");
+  const CliResult done = train("--epochs 3 --on-save-timeout 0.3 --on-save " + (folder_ / "h").string());
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(called(), all_);
+  EXPECT_MENTIONS(done.err, "--on-save: for runs/r/checkpoints/step-00000003 it ended with 7: full");
+}
+
+TEST_F(OnSaveTest, WhatFailedIsGivenAgainOnResume) {
+  hook("hangs", "sleep 100");
+  const CliResult done = train("--epochs 1 --on-save-timeout 0.05 --on-save " + (folder_ / "hangs").string());
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_MENTIONS(done.err, "it took more than 0.05 s");
+  EXPECT_MENTIONS(done.out, "--on-save has failed for runs/r/checkpoints/step-00000003, runs/r/exported");
+  EXPECT_EQ(called(), std::vector<std::string>{});
+  hook("h");
+  ASSERT_EQ(train("--resume --on-save-timeout 60 --on-save " + (folder_ / "h").string()).code, 0);
+  EXPECT_EQ(called(), (std::vector<std::string>{all_[0], all_[3]}));
+}
+
+TEST_F(OnSaveTest, TheEnvironmentNamesOneToo) {
+  hook("h");
+  EXPECT_EQ(run("train --data shapes --train-size 64 --val-size 16 --test-size 16 --batch-size 16 --model mlp --epochs "
+                "1 --run r",
+                "RINGTAPE_ON_SAVE=" + (folder_ / "h").string())
+                .code,
+            0);
+  EXPECT_EQ(called().size(), 2u);
+}
+
+TEST_F(OnSaveTest, ACommandThatCannotBeStartedIsRefusedAtOnce) {
+  expect_error("train --on-save no-such-program", 2, "there is no program 'no-such-program'");
+  expect_error("train --on-save /etc/passwd", 2, "there is no program '/etc/passwd'");
+  expect_error("train --on-save \"cp 'a\"", 2, "--on-save: an open '");
+}
+
+TEST(Process, SplitsWordsAsAShellDoes) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(split_words("  cp -r  'a b'\"c d\"\\ e '' \"x\\\"y\" ", "x"), (Words{"cp", "-r", "a bc d e", "", "x\"y"}));
+  EXPECT_EQ(split_words(" \t", "x"), Words{});
+  EXPECT_EQ(split_words("a\\", "x"), Words{"a\\"});
+  EXPECT_MENTIONS(test::message_of<UsageError>([] { split_words("a \"b", "x"); }), "x: an open \"");
+}
+
+TEST(Process, IsEndedWithAllThatItStarted) {
+  const Finished done =
+      run_program({"sh", "-c", "sleep 100 & echo said; sleep 100"}, {.quiet = true, .time_limit = 0.2});
+  EXPECT_FALSE(done.in_time);
+  EXPECT_EQ(done.code, 128 + SIGKILL);
+  EXPECT_EQ(done.error, "said");
+  std::atomic<bool> cancelled = true;
+  EXPECT_FALSE(run_program({"sleep", "100"}, {.cancelled = &cancelled}).in_time);
+  // What goes on behind it does not hold it up.
+  const Finished behind = run_program({"sh", "-c", "sleep 2 & echo a; exit 3"}, {.quiet = true, .time_limit = 60});
+  EXPECT_TRUE(behind.in_time);
+  EXPECT_EQ(behind.code, 3);
+  EXPECT_EQ(behind.error, "a");
+  EXPECT_EQ(
+      run_program({"sh", "-c", "yes | head -c 100000 >&2; echo $A >&2"}, {.environment = {"A=b"}}).error.substr(4092),
+      "y\nb");
+}
+
+}  // namespace
+}  // namespace ringtape

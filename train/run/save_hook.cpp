@@ -1,0 +1,160 @@
+#include "train/run/save_hook.h"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <sstream>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "train/io/file.h"
+#include "train/io/hash.h"
+#include "train/io/look.h"
+#include "train/io/process.h"
+#include "train/io/safetensors_header.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDelivered = ".delivered";
+constexpr double kPauses[] = {1, 4, 16};  // seconds before it is called again; at most the time limit
+
+// Differs if the content does: of a checkpoint, state.json has the checksums of the other files; files of weights have
+// their own in their headers.
+std::string mark_of(const std::string& folder) {
+  Crc32 crc;
+  if (const std::string state = folder + "/state.json"; is_there(state)) return crc.add(read_file(state)).str();
+  std::vector<std::string> names = names_in(folder);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names)
+    if (name.ends_with(".safetensors"))
+      for (const auto& [key, value] : read_safetensors_header(folder + "/" + name).metadata)
+        crc.add(key).add("=").add(value).add("\n");
+  return crc.str();
+}
+
+std::vector<std::string> with_path(std::vector<std::string> words, const std::string& path) {
+  if (const auto at = std::find(words.begin(), words.end(), "{}"); at != words.end())
+    *at = path;
+  else
+    words.push_back(path);
+  return words;
+}
+
+std::string within(const std::string& path, const std::string& run) {
+  return fs::path(path).lexically_relative(run).string();
+}
+
+}  // namespace
+
+void SaveHook::check(const std::string& command) {
+  const std::vector<std::string> words = split_words(command, "--on-save");
+  RT_CHECK_AS(UsageError, words.empty() || is_program(words[0]), "--on-save: there is no program '", words[0],
+              "' that can be started; it is called without a shell, with the path of what was saved");
+}
+
+SaveHook::SaveHook(const RunDir& run, const std::string& command, double time_limit)
+    : run_(run.path()), record_path_(run.file(kDelivered)), words_(split_words(command, "--on-save")),
+      time_limit_(time_limit) {
+  if (!used()) return;
+  check(command);
+  if (is_there(record_path_)) {
+    const std::string text = read_file(record_path_);
+    record_bytes_ = int64_t(text.rfind('\n') + 1);  // without a line that was cut off
+    std::istringstream lines(text.substr(0, size_t(record_bytes_)));
+    for (std::string line; std::getline(lines, line);)
+      if (const size_t blank = line.find(' '); blank != std::string::npos)
+        delivered_[line.substr(blank + 1)] = line.substr(0, blank);
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+SaveHook::~SaveHook() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SaveHook::saved(const std::string& kind, const std::string& path) {
+  if (!used()) return;
+  const std::string mark = mark_of(path);
+  const std::lock_guard lock(mutex_);
+  if (const auto before = delivered_.find(within(path, run_)); before != delivered_.end() && before->second == mark)
+    return;
+  waiting_.push_back({kind, path, mark});
+  changed_.notify_all();
+}
+
+bool SaveHook::needs(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Saved& each) { return each.path == path; });
+}
+
+std::vector<std::string> SaveHook::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return waiting_.empty(); });
+  return failed_;
+}
+
+bool SaveHook::pause(double seconds) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return ends_.load(); });
+}
+
+bool SaveHook::call(const Saved& saved) {
+  const std::vector<std::string> command = with_path(words_, saved.path);
+  std::string why;
+  try {
+    const Finished done =
+        run_program(command, {.quiet = true,
+                              .time_limit = time_limit_,
+                              .cancelled = &ends_,
+                              .environment = {"RINGTAPE_SAVED=" + saved.kind, "RINGTAPE_RUN=" + run_}});
+    if (done.in_time && done.code == 0) return true;
+    why = done.in_time ? concat("ended with ", done.code) : concat("took more than ", time_limit_, " s");
+    if (!done.error.empty()) why += ": " + done.error.substr(done.error.rfind('\n') + 1);
+  } catch (const std::exception& e) {
+    why = e.what();
+  }
+  if (!ends_) log_warn("--on-save: for ", saved.path, " it ", why);
+  return false;
+}
+
+void SaveHook::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
+    if (ends_) return;
+    const Saved next = waiting_.front();
+    lock.unlock();
+    bool done = call(next);
+    for (const double seconds : kPauses) {
+      if (done || !pause(std::min(seconds, time_limit_))) break;
+      done = call(next);
+    }
+    lock.lock();
+    if (ends_ && !done) return;
+    const std::string path = within(next.path, run_);
+    if (done) {
+      try {
+        if (!record_) record_ = std::make_unique<LineFile>(record_path_, record_bytes_);
+        record_->write(concat(next.mark, " ", path));
+        record_->sync();
+        delivered_[path] = next.mark;
+      } catch (const Error& e) {
+        log_warn("--on-save: ", e.what(), "; a resumed run calls it again for ", next.path);
+      }
+    } else {
+      failed_.push_back(next.path);
+    }
+    waiting_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace ringtape
