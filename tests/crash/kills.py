@@ -1,6 +1,7 @@
 """SIGKILL at random moments, half of them while a checkpoint is written; then --resume, killed again some times, to
 the end."""
 import os
+import re
 import signal
 import time
 
@@ -50,12 +51,41 @@ def kill_some_moment(scene, job, training, seconds, rng):
     kill(pid, signal.SIGKILL)
 
 
+class Hook:
+    """A command for --on-save that notes what it is called with."""
+
+    def __init__(self, folder, seconds):
+        self.program, self.called = folder / "hook", folder / "called"
+        self.program.write_text(f"""#!/bin/sh
+sleep {seconds:.3f}
+for file in state.json model.safetensors backbone.safetensors incomplete; do [ -e "$1/$file" ] && break; done
+echo "$1 $file" >>{self.called}
+""")
+        self.program.chmod(0o755)
+        self.environment = {"RINGTAPE_ON_SAVE": str(self.program)}
+
+    def expect_all(self, run, kills):
+        """Each that is there was given to it, complete, and again only after a kill."""
+        calls = [line.split() for line in self.called.read_text().splitlines()]
+        paths = [path for path, _ in calls]
+        there = [f"runs/{RUN}/exported"] + [f"runs/{RUN}/checkpoints/{name}" for name in os.listdir(run / "checkpoints")
+                                            if re.fullmatch(r"step-\d{8}", name)]
+        if lost := set(there) - set(paths):
+            raise Failure("different", f"--on-save was not called for {sorted(lost)}")
+        if any(file == "incomplete" for _, file in calls):
+            raise Failure("different", f"--on-save was called for what is not complete: {calls}")
+        if len(paths) - len(set(paths)) > kills:
+            raise Failure("different", f"--on-save was called {len(paths)} times after {kills} kills: {paths}")
+
+
 def trial(setting, scene, rng, number):
     training = draw(rng)
     whole, seconds = setting.references.of(training)
     run, own = scene.folder / "runs" / RUN, {}
+    hook = Hook(scene.folder, 0.2 * rng.random()) if rng.random() < 0.5 else None
+    environment = hook.environment if hook else {}
     for _ in range(rng.randint(1, 5)):
-        job = scene.start(training.command())
+        job = scene.start(training.command(), env=environment)
         kill_some_moment(scene, job, training, seconds, rng)
         code = scene.wait(job)
         if code not in (0, -signal.SIGKILL, 128 + signal.SIGKILL):
@@ -66,8 +96,10 @@ def trial(setting, scene, rng, number):
         scene.events += 1
         if not own and (run / "checkpoints").exists() and (run / "exported").exists():
             own = put_own_files(run)
-    code = scene.run(training.command())
+    code = scene.run(training.command(), env=environment)
     if code != 0:
         raise Failure("unusable", f"ended with {code} when it was to go on after {scene.events} kills")
     scene.expect_nothing_left()
-    expect_same(run, whole, expect_own_files(run, own))
+    if hook:
+        hook.expect_all(run, scene.events)
+    expect_same(run, whole, expect_own_files(run, own) | {".delivered"})
