@@ -80,11 +80,19 @@ TEST_F(OnSaveTest, WhatFailedIsGivenAgainOnResume) {
   const CliResult done = train("--epochs 1 --on-save-timeout 0.05 --on-save " + (folder_ / "hangs").string());
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_MENTIONS(done.err, "it took more than 0.05 s");
-  EXPECT_MENTIONS(done.out, "--on-save has failed for runs/r/checkpoints/step-00000003, runs/r/exported");
+  EXPECT_MENTIONS(done.out, "--on-save has not had runs/r/checkpoints/step-00000003, runs/r/exported");
   EXPECT_EQ(called(), std::vector<std::string>{});
   hook("h");
   ASSERT_EQ(train("--resume --on-save-timeout 60 --on-save " + (folder_ / "h").string()).code, 0);
   EXPECT_EQ(called(), (std::vector<std::string>{all_[0], all_[3]}));
+}
+
+TEST_F(OnSaveTest, ASignalEndsTheWaitAtTheEnd) {
+  hook("h", "if [ $RINGTAPE_SAVED = export ]; then kill -TERM $PPID; sleep 100; fi");
+  const CliResult done = train("--epochs 3 --on-save " + (folder_ / "h").string());
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_MENTIONS(done.out, "--on-save has not had runs/r/exported");
+  EXPECT_EQ(called(), (std::vector<std::string>{all_[0], all_[1], all_[2]}));
 }
 
 TEST_F(OnSaveTest, TheEnvironmentNamesOneToo) {

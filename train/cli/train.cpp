@@ -214,13 +214,13 @@ bool follow(Task& task, const World& world) {
 
 std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_save() : o.on_save; }
 
-// Until the command of --on-save has had everything; what it failed for is said.
-void wait_for(SaveHook& hook, Output& out) {
-  const std::vector<std::string> failed = hook.finish();
+// Until the command of --on-save has had everything, or `enough` is true; what it has not had is said.
+void wait_for(SaveHook& hook, Output& out, const std::function<bool()>& enough) {
+  const std::vector<std::string> failed = hook.finish(enough);
   if (failed.empty()) return;
   std::string list;
   for (const std::string& path : failed) list += (list.empty() ? "" : ", ") + path;
-  out.line(concat("warning: --on-save has failed for ", list, "; --resume calls it again for what is still there"));
+  out.line(concat("warning: --on-save has not had ", list, "; --resume calls it again for what is still there"));
 }
 
 // Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
@@ -275,7 +275,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     if (!trainer.fit(report, save, !o.run.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(),
                       ", with a checkpoint; resume it with --resume --run ", run.path()));
-      wait_for(hook, out);
+      wait_for(hook, out, [] { return false; });  // until a second signal
       return false;
     }
     const bool backbone = task.learner->exports_backbone();
@@ -288,7 +288,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
     hook.exported(run.file("exported"));
-    wait_for(hook, out);
+    wait_for(hook, out, stop_requested);
     if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
     return true;
   } catch (const std::exception& e) {

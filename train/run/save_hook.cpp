@@ -95,10 +95,13 @@ bool SaveHook::needs(const std::string& path) const {
   return std::any_of(waiting_.begin(), waiting_.end(), [&](const Saved& each) { return each.path == path; });
 }
 
-std::vector<std::string> SaveHook::finish() {
+std::vector<std::string> SaveHook::finish(const std::function<bool()>& enough) {
+  constexpr std::chrono::milliseconds kLook(100);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return waiting_.empty(); });
-  return failed_;
+  while (!changed_.wait_for(lock, kLook, [&] { return waiting_.empty(); }) && !enough()) {}
+  std::vector<std::string> out = failed_;
+  for (const Saved& each : waiting_) out.push_back(each.path);
+  return out;
 }
 
 bool SaveHook::pause(double seconds) {

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -35,8 +36,9 @@ class SaveHook {
   void exported(const std::string& path) { saved("export", path); }
   // Whether the command has still to be called for it, and it must not be removed.
   bool needs(const std::string& path) const;
-  // Waits until the command has been called for everything. Returns the paths for which it has failed.
-  std::vector<std::string> finish();
+  // Waits until the command has been called for everything, or until `enough` is true. Returns the paths for which it
+  // has failed or has not been called.
+  std::vector<std::string> finish(const std::function<bool()>& enough);
 
   // Throws UsageError for a command that cannot be started.
   static void check(const std::string& command);
