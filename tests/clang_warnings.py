@@ -18,7 +18,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("folder", nargs="?", type=Path, default=root / "build/clang",
                     help="where the preset `clang` was configured; nothing in it is built [build/clang]")
 parser.add_argument("--since", metavar="COMMIT",
-                    help="only at what the changes since then reach; if these are of how it is built, that is all")
+                    help="only at the files that the changes since then reach")
 arguments = parser.parse_args()
 
 
@@ -28,8 +28,6 @@ def chosen():
         return lambda path: True
     lines = subprocess.run([root / ".ci/reached.py", arguments.since], check=True, stdout=subprocess.PIPE, text=True)
     reached = set(lines.stdout.split("\n"))
-    if any(path == "CMakePresets.json" or path.endswith(("CMakeLists.txt", ".cmake")) for path in reached):
-        return lambda path: True
     return lambda path: os.path.relpath(path, root) in reached
 
 

@@ -269,7 +269,13 @@ TEST_F(ImageFolderTest, PredictSaysTheClassesOfFiles) {
   EXPECT_MENTIONS(file("out"), "large.png  ");
 
   write_file((folder_ / "bad.png").string(), "no image");
-  EXPECT_MENTIONS(refused("predict one bad.png", 1), "bad.png: ");
+  EXPECT_EQ(run("predict one large.png bad.png /dev/zero large.png --top 1"), 1);
+  const std::string good = file("out"), errors = file("err");
+  EXPECT_EQ(std::count(good.begin(), good.end(), '\n'), 2) << good;
+  EXPECT_MENTIONS(errors, "warning: bad.png: ");
+  EXPECT_MENTIONS(errors, "warning: /dev/zero: not a file");
+  EXPECT_MENTIONS(errors, "error: predict: 2 of 4 images cannot be read");
+  EXPECT_EQ(run("predict one bad.png"), 1);
   EXPECT_MENTIONS(refused("predict one nowhere.png", 1), "there is no image and no folder 'nowhere.png'");
   EXPECT_MENTIONS(refused("predict one runs"), "runs: no .jpg, .jpeg or .png files");
   EXPECT_MENTIONS(refused("predict one"), "then images or folders");

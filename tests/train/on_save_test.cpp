@@ -1,6 +1,7 @@
 // --on-save: a command gets each finished checkpoint and export once, in order, while the training goes on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/support/cli_command.h"
@@ -72,18 +73,58 @@ TEST_F(OnSaveTest, AFailureIsSaidAndRepeated) {
   const CliResult done = train("--epochs 3 --on-save-timeout 0.3 --on-save " + (folder_ / "h").string());
   ASSERT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(called(), all_);
-  EXPECT_MENTIONS(done.err, "--on-save: for runs/r/checkpoints/step-00000003 it ended with 7: full");
+  EXPECT_MENTIONS(done.err, "--on-save: for runs/r/checkpoints/step-00000003: ended with 7: full");
 }
 
 TEST_F(OnSaveTest, WhatFailedIsGivenAgainOnResume) {
   hook("hangs", "sleep 100");
   const CliResult done = train("--epochs 1 --on-save-timeout 0.05 --on-save " + (folder_ / "hangs").string());
   ASSERT_EQ(done.code, 0) << done.err;
-  EXPECT_MENTIONS(done.err, "it took more than 0.05 s");
+  EXPECT_MENTIONS(done.err, ": took more than 0.05 s");
   EXPECT_MENTIONS(done.out, "--on-save has not had runs/r/checkpoints/step-00000003, runs/r/exported");
   EXPECT_EQ(called(), std::vector<std::string>{});
   hook("h");
   ASSERT_EQ(train("--resume --on-save-timeout 60 --on-save " + (folder_ / "h").string()).code, 0);
+  EXPECT_EQ(called(), (std::vector<std::string>{all_[0], all_[3]}));
+}
+
+TEST_F(OnSaveTest, OldCheckpointsStayUntilItHasHadThem) {
+  hook("h", "case $1 in *3) exit 1;; esac");
+  ASSERT_EQ(train("--epochs 3 --on-save-timeout 0.05 --on-save " + (folder_ / "h").string()).code, 0);
+  const std::vector<std::string> kept = checkpoints();
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), "step-00000003"), 1);
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), "step-00000006"), 0);
+  // A damaged one is not given; what a run is given later, it gets before it is removed.
+  write_file((folder_ / "work/runs/r/checkpoints/step-00000003/model.safetensors").string(), "cut");
+  hook("h");
+  const CliResult again = train("--resume --epochs 4 --on-save-timeout 60 --on-save " + (folder_ / "h").string());
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_MENTIONS(again.err, "--on-save: not called for runs/r/checkpoints/step-00000003");
+  EXPECT_EQ(called().size(), 5u);  // 6, 9, the export; 12, the export
+  const std::vector<std::string> now = checkpoints();
+  EXPECT_EQ(std::count(now.begin(), now.end(), "step-00000003"), 0);
+  EXPECT_EQ(std::count(now.begin(), now.end(), "step-00000012"), 1);
+}
+
+TEST_F(OnSaveTest, AResumedRunGivesWhatAKilledOneCouldNot) {
+  hook("kills", "kill -KILL $PPID");
+  EXPECT_NE(train("--epochs 3 --checkpoint-steps 1 --on-save " + (folder_ / "kills").string()).code, 0);
+  std::vector<std::string> left = checkpoints();
+  fs::remove(called_file());
+  hook("h");
+  ASSERT_EQ(train("--resume --on-save " + (folder_ / "h").string()).code, 0);
+  const std::vector<std::string> all = called();
+  for (const std::string& each : left)
+    EXPECT_EQ(std::count(all.begin(), all.end(), "checkpoint runs/r runs/r/checkpoints/" + each), 1) << each;
+  EXPECT_EQ(all.back(), all_[3]);
+}
+
+TEST_F(OnSaveTest, OthersFilesBesideTheExportDoNotMatter) {
+  hook("h");
+  ASSERT_EQ(train("--epochs 1").code, 0);
+  write_file((folder_ / "work/runs/r/exported/own.safetensors").string(), "garbage");
+  const CliResult done = train("--resume --on-save " + (folder_ / "h").string());
+  EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_EQ(called(), (std::vector<std::string>{all_[0], all_[3]}));
 }
 
@@ -109,6 +150,9 @@ TEST_F(OnSaveTest, ACommandThatCannotBeStartedIsRefusedAtOnce) {
   expect_error("train --on-save no-such-program", 2, "there is no program 'no-such-program'");
   expect_error("train --on-save /etc/passwd", 2, "there is no program '/etc/passwd'");
   expect_error("train --on-save \"cp 'a\"", 2, "--on-save: an open '");
+  write_file((folder_ / "plain").string(), "echo hi\n");
+  fs::permissions(folder_ / "plain", fs::perms::owner_all);
+  expect_error("train --on-save " + (folder_ / "plain").string(), 2, "a script begins with a line such as #!/bin/sh");
 }
 
 TEST(Process, SplitsWordsAsAShellDoes) {

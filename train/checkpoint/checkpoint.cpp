@@ -245,10 +245,10 @@ void Checkpoints::settle(const TrainState& newest) const {
       remove_folder(path_of(step));
 }
 
-std::vector<std::string> Checkpoints::paths_until(int64_t step) const {
-  std::vector<std::string> out;
-  for (const int64_t each : steps(kPrefix))
-    if (each <= step) out.insert(out.begin(), path_of(each));
+std::vector<int64_t> Checkpoints::steps_until(int64_t step) const {
+  std::vector<int64_t> out = steps(kPrefix);
+  std::erase_if(out, [&](int64_t each) { return each > step; });
+  std::reverse(out.begin(), out.end());
   return out;
 }
 

@@ -73,7 +73,7 @@ class Checkpoints {
   void remove_all() const;
 
   std::string path_of(int64_t step) const;  // of the checkpoint of this step
-  std::vector<std::string> paths_until(int64_t step) const;  // of the checkpoints up to this step, oldest first
+  std::vector<int64_t> steps_until(int64_t step) const;  // of the checkpoints up to this step, oldest first
 
   // Reads tensors from a checkpoint that has been checked.
   static void load(const std::string& path, const std::vector<TensorFile>& files);

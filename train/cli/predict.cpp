@@ -9,6 +9,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "core/log.h"
 #include "core/parallel.h"
 #include "core/printable.h"
 #include "train/cli/common.h"
@@ -23,40 +24,68 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the command line; of a folder the images in it and below it, by name.
+// Adds the images in a folder and below it, by name. Links to folders are not followed.
+void add_images(const fs::path& folder, std::vector<std::string>& out) {
+  std::vector<std::string> names = names_in(folder);
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    const fs::path path = folder / name;
+    if (name_type(path) == fs::file_type::directory)
+      add_images(path, out);
+    else if (is_image_path(name))
+      out.push_back(path);
+  }
+}
+
+// The files of the command line.
 std::vector<std::string> find_images(const std::vector<std::string>& arguments) {
   std::vector<std::string> out;
   for (const std::string& argument : arguments) {
-    if (!is_folder_at(argument)) {
-      RT_CHECK_AS(IoError, is_there(argument), "there is no image and no folder '", argument, "'");
-      out.push_back(argument);
-      continue;
-    }
+    const fs::file_type type = type_at(argument);
+    RT_CHECK_AS(IoError, type != fs::file_type::not_found, "there is no image and no folder '", argument, "'");
     const size_t before = out.size();
-    for (const fs::directory_entry& e : fs::recursive_directory_iterator(argument))
-      if (e.is_regular_file() && is_image_path(e.path())) out.push_back(e.path());
+    if (type != fs::file_type::directory)
+      out.push_back(argument);
+    else
+      add_images(argument, out);
     RT_CHECK_AS(UsageError, out.size() > before, argument, ": no .jpg, .jpeg or .png files in this folder");
-    std::sort(out.begin() + std::ptrdiff_t(before), out.end());
   }
   return out;
 }
 
-// Images as the network was trained on, without labels.
-Dataset images_of(const std::vector<std::string>& paths, const TrainedOn& known) {
-  const int64_t h = known.image[0], w = known.image[1], c = known.image[2];
-  Dataset out{.name = "images",
-              .source = "the command line",
-              .images = Tensor({int64_t(paths.size()), h, w, c}, DType::u8),
-              .labels = zeros({int64_t(paths.size())}, DType::i64),
-              .classes = int(known.class_names.size()),
-              .mean = known.mean,
-              .deviation = known.deviation,
-              .class_names = known.class_names};
+// Images as the network was trained on, without labels. Says which cannot be read; `paths` loses these.
+Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
+  const int64_t h = known.image[0], w = known.image[1], c = known.image[2], bytes = h * w * c;
+  std::vector<uint8_t> pixels(paths.size() * size_t(bytes));
+  std::vector<std::string> errors(paths.size());
   parallel_for(int64_t(paths.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      copy_pixels(read_image_as(paths[size_t(i)], {h, w}), c, out.images.data<uint8_t>() + i * h * w * c);
+    for (int64_t i = begin; i < end; ++i) try {
+        const fs::file_type type = type_at(paths[size_t(i)]);
+        RT_CHECK_AS(IoError, type == fs::file_type::regular, paths[size_t(i)], ": not a file");
+        copy_pixels(read_image_as(paths[size_t(i)], {h, w}), c, pixels.data() + i * bytes);
+      } catch (const Error& e) {
+        errors[size_t(i)] = e.what();
+      }
   });
-  return out;
+  size_t good = 0;
+  for (size_t i = 0; i < paths.size(); ++i) {
+    if (!errors[i].empty()) {
+      log_warn(errors[i]);
+      continue;
+    }
+    std::copy_n(pixels.data() + i * size_t(bytes), bytes, pixels.data() + good * size_t(bytes));
+    paths[good++] = paths[i];
+  }
+  paths.resize(good);
+  pixels.resize(good * size_t(bytes));
+  return {.name = "images",
+          .source = "the command line",
+          .images = from_host(pixels, {int64_t(good), h, w, c}),
+          .labels = zeros({int64_t(paths.size())}, DType::i64),
+          .classes = int(known.class_names.size()),
+          .mean = known.mean,
+          .deviation = known.deviation,
+          .class_names = known.class_names};
 }
 
 std::vector<double> softmax_of(std::span<const float> logits) {
@@ -118,10 +147,14 @@ int run_predict(const Invocation& invocation) {
   const std::vector<std::string> paths =
       find_images({invocation.positionals.begin() + 1, invocation.positionals.end()});
 
-  Dataset images;  // of the batch at hand
+  Dataset images;                  // of the batch at hand
+  std::vector<std::string> batch;  // its paths
+  size_t read_well = 0;
   const auto read = [&](size_t begin) {
     const size_t end = std::min(begin + size_t(kEvalBatch), paths.size());
-    images = images_of({paths.begin() + std::ptrdiff_t(begin), paths.begin() + std::ptrdiff_t(end)}, known);
+    batch.assign(paths.begin() + std::ptrdiff_t(begin), paths.begin() + std::ptrdiff_t(end));
+    images = images_of(batch, known);
+    read_well += batch.size();
   };
   read(0);
   Beginning beginning = trained.beginning();
@@ -131,11 +164,12 @@ int run_predict(const Invocation& invocation) {
   if (format == Format::csv) print_head(top);
   for (size_t at = 0; at < paths.size(); at += size_t(kEvalBatch)) {
     if (at > 0) read(at);
+    if (batch.empty()) continue;
     Tensors batches;
     evaluate(task, images, all_samples(images), "images", false, &batches);
     const Tensor logits = contiguous(cast(concat(batches), DType::f32));
     for (int64_t i = 0; i < logits.dim(0); ++i) {
-      const std::string& path = paths[at + size_t(i)];
+      const std::string& path = batch[size_t(i)];
       const std::span row(logits.data<float>() + i * classes, size_t(classes));
       RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); }), path,
                   ": the outputs are not finite");
@@ -147,6 +181,8 @@ int run_predict(const Invocation& invocation) {
       print(format, path, probabilities, best, known.class_names);
     }
   }
+  RT_CHECK_AS(Error, read_well == paths.size(), "predict: ", paths.size() - read_well, " of ", paths.size(),
+              " images cannot be read");
   return 0;
 }
 

@@ -166,10 +166,13 @@ Earlier earlier(const TrainOptions& o) {
   return o.run.resume ? Earlier::resume : o.run.overwrite ? Earlier::replace : Earlier::refuse;
 }
 
+std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_save() : o.on_save; }
+
 // Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
-std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int ranks, Output& out) {
+std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int ranks, Output& out,
+                   SaveHook& hook) {
   const Course course = trainer.course();
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
@@ -187,6 +190,7 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
               found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
+  if (hook.used()) hook.earlier(checkpoints, found->state.step, course);  // before old ones are removed
   checkpoints.settle(found->state);
   run.note_checkpoint();
   const int before = std::max(int(found->state.counters.size()), 1);
@@ -212,17 +216,6 @@ bool follow(Task& task, const World& world) {
   return trainer.fit({});
 }
 
-std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_save() : o.on_save; }
-
-// Until the command of --on-save has had everything, or `enough` is true; what it has not had is said.
-void wait_for(SaveHook& hook, Output& out, const std::function<bool()>& enough) {
-  const std::vector<std::string> failed = hook.finish(enough);
-  if (failed.empty()) return;
-  std::string list;
-  for (const std::string& path : failed) list += (list.empty() ? "" : ", ") + path;
-  out.line(concat("warning: --on-save has not had ", list, "; --resume calls it again for what is still there"));
-}
-
 // Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
 bool train(Task& task, const World& world, const Invocation& invocation, bool said) {
   using Clock = std::chrono::steady_clock;
@@ -232,11 +225,12 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   stop_behind_a_step();
   RunDir run(claim_run_path(o.run.name, trained_name(o), o.data.set.name), earlier(o));
   Output out(run, o.run.json);
+  SaveHook hook(run, on_save(o.run), o.run.on_save_timeout);
+  const auto say = [&](const std::string& text) { out.line(text); };
   try {
-    SaveHook hook(run, on_save(o.run), o.run.on_save_timeout);
     const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep,
                                   [&](const std::string& path) { return hook.needs(path); });
-    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out) : "";
+    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out, hook) : "";
     write_file(run.file("config.toml"), config_text(o));
     write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
     if (const std::string path = run.file(kTrainedOnFile); !is_there(path))
@@ -245,8 +239,6 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     else out.line(first_line(o));
     introduce(out, task, trainer, world, run);
     if (!resumed.empty()) out.line(resumed);
-    if (hook.used())  // which an earlier process may not have been able to
-      for (const std::string& path : checkpoints.paths_until(trainer.steps())) hook.checkpoint(path);
     const Course course = trainer.course();
     trainer.share_state();
     MetricsLog log(run, trainer.state().lengths, trainer.steps());
@@ -275,7 +267,9 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     if (!trainer.fit(report, save, !o.run.json, load_best)) {
       out.line(concat("stopped by a signal at step ", trainer.steps(),
                       ", with a checkpoint; resume it with --resume --run ", run.path()));
-      wait_for(hook, out, [] { return false; });  // until a second signal
+      // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
+      const auto most = Clock::now() + std::chrono::seconds(8);
+      hook.finish([&] { return world.size() > 1 && Clock::now() > most; }, say);  // or until a second signal
       return false;
     }
     const bool backbone = task.learner->exports_backbone();
@@ -288,11 +282,15 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
     hook.exported(run.file("exported"));
-    wait_for(hook, out, stop_requested);
+    hook.finish(stop_requested, say);
     if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
     return true;
   } catch (const std::exception& e) {
     run.log(concat("error: ", e.what()));
+    try {
+      hook.finish([] { return true; }, say);  // not for long: it names what is left
+    } catch (const std::exception&) {         // as when the disk is full; the first error counts
+    }
     throw;
   }
 }

@@ -7,12 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <sstream>
 
 #include "core/check.h"
@@ -63,7 +65,11 @@ Finished run_program(const std::vector<std::string>& command, const ProgramOptio
   for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&ignored_here, signal);
   posix_spawnattr_setsigdefault(&attributes, &ignored_here);
   std::vector<std::string> variables = options.environment;
-  for (char** each = environ; *each; ++each) variables.emplace_back(*each);
+  for (char** each = environ; *each; ++each) {
+    const std::string name(*each, std::strcspn(*each, "="));
+    const auto replaces = [&](const std::string& variable) { return variable.starts_with(name + "="); };
+    if (std::none_of(options.environment.begin(), options.environment.end(), replaces)) variables.emplace_back(*each);
+  }
   pid_t child = 0;
   const int error = ::posix_spawnp(&child, command[0].c_str(), &actions, &attributes, pointers(command).data(),
                                    pointers(variables).data());
@@ -133,7 +139,10 @@ std::vector<std::string> split_words(const std::string& line, const std::string&
 bool is_program(const std::string& name) {
   const auto executable = [](const std::string& path) {
     struct stat found;
-    return ::stat(path.c_str(), &found) == 0 && S_ISREG(found.st_mode) && ::access(path.c_str(), X_OK) == 0;
+    if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode) || ::access(path.c_str(), X_OK) != 0) return false;
+    std::string begin(4, '\0');
+    std::ifstream(path, std::ios::binary).read(begin.data(), 4);  // zeros of what may be executed, but not read
+    return begin == std::string(4, '\0') || begin == "\177ELF" || begin.starts_with("#!");
   };
   if (name.find('/') != std::string::npos) return executable(name);
   const char* const path = std::getenv("PATH");

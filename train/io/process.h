@@ -14,7 +14,7 @@ struct Finished {
 struct ProgramOptions {
   bool show = false;                             // passes its standard error on to this process's
   bool quiet = false;                            // its standard output goes to `error`, too
-  double time_limit = 0;                         // seconds, after which it is killed with all that it started; 0: none
+  double time_limit = 0;                         // seconds, after which its process group is killed; 0: none
   const std::atomic<bool>* cancelled = nullptr;  // once true, it is killed likewise
   std::vector<std::string> environment = {};     // "NAME=value", besides this process's
 };
@@ -27,7 +27,8 @@ Finished run_program(const std::vector<std::string>& command, const ProgramOptio
 // character that stands for itself. Nothing is expanded. Throws UsageError, beginning with `where`, for an open quote.
 std::vector<std::string> split_words(const std::string& line, const std::string& where);
 
-// Whether a program can be started: a path to an executable file, or its name on PATH.
+// Whether a program can be started: a path to an executable file, of machine code or beginning with #!, or its name on
+// PATH.
 bool is_program(const std::string& name);
 
 }  // namespace ringtape

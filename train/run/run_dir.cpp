@@ -17,6 +17,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
+#include "train/run/save_hook.h"
 #include "train/run/time_text.h"
 #include "train/weights/exported.h"
 
@@ -29,10 +30,10 @@ namespace fs = std::filesystem;
 // removed.
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
-constexpr const char *kSaved = ".saved", *kDelivered = ".delivered";
+constexpr const char* kSaved = ".saved";
 constexpr int kDescriptors = 12;  // that a training needs at least
-constexpr std::array<const char*, 8> kOwned = {kSaved,   kDelivered,    "env.json",    "data.json",
-                                               kMetrics, "metrics.csv", "report.html", kConfig};
+constexpr std::array<const char*, 8> kOwned = {kSaved,   kDeliveredFile, "env.json",    "data.json",
+                                               kMetrics, "metrics.csv",  "report.html", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =

@@ -12,13 +12,13 @@
 #include "train/io/look.h"
 #include "train/io/process.h"
 #include "train/io/safetensors_header.h"
+#include "train/weights/exported.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDelivered = ".delivered";
 constexpr double kPauses[] = {1, 4, 16};  // seconds before it is called again; at most the time limit
 
 // Differs if the content does: of a checkpoint, state.json has the checksums of the other files; files of weights have
@@ -26,20 +26,27 @@ constexpr double kPauses[] = {1, 4, 16};  // seconds before it is called again; 
 std::string mark_of(const std::string& folder) {
   Crc32 crc;
   if (const std::string state = folder + "/state.json"; is_there(state)) return crc.add(read_file(state)).str();
-  std::vector<std::string> names = names_in(folder);
-  std::sort(names.begin(), names.end());
-  for (const std::string& name : names)
-    if (name.ends_with(".safetensors"))
-      for (const auto& [key, value] : read_safetensors_header(folder + "/" + name).metadata)
+  for (const bool backbone : {false, true})
+    if (const std::string file = folder + "/" + exported_name(backbone); is_there(file))
+      for (const auto& [key, value] : read_safetensors_header(file).metadata)
         crc.add(key).add("=").add(value).add("\n");
   return crc.str();
 }
 
+// From any thread; a log that cannot be written is noticed by the training.
+void warn_of_hook(const std::string& text) {
+  try {
+    log_warn("--on-save: ", text);
+  } catch (const std::exception&) {
+  }
+}
+
 std::vector<std::string> with_path(std::vector<std::string> words, const std::string& path) {
-  if (const auto at = std::find(words.begin(), words.end(), "{}"); at != words.end())
-    *at = path;
-  else
-    words.push_back(path);
+  bool named = false;
+  for (std::string& word : words)
+    for (size_t at = 0; (at = word.find("{}", at)) != std::string::npos; at += path.size())
+      word.replace(at, 2, path), named = true;
+  if (!named) words.push_back(path);
   return words;
 }
 
@@ -52,11 +59,11 @@ std::string within(const std::string& path, const std::string& run) {
 void SaveHook::check(const std::string& command) {
   const std::vector<std::string> words = split_words(command, "--on-save");
   RT_CHECK_AS(UsageError, words.empty() || is_program(words[0]), "--on-save: there is no program '", words[0],
-              "' that can be started; it is called without a shell, with the path of what was saved");
+              "' that can be started (without a shell; a script begins with a line such as #!/bin/sh)");
 }
 
 SaveHook::SaveHook(const RunDir& run, const std::string& command, double time_limit)
-    : run_(run.path()), record_path_(run.file(kDelivered)), words_(split_words(command, "--on-save")),
+    : run_(run.path()), record_path_(run.file(kDeliveredFile)), words_(split_words(command, "--on-save")),
       time_limit_(time_limit) {
   if (!used()) return;
   check(command);
@@ -82,26 +89,63 @@ SaveHook::~SaveHook() {
 
 void SaveHook::saved(const std::string& kind, const std::string& path) {
   if (!used()) return;
+  Saved next{kind, path, ""};
+  try {
+    next.mark = mark_of(path);
+  } catch (const Error& e) {
+    warn_of_hook(e.what());
+    const std::lock_guard lock(mutex_);
+    failed_.push_back(next);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (delivered(path, next.mark)) return;
+  waiting_.push_back(next);
+  changed_.notify_all();
+}
+
+bool SaveHook::delivered(const std::string& path, const std::string& mark) const {
+  const auto found = delivered_.find(within(path, run_));
+  return found != delivered_.end() && found->second == mark;
+}
+
+bool SaveHook::has_had(const std::string& path) const {
   const std::string mark = mark_of(path);
   const std::lock_guard lock(mutex_);
-  if (const auto before = delivered_.find(within(path, run_)); before != delivered_.end() && before->second == mark)
-    return;
-  waiting_.push_back({kind, path, mark});
-  changed_.notify_all();
+  return delivered(path, mark);
 }
 
 bool SaveHook::needs(const std::string& path) const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Saved& each) { return each.path == path; });
+  const auto is_it = [&](const Saved& each) { return each.path == path; };
+  return std::any_of(waiting_.begin(), waiting_.end(), is_it) || std::any_of(failed_.begin(), failed_.end(), is_it);
 }
 
-std::vector<std::string> SaveHook::finish(const std::function<bool()>& enough) {
+void SaveHook::earlier(const Checkpoints& checkpoints, int64_t until, const Course& course) {
+  for (const int64_t step : checkpoints.steps_until(until)) {
+    const std::string path = checkpoints.path_of(step);
+    try {
+      if (!has_had(path)) (void)check_checkpoint(path, step, course);
+      checkpoint(path);
+    } catch (const Error& e) {
+      warn_of_hook(concat("not called for ", e.what()));
+    }
+  }
+}
+
+void SaveHook::finish(const std::function<bool()>& enough, const std::function<void(const std::string&)>& say) {
   constexpr std::chrono::milliseconds kLook(100);
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kLook, [&] { return waiting_.empty(); }) && !enough()) {}
-  std::vector<std::string> out = failed_;
-  for (const Saved& each : waiting_) out.push_back(each.path);
-  return out;
+  for (const Saved& each : failed_) waiting_.push_back(each);
+  failed_.clear();
+  changed_.notify_all();
+  while (!changed_.wait_for(lock, kLook, [&] { return waiting_.empty(); }) && !enough()) {
+  }
+  std::string left;
+  for (const auto* list : {&failed_, &waiting_})
+    for (const Saved& each : *list) left += concat(left.empty() ? "" : ", ", each.path);
+  lock.unlock();
+  if (!left.empty()) say(concat("warning: --on-save has not had ", left, "; --resume calls it again"));
 }
 
 bool SaveHook::pause(double seconds) {
@@ -113,18 +157,18 @@ bool SaveHook::call(const Saved& saved) {
   const std::vector<std::string> command = with_path(words_, saved.path);
   std::string why;
   try {
-    const Finished done =
-        run_program(command, {.quiet = true,
-                              .time_limit = time_limit_,
-                              .cancelled = &ends_,
-                              .environment = {"RINGTAPE_SAVED=" + saved.kind, "RINGTAPE_RUN=" + run_}});
+    const Finished done = run_program(
+        command, {.quiet = true,
+                  .time_limit = time_limit_,
+                  .cancelled = &ends_,
+                  .environment = {"RINGTAPE_SAVED=" + saved.kind, "RINGTAPE_RUN=" + run_, "RINGTAPE_ON_SAVE="}});
     if (done.in_time && done.code == 0) return true;
     why = done.in_time ? concat("ended with ", done.code) : concat("took more than ", time_limit_, " s");
     if (!done.error.empty()) why += ": " + done.error.substr(done.error.rfind('\n') + 1);
   } catch (const std::exception& e) {
     why = e.what();
   }
-  if (!ends_) log_warn("--on-save: for ", saved.path, " it ", why);
+  if (!ends_) warn_of_hook(concat("for ", saved.path, ": ", why));
   return false;
 }
 
@@ -150,10 +194,10 @@ void SaveHook::work() {
         record_->sync();
         delivered_[path] = next.mark;
       } catch (const Error& e) {
-        log_warn("--on-save: ", e.what(), "; a resumed run calls it again for ", next.path);
+        warn_of_hook(concat(e.what(), "; a resumed run calls it again for ", next.path));
       }
     } else {
-      failed_.push_back(next.path);
+      failed_.push_back(next);
     }
     waiting_.pop_front();
     changed_.notify_all();

@@ -10,18 +10,21 @@
 #include <thread>
 #include <vector>
 
+#include "train/checkpoint/checkpoint.h"
 #include "train/run/run_dir.h"
 
 namespace ringtape {
 
-// Calls a command of the user's with the path of each checkpoint and export that a run has finished, in place of the
-// word {} or as its last argument: in order, one after the other, on a thread of its own, so that the training goes on
+inline constexpr const char* kDeliveredFile = ".delivered";  // in a run's folder
+
+// Calls a command of the user's with the path of each checkpoint and export that a run has finished, in place of {}
+// or as its last argument: in order, one after the other, on a thread of its own, so that the training goes on
 // meanwhile. The command is started without a shell, with RINGTAPE_SAVED=checkpoint or export and RINGTAPE_RUN, the
 // run's folder, in its environment. If it fails or takes longer than the time limit, that is logged, and it is called
-// again a few times.
+// again a few times, and once more at the end.
 //
 // What it was called for with success is noted in the run (.delivered), so that a resumed run does not repeat it; only
-// a call during which the process is killed is repeated.
+// a call during which the process is killed is repeated, perhaps beside the one that goes on.
 class SaveHook {
  public:
   // `command`: words as split_words() finds them; empty: none, and nothing here does anything. Throws UsageError for a
@@ -34,11 +37,13 @@ class SaveHook {
   bool used() const { return !words_.empty(); }  // whether there is a command
   void checkpoint(const std::string& path) { saved("checkpoint", path); }
   void exported(const std::string& path) { saved("export", path); }
-  // Whether the command has still to be called for it, and it must not be removed.
+  bool has_had(const std::string& path) const;
+  // Whether the command has not had it yet, or has failed for it, so that it must not be removed.
   bool needs(const std::string& path) const;
-  // Waits until the command has been called for everything, or until `enough` is true. Returns the paths for which it
-  // has failed or has not been called.
-  std::vector<std::string> finish(const std::function<bool()>& enough);
+  // The checkpoints up to this step that an earlier process of the run has written, unless they are damaged.
+  void earlier(const Checkpoints& checkpoints, int64_t until, const Course& course);
+  // Waits until the command has been called for everything, or until `enough` is true; says what it has not had.
+  void finish(const std::function<bool()>& enough, const std::function<void(const std::string&)>& say);
 
   // Throws UsageError for a command that cannot be started.
   static void check(const std::string& command);
@@ -50,7 +55,8 @@ class SaveHook {
   void saved(const std::string& kind, const std::string& path);
   void work();
   bool call(const Saved& saved);
-  bool pause(double seconds);  // false if this is about to end
+  bool delivered(const std::string& path, const std::string& mark) const;  // with mutex_ held
+  bool pause(double seconds);                                              // false if this is about to end
 
   const std::string run_, record_path_;  // the run's folder, and .delivered in it
   const std::vector<std::string> words_;
@@ -61,7 +67,7 @@ class SaveHook {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Saved> waiting_;  // the first is being delivered
-  std::vector<std::string> failed_;
+  std::deque<Saved> failed_;
   std::atomic<bool> ends_ = false;
   std::thread thread_;
 };
