@@ -15,7 +15,12 @@ RT_FUZZ_TARGET(input) {
     const std::string path = folder.path() + "/again";
     write_safetensors(path, read.tensors, read.metadata);
     const Safetensors again = read_safetensors(path);
-    require(again.metadata == read.metadata && again.tensors.size() == read.tensors.size());
+    const auto without_checksum = [](auto metadata) {  // which is written anew
+      metadata.erase("ringtape.crc32");
+      return metadata;
+    };
+    require(without_checksum(again.metadata) == without_checksum(read.metadata));
+    require(again.tensors.size() == read.tensors.size());
     for (size_t i = 0; i < read.tensors.size(); ++i) {
       const Tensor &a = read.tensors[i].tensor, &b = again.tensors[i].tensor;
       require(again.tensors[i].name == read.tensors[i].name && a.shape() == b.shape() && a.dtype() == b.dtype());
