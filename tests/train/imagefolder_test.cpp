@@ -276,6 +276,13 @@ TEST_F(ImageFolderTest, PredictSaysTheClassesOfFiles) {
   EXPECT_MENTIONS(errors, "warning: /dev/zero: not a file");
   EXPECT_MENTIONS(errors, "error: predict: 2 of 4 images cannot be read");
   EXPECT_EQ(run("predict one bad.png"), 1);
+  std::string many;  // more than are computed at once
+  for (int i = 0; i < 501; ++i) many += i == 3 ? " bad.png" : " large.png";
+  EXPECT_EQ(run("predict one --csv" + many), 1);
+  const std::string all = file("out"), rows = all.substr(all.find('\n') + 1), row = rows.substr(0, rows.find('\n') + 1);
+  std::string expected;
+  for (int i = 0; i < 500; ++i) expected += row;
+  EXPECT_EQ(rows, expected);
   EXPECT_MENTIONS(refused("predict one nowhere.png", 1), "there is no image and no folder 'nowhere.png'");
   EXPECT_MENTIONS(refused("predict one runs"), "runs: no .jpg, .jpeg or .png files");
   EXPECT_MENTIONS(refused("predict one"), "then images or folders");

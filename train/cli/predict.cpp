@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -37,7 +38,8 @@ void add_images(const fs::path& folder, std::vector<std::string>& out) {
   }
 }
 
-// The files of the command line.
+// The files of the command line, and those of its folders. Throws IoError for what is not there, UsageError for a
+// folder without images.
 std::vector<std::string> find_images(const std::vector<std::string>& arguments) {
   std::vector<std::string> out;
   for (const std::string& argument : arguments) {
@@ -53,7 +55,8 @@ std::vector<std::string> find_images(const std::vector<std::string>& arguments) 
   return out;
 }
 
-// Images as the network was trained on, without labels. Says which cannot be read; `paths` loses these.
+// The files as images such as the network was trained on, u8 (N, H, W, C), with labels of 0. What cannot be read is
+// logged, and `paths` loses it.
 Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
   const int64_t h = known.image[0], w = known.image[1], c = known.image[2], bytes = h * w * c;
   std::vector<uint8_t> pixels(paths.size() * size_t(bytes));
@@ -88,15 +91,6 @@ Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
           .class_names = known.class_names};
 }
 
-std::vector<double> softmax_of(std::span<const float> logits) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> out;
-  for (const float x : logits) out.push_back(std::exp(double(x) - largest));
-  const double sum = std::accumulate(out.begin(), out.end(), 0.0);
-  for (double& x : out) x /= sum;
-  return out;
-}
-
 std::string csv_cell(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -112,7 +106,7 @@ void print_head(size_t top) {
   std::printf("%s\n", line.c_str());
 }
 
-void print(Format format, const std::string& path, const std::vector<double>& probabilities,
+void print(Format format, const std::string& path, std::span<const double> probabilities,
            const std::vector<size_t>& best, const std::vector<std::string>& names) {
   Json list = Json::list();
   std::string line = format == Format::csv ? csv_cell(path) : printable(path);
@@ -167,18 +161,17 @@ int run_predict(const Invocation& invocation) {
     if (batch.empty()) continue;
     Tensors batches;
     evaluate(task, images, all_samples(images), "images", false, &batches);
-    const Tensor logits = contiguous(cast(concat(batches), DType::f32));
-    for (int64_t i = 0; i < logits.dim(0); ++i) {
+    const Tensor probabilities = softmax(cast(concat(batches), DType::f64));
+    for (int64_t i = 0; i < probabilities.dim(0); ++i) {
       const std::string& path = batch[size_t(i)];
-      const std::span row(logits.data<float>() + i * classes, size_t(classes));
-      RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](float x) { return std::isfinite(x); }), path,
+      const std::span<const double> row(probabilities.data<double>() + i * classes, size_t(classes));
+      RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }), path,
                   ": the outputs are not finite");
-      const std::vector<double> probabilities = softmax_of(row);
       std::vector<size_t> best(row.size());
       std::iota(best.begin(), best.end(), 0);
       std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) { return row[a] > row[b]; });
       best.resize(top);
-      print(format, path, probabilities, best, known.class_names);
+      print(format, path, row, best, known.class_names);
     }
   }
   RT_CHECK_AS(Error, read_well == paths.size(), "predict: ", paths.size() - read_well, " of ", paths.size(),

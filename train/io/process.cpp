@@ -35,7 +35,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-// Reads what is there, waiting for it at most kLook; false at the end of the file.
+// Reads what is there within `wait` milliseconds; false at the end of the file.
 bool read_some(int fd, std::string& text, int wait) {
   pollfd ready{fd, POLLIN, 0};
   if (::poll(&ready, 1, wait) <= 0) return true;

@@ -19,8 +19,7 @@ void visit(Fields& f, RunOptions& o) {
      .may_change = true});
   f("on-save", o.on_save,
     {.help = "command that gets the path of each finished checkpoint and export, in place of {} or as its last word, "
-             "while the training goes on; "
-             "without a shell",
+             "while the training goes on; without a shell",
      .unit = "COMMAND",
      .automatic = "RINGTAPE_ON_SAVE, else none",
      .may_change = true});
