@@ -39,7 +39,7 @@ if ! $known; then # the one whose Open MPI apt-get knows; the newest, if it know
 fi
 
 build=("${gxx[$codename]}" cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
-  zlib1g-dev libjpeg-dev libpng-dev libssl-dev)
+  zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}" iproute2 curl git python3
   strace)
 readonly check=(clang clang-tidy "${clang_rt[$codename]}")

@@ -11,7 +11,8 @@ endif()
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
 string(CONCAT RINGTAPE_APT_LINE
        "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
-       "zlib1g-dev libjpeg-dev libpng-dev libssl-dev libgtest-dev libgmock-dev libbenchmark-dev")
+       "zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs libgtest-dev libgmock-dev "
+       "libbenchmark-dev")
 set(ringtape_missing "")
 
 # ringtape_find(<package> <what it is for> [arguments of find_package])
@@ -31,6 +32,22 @@ ringtape_find(ZLIB "gz data sets")
 ringtape_find(JPEG "JPEG files")
 ringtape_find(PNG "PNG files")
 ringtape_find(OpenSSL "hashes of downloaded data sets, tokens of jobs" COMPONENTS Crypto)
+find_path(RINGTAPE_HTTPLIB_INCLUDE httplib.h)
+find_library(RINGTAPE_HTTPLIB cpp-httplib)
+if(RINGTAPE_HTTPLIB_INCLUDE AND RINGTAPE_HTTPLIB)
+  add_library(ringtape_httplib INTERFACE)
+  target_include_directories(ringtape_httplib SYSTEM INTERFACE ${RINGTAPE_HTTPLIB_INCLUDE})
+  target_link_libraries(ringtape_httplib INTERFACE ${RINGTAPE_HTTPLIB})
+  # What Debian and Ubuntu compile the library with: its classes differ without.
+  target_compile_definitions(ringtape_httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT
+                             CPPHTTPLIB_BROTLI_SUPPORT)
+else()
+  list(APPEND ringtape_missing "cpp-httplib (ringtape view)")
+endif()
+find_file(RINGTAPE_DYGRAPHS dygraph.min.js HINTS ${CMAKE_PREFIX_PATH} /usr PATH_SUFFIXES share/javascript/dygraphs)
+if(NOT RINGTAPE_DYGRAPHS)
+  list(APPEND ringtape_missing "dygraph.min.js (the curves of ringtape view)")
+endif()
 if(RINGTAPE_TESTS)
   ringtape_find(GTest "the tests; or set -DRINGTAPE_TESTS=OFF")
 endif()

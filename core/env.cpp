@@ -32,7 +32,7 @@ static constexpr Variable kVariables[] = {
      "algorithm of all-reduce for each range of bytes, the same on all ranks; default: by bytes, ranks and transport"},
     {"RINGTAPE_LOG", "error, warn, info, debug", "how much is logged to standard error; default: info"},
     {"RINGTAPE_DATA_DIR", "a folder", "folder of the data sets if --data-dir is not given"},
-    {"RINGTAPE_ON_SAVE", "a command", "command for each checkpoint and export if --on-save is not given"},
+    {"RINGTAPE_ON_SAVE", "a command", "command for each checkpoint, snapshot and export if --on-save is not given"},
     {"RINGTAPE_STORE", "host:port, or a folder",
      "where the processes of a job find each other; set by `ringtape launch`; default: rank 0 hosts it"},
     {"RINGTAPE_TOKEN", "16 characters or more",

@@ -27,15 +27,16 @@ folder=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev)
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev libcpp-httplib-dev libbrotli-dev libjs-dygraphs)
 
 # Of some, only shared libraries are packaged: the package that holds them, whose name has a
 # version, depends on nothing here.
 add_shared_libraries() {
   local package
   for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev \
-    zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev |
-    sed -nE 's/^ *Depends: ((libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libssl)[0-9].*)/\1/p'); do
+    zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libcpp-httplib-dev libbrotli-dev |
+    sed -nE 's/^ *Depends: (([a-z-]+)[0-9].*)/\2 \1/p' |
+    sed -nE 's/^(libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libssl|libcpp-httplib|libbrotli) //p'); do
     packages+=("$package")
   done
 }
@@ -66,7 +67,7 @@ done
 for lib in "$work"/root/usr/lib "$work"/root/lib; do
   if [[ -d $lib ]]; then cp -a "$lib/." "$usr/lib"; fi
 done
-cp -a "$work"/root/usr/share/{cmake,eigen3,pkgconfig} "$usr/share"
+cp -a "$work"/root/usr/share/{cmake,eigen3,javascript,pkgconfig} "$usr/share"
 for copyright in "$work"/root/usr/share/doc/*/copyright; do
   name=${copyright%/copyright}
   install -D -m 644 "$copyright" "$usr/share/licenses/${name##*/}"
@@ -86,8 +87,9 @@ while IFS= read -r file; do
 done < <(find "$usr" -name '*.pc')
 
 for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
-  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core} \
-  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libgtest.a,libgmock.a} \
+  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core,httplib.h,brotli/decode.h} \
+  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libcpp-httplib.so,libgtest.a,libgmock.a} \
+  share/javascript/dygraphs/dygraph.min.js \
   lib/*/{libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
   compgen -G "$usr/$wanted" >/dev/null || die "the packages hold no $wanted"
 done

@@ -53,7 +53,7 @@ says() { # the same, without "setup.sh: error: "
 
 # The lists.
 build="cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev"
-build+=" libpng-dev libssl-dev"
+build+=" libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs"
 list() { run "$@" | paste -sd ' '; }
 lists() { # SYSTEM BUILD MPI CLANG_RT
   local all="$2 libgtest-dev libgmock-dev libbenchmark-dev openmpi-bin $3 iproute2 curl git python3 strace"
@@ -104,7 +104,7 @@ expect "the CMake that CMakeLists.txt wants" "cmake_minimum_required(VERSION 3.2
 # What is there is not installed; an unknown system is named.
 fake dpkg-query 'echo installed'
 rm "$work/apt"
-expect "all there" "setup.sh: all 12 Debian packages are installed -> 0" "$(says debian12 build)"
+expect "all there" "setup.sh: all 14 Debian packages are installed -> 0" "$(says debian12 build)"
 expect "all there: no apt-get" "" "$(cat "$work/apt" 2>/dev/null)"
 fake dpkg-query 'exit 1'
 contain Kali "Kali GNU/Linux Rolling is none of those known; the names are those of trixie" \

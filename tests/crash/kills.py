@@ -59,6 +59,7 @@ class Hook:
         self.program.write_text(f"""#!/bin/sh
 sleep {seconds:.3f}
 for file in state.json model.safetensors backbone.safetensors incomplete; do [ -e "$1/$file" ] && break; done
+[ -s "$1" ] && [ -f "$1" ] && file=snapshot
 echo "$1 $file" >>{self.called}
 """)
         self.program.chmod(0o755)
@@ -70,6 +71,7 @@ echo "$1 $file" >>{self.called}
         paths = [path for path, _ in calls]
         there = [f"runs/{RUN}/exported"] + [f"runs/{RUN}/checkpoints/{name}" for name in os.listdir(run / "checkpoints")
                                             if re.fullmatch(r"step-\d{8}", name)]
+        there += [f"runs/{RUN}/snapshots/{name}" for name in os.listdir(run / "snapshots")]
         if lost := set(there) - set(paths):
             raise Failure("different", f"--on-save was not called for {sorted(lost)}")
         if any(file == "incomplete" for _, file in calls):

@@ -110,7 +110,7 @@ def content(path):
         return f"no JSON: {text[-200:]}"
     if path.name == "metrics.csv":
         return [{k: v for k, v in row.items() if k not in TIMED} for row in csv.DictReader(io.StringIO(text.decode()))]
-    if path.name in ("train.log", "env.json") or path.name.startswith("events."):
+    if path.name in ("train.log", "env.json", "report.html", "trace.json") or path.name.startswith("events."):
         return "a file"
     return f"{len(text)} bytes, {hashlib.sha256(text).hexdigest()[:16]}"
 

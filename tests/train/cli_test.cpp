@@ -138,7 +138,8 @@ TEST_F(CliTest, AShortTrainingLeavesACompleteRun) {
     files.insert(name.starts_with("events.out.tfevents.") ? "events" : name);
   }
   EXPECT_EQ(files, (std::set<std::string>{".lock", ".saved", "checkpoints", "config.toml", "data.json", "env.json",
-                                          "events", "exported", "metrics.csv", "metrics.jsonl", "train.log"}));
+                                          "events", "exported", "metrics.csv", "metrics.jsonl", "report.html",
+                                          "snapshots", "train.log"}));
 
   std::vector<Json> lines;
   std::ifstream metrics(dir / "metrics.jsonl");

@@ -12,6 +12,7 @@
 #include "train/compare/finished_run.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
+#include "train/data/image_file.h"
 #include "train/run/metrics_log.h"
 
 namespace ringtape {
@@ -147,6 +148,55 @@ TEST_F(MetricsTest, EventsAreWhatTensorBoardReads) {
   const std::string scalar =
       std::string("\x10\xac\x02\x2a\x13\x0a\x11\x0a\x0a", 9) + "train/loss" + std::string("\x15\0\0\0\x3f", 5);
   EXPECT_EQ(read_events(run.path()), (std::vector<std::vector<std::string>>{{kVersionRecord, scalar}}));
+}
+
+// A field of a protobuf message with bytes in it; its rest follows them.
+static std::string bytes_after(const std::string& record, std::string_view what) {
+  const size_t at = record.find(what);
+  return at == std::string::npos ? "" : record.substr(at + what.size());
+}
+
+TEST_F(MetricsTest, EventsHaveImagesHistogramsAndSettings) {
+  RunDir run(folder_ + "/r", Earlier::refuse);
+  Tensor pixels({2, 3, 3}, DType::u8);
+  for (int i = 0; i < 18; ++i) pixels.data<uint8_t>()[i] = uint8_t(i * 13);
+  {
+    EventFile file(run);
+    file.image("picture", 7, pixels);
+    file.histogram("weights", 7, std::vector<float>{1, 2, 2, 4, NAN, INFINITY});
+    file.histogram("equal", 7, std::vector<float>{3, 3});
+    file.histogram("none", 7, {});
+    file.settings({{"lr", 0.5}, {"model", "mlp"}, {"flip", true}});
+  }
+  const std::vector<std::string> records = read_events(run.path())[0];
+  ASSERT_EQ(records.size(), 5u);
+  // height 2, width 3, colorspace 3, then the PNG file
+  const std::string image = bytes_after(records[1], "\x08\x02\x10\x03\x18\x03\x22");
+  const Image seen = decode_image(image.substr(1), "the record");
+  EXPECT_EQ(seen.size, (ImageSize{2, 3}));
+  EXPECT_EQ(seen.rgb, std::vector<uint8_t>(pixels.data<uint8_t>(), pixels.data<uint8_t>() + 18));
+  const auto doubles = [](const std::string& bytes, size_t count, size_t step) {
+    std::vector<double> out(count);
+    for (size_t i = 0; i < count; ++i) std::memcpy(&out[i], bytes.data() + i * step, sizeof(double));
+    return out;
+  };
+  // Fields 1 to 5: least, greatest, number, sum, sum of squares; 6 and 7: 30 upper limits and numbers.
+  const std::string histogram = bytes_after(records[2], "weights").substr(3);  // after the key and the length
+  EXPECT_EQ(doubles(histogram.substr(1), 5, 9), (std::vector<double>{1, 4, 4, 9, 25}));
+  const std::vector<double> limits = doubles(histogram.substr(45 + 3), 30, 8),
+                            counts = doubles(histogram.substr(45 + 3 + 240 + 3), 30, 8);
+  EXPECT_EQ(limits.back(), 4);
+  EXPECT_DOUBLE_EQ(limits[0], 1.1);
+  EXPECT_EQ(counts[0], 1);
+  EXPECT_EQ(counts[9] + counts[10], 2);
+  EXPECT_EQ(counts[29], 1);
+  EXPECT_EQ(doubles(bytes_after(records[3], "equal").substr(4), 3, 9), (std::vector<double>{3, 3, 2}));
+  EXPECT_NE(records[4].find("_hparams_/session_start_info"), std::string::npos);
+  EXPECT_NE(records[4].find(std::string("\x0a\x02lr\x12\x09\x11\0\0\0\0\0\0\xe0\x3f", 15)), std::string::npos);
+  EXPECT_NE(records[4].find("\x0a\x05model\x12\x05\x1a\x03mlp"), std::string::npos);
+  EXPECT_NE(records[4].find("\x0a\x04"
+                            "flip\x12\x02\x20\x01"),
+            std::string::npos);
 }
 
 // SessionLog.START (field 7, its status field 1, value 1) of step s: TensorBoard drops its records of step s and later.

@@ -31,7 +31,7 @@ class OnSaveTest : public CliTest {
   CliResult train(const std::string& more) {
     return run(
         "train --data shapes --train-size 64 --val-size 16 --test-size 16 --batch-size 16 --model mlp --hidden 8 "
-        "--keep 1 --run r " +
+        "--keep 1 --snapshots 0 --run r " +
         more);
   }
   std::vector<std::string> checkpoints() const {
@@ -67,6 +67,25 @@ TEST_F(OnSaveTest, ASlowOneFindsEachCheckpointAndHoldsNothingUp) {
   ASSERT_EQ(train("--epochs 3 --on-save " + (folder_ / "h").string()).code, 0);
   EXPECT_EQ(called(), all_);
   EXPECT_EQ(checkpoints(), std::vector<std::string>{"step-00000009"});
+}
+
+TEST_F(OnSaveTest, SnapshotsAreGivenToo) {
+  write_file((folder_ / "h").string(), "#!/bin/sh\n[ -d \"$1\" ] || echo \"$RINGTAPE_SAVED $(wc -c <\"$1\") $1\" >>" +
+                                           called_file() + "\n");
+  fs::permissions(folder_ / "h", fs::perms::owner_all);
+  const std::string more = " --snapshots 3 --on-save " + (folder_ / "h").string();
+  ASSERT_EQ(train("--epochs 3" + more).code, 0);
+  std::vector<std::string> expected;
+  for (const char* name : {"epoch-0001", "epoch-0002", "epoch-0003", "test"}) {
+    const std::string path = concat("runs/r/snapshots/", name, ".safetensors");
+    expected.push_back(concat("snapshot ", fs::file_size(folder_ / "work" / path), " ", path));
+  }
+  EXPECT_EQ(called(), expected);
+  ASSERT_EQ(train("--resume" + more).code, 0);  // the same again, not given again
+  EXPECT_EQ(called(), expected);
+  fs::remove(folder_ / "work/runs/r/.delivered");
+  ASSERT_EQ(train("--resume" + more).code, 0);  // as if it had been killed before they were given
+  EXPECT_EQ(called().size(), 2 * expected.size());
 }
 
 TEST_F(OnSaveTest, AFailureIsSaidAndRepeated) {
@@ -140,7 +159,7 @@ TEST_F(OnSaveTest, ASignalEndsTheWaitAtTheEnd) {
 TEST_F(OnSaveTest, TheEnvironmentNamesOneToo) {
   hook("h");
   EXPECT_EQ(run("train --data shapes --train-size 64 --val-size 16 --test-size 16 --batch-size 16 --model mlp --epochs "
-                "1 --run r",
+                "1 --snapshots 0 --run r",
                 "RINGTAPE_ON_SAVE=" + (folder_ / "h").string())
                 .code,
             0);

@@ -44,6 +44,7 @@ Command evaluate_command();
 Command embed_command();
 Command predict_command();
 Command export_command();
+Command view_command();
 Command bench_step_command();
 Command bench_collectives_command();
 Command launch_command();

@@ -33,7 +33,8 @@ Command compare_command() {
        default_strategies() + "; with --methods single,ddp"},
       {"Comparison", "seeds", "LIST", "seeds, separated by commas; each training runs once per seed",
        "2,4,42; with --methods 0"},
-      {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, logs/ and the run of each training",
+      {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, report.html, logs/ and the run of each "
+       "training",
        "runs/compare-MODEL-DATA; with --methods runs/compare-methods-MODEL-DATA"},
       {"Comparison", "overwrite", "", "train all again; otherwise finished runs are reused", ""},
       {"Comparison", "json", "", "print compare.json instead of text", ""},

@@ -1,4 +1,3 @@
-#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,16 +6,17 @@
 #include <cmath>
 #include <cstdio>
 
+#include "autograd/ops.h"
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
 #include "core/cgroup.h"
 #include "core/env.h"
 #include "core/log.h"
-#include "core/part.h"
 #include "core/printable.h"
-#include "kernels/kernel.h"
+#include "train/cli/introduction.h"
 #include "train/cli/training.h"
 #include "train/evaluation/features.h"
+#include "train/evaluation/snapshot_pictures.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
@@ -26,8 +26,9 @@
 #include "train/run/environment.h"
 #include "train/run/rank_log.h"
 #include "train/run/save_hook.h"
+#include "train/run/snapshot_files.h"
 #include "train/run/stop.h"
-#include "train/run/version.h"
+#include "train/view/report.h"
 #include "train/weights/exported.h"
 #include "train/weights/weights.h"
 
@@ -60,67 +61,6 @@ class Output {
   bool json_;
 };
 
-std::string image_text(const Dataset& data) {
-  const Shape& s = data.images.shape();
-  return concat(s[1], "x", s[2], "x", s[3]);
-}
-
-std::string device_text(Device device) {
-  const std::string gpu = runtime(device).describe(device.index);
-  return gpu.empty() ? std::string(name_of(cpu_isa())) : gpu;
-}
-
-std::string threads_text(const ExecutionOptions& o) {
-  return concat(o.threads, o.threads == 1 ? " thread" : " threads");
-}
-
-// The first line of the output, printed before the data are read, which may take time.
-std::string first_line(const TrainOptions& o) {
-  const ExecutionOptions& e = o.execution;
-  return concat(
-      "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ", threads_text(e), "; ",
-      o.data.set.name,
-      find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
-}
-
-void introduce(Output& out, const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
-  const TrainOptions& o = task.options;
-  const Splits& d = task.data;
-  for (const std::string& note : d.notes) out.log("warning: " + note);
-  out.line(concat("data   ", d.train.name, " (", d.train.source,
-                  "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
-                  with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
-                  " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
-  const ScheduleOptions& s = o.schedule;
-  const std::string scaled =
-      trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
-  out.line(concat("model  ", task.learner->title(), ", ", with_commas(nn::count_parameters(*task.model)),
-                  " parameters; ", o.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()), scaled,
-                  ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()), " steps per epoch"));
-  if (!o.weights.empty()) {
-    const int64_t others = task.last_layer.outputs;
-    out.line(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
-                    others == 0 ? ""
-                                : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others),
-                                         " classes)")));
-  }
-  if (world.size() > 1) {
-    const Part most = part_of(o.trainer.batch_size, world.size(), 0),
-               least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
-    out.line(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
-                    o.parallel.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
-                    most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
-                    o.parallel.sync_bn ? "; batch normalisation over all" : ""));
-  }
-  if (task.replicas) {
-    std::string names;
-    for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
-    out.line(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", kept between steps" : "",
-                    o.parallel.sync_bn ? "; batch normalisation over all" : "", "; running statistics of replica 0"));
-  }
-  out.line("run    " + run.path());
-}
-
 // The summary at the end of a run, from the last metrics of each split.
 Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all, int ranks,
              double seconds) {
@@ -135,8 +75,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
       images += m.images_per_s.value_or(0) * m.seconds.value_or(0), train_seconds += m.seconds.value_or(0);
     sent += m.comm_bytes.value_or(0), sending += m.comm_s.value_or(0), exposed += m.exposed_s.value_or(0);
   }
-  if (const auto at = last.find(task.learner->final_split());
-      at != last.end()) {  // it may be missing in metrics.jsonl
+  if (const auto at = last.find(task.learner->final_split()); at != last.end()) {  // it may be missing in metrics.jsonl
     const Metrics& test = *at->second;
     if (test.loss) out["loss"] = json_number(*test.loss);
     out["top1"] = json_number(test.top1.value_or(std::nan(""))),
@@ -172,7 +111,7 @@ std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_sa
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
 std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int ranks, Output& out,
-                   SaveHook& hook) {
+                   SaveHook& hook, SnapshotFiles& album) {
   const Course course = trainer.course();
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
@@ -190,7 +129,10 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
               found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
-  if (hook.used()) hook.earlier(checkpoints, found->state.step, course);  // before old ones are removed
+  if (hook.used()) {
+    hook.earlier(checkpoints, found->state.step, course);  // before old ones are removed
+    album.earlier(found->state.epoch);
+  }
   checkpoints.settle(found->state);
   run.note_checkpoint();
   const int before = std::max(int(found->state.counters.size()), 1);
@@ -212,8 +154,18 @@ bool follow(Task& task, const World& world) {
                   device_text(task.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
                   "; process ", ::getpid(), " on ", world.job.host));
   trainer.set_diary(rank_log);
+  trainer.trace_into(kTraceFile);  // which rank 0 writes
   trainer.share_state();
   return trainer.fit({});
+}
+
+// What TensorBoard gets of a snapshot: its pictures, and the distribution of each parameter's values.
+void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) {
+  for (const auto& [name, pixels] : pictures(snapshot))
+    events.image(concat(snapshot.split, "/", name), snapshot.step, pixels);
+  for (const nn::Named& p : nn::named_parameters(model))
+    events.histogram("weights/" + p.name, snapshot.step,
+                     contiguous(p.tensor->detach()).copy_to(Device{}).span<float>());
 }
 
 // Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
@@ -226,22 +178,34 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   RunDir run(claim_run_path(o.run.name, trained_name(o), o.data.set.name), earlier(o));
   Output out(run, o.run.json);
   SaveHook hook(run, on_save(o.run), o.run.on_save_timeout);
+  SnapshotFiles album(run, hook);
+  if (world.size() > 1) trainer.trace_into(run.file(kTraceFile));
   const auto say = [&](const std::string& text) { out.line(text); };
   try {
     const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep,
                                   [&](const std::string& path) { return hook.needs(path); });
-    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out, hook) : "";
+    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out, hook, album) : "";
     write_file(run.file("config.toml"), config_text(o));
-    write_file(run.file("env.json"), environment(invocation.command_line).text(2) + "\n");
+    Json about = environment(invocation.command_line);
+    about["ranks"] = world.size(), about["steps_per_epoch"] = trainer.steps_per_epoch();
+    write_file(run.file("env.json"), about.text(2) + "\n");
     if (const std::string path = run.file(kTrainedOnFile); !is_there(path))
       write_trained_on(path, trained_on(task.data.train));
-    if (said) out.log(first_line(o));
-    else out.line(first_line(o));
-    introduce(out, task, trainer, world, run);
+    if (said)
+      out.log(first_line(o));
+    else
+      out.line(first_line(o));
+    for (const std::string& note : task.data.notes) out.log("warning: " + note);
+    for (const std::string& line : introduction(task, trainer, world, run)) out.line(line);
     if (!resumed.empty()) out.line(resumed);
     const Course course = trainer.course();
     trainer.share_state();
     MetricsLog log(run, trainer.state().lengths, trainer.steps());
+    log.events().settings(config_values(config_text(o), "config.toml"));
+    trainer.set_album([&](const Snapshot& snapshot) {
+      add_events(log.events(), snapshot, *task.model);
+      album.add(snapshot);
+    });
     std::vector<Metrics> all = log.earlier();
     const auto report = [&](const Metrics& m) {
       log.write(m);
@@ -250,6 +214,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
       if (m.split != "train_step") all.push_back(m);
     };
     const auto save = [&] {
+      album.finish();
       TrainState state = trainer.state();
       state.lengths = log.sync();
       hook.checkpoint(checkpoints.save(state, trainer.files(), course));
@@ -269,6 +234,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
                       ", with a checkpoint; resume it with --resume --run ", run.path()));
       // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
       const auto most = Clock::now() + std::chrono::seconds(8);
+      album.finish();
       hook.finish([&] { return world.size() > 1 && Clock::now() > most; }, say);  // or until a second signal
       return false;
     }
@@ -281,6 +247,8 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
                o.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
+    album.finish();
+    write_report(run.file(kReport), {run.path()});
     hook.exported(run.file("exported"));
     hook.finish(stop_requested, say);
     if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
@@ -310,8 +278,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   const TrainOptions before = options;
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
   // A launcher decides how many processes go on with a run that had started its own.
-  if (comm::place_of_process() && !options.parallel.replicates())
-    options.parallel.devices = ParallelOptions().devices;
+  if (comm::place_of_process() && !options.parallel.replicates()) options.parallel.devices = ParallelOptions().devices;
   notes = apply_flags(options, invocation);
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");
@@ -388,8 +355,7 @@ Command train_command() {
                       "train --run digits --resume          # from its newest checkpoint"};
   command.flags = option_flags(Use::train);
   command.flags.push_back({"Run", "config", "FILE",
-                           "TOML file of the settings above, one per line: batch-size = 64; flags override it",
-                           ""});
+                           "TOML file of the settings above, one per line: batch-size = 64; flags override it", ""});
   command.run = [](const Invocation& invocation) { return run_training(invocation, Use::train); };
   return command;
 }

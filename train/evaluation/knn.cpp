@@ -54,12 +54,17 @@ Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, 
 
 Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, const std::vector<int64_t>& bank,
                const Dataset& test, const std::vector<int64_t>& queries, const Knn& knn, const EmbedOptions& options,
-               comm::ProcessGroup& group) {
+               comm::ProcessGroup& group, const std::function<void(const Features&, const Features&)>& look) {
   check(int64_t(bank.size()), knn);
   const Features all = embed(module, f, train, bank, options, group);
   const std::vector<int64_t> own = own_part(queries, group);
-  return of_all(group,
-                own.empty() ? Tally() : knn_tally(embed(module, f, test, own, options), all, train.classes, knn));
+  Tally tally;
+  if (!own.empty()) {
+    const Features part = embed(module, f, test, own, options);
+    tally = knn_tally(part, all, train.classes, knn);
+    if (look) look(part, all);
+  }
+  return of_all(group, tally);
 }
 
 }  // namespace ringtape

@@ -15,9 +15,11 @@ Tensor knn_scores(const Tensor& queries, const Tensor& bank, const Tensor& label
 Tally knn_tally(const Features& queries, const Features& bank, int64_t classes, const Knn& knn);
 
 // The whole protocol: the bank is f of the training samples, the queries are f of the test samples (embed()). Each rank
-// of the group computes and classifies its part, and all get the total: a collective.
+// of the group computes and classifies its part, and all get the total: a collective. `look` (null: none) gets the
+// features: of this rank's part of the queries, and of the whole bank.
 Tally knn_test(nn::Module& module, const Embedding& f, const Dataset& train, const std::vector<int64_t>& bank,
                const Dataset& test, const std::vector<int64_t>& queries, const Knn& knn,
-               const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone());
+               const EmbedOptions& options = {}, comm::ProcessGroup& group = comm::alone(),
+               const std::function<void(const Features& queries, const Features& bank)>& look = {});
 
 }  // namespace ringtape

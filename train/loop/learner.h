@@ -6,6 +6,7 @@
 #include "comm/process_group.h"
 #include "nn/data_parallel.h"
 #include "train/data/loader.h"
+#include "train/evaluation/snapshot.h"
 #include "train/loop/objective.h"
 #include "train/run/metrics_log.h"
 #include "train/settings/options.h"
@@ -21,7 +22,7 @@ class Learner {
  public:
   virtual ~Learner() = default;
 
-  virtual std::string title() const = 0;   // "resnet18"; "SimCLR(temperature 0.5) of resnet18"
+  virtual std::string title() const = 0;    // "resnet18"; "SimCLR(temperature 0.5) of resnet18"
   virtual nn::Module& network() const = 0;  // the network of --model; for a method, its backbone
 
   virtual void check(const Holdout& split) const = 0;  // throws UsageError if the run cannot be judged with this split
@@ -41,11 +42,14 @@ class Learner {
   // Whether epoch `epoch` (from 1) is followed by judge(). The top-1 accuracy of the first metrics that judge() returns
   // selects the best epoch.
   virtual bool judges_after(int64_t epoch, const Holdout& split) const = 0;
-  virtual std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress,
-                                     comm::ProcessGroup& group) const = 0;
+  // `snapshot` (null: none; the same on all ranks) gets what is seen meanwhile; its epoch is set.
+  virtual std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress, comm::ProcessGroup& group,
+                                     Snapshot* snapshot) const = 0;
   // The metrics after the last epoch: the test; none for a method.
-  virtual std::vector<Metrics> test(const Task& task, bool progress, comm::ProcessGroup& group) const = 0;
-  virtual const char* final_split() const = 0;  // its last metrics are the result of the run
+  virtual std::vector<Metrics> test(const Task& task, bool progress, comm::ProcessGroup& group,
+                                    Snapshot* snapshot) const = 0;
+  virtual const char* judged_split() const = 0;  // of the first metrics of judge()
+  virtual const char* final_split() const = 0;   // its last metrics are the result of the run
   // Adds entries to the summary of a run, from all metrics that it reported.
   virtual void describe(Json& /*summary*/, const Task& /*task*/, const std::vector<Metrics>& /*all*/) const {}
 

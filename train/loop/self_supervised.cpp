@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "nn/loss/spread.h"
 #include "train/evaluation/features.h"
+#include "train/evaluation/snapshot_parts.h"
 #include "train/loop/learner.h"
 #include "train/loop/task.h"
 
@@ -63,17 +64,22 @@ class SelfSupervised : public Learner {
     const int64_t every = options_.evaluation.every;
     return epoch == options_.trainer.epochs || (every > 0 && epoch % every == 0);
   }
-  std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress,
-                             comm::ProcessGroup& group) const override {
+  std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress, comm::ProcessGroup& group,
+                             Snapshot* snapshot) const override {
     std::vector<int64_t> bank = split.train;  // in random order
     const int64_t limit = options_.evaluation.bank;
     if (limit > 0 && limit < int64_t(bank.size())) bank.resize(size_t(limit));
-    std::vector<Metrics> out = {evaluate_features(task, bank, progress, group)};
+    std::vector<Metrics> out = {evaluate_features(task, bank, progress, group, snapshot)};
     if (method_.has_probe())
       out.push_back(evaluate(task, task.data.test, all_samples(task.data.test), "probe", progress, nullptr, group));
+    if (snapshot && group.rank() == 0) {
+      const LoaderConfig config{.seed = uint64_t(options_.execution.seed), .device = task.device};
+      add_views(*snapshot, task.data.train, split.train, loading(config), snapshot->epoch - 1);
+    }
     return out;
   }
-  std::vector<Metrics> test(const Task&, bool, comm::ProcessGroup&) const override { return {}; }
+  std::vector<Metrics> test(const Task&, bool, comm::ProcessGroup&, Snapshot*) const override { return {}; }
+  const char* judged_split() const override { return "knn"; }
   const char* final_split() const override { return "knn"; }
 
   // The protocol behind the top-1 accuracy, and the best accuracy of all epochs besides the last one.

@@ -35,20 +35,20 @@ class Supervised : public Learner {
     return config;
   }
 
-  Objective objective() const override {
-    return cross_entropy_of(model_, replicas_, options_.step.label_smoothing);
-  }
+  Objective objective() const override { return cross_entropy_of(model_, replicas_, options_.step.label_smoothing); }
   bool counts_right() const override { return true; }
   Tensor classify(const Tensor& x) const override { return replicas_ ? (*replicas_)(x) : model_(x); }
 
   bool judges_after(int64_t, const Holdout& split) const override { return !split.val.empty(); }
-  std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress,
-                             comm::ProcessGroup& group) const override {
-    return {evaluate(task, task.data.train, split.val, "val", progress, nullptr, group)};
+  std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress, comm::ProcessGroup& group,
+                             Snapshot* snapshot) const override {
+    return {evaluate(task, task.data.train, split.val, "val", progress, nullptr, group, snapshot)};
   }
-  std::vector<Metrics> test(const Task& task, bool progress, comm::ProcessGroup& group) const override {
-    return {evaluate(task, task.data.test, all_samples(task.data.test), "test", progress, nullptr, group)};
+  std::vector<Metrics> test(const Task& task, bool progress, comm::ProcessGroup& group,
+                            Snapshot* snapshot) const override {
+    return {evaluate(task, task.data.test, all_samples(task.data.test), "test", progress, nullptr, group, snapshot)};
   }
+  const char* judged_split() const override { return "val"; }
   const char* final_split() const override { return "test"; }
 
   std::vector<NamedTensor> exported(const std::vector<NamedTensor>& weights) const override { return weights; }

@@ -10,6 +10,7 @@
 #include "train/data/loader.h"
 #include "train/evaluation/features.h"
 #include "train/evaluation/knn.h"
+#include "train/evaluation/snapshot_parts.h"
 #include "train/io/safetensors_header.h"
 #include "train/loop/ranks.h"
 #include "train/loop/stopwatch.h"
@@ -45,12 +46,12 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
   set_threads(int(options.execution.threads));
   const DatasetEntry& entry = find_dataset(options.data.set.name);
   data = (beginning.load ? beginning.load : entry.load)({.dir = options.data.dir,
-                     .settings = options.data.set.chosen(),
-                     .seed = uint64_t(options.execution.seed),
-                     .progress = beginning.leads && !options.run.json,
-                     .train = beginning.train,
-                     .test = beginning.test,
-                     .begins = beginning.reading});
+                                                         .settings = options.data.set.chosen(),
+                                                         .seed = uint64_t(options.execution.seed),
+                                                         .progress = beginning.leads && !options.run.json,
+                                                         .train = beginning.train,
+                                                         .test = beginning.test,
+                                                         .begins = beginning.reading});
   if (beginning.leads)
     for (const std::string& note : data.notes) log_warn(note);
   if (options.data.normalize == "imagenet") normalize_as_imagenet(data);
@@ -93,17 +94,19 @@ std::map<std::string, std::string> weights_metadata(const Task& task) {
 }
 
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
-                 bool progress, Tensors* outputs, comm::ProcessGroup& group) {
+                 bool progress, Tensors* outputs, comm::ProcessGroup& group, Snapshot* snapshot) {
   const NoGrad no_grad;
   const Autocast autocast(parse_dtype(task.options.execution.precision));
   const nn::ModeGuard mode(*task.model, false);
   samples = own_part(first_of(std::move(samples), task.options.trainer.limit_eval_batches), group);
   Stopwatch watch;
   Tally tally;
+  Tensors kept;
+  if (snapshot && !outputs) outputs = &kept;
   if (!samples.empty()) {
     const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
     const Loader loader(
-        data, std::move(samples),
+        data, samples,
         {.batch_size = batch_size, .workers = int(task.options.execution.workers), .device = task.device});
     Progress bar(split, loader.batches(), progress);
     Loader::Epoch epoch = loader.epoch(0);
@@ -115,20 +118,26 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     }
     tally.finish();
   }
-  return epoch_metrics(group, tally, split, watch.lap(), task);
+  const Metrics metrics = epoch_metrics(group, tally, split, watch.lap(), task);
+  if (snapshot) add_predictions(*snapshot, data, samples, *outputs, group);
+  return metrics;
 }
 
-Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress,
-                          comm::ProcessGroup& group) {
+Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress, comm::ProcessGroup& group,
+                          Snapshot* snapshot) {
   const TrainOptions& o = task.options;
   const Autocast autocast(parse_dtype(o.execution.precision));
   const EmbedOptions embedding{
       .device = task.device, .workers = int(o.execution.workers), .progress = progress ? "kNN" : ""};
   const std::vector<int64_t> queries = first_of(all_samples(task.data.test), o.trainer.limit_eval_batches);
+  const auto look = [&](const Features& own, const Features& all) {
+    if (snapshot && group.rank() == 0)
+      add_features(*snapshot, task.data.test, own_part(queries, group), own, task.data.train, bank, all);
+  };
   Stopwatch watch;
   const Tally tally = knn_test(
       *task.model, [&](const Tensor& x) { return (*task.model)(x); }, task.data.train, bank, task.data.test, queries,
-      o.evaluation.knn, embedding, group);
+      o.evaluation.knn, embedding, group, look);
   Metrics m;
   m.split = "knn";
   m.top1 = tally.top1(), m.top5 = tally.top5();

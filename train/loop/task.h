@@ -16,9 +16,9 @@ struct Beginning {
   TrainedOn data = {};
   // Throws if the weights belong to another network; called before the network is created.
   std::function<void(const ModelSpec&)> check = {};
-  bool leads = true;                                 // whether this process prints messages and shows progress
-  std::function<void()> reading = {};                // called before images are read or generated, if that takes time
-  bool train = true, test = true;                    // which images are needed; see DataRequest
+  bool leads = true;                   // whether this process prints messages and shows progress
+  std::function<void()> reading = {};  // called before images are read or generated, if that takes time
+  bool train = true, test = true;      // which images are needed; see DataRequest
   std::function<Splits(const DataRequest&)> load = {};  // in place of the data set's own; null: that
 };
 
@@ -47,14 +47,15 @@ std::map<std::string, std::string> weights_metadata(const Task& task);
 
 // Loss and accuracy of the model on samples of a data set, in evaluation mode. Batches have at most 500 samples;
 // `outputs` gets the logits of each batch, on cpu:0. The ranks of a group share the samples, and all get the metrics of
-// all samples.
+// all samples. `snapshot` (null: none; the same on all ranks) gets the predictions.
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
-                 bool progress = false, Tensors* outputs = nullptr, comm::ProcessGroup& group = comm::alone());
+                 bool progress = false, Tensors* outputs = nullptr, comm::ProcessGroup& group = comm::alone(),
+                 Snapshot* snapshot = nullptr);
 
 // kNN accuracy of the features of a method's backbone on the test set, with the training samples `bank` as the bank:
-// split "knn". Otherwise like evaluate().
+// split "knn". Otherwise like evaluate(); `snapshot` gets what shows the features.
 Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress = false,
-                          comm::ProcessGroup& group = comm::alone());
+                          comm::ProcessGroup& group = comm::alone(), Snapshot* snapshot = nullptr);
 
 // Metrics of a pass over a split that took `seconds`, from the tallies of all ranks: a collective.
 Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& own, const std::string& split, double seconds,

@@ -11,6 +11,7 @@
 #include "nn/batch_norm.h"
 #include "nn/mode_guard.h"
 #include "train/evaluation/metrics.h"
+#include "train/evaluation/snapshot_parts.h"
 #include "train/io/json_reader.h"
 #include "train/loop/ranks.h"
 #include "train/loop/stopwatch.h"
@@ -79,8 +80,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     trace_.begin(steps() + 1);
     comm::Activity::process().set_step(steps() + 1);
     learner_.begin_step({steps(), o.trainer.epochs * steps_per_epoch(), at_.epoch, uint64_t(o.execution.seed)});
-    const Step::Result result =
-        step_->run(batch->images(), batch->y, lr, ended, {batch->whole, stop_requested()});
+    const Step::Result result = step_->run(batch->images(), batch->y, lr, ended, {batch->whole, stop_requested()});
     if (result.spread.defined()) spread_ = Readback(result.spread);
     trace_.end(step_->reducer(), group_);
     log.add(*step_, result, batch->whole, at_.epoch + 1, lr);
@@ -236,9 +236,13 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     if (at_.epoch == first) m.left_s = left_->seconds(steps());
     return m;
   };
-  const auto judge = [&] {
+  const auto judge = [&](int64_t epoch) {
     const auto average = weights_to_judge();
-    return learner_.judge(task_, split_, progress && leads(), group_);
+    std::optional<Snapshot> snapshot = snapshot_of(epoch, learner_.judged_split());
+    std::vector<Metrics> figures =
+        learner_.judge(task_, split_, progress && leads(), group_, snapshot ? &*snapshot : nullptr);
+    show(snapshot);
+    return figures;
   };
   while (at_.epoch < o.trainer.epochs) {
     if (!train_epoch(log, save, progress)) return false;
@@ -248,7 +252,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     emit(judged ? train_metrics() : with_time_left(train_metrics()), epoch);
     bool best = false;
     if (judged) {
-      const std::vector<Metrics> figures = judge();
+      const std::vector<Metrics> figures = judge(epoch);
       for (const Metrics& m : figures) emit(&m == &figures[0] ? with_time_left(m) : m, epoch);
       best = !at_.best || *figures[0].top1 > at_.best->top1;
       if (best) at_.best = TrainState::Best{steps(), *figures[0].top1};
@@ -263,8 +267,27 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   }
   take_best(load);
   const auto average = weights_to_judge();
-  for (const Metrics& m : learner_.test(task_, progress && leads(), group_)) emit(m, o.trainer.epochs);
+  std::optional<Snapshot> snapshot = snapshot_of(o.trainer.epochs, "test");
+  const std::vector<Metrics> figures =
+      learner_.test(task_, progress && leads(), group_, snapshot ? &*snapshot : nullptr);
+  for (const Metrics& m : figures) emit(m, o.trainer.epochs);
+  if (!figures.empty()) show(snapshot);
   return true;
+}
+
+// An empty snapshot if one is due after this epoch: the first and the last, and at equal distances between.
+std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const char* split) const {
+  const int64_t most = task_.options.run.snapshots, epochs = task_.options.trainer.epochs;
+  if (most == 0 || (epoch != 1 && epoch != epochs && epoch % ((epochs + most - 1) / most) != 0)) return {};
+  Snapshot out;
+  out.epoch = epoch, out.step = steps(), out.split = split;
+  return out;
+}
+
+void Trainer::show(std::optional<Snapshot>& snapshot) const {
+  if (!snapshot || !leads() || !album_) return;
+  add_filters(*snapshot, learner_.network(), task_.data.train.images.shape().without(0));
+  album_(*snapshot);
 }
 
 std::vector<TensorFile> Trainer::files() const {
@@ -299,8 +322,10 @@ void Trainer::restore(const TrainState& state) {
 RandomState Trainer::own_random(const TrainState& state) const {
   constexpr uint64_t kApart = uint64_t{1} << 48;
   RandomState own = state.random;
-  if (state.counters.size() == size_t(group_.size())) own.counter = uint64_t(state.counters[size_t(group_.rank())]);
-  else own.counter += kApart * uint64_t(group_.rank());
+  if (state.counters.size() == size_t(group_.size()))
+    own.counter = uint64_t(state.counters[size_t(group_.rank())]);
+  else
+    own.counter += kApart * uint64_t(group_.rank());
   return own;
 }
 

@@ -39,6 +39,11 @@ class Trainer {
   // Sets where a line with this rank's own loss and times goes after each epoch; by default nowhere.
   void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
 
+  // Without --trace, its step is recorded into this file by rank 0; all ranks call it, or none.
+  void trace_into(const std::string& path) { trace_.otherwise_into(path); }
+  // Sets where snapshots go on rank 0, as often as --snapshots says; by default nowhere.
+  void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
+
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;
   Course course() const;
@@ -58,6 +63,8 @@ class Trainer {
   void share_buffers();
   Loader make_loader() const;
   void take_best(const Load& load);
+  std::optional<Snapshot> snapshot_of(int64_t epoch, const char* split) const;
+  void show(std::optional<Snapshot>& snapshot) const;
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   std::unique_ptr<Ema::Use> weights_to_judge();
   void checkpoint(const Save& save);
@@ -81,6 +88,7 @@ class Trainer {
   // Of epoch at_.epoch: this rank's share in all steps before that one.
   double own_losses_ = 0, own_share_ = 0, pending_share_ = 0;
   std::function<void(const std::string&)> diary_;
+  std::function<void(const Snapshot&)> album_;
   comm::Reducer::Totals counted_;  // the reducer's totals that at_.traffic includes,
   int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint

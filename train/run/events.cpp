@@ -2,13 +2,16 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 
 #include "core/check.h"
+#include "train/data/png.h"
 
 namespace ringtape {
 namespace {
@@ -76,8 +79,51 @@ EventFile::EventFile(const RunDir& run, int64_t from) : file_(new_file(run, path
 }
 
 void EventFile::write(const std::string& tag, int64_t step, double value) {
-  const std::string scalar = field(1, tag) + field(2, float(value));      // Summary.Value: tag, simple_value
-  record(field(1, now()) + field(2, step) + field(5, field(1, scalar)));  // wall_time, step, summary
+  summary(step, field(1, tag) + field(2, float(value)));  // tag, simple_value
+}
+
+void EventFile::image(const std::string& tag, int64_t step, const Tensor& pixels) {
+  const std::string image = field(1, pixels.dim(0)) + field(2, pixels.dim(1)) + field(3, pixels.dim(2)) +
+                            field(4, encode_png(pixels));  // height, width, colorspace, encoded_image_string
+  summary(step, field(1, tag) + field(4, image));          // tag, image
+}
+
+void EventFile::histogram(const std::string& tag, int64_t step, std::span<const float> values) {
+  constexpr int kBuckets = 30;
+  double low = INFINITY, high = -INFINITY, count = 0, sum = 0, squares = 0;
+  for (const float x : values)
+    if (std::isfinite(x)) {
+      low = std::min(low, double(x)), high = std::max(high, double(x));
+      count += 1, sum += x, squares += double(x) * x;
+    }
+  if (count == 0) return;
+  const double width = (high - low) / kBuckets;
+  std::array<double, kBuckets> counts{};
+  for (const float x : values)
+    if (std::isfinite(x)) counts[size_t(width > 0 ? std::min((x - low) / width, kBuckets - 1.0) : 0)] += 1;
+  std::string limits, packed;
+  for (int i = 0; i < kBuckets; ++i) {
+    limits += bytes_of(i + 1 < kBuckets ? low + (i + 1) * width : high);
+    packed += bytes_of(counts[size_t(i)]);
+  }
+  summary(step, field(1, tag) + field(5, field(1, low) + field(2, high) + field(3, count) + field(4, sum) +
+                                             field(5, squares) + field(6, limits) + field(7, packed)));
+}
+
+void EventFile::settings(const Json& values) {
+  std::string start;  // SessionStartInfo: hparams, a map to google.protobuf.Value
+  for (const auto& [name, value] : values.items()) {
+    const std::string text = value.is_number()   ? field(2, value.get<double>())
+                             : value.is_string() ? field(3, value.get<std::string>())
+                                                 : field(4, int64_t(value == Json(true)));
+    start += field(1, field(1, name) + field(2, text));
+  }
+  const std::string data = field(1, std::string("hparams")) + field(2, field(3, start + field(5, now())));
+  summary(0, field(1, std::string("_hparams_/session_start_info")) + field(9, field(1, data)));  // tag, metadata
+}
+
+void EventFile::summary(int64_t step, const std::string& value) {
+  record(field(1, now()) + field(2, step) + field(5, field(1, value)));  // wall_time, step, summary
 }
 
 void EventFile::record(const std::string& event) {

@@ -45,7 +45,7 @@ Json json_number(double x);
 // unless `bad` is given: then `bad` gets the message and the line is skipped.
 std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad = {});
 
-// metrics.jsonl, metrics.csv with a fixed header, and the scalars of an events file.
+// metrics.jsonl, metrics.csv with a fixed header, and an events file with the same scalars.
 class MetricsLog {
  public:
   using Lengths = std::map<std::string, int64_t>;  // bytes, by file name
@@ -55,6 +55,7 @@ class MetricsLog {
   static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
   std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
   void write(const Metrics& metrics);
+  EventFile& events() { return events_; }  // for what is no scalar
   Json finish(Json summary);  // the last line of metrics.jsonl, with its checksum, which is returned
   // Flushes both files to the disk; returns their lengths. Throws IoError, as write(), if one has lost its name.
   Lengths sync();

@@ -8,13 +8,16 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "core/check.h"
 #include "core/limits.h"
 #include "core/printable.h"
 #include "train/checkpoint/checkpoint.h"
+#include "train/evaluation/snapshot.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
 #include "train/run/save_hook.h"
@@ -31,9 +34,10 @@ namespace fs = std::filesystem;
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr const char* kSaved = ".saved";
+constexpr int kLockTries = 5;
 constexpr int kDescriptors = 12;  // that a training needs at least
-constexpr std::array<const char*, 8> kOwned = {kSaved,   kDeliveredFile, "env.json",    "data.json",
-                                               kMetrics, "metrics.csv",  "report.html", kConfig};
+constexpr std::array<const char*, 9> kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", kMetrics,
+                                               "metrics.csv", "report.html",  "trace.json", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =
@@ -56,8 +60,7 @@ bool locked(const fs::path& file) {
 bool just_begun(const fs::path& path) {
   bool has_mark = false, has_more = false;
   for (const std::string& name : names_in(path)) {
-    const bool empty_folder = name == kExported && names_in(path / name).empty(),
-               mark = name == kLock || name == kLog;
+    const bool empty_folder = name == kExported && names_in(path / name).empty(), mark = name == kLock || name == kLog;
     has_mark = has_mark || mark;
     has_more = has_more || !(mark || is_temporary_name(name) || empty_folder);
   }
@@ -72,15 +75,17 @@ void remove_run(const fs::path& path) {
   const fs::path exported = path / kExported;
   for (const std::string& name : {exported_name(false), exported_name(true), std::string("README.md")})
     fs::remove(exported / name);
+  for (const std::string& name : snapshots_in(path)) fs::remove(snapshot_path(path, name));
   std::error_code error;
-  fs::remove(exported, error);  // not removed if something else is in it
+  for (const fs::path& folder : {exported, path / kSnapshots})
+    fs::remove(folder, error);  // unless others' files are in it
   for (const char* name : kOwned) fs::remove(path / name);
 }
 
 // Removes the temporary files of a killed process.
 void remove_leftovers(const fs::path& run) {
   std::vector<fs::path> leftovers;
-  for (const fs::path& folder : {run, run / kExported, run / kCheckpoints})
+  for (const fs::path& folder : {run, run / kExported, run / kCheckpoints, run / kSnapshots})
     for (const std::string& name : names_in(folder))
       if (is_temporary_name(name)) leftovers.push_back(folder / name);
   std::error_code error;  // ignored: they disturb nothing
@@ -90,7 +95,12 @@ void remove_leftovers(const fs::path& run) {
 File locked_file(const std::string& run, const std::string& path) {
   File out(std::fopen(path.c_str(), "ae"));
   RT_CHECK_AS(IoError, out, path, ": cannot write: ", std::strerror(errno));
-  const bool held = ::flock(::fileno(out.get()), LOCK_EX | LOCK_NB) == 0;
+  bool held = false;
+  for (int i = 0; i < kLockTries && !held; ++i) {  // is_training() may hold it for a moment
+    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    held = ::flock(::fileno(out.get()), LOCK_EX | LOCK_NB) == 0;
+    if (!held && errno != EWOULDBLOCK) break;
+  }
   RT_CHECK_AS(UsageError, held || errno != EWOULDBLOCK, "--run ", run, kTraining);
   RT_CHECK_AS(UsageError, held, "--run ", run, ": cannot lock ", path, ": ", std::strerror(errno),
               "; choose another --run");
@@ -100,8 +110,7 @@ File locked_file(const std::string& run, const std::string& path) {
 }  // namespace
 
 std::string run_path(const std::string& run, const std::string& model, const std::string& data) {
-  if (run.find('/') != std::string::npos)
-    return run.substr(0, std::max<size_t>(run.find_last_not_of('/') + 1, 1));
+  if (run.find('/') != std::string::npos) return run.substr(0, std::max<size_t>(run.find_last_not_of('/') + 1, 1));
   if (!run.empty()) return "runs/" + run;
   const std::string base = "runs/" + model + "-" + data + "-" + local_time_text("%Y%m%d-%H%M%S");
   std::string path = base;
@@ -128,6 +137,8 @@ void check_run_path(const std::string& path, Earlier earlier) {
     RT_CHECK_AS(UsageError, !locked(fs::path(path) / name), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
+
+bool is_training(const std::string& path) { return locked(fs::path(path) / kLock); }
 
 LineFile::LineFile(const std::string& path, int64_t keep, bool alone)
     : path_(path), file_(std::fopen(path.c_str(), "ae")) {

@@ -24,6 +24,9 @@ struct CloseFile {
 };
 using File = std::unique_ptr<std::FILE, CloseFile>;
 
+// Whether a process trains in this folder now. False if that cannot be found out, as on another machine.
+bool is_training(const std::string& path);
+
 // A text file that grows by whole lines, each visible to readers at once. Throws IoError.
 class LineFile {
  public:

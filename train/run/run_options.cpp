@@ -17,9 +17,15 @@ void visit(Fields& f, RunOptions& o) {
      .unit = "N",
      .range = kCount,
      .may_change = true});
+  f("snapshots", o.snapshots,
+    {.help = "snapshots for `ringtape view` at most, of what the network makes of some images, besides those after the "
+             "first epoch and the test; 0: none",
+     .unit = "N",
+     .range = {0, 1000},
+     .may_change = true});
   f("on-save", o.on_save,
-    {.help = "command that gets the path of each finished checkpoint and export, in place of {} or as its last word, "
-             "while the training goes on; without a shell",
+    {.help = "command that gets the path of each finished checkpoint, snapshot and export, in place of {} or as its "
+             "last word, while the training goes on; without a shell",
      .unit = "COMMAND",
      .automatic = "RINGTAPE_ON_SAVE, else none",
      .may_change = true});

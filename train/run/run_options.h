@@ -12,6 +12,7 @@ struct RunOptions {
   bool resume = false;
   int64_t log_every = 0;  // steps; 0: epochs only
   bool json = false;
+  int64_t snapshots = 20;
   std::string on_save;           // a command; empty: RINGTAPE_ON_SAVE, else none
   double on_save_timeout = 600;  // seconds
 };

@@ -23,11 +23,12 @@ constexpr double kPauses[] = {1, 4, 16};  // seconds before it is called again; 
 
 // Differs if the content does: of a checkpoint, state.json has the checksums of the other files; files of weights have
 // their own in their headers.
-std::string mark_of(const std::string& folder) {
+std::string mark_of(const std::string& path) {
   Crc32 crc;
-  if (const std::string state = folder + "/state.json"; is_there(state)) return crc.add(read_file(state)).str();
-  for (const bool backbone : {false, true})
-    if (const std::string file = folder + "/" + exported_name(backbone); is_there(file))
+  if (const std::string state = path + "/state.json"; is_there(state)) return crc.add(read_file(state)).str();
+  const std::string folder = path + "/";
+  for (const std::string& file : {path, folder + exported_name(false), folder + exported_name(true)})
+    if (file.ends_with(".safetensors") && is_there(file))
       for (const auto& [key, value] : read_safetensors_header(file).metadata)
         crc.add(key).add("=").add(value).add("\n");
   return crc.str();

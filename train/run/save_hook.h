@@ -17,11 +17,11 @@ namespace ringtape {
 
 inline constexpr const char* kDeliveredFile = ".delivered";  // in a run's folder
 
-// Calls a command of the user's with the path of each checkpoint and export that a run has finished, in place of {}
-// or as its last argument: in order, one after the other, on a thread of its own, so that the training goes on
-// meanwhile. The command is started without a shell, with RINGTAPE_SAVED=checkpoint or export and RINGTAPE_RUN, the
-// run's folder, in its environment. If it fails or takes longer than the time limit, that is logged, and it is called
-// again a few times, and once more at the end.
+// Calls a command of the user's with the path of each checkpoint, snapshot and export that a run has finished, in place
+// of {} or as its last argument: in order, one after the other, on a thread of its own, so that the training goes on
+// meanwhile. The command is started without a shell, with RINGTAPE_SAVED=checkpoint, snapshot or export and
+// RINGTAPE_RUN, the run's folder, in its environment. If it fails or takes longer than the time limit, that is logged,
+// and it is called again a few times, and once more at the end.
 //
 // What it was called for with success is noted in the run (.delivered), so that a resumed run does not repeat it; only
 // a call during which the process is killed is repeated, perhaps beside the one that goes on.
@@ -36,6 +36,7 @@ class SaveHook {
 
   bool used() const { return !words_.empty(); }  // whether there is a command
   void checkpoint(const std::string& path) { saved("checkpoint", path); }
+  void snapshot(const std::string& path) { saved("snapshot", path); }  // from any thread
   void exported(const std::string& path) { saved("export", path); }
   bool has_had(const std::string& path) const;
   // Whether the command has not had it yet, or has failed for it, so that it must not be removed.

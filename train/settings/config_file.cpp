@@ -7,6 +7,7 @@
 #include "core/registry.h"
 #include "nn/ssl/method.h"
 #include "train/io/file.h"
+#include "train/io/json.h"
 #include "train/settings/aliases.h"
 #include "train/settings/options.h"
 #include "train/settings/presets.h"
@@ -19,16 +20,14 @@ static const Option& find_key(const std::string& key, const std::string& where) 
   std::vector<std::string> known;
   for (const Option& option : train_options()) {
     if (option.is_recorded() && name == option.name) return option;
-    RT_CHECK_AS(UsageError, name != option.name, where, ": '", key, "' belongs on the command line, as --",
-                name);
+    RT_CHECK_AS(UsageError, name != option.name, where, ": '", key, "' belongs on the command line, as --", name);
     if (option.is_recorded()) known.emplace_back(option.name);
   }
   const Alias* const alias = find_alias(name);
   RT_CHECK_AS(UsageError, !alias || !alias->flag.empty(), where, ": unknown key '", key, "'", alias_text(*alias));
   const std::string meant = alias ? std::string(alias->flag) : nearest(name, known);
-  detail::fail<UsageError>(
-      where, ": unknown key '", key, "'",
-      meant.empty() ? "; `ringtape train --help-all` lists all" : "; did you mean " + meant + "?");
+  detail::fail<UsageError>(where, ": unknown key '", key, "'",
+                           meant.empty() ? "; `ringtape train --help-all` lists all" : "; did you mean " + meant + "?");
 }
 
 static std::string value_text(const toml::node& value, const std::string& where) {
@@ -94,6 +93,18 @@ std::vector<std::string> read_config(TrainOptions& options, const std::string& p
     RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '",
                 std::string(key.str()), "'; expected settings only, one per line");
   return apply(options, table, path);
+}
+
+Json config_values(std::string_view content, const std::string& path) {
+  Json out = Json::object();
+  for (const auto& [key, value] : parse(std::string(content), path)) {
+    Json& to = out[key.str()];
+    if (const auto* s = value.as_string()) to = s->get();
+    if (const auto* b = value.as_boolean()) to = b->get();
+    if (const auto* i = value.as_integer()) to = i->get();
+    if (const auto* f = value.as_floating_point()) to = f->get();
+  }
+  return out;
 }
 
 static toml::table find_preset(const std::string& name) {

@@ -18,6 +18,8 @@
 
 namespace ringtape {
 
+class Json;
+
 // All settings of a run: the options of its components. Each component lists its own options, with range and help
 // (core/fields.h). Flags, configuration files, the run's config.toml and --help walk these lists. Only the command line
 // and the code that assembles the components know all of them.
@@ -100,6 +102,9 @@ void set_recorded(TrainOptions& options, std::string_view name, const std::strin
 // for text that is not TOML, UsageError for unknown keys (with the nearest name) and for values out of range.
 std::vector<std::string> read_config(TrainOptions& options, const std::string& path);
 std::string config_text(const TrainOptions& options);
+// The values in a file's content as they are, for showing them: numbers, texts, true and false, by name. Throws
+// FormatError, beginning with `path`.
+Json config_values(std::string_view content, const std::string& path);
 // Reads a recipe of configs/ssl for a method: the settings for all methods, then the method's. Throws UsageError.
 void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);

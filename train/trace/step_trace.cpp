@@ -43,13 +43,17 @@ void visit(Fields& f, TraceOptions& o) {
      .scope = Scope::invocation});
 }
 
+void StepTrace::otherwise_into(const std::string& path) {
+  if (file_.empty()) only_ = path;
+}
+
 void StepTrace::check() const {
   if (file_.empty()) return;
   for (const char* kind : kKinds) check_can_write(file_ + kind);
 }
 
 void StepTrace::begin(int64_t step) {
-  on_ = !file_.empty() && step == step_;
+  on_ = (!file_.empty() || !only_.empty()) && step == step_;
   if (on_) since_ = ns(comm::Clock::now());
 }
 
@@ -72,6 +76,7 @@ void StepTrace::end(const comm::Reducer* reducer, comm::ProcessGroup& group) {
   own_ = {};
   if (group.rank() > 0) return;
   const StepTimeline timeline = together(title_, step_, std::move(ranks));
+  if (!only_.empty()) return write_file(only_, chrome_trace(timeline));
   write_file(file_ + kKinds[0], chrome_trace(timeline));
   write_file(file_ + kKinds[1], timeline_picture(timeline));
   log_info("wrote ", file_, kKinds[0], " and ", file_, kKinds[1]);

@@ -15,12 +15,16 @@ struct TraceOptions {
 };
 void visit(Fields& f, TraceOptions& o);
 
+inline constexpr const char* kTraceFile = "trace.json";  // in the folder of a run of several ranks
+
 // Records what every rank does in one step of a run: FILE.json and FILE.svg. Does nothing in the other steps.
 class StepTrace {
  public:
   StepTrace(TraceOptions options, std::string title)
       : file_(std::move(options.path)), step_(options.step), title_(std::move(title)) {}
 
+  // Unless there are options: records the step into this one file, as Chrome reads it.
+  void otherwise_into(const std::string& path);
   void check() const;        // throws IoError if the files could not be written
   void begin(int64_t step);  // counted from 1
   void ended(Phase phase);   // called at the end of a phase, as by Step::run
@@ -28,7 +32,7 @@ class StepTrace {
   void end(const comm::Reducer* reducer, comm::ProcessGroup& group);
 
  private:
-  std::string file_;
+  std::string file_, only_;  // without extension; the one file
   int64_t step_;
   std::string title_;
   bool on_ = false;

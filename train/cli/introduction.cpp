@@ -1,0 +1,76 @@
+#include "train/cli/introduction.h"
+
+#include <fmt/core.h>
+
+#include "core/part.h"
+#include "core/printable.h"
+#include "kernels/kernel.h"
+#include "train/run/metrics_log.h"
+#include "train/run/version.h"
+
+namespace ringtape::cli {
+
+static std::string image_text(const Dataset& data) {
+  const Shape& s = data.images.shape();
+  return concat(s[1], "x", s[2], "x", s[3]);
+}
+
+std::string device_text(Device device) {
+  const std::string gpu = runtime(device).describe(device.index);
+  return gpu.empty() ? std::string(name_of(cpu_isa())) : gpu;
+}
+
+std::string threads_text(const ExecutionOptions& o) {
+  return concat(o.threads, o.threads == 1 ? " thread" : " threads");
+}
+
+std::string first_line(const TrainOptions& o) {
+  const ExecutionOptions& e = o.execution;
+  return concat(
+      "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ", threads_text(e), "; ",
+      o.data.set.name,
+      find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
+}
+
+std::vector<std::string> introduction(const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
+  std::vector<std::string> out;
+  const TrainOptions& o = task.options;
+  const Splits& d = task.data;
+  out.push_back(concat("data   ", d.train.name, " (", d.train.source,
+                       "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
+                       with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
+                       " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
+  const ScheduleOptions& s = o.schedule;
+  const std::string scaled =
+      trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
+  out.push_back(concat("model  ", task.learner->title(), ", ", with_commas(nn::count_parameters(*task.model)),
+                       " parameters; ", o.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()),
+                       scaled, ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
+                       " steps per epoch"));
+  if (!o.weights.empty()) {
+    const int64_t others = task.last_layer.outputs;
+    out.push_back(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
+                         others == 0 ? ""
+                                     : concat(" (its own has ",
+                                              others == d.train.classes ? "other" : with_commas(others), " classes)")));
+  }
+  if (world.size() > 1) {
+    const Part most = part_of(o.trainer.batch_size, world.size(), 0),
+               least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
+    out.push_back(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
+                         o.parallel.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
+                         most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
+                         o.parallel.sync_bn ? "; batch normalisation over all" : ""));
+  }
+  if (task.replicas) {
+    std::string names;
+    for (const Device device : task.replicas->devices()) names += concat(names.empty() ? "" : ", ", device);
+    out.push_back(concat("dp     replicas on ", names, o.parallel.dp_persistent ? ", kept between steps" : "",
+                         o.parallel.sync_bn ? "; batch normalisation over all" : "",
+                         "; running statistics of replica 0"));
+  }
+  out.push_back("run    " + run.path());
+  return out;
+}
+
+}  // namespace ringtape::cli

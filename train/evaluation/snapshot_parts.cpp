@@ -1,0 +1,185 @@
+#include "train/evaluation/snapshot_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "kernels/knn.h"
+#include "train/evaluation/principal_components.h"
+
+namespace ringtape {
+namespace {
+
+constexpr int64_t kShownMistakes = 12, kShownRight = 12;
+constexpr int64_t kMostPoints = 500;  // of the map
+constexpr int64_t kQueries = 6, kNeighbours = 8;
+constexpr int64_t kViewed = 6, kMostFilters = 64;
+constexpr int64_t kMostConfused = 1000;  // classes
+
+// u8 (N, H, W, C): each k x k pixels become one, their mean, so that no side is longer than kLargestSide.
+Tensor smaller(const Tensor& x) {
+  const int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), c = x.dim(3);
+  const int64_t k = (std::max(h, w) + kLargestSide - 1) / kLargestSide;
+  if (k <= 1) return x;
+  const Tensor out({n, h / k, w / k, c}, DType::u8);
+  for (int64_t i = 0; i < out.size(); ++i) {
+    const int64_t channel = i % c, column = i / c % (w / k), row = i / c / (w / k) % (h / k),
+                  image = i / c / (w / k) / (h / k);
+    int64_t sum = 0;
+    for (int64_t p = 0; p < k * k; ++p)
+      sum += x.data<uint8_t>()[((image * h + row * k + p / k) * w + column * k + p % k) * c + channel];
+    out.data<uint8_t>()[i] = uint8_t(sum / (k * k));
+  }
+  return out;
+}
+
+// Adds images of a data set, with their labels; returns the index of the first.
+int64_t add_images(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples) {
+  const Shape one = data.images.shape().without(0);
+  const Tensor all_labels = data.labels.copy_to(Device{});
+  Tensor images({int64_t(samples.size()), one[0], one[1], one[2]}, DType::u8),
+      labels({int64_t(samples.size())}, DType::i64);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    const Tensor image =
+        data.images.window(one, {one[1] * one[2], one[2], 1}, samples[i] * one.size()).copy_to(Device{});
+    std::copy_n(image.data<uint8_t>(), one.size(), images.data<uint8_t>() + int64_t(i) * one.size());
+    labels.data<int64_t>()[i] = all_labels.data<int64_t>()[samples[i]];
+  }
+  images = smaller(images);
+  const int64_t first = s.images.defined() ? s.images.dim(0) : 0;
+  s.images = first > 0 ? concat({s.images, images}, 0) : images;
+  s.labels = first > 0 ? concat({s.labels, labels}, 0) : labels;
+  return first;
+}
+
+Tensor indices(int64_t first, int64_t count) {
+  std::vector<int64_t> out(size_t(count), 0);
+  std::iota(out.begin(), out.end(), first);
+  return from_host(out, {count});
+}
+
+Tensor row_of(const Tensor& x, int64_t row) { return x.window({1, x.dim(1)}, {x.dim(1), 1}, row * x.dim(1)); }
+
+// Images in f32 (N, H, W, C) as bytes, from values normalised per channel.
+Tensor pixels_of(const Tensor& normalised, const Dataset& data) {
+  const Tensor x = contiguous(normalised).copy_to(Device{}), out(x.shape(), DType::u8);
+  const int64_t c = x.dim(3);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    const float value = x.data<float>()[i] * data.deviation[size_t(i % c)] + data.mean[size_t(i % c)];
+    out.data<uint8_t>()[i] = uint8_t(std::lround(255 * std::clamp(value, 0.f, 1.f)));
+  }
+  return out;
+}
+
+struct Prediction {
+  size_t at;  // in the list of samples
+  int64_t prediction;
+  float confidence;
+  bool right;
+};
+
+}  // namespace
+
+void add_predictions(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples, const Tensors& outputs,
+                     comm::ProcessGroup& group) {
+  const NoGrad no_grad;
+  const int64_t classes = data.classes;
+  s.classes = data.class_names;
+  const bool counts = classes <= kMostConfused;
+  const Tensor confusion = zeros(counts ? Shape{classes, classes} : Shape{0, 0}, DType::f64);
+  const Tensor labels = data.labels.copy_to(Device{});
+  std::vector<Prediction> all;
+  size_t at = 0;
+  for (const Tensor& batch : outputs) {
+    const Tensor probabilities = softmax(cast(batch, DType::f64));
+    for (int64_t i = 0; i < batch.dim(0); ++i, ++at) {
+      const double* const row = probabilities.data<double>() + i * classes;
+      const int64_t label = labels.data<int64_t>()[samples[at]], best = std::max_element(row, row + classes) - row;
+      if (counts) confusion.data<double>()[label * classes + best] += 1;
+      all.push_back({at, best, std::isfinite(row[best]) ? float(row[best]) : 0, label == best});
+    }
+  }
+  if (counts && group.size() > 1) group.all_reduce(confusion).wait();
+  if (group.rank() > 0) return;
+  if (counts) s.confusion = cast(confusion, DType::i64);
+  std::stable_partition(all.begin(), all.end(), [](const Prediction& p) { return !p.right; });
+  const auto right = std::find_if(all.begin(), all.end(), [](const Prediction& p) { return p.right; });
+  std::stable_sort(all.begin(), right,
+                   [](const Prediction& a, const Prediction& b) { return a.confidence > b.confidence; });
+  all.erase(right + std::min<std::ptrdiff_t>(kShownRight, all.end() - right), all.end());
+  all.erase(all.begin() + std::min<std::ptrdiff_t>(kShownMistakes, right - all.begin()), right);
+  if (all.empty()) return;
+  std::vector<int64_t> shown, predicted;
+  std::vector<float> confidence;
+  for (const Prediction& p : all) {
+    shown.push_back(samples[p.at]);
+    predicted.push_back(p.prediction), confidence.push_back(p.confidence);
+  }
+  const int64_t n = int64_t(all.size());
+  s.samples = indices(add_images(s, data, shown), n);
+  s.predicted = from_host(predicted, {n}), s.confidence = from_host(confidence, {n});
+}
+
+void add_features(Snapshot& s, const Dataset& test, const std::vector<int64_t>& queried, const Features& queries,
+                  const Dataset& train, const std::vector<int64_t>& banked, const Features& bank) {
+  const NoGrad no_grad;
+  s.classes = test.class_names;
+  const int64_t points = std::min(queries.size(), kMostPoints), features = queries.x.dim(1);
+  if (points >= 2) {
+    s.map = principal_components(contiguous(queries.x.window({points, features}, {features, 1})), s.explained);
+    s.map_labels = queries.labels.copy_to(Device{}).window({points}, {1}).copy_to(Device{});
+  }
+  const int64_t count = std::min(queries.size(), kQueries), k = std::min(bank.size(), kNeighbours);
+  if (count == 0 || k == 0) return;
+  Tensors rows;
+  std::vector<int64_t> shown;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = i * queries.size() / count;  // spread over all
+    rows.push_back(row_of(queries.x, at));
+    shown.push_back(queried[size_t(at)]);
+  }
+  const Tensor similarity({count, k}, DType::f32, queries.x.device()),
+      found({count, k}, DType::i64, queries.x.device());
+  nearest_rows(similarity, found, l2_normalize(concat(rows, 0), 1), l2_normalize(bank.x, 1));
+  s.queries = indices(add_images(s, test, shown), count);
+  s.similarity = similarity.copy_to(Device{});
+  shown.clear();
+  const Tensor nearest = found.copy_to(Device{});
+  for (const int64_t row : nearest.span<int64_t>()) shown.push_back(banked[size_t(row)]);
+  s.neighbours = reshape(indices(add_images(s, train, shown), count * k), {count, k});
+}
+
+void add_views(Snapshot& s, const Dataset& data, std::vector<int64_t> samples, LoaderConfig config, int64_t epoch) {
+  samples.resize(std::min(samples.size(), size_t(kViewed)));
+  if (samples.empty()) return;
+  const auto n = int64_t(samples.size());
+  s.viewed = indices(add_images(s, data, samples), n);
+  config.batch_size = n, config.shuffle = false, config.workers = 0, config.rank = 0, config.ranks = 1;
+  const Loader loader(data, samples, config);
+  Loader::Epoch pass = loader.epoch(epoch);
+  const Batch* const batch = pass.next();
+  for (const Tensor& views : batch->views) s.views.push_back(smaller(pixels_of(views, data)));
+}
+
+void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
+  const std::vector<nn::Named> parameters = nn::named_parameters(network);
+  if (parameters.empty()) return;
+  const Tensor weights = contiguous(parameters[0].tensor->detach()).copy_to(Device{});
+  Shape shape = weights.shape();
+  if (shape.rank() == 2 && shape[1] == image.size()) shape = {shape[0], image[0], image[1], image[2]};
+  if (shape.rank() != 4 || (shape[3] != 1 && shape[3] != 3) || weights.dtype() != DType::f32) return;
+  const int64_t n = std::min(shape[0], kMostFilters), each = shape[1] * shape[2] * shape[3];
+  const Tensor out({n, shape[1], shape[2], shape[3]}, DType::u8);
+  for (int64_t i = 0; i < n; ++i) {
+    const float* const w = weights.data<float>() + i * each;
+    const auto [low, high] = std::minmax_element(w, w + each);
+    const float range = *high > *low ? *high - *low : 1;
+    for (int64_t j = 0; j < each; ++j)
+      out.data<uint8_t>()[i * each + j] = uint8_t(std::lround(255 * (w[j] - *low) / range));
+  }
+  s.filters = smaller(out);
+}
+
+}  // namespace ringtape

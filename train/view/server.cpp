@@ -1,0 +1,167 @@
+#include "train/view/server.h"
+
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "comm/store/token.h"
+#include "core/check.h"
+#include "train/view/page.h"
+
+namespace ringtape {
+namespace {
+
+constexpr size_t kThreads = 32;  // a slow client holds one
+constexpr int kSeconds = 5;      // that a client may take for a part of a request or an answer
+
+constexpr const char *kHtml = "text/html; charset=utf-8", *kJson = "application/json", *kText = "text/plain";
+constexpr const char* kPolicy =
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+constexpr const char* kCookie = "ringtape-view";
+
+// "localhost" of "localhost:8080", "::1" of "[::1]:8080".
+std::string host_of(const std::string& address) {
+  if (address.starts_with('[')) return address.substr(1, address.find(']') - 1);
+  return address.substr(0, address.find(':'));
+}
+
+void answer(httplib::Response& out, int status, const std::string& text) {
+  out.status = status;
+  out.set_content(text + "\n", kText);
+}
+
+// The runs and positions of ?run=0:A&run=10:B. (Of equal parameters the library keeps one.)
+std::optional<std::vector<std::pair<std::string, int64_t>>> wanted_metrics(const httplib::Request& request) {
+  constexpr size_t kMost = 64;
+  const size_t count = request.get_param_value_count("run");
+  if (count > kMost) return {};
+  std::vector<std::pair<std::string, int64_t>> out;
+  for (size_t i = 0; i < count; ++i) {
+    const std::string text = request.get_param_value("run", i);
+    int64_t at = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), at);
+    if (error != std::errc{} || end == text.data() + text.size() || *end != ':' || at < 0) return {};
+    out.emplace_back(end + 1, at);
+  }
+  return out;
+}
+
+}  // namespace
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host == "127.0.0.1" || (host.starts_with("127.") && host.size() <= 15);
+}
+
+struct ViewServer::Http {
+  RunList& runs;
+  ServerOptions options;
+  httplib::Server server;
+
+  bool knows_token(const httplib::Request& request) const {
+    const std::string cookies = request.get_header_value("Cookie"), name = std::string(kCookie) + "=";
+    const size_t at = cookies.find(name);
+    const std::string cookie =
+        at == std::string::npos ? "" : cookies.substr(at + name.size(), cookies.find(';', at) - at - name.size());
+    return comm::same(cookie, options.token) || comm::same(request.get_param_value("token"), options.token);
+  }
+
+  // Whether the request is refused.
+  bool refuse(const httplib::Request& request, httplib::Response& out) const {
+    for (const auto& [name, value] : {std::pair("Cache-Control", "no-store"),
+                                      {"X-Content-Type-Options", "nosniff"},
+                                      {"Referrer-Policy", "no-referrer"},
+                                      {"Content-Security-Policy", kPolicy}})
+      out.set_header(name, value);
+    if (request.method != "GET" && request.method != "HEAD")
+      answer(out, 405, "ringtape view: only GET is answered");
+    else if (is_loopback(options.host) && !is_loopback(host_of(request.get_header_value("Host"))))
+      answer(out, 403, "ringtape view: expected a request for localhost; with --host it serves other addresses");
+    else if (!options.token.empty() && !knows_token(request))
+      answer(out, 403, "ringtape view: open the address that it printed, with its token");
+    else
+      return false;
+    return true;
+  }
+
+  void get(const char* path, std::function<void(const httplib::Request&, httplib::Response&)> handler) {
+    server.Get(path, [handler = std::move(handler)](const httplib::Request& request, httplib::Response& out) {
+      try {
+        handler(request, out);
+      } catch (const std::exception& e) {
+        answer(out, 500, concat("ringtape view: ", e.what()));
+      }
+    });
+  }
+  static void give(httplib::Response& out, const std::optional<std::string>& json) {
+    if (json)
+      out.set_content(*json, kJson);
+    else
+      answer(out, 404, "ringtape view: there is no such run or snapshot");
+  }
+
+  Http(RunList& list, ServerOptions o) : runs(list), options(std::move(o)) {
+    server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    server.set_read_timeout(kSeconds);
+    server.set_write_timeout(kSeconds);
+    server.set_tcp_nodelay(true);
+    server.set_payload_max_length(1024);
+    // Not SO_REUSEPORT, its default, by which two servers share a port.
+    server.set_socket_options([](auto socket) {
+      const int yes = 1;
+      ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    server.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& out) {
+      return refuse(request, out) ? httplib::Server::HandlerResponse::Handled
+                                  : httplib::Server::HandlerResponse::Unhandled;
+    });
+    server.set_error_handler([](const httplib::Request&, httplib::Response& out) {
+      if (out.body.empty()) answer(out, out.status, concat("ringtape view: error ", out.status));
+    });
+    get("/", [this](const httplib::Request& request, httplib::Response& out) {
+      if (request.has_param("token") && !options.token.empty())  // from now on the browser keeps it
+        out.set_header("Set-Cookie", concat(kCookie, "=", options.token, "; HttpOnly; SameSite=Strict; Path=/"));
+      out.set_content(page().data(), page().size(), kHtml);
+    });
+    get("/api/runs", [this](const httplib::Request&, httplib::Response& out) { give(out, runs.runs()); });
+    get("/api/run", [this](const httplib::Request& request, httplib::Response& out) {
+      give(out, runs.run(request.get_param_value("id")));
+    });
+    get("/api/snapshot", [this](const httplib::Request& request, httplib::Response& out) {
+      give(out, runs.snapshot(request.get_param_value("id"), request.get_param_value("name")));
+    });
+    get("/api/metrics", [this](const httplib::Request& request, httplib::Response& out) {
+      if (const auto wanted = wanted_metrics(request))
+        give(out, runs.metrics(*wanted));
+      else
+        answer(out, 400, "ringtape view: expected run=POSITION:RUN, at most 64 times");
+    });
+    const std::string where = concat(options.host, ":", options.port);
+    errno = 0;
+    if (options.port == 0)
+      options.port = server.bind_to_any_port(options.host);
+    else if (!server.bind_to_port(options.host, options.port))
+      options.port = -1;
+    RT_CHECK_AS(IoError, options.port > 0, "cannot serve on ", where, ": ",
+                errno != 0 ? std::strerror(errno) : "no such address",
+                "; choose another --port (0: any free one) or --host");
+  }
+};
+
+ViewServer::ViewServer(RunList& runs, ServerOptions options)
+    : http_(std::make_unique<Http>(runs, std::move(options))) {}
+ViewServer::~ViewServer() = default;
+
+std::string ViewServer::address() const {
+  const ServerOptions& o = http_->options;
+  const bool ipv6 = o.host.find(':') != std::string::npos;
+  return concat("http://", ipv6 ? "[" : "", o.host, ipv6 ? "]" : "", ":", o.port, "/",
+                o.token.empty() ? "" : concat("?token=", o.token));
+}
+
+void ViewServer::run() { http_->server.listen_after_bind(); }
+void ViewServer::stop() { http_->server.stop(); }
+
+}  // namespace ringtape
