@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Takes pictures of the page of `ringtape view`, light and dark: of the window, of each panel
-that is shown, and of the whole page 400 pixels wide.
+"""Takes pictures of the page of `ringtape view`, light and dark: of the whole page, 1400 and 400
+pixels wide, and of each panel that is shown.
 
   screenshots.py URL FOLDER [--report FILE]
 
@@ -24,15 +24,14 @@ def open_page(browser, url, **options):
     browser.open(url, **options)
     browser.wait_for("panels.some(panel => panel.filled)")
     time.sleep(1.5)  # snapshots come a little later
+    browser.wait_for("underWay.size === 0")
 
 
 def take(browser, url, folder, prefix):
     for dark in (False, True):
         scheme = "dark" if dark else "light"
         open_page(browser, url, width=1400, height=900, dark=dark)
-        browser.screenshot(folder / f"{prefix}page-{scheme}.png")
-        browser.resize(1400, browser.evaluate("document.documentElement.scrollHeight"))
-        time.sleep(0.5)
+        browser.screenshot(folder / f"{prefix}page-{scheme}.png", full=True)
         for i, title in browser.evaluate(SHOWN):
             name = re.sub(r"\W+", "-", title.lower()).strip("-")
             element = f".panel:nth-child({i + 1})"

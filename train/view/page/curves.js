@@ -49,8 +49,9 @@ function rangeOf(curves, spec, log) {
   if (cut === 'high') low = Math.min(low, ...ysOf(c => kNeverCut.includes(c.style)));
   high = Math.max(high, ...ysOf(c => c.style === 'mark'));
   if (log) {
-    const lowest = spec.decades ? high / 10 ** spec.decades : 0;
-    return [Math.max(low / 1.15, lowest, 1e-12), high * 1.15];
+    const lowest = Math.max(low, spec.decades ? high / 10 ** spec.decades : 0, 1e-12);
+    const space = Math.max(1.15, (high / lowest) ** 0.06);
+    return [lowest / space, high * space];
   }
   const space = (high - (spec.zero ? 0 : low)) * 0.06 || Math.abs(high) * 0.05 || 1;
   return [spec.zero && low >= 0 ? 0 : low - space, high + space];

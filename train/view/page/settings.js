@@ -3,6 +3,7 @@
 
 const kRows = 22;             // shown at first, of several runs
 const kRowsAlone = 12;
+const kOwn = ['data-dir', 'time', 'command_line'];      // what differs anyway
 
 function settingText(v) {
   if (v === undefined || v === null) return '–';
@@ -35,7 +36,7 @@ function settingsPanel() {
     ids = choice.chosen.filter(id => Object.keys(settings(id)).length);
     names = [...new Set(ids.flatMap(id => Object.keys(settings(id))))];
     const values = ids.map(settings), texts = name => new Set(values.map(s => settingText(s[name])));
-    shown = ids.length > 1 ? names.filter(name => name !== 'data-dir' && texts(name).size > 1) : names;
+    shown = ids.length > 1 ? names.filter(name => !kOwn.includes(name) && texts(name).size > 1) : names;
     panel.size = ids.length > 4 ? 'full' : 'half';
     return ids.length > 0;
   };

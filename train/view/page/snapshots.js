@@ -83,7 +83,7 @@ function momentSlider(key, title) {
     input.max = Math.max(0, rec.snapshots.length - 1);
     input.value = at;
     input.hidden = rec.snapshots.length < 2;
-    output.textContent = name.replace(/[-_]/g, ' ');
+    output.textContent = name.replace(/-0*/, ' ');              // epoch-0012
     input.setAttribute('aria-valuetext', output.textContent);
   };
 }
