@@ -11,12 +11,15 @@ namespace ringtape {
 class Storage {
  public:
   Storage(size_t bytes, Device device)
-      : data_(ringtape::runtime(device).allocate(bytes, device.index)), bytes_(bytes), device_(device) {}
+      : runtime_(&ringtape::runtime(device)),
+        data_(runtime_->allocate(bytes, device.index)),
+        bytes_(bytes),
+        device_(device) {}
   // Memory of another owner, which is kept alive.
   Storage(std::shared_ptr<void> memory, size_t bytes, Device device)
       : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
   ~Storage() {
-    if (!memory_) ringtape::runtime(device_).deallocate(data_, bytes_, device_.index);
+    if (runtime_) runtime_->deallocate(data_, bytes_, device_.index);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -34,8 +37,9 @@ class Storage {
   }
 
  private:
+  const Runtime* runtime_ = nullptr;  // owns the memory; null: memory_ does
   void* data_;
-  std::shared_ptr<void> memory_;  // null: the device's arena owns it
+  std::shared_ptr<void> memory_;
   size_t bytes_;
   Device device_;
   uint32_t version_ = 0;

@@ -176,10 +176,10 @@ tests() { # NAME SECONDS PARALLEL FLAGS...
     --parallel "$parallel" "$@"
 }
 
-# sanitize TOOL SECONDS TEST [FILTER]. Uses ringtape's own matrix products, not those of the library.
+# sanitize TOOL SECONDS TEST [FILTER]. Uses ringtape's own matrix products and convolutions, not those of the libraries.
 sanitize() {
   local tool=$1 limit=$2 test=$3 filter=${4:-*}
-  RINGTAPE_CUBLAS=$([[ $test == cuda_blas_test ]] && echo 1 || echo 0) \
+  RINGTAPE_CUDNN=0 RINGTAPE_CUBLAS=$([[ $test == cuda_blas_test ]] && echo 1 || echo 0) \
     stage "$tool $test" "$limit" compute-sanitizer --tool "$tool" --error-exitcode 86 --report-api-errors no \
     --print-limit 20 "$build/tests/$test" "--gtest_filter=$filter" --gtest_brief=1
 }
@@ -270,6 +270,8 @@ if compgen -G "$build/tests/*_test" >/dev/null; then
     bash -c 'for test in "$0"/tests/*_test; do "$test" --gtest_list_tests >/dev/null || exit; done' "$build"
   if wants tests; then
     tests "cuda tests" 150 4 -R '(^|/)[Cc]uda'
+    RINGTAPE_CUDNN=0 RINGTAPE_CUBLAS=0 \
+      tests "own convolutions and products" 60 4 -R '[Cc]uda.*[Cc]onv|[Cc]uda.*matmul'
     if ! $quick; then beside tests "other tests" 120 "$cores" -E '(^|/)[Cc]uda'; fi
   fi
   if wants sanitizers; then sanitizers; fi

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <exception>
 #include <mutex>
 
 #include "core/cuda/check.h"
@@ -58,17 +59,18 @@ cudaStream_t make_once(std::atomic<cudaStream_t>& slot) {
 
 }  // namespace
 
+// Asked until there is one: then the number does not change. Each allocation needs it, and the question may report the
+// error of an earlier kernel.
 int device_count() {
-  static std::atomic<int> last{0};
+  static std::atomic<int> known{0};
+  if (const int count = known.load(std::memory_order_relaxed)) return count;
   int count = 0;
-  const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status == cudaErrorCudartUnloading) return last;  // the process ends: allow memory to be freed
-  if (status != cudaSuccess) {
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
     cudaGetLastError();
     count = 0;
   }
-  last = std::min(count, kMaxDevices);
-  return last;
+  known = std::min(count, kMaxDevices);
+  return known;
 }
 
 std::string unavailable_reason() {
@@ -113,6 +115,13 @@ void use(int index) {
   properties(index);
   RT_GPU_CHECK(cudaSetDevice(index));
   current = index;
+}
+
+void use_in_destructor(int index) noexcept {
+  try {
+    use(index);
+  } catch (const std::exception&) {  // what follows fails, too, and is ignored
+  }
 }
 
 // Set by OnStream; index -1: none.

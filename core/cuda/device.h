@@ -21,6 +21,7 @@ int device_count();                        // 0 without a driver or a device; ne
 std::string unavailable_reason();          // why device_count() is 0: CUDA's message and what to do; else empty
 const Properties& properties(int index);   // read once. Throws DeviceError for a GPU without kernels in this build
 void use(int index);                       // makes it the thread's current device; no call if it already is
+void use_in_destructor(int index) noexcept;  // the same; an error is left to the calls that follow
 
 // Two streams per device, made on first use. Kernels and their memory operations run on the compute stream, in order.
 // Transfers that may overlap them run on the copy stream.

@@ -27,6 +27,7 @@ struct DeviceMemory {
   cudaMemPool_t pool = nullptr;
   MemoryStats stats;
   int64_t pool_reserved = 0, graph_reserved = 0;
+  int64_t most_used = 0;  // bytes in use so far, whatever reset_peak() says
   std::atomic<bool> has_graphs{false};  // ever; without graphs, graph_blocks is not searched
   using Blocks = std::unordered_map<void*, GraphBlock>;
   Blocks graph_blocks;
@@ -94,7 +95,10 @@ void* DeviceMemory::from_pool(size_t bytes, int index) {
   check(status, "cudaMallocFromPoolAsync(bytes, pool, stream)", __FILE__, __LINE__);
   const std::lock_guard lock(mutex);
   served(bytes);
-  count_reserved();
+  if (stats.current > most_used) {  // else the pool has hardly grown; stats() looks again
+    most_used = stats.current;
+    count_reserved();
+  }
   return data;
 }
 

@@ -17,7 +17,10 @@ __device__ Vec<T, N> load(const T* from) { return COUNTED(*reinterpret_cast<cons
 template <class T, int N>
 __device__ void store(T* to, const Vec<T, N>& v) {
 #ifdef __CUDA_ARCH__  // nvcc 13 splits some stores of a struct into small ones
-  if constexpr (sizeof(v) == 16) return __stwb(reinterpret_cast<uint4*>(to), std::bit_cast<uint4>(v));
+  if constexpr (sizeof(v) == 16) {
+    *reinterpret_cast<uint4*>(to) = std::bit_cast<uint4>(v);
+    return;
+  }
 #endif
   COUNTED(*reinterpret_cast<Vec<T, N>*>(to)) = v;
 }

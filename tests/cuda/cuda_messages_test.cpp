@@ -39,6 +39,16 @@ TEST(CudaMessages, AGpuThatTheBuildHasNoKernelsFor) {
   EXPECT_NO_THROW(Tensor({2}, DType::f32, {DeviceType::cuda, 7}));
 }
 
+// As after a kernel's error, which the question for devices reports, too.
+TEST(CudaMessages, ATensorCanBeFreedWhenCudaAnswersNoMore) {
+  emulation::set_gpu({});
+  Tensor x({2}, DType::f32, kCuda);
+  emulation::set_gpu({.driver = false});
+  EXPECT_TRUE(available(kCuda));  // it is not asked again
+  x = {};                         // from a destructor nothing may be thrown
+  emulation::set_gpu({});
+}
+
 #endif
 
 TEST(CudaNames, ArchitecturesRunOnDevices) {

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -78,6 +79,24 @@ std::string check_gradient() {
   return "agrees with central differences";
 }
 
+// On the first GPU: a copy there and back, a kernel, a product and a convolution, beside the CPU's.
+std::string check_gpu() {
+  const Device gpu{DeviceType::cuda, 0};
+  const auto close = [](const char* what, const Tensor& got, const Tensor& expected, double tolerance) {
+    const Tensor back = to(got, Device{});
+    double most = 0;
+    for (int64_t i = 0; i < expected.size(); ++i)
+      most = std::max(most, std::abs(double(back.data<float>()[i]) - expected.data<float>()[i]));
+    RT_CHECK(most <= tolerance, what, " differs by ", most, " from the CPU's");
+  };
+  const Tensor x = rand({256, 256}, -1, 1), images = rand({4, 16, 16, 8}, -1, 1), w = rand({16, 3, 3, 8}, -1, 1);
+  close("a copy there and back", to(x, gpu), x, 0);
+  close("tanh", tanh(to(x, gpu)), tanh(x), 1e-6);
+  close("a product", matmul(to(x, gpu), to(x, gpu)), matmul(x, x), 1e-4);
+  close("a convolution", conv2d(to(images, gpu), to(w, gpu)), conv2d(images, w), 1e-4);
+  return concat(runtime(gpu).describe(gpu.index), ": as the CPU");
+}
+
 std::string check_runs_folder() {
   namespace fs = std::filesystem;
   const fs::path folder = fs::exists("runs") ? fs::path("runs") : fs::path(".");
@@ -104,6 +123,7 @@ Check check_data(const DatasetEntry& entry) {
 std::vector<Check> run_checks() {
   std::vector<Check> out = {check("matmul", check_matmul), check("autograd", check_gradient),
                             check("run folder", check_runs_folder)};
+  if (available({DeviceType::cuda, 0})) out.insert(out.begin() + 2, check("cuda:0", check_gpu));
   for (const DatasetEntry& entry : datasets())
     if (is_published(entry.name)) out.push_back(check_data(entry));
   return out;

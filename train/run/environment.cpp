@@ -12,6 +12,7 @@
 #include "core/device.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "kernels/cuda/libraries.h"
 #include "kernels/kernel.h"
 #include "train/io/json.h"
 #include "train/run/time_text.h"
@@ -32,10 +33,13 @@ std::string proc_value(const char* path, const std::string& key) {
 }
 
 Json libraries() {
-  return {{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
+  Json out{{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
           {"nlohmann-json", json_library()},
           {"toml++", kTomlVersion},
-          {"zlib", zlibVersion()}};
+           {"zlib", zlibVersion()}};
+  if (&cuda::libraries != nullptr)
+    for (const auto& [name, version] : cuda::libraries()) out[name] = version;
+  return out;
 }
 
 // A description of each GPU; for one that this build has no kernels for, the reason.

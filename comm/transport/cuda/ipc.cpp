@@ -79,7 +79,8 @@ class Ipc : public GpuTransport {
   }
 
   ~Ipc() override {
-    if (cudaSetDevice(index()) != cudaSuccess || cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
+    use_in_destructor(index());
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) cudaGetLastError();
     for (Peer& p : us_->peers) {
       p.memory.reset();
       p.filled.clear();

@@ -15,7 +15,8 @@ ExportedMemory::ExportedMemory(int index, size_t bytes) : index_(index) {
 }
 
 ExportedMemory::~ExportedMemory() {
-  if (cudaSetDevice(index_) != cudaSuccess || cudaFree(data_) != cudaSuccess) cudaGetLastError();
+  use_in_destructor(index_);
+  if (cudaFree(data_) != cudaSuccess) cudaGetLastError();
 }
 
 cudaIpcMemHandle_t ExportedMemory::handle() const {
@@ -38,7 +39,8 @@ OpenedMemory::OpenedMemory(int index, const cudaIpcMemHandle_t& handle, int peer
 }
 
 OpenedMemory::~OpenedMemory() {
-  if (cudaSetDevice(index_) != cudaSuccess || cudaIpcCloseMemHandle(data_) != cudaSuccess) cudaGetLastError();
+  use_in_destructor(index_);
+  if (cudaIpcCloseMemHandle(data_) != cudaSuccess) cudaGetLastError();
 }
 
 SharedEvent::SharedEvent(int index) {

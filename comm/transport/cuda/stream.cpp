@@ -38,8 +38,8 @@ Stream::Stream(int index) : index_(index) {
   RT_GPU_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
 }
 Stream::~Stream() {
-  if (cudaSetDevice(index_) != cudaSuccess || cudaStreamSynchronize(stream_) != cudaSuccess ||
-      cudaStreamDestroy(stream_) != cudaSuccess)
+  use_in_destructor(index_);
+  if (cudaStreamSynchronize(stream_) != cudaSuccess || cudaStreamDestroy(stream_) != cudaSuccess)
     cudaGetLastError();
 }
 

@@ -77,6 +77,7 @@ typedef struct {
 } cublasLtMatmulHeuristicResult_t;
 
 extern "C" {
+size_t cublasLtGetVersion(void);
 const char* cublasLtGetStatusName(cublasStatus_t status);
 const char* cublasLtGetStatusString(cublasStatus_t status);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* lightHandle);
