@@ -1,6 +1,8 @@
 #pragma once
+#include <chrono>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "tests/support/cli_command.h"
 #include "train/io/json.h"
@@ -27,10 +29,14 @@ class ViewTest : public CliTest {
     std::ofstream(path + "/metrics.jsonl") << lines;
     return path;
   }
+  // Of the list, which is looked at anew after a while.
   static Json entry(RunList& list, const std::string& id) {
-    const Json all = parse_json(list.runs());
-    for (const Json& run : all["runs"])
-      if (run["id"] == Json(id)) return run;
+    for (int i = 0; i < 600; ++i) {
+      const Json all = parse_json(list.runs());
+      for (const Json& run : all["runs"])
+        if (run["id"] == Json(id)) return run;
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
     ADD_FAILURE() << "no run " << id;
     return {};
   }

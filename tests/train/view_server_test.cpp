@@ -64,7 +64,10 @@ TEST_F(ViewTest, TheServerGivesOutNothingElse) {
   std::string many = "/api/metrics?";
   for (int i = 0; i < 65; ++i) many += "run=" + std::to_string(i) + ":x&";
   EXPECT_EQ(served.status(many), 400);
-  EXPECT_EQ(served.status("/", {{"Host", "evil.example:80"}}), 403);
+  EXPECT_EQ(served.status("/api/metrics?run=0:" + id + "&run=00:" + id), 400);
+  for (const char* host :
+       {"evil.example:80", "127.evil.example", "127.0.0.1.evil", "[::1]evil", "[::1", "localhost.evil"})
+    EXPECT_EQ(served.status("/", {{"Host", host}}), 403) << host;
   EXPECT_EQ(served.status("/", {{"Host", "localhost:1"}}), 200);  // as through a tunnel
   httplib::Client client("127.0.0.1", served.port);
   EXPECT_EQ(client.Post("/api/runs", "x", "text/plain")->status, 405);
@@ -79,7 +82,9 @@ TEST_F(ViewTest, BeyondThisMachineItNeedsTheToken) {
   EXPECT_MENTIONS(served.address(), "/?token=right");
   for (const char* path : {"/", "/api/runs", "/?token=", "/?token=wrong", "/api/runs?token=righ"})
     EXPECT_EQ(served.status(path), 403) << path;
-  EXPECT_EQ(served.status("/api/runs", {{"Cookie", "ringtape-view=wrong"}}), 403);
+  const std::string name = concat("ringtape-view-", served.port);
+  for (const std::string& cookie : {name + "=wrong", "x" + name + "=right", name + "1=right", std::string("=right")})
+    EXPECT_EQ(served.status("/api/runs", {{"Cookie", cookie}}), 403) << cookie;
   const auto page = served.get("/?token=right");
   ASSERT_EQ(page->status, 200);
   const std::string cookie = page->get_header_value("Set-Cookie");

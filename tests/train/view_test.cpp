@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/support/view_runs.h"
+#include "train/data/png.h"
 #include "train/evaluation/snapshot.h"
 #include "train/io/safetensors.h"
 #include "train/run/run_dir.h"
@@ -194,7 +195,7 @@ TEST_F(ViewTest, LongFilesComeInParts) {
   EXPECT_EQ(entry(list, path)["step"], Json(30000));
   const std::string all = list.everything();  // thinned
   EXPECT_LT(all.size(), 2'000'000u);
-  EXPECT_NE(all.find("\"step\":29995"), std::string::npos);
+  EXPECT_NE(all.find("\"step\":29997"), std::string::npos);
 }
 
 TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
@@ -205,8 +206,9 @@ TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   write_file(path + "/train.log", "a \xff\xfe <script>alert(1)</script>\n");
   write_file(path + "/trace.json",
              "{\"traceEvents\":[{\"ph\":\"X\",\"pid\":1e300,\"tid\":0,\"ts\":1,\"dur\":1},7,null]}");
-  fs::create_directories(path + "/snapshots/folder.safetensors");
-  write_file(path + "/snapshots/cut.safetensors", read_file(at("runs/good/snapshots/test.safetensors")).substr(0, 900));
+  fs::create_directories(path + "/snapshots/epoch-0001.safetensors");
+  write_file(path + "/snapshots/epoch-0002.safetensors",
+             read_file(at("runs/good/snapshots/test.safetensors")).substr(0, 900));
   ASSERT_EQ(::mkfifo((path + "/metrics.csv").c_str(), 0600), 0);
   fs::remove(path + "/metrics.jsonl");
   ASSERT_EQ(::mkfifo((path + "/metrics.jsonl").c_str(), 0600), 0);  // opening it would wait for ever
@@ -216,14 +218,13 @@ TEST_F(ViewTest, WhatCannotBeReadIsLeftOut) {
   EXPECT_EQ(entry(list, path)["state"], Json("failed"));
   EXPECT_TRUE(list.run(path));
   EXPECT_EQ(part(list, path, 0)["lines"].size(), 0u);
-  EXPECT_FALSE(list.snapshot(path, "cut"));
-  EXPECT_FALSE(list.snapshot(path, "folder"));
+  EXPECT_FALSE(list.snapshot(path, "epoch-0002"));
+  EXPECT_FALSE(list.snapshot(path, "epoch-0001"));
   EXPECT_TRUE(list.snapshot(at("runs/good"), "test"));
   fs::remove_all(at("runs/good"));
   EXPECT_FALSE(list.snapshot(at("runs/good"), "test"));
   EXPECT_EQ(part(list, at("runs/good"), 0)["lines"].size(), 0u);
-  parse_json(list.runs());
-  EXPECT_FALSE(list.run(at("runs/good")));
+  while (list.run(at("runs/good"))) parse_json(list.runs());  // looked at anew after a while
 }
 
 TEST_F(ViewTest, ForeignSnapshotsAreRefused) {
@@ -258,6 +259,75 @@ TEST_F(ViewTest, ForeignSnapshotsAreRefused) {
   EXPECT_FALSE(list.snapshot(path, "epoch-0001"));
 }
 
+TEST_F(ViewTest, AResumedRunShowsNothingOfTheCourseThatWasGivenUp) {
+  train("a");
+  train("a", "--resume --epochs 5");
+  EXPECT_EQ(snapshots_in(at("runs/a")).back(), "test");
+  fs::remove_all(at("runs/a/checkpoints/step-00000020"));  // as if it had been killed before
+  fs::remove(at("runs/a/checkpoints/last"));
+  const std::string before = read_file(at("runs/a/snapshots/epoch-0005.safetensors"));
+  write_file(at("runs/a/snapshots/epoch-0005.safetensors"), "other");
+  train("a", "--resume --epochs 4");
+  EXPECT_EQ(snapshots_in(at("runs/a")),
+            (std::vector<std::string>{"epoch-0001", "epoch-0002", "epoch-0003", "epoch-0004", "test"}));
+}
+
+TEST_F(ViewTest, JudgedSeldomThereIsASnapshotAllTheSame) {
+  const CliResult done =
+      run("pretrain --method simclr --data shapes --train-size 32 --test-size 8 --batch-size 16 --model mlp --hidden 8 "
+          "--epochs 5 --knn-k 5 --knn-every 2 --snapshots 1 --run p");
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_EQ(snapshots_in(at("runs/p")), (std::vector<std::string>{"epoch-0002", "epoch-0005"}));
+}
+
+TEST_F(ViewTest, ImagesOfAnyShape) {
+  for (const char* folder : {"train/a", "train/b", "test/a", "test/b"}) {
+    fs::create_directories(at(std::string("wide/") + folder));
+    for (int i = 0; i < 4; ++i)
+      write_file(at(concat("wide/", folder, "/", i, ".png")), encode_png(zeros({2, 300, 3}, DType::u8)));
+  }
+  const CliResult done = run(
+      "train --data imagefolder --data-dir wide --model mlp --hidden 4 --batch-size 4 --val-size 2 "
+      "--epochs 1 --run w");
+  ASSERT_EQ(done.code, 0) << done.err;
+  RunList list({at("runs")});
+  const Json snapshot = parse_json(*list.snapshot(at("runs/w"), "test"));
+  EXPECT_EQ(snapshot["images"][0]["width"], Json(75));
+}
+
+TEST_F(ViewTest, WhatAHostileRunHoldsCostsNothing) {
+  const std::string path = written("r", "", "elsewhere");
+  write_file(at("secret"), "secret\n");
+  fs::create_symlink(at("secret"), path + "/train.log");
+  ASSERT_EQ(::mkfifo((path + "/.lock").c_str(), 0600), 0);
+  write_file(path + "/config.toml", "epochs = 1000000000000000\nbatch-size = 1000000000000000\n");
+  write_file(path + "/env.json", "{\"host\":\"elsewhere\",\"steps_per_epoch\":1000000000000000}");
+  const std::string line = "{\"split\":\"train\",\"epoch\":1,\"step\":1,\"images_per_s\":1}\n";
+  std::ofstream(path + "/metrics.jsonl") << line << std::string(2'600'000, 'x');  // a line without an end
+  RunList list({at("runs")});
+  EXPECT_GT(entry(list, path)["seconds_left"].get<double>(), 9e44);
+  EXPECT_EQ(list.run(path)->find("secret"), std::string::npos);
+  EXPECT_EQ(part(list, path, 0)["next"], Json(line.size()));
+  EXPECT_EQ(part(list, path, int64_t(line.size()))["next"], Json(line.size()));
+  EXPECT_NE(list.everything(), "");
+  fs::create_directories(path + "/snapshots");
+  write_safetensors(snapshot_path(path, "test"), {{"filters", zeros({9000, 1, 1, 1}, DType::u8)}},
+                    {{"ringtape.snapshot", R"({"epoch":1,"step":1,"split":"test","classes":[]})"}});
+  EXPECT_FALSE(list.snapshot(path, "test"));
+}
+
+TEST_F(ViewTest, WithoutItsReportARunIsDeliveredAllTheSame) {
+  train("a");
+  fs::remove(at("runs/a/report.html"));
+  fs::create_directories(at("runs/a/report.html/own"));
+  write_file((folder_ / "h").string(), "#!/bin/sh\necho $RINGTAPE_SAVED >>" + at("called") + "\n");
+  fs::permissions(folder_ / "h", fs::perms::owner_all);
+  const CliResult done = run("train --run a --resume --epochs 4 --on-save " + (folder_ / "h").string());
+  EXPECT_EQ(done.code, 1);
+  EXPECT_MENTIONS(done.err, "report.html: cannot write");
+  EXPECT_NE(read_file(at("called")).find("export"), std::string::npos);
+}
+
 TEST_F(ViewTest, AReportIsOneFileWithAllOfIt) {
   train("a");
   const std::string report = read_file(at("runs/a/report.html"));
@@ -280,10 +350,12 @@ TEST_F(ViewTest, AReportIsOneFileWithAllOfIt) {
 
 TEST_F(ViewTest, AnotherRunInItsPlaceHasNoneOfItsSnapshots) {
   train("a");
-  write_file(at("runs/a/snapshots/own.txt"), "mine");
+  for (const char* own : {"own.txt", "own.safetensors", "epoch-7.safetensors"})
+    write_file(at(std::string("runs/a/snapshots/") + own), "mine");
   train("a", "--overwrite --snapshots 1");
   EXPECT_EQ(snapshots_in(at("runs/a")), (std::vector<std::string>{"epoch-0001", "epoch-0003", "test"}));
-  EXPECT_TRUE(fs::exists(at("runs/a/snapshots/own.txt")));
+  for (const char* own : {"own.txt", "own.safetensors", "epoch-7.safetensors"})
+    EXPECT_TRUE(fs::exists(at(std::string("runs/a/snapshots/") + own))) << own;
 }
 
 }  // namespace

@@ -135,13 +135,13 @@ void write_findings(const Comparison& c, const Findings& f, Json rows) {
   write_file(c.out + "/compare.md", page);
   write_file(c.out + "/compare.json", json.text(2) + "\n");
   write_file(c.out + "/compare.svg", f.plot);
+  if (c.json) std::printf("%s\n", json.text().c_str());
+  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.json, compare.svg and ",
+                kReport));
   std::vector<std::string> runs;
   for (const Training& training : c.trainings)
     for (const std::string& seed : c.seeds) runs.push_back(run_of(c, training, seed).path);
   write_report(concat(c.out, "/", kReport), runs);
-  if (c.json) std::printf("%s\n", json.text().c_str());
-  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.json, compare.svg and ",
-                kReport));
 }
 
 std::string title_of(const TrainOptions& o) {

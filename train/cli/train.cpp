@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 
 #include "autograd/ops.h"
 #include "comm/job/place.h"
@@ -129,12 +130,10 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
               found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
-  if (hook.used()) {
-    hook.earlier(checkpoints, found->state.step, course);  // before old ones are removed
-    album.earlier(found->state.epoch);
-  }
+  if (hook.used()) hook.earlier(checkpoints, found->state.step, course);  // before old ones are removed
   checkpoints.settle(found->state);
   run.note_checkpoint();
+  album.go_on_from(found->state.epoch);
   const int before = std::max(int(found->state.counters.size()), 1);
   const std::string others = concat("; it was written by ", before, before == 1 ? " rank" : " ranks", ", and ", ranks,
                                     " do not go on with the same bits");
@@ -164,8 +163,7 @@ void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) 
   for (const auto& [name, pixels] : pictures(snapshot))
     events.image(concat(snapshot.split, "/", name), snapshot.step, pixels);
   for (const nn::Named& p : nn::named_parameters(model))
-    events.histogram("weights/" + p.name, snapshot.step,
-                     contiguous(p.tensor->detach()).copy_to(Device{}).span<float>());
+    events.histogram("weights/" + p.name, snapshot.step, to(contiguous(p.tensor->detach()), Device{}).span<float>());
 }
 
 // Trains on rank 0. Returns false if a signal stopped it. `said`: the first line has been printed.
@@ -245,17 +243,24 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     out.line(
         concat("saved  ", weights, o.step.ema > 0 ? ", the averaged weights" : "",
                o.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
+    album.finish();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     out.json(log.finish(summary(task, trainer, run, all, world.size(), seconds)).text());
-    album.finish();
-    write_report(run.file(kReport), {run.path()});
+    std::exception_ptr no_report;  // the export is delivered all the same
+    try {
+      write_report(run.file(kReport), {run.path()});
+    } catch (const std::exception&) {
+      no_report = std::current_exception();
+    }
     hook.exported(run.file("exported"));
     hook.finish(stop_requested, say);
+    if (no_report) std::rethrow_exception(no_report);
     if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
     return true;
   } catch (const std::exception& e) {
     run.log(concat("error: ", e.what()));
     try {
+      album.finish();
       hook.finish([] { return true; }, say);  // not for long: it names what is left
     } catch (const std::exception&) {         // as when the disk is full; the first error counts
     }

@@ -4,6 +4,8 @@
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <filesystem>
 
 #include "core/check.h"
@@ -14,8 +16,10 @@
 namespace ringtape {
 namespace {
 
+constexpr std::string_view kEpoch = "epoch-";
 constexpr const char *kSuffix = ".safetensors", *kAbout = "ringtape.snapshot";
 constexpr int64_t kLargest = 1 << 25;                     // bytes of a file
+constexpr int64_t kMostImages = 2000, kMostRows = 10000;  // that a file may hold
 constexpr int64_t kMostClasses = 40, kMostMistakes = 50;  // above: no matrix on the page; of its list
 
 using Parts = std::vector<std::pair<const char*, Tensor Snapshot::*>>;
@@ -74,7 +78,7 @@ class SnapshotReader {
       if (t.name != name) continue;
       bool fits = t.tensor.dtype() == dtype && t.tensor.rank() == int(shape.size());
       for (int i = 0; fits && i < t.tensor.rank(); ++i)
-        fits = shape[size_t(i)] < 0 || shape[size_t(i)] == t.tensor.dim(i);
+        fits = shape[size_t(i)] < 0 ? i > 0 || t.tensor.dim(i) <= kMostRows : shape[size_t(i)] == t.tensor.dim(i);
       RT_CHECK_AS(FormatError, fits, path_, ": the tensor '", name, "' has another type or shape than a snapshot's");
       return &t.tensor;
     }
@@ -95,6 +99,7 @@ class SnapshotReader {
   int64_t add_images(const Tensor& images) {
     const int64_t first = int64_t(images_.size()), h = images.dim(1), w = images.dim(2), c = images.dim(3);
     check(h > 0 && w > 0 && (c == 1 || c == 3), "has images without pixels or of other than 1 or 3 channels");
+    check(first + images.dim(0) <= kMostImages, "has too many images");
     for (int64_t i = 0; i < images.dim(0); ++i)
       images_.push_back({{"width", w},
                          {"height", h},
@@ -171,6 +176,7 @@ class SnapshotReader {
     const int64_t n = at.dim(0);
     const Tensor& nearest = need("neighbours", DType::i64, {n, -1});
     const int64_t k = nearest.dim(1);
+    check(n * k <= kMostRows, "has too many neighbours");
     const Tensor& similarity = need("similarity", DType::f32, {n, k});
     Json out = Json::list();
     for (int64_t i = 0; i < n; ++i) {
@@ -196,20 +202,34 @@ class SnapshotReader {
 }  // namespace
 
 std::string snapshot_name(const Snapshot& snapshot) {
-  return snapshot.split == "test" ? "test" : fmt::format("epoch-{:04}", snapshot.epoch);
+  return snapshot.split == "test" ? "test" : fmt::format("{}{:04}", kEpoch, snapshot.epoch);
 }
 
 std::string snapshot_path(const std::string& run, const std::string& name) {
   return concat(run, "/", kSnapshots, "/", name, kSuffix);
 }
 
+int64_t epoch_of_snapshot(const std::string& name) {
+  if (name == "test") return INT64_MAX;
+  int64_t epoch = 0;
+  const std::string_view digits = name.starts_with(kEpoch) ? std::string_view(name).substr(kEpoch.size()) : "";
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), epoch);
+  const bool whole = digits.size() >= 4 && error == std::errc{} && end == digits.data() + digits.size() && epoch > 0;
+  return whole && name == fmt::format("{}{:04}", kEpoch, epoch) ? epoch : 0;
+}
+
 std::vector<std::string> snapshots_in(const std::string& run) {
+  const std::string folder = concat(run, "/", kSnapshots);
   std::vector<std::string> out;
-  for (const std::string& name : names_in(concat(run, "/", kSnapshots)))
-    if (name.ends_with(kSuffix)) out.push_back(name.substr(0, name.size() - std::string_view(kSuffix).size()));
-  std::stable_sort(out.begin(), out.end(), [](const std::string& a, const std::string& b) {
-    return std::pair(a == "test", a.size()) < std::pair(b == "test", b.size());  // epoch-10000 after epoch-9999
-  });
+  if (name_type(folder) != std::filesystem::file_type::directory) return out;
+  for (const std::string& file : names_in(folder)) {
+    if (!file.ends_with(kSuffix)) continue;
+    const std::string name = file.substr(0, file.size() - std::string_view(kSuffix).size());
+    if (epoch_of_snapshot(name) > 0 && name_type(concat(folder, "/", file)) == std::filesystem::file_type::regular)
+      out.push_back(name);
+  }
+  std::sort(out.begin(), out.end(),
+            [](const std::string& a, const std::string& b) { return epoch_of_snapshot(a) < epoch_of_snapshot(b); });
   return out;
 }
 
@@ -228,7 +248,8 @@ void write_snapshot(const std::string& path, const Snapshot& s) {
 
 Json read_snapshot(const std::string& path) {
   std::error_code error;
-  const auto bytes = type_at(path) == std::filesystem::file_type::regular ? std::filesystem::file_size(path, error) : 0;
+  const auto bytes =
+      name_type(path) == std::filesystem::file_type::regular ? std::filesystem::file_size(path, error) : 0;
   RT_CHECK_AS(FormatError, bytes > 0 && bytes <= uintmax_t(kLargest), path, ": not a file of 1 to ", kLargest,
               " bytes");
   Json out{{"name", std::filesystem::path(path).stem().string()}};

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ inline constexpr const char* kSnapshots = "snapshots";  // the folder in a run's
 
 std::string snapshot_name(const Snapshot& snapshot);  // "epoch-0003", "test"
 std::string snapshot_path(const std::string& run, const std::string& name);
+// The epoch of such a name, INT64_MAX for "test"; 0: it is no name of a snapshot.
+int64_t epoch_of_snapshot(const std::string& name);
 std::vector<std::string> snapshots_in(const std::string& run);  // names, oldest first; throws IoError
 
 // A safetensors file, written atomically. Throws IoError.

@@ -18,19 +18,21 @@ constexpr int64_t kQueries = 6, kNeighbours = 8;
 constexpr int64_t kViewed = 6, kMostFilters = 64;
 constexpr int64_t kMostConfused = 1000;  // classes
 
-// u8 (N, H, W, C): each k x k pixels become one, their mean, so that no side is longer than kLargestSide.
+// u8 (N, H, W, C): each k x k pixels (across a shorter side all of it) become one, their mean, so that no side is
+// longer than kLargestSide.
 Tensor smaller(const Tensor& x) {
   const int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), c = x.dim(3);
   const int64_t k = (std::max(h, w) + kLargestSide - 1) / kLargestSide;
   if (k <= 1) return x;
-  const Tensor out({n, h / k, w / k, c}, DType::u8);
+  const int64_t rows = std::min(k, h), columns = std::min(k, w);  // of pixels that become one
+  const Tensor out({n, h / rows, w / columns, c}, DType::u8);
   for (int64_t i = 0; i < out.size(); ++i) {
-    const int64_t channel = i % c, column = i / c % (w / k), row = i / c / (w / k) % (h / k),
-                  image = i / c / (w / k) / (h / k);
+    const int64_t channel = i % c, x0 = i / c % out.dim(2) * columns, y0 = i / c / out.dim(2) % out.dim(1) * rows,
+                  image = i / c / out.dim(2) / out.dim(1);
     int64_t sum = 0;
-    for (int64_t p = 0; p < k * k; ++p)
-      sum += x.data<uint8_t>()[((image * h + row * k + p / k) * w + column * k + p % k) * c + channel];
-    out.data<uint8_t>()[i] = uint8_t(sum / (k * k));
+    for (int64_t p = 0; p < rows * columns; ++p)
+      sum += x.data<uint8_t>()[((image * h + y0 + p / columns) * w + x0 + p % columns) * c + channel];
+    out.data<uint8_t>()[i] = uint8_t(sum / (rows * columns));
   }
   return out;
 }
@@ -101,9 +103,13 @@ void add_predictions(Snapshot& s, const Dataset& data, const std::vector<int64_t
       all.push_back({at, best, std::isfinite(row[best]) ? float(row[best]) : 0, label == best});
     }
   }
-  if (counts && group.size() > 1) group.all_reduce(confusion).wait();
+  Tensor sums = confusion;
+  if (counts && group.size() > 1) {
+    sums = to(confusion, group.transport().device());
+    group.all_reduce(sums).wait();
+  }
   if (group.rank() > 0) return;
-  if (counts) s.confusion = cast(confusion, DType::i64);
+  if (counts) s.confusion = cast(to(sums, Device{}), DType::i64);
   std::stable_partition(all.begin(), all.end(), [](const Prediction& p) { return !p.right; });
   const auto right = std::find_if(all.begin(), all.end(), [](const Prediction& p) { return p.right; });
   std::stable_sort(all.begin(), right,
@@ -166,12 +172,13 @@ void add_views(Snapshot& s, const Dataset& data, std::vector<int64_t> samples, L
 void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
   const std::vector<nn::Named> parameters = nn::named_parameters(network);
   if (parameters.empty()) return;
-  const Tensor weights = contiguous(parameters[0].tensor->detach()).copy_to(Device{});
-  Shape shape = weights.shape();
+  const Tensor& first = *parameters[0].tensor;
+  Shape shape = first.shape();
   if (shape.rank() == 2 && shape[1] == image.size()) shape = {shape[0], image[0], image[1], image[2]};
-  if (shape.rank() != 4 || (shape[3] != 1 && shape[3] != 3) || weights.dtype() != DType::f32) return;
+  if (shape.rank() != 4 || (shape[3] != 1 && shape[3] != 3) || first.dtype() != DType::f32) return;
   const int64_t n = std::min(shape[0], kMostFilters), each = shape[1] * shape[2] * shape[3];
-  const Tensor out({n, shape[1], shape[2], shape[3]}, DType::u8);
+  const Tensor weights = to(contiguous(slice(first.detach(), 0, 0, n)), Device{}),
+               out({n, shape[1], shape[2], shape[3]}, DType::u8);
   for (int64_t i = 0; i < n; ++i) {
     const float* const w = weights.data<float>() + i * each;
     const auto [low, high] = std::minmax_element(w, w + each);

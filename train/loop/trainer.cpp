@@ -275,10 +275,16 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   return true;
 }
 
-// An empty snapshot if one is due after this epoch: the first and the last, and at equal distances between.
+// An empty snapshot if one is due after this epoch, the last one, or after one since it was judged before: after the
+// first, and at equal distances.
 std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const char* split) const {
   const int64_t most = task_.options.run.snapshots, epochs = task_.options.trainer.epochs;
-  if (most == 0 || (epoch != 1 && epoch != epochs && epoch % ((epochs + most - 1) / most) != 0)) return {};
+  if (most == 0) return {};
+  const int64_t every = (epochs + most - 1) / most;
+  bool due = epoch == epochs;
+  for (int64_t e = epoch; e > 0 && !due && (e == epoch || !learner_.judges_after(e, split_)); --e)
+    due = e == 1 || e % every == 0;
+  if (!due) return {};
   Snapshot out;
   out.epoch = epoch, out.step = steps(), out.split = split;
   return out;

@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -65,13 +67,20 @@ void SnapshotFiles::work() {
   }
 }
 
-void SnapshotFiles::earlier(int64_t epoch) {
+void SnapshotFiles::go_on_from(int64_t epoch) {
   for (const std::string& name : snapshots_in(run_)) {
     const std::string path = snapshot_path(run_, name);
+    if (epoch_of_snapshot(name) > epoch) {
+      std::error_code error;  // it will be replaced
+      std::filesystem::remove(path, error);
+      continue;
+    }
     try {
-      const Json snapshot = read_snapshot(path);
-      if (snapshot["split"] != Json("test") && snapshot["epoch"].get<int64_t>() <= epoch) hook_.snapshot(path);
-    } catch (const FormatError& e) {
+      if (hook_.used()) {
+        (void)read_snapshot(path);
+        hook_.snapshot(path);
+      }
+    } catch (const Error& e) {
       log_warn("--on-save: not called for ", e.what());
     }
   }

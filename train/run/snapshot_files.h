@@ -24,8 +24,9 @@ class SnapshotFiles {
 
   void add(Snapshot snapshot);
   void finish();  // waits until all are written; throws IoError if one could not be
-  // The hook gets those up to this epoch, which an earlier process of the run has written.
-  void earlier(int64_t epoch);
+  // Of the snapshots of an earlier process of the run: those behind this epoch, from which it goes on, are removed; the
+  // hook gets the others.
+  void go_on_from(int64_t epoch);
 
  private:
   void add_folder() const;

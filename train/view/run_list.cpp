@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "train/io/look.h"
@@ -18,25 +20,43 @@ std::string without_slashes(const std::string& path) {
   return path.substr(0, std::max<size_t>(path.find_last_not_of('/') + 1, 1));
 }
 
-std::vector<std::string> names(const std::string& folder) {
-  try {
-    return names_in(folder);
-  } catch (const Error&) {  // it is not there at the moment
-    return {};
-  }
+// The folders in a folder, in order; none if it cannot be read now.
+std::vector<std::string> folders_in(const std::string& folder) {
+  constexpr int kMost = 20000;  // names: it is a folder of data, not of runs
+  std::vector<std::string> out;
+  std::error_code error;
+  int count = 0;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end && count < kMost;
+       at.increment(error), ++count)
+    if (std::error_code unknown; at->is_directory(unknown)) out.push_back(at->path().filename());
+  std::sort(out.begin(), out.end());
+  return out;
 }
 
-// Every k-th of the lines of steps, such that at most `most` are left; all others.
-std::vector<Json> thinned(std::vector<Json> lines, size_t most) {
-  const auto is_step = [](const Json& line) {
+// Lines of metrics, of which those of steps are thinned out: every k-th is kept, at most twice `most` of them.
+class ThinnedLines {
+ public:
+  explicit ThinnedLines(size_t most) : most_(most) {}
+  void add(const Json& line) {
     const Json* const split = line.find("split");
-    return split && split->is_string() && split->get<std::string>() == "train_step";
-  };
-  const size_t steps = size_t(std::count_if(lines.begin(), lines.end(), is_step)), every = (steps + most - 1) / most;
-  size_t at = 0;
-  if (every > 1) std::erase_if(lines, [&](const Json& line) { return is_step(line) && at++ % every != 0; });
-  return lines;
-}
+    const bool is_step = split && *split == Json("train_step");
+    if (is_step && steps_++ % every_ != 0) return;
+    lines_.emplace_back(is_step ? int64_t(steps_ - 1) : -1, line);
+    if (!is_step || ++kept_ <= 2 * most_) return;
+    every_ *= 2;
+    std::erase_if(lines_, [&](const auto& l) { return l.first >= 0 && size_t(l.first) % every_ != 0; });
+    kept_ = size_t(std::count_if(lines_.begin(), lines_.end(), [](const auto& l) { return l.first >= 0; }));
+  }
+  std::vector<Json> take() {
+    std::vector<Json> out;
+    for (auto& [number, line] : lines_) out.push_back(std::move(line));
+    return out;
+  }
+
+ private:
+  size_t most_, steps_ = 0, every_ = 1, kept_ = 0;
+  std::vector<std::pair<int64_t, Json>> lines_;  // with the number of a step's line; -1: another
+};
 
 // At most `most` of the names, at equal distances, with the last one.
 std::vector<std::string> spread_over(const std::vector<std::string>& names, size_t most) {
@@ -60,12 +80,16 @@ RunList::RunList(std::vector<std::string> paths) : paths_(std::move(paths)) {
     if (runs_.contains(path) && first_.size() < kFirst) first_.push_back(path);
 }
 
-// Finds out which runs there are now.
+// Finds out which runs there are now; at most a tenth of the time is spent on that.
 void RunList::look() {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point now = Clock::now();
+  if (now < look_again_) return;
   std::map<std::string, std::string> found;
   for (const std::string& path : paths_) look_in(path, path, 0, found);
   std::erase_if(runs_, [&](const auto& run) { return !found.contains(run.first); });
   for (const auto& [id, path] : found) runs_.try_emplace(id, id, path);
+  look_again_ = Clock::now() + std::min<Clock::duration>(10 * (Clock::now() - now), std::chrono::minutes(1));
 }
 
 void RunList::look_in(const std::string& folder, const std::string& id, int depth,
@@ -75,9 +99,8 @@ void RunList::look_in(const std::string& folder, const std::string& id, int dept
     found.emplace(id, folder);
     return;
   }
-  std::error_code error;
-  if (depth == kDeepest || !fs::is_directory(folder, error)) return;
-  for (const std::string& name : names(folder))
+  if (depth == kDeepest) return;
+  for (const std::string& name : folders_in(folder))
     if (!name.starts_with('.')) look_in(folder + "/" + name, id + "/" + name, depth + 1, found);
 }
 
@@ -120,12 +143,13 @@ std::optional<std::string> RunList::snapshot(const std::string& id, const std::s
   return found ? std::optional(found->text()) : std::nullopt;
 }
 
-std::string RunList::metrics(const std::vector<std::pair<std::string, int64_t>>& wanted) {
+std::string RunList::metrics(const std::map<std::string, int64_t>& wanted) {
+  constexpr size_t kMost = 1 << 23;  // bytes, about; the page asks again
   const std::lock_guard lock(mutex_);
   std::string out = "{\"metrics\":{";
   bool any = false;
   for (const auto& [id, from] : wanted)
-    if (const ViewedRun* const run = find(id)) {
+    if (const ViewedRun* const run = out.size() < kMost ? find(id) : nullptr) {
       out += concat(any ? "," : "", Json(id).text(), ":", run->metrics(from));
       any = true;
     }
@@ -137,18 +161,19 @@ std::string RunList::everything() {
   Json out{{"runs", list()}, {"run", Json::object()}, {"metrics", Json::object()}, {"snapshots", Json::object()}};
   for (auto& [id, run] : runs_) {
     out["run"][id] = run.details();
-    std::vector<Json> lines;
-    for (int64_t at = 0;;) {
-      const Json part = parse_json(run.metrics(at));
-      for (const Json& line : part["lines"]) lines.push_back(line);
-      at = part["next"].get<int64_t>();
-      if (!part["more"].get<bool>()) break;
+    ThinnedLines lines(kMostSteps / runs_.size() + 1);
+    int64_t end = 0;
+    for (bool more = true; more;) {
+      const Json part = parse_json(run.metrics(end));
+      if (part["from"] != Json(end)) break;  // another file now
+      for (const Json& line : part["lines"]) lines.add(line);
+      end = part["next"].get<int64_t>(), more = part["more"].get<bool>();
     }
     const std::vector<std::string> names =
         spread_over(run.snapshots(), std::max<size_t>(kMostSnapshots / runs_.size(), 1));
     Json& metrics = out["metrics"][id];
-    metrics = {{"from", 0}, {"next", lines.size()}, {"snapshots", names}};
-    metrics["lines"] = thinned(std::move(lines), kMostSteps / runs_.size() + 1);
+    metrics = {{"from", 0}, {"next", end}, {"snapshots", names}};
+    metrics["lines"] = lines.take();
     Json& snapshots = out["snapshots"][id];
     snapshots = Json::object();
     for (const std::string& name : names)

@@ -1,10 +1,10 @@
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "train/view/viewed_run.h"
@@ -24,8 +24,8 @@ class RunList {
   // Nothing for an unknown run or snapshot.
   std::optional<std::string> run(const std::string& id);
   std::optional<std::string> snapshot(const std::string& id, const std::string& name);
-  std::string metrics(
-      const std::vector<std::pair<std::string, int64_t>>& wanted);  // run, position; without unknown runs
+  // By run, from a position; without unknown runs, and without the last ones if there would be too much.
+  std::string metrics(const std::map<std::string, int64_t>& wanted);
 
   // All of this at once, for a page without a server. Bounded: of metrics within epochs about kMostSteps lines of all
   // runs together, and kMostSnapshots snapshots, at equal distances; of each run its newest one.
@@ -43,6 +43,7 @@ class RunList {
   std::vector<std::string> paths_;
   std::string root_;
   std::vector<std::string> first_;  // the runs to begin with
+  std::chrono::steady_clock::time_point look_again_;
   std::map<std::string, ViewedRun> runs_;
   std::mutex mutex_;
 };

@@ -1,13 +1,20 @@
 #include "train/view/server.h"
 
+#include <arpa/inet.h>
 #include <httplib.h>
+#include <netdb.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <cstring>
+#include <map>
+#include <sstream>
 
 #include "comm/store/token.h"
 #include "core/check.h"
+#include "train/run/environment.h"
 #include "train/view/page.h"
 
 namespace ringtape {
@@ -20,12 +27,13 @@ constexpr const char *kHtml = "text/html; charset=utf-8", *kJson = "application/
 constexpr const char* kPolicy =
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-constexpr const char* kCookie = "ringtape-view";
 
 // "localhost" of "localhost:8080", "::1" of "[::1]:8080".
 std::string host_of(const std::string& address) {
-  if (address.starts_with('[')) return address.substr(1, address.find(']') - 1);
-  return address.substr(0, address.find(':'));
+  if (!address.starts_with('[')) return address.substr(0, address.find(':'));
+  const size_t end = address.find(']');
+  const bool whole = end != std::string::npos && (end + 1 == address.size() || address[end + 1] == ':');
+  return whole ? address.substr(1, end - 1) : "";
 }
 
 void answer(httplib::Response& out, int status, const std::string& text) {
@@ -34,25 +42,35 @@ void answer(httplib::Response& out, int status, const std::string& text) {
 }
 
 // The runs and positions of ?run=0:A&run=10:B. (Of equal parameters the library keeps one.)
-std::optional<std::vector<std::pair<std::string, int64_t>>> wanted_metrics(const httplib::Request& request) {
+std::optional<std::map<std::string, int64_t>> wanted_metrics(const httplib::Request& request) {
   constexpr size_t kMost = 64;
   const size_t count = request.get_param_value_count("run");
   if (count > kMost) return {};
-  std::vector<std::pair<std::string, int64_t>> out;
+  std::map<std::string, int64_t> out;
   for (size_t i = 0; i < count; ++i) {
     const std::string text = request.get_param_value("run", i);
     int64_t at = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), at);
     if (error != std::errc{} || end == text.data() + text.size() || *end != ':' || at < 0) return {};
-    out.emplace_back(end + 1, at);
+    if (!out.emplace(end + 1, at).second) return {};
   }
   return out;
+}
+
+// The value of a cookie; empty if there is none.
+std::string cookie(const httplib::Request& request, const std::string& name) {
+  std::istringstream all(request.get_header_value("Cookie"));
+  for (std::string each; std::getline(all >> std::ws, each, ';');)
+    if (each.starts_with(name + "=")) return each.substr(name.size() + 1);
+  return "";
 }
 
 }  // namespace
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "127.0.0.1" || (host.starts_with("127.") && host.size() <= 15);
+  in_addr address{};
+  const bool ipv4 = ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+  return host == "localhost" || host == "::1" || (ipv4 && ntohl(address.s_addr) >> 24 == 127);
 }
 
 struct ViewServer::Http {
@@ -60,12 +78,11 @@ struct ViewServer::Http {
   ServerOptions options;
   httplib::Server server;
 
+  // Browsers send a host's cookies to each of its ports.
+  std::string cookie_name() const { return concat("ringtape-view-", options.port); }
   bool knows_token(const httplib::Request& request) const {
-    const std::string cookies = request.get_header_value("Cookie"), name = std::string(kCookie) + "=";
-    const size_t at = cookies.find(name);
-    const std::string cookie =
-        at == std::string::npos ? "" : cookies.substr(at + name.size(), cookies.find(';', at) - at - name.size());
-    return comm::same(cookie, options.token) || comm::same(request.get_param_value("token"), options.token);
+    return comm::same(cookie(request, cookie_name()), options.token) ||
+           comm::same(request.get_param_value("token"), options.token);
   }
 
   // Whether the request is refused.
@@ -122,7 +139,7 @@ struct ViewServer::Http {
     });
     get("/", [this](const httplib::Request& request, httplib::Response& out) {
       if (request.has_param("token") && !options.token.empty())  // from now on the browser keeps it
-        out.set_header("Set-Cookie", concat(kCookie, "=", options.token, "; HttpOnly; SameSite=Strict; Path=/"));
+        out.set_header("Set-Cookie", concat(cookie_name(), "=", options.token, "; HttpOnly; SameSite=Strict; Path=/"));
       out.set_content(page().data(), page().size(), kHtml);
     });
     get("/api/runs", [this](const httplib::Request&, httplib::Response& out) { give(out, runs.runs()); });
@@ -139,6 +156,11 @@ struct ViewServer::Http {
         answer(out, 400, "ringtape view: expected run=POSITION:RUN, at most 64 times");
     });
     const std::string where = concat(options.host, ":", options.port);
+    addrinfo* found = nullptr;
+    const int unknown = ::getaddrinfo(options.host.c_str(), nullptr, nullptr, &found);
+    RT_CHECK_AS(IoError, unknown == 0, "cannot serve on ", where, ": ", ::gai_strerror(unknown),
+                "; choose another --host");
+    ::freeaddrinfo(found);
     errno = 0;
     if (options.port == 0)
       options.port = server.bind_to_any_port(options.host);
@@ -156,8 +178,9 @@ ViewServer::~ViewServer() = default;
 
 std::string ViewServer::address() const {
   const ServerOptions& o = http_->options;
-  const bool ipv6 = o.host.find(':') != std::string::npos;
-  return concat("http://", ipv6 ? "[" : "", o.host, ipv6 ? "]" : "", ":", o.port, "/",
+  const std::string host = o.host == "0.0.0.0" || o.host == "::" ? this_host() : o.host;  // all of this machine's
+  const bool ipv6 = host.find(':') != std::string::npos;
+  return concat("http://", ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", o.port, "/",
                 o.token.empty() ? "" : concat("?token=", o.token));
 }
 

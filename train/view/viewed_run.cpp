@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "train/evaluation/snapshot.h"
 #include "train/io/look.h"
+#include "train/run/environment.h"
 #include "train/run/metrics_log.h"
 #include "train/run/run_dir.h"
 #include "train/settings/options.h"
@@ -26,13 +27,14 @@ constexpr int64_t kPart = 1 << 20;         // bytes read at once, and of one ans
 constexpr int64_t kLargestFile = 1 << 24;  // of a file that is read whole
 constexpr int64_t kQuiet = 600;            // seconds without a new line after which another machine's run has ended
 
-// A file that may be anything: only regular ones are read.
+// A file that may be anything: only regular ones are read, and no links, which may lead to what is nobody's business.
 class AnyFile {
  public:
-  explicit AnyFile(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  explicit AnyFile(const std::string& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) {
     struct stat now {};
     if (fd_ < 0 || ::fstat(fd_, &now) != 0 || !S_ISREG(now.st_mode)) return;
-    size_ = now.st_size, changed_ = now.st_mtim.tv_sec;
+    size_ = now.st_size, changed_ = now.st_mtim.tv_sec, inode_ = now.st_ino;
     changed_ns_ = changed_ * 1'000'000'000 + now.st_mtim.tv_nsec;
   }
   ~AnyFile() {
@@ -42,6 +44,7 @@ class AnyFile {
   AnyFile& operator=(const AnyFile&) = delete;
 
   int64_t size() const { return size_; }
+  uint64_t inode() const { return inode_; }
   int64_t changed() const { return changed_; }  // seconds since 1970; 0: unknown
   int64_t changed_ns() const { return changed_ns_; }
   std::string read(int64_t begin, int64_t most) const {
@@ -55,6 +58,7 @@ class AnyFile {
  private:
   int fd_;
   int64_t size_ = 0, changed_ = 0, changed_ns_ = 0;
+  uint64_t inode_ = 0;
 };
 
 // Whether a line can begin at this position.
@@ -64,10 +68,11 @@ bool begins_line(const AnyFile& file, int64_t at) {
 
 // The whole lines at a position; returns the position behind them. A line that is too long is passed over.
 int64_t lines_at(const AnyFile& file, int64_t at, std::string& out) {
+  const int64_t start = at;
   for (bool within = false;; within = true) {
     const std::string part = file.read(at, kPart);
     const size_t first = part.find('\n'), last = part.rfind('\n');
-    if (last == std::string::npos && int64_t(part.size()) < kPart) return at;  // not finished yet
+    if (last == std::string::npos && int64_t(part.size()) < kPart) return start;  // not finished yet
     if (last == std::string::npos) {
       at += kPart;
       continue;
@@ -115,12 +120,6 @@ int64_t seconds_of(const std::string& utc) {
   std::tm time{};
   const char* const end = ::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time);
   return end ? int64_t(::timegm(&time)) : 0;
-}
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
 }
 
 // The spans of a trace (train/trace/timeline.h) as the page draws them.
@@ -185,7 +184,8 @@ void ViewedRun::take(const Json& line) {
 // Reads what has been added to metrics.jsonl; all of it if it is another file.
 void ViewedRun::read_on() {
   const AnyFile file(path_ + "/" + kJsonl);
-  if (!begins_line(file, progress_.bytes)) progress_ = {};
+  if (file.inode() != progress_.inode || !begins_line(file, progress_.bytes)) progress_ = {};
+  progress_.inode = file.inode();
   for (;;) {
     std::string text;
     const int64_t next = lines_at(file, progress_.bytes, text);
@@ -240,8 +240,9 @@ Json ViewedRun::in_list() {
     if (const auto found = progress_.best.find(split); found != progress_.best.end())
       best = {{"split", split}, {"top1", found->second}};
   Json left;
-  if (state == "running" && progress_.images_per_s && each > 0 && epochs * each >= progress_.step)
-    left = double((epochs * each - progress_.step) * batch) / *progress_.images_per_s;
+  if (state == "running" && progress_.images_per_s && each > 0 &&
+      double(epochs) * double(each) >= double(progress_.step))
+    left = (double(epochs) * double(each) - double(progress_.step)) * double(batch) / *progress_.images_per_s;
   const double ranks = progress_.ranks.value_or(number_in(settings_.environment, "ranks").value_or(1));
   const std::string strategy = text_in(config, "strategy");
   return {{"id", id_},

@@ -31,6 +31,7 @@ class ViewedRun {
  private:
   // What the lines of metrics.jsonl say so far.
   struct Progress {
+    uint64_t inode = 0;  // of the file
     int64_t bytes = 0, step = 0, epoch = 0, steps_per_epoch = 0;
     std::optional<double> images_per_s, ranks;
     std::map<std::string, double> best;  // top-1, by split

@@ -53,7 +53,7 @@ function rangeOf(curves, spec, log) {
     const space = Math.max(1.15, (high / lowest) ** 0.06);
     return [lowest / space, high * space];
   }
-  const space = (high - (spec.zero ? 0 : low)) * 0.06 || Math.abs(high) * 0.05 || 1;
+  const space = Math.max((high - (spec.zero ? 0 : low)) * 0.06, Math.abs(high) * 1e-4) || 1;
   return [spec.zero && low >= 0 ? 0 : low - space, high + space];
 }
 

@@ -163,11 +163,11 @@ function thin(points, count, window) {
 // Places for the marks of an axis from a to b, about `most` of them: 0, 20, 40; seconds that make whole minutes or
 // hours; or, on a log scale, 1, 2, 5, 10.
 function linearTicks(a, b, most) {
-  if (!(b > a)) return [a];
+  if (!(b - a > 1e-12 * Math.max(Math.abs(a), Math.abs(b)))) return [a];
   const power = 10 ** Math.floor(Math.log10((b - a) / most));
   const step = [1, 2, 5, 10, 20].map(f => f * power).find(s => (b - a) / s <= most);
   const ticks = [];
-  for (let i = Math.ceil(a / step - 1e-9); i * step <= b * (1 + 1e-12) + step * 1e-9; i++) {
+  for (let i = Math.ceil(a / step - 1e-9); i <= b / step + 1e-9 && ticks.length < 50; i++) {
     ticks.push(Number((i * step).toPrecision(12)));
   }
   return ticks;
