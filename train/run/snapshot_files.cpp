@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/device.h"
 #include "core/log.h"
 #include "train/io/file.h"
 
@@ -45,6 +46,7 @@ void SnapshotFiles::add_folder() const {
 }
 
 void SnapshotFiles::work() {
+  set_threads(1);  // others are the training's
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [&] { return ends_ || !waiting_.empty(); });
