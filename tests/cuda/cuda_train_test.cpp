@@ -2,6 +2,8 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "comm/process_group.h"
+#include "comm/transport/gpu.h"
 #include "core/cuda/graph.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
@@ -9,7 +11,9 @@
 #include "tests/support/cuda_support.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
+#include "tests/support/thread_ranks.h"
 #include "train/evaluation/metrics.h"
+#include "train/evaluation/snapshot_parts.h"
 #include "train/loop/trainer.h"
 #include "train/optim/lars.h"
 #include "train/optim/sgd.h"
@@ -203,6 +207,30 @@ TEST(CudaTraining, MemoryIsKeptAndReused) {
   const MemoryStats twice = memory_stats(kCuda);
   EXPECT_EQ(twice.current, once.current);
   EXPECT_EQ(twice.system_allocations, once.system_allocations);
+}
+
+// What ranks say to each other lies on their GPUs.
+TEST(CudaTraining, RanksOnGpusCountTogether) {
+  RT_NEEDS_CUDA();
+  const Dataset data{.name = "made up",
+                     .source = "",
+                     .images = zeros({6, 2, 2, 1}, DType::u8),
+                     .labels = from_host(std::vector<int64_t>{0, 1, 0, 1, 1, 1}, {6}),
+                     .classes = 2,
+                     .mean = {0},
+                     .deviation = {1},
+                     .class_names = {"a", "b"}};
+  const std::string cause = comm::test::run_threads(2, 1, comm::Seconds(60), [&](comm::Context context) {
+    const int rank = context.rank, devices = runtime(kCuda).device_count();
+    comm::ProcessGroup group(comm::p2p_transport(std::move(context), {DeviceType::cuda, rank % devices}));
+    const Tensors outputs = {from_host(std::vector<float>{1, 0, 1, 0, 0, 1}, {3, 2})};  // a, a, b on each
+    Snapshot snapshot;
+    add_predictions(snapshot, data, own_part(all_samples(data), group), outputs, group);
+    if (rank == 0) {
+      EXPECT_EQ(values(snapshot.confusion), (std::vector<double>{1, 1, 3, 1}));
+    }
+  });
+  EXPECT_EQ(cause, "");
 }
 
 TEST(CudaTraining, SeveralDevicesAreApart) {
