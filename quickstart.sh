@@ -93,7 +93,8 @@ with_mnist=
 if [[ ! $data_dir ]]; then with_mnist="; with MNIST: ${here:-./}quickstart.sh --data-dir DIR"; fi
 cat <<NEXT
 
-The run is in $shown: config.toml, train.log, metrics.csv and exported/model.safetensors.
+The run is in $shown: config.toml, train.log, metrics.csv, report.html and exported/model.safetensors.
+  look at it        ${here}build/release/ringtape view, or $shown/report.html in a browser
   test it again     ${here}build/release/ringtape evaluate $shown
   change something  ${here}build/release/ringtape train ${data[*]} --hidden 256 --schedule cosine --run wider
   all there is      ${here}build/release/ringtape --help$with_mnist
