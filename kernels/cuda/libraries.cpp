@@ -12,7 +12,6 @@
 namespace ringtape::cuda {
 
 static std::string version(int64_t number, int64_t major, int64_t minor) {
-  if (number == 0) return "emulated";
   return concat(number / major, '.', number % major / minor);
 }
 
@@ -21,8 +20,9 @@ std::vector<std::pair<std::string, std::string>> libraries() {
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
   std::vector<std::pair<std::string, std::string>> out = {{"CUDA", version(CUDART_VERSION, 1000, 10)},
-                                                          {"CUDA driver", version(driver, 1000, 10)}};
-  out.emplace_back("cuBLASLt", env::cublas() ? version(int64_t(cublasLtGetVersion()), 10000, 100) : kOwn);
+                                                          {"CUDA driver", driver > 0 ? version(driver, 1000, 10) : "none"}};
+  const auto cublas = int64_t(cublasLtGetVersion());  // 0: the emulation's
+  out.emplace_back("cuBLASLt", !env::cublas() ? kOwn : cublas == 0 ? "emulated" : version(cublas, 10000, 100));
   std::string cudnn = kOwn;
 #if RINGTAPE_CUDNN
   if (env::cudnn()) cudnn = version(int64_t(cudnnGetVersion()), 10000, 100);
