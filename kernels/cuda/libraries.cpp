@@ -19,8 +19,9 @@ std::vector<std::pair<std::string, std::string>> libraries() {
   constexpr const char* kOwn = "own kernels";
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
-  std::vector<std::pair<std::string, std::string>> out = {{"CUDA", version(CUDART_VERSION, 1000, 10)},
-                                                          {"CUDA driver", driver > 0 ? version(driver, 1000, 10) : "none"}};
+  std::vector<std::pair<std::string, std::string>> out;
+  out.emplace_back("CUDA", version(CUDART_VERSION, 1000, 10));
+  out.emplace_back("CUDA driver", driver > 0 ? version(driver, 1000, 10) : "none");
   const auto cublas = int64_t(cublasLtGetVersion());  // 0: the emulation's
   out.emplace_back("cuBLASLt", !env::cublas() ? kOwn : cublas == 0 ? "emulated" : version(cublas, 10000, 100));
   std::string cudnn = kOwn;
