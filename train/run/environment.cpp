@@ -57,12 +57,6 @@ Json gpus() {
 
 }  // namespace
 
-std::string this_host() {
-  utsname system{};
-  ::uname(&system);
-  return system.nodename;
-}
-
 Json environment(const std::vector<std::string>& command_line) {
   utsname system{};
   ::uname(&system);

@@ -6,8 +6,6 @@
 
 namespace ringtape {
 
-std::string this_host();  // this machine's name
-
 // What a result depends on besides the options: version, machine, compiler, libraries, and the environment variables
 // that are set.
 Json environment(const std::vector<std::string>& command_line);

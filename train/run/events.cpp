@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/data/png.h"
 
@@ -50,10 +51,8 @@ double now() { return std::chrono::duration<double>(std::chrono::system_clock::n
 
 // A new file name: in containers, two processes may have the same host, process id and second.
 File new_file(const RunDir& run, std::string& path) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof host - 1);
   const std::string stem =
-      concat("events.out.tfevents.", int64_t(now()), '.', std::string_view(host), '.', ::getpid(), '.');
+      concat("events.out.tfevents.", int64_t(now()), '.', comm::host_name(), '.', ::getpid(), '.');
   File out;
   for (int number = 0; !out; ++number) {
     path = run.file(concat(stem, number));

@@ -4,17 +4,18 @@
 #include <httplib.h>
 #include <netdb.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 
+#include "comm/base/host_name.h"
 #include "comm/store/token.h"
 #include "core/check.h"
-#include "train/run/environment.h"
 #include "train/view/page.h"
 
 namespace ringtape {
@@ -178,7 +179,7 @@ ViewServer::~ViewServer() = default;
 
 std::string ViewServer::address() const {
   const ServerOptions& o = http_->options;
-  const std::string host = o.host == "0.0.0.0" || o.host == "::" ? this_host() : o.host;  // all of this machine's
+  const std::string host = o.host == "0.0.0.0" || o.host == "::" ? comm::host_name() : o.host;  // all of this machine's
   const bool ipv6 = host.find(':') != std::string::npos;
   return concat("http://", ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", o.port, "/",
                 o.token.empty() ? "" : concat("?token=", o.token));

@@ -9,10 +9,10 @@
 #include <ctime>
 #include <filesystem>
 
+#include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/evaluation/snapshot.h"
 #include "train/io/look.h"
-#include "train/run/environment.h"
 #include "train/run/metrics_log.h"
 #include "train/run/run_dir.h"
 #include "train/settings/options.h"
@@ -224,7 +224,7 @@ std::string ViewedRun::state(int64_t updated, int64_t now) const {
   if (progress_.has_summary) return "finished";
   if (is_training(path_)) return "running";
   const std::string host = text_in(settings_.environment, "host");
-  return !host.empty() && host != this_host() && now - updated < kQuiet ? "running" : "failed";
+  return !host.empty() && host != comm::host_name() && now - updated < kQuiet ? "running" : "failed";
 }
 
 Json ViewedRun::in_list() {
