@@ -246,6 +246,7 @@ def eight_runs_at_most(page, server):
     page.browser.open(server.url + "#" + address)
     page.wait_for("choice.chosen.length === 8")
     page.evaluate("toggle('extra-8')")
+    page.evaluate("poll(true)")  # drawn anew, it is still said
     assert "8 runs are chosen" in page.text("#list-note")
     del page.runs["extra 2"]
     page.wait_for("choice.chosen.length === 7")

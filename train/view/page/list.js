@@ -67,6 +67,12 @@ function listedRuns() {
   return groups.map(([state]) => store.runs.filter(run => stateOf(run) === state && match(run)));
 }
 
+let refused = false;          // the reader has tried to choose one more than there are places
+function listNote(count) {
+  if (count) return refused && slots.every(id => id) ? `${kSlots} runs are chosen; remove one first.` : '';
+  return store.runs.length ? 'No run matches.' : 'There are no runs yet.';
+}
+
 function drawList() {
   const items = [];
   listedRuns().forEach((runs, i) => {
@@ -87,7 +93,7 @@ function drawList() {
     $('run-list').replaceChildren(...items);
     if (focused && focused !== document.activeElement && focused.isConnected) focused.focus({ preventScroll: true });
   }
-  setText($('list-note'), items.length ? '' : store.runs.length ? 'No run matches.' : 'There are no runs yet.');
+  setText($('list-note'), listNote(items.length));
   setText($('runs-button'), `Runs · ${choice.chosen.length}`);
 }
 
@@ -133,8 +139,9 @@ function drawNotices() {
 
 async function toggle(id) {
   const on = slotOf(id) < 0;
-  if (!choose(id, on)) {
-    setText($('list-note'), `${kSlots} runs are chosen; remove one first.`);
+  refused = !choose(id, on);
+  if (refused) {
+    drawList();
     $('list-note').scrollIntoView({ block: 'nearest' });
     return;
   }
