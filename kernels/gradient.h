@@ -4,8 +4,9 @@
 // Decisions about the gradients of a step before the update, on their device: clipping, and the loss scale of f16.
 namespace ringtape {
 
-// y, f32 with one element, = the sum of x^2; x contiguous f32 or f64. The order depends only on x's size.
-RT_KERNEL(square_sum, void(View y, View x));
+// Sums of squares of runs of a flat buffer x, contiguous f32 or f64: squares (C) f64; cells (C, >= 2) i64, in whose
+// first columns are begin and end of each run. The order of a sum depends only on the length of its run.
+RT_KERNEL(cell_squares, void(View squares, View x, View cells));
 
 struct GradientRule {
   double max_norm;         // 0: no clipping
@@ -13,9 +14,9 @@ struct GradientRule {
       backoff;  // factors of the loss scale: after `interval` consecutive steps without overflow, and on overflow
   int64_t interval;
 };
-// All f32 with one element, except scale (2): the loss scale in the gradients and the steps since its last change; no
-// data: scale 1. squares: the sum of the gradients' squares.
-//   norm   = sqrt(squares) / scale
+// factor, norm: f32 with one element. scale (2) f32: the loss scale in the gradients and the steps since its last
+// change; no data: scale 1. squares (C) f64: sums of the gradients' squares, added in an order that depends only on C.
+//   norm   = sqrt(sum of squares) / scale
 //   factor = min(1, max_norm / (norm + 1e-6)) / scale: undoes the scale, and clips like PyTorch's clip_grad_norm_
 // If norm is not finite, factor is 0 and the scale shrinks. Without a scale, factor is NaN, so that the error is
 // visible.

@@ -22,13 +22,12 @@ struct LarsStep {
   double lr, momentum, weight_decay, eta;
   bool nesterov, clip;  // clip: the rate is the smaller of lr and the ratio, not their product
 };
-// Parameters are processed in chunks (C, 4) i64: begin and end of the chunk's elements in the buffers; the number of
-// earlier chunks of the same parameter; the parameter's number of chunks, or 0 if it is not adapted (a bias, a norm's
-// scale) and takes an SGD step without weight decay. squares (C, 2) f64: sums of squares of w and g over each chunk, in
-// an order that depends only on its size.
-RT_KERNEL(lars_squares, void(View squares, View w, View g, View chunks));
-// As sgd_step, with g + weight_decay w multiplied by the parameter's ratio from lars_scale.
-RT_KERNEL(lars_step, void(View w, View v, View g, View squares, View chunks, View factor, LarsStep step));
+// As sgd_step, with g + weight_decay w multiplied by the parameter's ratio from lars_scale. cells (C, 4) i64: begin and
+// end of a run of elements in the buffers; the number of earlier cells of the same parameter; the parameter's number of
+// cells, or 0 if it is not adapted (a bias, a norm's scale) and takes an SGD step without weight decay. w_squares,
+// g_squares (C) f64: from cell_squares (kernels/gradient.h), of all cells of these parameters, also before and after C.
+RT_KERNEL(lars_step, void(View w, View v, View g, View w_squares, View g_squares, View cells, View factor,
+                          LarsStep step));
 
 // Factors of a parameter's gradient and weight in its step, from the sums of their squares, for both devices: ratio =
 // eta |w| / (|g| + weight_decay |w| + 1e-8); with clip min(ratio / lr, 1). If a norm is 0: ratio 1 and no decay.

@@ -2,37 +2,30 @@
 
 #include <cmath>
 
-#include "kernels/cpu/reduce.h"
+#include "kernels/cpu/rows.h"
 
 RT_ISA_BEGIN
 
-namespace {
-
-struct SumOfSquares {
-  static constexpr bool kMaps = true;
-  template <class C> static C identity() { return C(0); }
-  template <class V> RT_INLINE static V combine(V a, V b) { return a + b; }
-  template <class C> RT_INLINE static C map(C x, C) { return x * x; }
-};
-
-}  // namespace
-
-void square_sum(View y, View x) {
-  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ",
+void cell_squares(View squares, View x, View cells) {
+  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "cell_squares: x is f32 or f64, got ",
               x.dtype);
-  View one = x;  // x's rank, and one element
-  for (int d = 0; d < one.rank; ++d) one.dims[d] = 1;
-  const ReducePlan plan(one, x);
-  const auto total = [&]<class C>(C out) {
-    reduce<SumOfSquares, C>(plan, &out, nullptr, [](double sum, C) { return C(sum); });
-    return float(out);
+  const auto sum = [&]<class T>(const T* from, int64_t n) {
+    return row_sum<double>(n, [=](int64_t i) { return double(from[i]) * double(from[i]); });
   };
-  y.as<float>()[0] = x.dtype == DType::f32 ? total(0.0f) : total(0.0);
+  parallel_for(cells.dims[0], 1, [&](int64_t first, int64_t last) {
+    for (int64_t c = first; c < last; ++c) {
+      const int64_t* const cell = cells.as<int64_t>() + c * cells.strides[0];
+      squares.as<double>()[c * squares.strides[0]] = x.dtype == DType::f32
+                                                         ? sum(x.as<float>() + cell[0], cell[1] - cell[0])
+                                                         : sum(x.as<double>() + cell[0], cell[1] - cell[0]);
+    }
+  });
 }
 
 void gradient_factor(View factor, View norm, View scale, View squares, GradientRule rule) {
   float* const state = scale.data ? scale.as<float>() : nullptr;
-  const float root = std::sqrt(squares.as<float>()[0]);
+  const double* const sums = squares.as<double>();
+  const auto root = float(std::sqrt(row_sum<double>(squares.size(), [=](int64_t i) { return sums[i]; })));
   const GradientDecision d = decide_gradient(rule, root, state, state ? state[0] : 1, state ? state[1] : 0);
   factor.as<float>()[0] = d.factor;
   norm.as<float>()[0] = d.norm;

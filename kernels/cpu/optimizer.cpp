@@ -106,41 +106,25 @@ void sgd_step(View w, View v, View g, View factor, SgdStep step) {
                 [&]<class T>(int64_t begin, int64_t end) { sgd_part<T>(w, v, g, begin, end, multiplier, step); });
 }
 
-void lars_squares(View squares, View w, View g, View chunks) {
-  check_parameters(w, "lars_squares");
-  const int64_t* const table = chunks.as<int64_t>();
-  const auto sum = [&]<class T>(const T* x, int64_t n) {
-    return row_sum<double>(n, [=](int64_t i) { return double(x[i]) * double(x[i]); });
-  };
-  parallel_for(chunks.dims[0], 1, [&](int64_t first, int64_t last) {
-    for (int64_t c = first; c < last; ++c) {
-      const int64_t begin = table[4 * c], n = table[4 * c + 1] - begin;
-      double* const to = squares.as<double>() + 2 * c;
-      if (w.dtype == DType::f32) to[0] = sum(w.as<float>() + begin, n), to[1] = sum(g.as<float>() + begin, n);
-      else to[0] = sum(w.as<double>() + begin, n), to[1] = sum(g.as<double>() + begin, n);
-    }
-  });
-}
-
-void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
+void lars_step(View w, View v, View g, View w_squares, View g_squares, View cells, View factor, LarsStep step) {
   check_parameters(w, "lars_step");
   const double multiplier = value_of(factor);
   if (multiplier == 0) return;
-  parallel_for(chunks.dims[0], 1, [&](int64_t first, int64_t last) {
+  parallel_for(cells.dims[0], 1, [&](int64_t first, int64_t last) {
     [[maybe_unused]] const FlushDenormals flush;
     for (int64_t c = first; c < last; ++c) {
-      const int64_t* const chunk = chunks.as<int64_t>() + 4 * c;
-      const double* const sums = squares.as<double>() + 2 * (c - chunk[2]);
+      const int64_t* const cell = cells.as<int64_t>() + 4 * c;
       LarsScale scale{multiplier, 0};
-      if (chunk[3] > 0) {
-        const auto total = [&](int64_t of) {
-          return row_sum<double>(chunk[3], [&](int64_t i) { return sums[2 * i + of]; });
+      if (cell[3] > 0) {
+        const auto total = [&](const View& squares) {
+          const double* const sums = squares.as<double>() + c - cell[2];
+          return row_sum<double>(cell[3], [=](int64_t i) { return sums[i]; });
         };
-        scale = lars_scale(step, total(0), total(1), multiplier);
+        scale = lars_scale(step, total(w_squares), total(g_squares), multiplier);
       }
       const SgdStep sgd{step.lr, step.momentum, scale.weight, step.nesterov};
-      if (w.dtype == DType::f32) sgd_part<float>(w, v, g, chunk[0], chunk[1], scale.gradient, sgd);
-      else sgd_part<double>(w, v, g, chunk[0], chunk[1], scale.gradient, sgd);
+      if (w.dtype == DType::f32) sgd_part<float>(w, v, g, cell[0], cell[1], scale.gradient, sgd);
+      else sgd_part<double>(w, v, g, cell[0], cell[1], scale.gradient, sgd);
     }
   });
 }

@@ -1,42 +1,32 @@
 #include "kernels/gradient.h"
 
+#include "kernels/cuda/block.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/reducers.cuh"
 
 namespace ringtape::cuda {
 namespace {
 
-template <class T>
-struct ReduceSquares : Sum {
-  using C = T;
-  using Acc = T;
-  float* y;
-  explicit ReduceSquares(float* to) : y(to) {}
-  template <int N>
-  static __device__ T of(T (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) x[i] *= x[i];
-    return pairwise<Sum>(x);
-  }
-  __device__ void finish(int64_t, T sum) const { *y = float(sum); }
-};
+constexpr int kThreads = 256;
 
-// One output: always reduced by rows.
+// One block per cell.
 template <class T>
-void sum_squares(const View& y, const View& x) {
-  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
-  View one = x;
-  for (int d = 0; d < one.rank; ++d) one.dims[d] = 1;
-  const ReduceShape s = reduce_shape(one, x);
-  const ReduceSquares<T> r(y.as<float>());
-  if (reduce_width(x.as<T>(), s.reduced, s.outputs) == wide) reduce_by_rows<wide>(x.device, r, x.as<T>(), s);
-  else reduce_by_rows<1>(x.device, r, x.as<T>(), s);
+__global__ void __launch_bounds__(kThreads)
+    cell_squares_kernel(double* squares, int64_t apart, const T* x, const int64_t* cells, int64_t columns) {
+  const int64_t* const cell = cells + columns * int64_t(blockIdx.x);
+  double sum = 0;
+  for (int64_t i = cell[0] + threadIdx.x; i < cell[1]; i += kThreads) sum += double(x[i]) * double(x[i]);
+  sum = block_reduce<Sum>(sum);
+  if (threadIdx.x == 0) squares[apart * int64_t(blockIdx.x)] = sum;
 }
 
-__global__ void decide_kernel(float* factor, float* norm, float* scale, const float* squares, GradientRule rule) {
+__global__ void __launch_bounds__(kThreads) decide_kernel(float* factor, float* norm, float* scale,
+                                                          const double* squares, int64_t count, GradientRule rule) {
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kThreads) sum += squares[i];
+  sum = block_reduce<Sum>(sum);
+  if (threadIdx.x > 0) return;
   const GradientDecision d =
-      decide_gradient(rule, Math::sqrt(*squares), scale, scale ? scale[0] : 1, scale ? scale[1] : 0);
+      decide_gradient(rule, float(Math::sqrt(sum)), scale, scale ? scale[0] : 1, scale ? scale[1] : 0);
   *factor = d.factor;
   *norm = d.norm;
   if (scale) scale[0] = d.scale, scale[1] = d.steps;
@@ -44,16 +34,21 @@ __global__ void decide_kernel(float* factor, float* norm, float* scale, const fl
 
 }  // namespace
 
-void square_sum(View y, View x) {
-  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "square_sum: gradients are f32 or f64, got ",
+void cell_squares(View squares, View x, View cells) {
+  RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "cell_squares: x is f32 or f64, got ",
               x.dtype);
-  if (x.dtype == DType::f32) sum_squares<float>(y, x);
-  else sum_squares<double>(y, x);
+  const Grid grid{dim3(unsigned(cells.dims[0])), dim3(kThreads)};
+  const auto run = [&]<class T>(const T* from) {
+    launch<cell_squares_kernel<T>>(x.device, grid, squares.as<double>(), squares.strides[0], from, cells.as<int64_t>(),
+                                   cells.strides[0]);
+  };
+  if (x.dtype == DType::f32) run(x.as<const float>());
+  else run(x.as<const double>());
 }
 
 void gradient_factor(View factor, View norm, View scale, View squares, GradientRule rule) {
-  launch<decide_kernel>(factor.device, Grid{dim3(1), dim3(1)}, factor.as<float>(), norm.as<float>(), scale.as<float>(),
-                        squares.as<float>(), rule);
+  launch<decide_kernel>(factor.device, Grid{dim3(1), dim3(kThreads)}, factor.as<float>(), norm.as<float>(),
+                        scale.as<float>(), squares.as<double>(), squares.size(), rule);
 }
 
 }  // namespace ringtape::cuda

@@ -79,37 +79,27 @@ struct PlainSgd {
 
 constexpr int kLarsThreads = 256;
 
-// One block per chunk.
+// One block per cell.
 template <class T>
 __global__ void __launch_bounds__(kLarsThreads)
-    lars_squares_kernel(double* squares, const T* w, const T* g, const int64_t* chunks) {
-  const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
-  double of_w = 0, of_g = 0;
-  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads)
-    of_w += double(w[i]) * double(w[i]), of_g += double(g[i]) * double(g[i]);
-  of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
-  if (threadIdx.x == 0) squares[2 * int64_t(blockIdx.x)] = of_w, squares[2 * int64_t(blockIdx.x) + 1] = of_g;
-}
-
-template <class T>
-__global__ void __launch_bounds__(kLarsThreads)
-    lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* squares, const int64_t* chunks, T* w,
-                     T* v) {
+    lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* w_squares, const double* g_squares,
+                     const int64_t* cells, T* w, T* v) {
   const double multiplier = factor ? double(*factor) : 1;
   if (multiplier == 0) return;
-  const int64_t* const chunk = chunks + 4 * int64_t(blockIdx.x);
+  const int64_t* const cell = cells + 4 * int64_t(blockIdx.x);
   LarsScale scale{multiplier, 0};
-  if (chunk[3] > 0) {
-    const double* const sums = squares + 2 * (int64_t(blockIdx.x) - chunk[2]);
+  if (cell[3] > 0) {
+    const int64_t before = int64_t(blockIdx.x) - cell[2];
     double of_w = 0, of_g = 0;
-    for (int64_t i = threadIdx.x; i < chunk[3]; i += kLarsThreads) of_w += sums[2 * i], of_g += sums[2 * i + 1];
+    for (int64_t i = threadIdx.x; i < cell[3]; i += kLarsThreads)
+      of_w += w_squares[before + i], of_g += g_squares[before + i];
     of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
     scale = lars_scale(step, of_w, of_g, multiplier);
   }
   const T gradient = T(scale.gradient);
   const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1),
                    step.nesterov ? T(1) : T(0)};
-  for (int64_t i = chunk[0] + threadIdx.x; i < chunk[1]; i += kLarsThreads) {
+  for (int64_t i = cell[0] + threadIdx.x; i < cell[1]; i += kLarsThreads) {
     T velocity = v ? v[i] : T(0);
     sgd(w[i], velocity, gradient * g[i]);
     if (v) v[i] = velocity;
@@ -133,18 +123,11 @@ void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   });
 }
 
-void lars_squares(View squares, View w, View g, View chunks) {
-  const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
-  for_dtype(w, "lars_squares", [&]<class T>() {
-    launch<lars_squares_kernel<T>>(w.device, grid, squares.as<double>(), w.as<T>(), g.as<T>(), chunks.as<int64_t>());
-  });
-}
-
-void lars_step(View w, View v, View g, View squares, View chunks, View factor, LarsStep step) {
-  const Grid grid{dim3(unsigned(chunks.dims[0])), dim3(kLarsThreads)};
+void lars_step(View w, View v, View g, View w_squares, View g_squares, View cells, View factor, LarsStep step) {
+  const Grid grid{dim3(unsigned(cells.dims[0])), dim3(kLarsThreads)};
   for_dtype(w, "lars_step", [&]<class T>() {
-    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), squares.as<double>(),
-                                chunks.as<int64_t>(), w.as<T>(), v.as<T>());
+    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), w_squares.as<double>(),
+                                g_squares.as<double>(), cells.as<int64_t>(), w.as<T>(), v.as<T>());
   });
 }
 

@@ -290,7 +290,7 @@ TEST_F(CudaOptimizer, AFactorScalesGradientsAndZeroLeavesTheStepOut) {
 }
 
 TEST_F(CudaOptimizer, LarsEqualsTheCpu) {
-  // Elements 0-99 are a parameter of one axis, 112-1411 one of three chunks.
+  // Elements 0-99 are a parameter of one axis, 112-1411 one of three cells.
   const std::vector<int64_t> table = {0, 100, 0, 0, 112, 612, 0, 3, 612, 1112, 1, 3, 1112, 1412, 2, 3};
   for (DType dtype : {DType::f32, DType::f64})
     for (double momentum : {0.0, 0.9})
@@ -299,12 +299,14 @@ TEST_F(CudaOptimizer, LarsEqualsTheCpu) {
         Tensor found[2][3];
         for (int on = 0; on < 2; ++on) {
           const Device device = on ? kCuda : Device{};
-          const Tensor chunks = from_host(table, {4, 4}, device), squares = zeros({4, 2}, DType::f64, device);
+          const Tensor cells = from_host(table, {4, 4}, device), squares = zeros({4, 2}, DType::f64, device);
+          const Tensor of_w({4}, DType::f64, device), of_g({4}, DType::f64, device);
           const Tensor f = full({1}, factor, DType::f32, device), dg = to(g, device);
           auto& [dw, dv, sums] = found[on];
           dw = to(to(w, kCuda), device), dv = to(to(v, kCuda), device), sums = squares;
-          lars_squares(squares, dw, dg, chunks);
-          lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, squares, chunks, factor == 1 ? View{} : View(f),
+          cell_squares(of_w, dw, cells), cell_squares(of_g, dg, cells);
+          copy(squares.window({4}, {2}, 0), of_w), cell_squares(squares.window({4}, {2}, 1), dg, cells);
+          lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, of_w, of_g, cells, factor == 1 ? View{} : View(f),
                     {0.1, momentum, 0.01, 0.02, momentum > 0, factor < 1});
         }
         const double tolerance = dtype == DType::f32 ? 1e-6 : 1e-13;
@@ -321,12 +323,13 @@ TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
       for (int64_t offset : {0, 1}) {
         const Tensor x = noise({n}, dtype, 5);
         const Guarded gx(x, offset);
-        Tensor y({1}), gy({1}, DType::f32, kCuda);
-        square_sum(y, x), square_sum(gy, gx.x);
-        expect_close(gy, y, 1e-5, 0, concat(dtype, " n ", n));
+        const Tensor cells = from_host(std::vector<int64_t>{0, n / 3, n / 3, n / 3, n / 3, n}, {3, 2});
+        Tensor y({3}, DType::f64), gy({3}, DType::f64, kCuda);
+        cell_squares(y, x, cells), cell_squares(gy, gx.x, to(cells, kCuda));
+        expect_close(gy, y, 1e-12, 0, concat(dtype, " n ", n));
       }
-  const float inf = std::numeric_limits<float>::infinity();
-  for (float squares : {4.0f, 1e12f, inf, -inf})  // the last: NaN
+  const double inf = std::numeric_limits<double>::infinity();
+  for (double squares : {4.0, 1e12, inf, -inf})  // the last: NaN
     for (double most : {0.0, 0.5})
       for (bool scaled : {false, true}) {
         Tensor all[2][4];
@@ -334,7 +337,7 @@ TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
           const Device device = on ? kCuda : Device{};
           auto& [factor, norm, scale, sum] = all[on];
           factor = zeros({1}, DType::f32, device), norm = zeros({1}, DType::f32, device),
-          sum = full({1}, squares, DType::f32, device);
+          sum = full({1000}, squares / 1000, DType::f64, device);
           scale = to(from_host(std::vector<float>{1024, 1}, {2}), device);
           gradient_factor(factor, norm, scaled ? View(scale) : View{}, sum, {most, 2, 0.5, 2});
         }

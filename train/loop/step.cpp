@@ -5,7 +5,6 @@
 
 #include "autograd/autocast.h"
 #include "core/part.h"
-#include "kernels/gradient.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -39,7 +38,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       parameters_(model, [this](int64_t size, int64_t n, DType dtype,
                                 Device device) { return gradient_memory(size, n, dtype, device); }),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
-      scale_(parameters_, {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
+      scale_(parameters_.values().device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   if (options.ema > 0) ema_.emplace(parameters_, options.ema);
   if (group_->size() == 1) return;
   group_->set_deterministic(execution.deterministic);
@@ -107,16 +106,17 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
     const Autocast autocast(precision_);
     out = gradients(images, y, whole, ended);
   }
-  optimizer_->step(lr, scale_.active() ? scale_.factor() : Tensor{});
+  const Tensor squares =
+      scale_.active() || optimizer_->wants_squares() ? parameters_.gradient_squares() : Tensor{};
+  optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares);
   if (ema_) ema_->update();
   if (ended) ended(Phase::optimizer);
   return out;
 }
 
 bool Step::finite() const {
-  const Tensor squares({1}, DType::f32, parameters_.values().device());
-  square_sum(squares, parameters_.values());
-  return std::isfinite(squares.item());
+  const Tensor host = parameters_.squares_of(parameters_.values()).copy_to(Device{});
+  return std::ranges::all_of(host.span<double>(), [](double sum) { return std::isfinite(sum); });
 }
 
 std::vector<Tensor> Step::replicated() const {

@@ -1,8 +1,12 @@
 #include "train/optim/flat_parameters.h"
 
 #include "kernels/copy.h"
+#include "kernels/gradient.h"
+#include "train/optim/cells.h"
 
 namespace ringtape {
+
+constexpr int64_t kColumns = 4;  // of the table of cells
 
 // Each parameter starts on a 64-byte boundary, so that kernels see aligned rows.
 static int64_t aligned(int64_t n) { return (n + 15) / 16 * 16; }
@@ -35,6 +39,14 @@ FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory)
     parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size())});
     begin = parameters_.back().end;
   }
+  std::vector<int64_t> table;
+  for (const Parameter& p : parameters_) {
+    const std::vector<Part> cells = cells_of(p.node->shape);
+    for (size_t i = 0; i < cells.size(); ++i)
+      table.insert(table.end(), {p.begin + cells[i].begin, p.begin + cells[i].end, int64_t(i), int64_t(cells.size())});
+  }
+  cells_ = from_host(table, {int64_t(table.size()) / kColumns, kColumns});
+  cells_on_device_ = first.device() == Device{} ? cells_ : cells_.copy_to(first.device());
 }
 
 std::vector<FlatParameters::Run> FlatParameters::with_gradient() const {
@@ -45,6 +57,38 @@ std::vector<FlatParameters::Run> FlatParameters::with_gradient() const {
     else runs.push_back({p.begin, p.end});
   }
   return runs;
+}
+
+Part FlatParameters::cells_in(Run run) const {
+  const auto first_at = [this](int64_t element) {
+    int64_t low = 0, high = cells_.dim(0);
+    while (low < high) {
+      const int64_t middle = (low + high) / 2;
+      if (cells_.data<int64_t>()[kColumns * middle] < element) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  return {first_at(run.begin), first_at(run.end)};
+}
+
+void FlatParameters::add_squares(const Tensor& squares, const Tensor& flat, Run run) const {
+  const Part c = cells_in(run);
+  if (c.size() == 0) return;  // parameters without elements
+  cell_squares(squares.window({c.size()}, {1}, c.begin), flat,
+               cells_on_device_.window({c.size(), kColumns}, {kColumns, 1}, kColumns * c.begin));
+}
+
+Tensor FlatParameters::squares_of(const Tensor& flat) const {
+  const Tensor squares({cells_.dim(0)}, DType::f64, values_.device());
+  add_squares(squares, flat, {0, size()});
+  return squares;
+}
+
+Tensor FlatParameters::gradient_squares() const {
+  const Tensor squares = zeros({cells_.dim(0)}, DType::f64, values_.device());
+  for (const Run& run : with_gradient()) add_squares(squares, gradients_, run);
+  return squares;
 }
 
 std::vector<NamedTensor> FlatParameters::named(const Tensor& flat) const {

@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 
+#include "core/part.h"
 #include "nn/module.h"
 #include "train/io/safetensors.h"
 
@@ -26,6 +27,15 @@ class FlatParameters {
     int64_t begin, end;
   };
   std::vector<Run> with_gradient() const;
+
+  // The cells (cells_of) of all parameters, in their order: (C, 4) i64 on the CPU: begin and end in the buffers; the
+  // number of earlier cells of the same parameter; the parameter's number of cells.
+  const Tensor& cells() const { return cells_; }
+  Part cells_in(Run run) const;  // those in a run of whole cells
+  // (C) f64, the sum of squares of each cell: of `flat`, a buffer of this size; of the gradients, 0 without one.
+  Tensor squares_of(const Tensor& flat) const;
+  Tensor gradient_squares() const;
+
   // Views of `flat`, a buffer of this size, with the names and shapes of the parameters.
   std::vector<NamedTensor> named(const Tensor& flat) const;
   void zero_grad();  // writes no memory: the next backward() writes instead of adding
@@ -39,7 +49,9 @@ class FlatParameters {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  private:
-  Tensor values_, gradients_;
+  void add_squares(const Tensor& squares, const Tensor& flat, Run run) const;
+
+  Tensor values_, gradients_, cells_, cells_on_device_;
   std::vector<Parameter> parameters_;
 };
 

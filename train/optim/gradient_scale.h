@@ -1,6 +1,6 @@
 #pragma once
+#include "core/tensor.h"
 #include "kernels/gradient.h"
-#include "train/optim/flat_parameters.h"
 
 namespace ringtape {
 
@@ -14,7 +14,7 @@ class GradientScale {
     double max_norm = 0;  // 0: no clipping
     bool dynamic = false;  // use a loss scale
   };
-  GradientScale(FlatParameters& parameters, Options options);
+  GradientScale(Device device, Options options);
 
   bool dynamic() const { return scale_.defined(); }
   bool active() const { return dynamic() || rule_.max_norm > 0; }
@@ -22,15 +22,14 @@ class GradientScale {
   // The gradient that backward() starts from, (): `share` times the loss scale.
   Tensor seed(double share, DType dtype = DType::f32) const;
 
-  // Examines the gradients; returns the factor (1) for Optimizer::step.
-  const Tensor& factor();
+  // The factor (1) for Optimizer::step; `squares` (C): sums of the gradients' squares (FlatParameters).
+  const Tensor& factor(const Tensor& squares);
 
   const Tensor& norm() const { return norm_; }  // (1), of the gradients last examined, before clipping
   // (2): the loss scale, and the steps since it changed; undefined without a loss scale.
   const Tensor& state() const { return scale_; }
 
  private:
-  FlatParameters& parameters_;
   GradientRule rule_;
   Tensor scale_, norm_, factor_;
 };

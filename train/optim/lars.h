@@ -1,6 +1,4 @@
 #pragma once
-#include <vector>
-
 #include "train/optim/sgd.h"
 
 namespace ringtape {
@@ -19,14 +17,14 @@ class Lars : public Optimizer {
   explicit Lars(FlatParameters& parameters) : Lars(parameters, Options{}) {}
   Lars(FlatParameters& parameters, Options options);
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool wants_squares() const override { return true; }
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override;
 
   Options options_;
   Tensor velocity_;
-  std::vector<int64_t> begins_;  // of the chunks of kernels/optimizer.h
-  Tensor chunks_, squares_;
+  Tensor cells_;  // of kernels/optimizer.h
 };
 void visit(Fields& f, Lars::Options& o);
 

@@ -18,8 +18,9 @@ void Optimizer::set_steps(int64_t steps, const std::vector<int64_t>& own) {
   set_own_steps(own.empty() ? std::vector<int64_t>(n, steps) : own);
 }
 
-void Optimizer::step(double lr, const Tensor& factor) {
+void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares) {
   ++steps_;
+  if (wants_squares()) squares_ = squares.defined() ? squares : parameters_.gradient_squares();
   const View multiplier = factor.defined() ? View(factor) : View{};
   const auto learn = [&](int64_t begin, int64_t end, double rate) {
     if (begin < end) update(begin, end, multiplier, rate);

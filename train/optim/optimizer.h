@@ -14,8 +14,10 @@ class Optimizer {
   explicit Optimizer(FlatParameters& parameters) : parameters_(parameters) {}
   virtual ~Optimizer() = default;
 
-  // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1.
-  void step(double lr, const Tensor& factor = {});
+  // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1. `squares`:
+  // the parameters' gradient_squares(), if they are known and wanted.
+  void step(double lr, const Tensor& factor = {}, const Tensor& squares = {});
+  virtual bool wants_squares() const { return false; }
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
   // no such parameter.
   void fix_lr(const std::string& prefix, double lr);
@@ -39,6 +41,7 @@ class Optimizer {
     return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat;
   }
   FlatParameters& parameters_;
+  Tensor squares_;  // of the gradients of this step, if wanted
 
  private:
   struct Fixed {
