@@ -11,6 +11,7 @@ namespace ringtape::comm {
 //   all_reduce      x, y: c          reduce_scatter  x: n c, y: c       all_gather  x: c, y: n c
 //   broadcast       y: c, in place   reduce          x: c, y: c, only on the root (elsewhere y is null)
 //   gather          x: c, y: n c on the root         scatter  x: n c on the root, y: c         all_to_all  x, y: n c
+// A reduce_scatter or all_gather with cuts has part r of x or y at Transport::part(r), which may be empty.
 // x is not written to. In place: y may be x for all_reduce, reduce and all_to_all, x may be y + rank c for all_gather
 // and gather, y may be x + rank c for reduce_scatter and scatter. avg divides sums by n.
 using CollectiveFn = void (*)(Transport& transport, const void* x, void* y);

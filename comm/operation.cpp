@@ -19,6 +19,14 @@ constexpr bool has_root(Collective kind) {
 }
 }  // namespace
 
+// FNV-1a over the fields.
+uint64_t hash_of(std::span<const uint64_t> fields) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const uint64_t field : fields)
+    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (field >> (8 * byte) & 0xff)) * 0x100000001b3u;
+  return hash;
+}
+
 std::string_view name_of(Collective kind) { return kNames[size_t(kind)]; }
 
 Collective parse_collective(std::string_view name) {
@@ -30,19 +38,15 @@ Collective parse_collective(std::string_view name) {
   throw UsageError(concat("unknown collective '", name, "'; available: ", all));
 }
 
-// FNV-1a over the fields.
 uint64_t Operation::fingerprint() const {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const uint64_t field :
-       {uint64_t(kind), uint64_t(dtype), uint64_t(op), uint64_t(root), uint64_t(count), uint64_t(algorithm)})
-    for (int byte = 0; byte < 8; ++byte) hash = (hash ^ (field >> (8 * byte) & 0xff)) * 0x100000001b3u;
-  return hash;
+  return hash_of(std::array{uint64_t(kind), uint64_t(dtype), uint64_t(op), uint64_t(root), uint64_t(count), cuts,
+                            uint64_t(algorithm)});
 }
 
 std::string Operation::str() const {
   if (kind == Collective::barrier) return concat("barrier #", sequence);
   return concat(kind, " #", sequence, " (", reduces(kind) ? concat(op, ", ") : "", dtype, ", ", with_commas(count),
-                count == 1 ? " element" : " elements", has_root(kind) ? concat(", root ", root) : "", ")");
+                count == 1 ? " element" : " elements", cuts ? " at most" : "", has_root(kind) ? concat(", root ", root) : "", ")");
 }
 
 }  // namespace ringtape::comm

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "core/dtype.h"
@@ -18,6 +19,7 @@ enum class Collective : uint8_t {
   scatter,
   all_to_all
 };
+uint64_t hash_of(std::span<const uint64_t> fields);
 std::string_view name_of(Collective kind);
 Collective parse_collective(std::string_view name);  // throws UsageError
 
@@ -28,8 +30,10 @@ struct Operation {
   DType dtype = DType::u8;
   ReduceOp op = ReduceOp::sum;
   int root = 0;            // of broadcast, reduce, gather, scatter
-  // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others.
+  // elements: of the whole buffer for all_reduce, broadcast and reduce, of one rank's part for the others: of the
+  // largest part, if they differ.
   int64_t count = 0;
+  uint64_t cuts = 0;       // hash of the parts of reduce_scatter and all_gather; 0: they are equal
   uint64_t sequence = 0;   // 1 for the first of a group
   uint32_t algorithm = 0;  // hash of its name
 

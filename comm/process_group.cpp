@@ -16,7 +16,7 @@ struct ProcessGroup::Impl {
                transport->size() > 1 ? env::all_reduce() : ""),
         worker(*transport) {}
 
-  Work run(Operation op, const Tensor& x, const Tensor& y);
+  Work run(Operation op, const Tensor& x, const Tensor& y, const Cuts& cuts = {});
 
   const std::unique_ptr<Transport> transport;
   const Choice choice;
@@ -26,7 +26,7 @@ struct ProcessGroup::Impl {
   Worker worker;  // destroyed first
 };
 
-Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
+Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y, const Cuts& cuts) {
   transport->context().failure->check();
   const Algorithm& algorithm = choice(op, deterministic);
   op.algorithm = algorithm.id();
@@ -37,6 +37,7 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y) {
   work->run = algorithm.of(op.kind);
   work->x = x;
   work->y = y;
+  work->cuts = cuts;
   work->worker = &worker;
   work->asked = transport->asked();
   worker.add(work);
@@ -80,6 +81,26 @@ void check_sum(Collective kind, DType dtype) {
 
 void check_root(const Transport& t, Collective kind, int root) {
   RT_CHECK_AS(UsageError, root >= 0 && root < t.size(), kind, ": root ", root, " in a group of ", t.size(), " ranks");
+}
+
+// The operation on a whole buffer with cuts, after they have been checked.
+Operation cut_operation(const Transport& t, Collective kind, const Tensor& all, const ProcessGroup::Cuts& cuts) {
+  check(t, kind, "all", all, all.dtype(), all.size());
+  const auto expected = concat("expected ", t.size() + 1, " that ascend from 0 to ", all.size());
+  RT_CHECK_AS(ShapeError, cuts && cuts->size() == size_t(t.size()) + 1, kind, ": ", cuts ? cuts->size() : 0, " cuts, ",
+              expected);
+  RT_CHECK_AS(ShapeError,
+              cuts->front() == 0 && cuts->back() == all.size() && std::is_sorted(cuts->begin(), cuts->end()), kind,
+              ": wrong cuts, ", expected);
+  std::vector<uint64_t> fields(cuts->begin(), cuts->end());
+  Operation out{.kind = kind, .dtype = all.dtype(), .cuts = hash_of(fields) | 1};
+  for (size_t r = 0; r + 1 < cuts->size(); ++r) out.count = std::max(out.count, (*cuts)[r + 1] - (*cuts)[r]);
+  return out;
+}
+
+Tensor part_of(const Tensor& all, const std::vector<int64_t>& cuts, int rank) {
+  const int64_t begin = cuts[size_t(rank)], end = cuts[size_t(rank) + 1];
+  return all.window({end - begin}, {1}, begin);
 }
 
 // The number of elements of a part, if x consists of `parts` parts.
@@ -127,6 +148,18 @@ Work ProcessGroup::all_gather(const Tensor& y, const Tensor& x) {
   check(transport(), kind, "y", y, x.dtype(), x.size(), size());
   check_overlap(transport(), kind, x, y);
   return impl_->run({.kind = kind, .dtype = x.dtype(), .count = x.size()}, x, y);
+}
+
+Work ProcessGroup::reduce_scatter(const Tensor& all, const Cuts& cuts, ReduceOp op) {
+  Operation operation = cut_operation(transport(), Collective::reduce_scatter, all, cuts);
+  operation.op = op;
+  check_sum(operation.kind, all.dtype());
+  return impl_->run(operation, all, part_of(all, *cuts, rank()), cuts);
+}
+
+Work ProcessGroup::all_gather(const Tensor& all, const Cuts& cuts) {
+  const Operation operation = cut_operation(transport(), Collective::all_gather, all, cuts);
+  return impl_->run(operation, part_of(all, *cuts, rank()), all, cuts);
 }
 
 Work ProcessGroup::broadcast(const Tensor& y, int root) {

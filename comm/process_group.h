@@ -52,6 +52,11 @@ class ProcessGroup {
   // x has size() times the elements of y.
   Work reduce_scatter(const Tensor& y, const Tensor& x, ReduceOp op = ReduceOp::sum);
   Work all_gather(const Tensor& y, const Tensor& x);  // y has size() times the elements of x
+  // Both with parts of any size, in place: rank r's part of `all` is [cuts[r], cuts[r + 1]). Cuts are the same on all
+  // ranks and ascend from 0 to all.size(). After reduce_scatter the other parts are unspecified.
+  using Cuts = std::shared_ptr<const std::vector<int64_t>>;
+  Work reduce_scatter(const Tensor& all, const Cuts& cuts, ReduceOp op = ReduceOp::sum);
+  Work all_gather(const Tensor& all, const Cuts& cuts);
   Work broadcast(const Tensor& y, int root);
   // y: undefined except on the root.
   Work reduce(const Tensor& y, const Tensor& x, int root, ReduceOp op = ReduceOp::sum);

@@ -11,6 +11,7 @@
 #include "comm/operation.h"
 #include "comm/store/store.h"
 #include "core/device.h"
+#include "core/part.h"
 
 namespace ringtape::comm {
 
@@ -69,9 +70,11 @@ class Transport {
   const Context& context() const { return context_; }
   virtual Device device() const { return {}; }
 
-  // Everything until the next begin() belongs to this operation.
-  void begin(const Operation& operation, Deadline deadline) {
+  // Everything until the next begin() belongs to this operation, whose parts are cut at `cuts` (size() + 1; none: equal
+  // parts), which must live as long.
+  void begin(const Operation& operation, Deadline deadline, std::span<const int64_t> cuts = {}) {
     operation_ = operation;
+    cuts_ = cuts;
     deadline_ = deadline;
     waiting_on_ = -1;
     activity_.begin(operation, name());
@@ -80,6 +83,11 @@ class Transport {
   void end() { activity_.end(); }  // the operation is done: for reports
   const Operation& operation() const { return operation_; }
   const Deadline& deadline() const { return deadline_; }
+  // The elements of a rank's part in the whole buffer of a reduce_scatter or all_gather.
+  Part part(int rank) const {
+    if (!cuts_.empty()) return {cuts_[size_t(rank)], cuts_[size_t(rank) + 1]};
+    return {operation_.count * rank, operation_.count * (rank + 1)};
+  }
 
   // Starts messages. They may be transferred at the same time, and a later start does not wait for an earlier one.
   // After finish(ticket) received data can be read, and sent data can be overwritten. Tickets finish in the order of
@@ -131,6 +139,7 @@ class Transport {
   friend class Wait;
   const Context context_;
   Operation operation_;
+  std::span<const int64_t> cuts_;
   Deadline deadline_{Seconds(0)};
   std::atomic<int> waiting_on_{-1};
 

@@ -77,7 +77,8 @@ void Worker::execute(Work::State& work) noexcept {
   try {
     failure.check();
     if (work.asked) transport_.follow(*work.asked);
-    transport_.begin(work.operation, Deadline(transport_.context().timeout));
+    transport_.begin(work.operation, Deadline(transport_.context().timeout),
+                     work.cuts ? *work.cuts : std::span<const int64_t>{});
     work.run(transport_, View(work.x).data, View(work.y).data);
     work.ended = transport_.reached();
     transport_.end();

@@ -15,6 +15,7 @@ struct Work::State {
   Operation operation;
   CollectiveFn run;
   Tensor x, y;  // held until it is done
+  std::shared_ptr<const std::vector<int64_t>> cuts;  // null: equal parts
   Worker* worker;
   std::shared_ptr<StreamPoint> asked, ended;  // on a GPU: the point it follows, and its end once it is done
   std::atomic<bool> done{false};

@@ -58,10 +58,10 @@ void direct_all_reduce(Transport& t, const void* x, void* y) {
 }
 
 void direct_reduce_scatter(Transport& t, const void* x, void* y) {
-  const int64_t count = t.operation().count;
-  Shared shared(t, x, t.operation().bytes() * size_t(t.size()));
+  const size_t width = size_of(t.operation().dtype);
+  Shared shared(t, x, size_t(t.part(t.size() - 1).end) * width);
   if (!shared) return fixed_order_reduce_scatter(t, x, y);
-  combine_blocks(t, shared, {count * t.rank(), count * (t.rank() + 1)}, y, [](int64_t, size_t, const void*) {});
+  combine_blocks(t, shared, t.part(t.rank()), y, [](int64_t, size_t, const void*) {});
   shared.fence();
 }
 
@@ -79,13 +79,14 @@ void direct_reduce(Transport& t, const void* x, void* y) {
 }
 
 void direct_all_gather(Transport& t, const void* x, void* y) {
-  const Operation& op = t.operation();
+  const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
-  const auto place = [&](int rank) { return at(y, op.count * rank, size_of(op.dtype)); };
-  t.copy(place(r), x, op.bytes());
-  Shared shared(t, place(r), op.bytes());
+  const auto place = [&](int rank) { return at(y, t.part(rank).begin, width); };
+  const auto bytes = [&](int rank) { return size_t(t.part(rank).size()) * width; };
+  t.copy(place(r), x, bytes(r));
+  Shared shared(t, place(r), bytes(r));
   if (!shared) return ring.all_gather(t, x, y);
-  for (int s = 1; s < n; ++s) t.copy(place((r + s) % n), shared.of((r + s) % n), op.bytes());
+  for (int s = 1; s < n; ++s) t.copy(place((r + s) % n), shared.of((r + s) % n), bytes((r + s) % n));
   shared.fence();
 }
 

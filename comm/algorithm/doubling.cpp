@@ -34,21 +34,25 @@ void doubling_all_reduce(Transport& t, const void* x, void* y) {
   if (fold.paired) t.exchange({send_to(fold.partner(), y, bytes)});
 }
 
-// Bruck's algorithm: block i of scratch is that of rank + i. If a rank has k blocks, the next step fetches k more from
-// the rank k places ahead.
+// Bruck's algorithm: scratch has the parts from this rank's on, around to the first. If a rank has k parts, the next
+// step fetches k more from the rank k places ahead.
 void doubling_all_gather(Transport& t, const void* x, void* y) {
-  const Operation& op = t.operation();
-  const size_t width = size_of(op.dtype), bytes = op.bytes();
+  const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
-  void* const blocks = t.scratch(bytes * size_t(n));
-  t.copy(blocks, x, bytes);
+  const int64_t whole = t.part(n - 1).end, own = t.part(r).begin;
+  const auto count = [&](int from, int parts) {  // elements of so many parts from rank `from` on, around to the first
+    const int last = from % n + parts - 1;
+    return t.part(last % n).end - t.part(from % n).begin + (last < n ? 0 : whole);
+  };
+  void* const blocks = t.scratch(size_t(whole) * width);
+  t.copy(blocks, x, size_t(count(r, 1)) * width);
   for (int known = 1; known < n; known *= 2) {
-    const size_t some = bytes * size_t(std::min(known, n - known));
-    t.exchange({send_to((r + n - known) % n, blocks, some),
-                recv_from((r + known) % n, at(blocks, op.count * known, width), some)});
+    const int more = std::min(known, n - known);
+    t.exchange({send_to((r + n - known) % n, blocks, size_t(count(r, more)) * width),
+                recv_from((r + known) % n, at(blocks, count(r, known), width), size_t(count(r + known, more)) * width)});
   }
-  t.copy(at(y, op.count * r, width), blocks, bytes * size_t(n - r));
-  t.copy(y, at(blocks, op.count * (n - r), width), bytes * size_t(r));
+  t.copy(at(y, own, width), blocks, size_t(whole - own) * width);
+  t.copy(y, at(blocks, whole - own, width), size_t(own) * width);
 }
 
 // Dissemination (Hensgen, Finkel and Manber): after step k a rank knows, directly or through others, that 2^k ranks

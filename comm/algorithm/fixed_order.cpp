@@ -6,12 +6,13 @@ namespace ringtape::comm {
 
 namespace {
 
-// Sends part p of `x` to each rank p and combines the parts for this rank in the order of the ranks, into `y`, or into
+// Sends part(p) of `x` to each rank p and combines the parts for this rank in the order of the ranks, into `y`, or into
 // scratch if `y` is null. Returns the address of the result.
-void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
+template <class Cut>
+void* sum_own_part(Transport& t, const void* x, void* y, Cut&& part) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
-  const Part own = part_of(count, n, r);
+  const Part own = part(r);
   void* const received = t.scratch(size_t(own.size()) * size_t(n) * width);
   std::vector<const void*> sources(static_cast<size_t>(n));
   for (int from = 0; from < n; ++from)
@@ -19,8 +20,8 @@ void* sum_own_part(Transport& t, const void* x, void* y, int64_t count) {
   exchange_with_all(
       t,
       [&](int to) {
-        const Part part = part_of(count, n, to);
-        return send_to(to, at(x, part.begin, width), size_t(part.size()) * width);
+        const Part p = part(to);
+        return send_to(to, at(x, p.begin, width), size_t(p.size()) * width);
       },
       [&](int from) { return recv_from(from, at(received, own.size() * from, width), size_t(own.size()) * width); });
   void* const spare = at(received, own.size() * r, width);  // nothing is received there
@@ -45,9 +46,10 @@ void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
   const size_t width = size_of(t.operation().dtype);
   const int n = t.size(), r = t.rank();
   for_each_block(t, [&](Part block) {
-    const auto place = [&](int rank) { return at(y, block.begin + part_of(block.size(), n, rank).begin, width); };
-    const auto bytes = [&](int rank) { return size_t(part_of(block.size(), n, rank).size()) * width; };
-    sum_own_part(t, at(x, block.begin, width), place(r), block.size());
+    const auto part = [&](int rank) { return part_of(block.size(), n, rank); };
+    const auto place = [&](int rank) { return at(y, block.begin + part(rank).begin, width); };
+    const auto bytes = [&](int rank) { return size_t(part(rank).size()) * width; };
+    sum_own_part(t, at(x, block.begin, width), place(r), part);
     exchange_with_all(
         t, [&](int to) { return send_to(to, place(r), bytes(r)); },
         [&](int from) { return recv_from(from, place(from), bytes(from)); });
@@ -55,7 +57,7 @@ void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
 }
 
 void fixed_order_reduce_scatter(Transport& t, const void* x, void* y) {
-  sum_own_part(t, x, y, t.operation().count * t.size());
+  sum_own_part(t, x, y, [&](int rank) { return t.part(rank); });
 }
 
 void fixed_order_reduce(Transport& t, const void* x, void* y) {
@@ -64,7 +66,7 @@ void fixed_order_reduce(Transport& t, const void* x, void* y) {
   for_each_block(t, [&](Part block) {
     const auto part = [&](int rank) { return part_of(block.size(), n, rank); };
     void* const place = r == root ? at(y, block.begin + part(r).begin, width) : nullptr;
-    void* const sum = sum_own_part(t, at(x, block.begin, width), place, block.size());
+    void* const sum = sum_own_part(t, at(x, block.begin, width), place, part);
     if (r != root) return t.exchange({send_to(root, sum, size_t(part(r).size()) * width)});
     std::vector<Transfer> transfers;
     for (int s = 1; s < n; ++s) {

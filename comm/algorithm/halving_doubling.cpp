@@ -62,6 +62,9 @@ struct Recursion {
 template <class Begin>
 Recursion(Transport&, const Team&, const Fold&, Begin) -> Recursion<Begin>;
 
+// Where a rank's part of the operation begins; for rank size(), the whole count.
+int64_t begin_of(const Transport& t, int rank) { return rank == 0 ? 0 : t.part(rank - 1).end; }
+
 void halving_doubling_all_reduce(Transport& t, const void* x, void* y) {
   halving_doubling_all_reduce(t, Team(t), x, y, t.operation().count, last_factor(t));
 }
@@ -69,13 +72,14 @@ void halving_doubling_all_reduce(Transport& t, const void* x, void* y) {
 void halving_doubling_reduce_scatter(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
-  const int64_t count = t.operation().count, whole = count * team.size;
-  const Recursion recursion{t, team, fold, [&](int member) { return count * member; }};
-  const size_t width = recursion.width, bytes = t.operation().bytes();
-  if (team.size == 1) return t.copy(y, x, bytes);
+  const Recursion recursion{t, team, fold, [&](int member) { return begin_of(t, member); }};
+  const int64_t whole = begin_of(t, team.size);
+  const size_t width = recursion.width;
+  const auto bytes = [&](int rank) { return size_t(t.part(rank).size()) * width; };
+  if (team.size == 1) return t.copy(y, x, bytes(0));
   if (fold.idle()) {
     exchange_pieces(t, fold.partner(), x, whole, nullptr, 0, nothing);
-    return t.exchange({recv_from(fold.partner(), y, bytes)});
+    return t.exchange({recv_from(fold.partner(), y, bytes(t.rank()))});
   }
   void* const sum = t.scratch(size_t(2 * whole) * width);
   void* const received = at(sum, whole, width);
@@ -86,24 +90,26 @@ void halving_doubling_reduce_scatter(Transport& t, const void* x, void* y) {
     x = sum;
   }
   recursion.halve(x, sum, received, last_factor(t));
-  t.copy(y, at(sum, count * t.rank(), width), bytes);
-  if (fold.paired) t.exchange({send_to(fold.partner(), at(sum, count * fold.partner(), width), bytes)});
+  t.copy(y, at(sum, begin_of(t, t.rank()), width), bytes(t.rank()));
+  if (fold.paired)
+    t.exchange({send_to(fold.partner(), at(sum, begin_of(t, fold.partner()), width), bytes(fold.partner()))});
 }
 
 void halving_doubling_all_gather(Transport& t, const void* x, void* y) {
   const Team team(t);
   const Fold fold(team);
-  const int64_t count = t.operation().count;
-  const Recursion recursion{t, team, fold, [&](int member) { return count * member; }};
-  const size_t width = recursion.width, bytes = t.operation().bytes();
+  const Recursion recursion{t, team, fold, [&](int member) { return begin_of(t, member); }};
+  const size_t width = recursion.width, whole = size_t(begin_of(t, team.size)) * width;
+  const auto bytes = [&](int rank) { return size_t(t.part(rank).size()) * width; };
   if (fold.idle()) {
-    t.exchange({send_to(fold.partner(), x, bytes)});
-    return t.exchange({recv_from(fold.partner(), y, bytes * size_t(team.size))});
+    t.exchange({send_to(fold.partner(), x, bytes(t.rank()))});
+    return t.exchange({recv_from(fold.partner(), y, whole)});
   }
-  t.copy(at(y, count * t.rank(), width), x, bytes);
-  if (fold.paired) t.exchange({recv_from(fold.partner(), at(y, count * fold.partner(), width), bytes)});
+  t.copy(at(y, begin_of(t, t.rank()), width), x, bytes(t.rank()));
+  if (fold.paired)
+    t.exchange({recv_from(fold.partner(), at(y, begin_of(t, fold.partner()), width), bytes(fold.partner()))});
   recursion.doubled(y);
-  if (fold.paired) t.exchange({send_to(fold.partner(), y, bytes * size_t(team.size))});
+  if (fold.paired) t.exchange({send_to(fold.partner(), y, whole)});
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ void pass(Transport& t, int steps, int pieces, Message&& message, Arrived&& arri
   }
 }
 
-// The positions of the pieces of a buffer's parts.
+// The positions of the pieces of a buffer's parts: one part per member, by part_of(); without a count, those of the
+// operation, whose ranks are the members.
 struct Pieces {
   Pieces(const Transport& t, const Team& team, int64_t count)
       : width(size_of(t.operation().dtype)),
@@ -42,14 +43,19 @@ struct Pieces {
         members(team.size),
         largest(part_of(count, members, 0).size()),
         pieces(pieces_of(largest, width)) {}
+  explicit Pieces(const Transport& t)
+      : width(size_of(t.operation().dtype)), operation(&t), members(t.size()), largest(t.operation().count),
+        pieces(pieces_of(largest, width)) {}
+  Part whole(int part) const { return operation ? operation->part(part) : part_of(count, members, part); }
   Part operator()(int part, int piece) const {
-    const Part whole = part_of(count, members, part), p = part_of(whole.size(), pieces, piece);
-    return {whole.begin + p.begin, whole.begin + p.end};
+    const Part all = whole(part), p = part_of(all.size(), pieces, piece);
+    return {all.begin + p.begin, all.begin + p.end};
   }
   size_t bytes(Part p) const { return size_t(p.size()) * width; }
 
   size_t width;
-  int64_t count;
+  int64_t count = 0;
+  const Transport* operation = nullptr;
   int members;
   int64_t largest;  // elements of a part
   int pieces;       // of each part
@@ -72,7 +78,7 @@ class RingReduction {
     const Part in = incoming(step, i);
     const bool last = step == team_.size - 2;
     const void* const sources[] = {slot(step, i), at(x_, in.begin, piece_.width)};
-    const int64_t own = part_of(piece_.count, team_.size, team_.member).begin;
+    const int64_t own = piece_.whole(team_.member).begin;
     t_.combine(last ? at(y_, in.begin - own, piece_.width) : slot(step, i), sources, in.size(), last ? factor_ : 1.0);
   }
 
@@ -116,16 +122,33 @@ void ring_all_reduce(Transport& t, const void* x, void* y) {
       });
 }
 
+void reduce_scatter(Transport& t, const Team& team, const Pieces& piece, const void* x, void* y, double factor) {
+  if (team.size == 1) return t.copy(y, x, piece.bytes(piece.whole(0)));
+  const RingReduction reduction(t, team, piece, x, y, factor);
+  Transfer both[2];
+  pass(
+      t, team.size - 1, piece.pieces,
+      [&](int step, int i) -> std::span<const Transfer> { return reduction.message(step, i, both), both; },
+      [&](int step, int i) { reduction.arrived(step, i); });
+}
+
+void all_gather(Transport& t, const Team& team, const Pieces& piece, void* y) {
+  Transfer both[2];
+  pass(
+      t, team.size - 1, piece.pieces,
+      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; },
+      [](int, int) {});
+}
+
 void ring_reduce_scatter(Transport& t, const void* x, void* y) {
-  const Team team(t);
-  ring_reduce_scatter(t, team, x, y, t.operation().count * team.size, last_factor(t));
+  reduce_scatter(t, Team(t), Pieces(t), x, y, last_factor(t));
 }
 
 void ring_all_gather(Transport& t, const void* x, void* y) {
-  const Team team(t);
-  const Operation& op = t.operation();
-  t.copy(at(y, op.count * team.member, size_of(op.dtype)), x, op.bytes());
-  ring_all_gather(t, team, y, op.count * team.size);
+  const Pieces piece(t);
+  const Part own = t.part(t.rank());
+  t.copy(at(y, own.begin, piece.width), x, piece.bytes(own));
+  all_gather(t, Team(t), piece, y);
 }
 
 // A chain from the root around the ring; every rank forwards a piece while it receives the next one.
@@ -184,23 +207,11 @@ void ring_reduce(Transport& t, const void* x, void* y) {
 }  // namespace
 
 void ring_reduce_scatter(Transport& t, const Team& team, const void* x, void* y, int64_t count, double factor) {
-  const Pieces piece(t, team, count);
-  if (team.size == 1) return t.copy(y, x, size_t(count) * piece.width);
-  const RingReduction reduction(t, team, piece, x, y, factor);
-  Transfer both[2];
-  pass(
-      t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> { return reduction.message(step, i, both), both; },
-      [&](int step, int i) { reduction.arrived(step, i); });
+  reduce_scatter(t, team, Pieces(t, team, count), x, y, factor);
 }
 
 void ring_all_gather(Transport& t, const Team& team, void* y, int64_t count) {
-  const Pieces piece(t, team, count);
-  Transfer both[2];
-  pass(
-      t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; },
-      [](int, int) {});
+  all_gather(t, team, Pieces(t, team, count), y);
 }
 
 const Algorithm ring = {.name = "ring",

@@ -282,11 +282,34 @@ void collective(Transport& transport, F&& f) {
 void all_reduce(Transport& t, const void* x, void* y) {
   collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
 }
+// For parts of different sizes, a group of one call a part.
+template <class F>
+void each_part(Transport& t, F&& f) {
+  collective(t, [&](const Call& c) {
+    RT_GPU_CHECK(ncclGroupStart());
+    for (int r = 0; r < t.size(); ++r)
+      if (const Part part = t.part(r); part.size() > 0) f(c, r, part);
+    RT_GPU_CHECK(ncclGroupEnd());
+  });
+}
 void reduce_scatter(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclReduceScatter(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
+  const size_t width = size_of(t.operation().dtype);
+  if (t.operation().cuts == 0)
+    return collective(
+        t, [&](const Call& c) { RT_GPU_CHECK(ncclReduceScatter(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
+  each_part(t, [&](const Call& c, int r, Part part) {
+    RT_GPU_CHECK(
+        ncclReduce(at(x, part.begin, width), y, size_t(part.size()), c.type, c.op, r, c.comm, c.stream));
+  });
 }
 void all_gather(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
+  const size_t width = size_of(t.operation().dtype);
+  if (t.operation().cuts == 0)
+    return collective(t,
+                      [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
+  each_part(t, [&](const Call& c, int r, Part part) {
+    RT_GPU_CHECK(ncclBroadcast(x, at(y, part.begin, width), size_t(part.size()), c.type, r, c.comm, c.stream));
+  });
 }
 void broadcast(Transport& t, const void*, void* y) {
   collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclBroadcast(y, y, c.count, c.type, c.root, c.comm, c.stream)); });
