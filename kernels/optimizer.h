@@ -21,6 +21,7 @@ RT_KERNEL(sgd_step, void(View w, View v, View g, View factor, SgdStep step));
 struct LarsStep {
   double lr, momentum, weight_decay, eta;
   bool nesterov, clip;  // clip: the rate is the smaller of lr and the ratio, not their product
+  int64_t first = 0;    // the element of the buffers at which w, v and g begin
 };
 // As sgd_step, with g + weight_decay w multiplied by the parameter's ratio from lars_scale. cells (C, 4) i64: begin and
 // end of a run of elements in the buffers; the number of earlier cells of the same parameter; the parameter's number of

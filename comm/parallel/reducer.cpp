@@ -44,15 +44,17 @@ struct Reducer::Bucket {
 
 int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
 
-Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options)
-    : group_(group), memory_(memory), slots_(std::move(slots)), exact_(find_reduction(options.reduction.name).exact),
+Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
+                 const std::vector<int64_t>& places)
+    : group_(group), memory_(memory), slots_(std::move(slots)),
+      exact_(places.empty() && find_reduction(options.reduction.name).exact),
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
   std::string lines;
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
   plan(options);
-  make_reductions(options.reduction);
+  make_reductions(options.reduction, places);
   for (size_t i = 0; i < slots_.size(); ++i)
     slots_[i].leaf->hook = [this, i](const Tensor&) {
       if (armed_) completed(i);
@@ -86,10 +88,14 @@ void Reducer::plan(const ReducerOptions& options) {
   if (exact_) buckets_.back().begin = 0;
 }
 
-void Reducer::make_reductions(const Selection& reduction) {
+void Reducer::make_reductions(const Selection& reduction, const std::vector<int64_t>& places) {
   const auto make = find_reduction(reduction.name).make;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     Gradients gradients{window(buckets_[b].begin, buckets_[b].end), {}};
+    if (!places.empty()) {
+      stretches_.push_back(divide(buckets_[b].begin, buckets_[b].end, places, group_.size()));
+      gradients.cuts = stretches_.back().cuts;
+    }
     for (size_t i = 0; i < slots_.size(); ++i) {
       if (bucket_of_[i] != b) continue;
       const GradientSlot& s = slots_[i];

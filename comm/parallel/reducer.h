@@ -5,6 +5,7 @@
 
 #include "autograd/tape.h"
 #include "comm/parallel/reduction.h"
+#include "comm/parallel/shards.h"
 #include "core/readback.h"
 
 namespace ringtape::comm {
@@ -43,9 +44,12 @@ class Reducer {
   // control_size(...) belong to the reducer.
   static int64_t control_size(int64_t parameters);
 
-  // `memory`: as above, on the group's device; the slots begin after the control words. Throws CommError on every rank,
-  // naming the first parameter in which a rank differs from rank 0.
-  Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options = {});
+  // `memory`: as above, on the group's device; the slots begin after the control words. `places`: each bucket is
+  // divided among the ranks, with cuts at some of these elements, and a rank gets only the sums of its part; without
+  // places, every rank gets all sums. Throws CommError on every rank, naming the first parameter in which a rank
+  // differs from rank 0.
+  Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options = {},
+          const std::vector<int64_t>& places = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -57,6 +61,9 @@ class Reducer {
     int64_t expected = 0; // of all ranks together
     bool stop = false;    // request to stop
   };
+  // The buckets, with the part of each rank; empty without places.
+  const std::vector<Stretch>& stretches() const { return stretches_; }
+
   // The next backward(loss) on this thread is the last of the step: it completes the gradients. An undefined loss means
   // no backward(): the gradients are sent as they are.
   void arm(const Tensor& loss, const Step& step);
@@ -88,7 +95,7 @@ class Reducer {
  private:
   struct Bucket;
   void plan(const ReducerOptions& options);
-  void make_reductions(const Selection& reduction);
+  void make_reductions(const Selection& reduction, const std::vector<int64_t>& places);
   void completed(size_t slot);
   void launch();
   void write_words(const Step& step);
@@ -103,6 +110,7 @@ class Reducer {
   const bool exact_;                // the control words are in front of the last bucket
   Work words_;                      // if the control words are sent separately
   std::vector<Bucket> buckets_;     // in the order of sending
+  std::vector<Stretch> stretches_;
   std::vector<size_t> bucket_of_;   // of each slot
   size_t launched_ = 0;
   bool armed_ = false;

@@ -23,8 +23,9 @@ void Reduction::start() {
   begin();
 }
 
-void Reduction::send(const Tensor& y) {
-  sent_.push_back({group_.all_reduce(y).start(), y.size() * int64_t(size_of(y.dtype()))});
+void Reduction::send(const Tensor& y, const ProcessGroup::Cuts& cuts) {
+  const Work work = cuts ? group_.reduce_scatter(y, cuts) : group_.all_reduce(y);
+  sent_.push_back({work.start(), y.size() * int64_t(size_of(y.dtype())) / (cuts ? 2 : 1)});
 }
 
 void Reduction::wait() const {

@@ -15,12 +15,14 @@ struct Gradients {
   };
   Tensor all;  // (n): the members, zeros in between
   std::vector<Member> members;
+  // Which elements of `all` a rank needs the sums of; null: all of them.
+  ProcessGroup::Cuts cuts = {};
 };
 
-// Replaces the gradients of one bucket by their exact or approximate sums over the ranks; PyTorch calls this a
-// communication hook. The Reducer calls start() of each bucket in their order, then proceed() of all, then finish() of
-// all. Gradients are already weighted by their rank's share of the batch, so nothing is divided. The result has the
-// same bits on all ranks.
+// Replaces the gradients of one bucket, or at least this rank's part of them, by their exact or approximate sums over
+// the ranks; PyTorch calls this a communication hook. The Reducer calls start() of each bucket in their order, then
+// proceed() of all, then finish() of all. Gradients are already weighted by their rank's share of the batch, so nothing
+// is divided. The result has the same bits on all ranks, and with and without cuts.
 class Reduction {
  public:
   virtual ~Reduction() = default;
@@ -28,7 +30,7 @@ class Reduction {
   virtual void proceed() {}   // work that waits for other ranks before more is sent
   virtual void finish() = 0;  // returns when the gradients are sums (on a GPU: in the order of its stream)
 
-  // Since start(), in the order of sending.
+  // Since start(), in the order of sending. Bytes of an all-reduce; a reduce-scatter is half of one and counts half.
   struct Sent {
     Work work;
     int64_t bytes;
@@ -38,7 +40,8 @@ class Reduction {
  protected:
   explicit Reduction(ProcessGroup& group) : group_(group) {}
   virtual void begin() = 0;
-  void send(const Tensor& y);  // begins to sum y over the ranks, in place
+  // Begins to sum y over the ranks, in place; with cuts, each rank's part of it.
+  void send(const Tensor& y, const ProcessGroup::Cuts& cuts = {});
   void wait() const;           // for everything that was sent
 
  private:

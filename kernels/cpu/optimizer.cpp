@@ -123,8 +123,9 @@ void lars_step(View w, View v, View g, View w_squares, View g_squares, View cell
         scale = lars_scale(step, total(w_squares), total(g_squares), multiplier);
       }
       const SgdStep sgd{step.lr, step.momentum, scale.weight, step.nesterov};
-      if (w.dtype == DType::f32) sgd_part<float>(w, v, g, cell[0], cell[1], scale.gradient, sgd);
-      else sgd_part<double>(w, v, g, cell[0], cell[1], scale.gradient, sgd);
+      const int64_t begin = cell[0] - step.first, end = cell[1] - step.first;
+      if (w.dtype == DType::f32) sgd_part<float>(w, v, g, begin, end, scale.gradient, sgd);
+      else sgd_part<double>(w, v, g, begin, end, scale.gradient, sgd);
     }
   });
 }

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kLarsThreads)
   const T gradient = T(scale.gradient);
   const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1),
                    step.nesterov ? T(1) : T(0)};
-  for (int64_t i = cell[0] + threadIdx.x; i < cell[1]; i += kLarsThreads) {
+  for (int64_t i = cell[0] - step.first + threadIdx.x; i < cell[1] - step.first; i += kLarsThreads) {
     T velocity = v ? v[i] : T(0);
     sgd(w[i], velocity, gradient * g[i]);
     if (v) v[i] = velocity;

@@ -56,7 +56,7 @@ class CheckpointTest : public testing::Test {
     return s;
   }
   std::vector<TensorFile> files() const {
-    return {{"model.safetensors", {{"w", from_host(std::vector<float>{1, 2, 3}, {3})}}}};
+    return {{"model.safetensors", {NamedTensor{"w", from_host(std::vector<float>{1, 2, 3}, {3})}}}};
   }
   std::string save(int64_t step, int64_t keep = 9) const {
     return Checkpoints(folder_, keep).save(state(step), files(), course_);

@@ -27,6 +27,7 @@ FinishedRun run_of(int64_t seed, double top1, double images_per_s) {
   FinishedRun r;
   r.path = concat("out/", seed), r.seed = seed, r.epochs = 2, r.steps = 10;
   r.loss = 1.5, r.top1 = top1, r.top5 = 0.9, r.epoch_s = 3, r.images_per_s = images_per_s, r.peak_bytes = 25e6;
+  r.state_bytes = 7e6;
   for (int64_t epoch = 1; epoch <= 2; ++epoch) {
     Metrics& m = r.metrics.emplace_back();
     m.split = "val", m.epoch = epoch, m.loss = 2.0 / double(epoch), m.top1 = top1;
@@ -47,9 +48,9 @@ TEST(Compare, TableHasARowAStrategy) {
   for (FinishedRun& r : all[1].runs) r.step_bytes = 44.7e6, r.hidden = 0.935;
   const std::string table = comparison_table(all);
   const std::string first = "| single | 1 | 1.5000 ± 0.0000 | 55.00 ± 7.07 | 90.00 ± 0.00 "
-                            "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | - | - |\n";
+                            "| 3.00 ± 0.00 | 100 ± 0 | 1.00 | 25.0 ± 0.0 | 7.0 ± 0.0 | - | - |\n";
   EXPECT_NE(table.find(first), std::string::npos) << table;
-  EXPECT_NE(table.find("| 180 ± 28 | 1.80 | 25.0 ± 0.0 | 44.70 ± 0.00 | 94 ± 0 |\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("| 180 ± 28 | 1.80 | 25.0 ± 0.0 | 7.0 ± 0.0 | 44.70 ± 0.00 | 94 ± 0 |\n"), std::string::npos) << table;
   const auto rows = comparison_json(all);
   EXPECT_DOUBLE_EQ(rows[1]["speed_up"]["mean"].get<double>(), 1.8);
   EXPECT_FALSE(rows[0].contains("hidden"));

@@ -15,10 +15,10 @@
 // It is written under a temporary name, flushed to the disk and renamed: it is complete or does not exist.
 namespace ringtape {
 
-// A file of tensors: views, to write or to read into.
+// A file of tensors, to write or to read into.
 struct TensorFile {
   std::string name;
-  std::vector<NamedTensor> tensors;
+  std::vector<FileTensor> tensors;
   std::map<std::string, std::string> metadata = {};
 };
 

@@ -40,7 +40,7 @@ TrainOptions bench_step_options(const Invocation& invocation) {
     RT_CHECK_AS(UsageError,
                 options.self_supervised() || !is_method_group(option.group.title) || !invocation.flag(option.name),
                 "--", option.name, ": only for self-supervised methods; choose one with --method");
-  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports --strategy single and ddp, not ",
+  RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports only one device per process, not ",
               options.parallel.strategy);
   return options;
 }
@@ -87,6 +87,7 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
               {"steps", m.steps * int64_t(m.rates.size())},
               {"cpu_s", m.cpu_seconds},
               {"peak_bytes", memory_stats(bench.device()).peak},
+              {"state_bytes", bench.state_bytes()},
               {"phases",
                {{"data_s", m.phases.data},
                 {"forward_s", m.phases.forward},
@@ -94,7 +95,7 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
                 {"optimizer_s", m.phases.optimizer}}}});
   const comm::Reducer* const reducer = bench.reducer();
   if (!reducer) return out;
-  const comm::Reducer::Totals& t = reducer->totals();
+  const comm::Reducer::Totals t = bench.traffic();
   out["ranks"] = ranks, out["comm_bytes"] = t.bytes / t.steps;
   for (const comm::Reducer::Trace& b : reducer->trace()) {  // of the last step, relative to the end of backward
     const auto after = [&](comm::Clock::time_point at) { return comm::Seconds(at - reducer->waited().begin).count(); };

@@ -38,6 +38,8 @@ struct Row {
   size_t group;
 };
 
+bool has_ranks(const std::string& strategy) { return ParallelOptions{.strategy = strategy}.starts_ranks(); }
+
 // Sorted by method, so that runs whose times are compared follow each other.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
                          int64_t devices) {
@@ -47,8 +49,8 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
   for (const std::string& method : methods)
     for (size_t i = 0; i < c.strategies.size(); ++i) {
       const std::string& strategy = c.strategies[i];
-      const std::vector<bool>& syncs = strategy == "ddp" || strategy == "dp" ? sync_bn : off;
-      const bool gathers = strategy == "ddp" && nn::find_method(method).gathers();
+      const std::vector<bool>& syncs = has_ranks(strategy) || strategy == "dp" ? sync_bn : off;
+      const bool gathers = has_ranks(strategy) && nn::find_method(method).gathers();
       for (size_t j = 0; j < syncs.size(); ++j)
         for (size_t k = 0; k < (gathers ? gather.size() : 1); ++k) {
           ComparedMethod row{method, {strategy, strategy == "single" ? 1 : devices, {}}, syncs[j]};
@@ -63,13 +65,13 @@ std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, cons
 void check_switches(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,
                     int64_t devices) {
   const auto& given = c.strategies;
-  const auto has = [&](const char* strategy) { return std::find(given.begin(), given.end(), strategy) != given.end(); };
+  const bool ranks = std::ranges::any_of(given, has_ranks), dp = std::ranges::count(given, "dp") > 0;
   const auto wants = [&](const char* name) { return invocation.flag(name) && states_of(invocation, name, "")[0]; };
   RT_CHECK_AS(UsageError, devices > 1 || given == std::vector<std::string>{"single"}, "--devices ", devices,
               ": --strategies other than single need 2 or more");
-  RT_CHECK_AS(UsageError, !wants("sync-bn") || has("ddp") || has("dp"),
+  RT_CHECK_AS(UsageError, !wants("sync-bn") || ranks || dp,
               "--sync-bn: needs ddp or dp, but --strategies has neither; leave it out, or add one of them");
-  RT_CHECK_AS(UsageError, !wants("gather") || has("ddp"),
+  RT_CHECK_AS(UsageError, !wants("gather") || ranks,
               "--gather: needs ddp, but --strategies does not have it; leave it out, or add ddp");
   const auto gathers = [](const std::string& method) { return nn::find_method(method).gathers(); };
   RT_CHECK_AS(UsageError, !wants("gather") || std::any_of(methods.begin(), methods.end(), gathers),

@@ -5,6 +5,7 @@
 #include "core/part.h"
 #include "core/printable.h"
 #include "kernels/kernel.h"
+#include "train/loop/model_state.h"
 #include "train/run/metrics_log.h"
 #include "train/run/version.h"
 
@@ -58,9 +59,15 @@ std::vector<std::string> introduction(const Task& task, const Trainer& trainer, 
     const Part most = part_of(o.trainer.batch_size, world.size(), 0),
                least = part_of(o.trainer.batch_size, world.size(), world.size() - 1);
     out.push_back(concat("ranks  ", world.size(), " over ", world.group().transport().name(), ", ",
-                         o.parallel.strategy == "ddp2" ? "ddp2" : "ddp", "; each ", least.size(),
+                         o.parallel.strategy == "auto" ? "ddp" : o.parallel.strategy, "; each ", least.size(),
                          most.size() > least.size() ? concat(" or ", most.size()) : "", " images per batch",
                          o.parallel.sync_bn ? "; batch normalisation over all" : ""));
+  }
+  if (world.size() > 1 && o.parallel.shards()) {
+    ParallelOptions whole;
+    out.push_back(concat("shards ", world.size(), " of the optimizer's state; ", megabytes(trainer.state_bytes()),
+                         " of weights, gradients and state on this rank instead of ",
+                         megabytes(model_state_bytes(nn::count_parameters(*task.model), o.step, whole, 1))));
   }
   if (task.replicas) {
     std::string names;

@@ -29,6 +29,8 @@ class StepBench {
 
   Device device() const { return device_; }
   const comm::Reducer* reducer() const { return step_->reducer(); }
+  comm::Reducer::Totals traffic() const { return step_->traffic(); }
+  int64_t state_bytes() const { return step_->state_bytes(); }
 
  private:
   Loader make_loader() const;

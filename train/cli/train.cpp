@@ -21,6 +21,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
+#include "train/loop/model_state.h"
 #include "train/loop/trainer.h"
 #include "train/loop/world.h"
 #include "train/run/earlier_steps.h"
@@ -90,7 +91,7 @@ Json summary(const Task& task, const Trainer& trainer, const RunDir& run, const 
     }
   out["images_per_s"] = train_seconds > 0 ? images / train_seconds : 0;
   out["seconds"] = seconds;
-  out["peak_bytes"] = int64_t(peak);
+  out["peak_bytes"] = int64_t(peak), out["state_bytes"] = trainer.state_bytes();
   out["parameters"] = nn::count_parameters(*task.model);
   out["model"] = o.model.name, out["data"] = o.data.set.name;
   out["seed"] = o.execution.seed, out["deterministic"] = o.execution.deterministic, out["ranks"] = ranks;
@@ -338,7 +339,13 @@ int run_training(const Invocation& invocation, Use use) {
     const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
     Task task(options, world.size(), {.data = before, .leads = world.leads(), .reading = say});
     check_classes(task.data.train, before, "--resume: " + path, "bring them back, or choose another --run");
-    return (world.leads() ? train(task, world, invocation, said) : follow(task, world)) ? 0 : comm::kPreempted;
+    try {
+      return (world.leads() ? train(task, world, invocation, said) : follow(task, world)) ? 0 : comm::kPreempted;
+    } catch (const OutOfMemory& e) {
+      const int64_t parameters = nn::count_parameters(*task.model);
+      throw OutOfMemory(
+          concat(e.what(), smaller_strategy(parameters, options.step, options.parallel, world.size())));
+    }
   } catch (const std::exception& e) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();
     world.fail(printable(e.what()));

@@ -30,6 +30,7 @@ std::vector<Column> strategy_columns(const ComparedStrategy& first) {
           {"images/s", "images_per_s", field(&FinishedRun::images_per_s), reference < 100 ? 1 : 0, 1},
           {"speed-up", "speed_up", speed_up, 2, 1},
           {"peak MB per device", "peak_bytes", field(&FinishedRun::peak_bytes), 1, 1e-6},
+          {"of which model state", "state_bytes", field(&FinishedRun::state_bytes), 1, 1e-6},
           {"MB sent per step", "step_bytes", field(&FinishedRun::step_bytes), 2, 1e-6},
           {"hidden, %", "hidden", field(&FinishedRun::hidden), 0, 100}};
 }

@@ -35,14 +35,21 @@ Tensor on_host(const Tensor& x) {
   return dense.device().type == DeviceType::cpu ? dense : dense.copy_to(Device{});
 }
 
-std::string checksum_of(const std::vector<NamedTensor>& tensors) {
+// Calls f with the rows of a tensor, on the host, some at a time.
+template <class F>
+void each_part(const FileTensor& t, const F& f) {
+  for (int64_t row = 0; row < t.rows(); row += t.rows_at_once())
+    f(on_host(t.get({row, std::min(row + t.rows_at_once(), t.rows())})));
+}
+
+std::string checksum_of(const std::vector<FileTensor>& tensors) {
   Crc32 crc;
   uint64_t bytes = 0;
-  for (const NamedTensor& t : tensors) {
-    const Tensor x = on_host(t.tensor);
-    crc.add(View(x).data, bytes_of(x));
-    bytes += bytes_of(x);
-  }
+  for (const FileTensor& t : tensors)
+    each_part(t, [&](const Tensor& x) {
+      crc.add(View(x).data, bytes_of(x));
+      bytes += bytes_of(x);
+    });
   return checksum_text(crc, bytes);
 }
 
@@ -53,18 +60,18 @@ void check_bools(const std::string& path, const std::string& name, const Tensor&
                 int(bytes[i]), "; expected 0 or 1");
 }
 
-std::string header_text(const std::vector<NamedTensor>& tensors,
+std::string header_text(const std::vector<FileTensor>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   std::string out = "{";
   if (!metadata.empty()) out += "\"__metadata__\":" + Json(metadata).text() + ",";
   uint64_t at = 0;
-  for (const auto& [name, x] : tensors) {
-    const uint64_t bytes = uint64_t(x.size()) * size_of(x.dtype());
-    const Json written(name);
-    RT_CHECK_AS(FormatError, parse_json(written.text()) == written, "tensor '", printable(name),
+  for (const FileTensor& t : tensors) {
+    const uint64_t bytes = uint64_t(t.shape.size()) * size_of(t.dtype);
+    const Json written(t.name);
+    RT_CHECK_AS(FormatError, parse_json(written.text()) == written, "tensor '", printable(t.name),
                 "': the name must be UTF-8");
-    out += written.text() + ":{\"dtype\":\"" + kTypeNames[size_t(x.dtype())] +
-           "\",\"shape\":" + Json(std::vector<int64_t>(x.shape().begin(), x.shape().end())).text() +
+    out += written.text() + ":{\"dtype\":\"" + kTypeNames[size_t(t.dtype)] +
+           "\",\"shape\":" + Json(std::vector<int64_t>(t.shape.begin(), t.shape.end())).text() +
            ",\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + bytes) + "]},";
     at += bytes;
   }
@@ -82,25 +89,52 @@ const Tensor& Safetensors::operator[](const std::string& name) const {
   detail::fail<FormatError>("there is no tensor '", name, "' in the file");
 }
 
+FileTensor::FileTensor(const NamedTensor& whole)
+    : FileTensor(whole.name, whole.tensor.shape(), whole.tensor.dtype()) {
+  const auto view = [x = whole.tensor.detach()](Part rows) {
+    if (x.rank() == 0) return x;
+    Shape shape = x.shape();
+    shape[0] = rows.size();
+    return x.window(shape, x.strides(), rows.begin * x.strides()[0]);
+  };
+  get = view;
+  put = [view](Part rows, const Tensor& x) {
+    const Tensor to = view(rows);
+    copy(to, to.device() == x.device() ? x : x.copy_to(to.device()));
+    to.storage()->written_by("read_safetensors");
+  };
+}
+
+int64_t FileTensor::rows_at_once() const {
+  const int64_t bytes = shape.size() * int64_t(size_of(dtype));
+  return std::max<int64_t>(1, (16 << 20) / std::max<int64_t>(1, bytes / std::max<int64_t>(1, rows())));
+}
+
+std::vector<FileTensor> file_tensors(const std::vector<NamedTensor>& tensors) {
+  return {tensors.begin(), tensors.end()};
+}
+
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        std::map<std::string, std::string> metadata) {
-  std::vector<NamedTensor> sorted = tensors;
-  std::sort(sorted.begin(), sorted.end(), [](const NamedTensor& a, const NamedTensor& b) {
-    return std::pair(size_of(b.tensor.dtype()), a.name) < std::pair(size_of(a.tensor.dtype()), b.name);
+  write_safetensors(path, file_tensors(tensors), std::move(metadata));
+}
+
+void write_safetensors(const std::string& path, std::vector<FileTensor> tensors,
+                       std::map<std::string, std::string> metadata) {
+  std::sort(tensors.begin(), tensors.end(), [](const FileTensor& a, const FileTensor& b) {
+    return std::pair(size_of(b.dtype), a.name) < std::pair(size_of(a.dtype), b.name);
   });
   std::set<std::string> names = {"__metadata__"};
-  for (const NamedTensor& t : sorted)
+  for (const FileTensor& t : tensors)
     RT_CHECK_AS(UsageError, names.insert(t.name).second, path, ": two tensors named '", t.name, "'");
-  if (!metadata.empty()) metadata[kChecksum] = checksum_of(sorted);
-  const std::string header = header_text(sorted, metadata);
+  if (!metadata.empty()) metadata[kChecksum] = checksum_of(tensors);
+  const std::string header = header_text(tensors, metadata);
   const uint64_t header_bytes = header.size();
   AtomicFile file(path);
   file.write(&header_bytes, sizeof header_bytes);
   file.write(header.data(), header.size());
-  for (const NamedTensor& t : sorted) {
-    const Tensor x = on_host(t.tensor);
-    file.write(View(x).data, bytes_of(x));
-  }
+  for (const FileTensor& t : tensors)
+    each_part(t, [&](const Tensor& x) { file.write(View(x).data, bytes_of(x)); });
   file.commit();
 }
 
@@ -138,23 +172,46 @@ struct OpenFile {
 
 SafetensorsHeader read_safetensors_header(const std::string& path) { return std::move(OpenFile(path).header); }
 
-Safetensors read_safetensors(const std::string& path) {
+void read_safetensors(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
+                      const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
   OpenFile file(path);
-  Safetensors out{std::move(file.header.metadata), {}};
-  const uint64_t bytes = file.header.tensors.empty() ? 0 : file.header.tensors.back().end;
-  const auto given = out.metadata.find(kChecksum);
-  const std::string checksum = given != out.metadata.end() && is_for(given->second, bytes) ? given->second : "";
+  const SafetensorsHeader& header = file.header;
+  begin(header);
+  const uint64_t bytes = header.tensors.empty() ? 0 : header.tensors.back().end;
+  const auto given = header.metadata.find(kChecksum);
+  const std::string checksum = given != header.metadata.end() && is_for(given->second, bytes) ? given->second : "";
   Crc32 crc;
-  for (TensorEntry& entry : file.header.tensors) {
-    Tensor x(Shape(std::span<const int64_t>(entry.shape)), entry.dtype);
-    file.read(path, View(x).data, entry.end - entry.begin);
-    if (!checksum.empty()) crc.add(View(x).data, bytes_of(x));
-    if (entry.dtype == DType::b8) check_bools(path, entry.name, x);
-    out.tensors.push_back({std::move(entry.name), x});
+  for (const TensorEntry& entry : header.tensors) {
+    const FileTensor whole(entry.name, Shape(std::span<const int64_t>(entry.shape)), entry.dtype);
+    for (int64_t row = 0; row < whole.rows(); row += whole.rows_at_once()) {
+      const Part rows{row, std::min(row + whole.rows_at_once(), whole.rows())};
+      Shape shape = whole.shape;
+      if (shape.rank() > 0) shape[0] = rows.size();
+      const Tensor x(shape, entry.dtype);
+      file.read(path, View(x).data, bytes_of(x));
+      if (!checksum.empty()) crc.add(View(x).data, bytes_of(x));
+      if (entry.dtype == DType::b8) check_bools(path, entry.name, x);
+      put(entry, rows, x);
+    }
   }
   RT_CHECK_AS(FormatError, checksum.empty() || checksum == checksum_text(crc, bytes), path,
               ": damaged: its numbers do not match the checksum in its metadata (a program that changes them must "
               "leave out ", kChecksum, ")");
+}
+
+Safetensors read_safetensors(const std::string& path) {
+  Safetensors out;
+  std::map<std::string, FileTensor> all;
+  const auto begin = [&](const SafetensorsHeader& header) {
+    out.metadata = header.metadata;
+    for (const TensorEntry& entry : header.tensors) {
+      out.tensors.push_back({entry.name, Tensor(Shape(std::span<const int64_t>(entry.shape)), entry.dtype)});
+      all.emplace(entry.name, out.tensors.back());
+    }
+  };
+  read_safetensors(path, begin, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
+    all.at(entry.name).put(rows, x);
+  });
   std::sort(out.tensors.begin(), out.tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   return out;
 }

@@ -5,6 +5,8 @@
 
 #include "autograd/autocast.h"
 #include "core/part.h"
+#include "core/registry.h"
+#include "kernels/copy.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -35,18 +37,42 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
       accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
       precision_(parse_dtype(execution.precision)),
-      parameters_(model, [this](int64_t size, int64_t n, DType dtype,
-                                Device device) { return gradient_memory(size, n, dtype, device); }),
+      parameters_(model, std::bind_front(&Step::gradient_memory, this),
+                  parallel.shards() ? std::bind_front(&Step::value_memory, this) : FlatParameters::Memory{}),
+      reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.values().device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
-  if (options.ema > 0) ema_.emplace(parameters_, options.ema);
-  if (group_->size() == 1) return;
   group_->set_deterministic(execution.deterministic);
-  std::vector<comm::GradientSlot> slots;
+  if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
+  if (!shards_) return;
+  Tensors held;
+  for (const NamedTensor& state : optimizer_->state()) held.push_back(state.tensor);
+  if (ema_) held.push_back(ema_->average());
+  exchange_ = std::make_unique<StateExchange>(*group_, *shards_, parameters_, held);
+}
+
+std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, const ParallelOptions& parallel) {
+  if (group_->size() == 1) return nullptr;
   const int64_t front = memory_.size() - parameters_.size();
-  for (const FlatParameters::Parameter& p : parameters_.parameters())
+  std::vector<comm::GradientSlot> slots;
+  std::vector<int64_t> places;  // where shards may begin
+  const bool whole = find_entry(optimizers(), options.optimizer.name, "optimizer").whole;
+  for (const FlatParameters::Parameter& p : parameters_.parameters()) {
     slots.push_back({p.name, p.node, front + p.begin, front + p.end});
-  reducer_ = std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer);
+    if (whole && parallel.shards()) places.push_back(front + p.begin);
+  }
+  const auto cells = parameters_.cells().span<int64_t>();
+  for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4) places.push_back(front + cells[i]);
+  return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer, places);
+}
+
+std::unique_ptr<comm::Shards> Step::make_shards() {
+  if (!reducer_ || reducer_->stretches().empty()) return nullptr;
+  std::vector<comm::Stretch> stretches = reducer_->stretches();
+  for (comm::Stretch& s : stretches) s.begin -= memory_.size() - parameters_.size();
+  auto out = std::make_unique<comm::Shards>(*group_, std::move(stretches));
+  parameters_.shard(*out);
+  return out;
 }
 
 // Memory that other ranks can reach; the gradients follow the reducer's control words.
@@ -56,6 +82,9 @@ Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Devi
   memory_ = group_->allocate({front + size}, dtype);
   return memory_.window({size}, {1}, front);
 }
+
+// Values that shards exchange.
+Tensor Step::value_memory(int64_t size, int64_t, DType dtype, Device) { return group_->allocate({size}, dtype); }
 
 static Tensors slice_rows(const Tensors& images, const Part& rows) {
   Tensors out;
@@ -108,9 +137,22 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   }
   const Tensor squares =
       scale_.active() || optimizer_->wants_squares() ? parameters_.gradient_squares() : Tensor{};
+  if (shards_ && squares.defined()) group_->all_reduce(squares).wait();  // the others' are 0
   optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares);
   if (ema_) ema_->update();
+  if (shards_) {
+    gathering_ += shards_->gather(parameters_.values());
+  }
   if (ended) ended(Phase::optimizer);
+  return out;
+}
+
+comm::Reducer::Totals Step::traffic() const {
+  comm::Reducer::Totals out = reducer_ ? reducer_->totals() : comm::Reducer::Totals{};
+  if (!shards_) return out;
+  const Tensor& values = parameters_.values();
+  out.bytes += out.steps * values.size() * int64_t(size_of(values.dtype())) / 2;  // half of an all-reduce
+  out.communicating += gathering_, out.exposed += gathering_;
   return out;
 }
 
@@ -119,29 +161,77 @@ bool Step::finite() const {
   return std::ranges::all_of(host.span<double>(), [](double sum) { return std::isfinite(sum); });
 }
 
+int64_t Step::state_bytes() const {
+  std::vector<Tensor> all = {parameters_.values(), parameters_.gradients()};
+  for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
+  if (ema_) all.push_back(ema_->average());
+  int64_t bytes = 0;
+  for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
+  return bytes;
+}
+
 std::vector<Tensor> Step::replicated() const {
   std::vector<Tensor> out = {parameters_.values()};
-  for (const NamedTensor& t : optimizer_->state()) out.push_back(t.tensor);
+  for (const NamedTensor& t : optimizer_->state())
+    if (!shards_) out.push_back(t.tensor);
   if (scale_.dynamic()) out.push_back(scale_.state());
-  if (ema_) out.push_back(ema_->average());
+  if (ema_ && !shards_) out.push_back(ema_->average());
   for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(b.tensor->detach());
   return out;
 }
 
-std::vector<NamedTensor> Step::state() const {
-  std::vector<NamedTensor> out;
-  for (const NamedTensor& flat : optimizer_->state())
-    for (const NamedTensor& p : parameters_.named(flat.tensor))
-      out.push_back({flat.name + "." + p.name, in_file_order(p.tensor)});
-  if (scale_.dynamic()) out.push_back({"loss_scale", scale_.state()});
+void Step::serve() const {
+  if (exchange_) exchange_->serve();
+}
+
+void Step::served() const {
+  if (exchange_) exchange_->finish();
+}
+
+// Of `state`, a buffer of own elements that the exchange knows as `which`.
+FileTensor Step::held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
+                      int64_t which) const {
+  const Shape& shape = p.node->shape;
+  if (!exchange_) return NamedTensor{name, in_file_order(state.window(shape, contiguous_strides(shape), p.begin))};
+  FileTensor out(name, in_file_order(Tensor(shape, state.dtype())).shape(), state.dtype());
+  const auto rows_of = [shape](Part rows) {
+    Shape some = shape;
+    if (some.rank() > 0) some[0] = rows.size();
+    return some;
+  };
+  const auto elements = [begin = p.begin, row = shape.size() / std::max<int64_t>(out.rows(), 1)](Part rows) {
+    return Part{begin + row * rows.begin, begin + row * rows.end};
+  };
+  out.get = [=, this](Part rows) {
+    const Tensor flat = exchange_->get(which, elements(rows));
+    return in_file_order(flat.window(rows_of(rows), contiguous_strides(rows_of(rows))));
+  };
+  out.put = [=, this](Part rows, const Tensor& x) {
+    const Tensor ours(rows_of(rows), x.dtype());
+    copy(in_file_order(ours), x);
+    exchange_->put(which, elements(rows), ours.window({ours.size()}, {1}));
+  };
   return out;
 }
 
-std::vector<NamedTensor> Step::average() const {
-  std::vector<NamedTensor> out;
+std::vector<FileTensor> Step::state() const {
+  std::vector<FileTensor> out;
+  int64_t which = 0;
+  for (const NamedTensor& state : optimizer_->state()) {
+    for (const FlatParameters::Parameter& p : parameters_.parameters())
+      out.push_back(held(concat(state.name, ".", p.name), p, state.tensor, which));
+    ++which;
+  }
+  if (scale_.dynamic()) out.push_back(NamedTensor{"loss_scale", scale_.state()});
+  return out;
+}
+
+std::vector<FileTensor> Step::average() const {
+  std::vector<FileTensor> out;
   if (!ema_) return out;
-  for (const NamedTensor& p : parameters_.named(ema_->average())) out.push_back({p.name, in_file_order(p.tensor)});
-  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back({b.name, in_file_order(*b.tensor)});
+  for (const FlatParameters::Parameter& p : parameters_.parameters())
+    out.push_back(held(p.name, p, ema_->average(), int64_t(optimizer_->state().size())));
+  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
   return out;
 }
 

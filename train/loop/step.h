@@ -9,6 +9,7 @@
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optim/optimizers.h"
+#include "train/optim/state_exchange.h"
 
 namespace ringtape {
 
@@ -62,20 +63,31 @@ class Step {
   const GradientScale& gradient_scale() const { return scale_; }
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
   const comm::Reducer* reducer() const { return reducer_.get(); }  // null in a group of one
+  comm::Reducer::Totals traffic() const;                           // also of the weights that shards exchange
+  int64_t state_bytes() const;  // of this rank's weights, their gradients, the optimizer's state and the average
 
-  // With count(), own_counts(), the weights and average(), all that a resume needs. The tensors are views: checkpoints
-  // write them and read into them.
-  std::vector<NamedTensor> state() const;
+  // With count(), own_counts(), the weights and average(), all that a resume needs: checkpoints write it and read into
+  // it. With shards, rank 0 does, while the other ranks call serve(), until it calls served(); otherwise these do
+  // nothing.
+  std::vector<FileTensor> state() const;
   void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
   // The averaged parameters and the buffers, in the order of files (in_file_order); empty without ema.
-  std::vector<NamedTensor> average() const;
+  std::vector<FileTensor> average() const;
+  void serve() const;
+  void served() const;
   bool finite() const;  // whether all parameters are finite; waits for the device
-  // What must be equal on all ranks: the parameters, their average, the optimizer's state, the model's buffers.
+  // What must be equal on all ranks: the parameters and the model's buffers; without shards also the parameters'
+  // average and the optimizer's state.
   std::vector<Tensor> replicated() const;
 
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   Tensor gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device);
+  Tensor value_memory(int64_t size, int64_t parameters, DType dtype, Device device);
+  std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
+  std::unique_ptr<comm::Shards> make_shards();
+  FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
+                  int64_t which) const;
 
   nn::Module& model_;
   const Objective objective_;
@@ -86,10 +98,13 @@ class Step {
   DType precision_;
   Tensor memory_;  // gradients, after the reducer's control words
   FlatParameters parameters_;
+  std::unique_ptr<comm::Reducer> reducer_;
+  std::unique_ptr<comm::Shards> shards_;  // null: each rank updates all
+  comm::Seconds gathering_{0};
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;
-  std::unique_ptr<comm::Reducer> reducer_;
+  std::unique_ptr<StateExchange> exchange_;  // of shards_
 };
 
 }  // namespace ringtape

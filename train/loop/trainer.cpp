@@ -140,7 +140,7 @@ void Trainer::count_traffic() {
     at_.traffic.bytes += now - std::exchange(travelled_, now);
   }
   if (!step_->reducer()) return;
-  const comm::Reducer::Totals& now = step_->reducer()->totals();
+  const comm::Reducer::Totals now = step_->traffic();
   at_.traffic.bytes += now.bytes - counted_.bytes;
   at_.traffic.seconds += (now.communicating - counted_.communicating).count();
   at_.traffic.exposed += (now.exposed - counted_.exposed).count();
@@ -183,7 +183,16 @@ void Trainer::checkpoint(const Save& save) {
   at_.random = default_generator().state();
   at_.counters = group_.size() > 1 ? of_each(group_, int64_t(at_.random.counter)) : std::vector<int64_t>();
   share_buffers();
-  if (save && leads()) save();
+  exchange_state([&] {
+    if (save) save();
+  });
+}
+
+// Rank 0 does f, which reads or writes the tensors of files().
+void Trainer::exchange_state(const std::function<void()>& f) {
+  if (!leads()) return step_->serve();
+  f();
+  step_->served();
 }
 
 // Names the ranks whose samples made the loss non-finite if they are some, not all; else empty.
@@ -208,7 +217,7 @@ std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
 // With --export best, replaces the last weights by those of the best validation.
 void Trainer::take_best(const Load& load) {
   if (task_.options.checkpoint.exported != "best" || !at_.best || at_.best->step == steps()) return;
-  if (leads()) load(at_.best->step);
+  exchange_state([&] { load(at_.best->step); });
   replicate(group_, step_->replicated());
 }
 
@@ -266,7 +275,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     if (stop) return false;
   }
   take_best(load);
-  const auto average = weights_to_judge();
+  averaged_ = weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of(o.trainer.epochs, "test");
   const std::vector<Metrics> figures =
       learner_.test(task_, progress && leads(), group_, snapshot ? &*snapshot : nullptr);
@@ -298,7 +307,7 @@ void Trainer::show(std::optional<Snapshot>& snapshot) const {
 
 std::vector<TensorFile> Trainer::files() const {
   const auto metadata = weights_metadata(task_);
-  std::vector<TensorFile> out = {{"model.safetensors", weights_of(*task_.model), metadata},
+  std::vector<TensorFile> out = {{"model.safetensors", file_tensors(weights_of(*task_.model)), metadata},
                                  {"optimizer.safetensors", step_->state()}};
   if (step_->ema()) out.push_back({"ema.safetensors", step_->average(), metadata});
   return out;
@@ -311,8 +320,7 @@ Course Trainer::course() const {
 }
 
 void Trainer::export_weights(const std::string& path) const {
-  const std::vector<NamedTensor> weights = step_->ema() ? step_->average() : weights_of(*task_.model);
-  write_safetensors(path, learner_.exported(weights), weights_metadata(task_));
+  write_safetensors(path, learner_.exported(weights_of(*task_.model)), weights_metadata(task_));
 }
 
 void Trainer::restore(const TrainState& state) {
@@ -337,6 +345,7 @@ RandomState Trainer::own_random(const TrainState& state) const {
 
 void Trainer::share_state() {
   if (group_.size() == 1) return;
+  exchange_state([] {});  // which rank 0 has done before
   at_.step = steps(), at_.parameter_steps = step_->own_counts();
   constexpr const char* kFrom = "the state of rank 0";
   restore(parse_train_state(parse_json(comm::broadcast_text(group_, to_json(at_).text(), 0), kFrom), kFrom));

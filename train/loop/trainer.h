@@ -24,6 +24,7 @@ class Trainer {
   double lr() const { return schedule_.lr(); }  // the peak
   size_t train_samples() const { return split_.train.size(); }
   size_t val_samples() const { return split_.val.size(); }
+  int64_t state_bytes() const { return step_->state_bytes(); }
 
   // Trains from the current state to the end: the epochs, each followed by the learner's judge() where due, then its
   // test(). `report` gets the metrics as they come. `save` is called when a checkpoint is due; state() and files() then
@@ -48,10 +49,11 @@ class Trainer {
   std::vector<TensorFile> files() const;
   Course course() const;
   void restore(const TrainState& state);  // call it after reading the tensors of files()
-  void share_state();                     // copies rank 0's state to all ranks; a collective
+  // Copies rank 0's state to all ranks; a collective. Before it, rank 0 may read into the tensors of files().
+  void share_state();
 
-  // Writes the weights that are validated and tested (with --ema the averaged ones; for a method those of its backbone)
-  // as a safetensors file.
+  // After fit(), on rank 0: writes the weights that were tested (with --ema the averaged ones; for a method those of
+  // its backbone) as a safetensors file.
   void export_weights(const std::string& path) const;
 
  private:
@@ -68,6 +70,7 @@ class Trainer {
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   std::unique_ptr<Ema::Use> weights_to_judge();
   void checkpoint(const Save& save);
+  void exchange_state(const std::function<void()>& f);
   std::string whose_loss() const;
   void add_own_loss(const Tensor& own, double share);
   std::string own_figures() const;
@@ -79,6 +82,7 @@ class Trainer {
   Holdout split_;
   std::unique_ptr<Loader> loader_;
   std::unique_ptr<Step> step_;
+  std::unique_ptr<Ema::Use> averaged_;  // from the test on
   Schedule schedule_;
   StepTrace trace_;
   TrainState at_;

@@ -114,7 +114,7 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution) {
 }
 
 bool wants_ranks(const ParallelOptions& options) {
-  return options.devices > 1 && (options.strategy == "auto" || options.strategy == "ddp") && !comm::place_of_process();
+  return options.devices > 1 && options.starts_ranks() && !comm::place_of_process();
 }
 
 int run_as_processes(int ranks, const std::vector<std::string>& arguments) {

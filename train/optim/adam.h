@@ -16,19 +16,17 @@ class Adam : public Optimizer {
     bool decoupled = false;
   };
   explicit Adam(FlatParameters& parameters) : Adam(parameters, Options{}) {}
-  Adam(FlatParameters& parameters, Options options);
+  Adam(FlatParameters& parameters, Options options)
+      : Optimizer(parameters), m_(new_state()), v_(new_state()), options_(options) {}
   std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
-  std::vector<int64_t> own_steps() const override;
 
  protected:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override;
+  bool uses_own_steps() const override { return true; }
 
   Tensor m_, v_;
-  std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
-  void set_own_steps(const std::vector<int64_t>& steps) override { own_steps_ = steps; }
-
   Options options_;
 };
 void visit(Fields& f, Adam::Options& o);

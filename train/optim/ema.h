@@ -6,39 +6,51 @@
 namespace ringtape {
 
 // An exponential moving average of the parameters: after each step, average = decay average + (1 - decay) w. It starts
-// with the current parameters.
+// with the current parameters. With shards, each rank has the average of its own elements.
 class Ema {
  public:
-  Ema(const FlatParameters& parameters, double decay)
-      : parameters_(parameters), decay_(decay), average_(copy_of(parameters.values())) {}
+  // `shards`: those of the parameters; null for none. Must outlive this.
+  Ema(const FlatParameters& parameters, double decay, const comm::Shards* shards = nullptr)
+      : parameters_(parameters), decay_(decay), shards_(shards),
+        average_({parameters.own_size()}, parameters.values().dtype(), parameters.values().device()) {
+    each_own([](const Tensor& average, const Tensor& values) { copy(average, values); });
+  }
 
-  void update() { ema_step(average_, parameters_.values(), decay_); }
-  const Tensor& average() const { return average_; }  // flat
+  void update() {
+    each_own([this](const Tensor& average, const Tensor& values) { ema_step(average, values, decay_); });
+  }
+  const Tensor& average() const { return average_; }  // (own_size())
 
-  // While a Use lives, the model has the averaged parameters.
+  // While a Use lives, the model has the averaged parameters. With shards, all ranks create it together.
   class Use {
    public:
-    explicit Use(const Ema& ema) : values_(ema.parameters_.values()), own_(copy_of(values_)) { put(ema.average_); }
-    ~Use() { put(own_); }
+    explicit Use(const Ema& ema) : values_(ema.parameters_.values()), own_(empty_like(values_)) {
+      copy(own_, values_);
+      ema.each_own([](const Tensor& average, const Tensor& values) { copy(values, average); });
+      if (ema.shards_) ema.shards_->gather(values_);
+      values_.storage()->written_by("Ema::Use");
+    }
+    ~Use() {
+      copy(values_, own_);
+      values_.storage()->written_by("Ema::Use");
+    }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
    private:
-    void put(const Tensor& from) {
-      copy(values_, from);
-      values_.storage()->written_by("Ema::Use");
-    }
     Tensor values_, own_;
   };
 
  private:
-  static Tensor copy_of(const Tensor& x) {
-    Tensor out = empty_like(x);
-    copy(out, x);
-    return out;
+  template <class F>
+  void each_own(const F& f) const {
+    for (const Part& own : parameters_.own())
+      f(parameters_.own_part(average_, own), parameters_.values().window({own.size()}, {1}, own.begin));
   }
+
   const FlatParameters& parameters_;
   double decay_;
+  const comm::Shards* shards_;
   Tensor average_;
 };
 

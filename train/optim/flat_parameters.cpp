@@ -11,7 +11,7 @@ constexpr int64_t kColumns = 4;  // of the table of cells
 // Each parameter starts on a 64-byte boundary, so that kernels see aligned rows.
 static int64_t aligned(int64_t n) { return (n + 15) / 16 * 16; }
 
-FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory) {
+FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, const Memory& values) {
   const std::vector<nn::Named> named = nn::named_parameters(module);
   RT_CHECK_AS(UsageError, !named.empty(), "a model without parameters cannot be trained");
   const Tensor first = *named[0].tensor;
@@ -22,9 +22,11 @@ FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory)
                 " on ", first.device());
     size += aligned(p.tensor->size());
   }
-  values_ = zeros({size}, first.dtype(), first.device());
-  gradients_ = memory ? memory(size, int64_t(named.size()), first.dtype(), first.device())
-                      : zeros({size}, first.dtype(), first.device());
+  const auto memory = [&](const Memory& given) {
+    return given ? given(size, int64_t(named.size()), first.dtype(), first.device())
+                 : zeros({size}, first.dtype(), first.device());
+  };
+  values_ = memory(values), gradients_ = memory(gradients);
   int64_t begin = 0;
   for (const nn::Named& p : named) {
     Tensor& x = *p.tensor;
@@ -39,6 +41,7 @@ FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory)
     parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size())});
     begin = parameters_.back().end;
   }
+  own_ = {{0, size}};
   std::vector<int64_t> table;
   for (const Parameter& p : parameters_) {
     const std::vector<Part> cells = cells_of(p.node->shape);
@@ -49,8 +52,8 @@ FlatParameters::FlatParameters(nn::Module& module, const GradientMemory& memory)
   cells_on_device_ = first.device() == Device{} ? cells_ : cells_.copy_to(first.device());
 }
 
-std::vector<FlatParameters::Run> FlatParameters::with_gradient() const {
-  std::vector<Run> runs;
+std::vector<Part> FlatParameters::with_gradient() const {
+  std::vector<Part> runs;
   for (const Parameter& p : parameters_) {
     if (!p.node->grad.defined()) continue;
     if (!runs.empty() && runs.back().end == p.begin) runs.back().end = p.end;
@@ -59,7 +62,36 @@ std::vector<FlatParameters::Run> FlatParameters::with_gradient() const {
   return runs;
 }
 
-Part FlatParameters::cells_in(Run run) const {
+void FlatParameters::shard(const comm::Shards& shards) { own_ = shards.own(); }
+
+std::vector<Part> FlatParameters::own_with_gradient() const {
+  std::vector<Part> out;
+  for (const Part& own : own_)
+    for (const Part& run : with_gradient()) {
+      const Part both{std::max(own.begin, run.begin), std::min(own.end, run.end)};
+      if (both.begin < both.end) out.push_back(both);
+    }
+  return out;
+}
+
+int64_t FlatParameters::own_size() const {
+  int64_t size = 0;
+  for (const Part& own : own_) size += own.size();
+  return size;
+}
+
+Tensor FlatParameters::own_part(const Tensor& buffer, Part part) const {
+  if (!buffer.defined()) return buffer;
+  int64_t before = 0;
+  for (const Part& own : own_) {
+    if (part.begin >= own.begin && part.end <= own.end)
+      return buffer.window({part.size()}, {1}, before + part.begin - own.begin);
+    before += own.size();
+  }
+  RT_CHECK(false, "elements ", part.begin, " to ", part.end, " are not of this rank");
+}
+
+Part FlatParameters::cells_in(Part run) const {
   const auto first_at = [this](int64_t element) {
     int64_t low = 0, high = cells_.dim(0);
     while (low < high) {
@@ -72,7 +104,7 @@ Part FlatParameters::cells_in(Run run) const {
   return {first_at(run.begin), first_at(run.end)};
 }
 
-void FlatParameters::add_squares(const Tensor& squares, const Tensor& flat, Run run) const {
+void FlatParameters::add_squares(const Tensor& squares, const Tensor& flat, Part run) const {
   const Part c = cells_in(run);
   if (c.size() == 0) return;  // parameters without elements
   cell_squares(squares.window({c.size()}, {1}, c.begin), flat,
@@ -87,7 +119,7 @@ Tensor FlatParameters::squares_of(const Tensor& flat) const {
 
 Tensor FlatParameters::gradient_squares() const {
   const Tensor squares = zeros({cells_.dim(0)}, DType::f64, values_.device());
-  for (const Run& run : with_gradient()) add_squares(squares, gradients_, run);
+  for (const Part& run : own_with_gradient()) add_squares(squares, gradients_, run);
   return squares;
 }
 

@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 
+#include "comm/parallel/shards.h"
 #include "core/part.h"
 #include "nn/module.h"
 #include "train/io/safetensors.h"
@@ -14,25 +15,32 @@ namespace ringtape {
 // parameters or with one parameter under two names, DTypeError for parameters of two dtypes or devices.
 class FlatParameters {
  public:
-  // Memory for `size` gradients of `parameters` parameters: a contiguous tensor of that size, zeros.
-  using GradientMemory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
-  explicit FlatParameters(nn::Module& module, const GradientMemory& memory = {});
+  // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros.
+  using Memory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
+  explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {});
 
   const Tensor& values() const { return values_; }        // (size)
   const Tensor& gradients() const { return gradients_; }  // (size); undefined values for parameters without a gradient
   int64_t size() const { return values_.size(); }
 
-  // Ranges [begin, end) of the buffers whose parameters have a gradient; one range if all of them have.
-  struct Run {
-    int64_t begin, end;
-  };
-  std::vector<Run> with_gradient() const;
+  // Ranges of the buffers whose parameters have a gradient; one range if all of them have.
+  std::vector<Part> with_gradient() const;
+
+  // From now on this rank updates only its own elements, and has the sums of only their gradients; it has all values.
+  // Initially it updates all.
+  void shard(const comm::Shards& shards);
+  const std::vector<Part>& own() const { return own_; }  // ascending
+  std::vector<Part> own_with_gradient() const;
+  int64_t own_size() const;
+  // Elements [part.begin, part.end) of the buffers, which are own and follow one another, in a buffer (own_size()) that
+  // has nothing else; undefined for an undefined one.
+  Tensor own_part(const Tensor& buffer, Part part) const;
 
   // The cells (cells_of) of all parameters, in their order: (C, 4) i64 on the CPU: begin and end in the buffers; the
   // number of earlier cells of the same parameter; the parameter's number of cells.
   const Tensor& cells() const { return cells_; }
-  Part cells_in(Run run) const;  // those in a run of whole cells
-  // (C) f64, the sum of squares of each cell: of `flat`, a buffer of this size; of the gradients, 0 without one.
+  Part cells_in(Part run) const;  // those in a run of whole cells
+  // (C) f64, the sum of squares of each cell: of `flat`, a buffer of this size; of the own gradients, 0 elsewhere.
   Tensor squares_of(const Tensor& flat) const;
   Tensor gradient_squares() const;
 
@@ -49,10 +57,11 @@ class FlatParameters {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  private:
-  void add_squares(const Tensor& squares, const Tensor& flat, Run run) const;
+  void add_squares(const Tensor& squares, const Tensor& flat, Part run) const;
 
   Tensor values_, gradients_, cells_, cells_on_device_;
   std::vector<Parameter> parameters_;
+  std::vector<Part> own_;
 };
 
 }  // namespace ringtape

@@ -6,7 +6,7 @@ namespace ringtape {
 
 Lars::Lars(FlatParameters& parameters, Options options)
     : Optimizer(parameters), options_(options),
-      velocity_(velocity_for(parameters, options.momentum, options.nesterov)) {
+      velocity_(velocity_for(options.momentum, options.nesterov, new_state())) {
   Tensor cells = parameters.cells().copy_to(Device{});
   for (const FlatParameters::Parameter& p : parameters.parameters()) {
     if (p.node->shape.rank() > 1) continue;
@@ -17,14 +17,19 @@ Lars::Lars(FlatParameters& parameters, Options options)
 }
 
 void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
-  const Part c = parameters_.cells_in({begin, end});
-  if (c.size() == 0) return;  // parameters without elements
-  const Tensor cells = cells_.window({c.size(), 4}, {4, 1}, 4 * c.begin),
-               squares({c.size()}, DType::f64, cells.device());
-  cell_squares(squares, parameters_.values(), cells);
-  lars_step(parameters_.values(), velocity_.defined() ? View(velocity_) : View{}, parameters_.gradients(), squares,
-            part(squares_, c.begin, c.end), cells, factor,
-            {lr, options_.momentum, options_.weight_decay, options_.eta, options_.nesterov, options_.clip});
+  const Part own = parameters_.cells_in({begin, end});
+  if (own.size() == 0) return;
+  // The cells of all these parameters, also those of other ranks.
+  const auto table = parameters_.cells().span<int64_t>();
+  const int64_t last = own.end - 1, first = own.begin - table[size_t(4 * own.begin + 2)],
+                count = last - table[size_t(4 * last + 2)] + table[size_t(4 * last + 3)] - first;
+  const Tensor of_w({count}, DType::f64, cells_.device());
+  cell_squares(of_w, parameters_.values(), cells_.window({count, 4}, {4, 1}, 4 * first));
+  lars_step(part(parameters_.values(), begin, end), state_part(velocity_, begin, end),
+            part(parameters_.gradients(), begin, end), of_w.window({own.size()}, {1}, own.begin - first),
+            squares_.window({own.size()}, {1}, own.begin), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
+            factor,
+            {lr, options_.momentum, options_.weight_decay, options_.eta, options_.nesterov, options_.clip, begin});
 }
 
 void visit(Fields& f, Lars::Options& o) {

@@ -35,7 +35,7 @@ void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor,
   const Autocast none(DType::f32);
   const int64_t size = p.node->shape.size(), end = p.begin + size, rows = p.node->shape[0], columns = size / rows;
   const Tensor w = part(parameters_.values(), p.begin, end), step = zeros({size}, w.dtype(), w.device());
-  sgd_step(step, part(m_, p.begin, end), part(parameters_.gradients(), p.begin, end), factor,
+  sgd_step(step, state_part(m_, p.begin, end), part(parameters_.gradients(), p.begin, end), factor,
            {-1, options_.momentum, 0, true});
   const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});
   const double length = std::sqrt(std::max(1.0, double(rows) / double(columns)));
@@ -56,7 +56,7 @@ void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {
     const FlatParameters::Parameter& p = all[at];
     if (p.node->shape.size() == 0) continue;
     if (p.node->shape.rank() < 2) Adam::update(p.begin, p.end, factor, lr * options_.rest_lr);
-    else update_matrix(p, factor, taken, lr), ++own_steps_[at];
+    else update_matrix(p, factor, taken, lr);
   }
 }
 

@@ -7,15 +7,16 @@
 
 namespace ringtape {
 
-// Updates flat parameters from their gradients. A parameter that backward() did not reach stays unchanged, as does its
-// state.
+// Updates flat parameters from their gradients: the own elements of FlatParameters, for which alone it has state. A
+// parameter that backward() did not reach stays unchanged, as does its state.
 class Optimizer {
  public:
-  explicit Optimizer(FlatParameters& parameters) : parameters_(parameters) {}
+  explicit Optimizer(FlatParameters& parameters)
+      : parameters_(parameters), own_steps_(parameters.parameters().size()) {}
   virtual ~Optimizer() = default;
 
   // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1. `squares`:
-  // the parameters' gradient_squares(), if they are known and wanted.
+  // the parameters' gradient_squares(), of all ranks together, if they are known and wanted.
   void step(double lr, const Tensor& factor = {}, const Tensor& squares = {});
   virtual bool wants_squares() const { return false; }
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
@@ -24,24 +25,28 @@ class Optimizer {
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
 
-  // State tensors of the size of the parameters, by name, for checkpoints. With steps() and own_steps(), all that a
+  // State tensors (own_size()) of the parameters, by name, for checkpoints. With steps() and own_steps(), all that a
   // resume needs.
   virtual std::vector<NamedTensor> state() const = 0;
   // For each parameter, the number of steps in which it had a gradient; empty if the rule does not use it or all are
   // steps().
-  virtual std::vector<int64_t> own_steps() const { return {}; }
+  std::vector<int64_t> own_steps() const;
   // Restores both counts. Throws FormatError if `own` does not fit the parameters.
   void set_steps(int64_t steps, const std::vector<int64_t>& own = {});
 
  protected:
-  // Updates elements [begin, end): whole parameters with a gradient. Called at most once per parameter in a step.
+  // Updates own elements [begin, end), which follow one another, of parameters with a gradient. Called at most once per
+  // element in a step.
   virtual void update(int64_t begin, int64_t end, const View& factor, double lr) = 0;
-  virtual void set_own_steps(const std::vector<int64_t>&) {}  // one per parameter
-  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const {
-    return flat.defined() ? flat.window({end - begin}, {1}, begin) : flat;
+  virtual bool uses_own_steps() const { return false; }
+  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const { return flat.window({end - begin}, {1}, begin); }
+  Tensor state_part(const Tensor& state, int64_t begin, int64_t end) const {
+    return parameters_.own_part(state, {begin, end});
   }
+  Tensor new_state() const;  // zeros
   FlatParameters& parameters_;
   Tensor squares_;  // of the gradients of this step, if wanted
+  std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
   struct Fixed {

@@ -20,7 +20,7 @@ std::span<const OptimizerEntry> optimizers() {
       {.name = "sgd", .settings = Sgd::Options{.momentum = 0.9}, .make = make<Sgd>},
       {.name = "adam", .settings = Adam::Options{}, .make = make<Adam>},
       {.name = "adamw", .settings = Adam::Options{.decoupled = true}, .make = make<Adam>},
-      {.name = "muon", .settings = Muon::Options{}, .make = make<Muon>},
+      {.name = "muon", .settings = Muon::Options{}, .make = make<Muon>, .whole = true},
       {.name = "lars", .settings = Lars::Options{}, .make = make<Lars>},
   };
   return all;

@@ -5,12 +5,11 @@
 
 namespace ringtape {
 
-// The velocity of momentum: zeros; undefined for momentum 0. Since the velocity starts at zero, the first step needs no
-// special case: momentum 0 + g is the gradient itself. Throws UsageError for nesterov without momentum.
-inline Tensor velocity_for(const FlatParameters& parameters, double momentum, bool nesterov) {
+// The velocity of momentum: `zeros`; undefined for momentum 0. Since the velocity starts at zero, the first step needs
+// no special case: momentum 0 + g is the gradient itself. Throws UsageError for nesterov without momentum.
+inline Tensor velocity_for(double momentum, bool nesterov, const Tensor& zeros) {
   RT_CHECK_AS(UsageError, !nesterov || momentum > 0, "--nesterov: needs a --momentum above 0");
-  return momentum == 0 ? Tensor()
-                       : zeros({parameters.size()}, parameters.values().dtype(), parameters.values().device());
+  return momentum == 0 ? Tensor() : zeros;
 }
 inline std::vector<NamedTensor> velocity_state(const Tensor& velocity) {
   if (!velocity.defined()) return {};
@@ -31,12 +30,12 @@ class Sgd : public Optimizer {
   explicit Sgd(FlatParameters& parameters) : Sgd(parameters, Options{}) {}
   Sgd(FlatParameters& parameters, Options options)
       : Optimizer(parameters), options_(options),
-        velocity_(velocity_for(parameters, options.momentum, options.nesterov)) {}
+        velocity_(velocity_for(options.momentum, options.nesterov, new_state())) {}
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override {
-    sgd_step(part(parameters_.values(), begin, end), part(velocity_, begin, end),
+    sgd_step(part(parameters_.values(), begin, end), state_part(velocity_, begin, end),
              part(parameters_.gradients(), begin, end), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }

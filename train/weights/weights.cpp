@@ -6,6 +6,7 @@
 
 #include "core/printable.h"
 #include "kernels/copy.h"
+#include "train/io/safetensors_header.h"
 
 namespace ringtape {
 
@@ -32,39 +33,51 @@ void check_finite(const std::string& what, const Tensor& x) {
 
 static constexpr size_t kShownNameBytes = 100;  // maximum bytes of a tensor's name in a message
 
-// `convert`: converts floating-point numbers of another dtype.
-static void load_matching_tensors(const Safetensors& file, const std::string& path,
-                                  const std::vector<NamedTensor>& into, bool convert = false) {
-  std::map<std::string, Tensor> found;
-  for (const NamedTensor& t : file.tensors) found.emplace(t.name, t.tensor);
-  for (const NamedTensor& want : into) {
+namespace {
+
+std::map<std::string, FileTensor> by_name(const std::vector<FileTensor>& tensors) {
+  std::map<std::string, FileTensor> out;
+  for (const FileTensor& t : tensors) out.emplace(t.name, t);
+  return out;
+}
+
+// Throws FormatError unless the tensors of a file are those of `into`. `convert`: floating-point numbers may be of
+// another dtype.
+void check_match(const std::vector<FileTensor>& file, const std::string& path, const std::vector<FileTensor>& into,
+                 bool convert = false) {
+  std::map<std::string, FileTensor> found = by_name(file);
+  for (const FileTensor& want : into) {
     const auto at = found.find(want.name);
     RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", want.name,
                 "'; was it trained with another --model?");
-    const Tensor& have = at->second;
-    const bool same = have.dtype() == want.tensor.dtype(),
-               floats = is_float(have.dtype()) && is_float(want.tensor.dtype());
-    RT_CHECK_AS(FormatError, have.shape() == want.tensor.shape() && (same || (convert && floats)), path, ": tensor '",
-                want.name, "' is ", have.dtype(), " ", have.shape(), ", the model's is ", want.tensor.dtype(), " ",
-                want.tensor.shape());
+    const FileTensor& have = at->second;
+    const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
+    RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '", want.name,
+                "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape);
+    found.erase(at);
   }
-  std::map<std::string, Tensor> extra = found;
-  for (const NamedTensor& want : into) extra.erase(want.name);
-  RT_CHECK_AS(FormatError, extra.empty(), path, ": the model has no tensor '",
-              printable(extra.begin()->first.substr(0, kShownNameBytes)), "'");
-  for (const NamedTensor& want : into) {
-    const Tensor& from = found.at(want.name);
-    const Device device = want.tensor.device();
-    copy(want.tensor, device == from.device() ? from : from.copy_to(device));
-    want.tensor.storage()->written_by("load_tensors");
-  }
+  RT_CHECK_AS(FormatError, found.empty(), path, ": the model has no tensor '",
+              printable(found.begin()->first.substr(0, kShownNameBytes)), "'");
 }
 
-void load_tensors(const std::string& path, const std::vector<NamedTensor>& into) {
-  load_matching_tensors(read_safetensors(path), path, into);
+}  // namespace
+
+void load_tensors(const std::string& path, const std::vector<FileTensor>& into) {
+  const std::map<std::string, FileTensor> wanted = by_name(into);
+  const auto check = [&](const SafetensorsHeader& header) {
+    std::vector<FileTensor> file;
+    for (const TensorEntry& e : header.tensors)
+      file.emplace_back(e.name, Shape(std::span<const int64_t>(e.shape)), e.dtype);
+    check_match(file, path, into);
+  };
+  read_safetensors(path, check, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
+    wanted.at(entry.name).put(rows, x);
+  });
 }
 
-void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, weights_of(module)); }
+void load_weights(const std::string& path, nn::Module& module) {
+  load_tensors(path, file_tensors(weights_of(module)));
+}
 
 static bool is_of(const NamedTensor& t, const std::string& layer) { return t.name.starts_with(layer + "."); }
 
@@ -98,7 +111,9 @@ LastLayer load_backbone(const std::string& path, nn::Module& module, const std::
   }
   out.loaded = any && fits;
   if (!fits) std::erase_if(file.tensors, [&](const NamedTensor& t) { return is_of(t, last); });
-  load_matching_tensors(file, path, out.loaded ? wanted : backbone_of(module, last), true);
+  const std::vector<FileTensor> into = file_tensors(out.loaded ? wanted : backbone_of(module, last));
+  check_match(file_tensors(file.tensors), path, into, true);
+  for (const FileTensor& t : into) t.put({0, t.rows()}, file[t.name]);
   return out;
 }
 

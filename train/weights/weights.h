@@ -16,9 +16,9 @@ std::vector<NamedTensor> weights_of(nn::Module& module);
 // Throws Error, beginning with `what`, unless all of a tensor's numbers are finite.
 void check_finite(const std::string& what, const Tensor& x);
 
-// Copies a file's tensors into `into`. Throws FormatError, before anything is changed, unless names, shapes and dtypes
-// match exactly.
-void load_tensors(const std::string& path, const std::vector<NamedTensor>& into);
+// Copies a file's tensors into `into`, some rows at a time. Throws FormatError, before anything is changed, unless
+// names, shapes and dtypes match exactly; otherwise as read_safetensors().
+void load_tensors(const std::string& path, const std::vector<FileTensor>& into);
 
 void load_weights(const std::string& path, nn::Module& module);
 

@@ -12,27 +12,33 @@ namespace {
 // become 0.
 class SixteenBit : public Reduction {
  public:
-  SixteenBit(ProcessGroup& group, Tensor all, DType dtype)
-      : Reduction(group), all_(std::move(all)), rounded_(group.allocate(all_.shape(), dtype)) {}
+  SixteenBit(ProcessGroup& group, Gradients gradients, DType dtype)
+      : Reduction(group), all_(std::move(gradients.all)), cuts_(std::move(gradients.cuts)),
+        rounded_(group.allocate(all_.shape(), dtype)),
+        summed_(cuts_ ? Part{(*cuts_)[size_t(group.rank())], (*cuts_)[size_t(group.rank()) + 1]}
+                      : Part{0, all_.size()}) {}
   void finish() override {
     wait();
-    copy(all_, rounded_);
+    copy(all_.window({summed_.size()}, {1}, summed_.begin), rounded_.window({summed_.size()}, {1}, summed_.begin));
   }
 
  private:
   void begin() override {
     copy(rounded_, all_);
-    send(rounded_);
+    send(rounded_, cuts_);
   }
 
-  const Tensor all_, rounded_;
+  const Tensor all_;
+  const ProcessGroup::Cuts cuts_;
+  const Tensor rounded_;
+  const Part summed_;
 };
 
 }  // namespace
 
 template <DType dtype>
 std::unique_ptr<Reduction> make_sixteen_bit(ProcessGroup& group, Gradients gradients, const Settings&) {
-  return std::make_unique<SixteenBit>(group, gradients.all, dtype);
+  return std::make_unique<SixteenBit>(group, std::move(gradients), dtype);
 }
 template std::unique_ptr<Reduction> make_sixteen_bit<DType::bf16>(ProcessGroup&, Gradients, const Settings&);
 template std::unique_ptr<Reduction> make_sixteen_bit<DType::f16>(ProcessGroup&, Gradients, const Settings&);

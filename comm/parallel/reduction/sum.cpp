@@ -9,19 +9,21 @@ namespace {
 // The plain sum, in place.
 class Sum : public Reduction {
  public:
-  Sum(ProcessGroup& group, Tensor all) : Reduction(group), all_(std::move(all)) {}
+  Sum(ProcessGroup& group, Gradients gradients)
+      : Reduction(group), all_(std::move(gradients.all)), cuts_(std::move(gradients.cuts)) {}
   void finish() override { wait(); }
 
  private:
-  void begin() override { send(all_); }
+  void begin() override { send(all_, cuts_); }
 
   const Tensor all_;
+  const ProcessGroup::Cuts cuts_;
 };
 
 }  // namespace
 
 std::unique_ptr<Reduction> make_sum(ProcessGroup& group, Gradients gradients, const Settings&) {
-  return std::make_unique<Sum>(group, gradients.all);
+  return std::make_unique<Sum>(group, std::move(gradients));
 }
 
 }  // namespace ringtape::comm

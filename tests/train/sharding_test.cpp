@@ -1,0 +1,173 @@
+// Ranks that share the optimizer's state get the same bytes as ranks that each have all of it.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "core/part.h"
+#include "kernels/copy.h"
+#include "nn/nn.h"
+#include "tests/support/comm_worlds.h"
+#include "tests/support/settings.h"
+#include "tests/support/support.h"
+#include "train/loop/step.h"
+
+namespace ringtape {
+namespace {
+
+// A training of a few steps. The network has convolutions, norms, parameters of one element and of several cells, and
+// layers that only some ranks use, or none.
+struct Training {
+  std::string optimizer = "adam";
+  double clip = 0, ema = 0, dropout = 0;
+  std::string precision = "f32", reduction = "sum";
+  DType dtype = DType::f32;
+  int64_t accumulate = 1;
+  int steps = 4;
+
+  std::string str() const {
+    return concat(optimizer, ", clip ", clip, ", ema ", ema, ", dropout ", dropout, ", ", precision, ", reduction ",
+                  reduction, ", ", dtype, ", accumulate ", accumulate);
+  }
+
+  struct Net : nn::Module {
+    nn::Conv2d conv{3, 12, 3, nn::Conv2d::Options{.pad = 1, .bias = false}};
+    nn::BatchNorm norm{12};
+    nn::Linear wide{12 * 6 * 6, 70}, odd{70, 5}, some{70, 5}, none{4, 4};
+    Tensor scale = ones({});
+    double p;
+    explicit Net(double dropout) : p(dropout) {}
+    Tensor forward(const Tensor& x) override { return outputs(x, false); }
+    Tensor outputs(const Tensor& x, bool more) {
+      const Tensor h = ringtape::dropout(relu(wide(reshape(relu(norm(conv(x))), {x.dim(0), 12 * 6 * 6}))), p);
+      const Tensor y = odd(h) * scale;
+      return more ? y + some(h) : y;
+    }
+    void visit(nn::Visitor& v) override {
+      v.child("conv", conv), v.child("norm", norm), v.child("wide", wide), v.child("odd", odd), v.child("some", some),
+          v.child("none", none);
+      v.parameter("scale", scale);
+    }
+    std::string str() const override { return "Net"; }
+  };
+
+  // The bytes of all that the training leaves, by name. Only rank 0 has what others hold.
+  std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy) const {
+    set_threads(1);
+    manual_seed(3);
+    Net net(dropout);
+    nn::cast_to(net, dtype);
+    TrainOptions o;
+    o.step.optimizer.name = optimizer;
+    test::set(o, {{"weight-decay", "0.01"}});
+    if (optimizer == "sgd") test::set(o, {{"momentum", "0.9"}, {"nesterov", "true"}});
+    o.step.clip_grad_norm = clip, o.step.ema = ema, o.step.accumulate = accumulate;
+    o.execution.precision = precision, o.execution.deterministic = true;
+    o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.03, o.parallel.reducer.reduction.name = reduction;
+    const auto objective = [&](const Tensors& images, const Tensor& labels) -> Outcome {
+      const Tensor logits = net.outputs(images[0], group.rank() == 1);
+      return {.loss = cross_entropy(logits, labels), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
+    };
+    Step step(net, objective, o.step, o.execution, group, o.parallel);
+    std::map<std::string, Tensor> out;
+    for (int i = 0; i < steps; ++i) {
+      const int64_t samples = i == steps - 1 ? 2 : 9 + i;  // in the last step some ranks have none
+      const Part own = part_of(samples, group.size(), group.rank());
+      manual_seed(uint64_t(100 + i));
+      const Tensor x = randn({samples, 6, 6, 3}, 0, i == 1 ? 40 : 1, dtype);
+      std::vector<int64_t> labels;
+      for (int64_t j = own.begin; j < own.end; ++j) labels.push_back((j + i) % 5);
+      manual_seed(uint64_t(1000 * i + group.rank()));  // of dropout
+      const Step::Result r = step.run(contiguous(slice(x, 0, own.begin, own.end)), from_host(labels, {own.size()}),
+                                      0.01, {}, {samples, false});
+      out.emplace(concat("loss ", i), r.loss);
+    }
+    const auto keep = [&](const std::string& kind, const FileTensor& t) {
+      out.emplace(concat(kind, t.name), copy_of(t.get({0, t.rows()})));
+    };
+    if (group.rank() == 0) {
+      for (const FileTensor& t : step.state()) keep("state ", t);
+      for (const FileTensor& t : step.average()) keep("average ", t);
+      step.served();
+    } else {
+      step.serve();
+    }
+    if (step.ema()) {
+      const Ema::Use use(*step.ema());
+      for (const nn::Named& p : nn::named_parameters(net)) out.emplace("judged " + p.name, copy_of(*p.tensor));
+    }
+    for (const nn::Named& p : nn::named_parameters(net)) out.emplace("weight " + p.name, copy_of(*p.tensor));
+    for (const nn::Named& b : nn::named_buffers(net)) out.emplace("buffer " + b.name, copy_of(*b.tensor));
+    if (step.gradient_scale().dynamic()) out.emplace("scale", copy_of(step.gradient_scale().state()));
+    return out;
+  }
+  static Tensor copy_of(const Tensor& x) {
+    Tensor out(x.shape(), x.dtype());
+    copy(out, x.detach());
+    return out;
+  }
+};
+
+std::string on_world(const comm::test::World& world, int ranks, const std::function<void(comm::ProcessGroup&)>& f) {
+  return world.run(ranks, 1, comm::Seconds(120), [&](comm::Transport& t) {
+    comm::Context context = t.context();
+    context.store = comm::prefix_store(context.store, "training");
+    comm::ProcessGroup group(t.open(std::move(context)));
+    f(group);
+  });
+}
+
+void expect_same_bytes(comm::ProcessGroup& group, const Training& training, const std::string& strategy) {
+  const auto whole = training.run(group, "ddp"), shared = training.run(group, strategy);
+  const auto fail = [&](const std::string& what) {
+    throw CommError(concat(strategy, " on ", group.size(), " ranks, ", training.str(), ": ", what));
+  };
+  if (whole.size() != shared.size()) fail("other tensors");
+  for (const auto& [name, tensor] : whole)
+    if (!test::same_bytes(tensor, shared.at(name))) fail(name + " has other bytes");
+}
+
+std::vector<Training> ladder() {
+  std::vector<Training> out;
+  for (const OptimizerEntry& o : optimizers()) {
+    out.push_back({.optimizer = o.name});
+    out.push_back({.optimizer = o.name, .clip = 0.5, .ema = 0.9, .dropout = 0.3});
+    out.push_back({.optimizer = o.name, .clip = 0.5, .ema = 0.9, .precision = "f16"});
+    out.push_back({.optimizer = o.name, .precision = "bf16", .reduction = "bf16"});
+    out.push_back({.optimizer = o.name, .clip = 0.5, .dtype = DType::f64, .accumulate = 2});
+    out.push_back({.optimizer = o.name, .ema = 0.5, .reduction = "f16"});
+  }
+  out.push_back({.clip = 1, .reduction = "powersgd"});
+  return out;
+}
+
+const char* const kSharded[] = {"zero1"};
+
+TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
+  for (const char* strategy : kSharded)
+    for (const int n : {1, 2, 3, 4, 7})
+      EXPECT_EQ(on_world(comm::test::kWorlds[0], n,
+                         [&](comm::ProcessGroup& group) {
+                           for (const Training& t : ladder()) expect_same_bytes(group, t, strategy);
+                         }),
+                "");
+}
+
+TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
+  for (const char* strategy : kSharded)
+    for (const comm::test::World& world : comm::test::kWorlds)
+      for (const int n : {2, 3, 4}) {
+        if (std::string(world.name) == "simulated") continue;  // as threads
+        EXPECT_EQ(on_world(world, n,
+                           [&](comm::ProcessGroup& group) {
+                             for (const char* optimizer : {"adam", "muon", "lars"})
+                               expect_same_bytes(group, {.optimizer = optimizer, .clip = 0.5, .ema = 0.9}, strategy);
+                           }),
+                  "")
+            << world.name;
+      }
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,78 @@
+#include "train/optim/state_exchange.h"
+
+#include <utility>
+
+#include "kernels/copy.h"
+
+namespace ringtape {
+
+struct StateExchange::Request {
+  enum Verb : int64_t { kGet, kPut, kFinish } verb;
+  int64_t which = 0;
+  Part part = {};
+};
+
+StateExchange::StateExchange(comm::ProcessGroup& group, const comm::Shards& shards, const FlatParameters& parameters,
+                             Tensors held)
+    : group_(group), shards_(shards), parameters_(parameters), held_(std::move(held)) {}
+
+// Rank 0's request, on all ranks.
+StateExchange::Request StateExchange::agree(Request request) {
+  const Tensor words = from_host(
+      std::vector<int64_t>{request.verb, request.which, request.part.begin, request.part.end}, {4},
+      group_.transport().device());
+  group_.broadcast(words, 0).wait();
+  const Tensor host = words.copy_to(Device{});
+  const auto w = host.span<int64_t>();
+  return {Request::Verb(w[0]), w[1], {w[2], w[3]}};
+}
+
+// Calls f(elements of the buffer, the same elements of `window`) for this rank's own ones of a part.
+template <class F>
+void StateExchange::each_own(int64_t which, Part part, const Tensor& window, const F& f) {
+  for (const Part& own : parameters_.own()) {
+    const Part both{std::max(own.begin, part.begin), std::min(own.end, part.end)};
+    if (both.begin < both.end)
+      f(parameters_.own_part(held_[size_t(which)], both),
+        window.window({both.size()}, {1}, both.begin - part.begin));
+  }
+}
+
+Tensor StateExchange::gathered(int64_t which, Part part) {
+  const Tensor& held = held_[size_t(which)];
+  const Tensor out({part.size()}, held.dtype(), held.device());
+  each_own(which, part, out, [](const Tensor& own, const Tensor& to) { copy(to, own); });
+  shards_.gather(out, part.begin);
+  return out;
+}
+
+void StateExchange::spread(int64_t which, Part part, const Tensor& x) {
+  group_.broadcast(x, 0).wait();
+  each_own(which, part, x, [](const Tensor& own, const Tensor& from) {
+    copy(own, from);
+    own.storage()->written_by("StateExchange");
+  });
+}
+
+Tensor StateExchange::get(int64_t which, Part part) {
+  agree({Request::kGet, which, part});
+  return gathered(which, part);
+}
+
+void StateExchange::put(int64_t which, Part part, const Tensor& x) {
+  agree({Request::kPut, which, part});
+  const Device device = held_[size_t(which)].device();
+  spread(which, part, x.device() == device ? x : x.copy_to(device));
+}
+
+void StateExchange::finish() { agree({Request::kFinish}); }
+
+void StateExchange::serve() {
+  for (Request r = agree({}); r.verb != Request::kFinish; r = agree({})) {
+    const Tensor& held = held_[size_t(r.which)];
+    if (r.verb == Request::kGet) gathered(r.which, r.part);
+    else spread(r.which, r.part, Tensor({r.part.size()}, held.dtype(), held.device()));
+  }
+}
+
+}  // namespace ringtape
