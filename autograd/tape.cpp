@@ -67,12 +67,17 @@ void accumulate(Tensor& into, Tensor g) {
 
 bool same_place(const Tensor& a, const Tensor& b) { return a.defined() && b.defined() && View(a).data == View(b).data; }
 
+const Tensor& slot_of(Node& node) {
+  if (!node.grad_slot.defined() && node.open_slot) node.open_slot();
+  return node.grad_slot;
+}
+
 // Adds a leaf's complete contribution of this backward pass to its gradient.
 void finish_leaf(Node& node) {
   Tensor g = std::move(node.pending_grad);
   node.pending_grad = {};
   if (!g.defined()) return;
-  if (node.grad_slot.defined()) {
+  if (slot_of(node).defined()) {
     if (node.grad.defined()) add_forward(node.grad, node.grad, g);
     else if (!same_place(g, node.grad_slot)) copy(node.grad_slot, g);
     node.grad = node.grad_slot;
@@ -237,8 +242,8 @@ std::vector<NodePtr> used_leaves(const Tensor& loss) {
 Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) {
   RT_CHECK(running, "empty_grad outside a backward function");
   const NodePtr& node = running->inputs[input];
-  const bool empty = node && node->grad_slot.defined() && !node->grad.defined() && !node->pending_grad.defined();
-  if (empty && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1)
+  const bool empty = node && !node->backward && !node->grad.defined() && !node->pending_grad.defined();
+  if (empty && slot_of(*node).defined() && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1)
     return node->grad_slot;
   return Tensor(shape, dtype, device);
 }

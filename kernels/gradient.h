@@ -5,8 +5,9 @@
 namespace ringtape {
 
 // Sums of squares of runs of a flat buffer x, contiguous f32 or f64: squares (C) f64; cells (C, >= 2) i64, in whose
-// first columns are begin and end of each run. The order of a sum depends only on the length of its run.
-RT_KERNEL(cell_squares, void(View squares, View x, View cells));
+// first columns are begin and end of each run, counted from `first`, the element at which x begins. The order of a sum
+// depends only on the length of its run.
+RT_KERNEL(cell_squares, void(View squares, View x, View cells, int64_t first));
 
 struct GradientRule {
   double max_norm;         // 0: no clipping

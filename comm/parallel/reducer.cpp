@@ -39,30 +39,41 @@ struct Reducer::Bucket {
   int64_t begin, end;  // elements of the memory
   int64_t slots = 0, missing = 0;
   Clock::time_point ready{};
+  Tensor memory{};  // undefined while it has none
+  ProcessGroup::Cuts cuts{};
+  Part own{}, kept{};  // of this rank: elements of the bucket, of kept_
   std::unique_ptr<Reduction> reduction{};
+  std::vector<Reduction::Sent> sent{};
 };
 
 int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
 
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
-                 const std::vector<int64_t>& places)
-    : group_(group), memory_(memory), slots_(std::move(slots)),
-      exact_(places.empty() && find_reduction(options.reduction.name).exact),
-      bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()),
+                 const Sharding& sharding)
+    : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction),
+      exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
+      bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
   std::string lines;
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
   plan(options);
-  make_reductions(options.reduction, places);
-  for (size_t i = 0; i < slots_.size(); ++i)
+  if (!sharding.places.empty()) divide_buckets(sharding.places);
+  for (Bucket& b : buckets_) {
+    if (releases_) continue;
+    b.memory = window(b.begin, b.end);
+    make_reduction(b);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
     slots_[i].leaf->hook = [this, i](const Tensor&) {
       if (armed_) completed(i);
     };
+    if (releases_) slots_[i].leaf->open_slot = [this, i] { open(buckets_[bucket_of_[i]]); };
+  }
 }
 
 Reducer::~Reducer() {
-  for (const GradientSlot& s : slots_) s.leaf->hook = {};
+  for (const GradientSlot& s : slots_) s.leaf->hook = {}, s.leaf->open_slot = {};
 }
 
 // From the last parameter to the first: a bucket is closed when it is large enough, and when the remaining parameters
@@ -88,23 +99,52 @@ void Reducer::plan(const ReducerOptions& options) {
   if (exact_) buckets_.back().begin = 0;
 }
 
-void Reducer::make_reductions(const Selection& reduction, const std::vector<int64_t>& places) {
-  const auto make = find_reduction(reduction.name).make;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    Gradients gradients{window(buckets_[b].begin, buckets_[b].end), {}};
-    if (!places.empty()) {
-      stretches_.push_back(divide(buckets_[b].begin, buckets_[b].end, places, group_.size()));
-      gradients.cuts = stretches_.back().cuts;
-    }
-    for (size_t i = 0; i < slots_.size(); ++i) {
-      if (bucket_of_[i] != b) continue;
-      const GradientSlot& s = slots_[i];
-      const Shape& shape = s.leaf->shape;
-      gradients.members.push_back({memory_.window(shape, contiguous_strides(shape), s.begin),
-                                   memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
-    }
-    buckets_[b].reduction = make(group_, std::move(gradients), reduction.chosen());
+void Reducer::divide_buckets(const std::vector<int64_t>& places) {
+  int64_t kept = 0;
+  for (size_t b = buckets_.size(); b-- > 0;) {  // the first elements first
+    Bucket& bucket = buckets_[b];
+    const Stretch stretch = stretches_.emplace_back(divide(bucket.begin, bucket.end, places, group_.size()));
+    const Part own = stretch.of(group_.rank());
+    bucket.cuts = stretch.cuts, bucket.own = {own.begin - bucket.begin, own.end - bucket.begin};
+    bucket.kept = {kept, kept + own.size()};
+    kept += own.size();
   }
+  if (releases_) kept_ = zeros({kept}, memory_.dtype(), memory_.device());
+}
+
+void Reducer::make_reduction(Bucket& bucket) {
+  Gradients gradients{bucket.memory, {}, bucket.cuts};
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (&buckets_[bucket_of_[i]] != &bucket) continue;
+    const GradientSlot& s = slots_[i];
+    const Shape& shape = s.leaf->shape;
+    const Tensor gradient = bucket.memory.window(shape, contiguous_strides(shape), s.begin - bucket.begin);
+    if (releases_) s.leaf->grad_slot = gradient;
+    gradients.members.push_back({gradient, memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
+  }
+  bucket.reduction = find_reduction(reduction_.name).make(group_, std::move(gradients), reduction_.chosen());
+}
+
+// Waits until at most two others have memory, which in time are all sent.
+void Reducer::open(Bucket& bucket) {
+  if (bucket.memory.defined()) return;
+  constexpr size_t kMost = 3;
+  while (armed_ && open_ >= kMost && released_ < launched_) release();
+  bucket.memory = group_.allocate({bucket.end - bucket.begin}, memory_.dtype());
+  ++open_;
+  make_reduction(bucket);
+}
+
+void Reducer::release() {
+  Bucket& b = buckets_[released_++];
+  b.reduction->finish();
+  copy(kept_.window({b.kept.size()}, {1}, b.kept.begin), b.memory.window({b.own.size()}, {1}, b.own.begin));
+  b.sent = b.reduction->sent();
+  b.reduction.reset();
+  b.memory = {};
+  for (size_t i = 0; i < slots_.size(); ++i)
+    if (&buckets_[bucket_of_[i]] == &b) slots_[i].leaf->grad = slots_[i].leaf->grad_slot = {};
+  --open_;
 }
 
 void Reducer::arm(const Tensor& loss, const Step& step) {
@@ -113,14 +153,14 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
   if (loss.defined())
     for (const NodePtr& leaf : used_leaves(loss)) reached.insert(leaf.get());
   for (Bucket& b : buckets_) b.missing = b.slots;
-  launched_ = 0;
+  launched_ = released_ = 0;
   armed_ = true;
   for (size_t i = 0; i < slots_.size(); ++i) {
     const GradientSlot& s = slots_[i];
     const bool to_come = reached.contains(s.leaf.get());
     used_[i] = to_come || s.leaf->grad.defined();
     done_[i] = false;
-    if (!used_[i]) fill(window(s.begin, s.end), 0);
+    if (!used_[i] && !releases_) fill(window(s.begin, s.end), 0);  // what is opened is 0
   }
   write_words(step);
   if (!exact_) words_ = group_.all_reduce(window(0, control_size(int64_t(slots_.size())))).start();
@@ -156,8 +196,10 @@ void Reducer::completed(size_t slot) {
 }
 
 void Reducer::launch() {
-  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_)
+  for (; launched_ < buckets_.size() && buckets_[launched_].missing == 0; ++launched_) {
+    open(buckets_[launched_]);
     buckets_[launched_].reduction->start();
+  }
 }
 
 void Reducer::finish() {
@@ -167,6 +209,7 @@ void Reducer::finish() {
     const GradientSlot& s = slots_[i];
     if (done_[i]) continue;
     if (!s.leaf->grad.defined()) {
+      open(buckets_[bucket_of_[i]]);
       fill(s.leaf->grad_slot, 0);
       s.leaf->grad = s.leaf->grad_slot;
     }
@@ -174,8 +217,14 @@ void Reducer::finish() {
   }
   waited_.begin = Clock::now();
   words_.wait();
-  for (const Bucket& b : buckets_) b.reduction->proceed();
-  for (const Bucket& b : buckets_) b.reduction->finish();
+  while (releases_ && released_ < buckets_.size()) release();
+  for (Bucket& b : buckets_)
+    if (b.reduction) b.reduction->proceed();
+  for (Bucket& b : buckets_) {
+    if (!b.reduction) continue;
+    b.reduction->finish();
+    b.sent = b.reduction->sent();
+  }
   waited_.end = Clock::now();
   armed_ = false;
   totals_.exposed += waited_.end - waited_.begin;
@@ -194,18 +243,22 @@ void Reducer::count_sent() {
   };
   if (!exact_) count(words_, control_size(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
   for (const Bucket& b : buckets_)
-    for (const Reduction::Sent& s : b.reduction->sent()) count(s.work, s.bytes);
+    for (const Reduction::Sent& s : b.sent) count(s.work, s.bytes);
 }
 
 // Only a rank without a gradient has to check whether others have one.
 void Reducer::settle_missing() {
+  reached_ = used_;
   if (std::find(used_.begin(), used_.end(), false) == used_.end()) return;
   Readback readback(window(0, kUsed + int64_t(slots_.size())));
   const Tensor words = readback.get();
   Tensor ranks(words.shape(), DType::f64);
   copy(ranks, words);
-  for (size_t i = 0; i < slots_.size(); ++i)
-    if (!used_[i] && ranks.data<double>()[kUsed + i] > 0) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (used_[i] || ranks.data<double>()[kUsed + i] == 0) continue;
+    reached_[i] = true;
+    if (!releases_) slots_[i].leaf->grad = slots_[i].leaf->grad_slot;
+  }
 }
 
 void Reducer::read_words() {
@@ -228,7 +281,7 @@ std::vector<Reducer::Trace> Reducer::trace() const {
   std::vector<Trace> out;
   for (const Bucket& b : buckets_) {
     Trace t{.ready = b.ready};
-    for (const Reduction::Sent& s : b.reduction->sent()) {
+    for (const Reduction::Sent& s : b.sent) {
       const Work::Span span = s.work.span();
       t.bytes += s.bytes;
       if (t.end == Clock::time_point()) t.begin = span.begin;

@@ -18,6 +18,16 @@ struct GradientSlot {
   int64_t begin, end;
 };
 
+// Which sums of gradients a rank gets.
+struct Sharding {
+  // Each bucket is divided among the ranks, with cuts at some of these elements, and a rank gets only the sums of its
+  // part. None: every rank gets all sums.
+  std::vector<int64_t> places = {};
+  // A bucket has memory only from its first gradient until it is summed, of which kept() remains; at most three have at
+  // a time, unless gradients are added up over several backward passes. Not with powersgd.
+  bool release = false;
+};
+
 struct ReducerOptions {
   double bucket_mb = 25;  // MiB: a bucket is closed once it has this size
   // The same for the first bucket, if smaller, so that sending starts early; also the maximum of the last bucket, for
@@ -44,12 +54,10 @@ class Reducer {
   // control_size(...) belong to the reducer.
   static int64_t control_size(int64_t parameters);
 
-  // `memory`: as above, on the group's device; the slots begin after the control words. `places`: each bucket is
-  // divided among the ranks, with cuts at some of these elements, and a rank gets only the sums of its part; without
-  // places, every rank gets all sums. Throws CommError on every rank, naming the first parameter in which a rank
-  // differs from rank 0.
+  // `memory`: as above, on the group's device; the slots begin after the control words. If it is released, only the
+  // control words. Throws CommError on every rank, naming the first parameter in which a rank differs from rank 0.
   Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options = {},
-          const std::vector<int64_t>& places = {});
+          const Sharding& sharding = {});
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
@@ -61,8 +69,12 @@ class Reducer {
     int64_t expected = 0; // of all ranks together
     bool stop = false;    // request to stop
   };
-  // The buckets, with the part of each rank; empty without places.
+  // The buckets, with the part of each rank; empty if they are not divided.
   const std::vector<Stretch>& stretches() const { return stretches_; }
+  // If memory is released: the sums of this rank's parts, those of the first elements first.
+  const Tensor& kept() const { return kept_; }
+  // By slot, after finish(): whether any rank has its gradient.
+  const std::vector<char>& reached() const { return reached_; }
 
   // The next backward(loss) on this thread is the last of the step: it completes the gradients. An undefined loss means
   // no backward(): the gradients are sent as they are.
@@ -95,7 +107,10 @@ class Reducer {
  private:
   struct Bucket;
   void plan(const ReducerOptions& options);
-  void make_reductions(const Selection& reduction, const std::vector<int64_t>& places);
+  void divide_buckets(const std::vector<int64_t>& places);
+  void make_reduction(Bucket& bucket);
+  void open(Bucket& bucket);
+  void release();  // the oldest bucket that has been sent
   void completed(size_t slot);
   void launch();
   void write_words(const Step& step);
@@ -107,14 +122,17 @@ class Reducer {
   ProcessGroup& group_;
   const Tensor memory_;
   const std::vector<GradientSlot> slots_;
+  const Selection reduction_;
   const bool exact_;                // the control words are in front of the last bucket
+  const bool releases_;
   Work words_;                      // if the control words are sent separately
   std::vector<Bucket> buckets_;     // in the order of sending
-  std::vector<Stretch> stretches_;
+  std::vector<Stretch> stretches_;  // of the buckets
+  Tensor kept_;
   std::vector<size_t> bucket_of_;   // of each slot
-  size_t launched_ = 0;
+  size_t launched_ = 0, released_ = 0, open_ = 0;  // buckets
   bool armed_ = false;
-  std::vector<char> used_, done_;   // of this step, by slot: this rank has a gradient; it is complete
+  std::vector<char> used_, done_, reached_;  // of this step, by slot: this rank has a gradient; it is complete
   std::vector<double> control_words_;        // written last,
   Tensor control_words_on_device_;               // on the device
   Tensor loss_;

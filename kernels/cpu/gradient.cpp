@@ -6,18 +6,18 @@
 
 RT_ISA_BEGIN
 
-void cell_squares(View squares, View x, View cells) {
+void cell_squares(View squares, View x, View cells, int64_t first) {
   RT_CHECK_AS(DTypeError, x.dtype == DType::f32 || x.dtype == DType::f64, "cell_squares: x is f32 or f64, got ",
               x.dtype);
   const auto sum = [&]<class T>(const T* from, int64_t n) {
     return row_sum<double>(n, [=](int64_t i) { return double(from[i]) * double(from[i]); });
   };
-  parallel_for(cells.dims[0], 1, [&](int64_t first, int64_t last) {
-    for (int64_t c = first; c < last; ++c) {
+  parallel_for(cells.dims[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
       const int64_t* const cell = cells.as<int64_t>() + c * cells.strides[0];
-      squares.as<double>()[c * squares.strides[0]] = x.dtype == DType::f32
-                                                         ? sum(x.as<float>() + cell[0], cell[1] - cell[0])
-                                                         : sum(x.as<double>() + cell[0], cell[1] - cell[0]);
+      const int64_t at = cell[0] - first, n = cell[1] - cell[0];
+      squares.as<double>()[c * squares.strides[0]] =
+          x.dtype == DType::f32 ? sum(x.as<float>() + at, n) : sum(x.as<double>() + at, n);
     }
   });
 }

@@ -304,8 +304,8 @@ TEST_F(CudaOptimizer, LarsEqualsTheCpu) {
           const Tensor f = full({1}, factor, DType::f32, device), dg = to(g, device);
           auto& [dw, dv, sums] = found[on];
           dw = to(to(w, kCuda), device), dv = to(to(v, kCuda), device), sums = squares;
-          cell_squares(of_w, dw, cells), cell_squares(of_g, dg, cells);
-          copy(squares.window({4}, {2}, 0), of_w), cell_squares(squares.window({4}, {2}, 1), dg, cells);
+          cell_squares(of_w, dw, cells, 0), cell_squares(of_g, dg, cells, 0);
+          copy(squares.window({4}, {2}, 0), of_w), cell_squares(squares.window({4}, {2}, 1), dg, cells, 0);
           lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, of_w, of_g, cells, factor == 1 ? View{} : View(f),
                     {0.1, momentum, 0.01, 0.02, momentum > 0, factor < 1});
         }
@@ -323,9 +323,9 @@ TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
       for (int64_t offset : {0, 1}) {
         const Tensor x = noise({n}, dtype, 5);
         const Guarded gx(x, offset);
-        const Tensor cells = from_host(std::vector<int64_t>{0, n / 3, n / 3, n / 3, n / 3, n}, {3, 2});
+        const Tensor cells = from_host(std::vector<int64_t>{5, n / 3 + 5, n / 3 + 5, n / 3 + 5, n / 3 + 5, n + 5}, {3, 2});
         Tensor y({3}, DType::f64), gy({3}, DType::f64, kCuda);
-        cell_squares(y, x, cells), cell_squares(gy, gx.x, to(cells, kCuda));
+        cell_squares(y, x, cells, 5), cell_squares(gy, gx.x, to(cells, kCuda), 5);
         expect_close(gy, y, 1e-12, 0, concat(dtype, " n ", n));
       }
   const double inf = std::numeric_limits<double>::infinity();

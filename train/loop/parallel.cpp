@@ -31,10 +31,11 @@ int64_t ParallelOptions::own_devices() const {
 void visit(Fields& f, ParallelOptions& o) {
   using Names = std::vector<std::string>;
   f("strategy", o.strategy,
-    {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1 (ddp whose ranks "
-             "share the optimizer's state), ddp2 (ddp over processes, dp in each), or auto: ddp or single",
+    {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1 and zero2 (ddp whose "
+             "ranks share the optimizer's state, and also the gradients), ddp2 (ddp over processes, dp in each), or "
+             "auto: ddp or single",
      .unit = "NAME",
-     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "ddp2"}; },
+     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "ddp2"}; },
      .scope = Scope::rank,
      .may_change = true});
   f("devices", o.devices,

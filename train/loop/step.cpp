@@ -37,7 +37,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
       accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
       precision_(parse_dtype(execution.precision)),
-      parameters_(model, std::bind_front(&Step::gradient_memory, this),
+      parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this) : FlatParameters::Memory{}),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
@@ -53,34 +53,36 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
 
 std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, const ParallelOptions& parallel) {
   if (group_->size() == 1) return nullptr;
-  const int64_t front = memory_.size() - parameters_.size();
+  const int64_t front = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
   std::vector<comm::GradientSlot> slots;
-  std::vector<int64_t> places;  // where shards may begin
+  comm::Sharding sharding{.release = parallel.releases_gradients()};
   const bool whole = find_entry(optimizers(), options.optimizer.name, "optimizer").whole;
   for (const FlatParameters::Parameter& p : parameters_.parameters()) {
     slots.push_back({p.name, p.node, front + p.begin, front + p.end});
-    if (whole && parallel.shards()) places.push_back(front + p.begin);
+    if (whole && parallel.shards()) sharding.places.push_back(front + p.begin);
   }
   const auto cells = parameters_.cells().span<int64_t>();
-  for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4) places.push_back(front + cells[i]);
-  return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer, places);
+  for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4)
+    sharding.places.push_back(front + cells[i]);
+  return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer, sharding);
 }
 
 std::unique_ptr<comm::Shards> Step::make_shards() {
   if (!reducer_ || reducer_->stretches().empty()) return nullptr;
   std::vector<comm::Stretch> stretches = reducer_->stretches();
-  for (comm::Stretch& s : stretches) s.begin -= memory_.size() - parameters_.size();
+  const int64_t front = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
+  for (comm::Stretch& s : stretches) s.begin -= front;
   auto out = std::make_unique<comm::Shards>(*group_, std::move(stretches));
-  parameters_.shard(*out);
+  parameters_.shard(*out, reducer_->kept(), reducer_->reached());
   return out;
 }
 
-// Memory that other ranks can reach; the gradients follow the reducer's control words.
-Tensor Step::gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device) {
+// Memory that other ranks can reach; the gradients follow the reducer's control words, or get memory from the reducer.
+Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device) {
   if (group_->size() == 1) return zeros({size}, dtype, device);
   const int64_t front = comm::Reducer::control_size(parameters);
-  memory_ = group_->allocate({front + size}, dtype);
-  return memory_.window({size}, {1}, front);
+  memory_ = group_->allocate({released ? front : front + size}, dtype);
+  return released ? Tensor() : memory_.window({size}, {1}, front);
 }
 
 // Values that shards exchange.

@@ -82,7 +82,7 @@ class Step {
 
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
-  Tensor gradient_memory(int64_t size, int64_t parameters, DType dtype, Device device);
+  Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
   Tensor value_memory(int64_t size, int64_t parameters, DType dtype, Device device);
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();

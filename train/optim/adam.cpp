@@ -14,7 +14,7 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
     for (; at < all.size() && all[at].begin < end && own_steps_[at] == number; ++at) until = std::min(all[at].end, end);
     if (begin == until) continue;  // parameters without elements
     adam_step(part(parameters_.values(), begin, until), state_part(m_, begin, until), state_part(v_, begin, until),
-              part(parameters_.gradients(), begin, until), factor,
+              parameters_.gradients({begin, until}), factor,
               {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
     begin = until;
   }

@@ -37,7 +37,7 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
     const Tensor view = values_.window(shape, strides, begin);
     copy(view, x);
     x = leaf(view);
-    x.node()->grad_slot = gradients_.window(shape, strides, begin);
+    if (gradients_.defined()) x.node()->grad_slot = gradients_.window(shape, strides, begin);
     parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size())});
     begin = parameters_.back().end;
   }
@@ -54,15 +54,27 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
 
 std::vector<Part> FlatParameters::with_gradient() const {
   std::vector<Part> runs;
-  for (const Parameter& p : parameters_) {
-    if (!p.node->grad.defined()) continue;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    if (!has_gradient(i)) continue;
     if (!runs.empty() && runs.back().end == p.begin) runs.back().end = p.end;
     else runs.push_back({p.begin, p.end});
   }
   return runs;
 }
 
-void FlatParameters::shard(const comm::Shards& shards) { own_ = shards.own(); }
+void FlatParameters::shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached) {
+  own_ = shards.own(), reached_ = &reached;
+  if (gradients.defined()) gradients_ = gradients;
+}
+
+Tensor FlatParameters::gradients(Part own) const {
+  return gradients_.size() == size() ? gradients_.window({own.size()}, {1}, own.begin) : own_part(gradients_, own);
+}
+
+bool FlatParameters::has_gradient(size_t parameter) const {
+  return reached_ ? (*reached_)[parameter] : parameters_[parameter].node->grad.defined();
+}
 
 std::vector<Part> FlatParameters::own_with_gradient() const {
   std::vector<Part> out;
@@ -104,11 +116,11 @@ Part FlatParameters::cells_in(Part run) const {
   return {first_at(run.begin), first_at(run.end)};
 }
 
-void FlatParameters::add_squares(const Tensor& squares, const Tensor& flat, Part run) const {
+void FlatParameters::add_squares(const Tensor& squares, const Tensor& elements, Part run) const {
   const Part c = cells_in(run);
   if (c.size() == 0) return;  // parameters without elements
-  cell_squares(squares.window({c.size()}, {1}, c.begin), flat,
-               cells_on_device_.window({c.size(), kColumns}, {kColumns, 1}, kColumns * c.begin));
+  cell_squares(squares.window({c.size()}, {1}, c.begin), elements,
+               cells_on_device_.window({c.size(), kColumns}, {kColumns, 1}, kColumns * c.begin), run.begin);
 }
 
 Tensor FlatParameters::squares_of(const Tensor& flat) const {
@@ -119,7 +131,7 @@ Tensor FlatParameters::squares_of(const Tensor& flat) const {
 
 Tensor FlatParameters::gradient_squares() const {
   const Tensor squares = zeros({cells_.dim(0)}, DType::f64, values_.device());
-  for (const Part& run : own_with_gradient()) add_squares(squares, gradients_, run);
+  for (const Part& run : own_with_gradient()) add_squares(squares, gradients(run), run);
   return squares;
 }
 

@@ -15,12 +15,15 @@ namespace ringtape {
 // parameters or with one parameter under two names, DTypeError for parameters of two dtypes or devices.
 class FlatParameters {
  public:
-  // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros.
+  // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros;
+  // undefined if gradients get memory as they come.
   using Memory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
   explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {});
 
   const Tensor& values() const { return values_; }        // (size)
-  const Tensor& gradients() const { return gradients_; }  // (size); undefined values for parameters without a gradient
+  const Tensor& gradients() const { return gradients_; }  // (size) or own; undefined values without a gradient
+  Tensor gradients(Part own) const;                       // elements of it
+  bool has_gradient(size_t parameter) const;
   int64_t size() const { return values_.size(); }
 
   // Ranges of the buffers whose parameters have a gradient; one range if all of them have.
@@ -28,7 +31,9 @@ class FlatParameters {
 
   // From now on this rank updates only its own elements, and has the sums of only their gradients; it has all values.
   // Initially it updates all.
-  void shard(const comm::Shards& shards);
+  // `gradients` (own_size()): the own ones, if the buffer has none; `reached`: which parameters have one (must outlive
+  // this).
+  void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
   const std::vector<Part>& own() const { return own_; }  // ascending
   std::vector<Part> own_with_gradient() const;
   int64_t own_size() const;
@@ -57,11 +62,12 @@ class FlatParameters {
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  private:
-  void add_squares(const Tensor& squares, const Tensor& flat, Part run) const;
+  void add_squares(const Tensor& squares, const Tensor& elements, Part run) const;
 
   Tensor values_, gradients_, cells_, cells_on_device_;
   std::vector<Parameter> parameters_;
   std::vector<Part> own_;
+  const std::vector<char>* reached_ = nullptr;  // null: those whose leaf has one
 };
 
 }  // namespace ringtape

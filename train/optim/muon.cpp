@@ -35,7 +35,7 @@ void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor,
   const Autocast none(DType::f32);
   const int64_t size = p.node->shape.size(), end = p.begin + size, rows = p.node->shape[0], columns = size / rows;
   const Tensor w = part(parameters_.values(), p.begin, end), step = zeros({size}, w.dtype(), w.device());
-  sgd_step(step, state_part(m_, p.begin, end), part(parameters_.gradients(), p.begin, end), factor,
+  sgd_step(step, state_part(m_, p.begin, end), parameters_.gradients({p.begin, end}), factor,
            {-1, options_.momentum, 0, true});
   const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});
   const double length = std::sqrt(std::max(1.0, double(rows) / double(columns)));

@@ -32,7 +32,7 @@ Tensor Optimizer::new_state() const {
 void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares) {
   ++steps_;
   for (size_t i = 0; i < own_steps_.size(); ++i)
-    if (parameters_.parameters()[i].node->grad.defined()) ++own_steps_[i];
+    if (parameters_.has_gradient(i)) ++own_steps_[i];
   if (wants_squares()) squares_ = squares.defined() ? squares : parameters_.gradient_squares();
   const View multiplier = factor.defined() ? View(factor) : View{};
   const auto learn = [&](int64_t begin, int64_t end, double rate) {

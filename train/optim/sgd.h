@@ -36,7 +36,7 @@ class Sgd : public Optimizer {
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override {
     sgd_step(part(parameters_.values(), begin, end), state_part(velocity_, begin, end),
-             part(parameters_.gradients(), begin, end), factor,
+             parameters_.gradients({begin, end}), factor,
              {lr, options_.momentum, options_.weight_decay, options_.nesterov});
   }
 
