@@ -73,6 +73,11 @@ class Arena {
     const std::lock_guard lock(mutex_);
     stats_.peak = stats_.current;
   }
+  void count(int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    stats_.current += bytes;
+    stats_.peak = std::max(stats_.peak, stats_.current);
+  }
   void release_cached() {
     const std::lock_guard lock(mutex_);
     release_cached_locked();
@@ -136,6 +141,8 @@ Arena& arena(int index) {
 }  // namespace
 
 namespace cpu {
+void count_memory(int64_t bytes) { arena(0).count(bytes); }
+
 const Runtime runtime{
     .device_count = [] { return kMaxDevices; },
     .unavailable_reason = [] { return std::string(); },

@@ -63,7 +63,11 @@ inline MemoryStats memory_stats(Device device) { return runtime(device).stats(de
 inline void synchronize(Device device) { runtime(device).synchronize(device.index); }
 inline void reset_peak_memory(Device device) { runtime(device).reset_peak(device.index); }
 
-namespace cpu { extern const Runtime runtime; }
+namespace cpu {
+extern const Runtime runtime;
+// Counts memory that tensors on cpu:0 have from elsewhere, such as shared memory; negative: that has been returned.
+void count_memory(int64_t bytes);
+}  // namespace cpu
 namespace cuda { extern const Runtime runtime [[gnu::weak]]; }  // a build without CUDA has none
 
 }  // namespace ringtape

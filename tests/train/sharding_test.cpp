@@ -1,7 +1,10 @@
 // Ranks that share the optimizer's state get the same bytes as ranks that each have all of it.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <barrier>
 #include <map>
+#include <tuple>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -11,7 +14,7 @@
 #include "tests/support/comm_worlds.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
-#include "train/loop/step.h"
+#include "train/loop/model_state.h"
 
 namespace ringtape {
 namespace {
@@ -167,6 +170,47 @@ TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
                   "")
             << world.name;
       }
+}
+
+// Peak memory of both ranks, from before the model to behind a step: nearly all of it is model state.
+int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
+  std::atomic<int64_t> peak{0}, own{0}, expected{0};
+  std::barrier here(2);
+  EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+    set_threads(1);
+    here.arrive_and_wait();
+    reset_peak_memory({});
+    const int64_t before = memory_stats({}).peak;
+    here.arrive_and_wait();
+    nn::Sequential model;
+    for (int i = 0; i < 16; ++i) model.add<nn::Linear>(256, 256);
+    TrainOptions o;
+    o.step.ema = 0.9, o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.25;
+    Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+    for (int i = 0; i < 2; ++i) step.run(ones({1, 256}), zeros({1}, DType::i64), 0.1, {}, {2, false});
+    here.arrive_and_wait();
+    peak = memory_stats({}).peak - before, own = step.state_bytes();
+    expected = model_state_bytes(nn::count_parameters(model), o.step, o.parallel, 2);
+    here.arrive_and_wait();
+  }), "");
+  state = own, formula = expected;
+  return peak;
+}
+
+TEST(Sharding, NeedsTheMemoryOfItsFormula) {
+  constexpr double kWeights = 16 * (256 * 256 + 256) * 4, kBucket = (256 * 256 + 256) * 4;
+  // Weights, gradients, two moments and an average; blocks of memory are up to a quarter larger, and the model's first
+  // weights are there while they are copied.
+  for (const auto& [strategy, whole, shared, buckets] :
+       {std::tuple("ddp", 5, 0, 0), {"zero1", 2, 3, 0}, {"zero2", 1, 4, 3}}) {
+    int64_t state = 0, formula = 0;
+    const auto peak = double(peak_of(strategy, state, formula));
+    const double expected = kWeights * whole + kWeights * shared / 2;
+    EXPECT_NEAR(double(state), expected, 0.01 * expected) << strategy;
+    EXPECT_NEAR(double(formula), expected, 0.01 * expected) << strategy;
+    EXPECT_GT(peak, 2 * expected) << strategy;
+    EXPECT_LT(peak, 2 * 1.25 * (expected + buckets * kBucket + kBucket)) << strategy;
+  }
 }
 
 }  // namespace

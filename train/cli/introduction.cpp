@@ -65,8 +65,9 @@ std::vector<std::string> introduction(const Task& task, const Trainer& trainer, 
   }
   if (world.size() > 1 && o.parallel.shards()) {
     ParallelOptions whole;
-    out.push_back(concat("shards ", world.size(), " of the optimizer's state; ", megabytes(trainer.state_bytes()),
-                         " of weights, gradients and state on this rank instead of ",
+    out.push_back(concat("shards ", world.size(), " of the optimizer's state",
+                         o.parallel.releases_gradients() ? " and the gradients" : "", "; with the weights ",
+                         megabytes(trainer.state_bytes()), " on this rank instead of ",
                          megabytes(model_state_bytes(nn::count_parameters(*task.model), o.step, whole, 1))));
   }
   if (task.replicas) {

@@ -12,17 +12,22 @@ int64_t model_state_bytes(int64_t parameters, const StepOptions& step, const Par
   nn::Linear any(1, 1);
   FlatParameters flat(any);
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
-  return 4 * (2 * parameters + kept * parameters / (parallel.shards() ? ranks : 1));
+  const int64_t own = parameters / ranks;
+  return 4 * (parameters + (parallel.releases_gradients() ? own : parameters) +
+              kept * (parallel.shards() ? own : parameters));
 }
 
 std::string smaller_strategy(int64_t parameters, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
-  ParallelOptions shared;
-  shared.strategy = "zero1";
-  const int64_t now = model_state_bytes(parameters, step, parallel, ranks),
-                then = model_state_bytes(parameters, step, shared, ranks);
-  if (ranks == 1 || parallel.replicates() || then >= now) return "";
-  return concat("; a rank's weights, gradients and optimizer take ", megabytes(now), ", with --strategy zero1 ",
-                megabytes(then));
+  const int64_t now = model_state_bytes(parameters, step, parallel, ranks);
+  std::string smaller;
+  for (const char* strategy : {"zero1", "zero2"}) {
+    ParallelOptions shared;
+    shared.strategy = strategy;
+    const int64_t then = model_state_bytes(parameters, step, shared, ranks);
+    if (then < now) smaller += concat(", with --strategy ", strategy, " ", megabytes(then));
+  }
+  if (smaller.empty() || parallel.replicates()) return "";
+  return concat("; a rank's weights, gradients and optimizer take ", megabytes(now), smaller);
 }
 
 }  // namespace ringtape
