@@ -243,8 +243,8 @@ Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) 
   RT_CHECK(running, "empty_grad outside a backward function");
   const NodePtr& node = running->inputs[input];
   const bool empty = node && !node->backward && !node->grad.defined() && !node->pending_grad.defined();
-  if (empty && slot_of(*node).defined() && shape == node->shape && std::count(running->inputs.begin(), running->inputs.end(), node) == 1)
-    return node->grad_slot;
+  const bool sole = std::count(running->inputs.begin(), running->inputs.end(), node) == 1;
+  if (empty && sole && shape == node->shape && slot_of(*node).defined()) return node->grad_slot;
   return Tensor(shape, dtype, device);
 }
 

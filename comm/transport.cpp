@@ -110,9 +110,11 @@ void Wait::give_up(const std::string& cause) {
 }
 
 std::string mismatch_cause(int rank, const Operation& ours, int peer, const Operation& theirs) {
-  const bool other_algorithm = theirs.str() == ours.str() && theirs.algorithm != ours.algorithm;
+  const bool alike = theirs.str() == ours.str(), other_cuts = alike && theirs.cuts != ours.cuts,
+             other_algorithm = alike && theirs.algorithm != ours.algorithm;
   return concat(
       "the ranks make different calls: rank ", rank, " calls ", ours, ", rank ", peer, " calls ", theirs,
+      other_cuts ? " with parts of other sizes" : "",
       other_algorithm
           ? " with another algorithm; RINGTAPE_ALLREDUCE and set_deterministic() must be the same on every rank"
           : "; every rank must make the same calls, in the same order");

@@ -26,9 +26,12 @@ struct LarsStep {
 // As sgd_step, with g + weight_decay w multiplied by the parameter's ratio from lars_scale. cells (C, 4) i64: begin and
 // end of a run of elements in the buffers; the number of earlier cells of the same parameter; the parameter's number of
 // cells, or 0 if it is not adapted (a bias, a norm's scale) and takes an SGD step without weight decay. w_squares,
-// g_squares (C) f64: from cell_squares (kernels/gradient.h), of all cells of these parameters, also before and after C.
+// g_squares (C) f64: from parameter_squares, of all cells of these parameters, also before and after C.
 RT_KERNEL(lars_step, void(View w, View v, View g, View w_squares, View g_squares, View cells, View factor,
                           LarsStep step));
+// sums (C) f64 = for the first cell of each adapted parameter, the sum of all its cells' squares (C), in their order;
+// nothing for others.
+RT_KERNEL(parameter_squares, void(View sums, View squares, View cells));
 
 // Factors of a parameter's gradient and weight in its step, from the sums of their squares, for both devices: ratio =
 // eta |w| / (|g| + weight_decay |w| + 1e-8); with clip min(ratio / lr, 1). If a norm is 0: ratio 1 and no decay.

@@ -20,7 +20,7 @@ import time
 SECONDS = 6
 
 
-def torch_rank(rank, ranks, port, batch_size, threads, queue):
+def torch_rank(rank, ranks, port, batch_size, threads, queue, optimizer):
     import torch
     import torch.distributed as dist
 
@@ -38,7 +38,13 @@ def torch_rank(rank, ranks, port, batch_size, threads, queue):
     own = batch_size // ranks
     x = torch.randn(own, 3, 32, 32).to(memory_format=torch.channels_last)
     y = torch.arange(own) * 7 % 10
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    if optimizer == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    elif optimizer == "adam":
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+    else:
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.001)
 
     def step():
         optimizer.zero_grad()
@@ -64,7 +70,7 @@ def torch_rank(rank, ranks, port, batch_size, threads, queue):
         dist.destroy_process_group()
 
 
-def torch_rate(ranks, batch_size, threads):
+def torch_rate(ranks, batch_size, threads, optimizer="sgd"):
     import multiprocessing
 
     context = multiprocessing.get_context("spawn")
@@ -72,7 +78,7 @@ def torch_rate(ranks, batch_size, threads):
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     queue = context.Queue()
-    processes = [context.Process(target=torch_rank, args=(r, ranks, port, batch_size, threads, queue))
+    processes = [context.Process(target=torch_rank, args=(r, ranks, port, batch_size, threads, queue, optimizer))
                  for r in range(ranks)]
     for p in processes:
         p.start()
@@ -82,10 +88,12 @@ def torch_rate(ranks, batch_size, threads):
     return rate
 
 
-def own_run(binary, ranks, batch_size, threads):
-    command = [binary, "bench", "step", "--model", "resnet18", "--batch-size", str(batch_size), "--threads",
-               str(threads), "--optimizer", "sgd",
-               "--momentum", "0.9", "--weight-decay", "5e-4", "--json"]
+SGD = ("--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4")
+
+
+def own_run(binary, ranks, batch_size, threads, optimizer=SGD, strategy="auto", width=64):
+    command = [binary, "bench", "step", "--model", "resnet18", "--width", str(width), "--batch-size", str(batch_size),
+               "--threads", str(threads), *optimizer, "--strategy", strategy, "--json"]
     command += ["--devices", str(ranks)] if ranks > 1 else []
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 

@@ -57,7 +57,15 @@ void fixed_order_all_reduce(Transport& t, const void* x, void* y) {
 }
 
 void fixed_order_reduce_scatter(Transport& t, const void* x, void* y) {
-  sum_own_part(t, x, y, [&](int rank) { return t.part(rank); });
+  const size_t width = size_of(t.operation().dtype), bytes = t.operation().bytes() * size_t(t.size());
+  const int blocks = int(std::max<size_t>(1, (bytes + kFixedOrderBlockBytes - 1) / kFixedOrderBlockBytes));
+  for (int i = 0; i < blocks; ++i) {
+    const auto block = [&](int rank) {
+      const Part all = t.part(rank), some = part_of(all.size(), blocks, i);
+      return Part{all.begin + some.begin, all.begin + some.end};
+    };
+    sum_own_part(t, x, at(y, block(t.rank()).begin - t.part(t.rank()).begin, width), block);
+  }
 }
 
 void fixed_order_reduce(Transport& t, const void* x, void* y) {

@@ -54,7 +54,8 @@ Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<Gradient
       exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
-  std::string lines;
+  const std::vector<uint64_t> places(sharding.places.begin(), sharding.places.end());
+  std::string lines = places.empty() ? "sums for all ranks\n" : concat("sums in shards, ", hash_of(places), "\n");
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
   plan(options);
@@ -113,7 +114,7 @@ void Reducer::divide_buckets(const std::vector<int64_t>& places) {
 }
 
 void Reducer::make_reduction(Bucket& bucket) {
-  Gradients gradients{bucket.memory, {}, bucket.cuts};
+  Gradients gradients{bucket.memory.window({bucket.end - bucket.begin}, {1}), {}, bucket.cuts};
   for (size_t i = 0; i < slots_.size(); ++i) {
     if (&buckets_[bucket_of_[i]] != &bucket) continue;
     const GradientSlot& s = slots_[i];
@@ -125,14 +126,32 @@ void Reducer::make_reduction(Bucket& bucket) {
   bucket.reduction = find_reduction(reduction_.name).make(group_, std::move(gradients), reduction_.chosen());
 }
 
-// Waits until at most two others have memory, which in time are all sent.
+constexpr size_t kMostOpen = 3;  // buckets with memory
+
+// Waits until at most two others have memory, which in time are all sent. What gets no gradient is 0.
 void Reducer::open(Bucket& bucket) {
   if (bucket.memory.defined()) return;
-  constexpr size_t kMost = 3;
-  while (armed_ && open_ >= kMost && released_ < launched_) release();
-  bucket.memory = group_.allocate({bucket.end - bucket.begin}, memory_.dtype());
+  while (armed_ && open_ >= kMostOpen && released_ < launched_) release();
+  bucket.memory = memory_for(bucket.end - bucket.begin);
   ++open_;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const GradientSlot& s = slots_[i];
+    if (&buckets_[bucket_of_[i]] != &bucket) continue;
+    const int64_t from = s.begin + (armed_ && used_[i] ? s.leaf->shape.size() : 0);
+    if (from < s.end) fill(bucket.memory.window({s.end - from}, {1}, from - bucket.begin), 0);
+  }
   make_reduction(bucket);
+}
+
+// The smallest that is large enough. Fresh shared memory is slow when it is first touched.
+Tensor Reducer::memory_for(int64_t elements) {
+  std::ranges::sort(spare_, {}, &Tensor::size);
+  const auto fit = std::ranges::lower_bound(spare_, elements, {}, &Tensor::size);
+  Tensor memory;
+  if (fit != spare_.end()) memory = *fit, spare_.erase(fit);
+  else if (!spare_.empty() && open_ + spare_.size() >= kMostOpen) spare_.erase(spare_.begin());
+  if (!memory.defined()) memory = group_.allocate({elements}, memory_.dtype());
+  return memory;
 }
 
 void Reducer::release() {
@@ -141,6 +160,7 @@ void Reducer::release() {
   copy(kept_.window({b.kept.size()}, {1}, b.kept.begin), b.memory.window({b.own.size()}, {1}, b.own.begin));
   b.sent = b.reduction->sent();
   b.reduction.reset();
+  if (spare_.size() < kMostOpen) spare_.push_back(std::move(b.memory));
   b.memory = {};
   for (size_t i = 0; i < slots_.size(); ++i)
     if (&buckets_[bucket_of_[i]] == &b) slots_[i].leaf->grad = slots_[i].leaf->grad_slot = {};

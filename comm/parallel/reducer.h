@@ -23,8 +23,8 @@ struct Sharding {
   // Each bucket is divided among the ranks, with cuts at some of these elements, and a rank gets only the sums of its
   // part. None: every rank gets all sums.
   std::vector<int64_t> places = {};
-  // A bucket has memory only from its first gradient until it is summed, of which kept() remains; at most three have at
-  // a time, unless gradients are added up over several backward passes. Not with powersgd.
+  // A bucket has memory only from its first gradient until it is summed, of which kept() remains. There is memory for
+  // three of them, for all if gradients are added up over several backward passes. Not with powersgd.
   bool release = false;
 };
 
@@ -110,6 +110,7 @@ class Reducer {
   void divide_buckets(const std::vector<int64_t>& places);
   void make_reduction(Bucket& bucket);
   void open(Bucket& bucket);
+  Tensor memory_for(int64_t elements);
   void release();  // the oldest bucket that has been sent
   void completed(size_t slot);
   void launch();
@@ -129,6 +130,7 @@ class Reducer {
   std::vector<Bucket> buckets_;     // in the order of sending
   std::vector<Stretch> stretches_;  // of the buckets
   Tensor kept_;
+  std::vector<Tensor> spare_;  // memory of buckets, to be used again
   std::vector<size_t> bucket_of_;   // of each slot
   size_t launched_ = 0, released_ = 0, open_ = 0;  // buckets
   bool armed_ = false;

@@ -115,17 +115,23 @@ void lars_step(View w, View v, View g, View w_squares, View g_squares, View cell
     for (int64_t c = first; c < last; ++c) {
       const int64_t* const cell = cells.as<int64_t>() + 4 * c;
       LarsScale scale{multiplier, 0};
-      if (cell[3] > 0) {
-        const auto total = [&](const View& squares) {
-          const double* const sums = squares.as<double>() + c - cell[2];
-          return row_sum<double>(cell[3], [=](int64_t i) { return sums[i]; });
-        };
-        scale = lars_scale(step, total(w_squares), total(g_squares), multiplier);
-      }
+      if (const int64_t first = c - cell[2]; cell[3] > 0)
+        scale = lars_scale(step, w_squares.as<double>()[first], g_squares.as<double>()[first], multiplier);
       const SgdStep sgd{step.lr, step.momentum, scale.weight, step.nesterov};
       const int64_t begin = cell[0] - step.first, end = cell[1] - step.first;
       if (w.dtype == DType::f32) sgd_part<float>(w, v, g, begin, end, scale.gradient, sgd);
       else sgd_part<double>(w, v, g, begin, end, scale.gradient, sgd);
+    }
+  });
+}
+
+void parameter_squares(View sums, View squares, View cells) {
+  const int64_t* const table = cells.as<int64_t>();
+  parallel_for(cells.dims[0], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; ++c) {
+      if (table[4 * c + 2] > 0) continue;
+      const double* const from = squares.as<double>() + c;
+      sums.as<double>()[c] = row_sum<double>(table[4 * c + 3], [=](int64_t i) { return from[i]; });
     }
   });
 }

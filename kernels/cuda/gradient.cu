@@ -15,7 +15,8 @@ __global__ void __launch_bounds__(kThreads)
                         int64_t first) {
   const int64_t* const cell = cells + columns * int64_t(blockIdx.x);
   double sum = 0;
-  for (int64_t i = cell[0] - first + threadIdx.x; i < cell[1] - first; i += kThreads) sum += double(x[i]) * double(x[i]);
+  for (int64_t i = cell[0] - first + threadIdx.x; i < cell[1] - first; i += kThreads)
+    sum += double(x[i]) * double(x[i]);
   sum = block_reduce<Sum>(sum);
   if (threadIdx.x == 0) squares[apart * int64_t(blockIdx.x)] = sum;
 }

@@ -88,14 +88,8 @@ __global__ void __launch_bounds__(kLarsThreads)
   if (multiplier == 0) return;
   const int64_t* const cell = cells + 4 * int64_t(blockIdx.x);
   LarsScale scale{multiplier, 0};
-  if (cell[3] > 0) {
-    const int64_t before = int64_t(blockIdx.x) - cell[2];
-    double of_w = 0, of_g = 0;
-    for (int64_t i = threadIdx.x; i < cell[3]; i += kLarsThreads)
-      of_w += w_squares[before + i], of_g += g_squares[before + i];
-    of_w = block_reduce<Sum>(of_w), of_g = block_reduce<Sum>(of_g);
-    scale = lars_scale(step, of_w, of_g, multiplier);
-  }
+  if (const int64_t first = int64_t(blockIdx.x) - cell[2]; cell[3] > 0)
+    scale = lars_scale(step, w_squares[first], g_squares[first], multiplier);
   const T gradient = T(scale.gradient);
   const Sgd<T> sgd{T(step.lr), T(scale.weight), T(step.momentum), step.nesterov ? T(step.momentum) : T(1),
                    step.nesterov ? T(1) : T(0)};
@@ -104,6 +98,17 @@ __global__ void __launch_bounds__(kLarsThreads)
     sgd(w[i], velocity, gradient * g[i]);
     if (v) v[i] = velocity;
   }
+}
+
+// One block per cell; those of a parameter's first cell do the work.
+__global__ void __launch_bounds__(kLarsThreads)
+    parameter_squares_kernel(double* sums, const double* squares, const int64_t* cells) {
+  const int64_t* const cell = cells + 4 * int64_t(blockIdx.x);
+  if (cell[2] > 0) return;
+  double sum = 0;
+  for (int64_t i = threadIdx.x; i < cell[3]; i += kLarsThreads) sum += squares[int64_t(blockIdx.x) + i];
+  sum = block_reduce<Sum>(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 template <class T>
@@ -129,6 +134,11 @@ void lars_step(View w, View v, View g, View w_squares, View g_squares, View cell
     launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), w_squares.as<double>(),
                                 g_squares.as<double>(), cells.as<int64_t>(), w.as<T>(), v.as<T>());
   });
+}
+
+void parameter_squares(View sums, View squares, View cells) {
+  launch<parameter_squares_kernel>(sums.device, Grid{dim3(unsigned(cells.dims[0])), dim3(kLarsThreads)},
+                                   sums.as<double>(), squares.as<double>(), cells.as<int64_t>());
 }
 
 void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {

@@ -127,6 +127,7 @@ TEST(Parts, OtherCutsOnARankAreAnError) {
     g.all_gather(x, std::make_shared<const Cuts>(g.rank() ? Cuts{0, 4, 10} : Cuts{0, 6, 10})).wait();
   });
   EXPECT_MENTIONS(cause, "all_gather #1");
+  EXPECT_MENTIONS(cause, "with parts of other sizes; every rank must make the same calls");
 }
 
 }  // namespace

@@ -306,7 +306,9 @@ TEST_F(CudaOptimizer, LarsEqualsTheCpu) {
           dw = to(to(w, kCuda), device), dv = to(to(v, kCuda), device), sums = squares;
           cell_squares(of_w, dw, cells, 0), cell_squares(of_g, dg, cells, 0);
           copy(squares.window({4}, {2}, 0), of_w), cell_squares(squares.window({4}, {2}, 1), dg, cells, 0);
-          lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, of_w, of_g, cells, factor == 1 ? View{} : View(f),
+          const Tensor all_w = zeros({4}, DType::f64, device), all_g = zeros({4}, DType::f64, device);
+          parameter_squares(all_w, of_w, cells), parameter_squares(all_g, of_g, cells);
+          lars_step(dw, momentum > 0 ? View(dv) : View{}, dg, all_w, all_g, cells, factor == 1 ? View{} : View(f),
                     {0.1, momentum, 0.01, 0.02, momentum > 0, factor < 1});
         }
         const double tolerance = dtype == DType::f32 ? 1e-6 : 1e-13;
@@ -323,9 +325,10 @@ TEST_F(CudaOptimizer, GradientsAreMeasuredAndDecidedOnAsOnTheCpu) {
       for (int64_t offset : {0, 1}) {
         const Tensor x = noise({n}, dtype, 5);
         const Guarded gx(x, offset);
-        const Tensor cells = from_host(std::vector<int64_t>{5, n / 3 + 5, n / 3 + 5, n / 3 + 5, n / 3 + 5, n + 5}, {3, 2});
+        const int64_t first = 5, some = n / 3 + first;
+        const Tensor cells = from_host(std::vector<int64_t>{first, some, some, some, some, n + first}, {3, 2});
         Tensor y({3}, DType::f64), gy({3}, DType::f64, kCuda);
-        cell_squares(y, x, cells, 5), cell_squares(gy, gx.x, to(cells, kCuda), 5);
+        cell_squares(y, x, cells, first), cell_squares(gy, gx.x, to(cells, kCuda), first);
         expect_close(gy, y, 1e-12, 0, concat(dtype, " n ", n));
       }
   const double inf = std::numeric_limits<double>::infinity();

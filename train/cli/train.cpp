@@ -145,6 +145,14 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
 
 std::string trained_name(const TrainOptions& o) { return (o.self_supervised() ? o.method : o.model).name; }
 
+// The message of an error; if memory was exhausted, other than the memory that ranks share, with what would need less.
+std::string error_text(const std::exception& e, const Task& task, const World& world) {
+  const bool memory = dynamic_cast<const OutOfMemory*>(&e) && !std::string(e.what()).starts_with("shm:");
+  if (!memory) return e.what();
+  const TrainOptions& o = task.options;
+  return concat(e.what(), smaller_strategy(nn::count_parameters(*task.model), o.step, o.parallel, world.size()));
+}
+
 // Trains on a rank other than 0, which writes no files of the run.
 bool follow(Task& task, const World& world) {
   Trainer trainer(task, world.group());
@@ -259,7 +267,7 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
     if (hook.used() && is_there(checkpoints.path_of(trainer.steps()))) checkpoints.settle(trainer.state());
     return true;
   } catch (const std::exception& e) {
-    run.log(concat("error: ", e.what()));
+    run.log(concat("error: ", error_text(e, task, world)));
     try {
       album.finish();
       hook.finish([] { return true; }, say);  // not for long: it names what is left
@@ -342,9 +350,7 @@ int run_training(const Invocation& invocation, Use use) {
     try {
       return (world.leads() ? train(task, world, invocation, said) : follow(task, world)) ? 0 : comm::kPreempted;
     } catch (const OutOfMemory& e) {
-      const int64_t parameters = nn::count_parameters(*task.model);
-      throw OutOfMemory(
-          concat(e.what(), smaller_strategy(parameters, options.step, options.parallel, world.size())));
+      throw OutOfMemory(error_text(e, task, world));
     }
   } catch (const std::exception& e) {
     const bool stopped = world.job.failure && world.job.failure->raised() ? told->load() : stop_requested();

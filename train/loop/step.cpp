@@ -63,7 +63,7 @@ std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, co
   }
   const auto cells = parameters_.cells().span<int64_t>();
   for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4)
-    sharding.places.push_back(front + cells[i]);
+    if (cells[i] % 16 == 0) sharding.places.push_back(front + cells[i]);  // aligned for vectors
   return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer, sharding);
 }
 
@@ -86,7 +86,9 @@ Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DT
 }
 
 // Values that shards exchange.
-Tensor Step::value_memory(int64_t size, int64_t, DType dtype, Device) { return group_->allocate({size}, dtype); }
+Tensor Step::value_memory(int64_t size, int64_t, DType dtype, Device device) {
+  return group_->size() == 1 ? zeros({size}, dtype, device) : group_->allocate({size}, dtype);
+}
 
 static Tensors slice_rows(const Tensors& images, const Part& rows) {
   Tensors out;
@@ -172,6 +174,10 @@ int64_t Step::state_bytes() const {
   return bytes;
 }
 
+void Step::restart_average() {
+  if (ema_) ema_->restart();
+}
+
 std::vector<Tensor> Step::replicated() const {
   std::vector<Tensor> out = {parameters_.values()};
   for (const NamedTensor& t : optimizer_->state())
@@ -195,7 +201,7 @@ FileTensor Step::held(const std::string& name, const FlatParameters::Parameter& 
                       int64_t which) const {
   const Shape& shape = p.node->shape;
   if (!exchange_) return NamedTensor{name, in_file_order(state.window(shape, contiguous_strides(shape), p.begin))};
-  FileTensor out(name, in_file_order(Tensor(shape, state.dtype())).shape(), state.dtype());
+  FileTensor out(name, in_file_order(shape), state.dtype());
   const auto rows_of = [shape](Part rows) {
     Shape some = shape;
     if (some.rank() > 0) some[0] = rows.size();

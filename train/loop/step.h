@@ -73,6 +73,7 @@ class Step {
   void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
   // The averaged parameters and the buffers, in the order of files (in_file_order); empty without ema.
   std::vector<FileTensor> average() const;
+  void restart_average();  // from the current weights
   void serve() const;
   void served() const;
   bool finite() const;  // whether all parameters are finite; waits for the device

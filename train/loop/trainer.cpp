@@ -275,6 +275,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     if (stop) return false;
   }
   take_best(load);
+  averaged_.reset();
   averaged_ = weights_to_judge();
   std::optional<Snapshot> snapshot = snapshot_of(o.trainer.epochs, "test");
   const std::vector<Metrics> figures =
@@ -350,6 +351,7 @@ void Trainer::share_state() {
   constexpr const char* kFrom = "the state of rank 0";
   restore(parse_train_state(parse_json(comm::broadcast_text(group_, to_json(at_).text(), 0), kFrom), kFrom));
   replicate(group_, step_->replicated());
+  if (steps() == 0) step_->restart_average();
 }
 
 // Running statistics differ between ranks, since each has its own samples: rank 0's are copied to all, as in PyTorch's

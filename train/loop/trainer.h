@@ -46,7 +46,7 @@ class Trainer {
   void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
 
   const TrainState& state() const { return at_; }
-  std::vector<TensorFile> files() const;
+  std::vector<TensorFile> files() const;  // until the end of fit(), which leaves the weights that were tested
   Course course() const;
   void restore(const TrainState& state);  // call it after reading the tensors of files()
   // Copies rank 0's state to all ranks; a collective. Before it, rank 0 may read into the tensors of files().

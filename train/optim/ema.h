@@ -5,17 +5,20 @@
 
 namespace ringtape {
 
-// An exponential moving average of the parameters: after each step, average = decay average + (1 - decay) w. It starts
-// with the current parameters. With shards, each rank has the average of its own elements.
+// An exponential moving average of the parameters: after each step, average = decay average + (1 - decay) w. It starts,
+// and restarts, with the current parameters. With shards, each rank has the average of its own elements.
 class Ema {
  public:
   // `shards`: those of the parameters; null for none. Must outlive this.
   Ema(const FlatParameters& parameters, double decay, const comm::Shards* shards = nullptr)
       : parameters_(parameters), decay_(decay), shards_(shards),
         average_({parameters.own_size()}, parameters.values().dtype(), parameters.values().device()) {
-    each_own([](const Tensor& average, const Tensor& values) { copy(average, values); });
+    restart();
   }
 
+  void restart() {
+    each_own([](const Tensor& average, const Tensor& values) { copy(average, values); });
+  }
   void update() {
     each_own([this](const Tensor& average, const Tensor& values) { ema_step(average, values, decay_); });
   }

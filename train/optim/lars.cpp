@@ -23,11 +23,14 @@ void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const auto table = parameters_.cells().span<int64_t>();
   const int64_t last = own.end - 1, first = own.begin - table[size_t(4 * own.begin + 2)],
                 count = last - table[size_t(4 * last + 2)] + table[size_t(4 * last + 3)] - first;
-  const Tensor of_w({count}, DType::f64, cells_.device());
-  cell_squares(of_w, parameters_.values(), cells_.window({count, 4}, {4, 1}, 4 * first), 0);
+  const Tensor of_w({count}, DType::f64, cells_.device()), w = empty_like(of_w), g = empty_like(of_w);
+  const Tensor cells = cells_.window({count, 4}, {4, 1}, 4 * first);
+  cell_squares(of_w, parameters_.values(), cells, 0);
+  parameter_squares(w, of_w, cells);
+  parameter_squares(g, squares_.window({count}, {1}, first), cells);
   lars_step(part(parameters_.values(), begin, end), state_part(velocity_, begin, end),
-            parameters_.gradients({begin, end}), of_w.window({own.size()}, {1}, own.begin - first),
-            squares_.window({own.size()}, {1}, own.begin), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
+            parameters_.gradients({begin, end}), w.window({own.size()}, {1}, own.begin - first),
+            g.window({own.size()}, {1}, own.begin - first), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
             factor,
             {lr, options_.momentum, options_.weight_decay, options_.eta, options_.nesterov, options_.clip, begin});
 }

@@ -16,13 +16,20 @@ StateExchange::StateExchange(comm::ProcessGroup& group, const comm::Shards& shar
                              Tensors held)
     : group_(group), shards_(shards), parameters_(parameters), held_(std::move(held)) {}
 
+// On a GPU a copy may follow a collective that was aborted: its bytes are then worth nothing.
+Tensor StateExchange::on_host(const Tensor& x) const {
+  Tensor out = x.copy_to(Device{});
+  group_.transport().context().failure->check();
+  return out;
+}
+
 // Rank 0's request, on all ranks.
 StateExchange::Request StateExchange::agree(Request request) {
   const Tensor words = from_host(
       std::vector<int64_t>{request.verb, request.which, request.part.begin, request.part.end}, {4},
       group_.transport().device());
   group_.broadcast(words, 0).wait();
-  const Tensor host = words.copy_to(Device{});
+  const Tensor host = on_host(words);
   const auto w = host.span<int64_t>();
   return {Request::Verb(w[0]), w[1], {w[2], w[3]}};
 }
@@ -56,7 +63,7 @@ void StateExchange::spread(int64_t which, Part part, const Tensor& x) {
 
 Tensor StateExchange::get(int64_t which, Part part) {
   agree({Request::kGet, which, part});
-  return gathered(which, part);
+  return on_host(gathered(which, part));
 }
 
 void StateExchange::put(int64_t which, Part part, const Tensor& x) {
@@ -69,6 +76,8 @@ void StateExchange::finish() { agree({Request::kFinish}); }
 
 void StateExchange::serve() {
   for (Request r = agree({}); r.verb != Request::kFinish; r = agree({})) {
+    RT_CHECK_AS(CommError, r.which >= 0 && r.which < int64_t(held_.size()), "rank 0 asks for state ", r.which, " of ",
+                held_.size());
     const Tensor& held = held_[size_t(r.which)];
     if (r.verb == Request::kGet) gathered(r.which, r.part);
     else spread(r.which, r.part, Tensor({r.part.size()}, held.dtype(), held.device()));

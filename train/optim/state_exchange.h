@@ -14,7 +14,7 @@ class StateExchange {
   // outlive this.
   StateExchange(comm::ProcessGroup& group, const comm::Shards& shards, const FlatParameters& parameters, Tensors held);
 
-  // On rank 0. Elements [part.begin, part.end) of buffer `which`, from or to all ranks.
+  // On rank 0. Elements [part.begin, part.end) of buffer `which`, from (on the host) or to all ranks.
   Tensor get(int64_t which, Part part);
   void put(int64_t which, Part part, const Tensor& x);
   void finish();  // the others return from serve()
@@ -25,6 +25,7 @@ class StateExchange {
  private:
   struct Request;
   Request agree(Request request);
+  Tensor on_host(const Tensor& x) const;
   Tensor gathered(int64_t which, Part part);
   void spread(int64_t which, Part part, const Tensor& x);
   template <class F>

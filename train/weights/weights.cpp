@@ -15,6 +15,8 @@ Tensor in_file_order(const Tensor& x) {
   return x.rank() == 4 ? permute(x.detach(), {0, 3, 1, 2}) : x.detach();
 }
 
+Shape in_file_order(const Shape& s) { return s.rank() == 4 ? Shape{s[0], s[3], s[1], s[2]} : s; }
+
 std::vector<NamedTensor> weights_of(nn::Module& module) {
   std::vector<NamedTensor> out;
   for (const nn::Named& p : nn::named_parameters(module)) out.push_back({p.name, in_file_order(*p.tensor)});

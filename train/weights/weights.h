@@ -9,6 +9,7 @@ namespace ringtape {
 // A view of x in the order of files: convolution weights K,R,S,C become K,C,R,S (PyTorch's OIHW); other tensors are x
 // itself. It shares x's memory, so copying into it converts a file's order to ours.
 Tensor in_file_order(const Tensor& x);
+Shape in_file_order(const Shape& shape);
 
 // A module's parameters and buffers, with dotted names, in the order of files.
 std::vector<NamedTensor> weights_of(nn::Module& module);
