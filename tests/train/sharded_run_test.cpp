@@ -1,0 +1,173 @@
+// Trainings whose ranks share the optimizer's state, as users run them: files, resuming, killed and failing ranks.
+#include <algorithm>
+
+#include "core/random.h"
+#include "tests/support/comm_worlds.h"
+#include "tests/support/jobs.h"
+#include "tests/support/settings.h"
+#include "train/loop/model_state.h"
+#include "train/loop/trainer.h"
+#include "train/optim/sgd.h"
+
+namespace ringtape {
+namespace {
+
+using namespace test;
+
+// kTraining with Adam, which has two numbers of state for each weight.
+const std::string kWithAdam = [] {
+  std::string text = kTraining;
+  const std::string sgd = "--optimizer sgd --lr 0.002 --momentum 0.5";
+  return text.replace(text.find(sgd), sgd.size(), "--optimizer adam --lr 0.002");
+}();
+
+class ShardedRunTest : public JobTest {
+ protected:
+  static std::vector<std::string> checkpoints(const fs::path& run) {
+    std::vector<std::string> out;
+    for (const auto& entry : fs::directory_iterator(run / "checkpoints"))
+      if (!entry.is_symlink()) out.push_back(entry.path().filename().string());
+    std::ranges::sort(out);
+    return out;
+  }
+  void expect_same_files(const std::string& run, const std::string& other) const {
+    EXPECT_TRUE(bytes(run) == bytes(other)) << run;
+    const std::vector<std::string> steps = checkpoints(run_folder(run));
+    ASSERT_EQ(steps, checkpoints(run_folder(other)));
+    for (const std::string& step : steps)
+      for (const char* name : {"model", "optimizer", "ema"}) {
+        const std::string file = concat("checkpoints/", step, "/", name, ".safetensors");
+        EXPECT_TRUE(read_file((run_folder(run) / file).string()) == read_file((run_folder(other) / file).string()))
+            << run << ": " << file;
+      }
+  }
+};
+
+TEST_F(ShardedRunTest, LeavesTheFilesOfDdp) {
+  for (const std::string transport : {"shm", "tcp"}) {
+    const std::string training = kWithAdam +
+                                 " --epochs 2 --clip-grad-norm 1 --dropout 0.2 --export best "
+                                 "--checkpoint-steps 20 --keep 9 --deterministic --devices 3 --overwrite --transport " +
+                                 transport;
+    for (const char* strategy : {"ddp", "zero1", "zero2"})
+      ASSERT_EQ(run(concat("ringtape ", training, " --strategy ", strategy, " --run ", strategy)), 0) << log();
+    EXPECT_MENTIONS(log(), "shards 3 of the optimizer's state and the gradients");
+    expect_same_files("zero1", "ddp"), expect_same_files("zero2", "ddp");
+  }
+}
+
+// RINGTAPE_LADDER: from every strategy to every other.
+TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
+  const std::vector<std::string> all = {"single --devices 1", "dp --devices 2", "ddp --devices 2", "zero1 --devices 2",
+                                        "zero1 --devices 3", "zero2 --devices 2", "zero2 --devices 4"};
+  const bool full = std::getenv("RINGTAPE_LADDER");
+  const std::string training = "ringtape " + kWithAdam + " --epochs 2 --keep 9 --checkpoint-steps 35 ";
+  ASSERT_EQ(run(training + "--run alone"), 0) << log();
+  for (size_t from = 0; from < all.size(); ++from) {
+    if (!full && from != 0 && from != 2 && from != 6) continue;
+    ASSERT_EQ(run(training + "--overwrite --run whole --strategy " + all[from]), 0) << log();
+    for (size_t to = 0; to < all.size(); ++to) {
+      if (!full && (from + to) % 2 == 1) continue;
+      fs::remove_all(run_folder("on"));
+      fs::copy(run_folder("whole"), run_folder("on"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+      const std::vector<std::string> steps = checkpoints(run_folder("on"));
+      ASSERT_EQ(steps.size(), 4u);
+      fs::remove_all(run_folder("on") / "checkpoints" / steps[3]);
+      fs::remove_all(run_folder("on") / "checkpoints" / steps[2]);
+      ASSERT_EQ(run("ringtape train --run on --resume --strategy " + all[to]), 0) << all[to] << ": " << log();
+      EXPECT_MENTIONS(log(), "resume runs/on/checkpoints/" + steps[1]);
+      EXPECT_LE(difference("on", "alone"), 1e-6) << all[from] << " to " << all[to];
+      // Two ranks add up in one order, whoever has the optimizer's state.
+      const auto pair = [&](size_t i) { return i == 2 || i == 3 || i == 5; };
+      if (pair(from) && pair(to)) expect_same_files("on", "whole");
+    }
+  }
+}
+
+// RINGTAPE_KILLS: number of kills at random moments.
+TEST_F(ShardedRunTest, AKilledRankCostsARestartAndNoBit) {
+  const char* given = std::getenv("RINGTAPE_KILLS");
+  const int kills = given ? std::atoi(given) : 2, ranks = 3;
+  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kWithAdam,
+                                 " --strategy zero2 --dropout 0.2 --checkpoint-steps 3 --run ");
+  const auto begin = Clock::now();
+  ASSERT_EQ(run(job + "whole"), 0) << log();
+  const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
+  int killed = 0, resumed = 0;
+  for (uint64_t draw = 0; killed < kills; ++draw) {
+    const auto random = philox(12, uint64_t(Stream::test), draw);
+    const std::string name = concat("killed", draw);
+    const pid_t launcher = start(job + name);
+    if (draw == 0)
+      EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last") || ended(launcher); }));
+    else std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random.x[0])));
+    const pid_t victim = rank_of(launcher, int(random.x[1] % uint32_t(ranks)));
+    if (victim > 0) ::kill(victim, SIGKILL);
+    ASSERT_EQ(wait(launcher), 0) << log();
+    EXPECT_TRUE(bytes(name) == bytes("whole")) << name << " after " << killed << " kills: " << log();
+    const std::string said = log();
+    if (said.find("restart 1 of 1") != std::string::npos) ++killed;
+    if (said.find("resume runs/" + name + "/checkpoints/step-") != std::string::npos) ++resumed;
+    fs::remove_all(run_folder(name));
+  }
+  EXPECT_GE(resumed, 1);
+  std::printf("%d kills, %d of them behind a checkpoint\n", killed, resumed);
+}
+
+TEST_F(ShardedRunTest, ARankWithAnotherStrategyIsNamed) {
+  EXPECT_EQ(run("ringtape launch -n 2 -- /bin/sh -c 'test $LOCAL_RANK = 1 && s=zero1 || s=ddp && ringtape " + kTraining +
+                " --run x --strategy $s'"),
+            1);
+  EXPECT_MENTIONS(log(), "the parameters differ");
+  EXPECT_MENTIONS(log(), "sums in shards");
+}
+
+// Rank 0 fails while the others serve what it writes.
+TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
+  for (const char* strategy : {"zero1", "zero2"}) {
+    TrainOptions o;
+    set(o, {{"train-size", "220"}, {"test-size", "20"}, {"hidden", "8"}, {"strategy", strategy}});
+    o.data.val_size = 20, o.trainer.batch_size = 20, o.checkpoint.steps = 4;
+    o.execution.workers = 0, o.execution.threads = 1, o.execution.device = "cpu";
+    const std::string cause = comm::test::kWorlds[0].run(3, 1, comm::Seconds(60), [&](comm::Transport& t) {
+      comm::Context context = t.context();
+      context.store = comm::prefix_store(context.store, "training");
+      comm::ProcessGroup group(t.open(std::move(context)));
+      Task task(o, 3);
+      Trainer trainer(task, group);
+      trainer.share_state();
+      int saves = 0;
+      trainer.fit([](const Metrics&) {}, [&] {
+        for (const TensorFile& file : trainer.files())
+          for (const FileTensor& tensor : file.tensors) {
+            (void)tensor.get({0, tensor.rows()});
+            if (saves == 1 && tensor.name == "v.1.weight") throw IoError("No space left on device");
+          }
+        ++saves;
+      });
+    });
+    EXPECT_EQ(cause, "No space left on device") << strategy;
+  }
+}
+
+TEST(ModelState, NamesTheStrategiesThatNeedLess) {
+  StepOptions step;
+  step.optimizer.name = "adam";
+  ParallelOptions parallel;
+  parallel.strategy = "ddp";
+  EXPECT_EQ(model_state_bytes(44'700'000, step, parallel, 4), 715'200'000);
+  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4),
+            "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, with --strategy "
+            "zero2 312.9 MB");
+  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
+  parallel.strategy = "zero2";
+  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4), "");
+  parallel.strategy = "dp";
+  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
+  parallel.strategy = "ddp", step.optimizer.name = "sgd", step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
+  EXPECT_MENTIONS(smaller_strategy(1000, step, parallel, 2), "with --strategy zero2");
+  EXPECT_EQ(smaller_strategy(1000, step, parallel, 2).find("zero1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace ringtape
