@@ -2,6 +2,7 @@
 #include "comm/transport/simulated.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <numeric>
 
 #include "comm/algorithm.h"
@@ -58,6 +59,37 @@ constexpr int kMany = 128;  // changing between ranks costs much more
 #else
 constexpr int kMany = 1024;
 #endif
+
+// A sum in shards and the way back: both halves of an all-reduce, with parts that end where rows of 4,608 numbers do.
+// RINGTAPE_LADDER: also on 1,024 and 4,096 ranks.
+TEST(Simulated, ShardsCostWhatAnAllReduceCosts) {
+  const Algorithm& ring = find_algorithm("ring");
+  const bool full = std::getenv("RINGTAPE_LADDER");
+  for (const int n : {2, 3, 64, 200, 1024, 4096}) {
+    if (n > 200 && !full) continue;
+    constexpr int64_t kRow = 4608, kCount = kRow * 4096;  // 75 MB
+    std::vector<int64_t> cuts;
+    for (int r = 0; r <= n; ++r) cuts.push_back(kRow * (4096 * int64_t(r) / n));
+    const SimulationResult shards = simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
+      const auto memory = t.allocate(size_t(kCount) * 4);
+      const auto own = [&] { return static_cast<float*>(memory.get()) + t.part(t.rank()).begin; };
+      Operation op = sum_of(kRow * ((4096 + n - 1) / n));
+      op.cuts = 1;
+      for (const Collective kind : {Collective::reduce_scatter, Collective::all_gather}) {
+        op.kind = kind, op.sequence = 1 + (kind == Collective::all_gather);
+        t.begin(op, Deadline(Seconds(1)), cuts);
+        kind == Collective::all_gather ? ring.all_gather(t, own(), memory.get())
+                                       : ring.reduce_scatter(t, memory.get(), own());
+      }
+    }, Payload::counted);
+    const SimulationResult whole = timed(n, Topology::one_switch(kLink), kCount, ring.all_reduce);
+    EXPECT_EQ(shards.bytes, 2 * (n - 1) * kCount * 4) << n;
+    EXPECT_EQ(shards.bytes, whole.bytes) << n;
+    if (n <= 1024) {
+      EXPECT_LE(shards.seconds, 1.02 * whole.seconds) << n;  // more ranks have a row or two each
+    }
+  }
+}
 
 TEST(Simulated, AThousandRanks) {
   const SimulationResult r =

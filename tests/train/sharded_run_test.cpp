@@ -56,6 +56,24 @@ TEST_F(ShardedRunTest, LeavesTheFilesOfDdp) {
   }
 }
 
+// Their teachers and queues are whole on every rank.
+TEST_F(ShardedRunTest, TrainsMethodsAsDdpDoes) {
+  for (const std::string method : {"byol", "moco --queue 160"}) {
+    for (const char* strategy : {"ddp", "zero2"})
+      ASSERT_EQ(run(concat("ringtape pretrain --method ", method, " --data shapes --train-size 96 --test-size 20 "
+                           "--model resnet18 --width 8 --batch-size 32 --epochs 1 --knn-k 5 --devices 2 --workers 0 "
+                           "--device cpu --threads 1 --overwrite --strategy ",
+                           strategy, " --run ", strategy)),
+                0)
+          << log();
+    for (const char* name : {"model", "optimizer"}) {
+      const std::string file = concat("checkpoints/last/", name, ".safetensors");
+      EXPECT_TRUE(read_file((run_folder("zero2") / file).string()) == read_file((run_folder("ddp") / file).string()))
+          << method << ": " << file;
+    }
+  }
+}
+
 // RINGTAPE_LADDER: from every strategy to every other.
 TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
   const std::vector<std::string> all = {"single --devices 1", "dp --devices 2", "ddp --devices 2", "zero1 --devices 2",
@@ -115,9 +133,8 @@ TEST_F(ShardedRunTest, AKilledRankCostsARestartAndNoBit) {
 }
 
 TEST_F(ShardedRunTest, ARankWithAnotherStrategyIsNamed) {
-  EXPECT_EQ(run("ringtape launch -n 2 -- /bin/sh -c 'test $LOCAL_RANK = 1 && s=zero1 || s=ddp && ringtape " + kTraining +
-                " --run x --strategy $s'"),
-            1);
+  const std::string own = "test $LOCAL_RANK = 1 && s=zero1 || s=ddp && ringtape " + kTraining + " --run x ";
+  EXPECT_EQ(run("ringtape launch -n 2 -- /bin/sh -c '" + own + "--strategy $s'"), 1);
   EXPECT_MENTIONS(log(), "the parameters differ");
   EXPECT_MENTIONS(log(), "sums in shards");
 }
@@ -157,8 +174,8 @@ TEST(ModelState, NamesTheStrategiesThatNeedLess) {
   parallel.strategy = "ddp";
   EXPECT_EQ(model_state_bytes(44'700'000, step, parallel, 4), 715'200'000);
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4),
-            "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, with --strategy "
-            "zero2 312.9 MB");
+            "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, "
+            "with --strategy zero2 312.9 MB");
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
   parallel.strategy = "zero2";
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4), "");

@@ -3,6 +3,7 @@
 #include "train/cli/compare.h"
 #include "train/compare/plot.h"
 #include "train/io/json.h"
+#include "train/loop/model_state.h"
 
 namespace ringtape::cli {
 
@@ -13,6 +14,20 @@ std::string default_strategies() {
   for (const char* name : {"single", "dp", "ddp"})
     if (std::find(known.begin(), known.end(), name) != known.end()) out += concat(out.empty() ? "" : ",", name);
   return out;
+}
+
+// What model_state_bytes() gives for each strategy.
+static std::string formula(const std::vector<ComparedStrategy>& all, const TrainOptions& options) {
+  const int64_t parameters = all[0].runs[0].parameters;
+  std::string out;
+  for (const ComparedStrategy& s : all) {
+    ParallelOptions parallel;
+    parallel.strategy = s.name;
+    const int ranks = parallel.starts_ranks() ? int(s.devices) : 1;
+    out += concat(out.empty() ? "" : ", ", s.name, " ",
+                  megabytes(model_state_bytes(parameters, options.step, parallel, ranks)));
+  }
+  return parameters == 0 ? "" : concat("Its formula: ", out, ". ");
 }
 
 int compare_strategies(const Invocation& invocation) {
@@ -34,7 +49,9 @@ int compare_strategies(const Invocation& invocation) {
   const std::string notes = concat(
       c.seeds_text(),
       ". Speed-up: images/s divided by those of the first row. Peak: memory of tensors, maximum over the devices. ",
-      "Sent: input of all-reduce per rank, or transfers between the devices of dp. ",
+      "Model state: weights, gradients, optimizer and average of rank 0. ", formula(all, options),
+      "Sent: bytes of all-reduce per rank (a reduce-scatter or an all-gather is half of one), or transfers between ",
+      "the devices of dp. ",
       "Hidden: part of the communication time in which rank 0 did not wait.");
   const std::string title = title_of(options);
   write_findings(c, {title, comparison_table(all), notes, comparison_plot(all, title)},

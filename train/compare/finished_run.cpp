@@ -42,6 +42,7 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);
+  if (fields.has("parameters")) out.parameters = fields.whole("parameters");
   if (end.contains("state_bytes")) out.state_bytes = number("state_bytes");
   if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
   if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
