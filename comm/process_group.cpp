@@ -37,6 +37,7 @@ Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y, con
   work->run = algorithm.of(op.kind);
   work->x = x;
   work->y = y;
+  work->from = View(x).data, work->to = View(y).data;
   work->cuts = cuts;
   work->worker = &worker;
   work->asked = transport->asked();

@@ -79,7 +79,7 @@ void Worker::execute(Work::State& work) noexcept {
     if (work.asked) transport_.follow(*work.asked);
     transport_.begin(work.operation, Deadline(transport_.context().timeout),
                      work.cuts ? *work.cuts : std::span<const int64_t>{});
-    work.run(transport_, View(work.x).data, View(work.y).data);
+    work.run(transport_, work.from, work.to);
     work.ended = transport_.reached();
     transport_.end();
   } catch (const std::exception& e) {

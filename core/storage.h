@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -28,6 +29,16 @@ class Storage {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
+  // From now on, `arriving` is called before bytes [begin, end) are used through a tensor, because others still write
+  // some of them: it returns when these are there, and whether all are; then it is called no more. Empty: nothing is to
+  // come. By one thread at a time.
+  using Arriving = std::function<bool(size_t begin, size_t end)>;
+  void set_arriving(Arriving arriving) { arriving_ = std::move(arriving); }
+  bool arriving() const { return bool(arriving_); }
+  void await(size_t begin, size_t end) {
+    if (arriving_ && arriving_(begin, end)) arriving_ = {};
+  }
+
   // Counts in-place writes, so that backward can detect that a saved value has changed.
   uint32_t version() const { return version_; }
   const char* last_writer() const { return last_writer_; }  // name of the operation that wrote the latest version
@@ -44,6 +55,7 @@ class Storage {
   Device device_;
   uint32_t version_ = 0;
   const char* last_writer_ = "";
+  Arriving arriving_;
 };
 
 }  // namespace ringtape

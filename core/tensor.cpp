@@ -36,7 +36,15 @@ Tensor::operator View() const {
   return v;
 }
 
-void* Tensor::raw() const { return storage_ ? static_cast<char*>(storage_->data()) + offset_ : nullptr; }
+void* Tensor::raw() const {
+  if (!storage_) return nullptr;
+  if (storage_->arriving()) {
+    int64_t last = 0;
+    for (int i = 0; i < rank(); ++i) last += (shape_[i] - 1) * strides_[i];
+    if (size() > 0) storage_->await(size_t(offset_), size_t(offset_) + size_t(last + 1) * size_of(dtype_));
+  }
+  return static_cast<char*>(storage_->data()) + offset_;
+}
 
 void Tensor::check_host(DType wanted) const {
   RT_CHECK_AS(ShapeError, defined(), "asked for the elements of an undefined tensor");

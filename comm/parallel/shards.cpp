@@ -1,6 +1,8 @@
 #include "comm/parallel/shards.h"
 
 #include <algorithm>
+#include <exception>
+#include <limits>
 #include <utility>
 
 namespace ringtape::comm {
@@ -24,21 +26,56 @@ Shards::Shards(ProcessGroup& group, std::vector<Stretch> stretches) : group_(gro
     if (const Part part = s.of(group.rank()); part.size() > 0) own_.push_back(part);
 }
 
-Seconds Shards::gather(const Tensor& elements, int64_t begin) const {
-  const auto began = Clock::now();
-  const int64_t end = begin + elements.size();
-  std::vector<Work> works;
-  for (const Stretch& s : stretches_) {
-    const int64_t from = std::max(begin, s.begin), to = std::min(end, s.end());
-    if (from >= to) continue;
-    std::vector<int64_t> cuts;
-    for (const int64_t cut : *s.cuts) cuts.push_back(std::clamp(s.begin + cut, from, to) - from);
-    const bool whole = from == s.begin && to == s.end();
-    works.push_back(group_.all_gather(elements.window({to - from}, {1}, from - begin),
-                                      whole ? s.cuts : std::make_shared<const std::vector<int64_t>>(std::move(cuts))));
+Shards::~Shards() {
+  if (!into_) return;
+  try {
+    if (std::uncaught_exceptions() == 0) arrive(0, std::numeric_limits<int64_t>::max());
+  } catch (const CommError&) {  // the job has failed, and says so elsewhere
   }
+  into_->set_arriving({});
+}
+
+Work Shards::gather_of(const Stretch& s, const Tensor& elements, int64_t begin) const {
+  const int64_t end = begin + elements.size(), from = std::max(begin, s.begin), to = std::min(end, s.end());
+  if (from >= to) return {};
+  std::vector<int64_t> cuts;
+  for (const int64_t cut : *s.cuts) cuts.push_back(std::clamp(s.begin + cut, from, to) - from);
+  const bool whole = from == s.begin && to == s.end();
+  return group_.all_gather(elements.window({to - from}, {1}, from - begin),
+                           whole ? s.cuts : std::make_shared<const std::vector<int64_t>>(std::move(cuts)));
+}
+
+void Shards::gather(const Tensor& elements, int64_t begin) const {
+  std::vector<Work> works;
+  for (const Stretch& s : stretches_) works.push_back(gather_of(s, elements, begin));
   for (const Work& work : works) work.wait();
-  return Clock::now() - began;
+}
+
+void Shards::start_gather(const Tensor& whole) {
+  if (into_) into_->await(0, into_->bytes());
+  arriving_.clear();
+  for (const Stretch& s : stretches_) arriving_.emplace_back(gather_of(s, whole, 0));
+  arriving_.back()->start();
+  into_ = whole.storage();
+  const auto width = int64_t(size_of(whole.dtype()));
+  into_->set_arriving([this, width](size_t begin, size_t end) {
+    return arrive(int64_t(begin) / width, (int64_t(end) + width - 1) / width);
+  });
+}
+
+bool Shards::arrive(int64_t begin, int64_t end) {
+  const auto began = Clock::now();
+  bool all = true;
+  for (size_t i = 0; i < stretches_.size(); ++i) {
+    if (arriving_[i] && stretches_[i].begin < end && stretches_[i].end() > begin) {
+      arriving_[i]->wait();
+      totals_.communicating += arriving_[i]->span().end - arriving_[i]->span().begin;
+      arriving_[i].reset();
+    }
+    all = all && !arriving_[i];
+  }
+  totals_.exposed += Clock::now() - began;
+  return all;
 }
 
 }  // namespace ringtape::comm

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,13 +28,29 @@ class Shards {
   const std::vector<Part>& own() const { return own_; }  // this rank's elements, ascending; no empty parts
 
   // `elements`, contiguous, are [begin, begin + size()) of a buffer: each rank's are copied to all others. All ranks
-  // call it with the same arguments. Returns when it is done (on a GPU: in the order of its stream): the time it took.
-  Seconds gather(const Tensor& elements, int64_t begin = 0) const;
+  // call it with the same arguments. Returns when it is done (on a GPU: in the order of its stream).
+  void gather(const Tensor& elements, int64_t begin = 0) const;
+  // The same for a whole buffer, the first of its storage, while the caller continues: who uses elements of it waits
+  // until they are there.
+  void start_gather(const Tensor& whole);
+
+  // Of what start_gather() began and has been used: on its way; waited for.
+  struct Totals {
+    Seconds communicating{0}, exposed{0};
+  };
+  const Totals& totals() const { return totals_; }
+  ~Shards();
 
  private:
+  Work gather_of(const Stretch& stretch, const Tensor& elements, int64_t begin) const;
+  bool arrive(int64_t begin, int64_t end);
+
   ProcessGroup& group_;
   std::vector<Stretch> stretches_;
   std::vector<Part> own_;
+  std::vector<std::optional<Work>> arriving_;  // of each stretch; nothing: it is there
+  std::shared_ptr<Storage> into_;
+  Totals totals_;
 };
 
 }  // namespace ringtape::comm

@@ -131,6 +131,30 @@ TEST(Tensor, ViewsShareMemory) {
   EXPECT_NE(message_of<DTypeError>([&] { y.data<double>(); }).find("f32"), std::string::npos);
 }
 
+// Bytes that others still write are waited for by whoever uses them, and by nobody else.
+TEST(Tensor, UsesWaitForWhatArrives) {
+  const Tensor x({4, 6}), other({3});
+  std::vector<std::pair<size_t, size_t>> used;
+  bool all = false;
+  x.storage()->set_arriving([&](size_t begin, size_t end) {
+    used.emplace_back(begin, end);
+    return all;
+  });
+  const Tensor row = x.window({6}, {1}, 6), column = x.window({4}, {6}, 2), none = x.window({0}, {1}, 3);
+  EXPECT_TRUE(used.empty());  // a window uses nothing
+  (void)View(row), (void)column.data<float>(), (void)View(none), (void)View(other), (void)View(x);
+  using Ranges = std::vector<std::pair<size_t, size_t>>;
+  EXPECT_EQ(used, (Ranges{{24, 48}, {8, 84}, {0, 96}}));
+  all = true;
+  (void)View(row), (void)View(row), (void)View(x);
+  EXPECT_EQ(used.size(), 4u);  // asked once more, and told that all is there
+  x.storage()->set_arriving([](size_t, size_t) -> bool { throw CommError("a rank has died"); });
+  EXPECT_THROW((void)View(row), CommError);
+  EXPECT_THROW((void)View(row), CommError);
+  x.storage()->set_arriving({});
+  (void)View(row);
+}
+
 TEST(Tensor, ReshapeOfAViewCopiesOnlyWhereItMust) {
   const Tensor x = reshape(arange(24, DType::f32), {4, 6});
   const Tensor part = slice(x, 1, 0, 6, 2);  // (4, 3), strides (6, 2)

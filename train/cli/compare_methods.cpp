@@ -38,7 +38,11 @@ struct Row {
   size_t group;
 };
 
-bool has_ranks(const std::string& strategy) { return ParallelOptions{.strategy = strategy}.starts_ranks(); }
+bool has_ranks(const std::string& strategy) {
+  ParallelOptions parallel;
+  parallel.strategy = strategy;
+  return parallel.starts_ranks();
+}
 
 // Sorted by method, so that runs whose times are compared follow each other.
 std::vector<Row> rows_of(const Invocation& invocation, const Comparison& c, const std::vector<std::string>& methods,

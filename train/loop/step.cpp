@@ -144,9 +144,7 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   if (shards_ && squares.defined()) group_->all_reduce(squares).wait();  // the others' are 0
   optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares);
   if (ema_) ema_->update();
-  if (shards_) {
-    gathering_ += shards_->gather(parameters_.values());
-  }
+  if (shards_) shards_->start_gather(parameters_.values());
   if (ended) ended(Phase::optimizer);
   return out;
 }
@@ -156,7 +154,7 @@ comm::Reducer::Totals Step::traffic() const {
   if (!shards_) return out;
   const Tensor& values = parameters_.values();
   out.bytes += out.steps * values.size() * int64_t(size_of(values.dtype())) / 2;  // half of an all-reduce
-  out.communicating += gathering_, out.exposed += gathering_;
+  out.communicating += shards_->totals().communicating, out.exposed += shards_->totals().exposed;
   return out;
 }
 

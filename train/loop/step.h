@@ -101,7 +101,6 @@ class Step {
   FlatParameters parameters_;
   std::unique_ptr<comm::Reducer> reducer_;
   std::unique_ptr<comm::Shards> shards_;  // null: each rank updates all
-  comm::Seconds gathering_{0};
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;
