@@ -8,7 +8,7 @@ set(sources
     autograd/ops/cast.cpp autograd/ops/permute.cpp autograd/ops/reshape.cpp autograd/ops/slice.cpp
     comm/base/*.cpp comm/health/*.cpp comm/store/*.cpp comm/transport/*.cpp comm/algorithm/*.cpp comm/job/*.cpp
     comm/algorithm.cpp comm/alone.cpp comm/choice.cpp comm/operation.cpp comm/process_group.cpp comm/transport.cpp
-    comm/work.cpp)
+    comm/work.cpp comm/parallel/shards.cpp)
 list(TRANSFORM sources PREPEND ${PROJECT_SOURCE_DIR}/)
 file(GLOB sources CONFIGURE_DEPENDS ${sources})
 set(kernels ${sources})
@@ -20,7 +20,7 @@ target_link_libraries(ringtape_threads PUBLIC ringtape_flags OpenSSL::Crypto ${C
 ringtape_precompile(ringtape_threads)
 
 add_custom_target(thread_tests)
-foreach(name comm job_report parallel process_group rendezvous store transport transport_failure transport_tcp)
+foreach(name comm job_report parallel parts process_group rendezvous shards store transport transport_failure transport_tcp)
   file(GLOB_RECURSE source ${name}_test.cpp)
   ringtape_test_executable(${name}_test ${source} ringtape_threads)
   # Open MPI is not instrumented: its own synchronisation would not be seen. Large buffers take
