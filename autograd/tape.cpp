@@ -244,7 +244,10 @@ Tensor empty_grad(size_t input, const Shape& shape, DType dtype, Device device) 
   const NodePtr& node = running->inputs[input];
   const bool empty = node && !node->backward && !node->grad.defined() && !node->pending_grad.defined();
   const bool sole = std::count(running->inputs.begin(), running->inputs.end(), node) == 1;
-  if (empty && sole && shape == node->shape && slot_of(*node).defined()) return node->grad_slot;
+  if (!empty || !sole || shape != node->shape) return Tensor(shape, dtype, device);
+  // Memory that a hook may soon take back is not opened for the first of several contributions.
+  const Tensor& slot = node->pending_uses > 1 ? node->grad_slot : slot_of(*node);
+  if (slot.defined()) return slot;
   return Tensor(shape, dtype, device);
 }
 

@@ -43,7 +43,12 @@ struct Reducer::Bucket {
   ProcessGroup::Cuts cuts{};
   Part own{}, kept{};  // of this rank: elements of the bucket, of kept_
   std::unique_ptr<Reduction> reduction{};
-  std::vector<Reduction::Sent> sent{};
+  std::vector<std::pair<Work::Span, int64_t>> sent{};  // and its bytes
+  void finish() {
+    reduction->finish();
+    sent.clear();
+    for (const Reduction::Sent& s : reduction->sent()) sent.emplace_back(s.work.span(), s.bytes);
+  }
 };
 
 int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters + kAligned - 1) / kAligned * kAligned; }
@@ -55,6 +60,8 @@ Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<Gradient
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
   const std::vector<uint64_t> places(sharding.places.begin(), sharding.places.end());
+  RT_CHECK_AS(UsageError, !releases_ || !find_reduction(reduction_.name).whole, reduction_.name,
+              ": needs whole gradients, which are not kept");
   std::string lines = places.empty() ? "sums for all ranks\n" : concat("sums in shards, ", hash_of(places), "\n");
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
@@ -128,10 +135,13 @@ void Reducer::make_reduction(Bucket& bucket) {
 
 constexpr size_t kMostOpen = 3;  // buckets with memory
 
-// Waits until at most two others have memory, which in time are all sent. What gets no gradient is 0.
+// During backward() it waits until at most two others have memory, which in time are all sent. What gets no gradient is
+// 0.
 void Reducer::open(Bucket& bucket) {
   if (bucket.memory.defined()) return;
-  while (armed_ && open_ >= kMostOpen && released_ < launched_) release();
+  const auto began = Clock::now();
+  while (waits_ && open_ >= kMostOpen && released_ < launched_) release();
+  totals_.exposed += Clock::now() - began;
   bucket.memory = memory_for(bucket.end - bucket.begin);
   ++open_;
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -156,9 +166,8 @@ Tensor Reducer::memory_for(int64_t elements) {
 
 void Reducer::release() {
   Bucket& b = buckets_[released_++];
-  b.reduction->finish();
+  b.finish();
   copy(kept_.window({b.kept.size()}, {1}, b.kept.begin), b.memory.window({b.own.size()}, {1}, b.own.begin));
-  b.sent = b.reduction->sent();
   b.reduction.reset();
   if (spare_.size() < kMostOpen) spare_.push_back(std::move(b.memory));
   b.memory = {};
@@ -180,12 +189,15 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
     const bool to_come = reached.contains(s.leaf.get());
     used_[i] = to_come || s.leaf->grad.defined();
     done_[i] = false;
-    if (!used_[i] && !releases_) fill(window(s.begin, s.end), 0);  // what is opened is 0
+    const Bucket& b = buckets_[bucket_of_[i]];
+    if (!used_[i] && b.memory.defined())  // what is opened later is 0
+      fill(b.memory.window({s.end - s.begin}, {1}, s.begin - b.begin), 0);
   }
   write_words(step);
   if (!exact_) words_ = group_.all_reduce(window(0, control_size(int64_t(slots_.size())))).start();
   for (size_t i = slots_.size(); i-- > 0;)
     if (!reached.contains(slots_[i].leaf.get())) completed(i);
+  waits_ = true;  // not before: other ranks may need this one to begin its backward()
 }
 
 void Reducer::write_words(const Step& step) {
@@ -240,13 +252,10 @@ void Reducer::finish() {
   while (releases_ && released_ < buckets_.size()) release();
   for (Bucket& b : buckets_)
     if (b.reduction) b.reduction->proceed();
-  for (Bucket& b : buckets_) {
-    if (!b.reduction) continue;
-    b.reduction->finish();
-    b.sent = b.reduction->sent();
-  }
+  for (Bucket& b : buckets_)
+    if (b.reduction) b.finish();
   waited_.end = Clock::now();
-  armed_ = false;
+  armed_ = waits_ = false;
   totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
   count_sent();
@@ -257,13 +266,13 @@ void Reducer::finish() {
 }
 
 void Reducer::count_sent() {
-  const auto count = [this](const Work& work, int64_t bytes) {
+  const auto count = [this](const Work::Span& span, int64_t bytes) {
     totals_.bytes += bytes;
-    totals_.communicating += work.span().end - work.span().begin;
+    totals_.communicating += span.end - span.begin;
   };
-  if (!exact_) count(words_, control_size(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
+  if (!exact_) count(words_.span(), control_size(int64_t(slots_.size())) * int64_t(size_of(memory_.dtype())));
   for (const Bucket& b : buckets_)
-    for (const Reduction::Sent& s : b.sent) count(s.work, s.bytes);
+    for (const auto& [span, bytes] : b.sent) count(span, bytes);
 }
 
 // Only a rank without a gradient has to check whether others have one.
@@ -301,9 +310,8 @@ std::vector<Reducer::Trace> Reducer::trace() const {
   std::vector<Trace> out;
   for (const Bucket& b : buckets_) {
     Trace t{.ready = b.ready};
-    for (const Reduction::Sent& s : b.sent) {
-      const Work::Span span = s.work.span();
-      t.bytes += s.bytes;
+    for (const auto& [span, bytes] : b.sent) {
+      t.bytes += bytes;
       if (t.end == Clock::time_point()) t.begin = span.begin;
       t.end = span.end;
     }

@@ -24,7 +24,8 @@ struct Sharding {
   // part. None: every rank gets all sums.
   std::vector<int64_t> places = {};
   // A bucket has memory only from its first gradient until it is summed, of which kept() remains. There is memory for
-  // three of them, for all if gradients are added up over several backward passes. Not with powersgd.
+  // three of them; for all if gradients are added up over several backward passes, and for those of which this rank has
+  // no gradient. Not for a reduction that needs whole gradients.
   bool release = false;
 };
 
@@ -133,7 +134,7 @@ class Reducer {
   std::vector<Tensor> spare_;  // memory of buckets, to be used again
   std::vector<size_t> bucket_of_;   // of each slot
   size_t launched_ = 0, released_ = 0, open_ = 0;  // buckets
-  bool armed_ = false;
+  bool armed_ = false, waits_ = false;
   std::vector<char> used_, done_, reached_;  // of this step, by slot: this rank has a gradient; it is complete
   std::vector<double> control_words_;        // written last,
   Tensor control_words_on_device_;               // on the device

@@ -10,7 +10,7 @@ std::span<const ReductionEntry> reductions() {
   static const ReductionEntry all[] = {{"sum", true, make_sum},
                                        {"bf16", false, make_sixteen_bit<DType::bf16>},
                                        {"f16", false, make_sixteen_bit<DType::f16>},
-                                       {"powersgd", false, make_powersgd, PowerSgdOptions{}}};
+                                       {"powersgd", false, make_powersgd, PowerSgdOptions{}, true}};
   return all;
 }
 

@@ -55,6 +55,7 @@ struct ReductionEntry {
   bool exact;  // small whole numbers in front of a bucket are summed exactly
   std::unique_ptr<Reduction> (*make)(ProcessGroup& group, Gradients gradients, const Settings& settings);
   Settings settings = {};
+  bool whole = false;  // it needs all elements of a bucket in every step
 };
 
 // All reductions. Each is in its own file under reduction/ and in the list of reduction.cpp.

@@ -30,7 +30,7 @@ Shards::~Shards() {
   if (!into_) return;
   try {
     if (std::uncaught_exceptions() == 0) arrive(0, std::numeric_limits<int64_t>::max());
-  } catch (const CommError&) {  // the job has failed, and says so elsewhere
+  } catch (const Error&) {  // the job has failed, and says so elsewhere
   }
   into_->set_arriving({});
 }
@@ -54,8 +54,12 @@ void Shards::gather(const Tensor& elements, int64_t begin) const {
 void Shards::start_gather(const Tensor& whole) {
   if (into_) into_->await(0, into_->bytes());
   arriving_.clear();
-  for (const Stretch& s : stretches_) arriving_.emplace_back(gather_of(s, whole, 0));
-  arriving_.back()->start();
+  Work last;
+  for (const Stretch& s : stretches_) {
+    arriving_.emplace_back();
+    if (s.begin < s.end()) arriving_.back() = last = gather_of(s, whole, 0);
+  }
+  last.start();
   into_ = whole.storage();
   const auto width = int64_t(size_of(whole.dtype()));
   into_->set_arriving([this, width](size_t begin, size_t end) {

@@ -10,6 +10,7 @@
 #include "comm/transport/shm_arena.h"
 #include "comm/transport/shm_board.h"
 #include "comm/transport/transports.h"
+#include "core/runtime.h"
 
 namespace ringtape::comm {
 
@@ -132,7 +133,12 @@ class Shm : public Transport {
     }
   }
 
-  std::shared_ptr<void> allocate(size_t bytes) override { return us_->arena->allocate(bytes); }
+  std::shared_ptr<void> allocate(size_t bytes) override {
+    std::shared_ptr<char> memory = us_->arena->allocate(bytes);
+    cpu::count_memory(int64_t(bytes));
+    void* const data = memory.get();
+    return {data, [memory = std::move(memory), bytes](void*) { cpu::count_memory(-int64_t(bytes)); }};
+  }
 
  protected:
   // Two rounds: the bell is read first, so that anything that arrives after that is found before this rank sleeps.

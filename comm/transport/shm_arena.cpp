@@ -11,7 +11,6 @@
 #include <sstream>
 
 #include "core/check.h"
-#include "core/runtime.h"
 
 namespace ringtape::comm {
 
@@ -96,14 +95,12 @@ std::shared_ptr<char> SharedArena::allocate(size_t bytes) {
     if (place > end_) free_[end_] = place - end_;
     end_ = place + wanted;
   }
-  cpu::count_memory(wanted);
   return {base_ + place, [arena = shared_from_this(), place, wanted](char*) { arena->free(place, wanted); }};
 }
 
 void SharedArena::free(int64_t place, int64_t bytes) {
   if (pid_ != ::getpid()) return;
   const std::lock_guard lock(mutex_);
-  cpu::count_memory(-bytes);
   // Returns the pages to the system.
   if (bytes >= kHugePage) ::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes);
   const auto after = free_.upper_bound(place);

@@ -107,7 +107,7 @@ TEST_F(ShardedRunTest, AKilledRankCostsARestartAndNoBit) {
   const char* given = std::getenv("RINGTAPE_KILLS");
   const int kills = given ? std::atoi(given) : 2, ranks = 3;
   const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kWithAdam,
-                                 " --strategy zero2 --dropout 0.2 --checkpoint-steps 3 --run ");
+                                 " --strategy zero2 --dropout 0.2 --checkpoint-steps 10 --run ");
   const auto begin = Clock::now();
   ASSERT_EQ(run(job + "whole"), 0) << log();
   const double whole = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -27,11 +27,12 @@ struct Training {
   std::string precision = "f32", reduction = "sum";
   DType dtype = DType::f32;
   int64_t accumulate = 1;
+  int views = 1;  // passes through the network in a step
   int steps = 4;
 
   std::string str() const {
     return concat(optimizer, ", clip ", clip, ", ema ", ema, ", dropout ", dropout, ", ", precision, ", reduction ",
-                  reduction, ", ", dtype, ", accumulate ", accumulate);
+                  reduction, ", ", dtype, ", accumulate ", accumulate, ", views ", views);
   }
 
   struct Net : nn::Module {
@@ -69,7 +70,8 @@ struct Training {
     o.execution.precision = precision, o.execution.deterministic = true;
     o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.03, o.parallel.reducer.reduction.name = reduction;
     const auto objective = [&](const Tensors& images, const Tensor& labels) -> Outcome {
-      const Tensor logits = net.outputs(images[0], group.rank() == 1);
+      Tensor logits = net.outputs(images[0], group.rank() == 1);
+      for (int view = 1; view < views; ++view) logits = logits + net.outputs(images[0] * 0.5, false);
       return {.loss = cross_entropy(logits, labels), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
     };
     Step step(net, objective, o.step, o.execution, group, o.parallel);
@@ -140,6 +142,7 @@ std::vector<Training> ladder(const std::string& strategy) {
     out.push_back({.optimizer = o.name, .precision = "bf16", .reduction = "bf16"});
     out.push_back({.optimizer = o.name, .clip = 0.5, .dtype = DType::f64, .accumulate = 2});
     out.push_back({.optimizer = o.name, .ema = 0.5, .reduction = "f16"});
+    out.push_back({.optimizer = o.name, .views = 3});
   }
   if (strategy == "zero1") out.push_back({.clip = 1, .reduction = "powersgd"});
   return out;

@@ -24,6 +24,7 @@ std::string smaller_strategy(int64_t parameters, const StepOptions& step, const 
     ParallelOptions shared;
     shared.strategy = strategy;
     const int64_t then = model_state_bytes(parameters, step, shared, ranks);
+    if (shared.releases_gradients() && comm::find_reduction(parallel.reducer.reduction.name).whole) continue;
     if (then < now) smaller += concat(", with --strategy ", strategy, " ", megabytes(then));
   }
   if (smaller.empty() || parallel.replicates()) return "";

@@ -74,9 +74,10 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(UsageError, !options.parallel.sync_bn || options.parallel.strategy != "ddp2",
               "--sync-bn: does not support --strategy ddp2; use --strategy ddp");
   RT_CHECK_AS(UsageError,
-              options.parallel.reducer.reduction.name != "powersgd" || !options.parallel.releases_gradients(),
-              "--gradient-reduction powersgd: needs whole gradients, which --strategy ", options.parallel.strategy,
-              " does not keep; use zero1");
+              !options.parallel.releases_gradients() ||
+                  !comm::find_reduction(options.parallel.reducer.reduction.name).whole,
+              "--gradient-reduction ", options.parallel.reducer.reduction.name,
+              ": needs whole gradients, which --strategy ", options.parallel.strategy, " does not keep; use zero1");
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
               options.schedule.lr_scale,
