@@ -216,5 +216,34 @@ TEST(Sharding, NeedsTheMemoryOfItsFormula) {
   }
 }
 
+// However large a tensor is: 134 MB here.
+TEST(Sharding, WritesAndReadsFilesInSmallParts) {
+  std::barrier here(2);
+  EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+    set_threads(1);
+    nn::Sequential model;
+    model.add<nn::Linear>(4096, 8192);
+    TrainOptions o;
+    o.step.optimizer.name = "sgd", o.parallel.strategy = "zero1";
+    test::set(o, {{"momentum", "0.9"}});
+    Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+    reset_peak_memory({});
+    const int64_t before = memory_stats({}).current;
+    here.arrive_and_wait();
+    if (group.rank() == 0) {
+      for (const FileTensor& t : step.state())
+        for (int64_t row = 0; row < t.rows(); row += t.rows_at_once()) {
+          const Part rows{row, std::min(row + t.rows_at_once(), t.rows())};
+          t.put(rows, Tensor(t.get(rows)));
+        }
+      step.served();
+    } else {
+      step.serve();
+    }
+    here.arrive_and_wait();
+    if (memory_stats({}).peak - before > 2 * (64 << 20)) throw CommError("more than 64 MiB on each rank");
+  }), "");
+}
+
 }  // namespace
 }  // namespace ringtape
