@@ -10,11 +10,12 @@ usage() {
   cat <<'USAGE'
 Usage: tests/gpu.sh [--deps FOLDER] [--out FOLDER] [--time-limit SECONDS] [--quick] [-DNAME=VALUE ...]
 
-Builds everything for this machine's GPU in build/cuda, runs all tests, the CUDA tests under compute-sanitizer, the
+Builds everything for this machine's GPU in build/cuda, runs the CUDA tests, also under compute-sanitizer, the
 benchmarks and trainings on GPU and CPU. A stage that fails does not stop the others. FOLDER gets report.md,
 results.json and logs.tar.gz. Data sets other than the generated one are looked for in RINGTAPE_DATA_DIR.
   --parts LIST          of it, besides building: tests, sanitizers, benchmarks, trainings, methods, with commas between
-                        them [all]; with what a command may take limited, several share the work
+                        them [all of these], and cpu: the tests that need no GPU; with what a command may take limited,
+                        several share the work
   --deps FOLDER         libraries that tests/gpu_dependencies.sh gathered
   --out FOLDER          for the report [build/gpu-report]
   --build FOLDER        to build in [build/cuda]
@@ -50,7 +51,7 @@ while (($#)); do
   shift
 done
 [[ $time_limit =~ ^[1-9][0-9]*$ ]] || die "--time-limit: expected seconds, got '$time_limit'" 2
-[[ $parts =~ ^((tests|sanitizers|benchmarks|trainings|methods)(,|$))+$ ]] ||
+[[ $parts =~ ^((tests|sanitizers|benchmarks|trainings|methods|cpu)(,|$))+$ ]] ||
   die "--parts: unknown part in '$parts'; --help lists all" 2
 [[ -z $deps || -d $deps/usr ]] || die "--deps: there is no $deps/usr; tests/gpu_dependencies.sh $deps makes it" 2
 
@@ -169,11 +170,16 @@ use_cublas_of_python() {
 
 report() { python3 "$root/tests/gpu_report.py" "$work" "$out" && tar -C "$work" -czf "$out/logs.tar.gz" logs; }
 
-tests() { # NAME SECONDS PARALLEL FLAGS...
-  local name=$1 limit=$2 parallel=$3
-  shift 3
-  stage "$name" "$limit" ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 60 \
-    --parallel "$parallel" "$@"
+# cuda_tests PREFIX SECONDS PATTERN: the test programs of that name, each in one process, four at a time: a context on
+# the GPU and its libraries take longer than most tests.
+cuda_tests() {
+  local prefix=$1 limit=$2 pattern=$3 test
+  for test in "$build"/tests/cuda_*_test; do
+    [[ ${test##*/} =~ $pattern ]] || continue
+    while (($(jobs -pr | wc -l) >= 4)); do wait -n; done
+    beside stage "$prefix${test##*/}" "$limit" "$test" --gtest_print_time=0
+  done
+  wait
 }
 
 # sanitize TOOL SECONDS TEST [FILTER]. Uses ringtape's own matrix products and convolutions, not those of the libraries.
@@ -269,10 +275,13 @@ if compgen -G "$build/tests/*_test" >/dev/null; then
   stage "list tests" 60 \
     bash -c 'for test in "$0"/tests/*_test; do "$test" --gtest_list_tests >/dev/null || exit; done' "$build"
   if wants tests; then
-    tests "cuda tests" 150 4 -R '(^|/)[Cc]uda'
-    RINGTAPE_CUDNN=0 RINGTAPE_CUBLAS=0 \
-      tests "own convolutions and products" 60 4 -R '[Cc]uda.*[Cc]onv|[Cc]uda.*matmul'
-    if ! $quick; then beside tests "other tests" 120 "$cores" -E '(^|/)[Cc]uda'; fi
+    cuda_tests "" 150 .
+    # Without NVIDIA's libraries: our own convolutions and products.
+    RINGTAPE_CUDNN=0 RINGTAPE_CUBLAS=0 cuda_tests "own " 60 '^cuda_(conv|matmul|ops)_test$'
+  fi
+  if wants cpu; then
+    beside stage "other tests" 300 ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 60 \
+      --parallel "$cores" -E '(^|/)[Cc]uda'
   fi
   if wants sanitizers; then sanitizers; fi
   wait

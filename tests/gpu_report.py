@@ -60,6 +60,36 @@ def read_tests(log):
     return out
 
 
+def read_program(log):
+    """The same of GoogleTest's output. A test that has begun and not ended is where the program did."""
+    out = {"passed": 0, "skipped": 0, "failures": []}
+    name, said = None, []
+    for text in log.splitlines():
+        at = re.match(r"\[( RUN      |       OK |  SKIPPED |  FAILED  )\] (\S+\.\S+)(, where .*)?$", text)
+        if not at:
+            said.append(text)
+            continue
+        if at[1] == " RUN      ":
+            name, said = at[2], []
+            continue
+        if name != at[2]:
+            continue  # of the list at the end
+        name = None
+        if at[1] == "  FAILED  ":
+            out["failures"].append({"name": at[2], "how": "Failed", "message": excerpt(said)})
+        else:
+            out["passed" if at[1] == "       OK " else "skipped"] += 1
+    if name:
+        out["failures"].append({"name": name, "how": "the program ended in it", "message": excerpt(said)})
+    return out
+
+
+def add_tests(tests, name, more):
+    all_of_it = tests.setdefault(name, {"passed": 0, "skipped": 0, "failures": []})
+    for key in all_of_it:
+        all_of_it[key] += more[key]
+
+
 def excerpt(lines, most=14):
     """From the first failure on; else the last lines; without what GoogleTest says around it."""
     begin = next((i for i, text in enumerate(lines) if text.endswith(": Failure")), None)
@@ -124,7 +154,11 @@ def collect(folder):
     for s in stages:
         log = read(s.pop("log"))
         kind = s["name"].split()[0]
-        if s["name"].endswith(" tests") and kind in ("cuda", "other"):
+        program = re.fullmatch(r"(own )?cuda_\w+_test", s["name"])
+        if program:
+            add_tests(results["tests"], "own convolutions and products" if program[1] else "cuda tests",
+                      read_program(log))
+        elif s["name"] == "other tests":
             results["tests"][s["name"]] = read_tests(log)
         elif kind in ("memcheck", "racecheck", "initcheck", "synccheck"):
             results["sanitizers"][s["name"]] = read_errors(log)
@@ -190,7 +224,7 @@ def failures_section(results):
         rows = [[name, "; ".join(dict.fromkeys(errors))[:600] or "no summary"]
                 for name, errors in results["sanitizers"].items()]
         out += table(["run", "what it reported"], rows)
-    others = [s for s in results["stages"] if s.get("tail") and s["name"] not in results["tests"]]
+    others = [s for s in results["stages"] if s.get("tail") and s["name"] != "other tests"]
     if others:
         out += ["## Ends of the logs of other stages that failed", ""]
     for s in others:
