@@ -1,5 +1,6 @@
 // Collectives with parts of different sizes: every algorithm that has parts, over every transport of this machine.
 #include <algorithm>
+#include <cmath>
 
 #include "comm/algorithm.h"
 #include "comm/process_group.h"
