@@ -98,13 +98,17 @@ def own_run(binary, ranks, batch_size, threads, optimizer=SGD, strategy="auto", 
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def flags(about):
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/ringtape"))
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
+    return parser
+
+
+def main():
+    args = flags(__doc__).parse_args()
     runs = {"ddp": [], "one": [], "torch ddp": [], "torch one": []}
     last = None
     for _ in range(args.rounds):

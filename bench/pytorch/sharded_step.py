@@ -8,19 +8,13 @@ gloo, alternating in one run.
 Forward, backward and Adam, f32, on a batch that stays in memory, of which each rank has its part; images/s of all
 ranks, by the slowest. PyTorch in channels_last, its faster layout here. Medians over the rounds.
 """
-import argparse
-import os
 import statistics
 
-from ddp_step import own_run, torch_rate
+from ddp_step import flags, own_run, torch_rate
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/ringtape"))
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = flags(__doc__)
     parser.add_argument("--width", type=int, default=64, help="of ringtape's network; PyTorch's runs need 64")
     args = parser.parse_args()
     adam = ["--optimizer", "adam"]

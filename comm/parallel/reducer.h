@@ -134,8 +134,9 @@ class Reducer {
   std::vector<Tensor> spare_;  // memory of buckets, to be used again
   std::vector<size_t> bucket_of_;   // of each slot
   size_t launched_ = 0, released_ = 0, open_ = 0;  // buckets
-  bool armed_ = false, waits_ = false;
-  std::vector<char> used_, done_, reached_;  // of this step, by slot: this rank has a gradient; it is complete
+  bool armed_ = false, waits_ = false;  // between arm() and finish(); in backward(), where open() may wait
+  // Of this step, by slot: this rank has a gradient; it is complete; any rank has one.
+  std::vector<char> used_, done_, reached_;
   std::vector<double> control_words_;        // written last,
   Tensor control_words_on_device_;               // on the device
   Tensor loss_;

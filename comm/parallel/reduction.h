@@ -22,8 +22,8 @@ struct Gradients {
 // Replaces the gradients of one bucket, or at least this rank's part of them, by their exact or approximate sums over
 // the ranks; PyTorch calls this a communication hook. The Reducer calls start() of each bucket in their order, then
 // proceed() of all, then finish() of all. Gradients are already weighted by their rank's share of the batch, so nothing
-// is divided. The result has the same bits on all ranks. With cuts it has those of a sum without
-// cuts if the group is deterministic or its ranks share memory.
+// is divided. The result has the same bits on all ranks. With cuts it has those of a sum without cuts if the group is
+// deterministic or its ranks share memory.
 class Reduction {
  public:
   virtual ~Reduction() = default;

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <thread>
 
+#include "core/random.h"
 #include "tests/support/processes.h"
 #include "tests/support/support.h"
 #include "train/io/file.h"
@@ -126,6 +127,37 @@ class JobTest : public testing::Test {
   std::string bytes(const std::string& run) const {
     return read_file((run_folder(run) / "exported/model.safetensors").string());
   }
+  // Trains with three ranks under a launcher that restarts them, `kills` times (or RINGTAPE_KILLS times), each time
+  // with a rank killed: first behind a checkpoint, then at random moments. Expects the bytes of an undisturbed training.
+  void expect_kills_cost_no_bit(const std::string& training, int kills, uint64_t seed) {
+    const char* given = std::getenv("RINGTAPE_KILLS");
+    if (given) kills = std::atoi(given);
+    constexpr uint32_t kRanks = 3;
+    const std::string job = concat("ringtape launch -n ", kRanks, " --max-restarts 1 -- ", training, " --run ");
+    const auto begin = Clock::now();
+    ASSERT_EQ(run(job + "whole"), 0) << log();
+    const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
+    int killed = 0, resumed = 0;
+    for (uint64_t draw = 0; killed < kills; ++draw) {
+      const auto random = philox(seed, uint64_t(Stream::test), draw);
+      const std::string name = concat("killed", draw);
+      const pid_t launcher = start(job + name);
+      if (draw == 0)
+        EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last") || ended(launcher); }));
+      else std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random.x[0])));
+      const pid_t victim = rank_of(launcher, int(random.x[1] % kRanks));
+      if (victim > 0) ::kill(victim, SIGKILL);
+      ASSERT_EQ(wait(launcher), 0) << log();
+      EXPECT_TRUE(bytes(name) == bytes("whole")) << name << " after " << killed << " kills: " << log();
+      const std::string said = log();
+      if (said.find("restart 1 of 1") != std::string::npos) ++killed;
+      if (said.find("resume runs/" + name + "/checkpoints/step-") != std::string::npos) ++resumed;
+      fs::remove_all(run_folder(name));
+    }
+    EXPECT_GE(resumed, 1);
+    std::printf("%d kills, %d of them behind a checkpoint\n", killed, resumed);
+  }
+
   // |a - b| / |b|, of all weights together.
   double difference(const std::string& a, const std::string& b) const {
     const auto file = [&](const std::string& run) {

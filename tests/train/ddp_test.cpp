@@ -2,7 +2,6 @@
 // wrongly.
 #include <algorithm>
 
-#include "core/random.h"
 #include "tests/support/jobs.h"
 
 namespace ringtape {
@@ -14,35 +13,9 @@ using Clock = std::chrono::steady_clock;
 
 class DdpTest : public JobTest {};
 
-// RINGTAPE_KILLS: number of kills; the first comes after a checkpoint, the others at random. --deterministic is not
-// needed: the same number of ranks adds up in the same order.
+// --deterministic is not needed: the same number of ranks adds up in the same order.
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
-  const char* given = std::getenv("RINGTAPE_KILLS");
-  const int kills = given ? std::atoi(given) : 2, ranks = 3;
-  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kTraining,
-                                 " --dropout 0.2 --checkpoint-steps 25 --run ");
-  const auto begin = Clock::now();
-  ASSERT_EQ(run(job + "whole"), 0) << log();
-  const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
-  int killed = 0, resumed = 0;
-  for (uint64_t draw = 0; killed < kills; ++draw) {
-    const auto random = philox(11, uint64_t(Stream::test), draw);
-    const std::string name = concat("killed", draw);
-    const pid_t launcher = start(job + name);
-    if (draw == 0)
-      EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last") || ended(launcher); }));
-    else std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random.x[0])));
-    const pid_t victim = rank_of(launcher, int(random.x[1] % ranks));
-    if (victim > 0) ::kill(victim, SIGKILL);
-    ASSERT_EQ(wait(launcher), 0) << log();
-    EXPECT_TRUE(bytes(name) == bytes("whole")) << name << " after " << killed << " kills: " << log();
-    const std::string said = log();
-    if (said.find("restart 1 of 1") != std::string::npos) ++killed;
-    if (said.find("resume runs/" + name + "/checkpoints/step-") != std::string::npos) ++resumed;
-    fs::remove_all(run_folder(name));
-  }
-  EXPECT_GE(resumed, 1);
-  std::printf("%d kills, %d of them behind a checkpoint\n", killed, resumed);
+  expect_kills_cost_no_bit(kTraining + " --dropout 0.2 --checkpoint-steps 25", 2, 11);
 }
 
 TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {

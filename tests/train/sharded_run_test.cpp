@@ -1,7 +1,6 @@
 // Trainings whose ranks share the optimizer's state, as users run them: files, resuming, killed and failing ranks.
 #include <algorithm>
 
-#include "core/random.h"
 #include "tests/support/comm_worlds.h"
 #include "tests/support/jobs.h"
 #include "tests/support/settings.h"
@@ -110,34 +109,8 @@ TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
   }
 }
 
-// RINGTAPE_KILLS: number of kills at random moments.
 TEST_F(ShardedRunTest, AKilledRankCostsARestartAndNoBit) {
-  const char* given = std::getenv("RINGTAPE_KILLS");
-  const int kills = given ? std::atoi(given) : kShort ? 1 : 2, ranks = 3;
-  const std::string job = concat("ringtape launch -n ", ranks, " --max-restarts 1 -- ", kWithAdam,
-                                 " --strategy zero2 --dropout 0.2 --checkpoint-steps 10 --run ");
-  const auto begin = Clock::now();
-  ASSERT_EQ(run(job + "whole"), 0) << log();
-  const double whole = std::chrono::duration<double>(Clock::now() - begin).count();
-  int killed = 0, resumed = 0;
-  for (uint64_t draw = 0; killed < kills; ++draw) {
-    const auto random = philox(12, uint64_t(Stream::test), draw);
-    const std::string name = concat("killed", draw);
-    const pid_t launcher = start(job + name);
-    if (draw == 0)
-      EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last") || ended(launcher); }));
-    else std::this_thread::sleep_for(std::chrono::duration<double>(whole * uniform_from_bits(random.x[0])));
-    const pid_t victim = rank_of(launcher, int(random.x[1] % uint32_t(ranks)));
-    if (victim > 0) ::kill(victim, SIGKILL);
-    ASSERT_EQ(wait(launcher), 0) << log();
-    EXPECT_TRUE(bytes(name) == bytes("whole")) << name << " after " << killed << " kills: " << log();
-    const std::string said = log();
-    if (said.find("restart 1 of 1") != std::string::npos) ++killed;
-    if (said.find("resume runs/" + name + "/checkpoints/step-") != std::string::npos) ++resumed;
-    fs::remove_all(run_folder(name));
-  }
-  EXPECT_GE(resumed, 1);
-  std::printf("%d kills, %d of them behind a checkpoint\n", killed, resumed);
+  expect_kills_cost_no_bit(kWithAdam + " --strategy zero2 --dropout 0.2 --checkpoint-steps 10", kShort ? 1 : 2, 12);
 }
 
 TEST_F(ShardedRunTest, ARankWithAnotherStrategyIsNamed) {

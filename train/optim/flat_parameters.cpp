@@ -135,15 +135,6 @@ Tensor FlatParameters::gradient_squares() const {
   return squares;
 }
 
-std::vector<NamedTensor> FlatParameters::named(const Tensor& flat) const {
-  std::vector<NamedTensor> out;
-  for (const Parameter& p : parameters_) {
-    const Shape& shape = p.node->shape;
-    out.push_back({p.name, flat.window(shape, contiguous_strides(shape), p.begin)});
-  }
-  return out;
-}
-
 void FlatParameters::zero_grad() {
   for (const Parameter& p : parameters_) p.node->grad = {};
 }

@@ -49,8 +49,6 @@ class FlatParameters {
   Tensor squares_of(const Tensor& flat) const;
   Tensor gradient_squares() const;
 
-  // Views of `flat`, a buffer of this size, with the names and shapes of the parameters.
-  std::vector<NamedTensor> named(const Tensor& flat) const;
   void zero_grad();  // writes no memory: the next backward() writes instead of adding
 
   // Elements [begin, end) of the buffers; the parameter's elements come first, then padding.
