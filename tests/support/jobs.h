@@ -128,7 +128,7 @@ class JobTest : public testing::Test {
     return read_file((run_folder(run) / "exported/model.safetensors").string());
   }
   // Trains with three ranks under a launcher that restarts them, `kills` times (or RINGTAPE_KILLS times), each time
-  // with a rank killed: first behind a checkpoint, then at random moments. Expects the bytes of an undisturbed training.
+  // with a rank killed: first behind a checkpoint, then at random moments. Expects an undisturbed training's bytes.
   void expect_kills_cost_no_bit(const std::string& training, int kills, uint64_t seed) {
     const char* given = std::getenv("RINGTAPE_KILLS");
     if (given) kills = std::atoi(given);
