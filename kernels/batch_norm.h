@@ -8,19 +8,24 @@
 // devices.
 namespace ringtape {
 
+// Running statistics, as in PyTorch: running = (1 - momentum) running + momentum value, where value is mean, or var *
+// correction: correction count / (count - 1) makes a biased variance unbiased. batches (i64, one element) += 1.
+struct RunningUpdate {
+  View mean = {}, var = {}, batches = {};  // no data for none
+  double momentum = 0, correction = 1;
+};
+
 // Mean and biased variance of each channel over the rows, by Welford's method in blocks, without overflow or
-// cancellation. 0 for no rows. Both may be f64 for any x.
-RT_KERNEL(batch_norm_statistics, void(View mean, View var, View x));
+// cancellation. 0 for no rows. Both may be f64 for any x, without `running`, which is updated by them.
+RT_KERNEL(batch_norm_statistics, void(View mean, View var, View x, RunningUpdate running));
 
 // Merges the statistics of P parts of the rows: parts (P, 2 C + 1) f64, each mean, var and the number of rows, which
 // may be 0. unbiased (C) is var count / (count - 1); count (1) is the number of rows of all parts. Computed in double
 // in the order of the parts (Chan, Golub and LeVeque, 1979), so that the same parts give the same bits.
 RT_KERNEL(batch_norm_merge, void(View mean, View var, View unbiased, View count, View parts));
 
-// running = (1 - momentum) running + momentum value, where value is mean, or var * correction: correction count /
-// (count - 1) makes a biased variance unbiased. batches (i64, one element) += 1. As in PyTorch.
-RT_KERNEL(batch_norm_running, void(View running_mean, View running_var, View batches, View mean, View var,
-                                   double momentum, double correction));
+// Updates running by statistics that were put together otherwise.
+RT_KERNEL(batch_norm_running, void(View mean, View var, RunningUpdate running));
 
 // y = f((x - mean) w / sqrt(var + eps) + b + residual); residual has no data for none. If mask has data, bit i % 8 of
 // byte i / 8 says whether element i of y is above 0, for backward. Its size is batch_norm_mask_bytes.

@@ -41,10 +41,8 @@ void check(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStati
 struct Statistics {
   Tensor mean, var;
   int64_t parts = 1;
-  int64_t count = 0;      // rows of a part; 0 if mean and var do not depend on x
-  Tensor total = {};      // rows of the peers' x and of this one: one element. None without peers
-  Tensor unbiased = {};   // the variance to keep, but for a factor
-  double correction = 1;  // that factor
+  int64_t count = 0;  // rows of a part; 0 if mean and var do not depend on x
+  Tensor total = {};  // rows of the peers' x and of this one: one element. None without peers
 };
 
 // Part p of `parts` equal parts along the first axis.
@@ -64,42 +62,47 @@ void check_count(int64_t count, const Tensor& x, const std::string& where) {
               "batch_norm: expected more than 1 value per channel when training, got x ", x.shape(), where);
 }
 
-Statistics of_batch(const Tensor& x, int64_t count, int64_t parts) {
+Statistics of_batch(const Tensor& x, int64_t count, int64_t parts, RunningUpdate running) {
   RT_CHECK_AS(ShapeError, parts >= 1 && x.dim(0) % parts == 0, "batch_norm: expected a batch of ", parts,
               " equal parts, got x ", x.shape());
   count /= parts;
   check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
   const Tensor mean({parts * x.dim(-1)}, statistics_dtype(x), x.device()), var = empty_like(mean);
+  running.correction = double(count) / double(count - 1);
   for (int64_t p = 0; p < parts; ++p)
-    batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts));
-  return {mean, var, parts, count, {}, var, double(count) / double(count - 1)};
+    batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts),
+                          parts == 1 ? running : RunningUpdate{});
+  if (parts > 1 && running.mean.data)
+    batch_norm_running(mean_of_parts(mean, parts), mean_of_parts(var, parts), running);
+  return {mean, var, parts, count};
 }
 
 // Uses one message of a fixed size. All merge the same parts in the same order, so that all get the same bits. A sum of
 // moments by the group would lose digits and depend on the collective's algorithm.
-Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers) {
+Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers, const RunningUpdate& running) {
   const int64_t channels = x.dim(-1);
   const Tensor own({2 * channels + 1}, DType::f64, x.device());
   const auto place = [&own](int64_t begin, int64_t size) { return own.window({size}, {1}, begin); };
-  batch_norm_statistics(place(0, channels), place(channels, channels), x);
+  batch_norm_statistics(place(0, channels), place(channels, channels), x, {});
   fill(place(2 * channels, 1), double(count));
   const Tensor mean({channels}, statistics_dtype(x), x.device()), var = empty_like(mean), unbiased = empty_like(mean);
   const Tensor total({1}, mean.dtype(), x.device());
   batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
   // With more here, nobody waits for the total.
   if (count <= 1) check_count(int64_t(total.item()), x, " and no values on the other ranks");
-  return {mean, var, 1, count, total, unbiased, 1};
+  if (running.mean.data) batch_norm_running(mean, unbiased, running);
+  return {mean, var, 1, count, total};
 }
 
 Statistics statistics(const Tensor& x, const RunningStatistics& running, const BatchNormOptions& options) {
   if (!options.training) return {contiguous(running.mean.detach()), contiguous(running.var.detach())};
   const int64_t count = x.size() / std::max<int64_t>(x.dim(-1), 1);
-  const Statistics s = options.peers ? of_all(x, count, *options.peers) : of_batch(x, count, options.parts);
-  if (!running.mean.defined() || recomputing()) return s;
-  batch_norm_running(running.mean, running.var, running.batches, mean_of_parts(s.mean, s.parts),
-                     mean_of_parts(s.unbiased, s.parts), options.momentum, s.correction);
-  for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
-  return s;
+  RunningUpdate update{.momentum = options.momentum};
+  if (running.mean.defined() && !recomputing()) {
+    update.mean = running.mean, update.var = running.var, update.batches = running.batches;
+    for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
+  }
+  return options.peers ? of_all(x, count, *options.peers, update) : of_batch(x, count, options.parts, update);
 }
 
 // db and dw over all `count` rows, for dx. Undefined if mean and var do not depend on x.

@@ -80,7 +80,7 @@ void combine_chunks(double* mean, double* squares, const double* part, const Row
 
 }  // namespace
 
-void batch_norm_statistics(View mean, View var, View x) {
+void batch_norm_statistics(View mean, View var, View x, RunningUpdate running) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -107,6 +107,7 @@ void batch_norm_statistics(View mean, View var, View x) {
       put(var, c, all.variance());
     }
   });
+  if (running.mean.data) batch_norm_running(mean, var, running);
 }
 
 void batch_norm_merge(View mean, View var, View unbiased, View count, View parts) {
@@ -130,15 +131,13 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum,
-                        double correction) {
-  const auto update = [momentum](const View& running, const View& now, double factor) {
-    map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, running, running,
-        now);
+void batch_norm_running(View mean, View var, RunningUpdate running) {
+  const auto update = [momentum = running.momentum](const View& to, const View& now, double factor) {
+    map([=]<class C>(C kept, C x) { return C(1 - momentum) * kept + C(momentum) * (x * C(factor)); }, to, to, now);
   };
-  update(running_mean, mean, 1);
-  update(running_var, var, correction);
-  ++*batches.as<int64_t>();
+  update(running.mean, mean, 1);
+  update(running.var, var, running.correction);
+  ++*running.batches.as<int64_t>();
 }
 
 namespace {

@@ -1,5 +1,7 @@
 #include "kernels/batch_norm.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/reducers.cuh"
@@ -7,15 +9,38 @@
 namespace ringtape::cuda {
 namespace {
 
+template <class C>
+struct Running {
+  C *mean, *var;
+  int64_t* batches;
+  C momentum, correction;
+  explicit Running(const RunningUpdate& to)
+      : mean(to.mean.as<C>()),
+        var(to.var.as<C>()),
+        batches(to.batches.as<int64_t>()),
+        momentum(C(to.momentum)),
+        correction(C(to.correction)) {}
+  __device__ void add(int64_t c, C of_mean, C of_var) const {
+    if (!mean) return;
+    mean[c] = (1 - momentum) * mean[c] + momentum * of_mean;
+    var[c] = (1 - momentum) * var[c] + momentum * (of_var * correction);
+    if (c == 0) ++*batches;
+  }
+};
+
 template <class T>
 struct Statistics : Moments<T> {
   using typename Moments<T>::C, typename Moments<T>::Acc;
   void *mean, *var;
   bool wide;  // whether they are f64
-  Statistics(const View& m, const View& v) : mean(m.data), var(v.data), wide(m.dtype == DType::f64) {}
+  Running<C> running;
+  Statistics(const View& m, const View& v, const RunningUpdate& to)
+      : mean(m.data), var(v.data), wide(m.dtype == DType::f64), running(to) {}
   __device__ void finish(int64_t o, const Acc& all) const {
+    const C of_var = all.n > 0 ? all.squares / all.n : C(0);
     put(mean, o, all.mean);
-    put(var, o, all.n > 0 ? all.squares / all.n : C(0));
+    put(var, o, of_var);
+    running.add(o, all.mean, of_var);
   }
   __device__ void put(void* to, int64_t o, C value) const {
     if (wide) static_cast<double*>(to)[o] = value;
@@ -52,24 +77,17 @@ __global__ void merge_statistics(C* mean, C* var, C* unbiased, C* count, const d
 }
 
 template <class C>
-__global__ void update_running(C* running_mean, C* running_var, int64_t* batches, const C* mean, const C* var,
-                               int64_t channels, C momentum, C correction) {
-  for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) {
-    running_mean[c] = (1 - momentum) * running_mean[c] + momentum * mean[c];
-    running_var[c] = (1 - momentum) * running_var[c] + momentum * (var[c] * correction);
-  }
-  if (thread_in_grid() == 0) ++*batches;
+__global__ void update_running(Running<C> running, const C* mean, const C* var, int64_t channels) {
+  for (int64_t c = thread_in_grid(); c < channels; c += threads_in_grid()) running.add(c, mean[c], var[c]);
 }
 
 }  // namespace
 
-void batch_norm_statistics(View mean, View var, View x) {
+void batch_norm_statistics(View mean, View var, View x, RunningUpdate running) {
   const int64_t channels = x.dims[x.rank - 1];
   if (channels == 0) return;
   const View rows = matrix(x, x.size() / channels);
-  dispatch_float(x.dtype, [&]<class T>() {
-    reduce<T>(Statistics<T>(mean, var), matrix(x, 1), rows);
-  });
+  dispatch_float(x.dtype, [&]<class T>() { reduce<T>(Statistics<T>(mean, var, running), matrix(x, 1), rows); });
 }
 
 void batch_norm_merge(View mean, View var, View unbiased, View count, View parts) {
@@ -82,13 +100,11 @@ void batch_norm_merge(View mean, View var, View unbiased, View count, View parts
   });
 }
 
-void batch_norm_running(View running_mean, View running_var, View batches, View mean, View var, double momentum,
-                        double correction) {
+void batch_norm_running(View mean, View var, RunningUpdate running) {
   dispatch_float(mean.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), running_mean.as<C>(),
-                              running_var.as<C>(), batches.as<int64_t>(), mean.as<C>(), var.as<C>(), mean.dims[0],
-                              C(momentum), C(correction));
+    launch<update_running<C>>(mean.device, covering(mean.device, mean.dims[0]), Running<C>(running), mean.as<const C>(),
+                              var.as<const C>(), mean.dims[0]);
   });
 }
 
@@ -106,6 +122,7 @@ struct Rows {
     while (n % kPack != 0) n *= 2;
   }
   int64_t count() const { return divide_up(size, n); }
+  __host__ __device__ int64_t in_a_row() const { return Axes::quotient(n, channels); }
   // At most `most` blocks, with at least `least` rows per thread.
   Grid grid(int64_t most, int64_t least) const {
     const int across = power_of_two(n / kPack, kThreads), down = kThreads / across;
@@ -114,34 +131,46 @@ struct Rows {
     return {dim3(unsigned(groups), unsigned(std::max<int64_t>(splits, 1))), dim3(unsigned(across), unsigned(down))};
   }
   __device__ int64_t column() const { return (int64_t(blockIdx.x) * blockDim.x + threadIdx.x) * kPack; }
-  __device__ int64_t channel(int j) const { return (column() + j) % channels; }
-  // Calls f(first element, elements) for the packs of this thread.
+  // Calls f(element of the pack, its channel, how many times all channels are before it in the row).
+  template <class F>
+  __device__ void for_each_channel(const F& f) const {
+    int64_t before = Axes::quotient(column(), channels), c = column() - before * channels;
+#pragma unroll
+    for (int j = 0; j < kPack; ++j) {
+      f(j, c, before);
+      if (++c == channels) c = 0, ++before;
+    }
+  }
+  // Calls f(first element, elements) for the packs of this thread; for all whole ones `elements` is a constant.
   template <class F>
   __device__ void for_each_pack(const F& f) const {
     if (column() >= n) return;
     const int64_t first = int64_t(blockIdx.y) * blockDim.y + threadIdx.y, step = int64_t(gridDim.y) * blockDim.y * n;
-    for (int64_t at = first * n + column(); at < size; at += step) f(at, int(min(int64_t(kPack), size - at)));
+    int64_t at = first * n + column();
+    for (; at + kPack <= size; at += step) f(at, std::integral_constant<int, kPack>{});
+    if (at < size) f(at, int(size - at));
   }
 };
 
 template <class T>
 constexpr int kWidest = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
 
-// Loads kWidth at a time; 0 from `count` on.
-template <int kWidth, class T, class C>
-__device__ void read(C (&x)[kPack], const T* from, int count) {
-  if (count == kPack) {
+// A pack as it is in memory. Kernels load those of all operands before they convert one: the loads wait together.
+template <class T, int kWidth>
+struct Pack {
+  Vec<T, kWidth> parts[kPack / kWidth];
+
+  __device__ Pack(const T* from, int count) {
+    if (count == kPack) {
 #pragma unroll
-    for (int i = 0; i < kPack; i += kWidth) {
-      const Vec<T, kWidth> v = load<kWidth>(from + i);
+      for (int i = 0; i < kPack / kWidth; ++i) parts[i] = load<kWidth>(from + i * kWidth);
+    } else {
 #pragma unroll
-      for (int j = 0; j < kWidth; ++j) x[i + j] = C(v.x[j]);
+      for (int j = 0; j < kPack; ++j) parts[j / kWidth].x[j % kWidth] = j < count ? from[j] : T(compute_t<T>(0));
     }
-  } else {
-#pragma unroll
-    for (int j = 0; j < kPack; ++j) x[j] = j < count ? C(from[j]) : C(0);
   }
-}
+  __device__ compute_t<T> operator[](int j) const { return compute_t<T>(parts[j / kWidth].x[j % kWidth]); }
+};
 
 template <int kWidth, class T, class C>
 __device__ void write(T* to, const C (&x)[kPack], int count) {
@@ -178,21 +207,18 @@ __global__ void __launch_bounds__(kThreads)
                      const compute_t<T>* b, bool relu, Rows rows) {
   using C = compute_t<T>;
   C mean[kPack], scale[kPack], shift[kPack];
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) {
-    const int64_t c = rows.channel(j);
+  rows.for_each_channel([&](int j, int64_t c, int64_t) {
     mean[j] = channels.mean[c];
     scale[j] = channels.w[c] * inverse_deviation(channels.var, c, channels.eps);
     shift[j] = b[c];
-  }
-  rows.for_each_pack([&](int64_t at, int count) {
-    C v[kPack], r[kPack] = {};
-    read<kWidth>(v, x + at, count);
-    if (residual) read<kWidth>(r, residual + at, count);
+  });
+  rows.for_each_pack([&](int64_t at, auto count) {
+    const Pack<T, kWidth> of_x(x + at, count), added(residual ? residual + at : nullptr, residual ? count : 0);
+    C v[kPack];
     unsigned above = 0;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      v[j] = (v[j] - mean[j]) * scale[j] + shift[j] + r[j];
+      v[j] = (of_x[j] - mean[j]) * scale[j] + shift[j] + added[j];
       above |= unsigned(v[j] > 0 && j < count) << j;
       if (relu && v[j] < 0) v[j] = 0;
     }
@@ -229,31 +255,30 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
 
 namespace {
 
-template <int kWidth, class T, class C>
-__device__ void read_masked(C (&dz)[kPack], const T* dy, const uint8_t* mask, int64_t at, int count) {
-  read<kWidth>(dz, dy + at, count);
-  const unsigned bits = mask ? mask[at / kPack] : 0xff;
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) dz[j] = bits >> j & 1 ? dz[j] : C(0);
-}
+// dy and x of a pack, and the mask's bits.
+template <class T, int kWidth>
+struct GradientPack {
+  Pack<T, kWidth> dy, x;
+  unsigned bits;
+  __device__ GradientPack(const T* dys, const uint8_t* mask, const T* xs, int64_t at, int count)
+      : dy(dys + at, count), x(xs + at, count), bits(mask ? mask[at / kPack] : 0xff) {}
+  __device__ compute_t<T> dz(int j) const { return bits >> j & 1 ? dy[j] : compute_t<T>(0); }
+};
 
-// Sums of dz and of dz (x - mean) in each column over a block's rows: partial (gridDim.y, n / C, 2, C).
+// Sums of dz and of dz (x - mean) in each column over a block's rows: partial (2, C, gridDim.y, n / C).
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask,
                                                                 const T* x, const compute_t<T>* means, Rows rows) {
   using C = compute_t<T>;
   SHARED_ARRAY(C, tile, [kThreads * 2 * kPack]);
   C mean[kPack], sum[2 * kPack] = {};
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) mean[j] = means[rows.channel(j)];
-  rows.for_each_pack([&](int64_t at, int count) {
-    C dz[kPack], v[kPack];
-    read_masked<kWidth>(dz, dy, mask, at, count);
-    read<kWidth>(v, x + at, count);
+  rows.for_each_channel([&](int j, int64_t c, int64_t) { mean[j] = means[c]; });
+  rows.for_each_pack([&](int64_t at, auto count) {
+    const GradientPack<T, kWidth> pack(dy, mask, x, at, count);
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      sum[j] += dz[j];
-      sum[kPack + j] += dz[j] * (v[j] - mean[j]);
+      sum[j] += pack.dz(j);
+      sum[kPack + j] += pack.dz(j) * (pack.x[j] - mean[j]);
     }
   });
   C* const own = tile + thread_in_block();  // stride kThreads, so that neighbouring threads are adjacent
@@ -265,15 +290,15 @@ __global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* pa
       for (int j = 0; j < 2 * kPack; ++j) own[j * kThreads] += own[j * kThreads + half * int(blockDim.x)];
   }
   if (threadIdx.y > 0 || rows.column() >= rows.n) return;
-  for (int j = 0; j < kPack; ++j) {
-    const int64_t c = rows.channel(j);
-    C* const to = partial + (blockIdx.y * rows.n + rows.column() + j - c) * 2 + c;
+  const int64_t splits = gridDim.y * rows.in_a_row();
+  rows.for_each_channel([&](int j, int64_t c, int64_t before) {
+    C* const to = partial + c * splits + blockIdx.y * rows.in_a_row() + before;
     to[0] = own[j * kThreads];
-    to[rows.channels] = own[(kPack + j) * kThreads];
-  }
+    to[rows.channels * splits] = own[(kPack + j) * kThreads];
+  });
 }
 
-// For rows of partial sums (2 C): the first C outputs are db, the others dw.
+// The first C outputs are db, the others dw.
 template <class C>
 struct ReduceProducts : OfNumbers<C, Sum> {
   C *db, *dw;
@@ -295,8 +320,8 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const Grid grid = rows.grid(kReduceBlocks, kReduceUnroll);
-    const Tensor partial({grid.blocks.y * (rows.n / rows.channels), 2 * rows.channels}, dtype_of<C>::value, x.device);
-    const Tensor totals = partial.window({1, 2 * rows.channels}, partial.strides());  // used for its shape only
+    const int64_t splits = grid.blocks.y * rows.in_a_row();
+    const Tensor partial({2 * rows.channels, splits}, dtype_of<C>::value, x.device);
     by_width<T>(
         [&]<int kWidth>() {
           launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(),
@@ -304,7 +329,7 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
         },
         dy.as<T>(), x.as<T>());
     const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
-    reduce_by_columns<1>(x.device, finish, View(partial).as<const C>(), reduce_shape(totals, partial));
+    launch_combine(x.device, finish, View(partial).as<const C>(), 2 * rows.channels, splits);
   });
 }
 
@@ -316,22 +341,22 @@ batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const
                     const compute_t<T>* db, const compute_t<T>* dw, compute_t<T> share, Rows rows) {
   using C = compute_t<T>;
   C mean[kPack], scale[kPack], shift[kPack], slope[kPack];
-#pragma unroll
-  for (int j = 0; j < kPack; ++j) {
-    const int64_t c = rows.channel(j);
+  rows.for_each_channel([&](int j, int64_t c, int64_t) {
     const C inverse = inverse_deviation(channels.var, c, channels.eps);
     mean[j] = channels.mean[c];
     scale[j] = channels.w[c] * inverse;
     shift[j] = db ? db[c] * share : C(0);
     slope[j] = dw ? dw[c] * share * inverse : C(0);
-  }
-  rows.for_each_pack([&](int64_t at, int count) {
+  });
+  rows.for_each_pack([&](int64_t at, auto count) {
+    const GradientPack<T, kWidth> pack(dy, mask, x, at, count);
     C dz[kPack], v[kPack];
-    read_masked<kWidth>(dz, dy, mask, at, count);
-    read<kWidth>(v, x + at, count);
-    if (dresidual) write<kWidth>(dresidual + at, dz, count);
 #pragma unroll
-    for (int j = 0; j < kPack; ++j) v[j] = scale[j] * (dz[j] - shift[j] - slope[j] * (v[j] - mean[j]));
+    for (int j = 0; j < kPack; ++j) {
+      dz[j] = pack.dz(j);
+      v[j] = scale[j] * (dz[j] - shift[j] - slope[j] * (pack.x[j] - mean[j]));
+    }
+    if (dresidual) write<kWidth>(dresidual + at, dz, count);
     write<kWidth>(dx + at, v, count);
   });
 }

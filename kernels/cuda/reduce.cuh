@@ -39,7 +39,7 @@ struct Axes {
     }
     return at + i * strides[0];
   }
-  static __device__ int64_t quotient(int64_t a, int64_t b) {  // in 32 bits if possible: a tenth of the work
+  static __host__ __device__ int64_t quotient(int64_t a, int64_t b) {  // in 32 bits if possible: a tenth of the work
     return ((a | b) >> 32) == 0 ? int64_t(uint32_t(a) / uint32_t(b)) : a / b;
   }
 };
@@ -173,6 +173,15 @@ int reduce_width(const T* x, const Axes& inner, const Axes& other) {
   return fits ? aligned_width(wide, x) : 1;
 }
 
+// Combines partial (n_out, splits) to the results.
+template <class R>
+void launch_combine(Device device, const R& r, const typename R::Acc* partial, int64_t n_out, int64_t splits) {
+  const int team = splits <= 4 * kWarp ? power_of_two(splits, kWarp) : kReduceThreads, teams = kReduceThreads / team;
+  launch<reduce_partial<R>>(device,
+                            Grid{dim3(unsigned(divide_up(n_out, teams))), dim3(unsigned(team), unsigned(teams))}, r,
+                            partial, n_out, splits);
+}
+
 // Launches `kernel` for `groups` groups of outputs. The reduced elements of each are split so that there are about
 // kReduceBlocks blocks with at least `least` elements, a multiple of `unit`. Then launches the kernel that combines
 // them.
@@ -188,10 +197,7 @@ void launch_split(Device device, const R& r, const T* x, ReduceShape s, int64_t 
   const Tensor scratch(Shape{s.n_out * splits * int64_t(sizeof(Acc))}, DType::u8, device);
   Acc* const partial = static_cast<Acc*>(View(scratch).data);
   launch<kernel>(device, grid, r, x, s, partial);
-  const int team = splits <= 4 * kWarp ? power_of_two(splits, kWarp) : kReduceThreads, teams = kReduceThreads / team;
-  launch<reduce_partial<R>>(device,
-                            Grid{dim3(unsigned(divide_up(s.n_out, teams))), dim3(unsigned(team), unsigned(teams))}, r,
-                            partial, s.n_out, splits);
+  launch_combine(device, r, partial, s.n_out, splits);
 }
 
 template <int kWidth, class T, class R>

@@ -63,7 +63,7 @@ Results run(Device device, int64_t offset, int64_t m, int64_t c, DType dtype, bo
             output({c}, wide),     output({c}, wide),
             output({m, c}, dtype), output({m, c}, dtype)};
   const View none, mask = f == kRelu ? View(r.mask) : none;
-  batch_norm_statistics(r.mean, r.var, x);
+  batch_norm_statistics(r.mean, r.var, x, {});
   batch_norm_forward(r.y, mask, x, residual ? View(z) : none, r.mean, r.var, w, b, 1e-3, f);
   batch_norm_backward_sums(r.db, r.dw, dy, mask, x, r.mean, r.var, 1e-3);
   batch_norm_backward(r.dx, residual ? View(r.dresidual) : none, dy, mask, x, r.mean, r.var, w, r.db, r.dw, m, 1e-3);
@@ -141,7 +141,7 @@ TEST_F(CudaBatchNorm, StatisticsMayBeDouble) {
   const Tensor x = noise({37, 6}, DType::f32, 2, -3, 5);
   const auto found = [&](Device device) {
     const Tensors out{full({6}, 77, DType::f64, device), full({6}, 77, DType::f64, device)};
-    batch_norm_statistics(out[0], out[1], to(x, device));
+    batch_norm_statistics(out[0], out[1], to(x, device), {});
     return out;
   };
   const Tensors cuda = found(kCuda), cpu = found(Device{});

@@ -158,7 +158,7 @@ TEST(SyncBatchNorm, MergedStatisticsKeepTheirDigits) {
   const int64_t bounds[] = {0, 1, 40, 60};
   for (int64_t p = 0; p < parts; ++p) {
     const Tensor rows = cast(slice(x, 0, bounds[p], bounds[p + 1]), DType::f32), message = slice(own, 0, p, p + 1);
-    batch_norm_statistics(message.window({c}, {1}), message.window({c}, {1}, c), contiguous(rows));
+    batch_norm_statistics(message.window({c}, {1}), message.window({c}, {1}, c), contiguous(rows), {});
     message.data<double>()[2 * c] = double(rows.dim(0));
   }
   const Tensor mean_of({c}), var_of({c}), unbiased({c}), count({1});
