@@ -13,12 +13,13 @@ namespace {
 constexpr uint64_t kAlgorithm = 0x52494E4754415045;  // marks an algorithm from the heuristic
 
 template <class F>
-cublasStatus_t blas_call(F f) {
+cublasStatus_t blas_call(F f, const char* name = __builtin_FUNCTION()) {
   cublasStatus_t status = CUBLAS_STATUS_NOT_INITIALIZED;
-  api_call([&] {
+  const auto body = [&] {
     status = f();
     return cudaSuccess;
-  });
+  };
+  api_call(body, name);
   return status;
 }
 

@@ -70,8 +70,9 @@ struct CUmemPoolHandle_st {
 
 namespace ringtape::emulation {
 
-// Runs the body of an API function: with the lock, after the common checks. Keeps an error for cudaGetLastError.
-cudaError_t api_call(const std::function<cudaError_t()>& body);
+// Runs the body of an API function: with the lock, after the common checks. Keeps an error for cudaGetLastError, and
+// counts the call of the function that calls this.
+cudaError_t api_call(const std::function<cudaError_t()>& body, const char* name = __builtin_FUNCTION());
 int current_device();            // of the calling thread
 
 // Streams

@@ -27,6 +27,11 @@ std::mutex& the_lock() {
   return mutex;
 }
 
+std::map<std::string, uint64_t>& counted() {
+  static auto& counts = *new std::map<std::string, uint64_t>;
+  return counts;
+}
+
 constexpr const char* kSyntax =
     "expected some of devices=N memory=BYTES[K|M|G] sm=NN, as in \"devices=2 memory=256M sm=90\"";
 
@@ -111,8 +116,14 @@ const Gpu& gpu() { return machine(); }
 
 int current_device() { return this_device; }
 
-cudaError_t api_call(const std::function<cudaError_t()>& body) {
+std::map<std::string, uint64_t> calls() {
   const std::lock_guard lock(the_lock());
+  return counted();
+}
+
+cudaError_t api_call(const std::function<cudaError_t()>& body, const char* name) {
+  const std::lock_guard lock(the_lock());
+  ++counted()[name];
   if (!machine().driver) return keep(cudaErrorInsufficientDriver);
   if (machine().devices == 0) return keep(cudaErrorNoDevice);
   return keep(body());

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,10 @@ struct KernelRun {
   uint64_t launches[3] = {};  // by schedule
 };
 std::vector<KernelRun> kernels();
+
+// How often each function of the runtime was called, by name ("cudaMallocFromPoolAsync"); launches of kernels are
+// "enqueue_kernel", products of cuBLASLt "cublasLtMatmul".
+std::map<std::string, uint64_t> calls();
 
 size_t queued();  // operations on streams that have not been waited for
 

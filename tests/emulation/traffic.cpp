@@ -1,5 +1,7 @@
 #include "tests/emulation/traffic.h"
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -59,10 +61,12 @@ Traffic traffic_of(const std::function<void()>& f) {
     explicit Counting(Traffic* to) { traffic = to; }
     ~Counting() { traffic = nullptr; }
   };
+  cudaDeviceSynchronize();  // what is queued belongs to others
   seen = 0;
   {
     const Counting counting(&counted);
     f();
+    cudaDeviceSynchronize();
   }
   if (checker) counted.unmarked = seen - counted.bytes;
   return counted;
