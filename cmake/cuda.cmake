@@ -87,6 +87,7 @@ elseif(RINGTAPE_CUDA MATCHES "^(ON|AUTO)$")
         set(CMAKE_CUDA_ARCHITECTURES ${gpus})
       endif()
     endif()
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # as cuDNN, cuBLASLt and NCCL link it
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
     enable_language(CUDA)
     find_package(CUDAToolkit 13.0 REQUIRED)

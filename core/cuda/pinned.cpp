@@ -11,7 +11,7 @@ namespace ringtape::cuda {
 PinnedBuffer::PinnedBuffer(size_t bytes) {
   if (bytes == 0) return;
   const cudaError_t status = cudaHostAlloc(&data_, bytes, cudaHostAllocPortable);
-  if (status == cudaErrorMemoryAllocation) {
+  if (status == cudaErrorMemoryAllocation || status == cudaErrorInvalidValue) {  // the latter for absurd sizes
     cudaGetLastError();
     detail::fail<OutOfMemory>("out of page-locked host memory: asked for ", bytes,
                               " bytes; use fewer workers or a smaller batch");

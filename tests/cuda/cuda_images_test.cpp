@@ -70,6 +70,16 @@ Results run(Device device, int64_t offset, int64_t m, int64_t c, DType dtype, bo
   return r;
 }
 
+// The bits say which y are above 0. A GPU rounds a product and a sum at once, so those of about 0 may differ.
+void expect_same_mask(const Results& a, const Results& b) {
+  const std::vector<double> in_a = values(a.mask), in_b = values(b.mask), y_a = values(a.y), y_b = values(b.y);
+  const auto bit = [](const std::vector<double>& mask, size_t i) { return int(mask[i / 8]) >> i % 8 & 1; };
+  for (size_t i = 0; i < y_a.size(); ++i) {
+    const double differing = bit(in_a, i) == bit(in_b, i) ? 0 : std::max(y_a[i], y_b[i]);
+    EXPECT_LE(differing, 1e-5) << "element " << i;
+  }
+}
+
 TEST_F(CudaBatchNorm, EverySizeDTypeAndAlignment) {
   for (DType dtype : kFloats)
     for (const auto& [m, c] : {std::pair<int64_t, int64_t>{2, 1},
@@ -90,7 +100,7 @@ TEST_F(CudaBatchNorm, EverySizeDTypeAndAlignment) {
           const double tolerance = epsilon(dtype), sums = epsilon(statistics_dtype(dtype)) * double(m);
           expect_close(cuda.mean, cpu.mean, sums, sums, "mean"), expect_close(cuda.var, cpu.var, sums, sums, "var");
           expect_close(cuda.y, cpu.y, tolerance, tolerance, "y");
-          EXPECT_EQ(values(cuda.mask), values(cpu.mask));
+          expect_same_mask(cuda, cpu);
           expect_close(cuda.db, cpu.db, sums, sums, "db"), expect_close(cuda.dw, cpu.dw, sums, 10 * sums, "dw");
           expect_close(cuda.dx, cpu.dx, tolerance, 10 * tolerance, "dx"),
               expect_close(cuda.dresidual, cpu.dresidual, 0, 0, "dresidual");

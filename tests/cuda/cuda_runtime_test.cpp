@@ -152,8 +152,12 @@ TEST_F(CudaRuntime, CountsMemory) {
   EXPECT_EQ(after.peak - before.peak, int64_t(8 * kMiB));
   cuda::synchronize(0);
   EXPECT_EQ(memory_stats(kCuda).reserved, after.reserved) << "the pool gives back what it should keep";
-  for (int i = 0; i < 20; ++i) Storage(7 * kMiB, kCuda), cuda::synchronize(0);
-  EXPECT_EQ(memory_stats(kCuda).system_allocations, after.system_allocations) << "a warm loop asks the system";
+  const auto loop = [](int times) {
+    for (int i = 0; i < times; ++i) Storage(7 * kMiB, kCuda), cuda::synchronize(0);
+    return memory_stats(kCuda).system_allocations;
+  };
+  const int64_t warm = loop(1);  // drivers differ in whether 7 MiB fit where 3 and 5 were
+  EXPECT_EQ(loop(20), warm) << "a warm loop asks the system";
   runtime(kCuda).release_cached(0);
   EXPECT_LT(memory_stats(kCuda).reserved, after.reserved);
   reset_peak_memory(kCuda);
