@@ -10,6 +10,7 @@
 
 #include "core/cuda/blas.h"
 #include "core/cuda/device.h"
+#include "kernels/tf32.h"
 
 namespace ringtape::cuda {
 namespace {
@@ -42,6 +43,8 @@ cudaDataType_t cublas_type(DType dtype) {
     default: return CUDA_R_32F;
   }
 }
+
+bool rounds(DType dtype) { return dtype == DType::f32 && tf32(); }
 
 // The properties that determine the algorithm, as a list of numbers.
 using Key = std::vector<int64_t>;
@@ -78,8 +81,10 @@ void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribut
 
 GemmPlan::GemmPlan(int index, const BlasProduct& p, const Side& w_side, const Side& a_side) {
   const bool wide = p.dtype == DType::f64;
-  RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                                        wide ? CUDA_R_64F : CUDA_R_32F));
+  const cublasComputeType_t compute = wide              ? CUBLAS_COMPUTE_64F
+                                      : rounds(p.dtype) ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                        : CUBLAS_COMPUTE_32F;
+  RT_GPU_CHECK(cublasLtMatmulDescCreate(&operation, compute, wide ? CUDA_R_64F : CUDA_R_32F));
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, w_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_TRANSB, a_side.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(operation, CUBLASLT_MATMUL_DESC_EPILOGUE, p.bias ? (p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
@@ -128,7 +133,8 @@ bool blas_gemm(Device device, const BlasProduct& p) {
                 alignment_of(p.a.data),
                 alignment_of(p.c),
                 p.bias ? alignment_of(p.bias) : 0,
-                p.relu};
+                p.relu,
+                rounds(p.dtype)};
   static std::mutex mutex;
   static auto* plans = new std::map<Key, GemmPlan>;  // never destroyed: the driver may be unloaded before
   const std::lock_guard lock(mutex);

@@ -2,7 +2,9 @@
 // no tile, misaligned operands, more tiles than blocks.
 #include <cmath>
 
+#include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/tf32.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/support.h"
@@ -82,6 +84,24 @@ TEST_F(CudaMatmul, MisalignedOperandsAndManyTiles) {
   const Tensor wide = noise({600, 34}, DType::f32, 3, -1, 1), tall = noise({34, 500}, DType::f32, 4, -1, 1);
   expect_close(matmul(slice(to(wide, kCuda), 1, 0, 34, 2), slice(to(tall, kCuda), 0, 0, 34, 2)),
                matmul(slice(wide, 1, 0, 34, 2), slice(tall, 0, 0, 34, 2)), 1e-5, 1e-5, "own, more tiles than blocks");
+}
+
+TEST_F(CudaMatmul, RoundsToTf32WhereThatIsAllowed) {
+  manual_seed(1);
+  const Tensor a = randn({64, 128}), w = randn({128, 64}), exact = matmul(cast(a, DType::f64), cast(w, DType::f64));
+  const auto error = [&](bool allowed) {
+    set_tf32(allowed);
+    const Tensor off = cast(to(matmul(to(a, kCuda), to(w, kCuda)), Device{}), DType::f64) - exact;
+    set_tf32(false);
+    return std::sqrt(sum(square(off)).item() / sum(square(exact)).item());
+  };
+  EXPECT_LT(error(false), 2e-6);
+  const double rounded = error(true);
+  EXPECT_LT(rounded, 0x1p-11);
+#if defined(RINGTAPE_EMULATION_BUILD)  // cuBLASLt may, but need not
+  EXPECT_GT(rounded, 1e-4);
+#endif
+  EXPECT_LT(error(false), 2e-6) << "a plan for TF32 was taken";
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // The stand-in for libcublasLt: supported products, checks of operands, and the computation.
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -22,6 +24,11 @@ void store(char* p, int64_t i, int type, double x) {
     case CUDA_R_16F: return as(f16(float(x)));
     default: return as(bf16(float(x)));
   }
+}
+
+// To 11 bits of significand, ties away from zero.
+float rounded_to_tf32(float x) {
+  return std::isfinite(x) ? std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu) : x;
 }
 
 // The first line of a matrix for which holds() is false, as text; empty if none.
@@ -124,16 +131,20 @@ void Product::run_one(int64_t batch) const {
   };
   const size_t rows = size_t(m());
   std::vector<T> left(rows * size_t(k())), sums(rows);
+  const bool tf32 = op.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type == CUDA_R_32F;
+  const auto operand = [&](const Layout& x, const void* data, int64_t at) {
+    const double value = load_element(matrix(x, data), at, x.type);
+    return T(tf32 ? rounded_to_tf32(float(value)) : value);
+  };
   for (int64_t p = 0; p < k(); ++p)
     for (int64_t i = 0; i < m(); ++i)
-      left[size_t(p * m() + i)] =
-          T(load_element(matrix(a, a_data), op.trans_a == CUBLAS_OP_N ? a.at(i, p) : a.at(p, i), a.type));
+      left[size_t(p * m() + i)] = operand(a, a_data, op.trans_a == CUBLAS_OP_N ? a.at(i, p) : a.at(p, i));
   const bool relu = op.epilogue & CUBLASLT_EPILOGUE_RELU;
   char* const out = static_cast<char*>(d_data) + batch * d.batch_stride * int64_t(size_of_type(d.type));
   for (int64_t j = 0; j < n(); ++j) {
     sums.assign(rows, T(0));
     for (int64_t p = 0; p < k(); ++p) {
-      const T right = T(load_element(matrix(b, b_data), op.trans_b == CUBLAS_OP_N ? b.at(p, j) : b.at(j, p), b.type));
+      const T right = operand(b, b_data, op.trans_b == CUBLAS_OP_N ? b.at(p, j) : b.at(j, p));
       for (int64_t i = 0; i < m(); ++i) sums[size_t(i)] += left[size_t(p * m() + i)] * right;
     }
     for (int64_t i = 0; i < m(); ++i) {

@@ -29,7 +29,7 @@ int run_embed(const Invocation& invocation) {
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
-  const Autocast autocast(parse_dtype(options.execution.precision));
+  const Autocast autocast(compute_dtype(options.execution));
   const Dataset& data = split == "train" ? task.data.train : task.data.test;
   const Features features = embed(
       *task.model, [&](const Tensor& x) { return classifier(*task.model, options.model.name).features(x); }, data,

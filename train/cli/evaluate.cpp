@@ -93,7 +93,7 @@ int test_features(const Invocation& invocation, Trained trained) {
   Task task(trained.options, 1, trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
-  const Autocast autocast(parse_dtype(options.execution.precision));
+  const Autocast autocast(compute_dtype(options.execution));
   const Embedding f = [&](const Tensor& x) { return classifier(*task.model, options.model.name).features(x); };
   const auto features = [&](const Dataset& data, const char* title, std::vector<int64_t> samples, int64_t limit) {
     if (limit > 0 && int64_t(samples.size()) > limit) samples.resize(size_t(limit));

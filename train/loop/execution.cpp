@@ -2,6 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/runtime.h"
+#include "kernels/tf32.h"
 
 namespace ringtape {
 
@@ -33,13 +34,16 @@ void visit(Fields& f, ExecutionOptions& o) {
      .range = {0, 9e15},
      .evaluates = true});
   f("precision", o.precision,
-    {.help = "number type of matrix products and activations; weights and sums stay f32",
+    {.help = "number type of matrix products and activations; weights and sums stay f32. tf32: f32, but products on a "
+             "GPU round to 11 bits",
      .unit = "TYPE",
-     .choices = [] { return std::vector<std::string>{"f32", "bf16", "f16"}; },
+     .choices = [] { return std::vector<std::string>{"f32", "tf32", "bf16", "f16"}; },
      .evaluates = true});
   f("deterministic", o.deterministic,
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
 }
+
+DType compute_dtype(const ExecutionOptions& o) { return o.precision == "tf32" ? DType::f32 : parse_dtype(o.precision); }
 
 void settle(ExecutionOptions& o) {
   if (o.device == "auto") o.device = available({DeviceType::cuda, 0}) ? "cuda:0" : "cpu:0";
@@ -47,6 +51,7 @@ void settle(ExecutionOptions& o) {
   runtime(device);
   o.device = device.str();
   if (o.threads == 0) o.threads = threads();
+  set_tf32(o.precision == "tf32");
 }
 
 }  // namespace ringtape

@@ -1,6 +1,7 @@
 #pragma once
 #include <string>
 
+#include "core/dtype.h"
 #include "core/fields.h"
 
 namespace ringtape {
@@ -11,12 +12,15 @@ struct ExecutionOptions {
   int64_t threads = 0;  // 0: RINGTAPE_THREADS, else all cores
   int64_t workers = 1;  // threads that prepare batches
   int64_t seed = 1;
-  std::string precision = "f32";
+  std::string precision = "f32";  // or bf16, f16; tf32: f32, but set_tf32()
   bool deterministic = false;
 };
 void visit(Fields& f, ExecutionOptions& o);
 
-// Replaces "auto" and 0 by this machine's device and thread count. Throws DeviceError for a device that does not exist.
+DType compute_dtype(const ExecutionOptions& options);  // that ops convert their operands to
+
+// Replaces "auto" and 0 by this machine's device and thread count, and allows TF32 if it is asked for. Throws DeviceError
+// for a device that does not exist.
 void settle(ExecutionOptions& options);
 
 }  // namespace ringtape

@@ -36,7 +36,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
            comm::ProcessGroup& group, const ParallelOptions& parallel)
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
       accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
-      precision_(parse_dtype(execution.precision)),
+      precision_(compute_dtype(execution)),
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this) : FlatParameters::Memory{}),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),

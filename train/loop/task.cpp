@@ -96,7 +96,7 @@ std::map<std::string, std::string> weights_metadata(const Task& task) {
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
                  bool progress, Tensors* outputs, comm::ProcessGroup& group, Snapshot* snapshot) {
   const NoGrad no_grad;
-  const Autocast autocast(parse_dtype(task.options.execution.precision));
+  const Autocast autocast(compute_dtype(task.options.execution));
   const nn::ModeGuard mode(*task.model, false);
   samples = own_part(first_of(std::move(samples), task.options.trainer.limit_eval_batches), group);
   Stopwatch watch;
@@ -126,7 +126,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
 Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, bool progress, comm::ProcessGroup& group,
                           Snapshot* snapshot) {
   const TrainOptions& o = task.options;
-  const Autocast autocast(parse_dtype(o.execution.precision));
+  const Autocast autocast(compute_dtype(o.execution));
   const EmbedOptions embedding{
       .device = task.device, .workers = int(o.execution.workers), .progress = progress ? "kNN" : ""};
   const std::vector<int64_t> queries = first_of(all_samples(task.data.test), o.trainer.limit_eval_batches);

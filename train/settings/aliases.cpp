@@ -36,6 +36,7 @@ const Alias kAliases[] = {
     {{"random-seed", "manual-seed", "seed-everything"}, "seed", ""},
     {{"cudnn-deterministic", "use-deterministic-algorithms"}, "deterministic", ""},
     {{"amp", "fp16", "bf16", "half", "use-amp", "mixed-precision", "amp-dtype"}, "precision", "--precision bf16"},
+    {{"allow-tf32", "tf32", "float32-matmul-precision"}, "precision", "--precision tf32"},
     {{"gpus", "num-gpus", "ngpus", "world-size", "nproc-per-node", "nproc"}, "devices", ""},
     {{"gpu", "gpu-id", "cuda", "accelerator"}, "device", "--device cuda"},
     {{"num-nodes", "nnodes"}, "", "several machines: ringtape launch --nnodes N --node-rank R -n RANKS -- train ..."},
