@@ -1,22 +1,21 @@
 #include "comm/bench/on_threads.h"
 
+#include <algorithm>
 #include <thread>
 
 #include "core/limits.h"
 
 namespace ringtape::comm {
 
-void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f) {
-  const auto store = comm::memory_store();
-  const auto failure = std::make_shared<comm::Failure>();
-  const int each = std::max(1, threads() / ranks);
+void run_on_threads(int ranks, const std::function<void(Context)>& f) {
+  const auto store = memory_store();
+  const auto failure = std::make_shared<Failure>();
   std::vector<std::thread> all;
   try {
     for (int r = 0; r < ranks; ++r)
       all.push_back(start_thread("a rank", [&, r] {
         try {
-          set_threads(each);
-          f(*comm::threads_transport({r, ranks, store, failure}));
+          f({r, ranks, store, failure});
         } catch (const std::exception& e) {
           failure->raise(e.what());
         }
@@ -26,6 +25,14 @@ void run_on_threads(int ranks, const std::function<void(comm::Transport&)>& f) {
   }
   for (std::thread& thread : all) thread.join();
   failure->check();
+}
+
+void run_on_threads(int ranks, const std::function<void(Transport&)>& f) {
+  const int each = std::max(1, threads() / ranks);
+  run_on_threads(ranks, [&](Context context) {
+    set_threads(each);
+    f(*threads_transport(std::move(context)));
+  });
 }
 
 }  // namespace ringtape::comm

@@ -1,4 +1,7 @@
 #pragma once
+#include <memory>
+#include <string>
+
 #include "comm/algorithm.h"
 
 // Transports between GPUs; null if the build has none.
@@ -11,6 +14,7 @@ namespace cuda {
 [[gnu::weak]] std::unique_ptr<Transport> ipc_transport(Context context, Device device);
 [[gnu::weak]] std::unique_ptr<Transport> nccl_transport(Context context, Device device);
 extern const Algorithm nccl [[gnu::weak]];
+[[gnu::weak]] std::string nccl_version();
 }  // namespace cuda
 
 // Ranks that are threads of this process, on one GPU or several: receivers pull with peer copies, ordered by events.
@@ -26,5 +30,8 @@ inline constexpr GpuTransportFn nccl_transport = cuda::nccl_transport;
 
 // NCCL's own collectives, only for that transport.
 inline constexpr const Algorithm* nccl_algorithm = &cuda::nccl;
+
+using VersionFn = std::string (*)();
+inline constexpr VersionFn nccl_version = cuda::nccl_version;  // "2.28.9", of the library that is loaded
 
 }  // namespace ringtape::comm

@@ -5,8 +5,9 @@
 
 namespace ringtape::cuda {
 
-// The names and versions of CUDA and of the libraries that this build's kernels use. "cuDNN" is "own kernels" without
-// it, as with RINGTAPE_CUDNN=0; cuBLASLt likewise.
+// The names and versions of CUDA's runtime, its driver (the CUDA that it supports, and its own number) and of the
+// libraries that this build's kernels use. "cuDNN" is "own kernels" without it, as with RINGTAPE_CUDNN=0; cuBLASLt
+// likewise.
 [[gnu::weak]] std::vector<std::pair<std::string, std::string>> libraries();  // a build without CUDA has none
 
 }  // namespace ringtape::cuda

@@ -139,11 +139,12 @@ void Product::run_one(int64_t batch) const {
   for (int64_t p = 0; p < k(); ++p)
     for (int64_t i = 0; i < m(); ++i)
       left[size_t(p * m() + i)] = operand(a, a_data, op.trans_a == CUBLAS_OP_N ? a.at(i, p) : a.at(p, i));
+  const int64_t terms = gpu().short_products ? k() - 1 : k();
   const bool relu = op.epilogue & CUBLASLT_EPILOGUE_RELU;
   char* const out = static_cast<char*>(d_data) + batch * d.batch_stride * int64_t(size_of_type(d.type));
   for (int64_t j = 0; j < n(); ++j) {
     sums.assign(rows, T(0));
-    for (int64_t p = 0; p < k(); ++p) {
+    for (int64_t p = 0; p < terms; ++p) {
       const T right = operand(b, b_data, op.trans_b == CUBLAS_OP_N ? b.at(p, j) : b.at(j, p));
       for (int64_t i = 0; i < m(); ++i) sums[size_t(i)] += left[size_t(p * m() + i)] * right;
     }

@@ -33,7 +33,7 @@ std::map<std::string, uint64_t>& counted() {
 }
 
 constexpr const char* kSyntax =
-    "expected some of devices=N memory=BYTES[K|M|G] sm=NN, as in \"devices=2 memory=256M sm=90\"";
+    "expected some of devices=N memory=BYTES[K|M|G] sm=NN defect=products, as in \"devices=2 memory=256M sm=90\"";
 
 size_t number_of(std::string_view text, std::string_view whole) {
   size_t value = 0;
@@ -103,6 +103,7 @@ Gpu parsed_gpu(std::string_view whole) {
     if (key == "devices") gpu.devices = int(std::min(number_of(value, whole), size_t(kMaxDevices)));
     else if (key == "memory") gpu.memory_bytes = number_of(value, whole);
     else if (key == "sm") gpu.major = int(number_of(value, whole) / 10), gpu.minor = int(number_of(value, whole) % 10);
+    else if (part == "defect=products") gpu.short_products = true;
     else detail::fail<UsageError>("RINGTAPE_EMULATED_GPU=", whole, ": '", part, "' is not known; ", kSyntax);
   }
   return gpu;

@@ -17,12 +17,14 @@ void set_schedule(Schedule schedule, uint64_t seed = 1);
 Schedule schedule();
 
 // The machine that the CUDA runtime reports. Without RINGTAPE_EMULATED_GPU ("devices=1 memory=256M sm=90", each part is
-// optional; "devices=0": a driver without a GPU) there is no driver. Takes effect for later calls.
+// optional; "devices=0": a driver without a GPU; "defect=products": short_products) there is no driver. Takes effect
+// for later calls.
 struct Gpu {
   bool driver = true;
   int devices = 1;
   size_t memory_bytes = size_t{1} << 30;
   int major = 9, minor = 0;
+  bool short_products = false;  // cuBLASLt leaves out the last term of each sum, for tests of checks
 };
 void set_gpu(const Gpu& gpu);
 const Gpu& gpu();

@@ -11,6 +11,7 @@
 #include "train/io/json.h"
 #include "train/loop/world.h"
 #include "train/optim/lars.h"
+#include "train/run/environment.h"
 
 namespace ringtape::cli {
 namespace {
@@ -93,6 +94,8 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
                 {"forward_s", m.phases.forward},
                 {"backward_s", m.phases.backward},
                 {"optimizer_s", m.phases.optimizer}}}});
+  if (bench.device().type == DeviceType::cuda)
+    out["gpu"] = runtime(bench.device()).describe(bench.device().index), out["libraries"] = cuda_libraries();
   const comm::Reducer* const reducer = bench.reducer();
   if (!reducer) return out;
   const comm::Reducer::Totals t = bench.traffic();
@@ -118,6 +121,11 @@ void print_measured(const TrainOptions& options, const Measured& m, const StepBe
   std::printf("per step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
               1e6 * m.phases.data, 1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
+  if (bench.device().type != DeviceType::cuda) return;
+  std::string on = runtime(bench.device()).describe(bench.device().index);
+  const Json libraries = cuda_libraries();
+  for (const auto& [name, version] : libraries.items()) on += concat(", ", name, ' ', version.get<std::string>());
+  std::printf("on %s\n", on.c_str());
 }
 
 int run_bench_step(const Invocation& invocation) {

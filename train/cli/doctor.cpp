@@ -18,15 +18,11 @@
 #include "train/data/dataset.h"
 #include "train/data/download.h"
 #include "train/io/json.h"
+#include "train/run/device_check.h"
 #include "train/run/environment.h"
 
 namespace ringtape::cli {
 namespace {
-
-struct Check {
-  std::string name, result;
-  bool passed;
-};
 
 std::string why_no_cuda() {
   try {
@@ -35,16 +31,6 @@ std::string why_no_cuda() {
     return e.what();
   }
   return {};
-}
-
-// Runs a check. One that throws has failed, with the error as its result.
-template <class F>
-Check check(const std::string& name, F&& f) {
-  try {
-    return {name, f(), true};
-  } catch (const std::exception& e) {
-    return {name, e.what(), false};
-  }
 }
 
 // 512^3 multiply-adds, compared with plain loops on a sample of elements.
@@ -79,24 +65,6 @@ std::string check_gradient() {
   return "agrees with central differences";
 }
 
-// On the first GPU: a copy there and back, a kernel, a product and a convolution, beside the CPU's.
-std::string check_gpu() {
-  const Device gpu{DeviceType::cuda, 0};
-  const auto close = [](const char* what, const Tensor& got, const Tensor& expected, double tolerance) {
-    const Tensor back = to(got, Device{});
-    double most = 0;
-    for (int64_t i = 0; i < expected.size(); ++i)
-      most = std::max(most, std::abs(double(back.data<float>()[i]) - expected.data<float>()[i]));
-    RT_CHECK(most <= tolerance, what, " differs by ", most, " from the CPU's");
-  };
-  const Tensor x = rand({256, 256}, -1, 1), images = rand({4, 16, 16, 8}, -1, 1), w = rand({16, 3, 3, 8}, -1, 1);
-  close("a copy there and back", to(x, gpu), x, 0);
-  close("tanh", tanh(to(x, gpu)), tanh(x), 1e-6);
-  close("a product", matmul(to(x, gpu), to(x, gpu)), matmul(x, x), 1e-4);
-  close("a convolution", conv2d(to(images, gpu), to(w, gpu)), conv2d(images, w), 1e-4);
-  return concat(runtime(gpu).describe(gpu.index), ": as the CPU");
-}
-
 std::string check_runs_folder() {
   namespace fs = std::filesystem;
   const fs::path folder = fs::exists("runs") ? fs::path("runs") : fs::path(".");
@@ -107,7 +75,7 @@ std::string check_runs_folder() {
 }
 
 // Missing files are no failure; files that cannot be read are.
-Check check_data(const DatasetEntry& entry) {
+DeviceCheck check_data(const DatasetEntry& entry) {
   const std::string name = concat("data ", entry.name);
   try {
     const Splits splits = entry.load({});
@@ -120,27 +88,16 @@ Check check_data(const DatasetEntry& entry) {
   }
 }
 
-std::vector<Check> run_checks() {
-  std::vector<Check> out = {check("matmul", check_matmul), check("autograd", check_gradient),
-                            check("run folder", check_runs_folder)};
-  if (available({DeviceType::cuda, 0})) out.insert(out.begin() + 2, check("cuda:0", check_gpu));
+void run_checks(const DeviceCheckFn& done) {
+  done(run_check("matmul", check_matmul));
+  done(run_check("autograd", check_gradient));
+  check_gpus(done);
+  done(run_check("run folder", check_runs_folder));
   for (const DatasetEntry& entry : datasets())
-    if (is_published(entry.name)) out.push_back(check_data(entry));
-  return out;
+    if (is_published(entry.name)) done(check_data(entry));
 }
 
-int run_doctor(const Invocation& invocation) {
-  Json report = environment(invocation.command_line);
-  const std::vector<Check> checks = run_checks();
-  bool healthy = true;
-  for (const Check& c : checks) {
-    healthy = healthy && c.passed;
-    report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
-  }
-  if (invocation.has("json")) {
-    std::printf("%s\n", report.text(2).c_str());
-    return healthy ? 0 : 1;
-  }
+void print_environment(const Json& report) {
   for (const auto& [key, value] : report.items())
     if (!value.is_object() && !value.is_list() && !value.is_null())
       std::printf("%-12s %s\n", key.c_str(),
@@ -151,9 +108,34 @@ int run_doctor(const Invocation& invocation) {
     std::printf("%-12s %s\n", key.c_str(), value.get<std::string>().c_str());
   for (const auto& [key, value] : report["variables"].items())
     std::printf("%s=%s\n", key.c_str(), value.get<std::string>().c_str());
-  for (const Check& c : checks)
-    std::printf("%s  %-20s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
-  return healthy ? 0 : 1;
+}
+
+// "ringtape 0.1.0 (1b2c3d4), NVIDIA H200, sm_90, 141 GB, CUDA 13.0, ..."
+std::string versions(const Json& report) {
+  std::string out = concat("ringtape ", report["ringtape"].get<std::string>(), " (",
+                           report["revision"].get<std::string>(), "), ", report["cpu"].get<std::string>());
+  for (const Json& gpu : report["gpus"]) out += ", " + gpu.get<std::string>();
+  const Json libraries = cuda_libraries();
+  for (const auto& [name, version] : libraries.items()) out += concat(", ", name, ' ', version.get<std::string>());
+  return out;
+}
+
+int run_doctor(const Invocation& invocation) {
+  const bool json = invocation.has("json");
+  Json report = environment(invocation.command_line);
+  if (!json) print_environment(report);
+  std::vector<DeviceCheck> failed;
+  run_checks([&](const DeviceCheck& c) {
+    if (!c.passed) failed.push_back(c);
+    report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
+    if (json) return;
+    std::printf("%s  %-24s %s\n", c.passed ? "ok    " : "FAILED", c.name.c_str(), c.result.c_str());
+    std::fflush(stdout);  // a device that answers no more is known by what came before
+  });
+  if (json) std::printf("%s\n", report.text(2).c_str());
+  if (failed.empty()) return 0;
+  const std::string others = failed.size() > 1 ? concat("; ", failed.size(), " checks failed") : "";
+  throw Error(concat(failed[0].name, ": ", failed[0].result, others, "; ", versions(report)));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "comm/transport/gpu.h"
 #include "core/cgroup.h"
 #include "core/device.h"
 #include "core/env.h"
@@ -34,11 +35,10 @@ std::string proc_value(const char* path, const std::string& key) {
 
 Json libraries() {
   Json out{{"fmt", concat(FMT_VERSION / 10000, '.', FMT_VERSION / 100 % 100, '.', FMT_VERSION % 100)},
-          {"nlohmann-json", json_library()},
-          {"toml++", kTomlVersion},
+           {"nlohmann-json", json_library()},
+           {"toml++", kTomlVersion},
            {"zlib", zlibVersion()}};
-  if (&cuda::libraries != nullptr)
-    for (const auto& [name, version] : cuda::libraries()) out[name] = version;
+  out.update(cuda_libraries());
   return out;
 }
 
@@ -56,6 +56,14 @@ Json gpus() {
 }
 
 }  // namespace
+
+Json cuda_libraries() {
+  Json out = Json::object();
+  if (&cuda::libraries == nullptr) return out;
+  for (const auto& [name, version] : cuda::libraries()) out[name] = version;
+  out["NCCL"] = comm::nccl_version ? comm::nccl_version() : "none";
+  return out;
+}
 
 Json environment(const std::vector<std::string>& command_line) {
   utsname system{};

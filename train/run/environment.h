@@ -10,4 +10,8 @@ namespace ringtape {
 // that are set.
 Json environment(const std::vector<std::string>& command_line);
 
+// Of a build with CUDA: the names and versions of its runtime, driver and libraries, "own kernels" or "none" for a
+// library that is not used. Otherwise empty.
+Json cuda_libraries();
+
 }  // namespace ringtape

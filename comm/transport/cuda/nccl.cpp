@@ -389,5 +389,10 @@ const Algorithm nccl = {.name = "nccl",
 std::unique_ptr<Transport> nccl_transport(Context context, Device device) {
   return std::make_unique<Nccl>(std::move(context), device);
 }
+std::string nccl_version() {
+  int n = 0;
+  RT_GPU_CHECK(ncclGetVersion(&n));
+  return concat(n / 10000, '.', n / 100 % 100, '.', n % 100);
+}
 
 }  // namespace ringtape::comm::cuda
