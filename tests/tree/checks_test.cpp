@@ -36,7 +36,7 @@ std::string output_of(const std::string& command) {
 std::string all_that_is_run() {
   std::string text;
   for (const char* file : {".ci/run", "test.sh", "quickstart.sh", "tests/CMakeLists.txt", "tests/emulation/tests.cmake",
-                           "tests/gpu.sh"})
+                           "tests/gpu.sh", "tests/gpu/stage.sh"})
     text += text_of(file);
   return text;
 }

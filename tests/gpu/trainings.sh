@@ -1,12 +1,12 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # variables of gpu.sh
-# The stages of tests/gpu.sh that train on a GPU. tests/gpu_report.py parses their names.
+# The stages of tests/gpu.sh that train on a GPU. tests/gpu/report.py parses their names.
 
 # ringtape COMMAND NAME SECONDS FLAGS...: one stage; its run has the stage's name.
 ringtape() {
   local command=$1 name=$2 limit=$3
   shift 3
-  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$work/runs/${name// /-}" "$@"
+  stage "$name" "$limit" "$build/ringtape" "$command" --json --seed 1 --run "$scratch/runs/${name// /-}" "$@"
 }
 
 images() { # the data set for image networks
@@ -20,12 +20,6 @@ numbers() {
 
 trainings() {
   local data device precision sgd=(--optimizer sgd --lr 0.1 --momentum 0.9 --weight-decay 5e-4)
-  for data in shapes $(numbers); do
-    for device in cuda cpu; do
-      ringtape train "train mlp f32 $data $device" 60 --model mlp --data "$data" --epochs 3 \
-        --batch-size 64 --device $device --overwrite
-    done
-  done
   data=$(images)
   # The first 50 steps on both devices, to compare the losses.
   for device in cuda cpu; do
@@ -33,12 +27,18 @@ trainings() {
       --epochs 1 --batch-size 64 --limit-train-batches 50 --limit-eval-batches 1 --log-every 1 "${sgd[@]}" \
       --checkpoint-every 0
   done
-  for precision in f32 bf16; do
+  for precision in bf16 f32; do
     ringtape train "train resnet18 $precision $data cuda" 150 --model resnet18 --data "$data" --device cuda \
       --precision $precision --overwrite --epochs 3 --batch-size 128 --schedule cosine --crop-padding 4 --flip \
       "${sgd[@]}"
   done
   resuming "$data" "${sgd[@]}"
+  for data in shapes $(numbers); do
+    for device in cuda cpu; do
+      ringtape train "train mlp f32 $data $device" 60 --model mlp --data "$data" --epochs 3 \
+        --batch-size 64 --device $device --overwrite
+    done
+  done
 }
 
 # Two epochs, and the second one resumed from the checkpoint after the first.
@@ -49,9 +49,9 @@ resuming() { # DATA FLAGS...
   shift
   ringtape train "resume at once" 60 "${flags[@]}" "$@" --epochs 2 --overwrite
   ringtape train "resume first" 60 "${flags[@]}" "$@" --epochs 1 --overwrite
-  mv "$work/runs/resume-first" "$work/runs/resume-second" || return
+  mv "$scratch/runs/resume-first" "$scratch/runs/resume-second" || return
   ringtape train "resume second" 60 "${flags[@]}" "$@" --epochs 2 --resume
-  stage "resume bitwise" 10 cmp "$work/runs/resume-at-once/$weights" "$work/runs/resume-second/$weights"
+  stage "resume bitwise" 10 cmp "$scratch/runs/resume-at-once/$weights" "$scratch/runs/resume-second/$weights"
 }
 
 # One epoch of each self-supervised method, as in lightly's benchmark.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The report of tests/gpu.sh: report.md and results.json from what its stages left.
 
-    tests/gpu_report.py STAGES OUT
+    tests/gpu/report.py STAGES OUT
 
 STAGES holds machine.tsv (name, value), stages.tsv (name, result, seconds, note, command) and logs/, one a stage,
 named like it with - for spaces. Logs that end in the middle are read as far as they go.
@@ -150,7 +150,8 @@ def collect(folder):
     stages = read_stages(folder)
     results = {"machine": dict(row for row in read_tsv(os.path.join(folder, "machine.tsv")) if len(row) == 2),
                "stages": stages,
-               "tests": {}, "sanitizers": {}, "ops": [], "steps": [], "trainings": [], "methods": [], "curves": []}
+               "tests": {}, "sanitizers": {}, "ceilings": [], "ops": [], "steps": [], "trainings": [], "methods": [],
+               "curves": []}
     for s in stages:
         log = read(s.pop("log"))
         kind = s["name"].split()[0]
@@ -162,14 +163,16 @@ def collect(folder):
             results["tests"][s["name"]] = read_tests(log)
         elif kind in ("memcheck", "racecheck", "initcheck", "synccheck"):
             results["sanitizers"][s["name"]] = read_errors(log)
-        elif kind == "ops":
+        elif kind in ("ceilings", "ops"):
             ops = read_ops(os.path.join(folder, "logs", s["name"].replace(" ", "-") + ".json"))
-            results["ops"] += [ops] if ops else []
+            results[kind] += [ops] if ops else []
         elif kind in FIGURES:
             figures = last_json(log)
             results[FIGURES[kind]] += [dict(figures, stage=s["name"])] if figures else []
         elif kind == "curve":
             results["curves"].append({"stage": s["name"], "losses": read_losses(log)})
+        elif kind == "pytorch" and s["result"] == "passed":
+            results["pytorch"] = log
         if s["result"] == "failed":
             s["tail"] = "\n".join(log.splitlines()[-15:])
     return results
@@ -191,10 +194,13 @@ def waits_for_host(row):
     return " (waits for the host)" if row["issue_us"] and row["issue_us"] > 0.9 * row["us"] else ""
 
 
+def peaks_of(ops):
+    return ", ".join(f"{name} {value:,.0f}" for name, value in ops["peaks"].items())
+
+
 def ops_section(ops):
-    peaks = ", ".join(f"{name} {value:,.0f}" for name, value in ops["peaks"].items())
     out = [f"## Kernels, {ops['dtype']}", "",
-           f"Measured in the same run: {peaks}. A call's time is the host's to issue it or the "
+           f"Measured in the same run: {peaks_of(ops)}. A call's time is the host's to issue it or the "
            "GPU's to do it, whichever is longer. GB/s count each operand once; of a backward pass only dy and the "
            "gradients.", ""]
     fine = [r for r in ops["rows"] if "error" not in r]
@@ -260,6 +266,8 @@ def training_section(results):
             m["stage"].split()[1:] + [number(m["train_s"]), number(m["images_per_s"], 0), number(m["train_loss"], 4),
                                       number(m["top1"], 4), number(m["peak_bytes"] / 1e6)]
             for m in results["methods"]])
+    if "pytorch" in results:
+        out += ["## Beside PyTorch", "", "```", results["pytorch"].rstrip(), "```", ""]
     return out + curves_section(results["curves"])
 
 
@@ -286,6 +294,9 @@ def write_report(results):
     out += table(["stage", "result", "seconds", "note"], [[s["name"], s["result"], s["seconds"], s["note"]]
                                                           for s in results["stages"]])
     out += failures_section(results)
+    if results["ceilings"]:
+        out += ["## What a copy and a matrix product reach", ""]
+        out += table(["dtype", "measured"], [[ops["dtype"], peaks_of(ops)] for ops in results["ceilings"]])
     for ops in results["ops"]:
         out += ops_section(ops)
     return "\n".join(out + training_section(results))

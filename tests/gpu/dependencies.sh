@@ -2,11 +2,11 @@
 # Collects the libraries for building ringtape, for a GPU machine without these libraries and without a network.
 set -euo pipefail
 # shellcheck source=.ci/quietly.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../.ci/quietly.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/../../.ci/quietly.sh"
 
 usage() {
   cat <<'USAGE'
-Usage: tests/gpu_dependencies.sh FOLDER
+Usage: tests/gpu/dependencies.sh FOLDER
 
 Unpacks Debian packages into FOLDER/usr, without installing them; tests/gpu.sh --deps FOLDER builds with them on another
 machine of the same architecture, as does cmake -DCMAKE_PREFIX_PATH=FOLDER/usr. A FOLDER made by an earlier call is
@@ -101,4 +101,4 @@ rm -rf "$folder"
 mkdir -p "$(dirname "$folder")"
 cp -a "$work/kept" "$folder"
 cat "$folder/packages.txt"
-echo "gpu_dependencies.sh: $(wc -l <"$folder/packages.txt") packages, $(du -sh "$folder" | cut -f1) in $folder"
+echo "dependencies.sh: $(wc -l <"$folder/packages.txt") packages, $(du -sh "$folder" | cut -f1) in $folder"
