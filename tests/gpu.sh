@@ -104,7 +104,7 @@ fi
 stage libraries 60 bash -c 'find_libraries "$@"' bash "$build/ringtape" "$build"/bench/ops_bench \
   "$build"/tests/cuda_*_test"$checked" || finish 0
 
-stage doctor 60 "$build/ringtape" doctor
+stage doctor 60 "$build/ringtape" doctor --device cuda
 ceilings
 if wants steps; then steps; fi
 if wants pytorch && ! $quick; then pytorch; fi

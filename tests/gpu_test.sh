@@ -37,8 +37,9 @@ fake ldd 'for p; do case $p in
 esac; done'
 fake compute-sanitizer 'echo "========= COMPUTE-SANITIZER"
 echo "$* with $RINGTAPE_CUDNN$RINGTAPE_CUBLAS" >>"$WORK/sanitized"'
+python=$(command -v python3)
 fake python3 '[[ $1 != -c || $2 != *"import sys, torch"* ]] || exit 1
-exec '"$(command -v python3)"' "$@"'
+exec '"$python"' "$@"'
 export WORK=$work
 touch missing libfmt.so.9
 
@@ -179,7 +180,19 @@ expect "the packed libraries" "libfmt.so.9" "$(cd there/ringtape-gpu/lib && echo
 mv tree not-there
 mv there/ringtape-gpu tree
 sed -i '2i [[ $LD_LIBRARY_PATH == */tree/lib:* ]] || exit 9' tree/programs/ringtape
-run --time-limit 200 --parts steps,tests
+fake python3 'case "$1 ${2:-}" in
+  "-c "*"import sys, torch"*) exit ;;
+  bench/pytorch/gpu_step.py*)
+    [[ ! $LD_LIBRARY_PATH ]] && [[ $("$3" doctor) ]] || exit 9
+    echo "  512      69000    1200      62000  1.11x    1500      78000  0.88x    1400"
+    exit
+    ;;
+esac
+exec '"$python"' "$@"'
+run --time-limit 200 --parts steps,tests,pytorch
+expect "PyTorch beside packed programs, without their libraries" \
+  "passed pytorch resnet18 bf16 512: 69000 images/s; eager 62000 (1.11x), compile 78000 (0.88x)" \
+  "$(of_stage 'pytorch resnet18 bf16 512')"
 expect "packed programs" "passed libraries|passed doctor: CUDA 13.0, cuDNN 9.19" \
   "$(head -n 2 <<<"$stages" | paste -sd '|')"
 contain "the package's revision" "| revision | 1b2c3d4 |" "$(cat report/report.md)"

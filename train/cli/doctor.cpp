@@ -88,9 +88,12 @@ DeviceCheck check_data(const DatasetEntry& entry) {
   }
 }
 
-void run_checks(const DeviceCheckFn& done) {
+// wanted: a device that must be there, or null
+void run_checks(const std::string* wanted, const DeviceCheckFn& done) {
+  const Device device = wanted ? parse_device(*wanted) : Device{};
   done(run_check("matmul", check_matmul));
   done(run_check("autograd", check_gradient));
+  if (!available(device)) done(run_check(*wanted, [&] { return runtime(device).describe(device.index); }));  // says why
   check_gpus(done);
   done(run_check("run folder", check_runs_folder));
   for (const DatasetEntry& entry : datasets())
@@ -125,7 +128,7 @@ int run_doctor(const Invocation& invocation) {
   Json report = environment(invocation.command_line);
   if (!json) print_environment(report);
   std::vector<DeviceCheck> failed;
-  run_checks([&](const DeviceCheck& c) {
+  run_checks(invocation.flag("device"), [&](const DeviceCheck& c) {
     if (!c.passed) failed.push_back(c);
     report["checks"][c.name] = {{"passed", c.passed}, {"result", c.result}};
     if (json) return;
@@ -145,8 +148,9 @@ Command doctor_command() {
   command.name = "doctor";
   command.summary = "Describes this machine and build, and checks that ringtape works; for bug reports.";
   command.usage = "[FLAGS]";
-  command.examples = {"doctor", "doctor --json"};
-  command.flags = {{"Output", "json", "", "print one JSON object", ""}};
+  command.examples = {"doctor", "doctor --device cuda", "doctor --json"};
+  command.flags = {{"Checks", "device", "NAME", "device that must be there: cuda or cuda:N", ""},
+                   {"Output", "json", "", "print one JSON object", ""}};
   command.run = run_doctor;
   return command;
 }
