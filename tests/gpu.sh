@@ -12,7 +12,7 @@ Usage: tests/gpu.sh [--out FOLDER] [--time-limit SECONDS] [--parts LIST] [--quic
        tests/gpu.sh --pack FILE [-DNAME=VALUE ...]
        tests/gpu.sh --packed [--out FOLDER] [--time-limit SECONDS] [--parts LIST] [--quick]
 
-Builds everything for this machine's GPU and runs, in the order of what is worth most: ringtape doctor, the GPU's
+Builds the programs for this machine's GPU and runs, in the order of what is worth most: ringtape doctor, the GPU's
 bandwidth and FLOP/s, training steps of ResNet-18, the same in PyTorch where python3 has it, the tests of the CUDA
 backend, compute-sanitizer, benchmarks, trainings on GPU and CPU. A stage that fails does not stop the others. FOLDER
 gets stages.txt, a line a stage as soon as it has ended; in the end report.md, results.json and logs.tar.gz. Data sets
@@ -95,7 +95,7 @@ else
   use_cublas_of_python
   configure_for "${capability/./}"
   stage configure 90 "${configure[@]}"
-  stage build 360 cmake --build "$build" --parallel "$cores" -- -k 0
+  stage build 360 "${build_command[@]}" -- -k 0
   # A warning counts as a failure but stops nothing: other compilers have other warnings.
   # shellcheck disable=SC2016
   stage warnings 10 bash -c '! grep -E "warning( #[0-9]|[ :])" "$0"' "$out/logs/build.log"

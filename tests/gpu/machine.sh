@@ -27,10 +27,20 @@ them runs them" 2
   [[ -z $deps ]] || export CMAKE_PREFIX_PATH=$deps/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
 }
 
-configure_for() { # ARCHITECTURES: sets the command; those among the definitions go before them
+# The programs, as CMake's targets.
+targets() {
+  local source
+  printf '%s\n' ringtape_binary ops_bench
+  for source in tests/cuda/*_test.cpp; do basename "$source" .cpp; done | sed "s/\$/$checked/"
+}
+
+configure_for() { # ARCHITECTURES: sets the commands; those among the definitions go before them
   local to=()
   $rehearse || to=("-DCMAKE_CUDA_ARCHITECTURES=$1")
   configure=(cmake --preset "$preset" -B "$build" "${to[@]}" "${definitions[@]}")
+  build_command=(cmake --build "$build" --parallel "$cores")
+  mapfile -t to < <(targets)
+  wants cpu || build_command+=(--target "${to[@]}")
 }
 
 # Sets gpu_name, driver, capability and memory. Without a GPU the script ends, and nothing has failed.

@@ -7,19 +7,12 @@ most_mib=40 # what travels to a machine may be limited
 # The system's own, and NVIDIA's: these are the other machine's.
 left_out='^(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cuda|cudart|cublas|cublasLt|cudnn|nccl))\.so'
 
-# The programs, as CMake's targets and as files in $build.
-pack_targets() {
-  local source
-  printf '%s\n' ringtape_binary ops_bench
-  for source in tests/cuda/*_test.cpp; do basename "$source" .cpp; done | sed "s/\$/$checked/"
-}
-pack_programs() { pack_targets | sed 's/^ringtape_binary$/ringtape/; s/^ops_bench$/bench\/&/; s/^cuda_/tests\/&/'; }
+# The programs as files in $build.
+pack_programs() { targets | sed 's/^ringtape_binary$/ringtape/; s/^ops_bench$/bench\/&/; s/^cuda_/tests\/&/'; }
 
 build_to_pack() {
-  local targets
-  mapfile -t targets < <(pack_targets)
   configure_for 90-real
-  "${configure[@]}" && cmake --build "$build" --parallel "$cores" --target "${targets[@]}"
+  "${configure[@]}" && "${build_command[@]}"
 }
 
 # The libraries of these programs that a bare machine lacks, and those of the build.

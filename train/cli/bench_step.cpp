@@ -122,10 +122,7 @@ void print_measured(const TrainOptions& options, const Measured& m, const StepBe
               1e6 * m.phases.data, 1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
   if (bench.device().type != DeviceType::cuda) return;
-  std::string on = runtime(bench.device()).describe(bench.device().index);
-  const Json libraries = cuda_libraries();
-  for (const auto& [name, version] : libraries.items()) on += concat(", ", name, ' ', version.get<std::string>());
-  std::printf("on %s\n", on.c_str());
+  std::printf("on %s, %s\n", runtime(bench.device()).describe(bench.device().index).c_str(), cuda_versions().c_str());
 }
 
 int run_bench_step(const Invocation& invocation) {

@@ -1,12 +1,13 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
@@ -118,9 +119,8 @@ std::string versions(const Json& report) {
   std::string out = concat("ringtape ", report["ringtape"].get<std::string>(), " (",
                            report["revision"].get<std::string>(), "), ", report["cpu"].get<std::string>());
   for (const Json& gpu : report["gpus"]) out += ", " + gpu.get<std::string>();
-  const Json libraries = cuda_libraries();
-  for (const auto& [name, version] : libraries.items()) out += concat(", ", name, ' ', version.get<std::string>());
-  return out;
+  const std::string libraries = cuda_versions();
+  return libraries.empty() ? out : out + ", " + libraries;
 }
 
 int run_doctor(const Invocation& invocation) {

@@ -65,6 +65,14 @@ Json cuda_libraries() {
   return out;
 }
 
+std::string cuda_versions() {
+  const Json libraries = cuda_libraries();
+  std::string out;
+  for (const auto& [name, version] : libraries.items())
+    out += concat(out.empty() ? "" : ", ", name, ' ', version.get<std::string>());
+  return out;
+}
+
 Json environment(const std::vector<std::string>& command_line) {
   utsname system{};
   ::uname(&system);
