@@ -1,7 +1,7 @@
 #include "nn/data_parallel.h"
 
 #include "comm/store/store.h"
-#include "comm/transport/gpu.h"
+#include "comm/transport/transports.h"
 #include "nn/batch_norm.h"
 
 namespace ringtape::nn {
@@ -37,13 +37,6 @@ void count(DataParallel::Traffic& traffic, const Tensor& x, Device to) {
   traffic.bytes += bytes_of(x);
 }
 
-std::unique_ptr<comm::Transport> transport_between_threads(comm::Context context, Device device) {
-  if (device.type == DeviceType::cpu) return comm::threads_transport(std::move(context));
-  RT_CHECK_AS(UsageError, comm::p2p_transport, "synchronised batch normalisation on ", device,
-              ": this build has no CUDA");
-  return comm::p2p_transport(std::move(context), device);
-}
-
 void check_alike(const std::vector<Named>& model, const std::vector<Named>& replica) {
   bool alike = model.size() == replica.size();
   for (size_t i = 0; alike && i < model.size(); ++i)
@@ -74,7 +67,8 @@ DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Mo
   comm::parallel_apply(devices_, [&](int i) {
     Replica& replica = replicas_[size_t(i)];
     replica.group = std::make_unique<comm::ProcessGroup>(
-        transport_between_threads({i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
+        comm::make_transport(devices_[size_t(i)].type == DeviceType::cpu ? "threads" : "p2p",
+                             {i, int(devices_.size()), store, failure}, devices_[size_t(i)]));
     replica.group->set_deterministic(options_.deterministic);
     synchronize_batch_norm(*replica.module, replica.group.get());
   });

@@ -3,9 +3,18 @@
 #include <algorithm>
 #include <thread>
 
+#include "comm/transport/transports.h"
 #include "core/limits.h"
+#include "core/runtime.h"
 
 namespace ringtape::comm {
+
+Device device_for(std::string_view transport, int local_rank) {
+  Device out;
+  if (transport != "auto") out.type = find_transport(transport).device;
+  out.index = out.type == DeviceType::cpu ? 0 : local_rank % runtime(out).device_count();
+  return out;
+}
 
 void run_on_threads(int ranks, const std::function<void(Context)>& f) {
   const auto store = memory_store();
@@ -27,11 +36,12 @@ void run_on_threads(int ranks, const std::function<void(Context)>& f) {
   failure->check();
 }
 
-void run_on_threads(int ranks, const std::function<void(Transport&)>& f) {
+void run_on_threads(int ranks, std::string_view transport, const std::function<void(Transport&)>& f) {
   const int each = std::max(1, threads() / ranks);
   run_on_threads(ranks, [&](Context context) {
+    const Device device = device_for(transport, context.rank);
     set_threads(each);
-    f(*threads_transport(std::move(context)));
+    f(*make_transport(transport, std::move(context), device));
   });
 }
 

@@ -13,6 +13,7 @@ namespace cuda {
 [[gnu::weak]] std::unique_ptr<Transport> p2p_transport(Context context, Device device);
 [[gnu::weak]] std::unique_ptr<Transport> ipc_transport(Context context, Device device);
 [[gnu::weak]] std::unique_ptr<Transport> nccl_transport(Context context, Device device);
+[[gnu::weak]] std::string uuid_of(int index);  // of a GPU, the same in all processes: "GPU-01234567-89ab-..."
 extern const Algorithm nccl [[gnu::weak]];
 [[gnu::weak]] std::string nccl_version();
 }  // namespace cuda

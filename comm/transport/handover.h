@@ -23,7 +23,7 @@ class Handover {
       return board;
     }
     for (Wait wait(t, 0);; wait.pause())
-      if (const auto number = store.get("threads")) return all.take(std::stoll(*number));
+      if (const auto number = store.get("threads")) return all.take(std::stoll(*number), t);
   }
 
  private:
@@ -33,10 +33,11 @@ class Handover {
     if (to_come > 0) boards_[++last_] = {std::move(board), to_come};
     return last_;
   }
-  std::shared_ptr<Board> take(int64_t number) {
+  std::shared_ptr<Board> take(int64_t number, const Transport& t) {
     const std::lock_guard lock(mutex_);
     const auto it = boards_.find(number);
-    RT_CHECK_AS(CommError, it != boards_.end(), "the ranks of this group must be threads of one process");
+    RT_CHECK_AS(CommError, it != boards_.end(), t.name(), ": the ranks of this group must be threads of one process, "
+                "but are processes; use ", t.device().type == DeviceType::cpu ? "shm" : "ipc");
     std::shared_ptr<Board> board = it->second.first;
     if (--it->second.second == 0) boards_.erase(it);  // taken by the last rank
     return board;

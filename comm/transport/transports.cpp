@@ -1,54 +1,94 @@
 #include "comm/transport/transports.h"
 
-#include <algorithm>
+#include <set>
 
+#include "comm/transport/gpu.h"
 #include "comm/transport/host.h"
+#include "core/registry.h"
 
 namespace ringtape::comm {
 
 namespace {
 
-constexpr TransportKind kTransports[] = {
-    {"threads", "ranks that are threads of one process", threads_transport},
-    {"shm", "processes of one host and user, through shared memory", shm_transport},
-    {"tcp", "processes of any hosts that reach each other's addresses; RINGTAPE_TCP_SOCKETS", tcp_transport},
-    {"mpi", "processes that mpirun or Slurm has started; needs Open MPI's libmpi.so.40", mpi_transport},
-};
-
-bool on_one_host(const Context& context) {
-  const std::string own = host_identity("pid");
-  const Deadline deadline(context.timeout);
-  context.store->set(concat("auto/", context.rank), own);
-  bool all = true;
-  for (int r = 0; r < context.size; ++r) all = context.store->wait(concat("auto/", r), deadline) == own && all;
-  return all;
+template <std::unique_ptr<Transport> (*make)(Context)>
+std::unique_ptr<Transport> on_cpu(Context context, Device) {
+  return make(std::move(context));
 }
 
-}  // namespace
+constexpr auto kCpu = DeviceType::cpu, kGpu = DeviceType::cuda;
 
-std::span<const TransportKind> transports() { return kTransports; }
+constexpr TransportKind kTransports[] = {
+    {"threads", "threads of one process: bench collectives, --sync-bn of dp", kCpu, true, on_cpu<threads_transport>},
+    {"shm", "processes of one host and user, through shared memory", kCpu, false, on_cpu<shm_transport>},
+    {"tcp", "processes of any hosts that reach each other's addresses; RINGTAPE_TCP_SOCKETS", kCpu, false,
+     on_cpu<tcp_transport>},
+    {"mpi", "processes that mpirun or Slurm has started; needs Open MPI's libmpi.so.40", kCpu, false,
+     on_cpu<mpi_transport>},
+    {"nccl", "processes of any hosts, each with its own GPU, by NVIDIA's library", kGpu, false, nccl_transport},
+    {"ipc", "processes of one host and user, on one GPU or several that peer, through CUDA's interprocess memory", kGpu,
+     false, ipc_transport},
+    {"p2p", "threads of one process, on one GPU or several, by peer copies: bench collectives, --sync-bn of dp", kGpu,
+     true, p2p_transport},
+};
 
-void check_same_transport(const Context& context, std::string_view name) {
-  const std::string mine(name), first = context.store->set_once("transport", mine);
+void check_same_transport(const Context& context, const std::string& mine) {
+  const std::string first = context.store->set_once("transport", mine);
   if (first == mine) return;
   context.failure->raise(concat("rank ", context.rank, " uses the transport ", mine, ", the ranks before it ", first,
                                 "; choose the same on all ranks"));
   context.failure->check();
 }
 
-std::unique_ptr<Transport> make_transport(std::string_view name, Context context) {
-  const auto kind_of = [](std::string_view wanted) {
-    return std::find_if(std::begin(kTransports), std::end(kTransports),
-                        [&](const TransportKind& kind) { return kind.name == wanted; });
-  };
-  if (name != "auto" && kind_of(name) == std::end(kTransports)) {
-    std::string all = "auto";
-    for (const TransportKind& kind : kTransports) all += concat(", ", kind.name);
-    throw UsageError(concat("unknown transport '", name, "'; available: ", all));
+const char* automatic(const Context& context, Device device) {
+  const std::string host = host_identity("pid"), gpu = device.type == kGpu ? cuda::uuid_of(device.index) : "";
+  const Deadline deadline(context.timeout);
+  context.store->set(concat("auto/", context.rank), concat(host, " ", gpu));
+  bool one_host = true;
+  std::set<std::string> gpus;
+  for (int r = 0; r < context.size; ++r) {
+    const std::string theirs = context.store->wait(concat("auto/", r), deadline);
+    one_host = one_host && theirs.starts_with(host + " ");
+    gpus.insert(theirs.substr(theirs.find(' ')));
   }
-  check_same_transport(context, name);
-  if (name == "auto") name = on_one_host(context) ? "shm" : "tcp";
-  return kind_of(name)->make(std::move(context));
+  if (device.type == kCpu) return one_host ? "shm" : "tcp";
+  if (nccl_transport && (int(gpus.size()) == context.size || !one_host)) return "nccl";
+  RT_CHECK_AS(UsageError, one_host,
+              "ranks on GPUs of several hosts or containers need NCCL, which this build does not have; build it where "
+              "nccl.h is installed, or use --device cpu");
+  return "ipc";
+}
+
+}  // namespace
+
+std::span<const TransportKind> transports() { return kTransports; }
+
+std::vector<std::string> transport_names() {
+  std::vector<std::string> out = names_of(kTransports);
+  out.insert(out.begin(), "auto");
+  return out;
+}
+
+const TransportKind& find_transport(std::string_view name) {
+  check_known("transport", name, transport_names());
+  const TransportKind& kind = find_entry(kTransports, name, "transport");
+  RT_CHECK_AS(UsageError, kind.make, "transport ", name, ": not in this build; build it with -DRINGTAPE_CUDA=ON",
+              name == "nccl" ? " where nccl.h is installed" : "");
+  return kind;
+}
+
+std::unique_ptr<Transport> make_transport(std::string_view name, Context context, Device device) {
+  const bool gpu = device.type == kGpu;
+  if (name != "auto") {
+    const DeviceType wanted = find_transport(name).device;
+    std::string fitting = "auto";
+    for (const TransportKind& kind : kTransports)
+      if (kind.device == device.type && kind.make) fitting += concat(", ", kind.name);
+    RT_CHECK_AS(UsageError, wanted == device.type, "transport ", name, ": between ", gpu ? "CPUs" : "GPUs",
+                ", but this rank is on ", device, "; choose another device or one of: ", fitting);
+  }
+  check_same_transport(context, concat(name, gpu ? " on GPUs" : ""));
+  const TransportKind& kind = find_transport(name == "auto" ? automatic(context, device) : name);
+  return kind.make(std::move(context), device);
 }
 
 }  // namespace ringtape::comm

@@ -9,17 +9,21 @@ namespace ringtape::comm {
 struct TransportKind {
   const char* name;
   const char* about;  // one line: between which ranks, and what it needs
-  std::unique_ptr<Transport> (*make)(Context context);
+  DeviceType device;  // of its ranks
+  bool one_process;   // its ranks are threads of one process; else they may be processes
+  std::unique_ptr<Transport> (*make)(Context context, Device device);  // device: of this rank; null: not in this build
 };
 std::span<const TransportKind> transports();
+std::vector<std::string> transport_names();  // "auto" and all of them
 
-// Ends the job if this rank uses another transport than the ranks of the context that called this before.
-void check_same_transport(const Context& context, std::string_view name);
+// Throws UsageError for a name that is unknown, with the names there are, or not in this build, with what that needs.
+const TransportKind& find_transport(std::string_view name);
 
-// By name, or "auto": shm if all ranks run on one host, else tcp. All ranks of the context must call it with the same
-// name, else it throws CommError. Returns when all have come. Throws UsageError, which lists the names, for an unknown
-// name.
-std::unique_ptr<Transport> make_transport(std::string_view name, Context context);
+// By name, or "auto": on CPUs shm if all ranks run on one host, else tcp; on GPUs nccl if this build has it and each
+// rank has its own GPU, else ipc on one host. All ranks of the context must call it with the same name and the same
+// type of device, else it throws CommError. Returns when all have come. Throws UsageError as find_transport, if the
+// transport is not for such a device, and if no transport fits.
+std::unique_ptr<Transport> make_transport(std::string_view name, Context context, Device device = {});
 
 std::unique_ptr<Transport> shm_transport(Context context);
 std::unique_ptr<Transport> tcp_transport(Context context);

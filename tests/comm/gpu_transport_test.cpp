@@ -3,6 +3,7 @@
 
 #include "comm/transport/call_log.h"
 #include "comm/transport/gpu.h"
+#include "comm/transport/transports.h"
 #include "comm/transport/unique_devices.h"
 #include "core/runtime.h"
 #include "tests/support/support.h"
@@ -27,6 +28,23 @@ std::vector<std::string> checked(const std::vector<std::pair<std::string, std::s
     });
   for (std::thread& t : ranks) t.join();
   return causes;
+}
+
+// By name, each on its devices only, and only if the build has it.
+TEST(GpuTransport, ThatDoesNotFitIsRefused) {
+  const Device gpu{DeviceType::cuda, 0};
+  for (const TransportKind& kind : transports())
+    for (const Device device : {Device{}, gpu}) {
+      if (kind.device == device.type && kind.make) continue;
+      const std::string text = ringtape::test::message_of<UsageError>([&] {
+        make_transport(kind.name, {0, 1, memory_store(), std::make_shared<Failure>(), Seconds(20)}, device);
+      });
+      EXPECT_MENTIONS(text, concat("transport ", kind.name,
+                                   !kind.make      ? ": not in this build; build it with -DRINGTAPE_CUDA=ON"
+                                   : device == gpu ? ": between CPUs, but this rank is on cuda:0; choose "
+                                                   : ": between GPUs, but this rank is on cpu:0; choose another device "
+                                                     "or one of: auto, threads, shm, tcp, mpi"));
+    }
 }
 
 TEST(GpuTransport, RanksOfOneGpuAreRefusedWithATable) {

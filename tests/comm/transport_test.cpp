@@ -142,11 +142,19 @@ TEST(TransportShare, GivesMemoryBack) {
   });
 }
 
+TEST(TransportNames, OfThreadsAreNotForProcesses) {
+  const auto ends = run_processes(2, kTimeout, [](const Context& c) { make_transport("threads", c); });
+  EXPECT_EQ(ends[1].error,
+            "threads: the ranks of this group must be threads of one process, but are processes; use shm");
+}
+
 TEST(TransportNames, AreListed) {
   const Context context{0, 1, memory_store(), std::make_shared<Failure>(), kTimeout};
   EXPECT_EQ(make_transport("auto", context)->name(), "shm");
   EXPECT_MENTIONS(message_of<UsageError>([&] { make_transport("tpc", context); }),
-                  "unknown transport 'tpc'; available: auto, threads, shm, tcp, mpi");
+                  "unknown transport 'tpc'; did you mean tcp?");
+  EXPECT_MENTIONS(message_of<UsageError>([&] { make_transport("pigeon", context); }),
+                  "unknown transport 'pigeon'; available: auto threads shm tcp mpi nccl ipc p2p");
 }
 
 }  // namespace

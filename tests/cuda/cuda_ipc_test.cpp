@@ -1,15 +1,22 @@
 // Ranks that are processes with a GPU each, or one for several. Their parent asks nothing
 // of CUDA, which does not survive a fork.
 #include <csignal>
+#include <cstdlib>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/algorithm.h"
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
+#include "comm/transport/transports.h"
+#include "nn/nn.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/process_ranks.h"
 #include "tests/support/support.h"
+#include "tests/support/thread_ranks.h"
+#include "train/io/file.h"
+#include "train/loop/step.h"
+#include "train/settings/options.h"
 
 namespace ringtape::comm {
 namespace {
@@ -116,6 +123,78 @@ TEST_F(CudaIpc, EveryAllReduce) {
         expect(y, [](int64_t i) { return 300.0 + 3.0 * double(i % 50); }, a->name);
       }
   }));
+}
+
+// Two ranks on one GPU, which NCCL takes for GPUs of two machines.
+TEST_F(CudaIpc, EveryCollectiveOverNcclInstead) {
+  if (!nccl_transport) GTEST_SKIP() << "this build has no NCCL";
+  expect_all_well(ringtape::test::run_processes(2, Seconds(60), [](const Context& context) {
+    ::setenv("NCCL_HOSTID", concat("rank ", context.rank).c_str(), 1);
+    ProcessGroup group(make_transport("nccl", context, kCuda));
+    for (const int64_t count : {1, 5009}) all_collectives(group, count);
+  }));
+}
+
+TEST_F(CudaIpc, IsAutomaticForRanksOfOneGpuOrWithoutNccl) {
+  expect_all_well(ringtape::test::run_processes(2, Seconds(30), [](const Context& context) {
+    const auto chosen = [&](const char* key, int index) {
+      Context own = context;
+      own.store = prefix_store(context.store, key);
+      return std::string(make_transport("auto", own, {DeviceType::cuda, index})->name());
+    };
+    EXPECT_EQ(chosen("one", 0), "ipc");
+    const auto store = memory_store();
+    store->set("auto/1", "another host GPU-1");
+    const auto apart = [&] { make_transport("auto", {0, 2, store, context.failure, Seconds(20)}, kCuda); };
+    if (!nccl_transport) {
+      EXPECT_MENTIONS(ringtape::test::message_of<UsageError>(apart),
+                      "ranks on GPUs of several hosts or containers need NCCL, which this build does not have");
+    }
+    if (runtime(kCuda).device_count() == 1) return;
+    EXPECT_EQ(chosen("own", context.rank), nccl_transport ? "nccl" : "ipc");
+  }));
+}
+
+// The weights after a few steps of ddp, whose sums are in the order of the ranks.
+std::string trained(const char* transport, Context context) {
+  const Device device{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
+  ProcessGroup group(make_transport(transport, std::move(context), device));
+  manual_seed(3);
+  nn::Sequential model;
+  model.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 5);
+  nn::move_to(model, device);
+  TrainOptions o;
+  o.execution.deterministic = true, o.parallel.strategy = "ddp";
+  Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+  for (int i = 0; i < 3; ++i) {
+    manual_seed(uint64_t(10 * i + group.rank()));
+    const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
+    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
+  }
+  std::string out;
+  for (const nn::Named& p : nn::named_parameters(model)) {
+    const Tensor host = contiguous(p.tensor->detach()).copy_to(Device{});
+    out.append(static_cast<const char*>(View(host).data), size_t(host.size()) * sizeof(float));
+  }
+  return out;
+}
+
+TEST_F(CudaIpc, TrainsWithTheBytesOfThreadsOverP2p) {
+  for (const int n : {2, 3}) {
+    const ringtape::test::TemporaryFolder folder;
+    const auto keep = [&](const char* name, const Context& context) {
+      const std::string weights = trained(name, context);
+      if (context.rank == 0) write_file(folder.path() + "/" + name, weights);
+    };
+    expect_all_well(ringtape::test::run_processes(1, Seconds(60), [&](const Context&) {
+      const auto of_rank = [&](const Context& context) { set_threads(1), keep("p2p", context); };
+      EXPECT_EQ(comm::test::run_threads(n, 1, Seconds(60), of_rank), "");
+    }));
+    expect_all_well(ringtape::test::run_processes(n, Seconds(60), [&](const Context& c) { keep("ipc", c); }));
+    const std::string p2p = read_file(folder.path() + "/p2p"), ipc = read_file(folder.path() + "/ipc");
+    EXPECT_EQ(p2p.size(), size_t(20 * 90 + 90 + 90 * 5 + 5) * sizeof(float));
+    EXPECT_TRUE(p2p == ipc) << n << " ranks";
+  }
 }
 
 // More pieces than there are slots, both ways at once, again and again; the sender's

@@ -197,6 +197,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
     if (!exists(device)) return cudaErrorInvalidDevice;
     *p = {};
     std::snprintf(p->name, sizeof p->name, "emulated GPU");
+    p->uuid.bytes[15] = char(device);
     p->totalGlobalMem = machine().memory_bytes;
     p->sharedMemPerBlock = kMaxStaticSharedBytes;
     p->regsPerBlock = 65536;

@@ -188,15 +188,19 @@ comm::Topology topology_of(const Invocation& invocation) {
   return topology;
 }
 
+bool in_one_process(const std::string& transport) {
+  return transport == "simulated" || (transport != "auto" && find_transport(transport).one_process);
+}
+
 // Runs inside an existing job, whose processes are the ranks.
 int run_in(const comm::Job& job, const std::string& transport, const CollectiveSettings& settings,
            const Invocation& invocation) {
-  RT_CHECK_AS(UsageError, transport != "threads" && transport != "simulated", "--transport ", transport,
+  RT_CHECK_AS(UsageError, !in_one_process(transport), "--transport ", transport,
               ": runs in one process; start it without a launcher");
   const int ranks = number_flag(invocation, "ranks", 1, kMaxBenchRanks, job.size);
   RT_CHECK_AS(UsageError, ranks == job.size, "--ranks ", ranks, ": this job has ", job.size, " ranks");
   check_settings(settings, job.size);
-  const auto t = comm::make_transport(transport, job.context(settings.timeout));
+  const auto t = comm::make_transport(transport, job.context(settings.timeout), device_for(transport, job.local_rank));
   std::optional<Report> report;
   if (job.rank == 0) report.emplace(settings, std::string(t->name()), job.size);
   time_collectives(*t, settings, [&](const CollectiveRow& row) { report->row(row); });
@@ -218,17 +222,18 @@ int run_bench_collectives(const Invocation& invocation) {
   const std::string transport = given ? *given : "threads";
   const int ranks = number_flag(invocation, "ranks", 1, kMaxBenchRanks, 2);
   check_settings(settings, ranks);
-  std::vector<std::string> known = {"simulated", "auto"};
-  for (const comm::TransportKind& kind : comm::transports()) known.emplace_back(kind.name);
+  std::vector<std::string> known = transport_names();
+  known.emplace_back("simulated");
   check_known("transport", transport, known);
   RT_CHECK_AS(UsageError, !settings.limit || transport != "simulated",
               "--limit: a simulated network has no memory to measure");
-  if (transport != "threads" && transport != "simulated")
+  if (transport != "simulated") (void)device_for(transport, 0);  // reports errors once, before the ranks start
+  if (!in_one_process(transport))
     return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()});
   Report report(settings, transport, ranks);
   const RowFn row = [&](const CollectiveRow& r) { report.row(r); };
   if (transport == "simulated") simulate_collectives(ranks, topology_of(invocation), settings, row);
-  else run_on_threads(ranks, [&](comm::Transport& t) { time_collectives(t, settings, row); });
+  else run_on_threads(ranks, transport, [&](comm::Transport& t) { time_collectives(t, settings, row); });
   return report.finish(invocation.flag("json"), invocation.flag("baseline"));
 }
 
@@ -249,7 +254,8 @@ Command bench_collectives_command() {
        "collective: all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter, all_to_all or barrier",
        "all_reduce"},
       {group, "transport", "NAME",
-       "transport: threads, simulated, or between processes shm, tcp or mpi; starts processes unless a launcher has",
+       "transport: simulated, auto (between CPUs), or one of `ringtape list transports`, which says where the data is: "
+       "CPU or GPU; starts processes for those between processes unless a launcher has",
        "threads"},
       {group, "algorithm", "NAME", "algorithm of the collective, or auto", "auto"},
       {group, "ranks", "N", "number of ranks", "2"},

@@ -60,18 +60,12 @@ std::vector<Item> choices(const std::string& name) {
   return {};
 }
 
-// The transports of training runs, then the others, which only `bench collectives` has.
 std::vector<Item> transports() {
-  std::vector<Item> out = choices("transport");
-  for (Item& item : out)
-    if (item.name == "auto")
-      item.summary = "chosen automatically: shm if all ranks run on one host, else tcp; nccl between GPUs";
-    else if (item.name == "nccl") item.summary = "GPUs, by NVIDIA's library; needs a CUDA build";
-  for (const comm::TransportKind& kind : comm::transports()) {
-    const auto there = std::find_if(out.begin(), out.end(), [&](const Item& item) { return item.name == kind.name; });
-    if (there != out.end()) there->summary = kind.about;
-    else out.push_back({kind.name, concat(kind.about, "; only for bench collectives")});
-  }
+  std::vector<Item> out{
+      {"auto", "shm if all ranks run on one host, else tcp; on GPUs nccl if each rank has its own, else ipc"}};
+  for (const comm::TransportKind& kind : comm::transports())
+    out.push_back({kind.name, concat(kind.device == DeviceType::cpu ? "CPU: " : "GPU: ", kind.about,
+                                     kind.make ? "" : "; not in this build")});
   return out;
 }
 

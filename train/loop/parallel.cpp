@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "comm/transport/transports.h"
+
 namespace ringtape {
 
 std::vector<int> ParallelOptions::gpus() const {
@@ -52,9 +54,9 @@ void visit(Fields& f, ParallelOptions& o) {
      .scope = Scope::rank,
      .may_change = true});
   f("transport", o.transport,
-    {.help = "how ranks exchange messages",
+    {.help = "how ranks exchange messages; `ringtape list transports` says between which ranks",
      .unit = "NAME",
-     .choices = [] { return Names{"auto", "shm", "tcp", "mpi", "nccl"}; },
+     .choices = comm::transport_names,
      .scope = Scope::rank,
      .may_change = true});
   f("sync-bn", o.sync_bn, {.help = "batch normalisation uses the samples of all ranks or devices"});
@@ -70,6 +72,13 @@ void visit(Fields& f, ParallelOptions& o) {
      .range = {0.001, 1e8},
      .scope = Scope::rank,
      .may_change = true});
+}
+
+void check_transport(const ParallelOptions& options, int64_t ranks) {
+  const std::string& name = options.transport;
+  RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,
+              ": between threads of one process, as in bench collectives and dp, but these ranks are processes; use ",
+              name == "p2p" ? "ipc, nccl" : "shm, tcp", " or auto");
 }
 
 }  // namespace ringtape

@@ -24,4 +24,7 @@ struct ParallelOptions {
 };
 void visit(Fields& f, ParallelOptions& o);
 
+// Throws UsageError if that many ranks, which are processes, cannot use the transport.
+void check_transport(const ParallelOptions& options, int64_t ranks);
+
 }  // namespace ringtape

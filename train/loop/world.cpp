@@ -6,7 +6,6 @@
 #include "comm/job/place.h"
 #include "comm/launch/launch.h"
 #include "comm/store/token.h"
-#include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
 #include "core/cgroup.h"
 #include "core/env.h"
@@ -54,20 +53,11 @@ std::string device_of(const ParallelOptions& options, const std::string& device,
   return cuda && grouped && !options.replicates() ? Device{DeviceType::cuda, job.local_rank}.str() : device;
 }
 
-std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& name,
+std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& device,
                                               const comm::Job& job) {
-  const Device device = name == "auto" ? Device{} : parse_device(name);
-  const comm::Context context = job.context(comm::Seconds(options.comm_timeout));
-  RT_CHECK_AS(UsageError, device.type != DeviceType::cpu || options.transport != "nccl",
-              "--transport nccl: needs GPUs, but this rank is on ", device);
-  if (device.type == DeviceType::cpu) return comm::make_transport(options.transport, context);
-  RT_CHECK_AS(UsageError, comm::nccl_transport,
-              "ranks on GPUs need NCCL, which this build does not have; build it where nccl.h is installed, or use "
-              "--device cpu");
-  RT_CHECK_AS(UsageError, options.transport == "auto" || options.transport == "nccl", "--transport ", options.transport,
-              ": ranks on GPUs use nccl; leave the flag out");
-  comm::check_same_transport(context, "nccl");
-  return comm::nccl_transport(context, device);
+  check_transport(options, job.size);
+  return comm::make_transport(options.transport, job.context(comm::Seconds(options.comm_timeout)),
+                              device == "auto" ? Device{} : parse_device(device));
 }
 
 }  // namespace

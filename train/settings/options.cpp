@@ -78,6 +78,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
                   !comm::find_reduction(options.parallel.reducer.reduction.name).whole,
               "--gradient-reduction ", options.parallel.reducer.reduction.name,
               ": needs whole gradients, which --strategy ", options.parallel.strategy, " does not keep; use zero1");
+  check_transport(options.parallel, ranks);
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
               options.schedule.lr_scale,

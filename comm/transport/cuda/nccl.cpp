@@ -44,18 +44,6 @@ constexpr ncclRedOp_t nccl_op(ReduceOp op) {
   return ops[size_t(op)];
 }
 
-std::string uuid_of(int index) {
-  cudaDeviceProp properties{};
-  RT_GPU_CHECK(cudaGetDeviceProperties(&properties, index));
-  std::string out = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
-    for (const int digit : {byte >> 4, byte & 15}) out += "0123456789abcdef"[digit];
-    if (i == 3 || i == 5 || i == 7 || i == 9) out += '-';
-  }
-  return out;
-}
-
 // After this time a waiting rank compares its calls with the other ranks.
 constexpr Seconds kLate(1);
 

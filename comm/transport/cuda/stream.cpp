@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "comm/transport/gpu.h"
 #include "core/cuda/check.h"
 #include "core/runtime.h"
 
@@ -32,6 +33,18 @@ Device checked(Device device) {
 }
 
 }  // namespace
+
+std::string uuid_of(int index) {
+  cudaDeviceProp properties{};
+  RT_GPU_CHECK(cudaGetDeviceProperties(&properties, index));
+  std::string out = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    for (const int digit : {byte >> 4, byte & 15}) out += "0123456789abcdef"[digit];
+    if (i == 3 || i == 5 || i == 7 || i == 9) out += '-';
+  }
+  return out;
+}
 
 Stream::Stream(int index) : index_(index) {
   use(index);

@@ -127,8 +127,10 @@ enum cudaGraphInstantiateFlags { cudaGraphInstantiateFlagAutoFreeOnLaunch = 1 };
 #define cudaEventWaitDefault 0x00
 #define cudaIpcMemLazyEnablePeerAccess 0x01
 
+typedef struct CUuuid_st { char bytes[16]; } cudaUUID_t;
 struct cudaDeviceProp {
   char name[256];
+  cudaUUID_t uuid;
   size_t totalGlobalMem;
   size_t sharedMemPerBlock;
   int regsPerBlock;
