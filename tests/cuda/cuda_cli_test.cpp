@@ -29,6 +29,8 @@ TEST_F(CudaRanks, TrainOverIpc) {
     EXPECT_TRUE(bytes(strategy) == bytes("auto_" + strategy));
   }
   EXPECT_TRUE(bytes("zero1") == bytes("ddp"));
+  ASSERT_EQ(run("ringtape launch -n 2 -- " + kShort + "--strategy ddp2 --run ddp2"), 0) << log();
+  EXPECT_TRUE(bytes("ddp2") == bytes("ddp"));
 }
 
 TEST_F(CudaRanks, TrainOnlyOverWhatFits) {

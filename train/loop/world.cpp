@@ -50,7 +50,7 @@ std::string device_of(const ParallelOptions& options, const std::string& device,
     return Device{DeviceType::cuda, ids[size_t(at)]}.str();
   }
   const bool cuda = device == "cuda" || (device == "auto" && available({DeviceType::cuda, 0}));
-  return cuda && grouped && !options.replicates() ? Device{DeviceType::cuda, job.local_rank}.str() : device;
+  return cuda && grouped ? Device{DeviceType::cuda, options.replicates() ? 0 : job.local_rank}.str() : device;
 }
 
 std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& device,
