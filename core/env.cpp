@@ -102,8 +102,8 @@ bool cublas() {
   static const bool value = read_int("RINGTAPE_CUBLAS", 0, 1, 1);
   return value;
 }
-bool cudnn() {
-  static const bool value = read_int("RINGTAPE_CUDNN", 0, 1, 1);
+int cudnn() {
+  static const int value = read_int("RINGTAPE_CUDNN", 0, 1, -1);
   return value;
 }
 bool exact_conv() {

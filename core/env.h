@@ -25,7 +25,7 @@ bool find_nan();               // RINGTAPE_NAN
 bool poison();                 // RINGTAPE_POISON
 bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
-bool cudnn();                  // RINGTAPE_CUDNN
+int cudnn();                   // RINGTAPE_CUDNN; -1: not set
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 int tcp_sockets();             // RINGTAPE_TCP_SOCKETS; 0: not set
 const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set

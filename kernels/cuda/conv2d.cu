@@ -147,7 +147,7 @@ int64_t chunk_of(const Product& p) {
 
 void conv2d_forward(View y, View x, View w, View b, Window window) {
   if (y.size() == 0) return;
-  if (env::cudnn() && cudnn_conv(ConvPass::forward, x, w, y, window)) return b.data ? add_forward(y, y, b) : void();
+  if (cudnn_conv(ConvPass::forward, x, w, y, window)) return b.data ? add_forward(y, y, b) : void();
   const ConvSizes z(y, x, w, window);
   dispatch_float(y.dtype, [&]<class T>() {
     gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z},
@@ -157,7 +157,7 @@ void conv2d_forward(View y, View x, View w, View b, Window window) {
 }
 
 void conv2d_backward_data(View dx, View dy, View w, Window window) {
-  if (dx.size() == 0 || (env::cudnn() && cudnn_conv(ConvPass::backward_data, dx, w, dy, window))) return;
+  if (dx.size() == 0 || cudnn_conv(ConvPass::backward_data, dx, w, dy, window)) return;
   const ConvSizes z(dy, dx, w, window);
   dispatch_float(dx.dtype, [&]<class T>() {
     gemm<compute_t<T>>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
@@ -167,8 +167,7 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window window) {
-  if (dw.size() == 0 || (dy.size() > 0 && env::cudnn() && cudnn_conv(ConvPass::backward_weights, x, dw, dy, window)))
-    return;
+  if (dw.size() == 0 || cudnn_conv(ConvPass::backward_weights, x, dw, dy, window)) return;
   const ConvSizes z(dy, x, dw, window);
   dispatch_float(dw.dtype, [&]<class T>() {
     using C = compute_t<T>;

@@ -11,6 +11,7 @@
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/cuda/memory.h"
+#include "core/env.h"
 #include "core/tensor.h"
 
 namespace ringtape::cuda {
@@ -29,9 +30,11 @@ namespace {
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) { RT_GPU_CHECK(cudnnBackendCreateDescriptor(type, &handle_)); }
-  Descriptor(Descriptor&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Descriptor(Descriptor&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), parts_(std::move(other.parts_)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(parts_, other.parts_);
     return *this;
   }
   ~Descriptor() {
@@ -47,8 +50,11 @@ class Descriptor {
   Descriptor& set(cudnnBackendAttributeName_t name, int64_t value) {
     return set(name, CUDNN_TYPE_INT64, std::vector{value});
   }
-  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {
+  Descriptor& set(cudnnBackendAttributeName_t name, const Descriptor& part) {  // which must outlive this
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, std::vector{part.get()});
+  }
+  Descriptor& set(cudnnBackendAttributeName_t name, Descriptor&& part) {
+    return set(name, parts_.emplace_back(std::move(part)));
   }
   bool try_finish() { return cudnnBackendFinalize(handle_) == CUDNN_STATUS_SUCCESS; }
   Descriptor&& finish() {
@@ -58,6 +64,7 @@ class Descriptor {
 
  private:
   cudnnBackendDescriptor_t handle_ = nullptr;
+  std::vector<Descriptor> parts_;  // whether cuDNN copies them is not documented
 };
 
 enum : int64_t { kX = 1, kW, kY };  // identifiers of the tensors in a plan
@@ -132,6 +139,7 @@ bool acceptable(const Descriptor& config, DType dtype) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   RT_GPU_CHECK(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                         CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+  count = std::min<int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes, notes + count, [dtype](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
            (dtype == DType::f32 &&
@@ -210,9 +218,14 @@ std::vector<int64_t> key_of(ConvPass pass, const View& x, const View& w, const V
 
 }  // namespace
 
+bool uses_cudnn() {
+  const int set = env::cudnn();
+  return set < 0 ? cudnnGetVersion() != 0 : set == 1;
+}
+
 bool cudnn_conv(ConvPass pass, const View& x, const View& w, const View& y, const Window& window) {
-  const auto aligned = [](const View& v) { return reinterpret_cast<uintptr_t>(v.data) % 16 == 0; };
-  if (x.dtype == DType::f64 || !aligned(x) || !aligned(w) || !aligned(y)) return false;
+  const auto fits = [](const View& v) { return v.size() > 0 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0; };
+  if (!uses_cudnn() || x.dtype == DType::f64 || !fits(x) || !fits(w) || !fits(y)) return false;
   use(x.device.index);
   static std::mutex mutex;
   static auto* const plans = new std::map<std::vector<int64_t>, ConvPlan>;

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/env.h"
+#include "kernels/cuda/cudnn_conv.h"
 
 namespace ringtape::cuda {
 
@@ -41,7 +42,7 @@ std::vector<std::pair<std::string, std::string>> libraries() {
   out.emplace_back("cuBLASLt", !env::cublas() ? kOwn : cublas == 0 ? "emulated" : version(cublas, 10000, 100));
   std::string cudnn = kOwn;
 #if RINGTAPE_CUDNN
-  if (env::cudnn()) cudnn = version(int64_t(cudnnGetVersion()), 10000, 100);
+  if (uses_cudnn()) cudnn = cudnnGetVersion() == 0 ? "emulated" : version(int64_t(cudnnGetVersion()), 10000, 100);
 #endif
   out.emplace_back("cuDNN", cudnn);
   return out;

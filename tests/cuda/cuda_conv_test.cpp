@@ -1,9 +1,11 @@
 // Convolutions that need more than one tile and more than one chunk of a sum, which the record's samples do not.
 #include <cmath>
+#include <cstdlib>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "kernels/conv2d.h"
+#include "kernels/cuda/cudnn_conv.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 
@@ -69,6 +71,13 @@ void compare(const Case& c, DType dtype) {
 TEST_P(CudaConv, IsTheCpusInEveryDType) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) compare(GetParam(), dtype);
 }
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+TEST(CudaConvEmulated, OurOwnKernelsAreTheOnesExecuted) {
+  if (std::getenv("RINGTAPE_CUDNN")) GTEST_SKIP() << "RINGTAPE_CUDNN is set";
+  EXPECT_FALSE(cuda::uses_cudnn());
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Shapes, CudaConv, testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });

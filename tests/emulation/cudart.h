@@ -82,6 +82,7 @@ std::shared_ptr<CUstream_st> stream_of(
 void put(CUstream_st& stream, Work work, std::vector<Point> after = {});
 void wait_for(const Point& point);                                 // runs work until it is reached
 void wait_for_all();
+void pass_time(double milliseconds);                               // of the fake clock, by work that runs
 cudaError_t failure();           // cudaErrorLaunchFailure from a report in a stream to clear_reports(), else success
 void release_streams(const Capture& capture);                      // its streams no longer take part in it
 inline Point end_of(CUstream_st& stream) { return {stream.shared_from_this(), stream.issued}; }

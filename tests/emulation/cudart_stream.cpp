@@ -159,6 +159,8 @@ void wait_for_all() {
   while (run_one()) {}
 }
 
+void pass_time(double milliseconds) { state().clock += milliseconds; }
+
 size_t queued() {
   size_t n = 0;
   api_call([&] {
