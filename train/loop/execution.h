@@ -19,8 +19,8 @@ void visit(Fields& f, ExecutionOptions& o);
 
 DType compute_dtype(const ExecutionOptions& options);  // that ops convert their operands to
 
-// Replaces "auto" and 0 by this machine's device and thread count, and allows TF32 if it is asked for. Throws DeviceError
-// for a device that does not exist.
+// Replaces "auto" and 0 by this machine's device and thread count, and allows TF32 if it is asked for. Throws
+// DeviceError for a device that does not exist.
 void settle(ExecutionOptions& options);
 
 }  // namespace ringtape
