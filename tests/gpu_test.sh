@@ -55,7 +55,7 @@ program() { printf '#!/bin/bash\n%s\n' "$2" >"programs/$1" && chmod +x "programs
 program ops_bench 'echo "peak copy GB/s: 4321.5" >&2
 for flag; do [[ $flag != --benchmark_out=* ]] || cat "$WORK/peaks" >"${flag#*=}"; done'
 echo '{"context": {"dtype": "bf16", "peak copy GB/s": "4321.5"}, "benchmarks": []}' >peaks
-program cuda_kernels_test 'printf "%s\n" "[       OK ] A.B" "[  PASSED  ] 7 tests."'
+program cuda_kernels_test 'printf "%s\n" "[  PASSED  ] 7 tests." "[  SKIPPED ] 2 tests, listed below:"'
 program cuda_conv_test '[[ ! ${RINGTAPE_CUDNN:-} ]] || exit 0
 printf "%s\n" "[ RUN      ] Conv.Wide" "conv_test.cpp:7: Failure" "[  FAILED  ] Conv.Wide (1 ms)" "[  FAILED  ] 1 test"
 exit 1'
@@ -98,7 +98,7 @@ passed step resnet18 bf16 128 cuda: 69000 images/s
 passed step resnet18 bf16 2048 cuda: 69000 images/s
 skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(head -n 11 <<<"$stages")"
 expect "a failed test" "failed cuda_conv_test: exit status 1: [ FAILED ] Conv.Wide (1 ms)" "$(of_stage cuda_conv_test)"
-expect "the others go on" "passed cuda_kernels_test: 7 tests." "$(of_stage cuda_kernels_test)"
+expect "the others go on" "passed cuda_kernels_test: 7 tests, 2 tests skipped" "$(of_stage cuda_kernels_test)"
 expect "without NVIDIA's libraries" "passed own cuda_conv_test" "$(of_stage "own cuda_conv_test")"
 expect "the last stages" "passed resume bitwise|passed train mlp f32 shapes cpu|passed method swav shapes cuda" \
   "$(grep -E 'bitwise|mlp.*shapes cpu|swav' <<<"$stages" | paste -sd '|')"
@@ -138,6 +138,10 @@ run --time-limit 200 --parts sanitizers
 contain "a race" "failed racecheck cuda_kernels_test: exit status 86: ========= Race reported between Write" "$stages"
 contain "a tool that the device does not support" "skipped initcheck cuda_kernels_test: compute-sanitizer does not" \
   "$stages"
+program cuda_kernels_test 'printf "%s\n" "[  PASSED  ] 0 tests." "[  SKIPPED ] 9 tests, listed below:"'
+run --time-limit 100 --parts tests
+expect "tests that find no GPU" "skipped cuda_kernels_test: 0 tests, 9 tests skipped" "$(of_stage cuda_kernels_test)"
+program cuda_kernels_test 'printf "%s\n" "[  PASSED  ] 7 tests." "[  SKIPPED ] 2 tests, listed below:"'
 fake cmake 'echo "CMake Error: no CUDA toolset found" && exit 1'
 rm -rf tree/build
 run --time-limit 100
@@ -162,7 +166,7 @@ makes them, and a script unpacked with them runs them" "$status $said"
 # The emulated programs in place of CUDA's need no GPU.
 cp cmake.before bin/cmake
 CHECKED=_checked run --time-limit 200 --parts tests --rehearse
-expect "--rehearse" "passed cuda_kernels_test: 7 tests.|passed own cuda_conv_test" \
+expect "--rehearse" "passed cuda_kernels_test: 7 tests, 2 tests skipped|passed own cuda_conv_test" \
   "$(of_stage '(cuda_kernels|own cuda_conv)_test' | paste -sd '|')"
 contain "what the report says of them" "| programs | built here, emulated |" "$(cat report/report.md)"
 

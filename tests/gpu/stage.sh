@@ -33,7 +33,10 @@ stage() {
   wait $! # a signal interrupts it
   status=$?
   case $status in
-    0) result=passed note=$(figure "$log") ;;
+    0)
+      result=passed note=$(figure "$log")
+      [[ $note != '0 tests, '* ]] || result=skipped
+      ;;
     124 | 137) note="stopped after $limit s$(last_words "; its last line: " "$log")" ;;
     *) note="exit status $status$(last_words ": " "$log")" ;;
   esac
@@ -56,7 +59,8 @@ figure() {
   local found rates='([0-9]+) +[0-9]+ +([0-9]+) +([0-9.]+x) +[0-9]+ +([0-9]+) +([0-9.]+x)' # bench/pytorch/gpu_step.py
   found=$(sed -nE "s/^ *[0-9]+ +$rates .*/\1 images\/s; eager \2 (\3), compile \4 (\5)/p
     s/^\{.*\"images_per_s\":([0-9]+).*/\1 images\/s/p
-    s/^\[  PASSED  \] //p
+    s/^\[  PASSED  \] (.*)\.$/\1/p
+    s/^\[  SKIPPED \] ([0-9]+ tests?), listed below:$/\1 skipped/p
     s/^peak (.*): ([0-9]+)(\.[0-9]*)?$/\1 \2/p
     s/^(CUDA|cuBLASLt|cuDNN|NCCL) {2,}(.*)/\1 \2/p" "$1")
   case $found in
