@@ -23,6 +23,9 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_CUBLAS", "0, 1", "0: use ringtape's own kernel for matrix products on CUDA; default: cuBLASLt"},
     {"RINGTAPE_CUDNN", "0, 1",
      "0: use ringtape's own kernels for convolutions on CUDA; default: cuDNN, if built with it"},
+    {"RINGTAPE_CONV_PLANS", "a file, off",
+     "file with cuDNN's quickest plan for each convolution, measured at its first use; off: measure nothing, use the "
+     "plan that cuDNN proposes; default: ringtape/conv_plans in $XDG_CACHE_HOME or ~/.cache"},
     {"RINGTAPE_EXACT_CONV", "0, 1",
      "1: never use Winograd's algorithm for convolutions, it rounds more; default: use it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",
@@ -104,6 +107,10 @@ bool cublas() {
 }
 int cudnn() {
   static const int value = read_int("RINGTAPE_CUDNN", 0, 1, -1);
+  return value;
+}
+const std::string& conv_plans() {
+  static const std::string value = read("RINGTAPE_CONV_PLANS");
   return value;
 }
 bool exact_conv() {

@@ -26,6 +26,7 @@ bool poison();                 // RINGTAPE_POISON
 bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
 int cudnn();                   // RINGTAPE_CUDNN; -1: not set
+const std::string& conv_plans();  // RINGTAPE_CONV_PLANS; empty: not set
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 int tcp_sockets();             // RINGTAPE_TCP_SOCKETS; 0: not set
 const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set

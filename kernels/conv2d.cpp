@@ -14,4 +14,9 @@ static std::atomic<bool>& exact() {
 void set_exact_convolutions(bool value) { exact().store(value, std::memory_order_relaxed); }
 bool exact_convolutions() { return exact().load(std::memory_order_relaxed); }
 
+static std::atomic<bool> deterministic{false};
+
+void set_deterministic_convolutions(bool value) { deterministic.store(value, std::memory_order_relaxed); }
+bool deterministic_convolutions() { return deterministic.load(std::memory_order_relaxed); }
+
 }  // namespace ringtape

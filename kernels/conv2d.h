@@ -26,4 +26,10 @@ RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window)
 void set_exact_convolutions(bool exact);
 bool exact_convolutions();
 
+// set_deterministic_convolutions(true): the first acceptable plan that cuDNN proposes, in the whole process, so that no
+// result depends on a measurement, nor on the file of earlier ones (RINGTAPE_CONV_PLANS). Without cuDNN it changes
+// nothing.
+void set_deterministic_convolutions(bool deterministic);
+bool deterministic_convolutions();
+
 }  // namespace ringtape

@@ -87,6 +87,7 @@ if [[ $pack_file ]]; then
 fi
 find_gpu
 begin_stages
+export RINGTAPE_CONV_PLANS=$scratch/conv_plans # measured here, with nothing beside
 describe_machine >"$out/machine.tsv"
 
 if $packed; then

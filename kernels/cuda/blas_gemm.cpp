@@ -1,6 +1,7 @@
 #include "kernels/cuda/blas_gemm.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "core/cuda/blas.h"
 #include "core/cuda/device.h"
+#include "core/device.h"
 #include "kernels/tf32.h"
 
 namespace ringtape::cuda {
@@ -111,14 +113,23 @@ GemmPlan::GemmPlan(int index, const BlasProduct& p, const Side& w_side, const Si
   usable = status == CUBLAS_STATUS_SUCCESS && count > 0;
 }
 
+// Those of one device. A call sets its bias in the plan's descriptor, so the mutex is held until the product is queued.
+struct GemmPlans {
+  std::mutex mutex;
+  std::map<Key, GemmPlan> of;
+};
+GemmPlans& gemm_plans(int index) {
+  static auto* const all = new std::array<GemmPlans, kMaxDevices>;  // the driver may be unloaded before a destructor
+  return (*all)[size_t(index)];
+}
+
 }  // namespace
 
 bool blas_gemm(Device device, const BlasProduct& p) {
   const std::optional<Side> w = side_of(p.w, p.k, p.n), a = side_of(p.a, p.m, p.k);
   if (!w || !a) return false;
   use(device.index);
-  const Key key{device.index,
-                int64_t(p.dtype),
+  const Key key{int64_t(p.dtype),
                 p.batch,
                 p.m,
                 p.n,
@@ -135,11 +146,10 @@ bool blas_gemm(Device device, const BlasProduct& p) {
                 p.bias ? alignment_of(p.bias) : 0,
                 p.relu,
                 rounds(p.dtype)};
-  static std::mutex mutex;
-  static auto* plans = new std::map<Key, GemmPlan>;  // never destroyed: the driver may be unloaded before
-  const std::lock_guard lock(mutex);
-  auto place = plans->find(key);
-  if (place == plans->end()) place = plans->emplace(key, GemmPlan(device.index, p, *w, *a)).first;
+  GemmPlans& plans = gemm_plans(device.index);
+  const std::lock_guard lock(plans.mutex);
+  auto place = plans.of.find(key);
+  if (place == plans.of.end()) place = plans.of.emplace(key, GemmPlan(device.index, p, *w, *a)).first;
   const GemmPlan& plan = place->second;
   if (!plan.usable) return false;
   if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);

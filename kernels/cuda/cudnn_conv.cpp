@@ -3,16 +3,25 @@
 #include <cudnn.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
+#include "core/cuda/event.h"
 #include "core/cuda/memory.h"
+#include "core/device.h"
 #include "core/env.h"
 #include "core/tensor.h"
+#include "kernels/conv2d.h"
+#include "kernels/cuda/conv_plans.h"
 
 namespace ringtape::cuda {
 
@@ -118,33 +127,71 @@ constexpr PassNames kPasses[] = {
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
 };
 
-Descriptor operation(ConvPass pass, const View& x, const View& w, const View& y, const Window& window) {
-  const PassNames& names = kPasses[size_t(pass)];
+struct Convolution {
+  ConvPass pass;
+  View x, w, y;
+  Window window;
+};
+
+Descriptor operation(const Convolution& c) {
+  const PassNames& names = kPasses[size_t(c.pass)];
   Descriptor out(names.operation);
-  out.set(names.x, tensor(kX, x))
-      .set(names.w, tensor(kW, w))
-      .set(names.y, tensor(kY, y))
-      .set(names.convolution, convolution(window));
+  out.set(names.x, tensor(kX, c.x))
+      .set(names.w, tensor(kW, c.w))
+      .set(names.y, tensor(kY, c.y))
+      .set(names.convolution, convolution(c.window));
   out.set(names.alpha, CUDNN_TYPE_FLOAT, std::vector{1.0f}).set(names.beta, CUDNN_TYPE_FLOAT, std::vector{0.0f});
   return out.finish();
 }
 
-// Whether results of this engine are reproducible and as precise as their dtype.
-bool acceptable(const Descriptor& config, DType dtype) {
+template <class T>
+T read_one(const Descriptor& d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type) {
+  T out{};
+  int64_t count = 0;
+  RT_GPU_CHECK(cudnnBackendGetAttribute(d.get(), name, type, 1, &count, &out));
+  return out;
+}
+
+Descriptor engine_of(const Descriptor& config) {
   Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t into = engine.get();
   int64_t count = 0;
   RT_GPU_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                         &count, &into));
+  return engine;
+}
+
+// Whether results of this engine are reproducible and as precise as their dtype.
+bool acceptable(const Descriptor& config, DType dtype) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-  RT_GPU_CHECK(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
-                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
+  int64_t count = 0;
+  RT_GPU_CHECK(cudnnBackendGetAttribute(engine_of(config).get(), CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                        CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes));
   count = std::min<int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes, notes + count, [dtype](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
            (dtype == DType::f32 &&
             (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
   });
+}
+
+// What one version of cuDNN calls an engine and its knobs: "engine 38 knobs 2=5 14=3".
+std::string name_of_engine(const Descriptor& config) {
+  std::vector<Descriptor> knobs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; ++i)
+    handles.push_back(knobs.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR).get());
+  int64_t count = 0;
+  RT_GPU_CHECK(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                        CUDNN_KNOB_TYPE_COUNTS, &count, handles.data()));
+  std::string out = concat(
+      "engine ", read_one<int64_t>(engine_of(config), CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64), " knobs");
+  for (int64_t i = 0; i < std::min<int64_t>(count, CUDNN_KNOB_TYPE_COUNTS); ++i) {
+    const Descriptor& knob = knobs[size_t(i)];
+    const auto type = read_one<cudnnBackendKnobType_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE);
+    out += concat(' ', int(type), '=', read_one<int64_t>(knob, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64));
+  }
+  return out;
 }
 
 // Engines that cuDNN expects to be fastest, best first.
@@ -165,55 +212,146 @@ std::vector<Descriptor> proposals(const Descriptor& graph, cudnnBackendHeurMode_
   return configs;
 }
 
-// The best plan for one shape on one device, cached.
 struct ConvPlan {
-  std::vector<Descriptor> plan;  // one, or none if no engine is acceptable
+  std::vector<Descriptor> plan{};  // one, or none if no engine is acceptable
   int64_t workspace_bytes = 0;
+  std::string engine{};
 };
 
-ConvPlan make_conv_plan(cudnnHandle_t cudnn, ConvPass pass, const View& x, const View& w, const View& y,
-                        const Window& window) {
+// What belongs to one device. cuDNN's handles are for one thread at a time: the mutex is held while one is used.
+struct ConvDevice {
+  std::mutex mutex;
+  cudnnHandle_t cudnn = nullptr;  // on the compute stream; never destroyed: the driver may be unloaded before
+  std::map<std::vector<int64_t>, ConvPlan> quickest, first;
+
+  void prepare(int index) {
+    if (cudnn) return;
+    const AllowWhileRecording allow;
+    RT_GPU_CHECK(cudnnCreate(&cudnn));
+    RT_GPU_CHECK(cudnnSetStream(cudnn, compute_stream(index)));
+  }
+};
+ConvDevice& conv_device(int index) {
+  static auto* const devices = new std::array<ConvDevice, kMaxDevices>;
+  return (*devices)[size_t(index)];
+}
+
+// At most this many acceptable plans, best first by cuDNN's heuristics; of one engine alone, if it is given.
+std::vector<ConvPlan> make_plans(cudnnHandle_t cudnn, const Convolution& c, size_t most,
+                                 const std::optional<std::string>& engine = {}) {
   constexpr int64_t kMostWorkspace = int64_t{1} << 30;
-  const Descriptor op = operation(pass, x, w, y, window);
+  const AllowWhileRecording allow;
+  const Descriptor op = operation(c);
   Descriptor graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, op)
       .set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
-  ConvPlan out;
+  std::vector<ConvPlan> out;
   if (!graph.try_finish()) return out;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    if (out.size() == most) break;
     for (const Descriptor& config : proposals(graph, mode)) {
-      if (!acceptable(config, x.dtype)) continue;
+      if (out.size() == most) break;
+      if (!acceptable(config, c.x.dtype)) continue;
+      ConvPlan made{.engine = name_of_engine(config)};
+      if (engine && *engine != made.engine) continue;
       Descriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config)
           .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, std::vector{cudnn});
       if (!plan.try_finish()) continue;
-      int64_t count = 0;
-      RT_GPU_CHECK(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                            &count, &out.workspace_bytes));
-      if (out.workspace_bytes > kMostWorkspace) continue;
-      out.plan.push_back(std::move(plan));
-      return out;
+      made.workspace_bytes = read_one<int64_t>(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64);
+      if (made.workspace_bytes > kMostWorkspace) continue;
+      made.plan.push_back(std::move(plan));
+      out.push_back(std::move(made));
     }
+  }
   return out;
 }
 
-// One handle per device, on its compute stream. Never destroyed: the driver may be unloaded before.
-cudnnHandle_t handle_of(int index) {
-  static auto* const handles = new std::map<int, cudnnHandle_t>;
-  cudnnHandle_t& handle = (*handles)[index];
-  if (!handle) {
-    const AllowWhileRecording allow;
-    RT_GPU_CHECK(cudnnCreate(&handle));
-    RT_GPU_CHECK(cudnnSetStream(handle, compute_stream(index)));
-  }
-  return handle;
+cudnnStatus_t execute(cudnnHandle_t cudnn, const ConvPlan& plan, const Convolution& c, const Tensor& workspace) {
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::vector<int64_t>{kX, kW, kY});
+  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
+           std::vector<void*>{c.x.data, c.w.data, c.y.data});
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector<void*>{View(workspace).data});
+  pack.finish();
+  return cudnnBackendExecute(cudnn, plan.plan[0].get(), pack.get());
 }
 
-std::vector<int64_t> key_of(ConvPass pass, const View& x, const View& w, const View& y, const Window& p) {
-  std::vector<int64_t> key{x.device.index, int64_t(pass), int64_t(x.dtype), p.stride_h, p.stride_w, p.pad_h,
-                           p.pad_w, p.dilation_h, p.dilation_w};
-  for (const View* v : {&x, &w, &y}) key.insert(key.end(), v->dims, v->dims + 4);
+Tensor workspace_of(const ConvPlan& plan, Device device) {
+  return Tensor({std::max<int64_t>(plan.workspace_bytes, 1)}, DType::u8, device);
+}
+
+// Milliseconds of the best of three runs after a first one, into the output of the pass, which is overwritten anyway;
+// infinity for a plan that fails, or for whose workspace there is no memory.
+double time_of(cudnnHandle_t cudnn, const ConvPlan& plan, const Convolution& c) {
+  constexpr int kRuns = 3;
+  const int index = c.x.device.index;
+  double best = std::numeric_limits<double>::infinity();
+  try {
+    const Tensor workspace = workspace_of(plan, c.x.device);
+    if (execute(cudnn, plan, c, workspace) != CUDNN_STATUS_SUCCESS) return best;
+    Event begin(index, true), end(index, true);
+    for (int i = 0; i < kRuns; ++i) {
+      begin.record(compute_stream(index));
+      RT_GPU_CHECK(execute(cudnn, plan, c, workspace));
+      end.record(compute_stream(index));
+      end.synchronize();
+      best = std::min(best, end.milliseconds_since(begin));
+    }
+  } catch (const OutOfMemory&) {  // another plan may need less
+  }
+  return best;
+}
+
+ConvPlan measured(cudnnHandle_t cudnn, const Convolution& c, const std::string& problem) {
+  constexpr size_t kMeasured = 8;  // cuDNN's order is good: later ones are rarely the quickest
+  std::vector<ConvPlan> plans = make_plans(cudnn, c, kMeasured);
+  if (plans.empty()) return {};
+  if (plans.size() == 1) return std::move(plans[0]);
+  std::vector<double> times;
+  for (const ConvPlan& plan : plans) times.push_back(time_of(cudnn, plan, c));
+  const auto best = std::min_element(times.begin(), times.end());
+  if (std::isinf(*best)) return {};
+  ConvPlan& quickest = plans[size_t(best - times.begin())];
+  const std::string engine = plan_choices()->keep(problem, quickest.engine);
+  const auto kept = std::find_if(plans.begin(), plans.end(), [&](const ConvPlan& p) { return p.engine == engine; });
+  return std::move(kept == plans.end() ? quickest : *kept);
+}
+
+std::vector<int64_t> key_of(const Convolution& c) {
+  const Window& p = c.window;
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), p.stride_h, p.stride_w, p.pad_h, p.pad_w,
+                           p.dilation_h, p.dilation_w};
+  for (const View* v : {&c.x, &c.w, &c.y}) key.insert(key.end(), v->dims, v->dims + 4);
   return key;
+}
+
+// All that the quickest plan depends on, as a line of text.
+std::string problem_of(const Convolution& c) {
+  const Properties& gpu = properties(c.x.device.index);
+  const Window& p = c.window;
+  const char* const passes[] = {"forward", "backward_data", "backward_weights"};
+  return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
+                ", ", c.x.dtype, ", x ", c.x.shape(), ", w ", c.w.shape(), ", stride ", p.stride_h, 'x', p.stride_w,
+                ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h, 'x', p.dilation_w);
+}
+
+// The quickest plan; where nothing is to be measured, or cannot be because a graph is recorded, cuDNN's first.
+const ConvPlan& plan_of(ConvDevice& device, const Convolution& c) {
+  const std::vector<int64_t> key = key_of(c);
+  if (!deterministic_convolutions() && plan_choices()) {
+    const auto known = device.quickest.find(key);
+    if (known != device.quickest.end()) return known->second;
+    const std::string problem = problem_of(c);
+    std::vector<ConvPlan> chosen;
+    if (const auto engine = plan_choices()->find(problem)) chosen = make_plans(device.cudnn, c, 1, engine);
+    if (chosen.empty() && !recording(c.x.device.index)) chosen.push_back(measured(device.cudnn, c, problem));
+    if (!chosen.empty()) return device.quickest.emplace(key, std::move(chosen[0])).first->second;
+  }
+  const auto known = device.first.find(key);
+  if (known != device.first.end()) return known->second;
+  std::vector<ConvPlan> plans = make_plans(device.cudnn, c, 1);
+  return device.first.emplace(key, plans.empty() ? ConvPlan{} : std::move(plans[0])).first->second;
 }
 
 }  // namespace
@@ -227,26 +365,13 @@ bool cudnn_conv(ConvPass pass, const View& x, const View& w, const View& y, cons
   const auto fits = [](const View& v) { return v.size() > 0 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0; };
   if (!uses_cudnn() || x.dtype == DType::f64 || !fits(x) || !fits(w) || !fits(y)) return false;
   use(x.device.index);
-  static std::mutex mutex;
-  static auto* const plans = new std::map<std::vector<int64_t>, ConvPlan>;
-  const std::lock_guard lock(mutex);
-  const cudnnHandle_t cudnn = handle_of(x.device.index);
-  std::vector<int64_t> key = key_of(pass, x, w, y, window);
-  auto place = plans->find(key);
-  if (place == plans->end()) {
-    const AllowWhileRecording allow;
-    place = plans->emplace(std::move(key), make_conv_plan(cudnn, pass, x, w, y, window)).first;
-  }
-  const ConvPlan& plan = place->second;
+  ConvDevice& device = conv_device(x.device.index);
+  const std::lock_guard lock(device.mutex);
+  device.prepare(x.device.index);
+  const Convolution convolution{pass, x, w, y, window};
+  const ConvPlan& plan = plan_of(device, convolution);
   if (plan.plan.empty()) return false;
-
-  const Tensor workspace({std::max<int64_t>(plan.workspace_bytes, 1)}, DType::u8, x.device);
-  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-  pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::vector<int64_t>{kX, kW, kY});
-  pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, std::vector<void*>{x.data, w.data, y.data});
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, std::vector<void*>{View(workspace).data});
-  pack.finish();
-  RT_GPU_CHECK(cudnnBackendExecute(cudnn, plan.plan[0].get(), pack.get()));
+  RT_GPU_CHECK(execute(device.cudnn, plan, convolution, workspace_of(plan, x.device)));
   return true;
 }
 

@@ -1,87 +1,20 @@
 // Convolutions by cuDNN: values beside the CPU's, and, with the emulated cuDNN, which plans are made and used.
-#include <cmath>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "autograd/create.h"
-#include "autograd/ops.h"
-#include "core/cuda/graph.h"
-#include "kernels/conv2d.h"
-#include "kernels/cuda/cudnn_conv.h"
-#include "tests/support/cuda_support.h"
-#include "tests/support/support.h"
-#if defined(RINGTAPE_EMULATION_BUILD)
-#include "tests/emulation/cudnn.h"
-#endif
+#include "tests/support/cudnn_support.h"
 
 namespace ringtape {
 namespace {
 
-using cuda::ConvPass;
-using test::expect_close;
-using test::kCuda;
-using test::values;
+using namespace test;
 
-[[maybe_unused]] const int kSwitchedOn = ::setenv("RINGTAPE_CUDNN", "1", 1);  // before anything reads it
-
-struct Case {
-  const char* name;
-  Shape x, w;
-  Window window{};
-  Shape y() const { return {x[0], window.rows(x[1], w[1]), window.columns(x[2], w[2]), w[0]}; }
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-// One pass: its operands on a device, and its result in f64 on the CPU.
-struct Problem {
-  ConvPass pass;
-  Window window;
-  Tensor x, w, y, want;
-
-  Problem(const Case& c, ConvPass which, DType dtype, Device device = kCuda) : pass(which), window(c.window) {
-    manual_seed(5);
-    const auto operand = [&](ConvPass unless, const Shape& shape) {
-      return pass == unless ? Tensor(shape, dtype, device) : to(randn(shape, 0, 1, dtype), device);
-    };
-    x = operand(ConvPass::backward_data, c.x);
-    w = operand(ConvPass::backward_weights, c.w);
-    y = operand(ConvPass::forward, c.y());
-    want = Tensor(output().shape(), DType::f64);
-    const auto wide = [](const Tensor& t) { return cast(to(t, Device{}), DType::f64); };
-    if (pass == ConvPass::forward) conv2d_forward(want, wide(x), wide(w), Tensor(), window);
-    else if (pass == ConvPass::backward_data) conv2d_backward_data(want, wide(y), wide(w), window);
-    else conv2d_backward_weights(want, wide(y), wide(x), window);
-  }
-  const Tensor& output() const {
-    return pass == ConvPass::forward ? y : pass == ConvPass::backward_data ? x : w;
-  }
-  int64_t terms() const {  // of a sum, at most
-    if (pass == ConvPass::backward_weights) return y.size() / y.shape()[3];
-    return w.size() / (pass == ConvPass::forward ? w.shape()[0] : 1);
-  }
-  bool run() const { return cuda::cudnn_conv(pass, x, w, y, window); }
-  void expect_right() const {
-    const DType dtype = x.dtype();
-    const double eps = dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-8;
-    const double tolerance = 8 * eps * std::sqrt(double(terms()));
-    expect_close(output(), want, tolerance, tolerance, concat("pass ", int(pass), " in ", name_of(dtype)));
-  }
-};
-
-class CudaCudnn : public testing::Test {
- protected:
-  void SetUp() override {
-    RT_NEEDS_CUDA();
-    if (!cuda::uses_cudnn()) GTEST_SKIP() << "built without cuDNN";
-  }
-};
-class CudaCudnnShapes : public CudaCudnn, public testing::WithParamInterface<Case> {};
+class CudaCudnnShapes : public CudaCudnn, public testing::WithParamInterface<ConvCase> {};
 
 TEST_P(CudaCudnnShapes, AreThoseOfTheCpu) {
   for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights})
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
-      const Problem p(GetParam(), pass, dtype);
+      const ConvProblem p(GetParam(), pass, dtype);
 #if defined(RINGTAPE_EMULATION_BUILD)
       EXPECT_TRUE(p.run());
 #else
@@ -91,7 +24,7 @@ TEST_P(CudaCudnnShapes, AreThoseOfTheCpu) {
     }
 }
 
-const Case kShapes[] = {
+const ConvCase kShapes[] = {
     {"resnet_stem", {2, 9, 9, 3}, {64, 3, 3, 3}, square_window(1, 1)},
     {"resnet_7x7_stem", {1, 17, 15, 3}, {16, 7, 7, 3}, square_window(2, 3)},
     {"resnet_block", {2, 5, 6, 64}, {64, 3, 3, 64}, square_window(1, 1)},
@@ -107,8 +40,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaCudnnShapes, testing::ValuesIn(kShapes),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_F(CudaCudnn, TheOperationUsesItAndAddsTheBias) {
-  const Case c{"", {2, 6, 5, 8}, {16, 3, 3, 8}, square_window(1, 1)};
-  const Problem p(c, ConvPass::forward, DType::f32);
+  const ConvCase c{"", {2, 6, 5, 8}, {16, 3, 3, 8}, square_window(1, 1)};
+  const ConvProblem p(c, ConvPass::forward, DType::f32);
   const Tensor b = randn({16}), y(c.y(), DType::f32, kCuda);
   conv2d_forward(y, p.x, p.w, to(b, kCuda), p.window);
   expect_close(y, add(p.want, cast(b, DType::f64)), 1e-5, 1e-5, "y with its bias");
@@ -118,9 +51,9 @@ TEST_F(CudaCudnn, TheOperationUsesItAndAddsTheBias) {
 }
 
 TEST_F(CudaCudnn, WhatItCannotDoIsLeftAsItWas) {
-  const Case c{"", {1, 4, 4, 8}, {8, 1, 1, 8}};
+  const ConvCase c{"", {1, 4, 4, 8}, {8, 1, 1, 8}};
   for (const int misaligned : {0, 1, 2, 3}) {  // none: but f64
-    Problem p(c, ConvPass::forward, misaligned ? DType::f32 : DType::f64);
+    ConvProblem p(c, ConvPass::forward, misaligned ? DType::f32 : DType::f64);
     Tensor& moved = misaligned == 3 ? p.y : misaligned == 2 ? p.w : p.x;
     const Tensor larger({moved.size() + 1}, moved.dtype(), kCuda);
     if (misaligned) {
@@ -150,37 +83,6 @@ TEST_F(CudaCudnn, EmptyOperandsAreLeftToTheOwnKernels) {
 
 #if defined(RINGTAPE_EMULATION_BUILD)
 
-using emulation::CudnnCalls;
-using emulation::CudnnEngine;
-using emulation::take_cudnn_calls;
-
-// Which plans are made, of which engines, for which keys.
-class EmulatedCudnn : public CudaCudnn {
- protected:
-  void SetUp() override {
-    CudaCudnn::SetUp();
-    if (!IsSkipped()) take_cudnn_calls();
-  }
-  void TearDown() override { emulation::set_cudnn_engines({}); }
-
-  // A convolution that no other test has, so that its plan is not made yet.
-  static Case fresh() {
-    static int64_t width = 20;
-    return {"", {1, 3, ++width, 8}, {8, 2, 2, 8}};
-  }
-  // The engine that a new convolution uses; -1: none.
-  static int64_t used(std::vector<CudnnEngine> engines, DType dtype = DType::f32) {
-    emulation::set_cudnn_engines(std::move(engines));
-    const Problem p(fresh(), ConvPass::forward, dtype);
-    take_cudnn_calls();
-    const bool ran = p.run();
-    const CudnnCalls calls = take_cudnn_calls();
-    EXPECT_EQ(ran, !calls.executions.empty());
-    if (ran) p.expect_right();
-    return ran ? calls.executions.back().engine : -1;
-  }
-};
-
 TEST_F(EmulatedCudnn, EnginesThatRoundOrVaryAreNeverUsed) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     SCOPED_TRACE(name_of(dtype));
@@ -205,7 +107,7 @@ TEST_F(EmulatedCudnn, PlansThatDoNotFitAreSkipped) {
 }
 
 TEST_F(EmulatedCudnn, APlanIsMadeOnce) {
-  for (const Problem& p : {Problem(fresh(), ConvPass::forward, DType::f32)}) {
+  for (const ConvProblem& p : {ConvProblem(fresh(), ConvPass::forward, DType::f32)}) {
     EXPECT_TRUE(p.run());
     EXPECT_GT(take_cudnn_calls().plans, 0);
     EXPECT_TRUE(p.run());
@@ -215,7 +117,7 @@ TEST_F(EmulatedCudnn, APlanIsMadeOnce) {
     p.expect_right();
   }
   emulation::set_cudnn_engines({{.index = 1, .builds = false}});
-  const Problem none(fresh(), ConvPass::forward, DType::f32);
+  const ConvProblem none(fresh(), ConvPass::forward, DType::f32);
   EXPECT_FALSE(none.run());
   take_cudnn_calls();
   EXPECT_FALSE(none.run());
@@ -225,7 +127,7 @@ TEST_F(EmulatedCudnn, APlanIsMadeOnce) {
 // Convolutions of equal sizes that differ in one number of the window, and of windows that are equal otherwise.
 TEST_F(EmulatedCudnn, EachNumberMakesAPlan) {
   const Shape c8{8, 1, 1, 8};
-  const Case cases[] = {
+  const ConvCase cases[] = {
       {"stride_h 2", {1, 4, 3, 8}, c8, {2, 1, 0, 0, 1, 1}},
       {"stride_h 3", {1, 4, 3, 8}, c8, {3, 1, 0, 0, 1, 1}},
       {"stride_w 2", {1, 3, 4, 8}, c8, {1, 2, 0, 0, 1, 1}},
@@ -244,12 +146,12 @@ TEST_F(EmulatedCudnn, EachNumberMakesAPlan) {
       {"R", {1, 4, 4, 8}, {8, 3, 2, 8}, {5, 5, 0, 0, 1, 1}},
       {"S", {1, 4, 4, 8}, {8, 2, 3, 8}, {5, 5, 0, 0, 1, 1}},
   };
-  for (const Case& c : cases)
+  for (const ConvCase& c : cases)
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16})
       for (const ConvPass pass : {ConvPass::forward, ConvPass::backward_data, ConvPass::backward_weights})
         for (const int device : {0, 1}) {
           SCOPED_TRACE(concat(c.name, ", ", name_of(dtype), ", pass ", int(pass), ", device ", device));
-          const Problem p(c, pass, dtype, {DeviceType::cuda, device});
+          const ConvProblem p(c, pass, dtype, {DeviceType::cuda, device});
           take_cudnn_calls();
           EXPECT_TRUE(p.run());
           const CudnnCalls calls = take_cudnn_calls();
@@ -260,10 +162,10 @@ TEST_F(EmulatedCudnn, EachNumberMakesAPlan) {
 }
 
 TEST_F(EmulatedCudnn, DevicesShareNoHandle) {
-  const Case c = fresh();
+  const ConvCase c = fresh();
   std::vector<cudnnHandle_t> handles;
   for (const int device : {0, 1, 0}) {
-    const Problem p(c, ConvPass::forward, DType::f32, {DeviceType::cuda, device});
+    const ConvProblem p(c, ConvPass::forward, DType::f32, {DeviceType::cuda, device});
     take_cudnn_calls();
     EXPECT_TRUE(p.run());
     const CudnnCalls calls = take_cudnn_calls();
@@ -274,15 +176,6 @@ TEST_F(EmulatedCudnn, DevicesShareNoHandle) {
   }
   EXPECT_NE(handles[0], handles[1]);
   EXPECT_EQ(handles[0], handles[2]);
-}
-
-TEST_F(EmulatedCudnn, ARecordedConvolutionRunsAtEachLaunch) {
-  const Problem p(fresh(), ConvPass::forward, DType::f32);
-  cuda::Graph graph(0, [&] { EXPECT_TRUE(p.run()); });
-  graph.launch();
-  p.expect_right();
-  EXPECT_TRUE(p.run());
-  p.expect_right();
 }
 
 #endif

@@ -47,14 +47,14 @@ pytorch() {
 }
 
 # cuda_tests PREFIX SECONDS PATTERN: the test programs of that name, each in one process, four at a time: a context on
-# the GPU and its libraries take longer than most tests.
+# the GPU and its libraries take longer than most tests. They measure no convolutions.
 cuda_tests() {
   local prefix=$1 limit=$2 pattern=$3 test name
   for test in "$build"/tests/cuda_*_test"$checked"; do
     name=${test##*/} name=${name%"$checked"}
     [[ $name =~ $pattern ]] || continue
     while (($(jobs -pr | wc -l) >= 4)); do wait -n; done
-    beside stage "$prefix$name" "$limit" "$test" --gtest_print_time=0
+    RINGTAPE_CONV_PLANS=off beside stage "$prefix$name" "$limit" "$test" --gtest_print_time=0
   done
   wait
 }

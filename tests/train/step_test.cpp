@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "autograd/create.h"
+#include "kernels/conv2d.h"
 #include "nn/nn.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
@@ -53,6 +54,15 @@ TrainOptions sgd(double lr) {
 void expect_near(const std::vector<double>& a, const std::vector<double>& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+TEST(Step, DeterministicHoldsForConvolutions) {
+  TrainOptions o = sgd(0.1);
+  for (const bool on : {true, false}) {
+    o.execution.deterministic = on;
+    const Workshop shop(o);
+    EXPECT_EQ(deterministic_convolutions(), on);
+  }
 }
 
 TEST(Step, PartsOfABatchAddUpToIt) {

@@ -6,6 +6,7 @@
 #include "autograd/autocast.h"
 #include "core/part.h"
 #include "core/registry.h"
+#include "kernels/conv2d.h"
 #include "kernels/copy.h"
 #include "train/weights/weights.h"
 
@@ -43,6 +44,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.values().device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   group_->set_deterministic(execution.deterministic);
+  set_deterministic_convolutions(execution.deterministic);
   if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
   if (!shards_) return;
   Tensors held;
