@@ -130,7 +130,7 @@ function(ringtape_add_cuda base kernels checked)
   endif()
   set(architectures 90)
   if(CMAKE_CUDA_ARCHITECTURES)
-    set(architectures ${CMAKE_CUDA_ARCHITECTURES})
+    string(REPLACE ";" "\\;" architectures "${CMAKE_CUDA_ARCHITECTURES}")  # one definition, not a list of them
   endif()
   ringtape_objects(ringtape_cuda_host ${base} ${host_sources})
   target_link_libraries(ringtape_cuda_host PRIVATE ringtape_cuda_headers)
