@@ -22,6 +22,7 @@
 #include "core/tensor.h"
 #include "kernels/conv2d.h"
 #include "kernels/cuda/conv_plans.h"
+#include "kernels/tf32.h"
 
 namespace ringtape::cuda {
 
@@ -161,7 +162,7 @@ Descriptor engine_of(const Descriptor& config) {
   return engine;
 }
 
-// Whether results of this engine are reproducible and as precise as their dtype.
+// Whether results of this engine are reproducible and as precise as their dtype, or as TF32 where that is allowed.
 bool acceptable(const Descriptor& config, DType dtype) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   int64_t count = 0;
@@ -170,7 +171,7 @@ bool acceptable(const Descriptor& config, DType dtype) {
   count = std::min<int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
   return std::none_of(notes, notes + count, [dtype](cudnnBackendNumericalNote_t note) {
     return note == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || note == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION ||
-           (dtype == DType::f32 &&
+           (dtype == DType::f32 && !tf32() &&
             (note == CUDNN_NUMERICAL_NOTE_TENSOR_CORE || note == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS));
   });
 }
@@ -320,8 +321,8 @@ ConvPlan measured(cudnnHandle_t cudnn, const Convolution& c, const std::string& 
 
 std::vector<int64_t> key_of(const Convolution& c) {
   const Window& p = c.window;
-  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), p.stride_h, p.stride_w, p.pad_h, p.pad_w,
-                           p.dilation_h, p.dilation_w};
+  std::vector<int64_t> key{int64_t(c.pass), int64_t(c.x.dtype), tf32(),       p.stride_h,  p.stride_w, p.pad_h,
+                           p.pad_w,         p.dilation_h,       p.dilation_w};
   for (const View* v : {&c.x, &c.w, &c.y}) key.insert(key.end(), v->dims, v->dims + 4);
   return key;
 }
@@ -332,7 +333,7 @@ std::string problem_of(const Convolution& c) {
   const Window& p = c.window;
   const char* const passes[] = {"forward", "backward_data", "backward_weights"};
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
-                ", ", c.x.dtype, ", x ", c.x.shape(), ", w ", c.w.shape(), ", stride ", p.stride_h, 'x', p.stride_w,
+                ", ", c.x.dtype, tf32() ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(), ", stride ", p.stride_h, 'x', p.stride_w,
                 ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h, 'x', p.dilation_w);
 }
 

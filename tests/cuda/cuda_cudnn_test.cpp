@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/tf32.h"
 #include "tests/support/cudnn_support.h"
 
 namespace ringtape {
@@ -95,6 +96,21 @@ TEST_F(EmulatedCudnn, EnginesThatRoundOrVaryAreNeverUsed) {
     }
     EXPECT_EQ(used({{.index = 3, .notes = {CUDNN_NUMERICAL_NOTE_WINOGRAD}}}, dtype), 3);
   }
+}
+
+TEST_F(EmulatedCudnn, EnginesThatRoundToTf32AreUsedOnlyWhereThatIsAllowed) {
+  const ConvCase c = fresh();
+  emulation::set_cudnn_engines({{.index = 3, .notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}, {.index = 4}});
+  const auto engine = [&](bool allowed) {
+    set_tf32(allowed);
+    EXPECT_TRUE(ConvProblem(c, ConvPass::forward, DType::f32).run());
+    set_tf32(false);
+    const CudnnCalls calls = take_cudnn_calls();
+    return calls.executions.empty() ? -1 : int64_t(calls.executions.back().engine);
+  };
+  EXPECT_EQ(engine(false), 4);
+  EXPECT_EQ(engine(true), 3) << "a plan without TF32 was taken";
+  EXPECT_EQ(engine(false), 4) << "a plan with TF32 was taken";
 }
 
 TEST_F(EmulatedCudnn, PlansThatDoNotFitAreSkipped) {
