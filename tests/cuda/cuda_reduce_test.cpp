@@ -285,6 +285,7 @@ TEST_F(CudaReduce, AnyStrides) {
   const Layout transposed = [](const Tensor& x) { return permute(x, {1, 0}); };
   const Layout every_other = [](const Tensor& x) { return slice(x, 1, 1, x.shape()[1], 2); };
   const Layout inner = [](const Tensor& x) { return slice(x, 1, 4, 36); };
+  const Layout odd_rows = [](const Tensor& x) { return slice(x, 1, 0, 32); };  // only the first row is aligned
   const Layout repeated = [](const Tensor& x) { return expand(x, {x.shape()[0], 70}); };
   const Layout nchw = [](const Tensor& x) { return permute(x, {0, 3, 1, 2}); };
   for (DType dtype : {DType::f32, DType::bf16}) {
@@ -295,6 +296,8 @@ TEST_F(CudaReduce, AnyStrides) {
       compare_reductions(dtype, {{40, 1}, {axis}, repeated});
     }
     compare_reductions(dtype, {{40, 72}, {0, 1}, transposed});
+    for (const std::vector<int>& axes : {std::vector{0}, std::vector{1}, std::vector{0, 1}})
+      compare_reductions(dtype, {{6, 37}, axes, odd_rows});
     compare_reductions(dtype, {{3, 5, 7, 16}, {0, 2, 3}, nchw});
     compare_reductions(dtype, {{3, 5, 7, 16}, {1}, nchw});
     compare_reductions(dtype, {{3, 5, 7, 16}, {0, 2}, nchw});
