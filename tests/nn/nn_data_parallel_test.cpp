@@ -1,6 +1,8 @@
 // A model on several devices of this process.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "autograd/create.h"
 #include "nn/data_parallel.h"
 #include "nn/nn.h"
@@ -113,6 +115,22 @@ TEST(NnDataParallel, RunningStatisticsAreThoseOfReplicaZero) {
                        static_cast<BatchNorm&>((*alone)[0]).running().mean, 1e-6, 0, "mean");
     test::expect_close(static_cast<BatchNorm&>((*model)[0]).running().var,
                        static_cast<BatchNorm&>((*alone)[0]).running().var, 1e-6, 0, "var");
+  }
+}
+
+TEST(NnDataParallel, ReplicasAreInTheModelsMode) {
+  const auto with_dropout = [] {
+    auto model = std::make_unique<Sequential>();
+    model->add<Linear>(4, 6).add<Dropout>(0.5);
+    return model;
+  };
+  const auto model = with_dropout();
+  DataParallel spread(*model, with_dropout, kThree);
+  const Tensor x = randn({6, 4});
+  for (const bool training : {false, true, false}) {
+    model->train(training);
+    const std::vector<double> y = values(spread(x));
+    EXPECT_EQ(std::count(y.begin(), y.end(), 0.0) > 0, training);
   }
 }
 
