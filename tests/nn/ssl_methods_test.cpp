@@ -286,6 +286,18 @@ TEST(Moco, ComparesWithTheQueueOfTheKeysView) {
   expect_close(slice(queue("second_queue"), 0, 0, kBatch), l2_normalize(y[3]), 1e-12, 1e-12, "keys of the second view");
 }
 
+TEST(Swav, BalancesTheQueueFromItsEpochOn) {
+  const auto loss_in = [](int64_t epoch, const char* first) {
+    TrainOptions o = small("swav");
+    test::set(o, {{"queue-epoch", first}});
+    const auto method = make(o, DType::f64);
+    method->begin_step({0, 10, epoch, 3});
+    return method->loss(method->outputs(views(0, DType::f64))).item();
+  };
+  EXPECT_EQ(loss_in(2, "2"), loss_in(2, "0"));
+  EXPECT_NE(loss_in(1, "2"), loss_in(1, "0"));
+}
+
 // The positive of a prediction is the row of the queue, before this batch comes in, that is
 // nearest to the other view's projection.
 TEST(Nnclr, PredictsTheNearestNeighbour) {
