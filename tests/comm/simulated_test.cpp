@@ -161,6 +161,22 @@ TEST(Simulated, DataArrives) {
     });
 }
 
+// Here a rank runs until it waits, far ahead of one that has yet to receive what it sends.
+TEST(Simulated, DataOfManyPiecesArrives) {
+  for (const char* name : {"double_tree", "ring", "tree"})
+    for (const int n : {3, 5, 8})
+      for (const int root : {0, n - 1}) simulate(n, Topology::one_switch(kLink), [&](Transport& t) {
+        Operation op = sum_of(1 << 19);
+        op.kind = Collective::reduce, op.root = root;
+        std::vector<float> x(size_t(op.count)), y(x.size());
+        for (size_t i = 0; i < x.size(); ++i) x[i] = float(t.rank() * 7 + int(i % 1009));
+        t.begin(op, Deadline(Seconds(1)));
+        find_algorithm(name).reduce(t, x.data(), y.data());
+        for (size_t i = 0; i < x.size() && t.rank() == root; ++i)
+          ASSERT_EQ(y[i], float(7 * n * (n - 1) / 2 + n * int(i % 1009))) << name << " " << n << " " << root;
+      });
+}
+
 // Four ranks per island: 0 to 3 send to 4 to 7, all at once.
 double crossing(int rails) {
   const Topology topology{.island = 4, .inside = {1e-6, 1e-11}, .between = kLink, .rails = rails};
