@@ -270,6 +270,17 @@ TEST(Muon, OrthogonalisedStepsDoNotKnowTheScaleOfGradients) {
     for (const double x : left_out[state]) EXPECT_EQ(x, 0);
 }
 
+TEST(Muon, DecayDoesNotKnowTheShape) {
+  nn::Sequential model;
+  model.add<nn::Linear>(5, 3, false).add<nn::Linear>(3, 12, false);
+  FlatParameters flat(model);
+  Muon muon(flat, {.weight_decay = 0.1});
+  const Tensor expected = flat.values().copy_to(Device{}) * (1 - 0.5 * 0.1);
+  backward(sum(model(rand({4, 5})) * 0.0));
+  muon.step(0.5);
+  test::expect_close(flat.values(), expected, 0, 1e-6, "without gradients");
+}
+
 // One parameter, by the rule of solo-learn.
 struct LarsByHand {
   Lars::Options o;
