@@ -223,6 +223,15 @@ TEST_F(SafetensorsTest, RefusesWrongHeaderSizes) {
   EXPECT_THROW(read_safetensors(folder_.string()), IoError);
 }
 
+TEST_F(SafetensorsTest, AFileThatBecomesShorterIsNoticed) {
+  const auto cut = [&](const SafetensorsHeader&) { fs::resize_file(path_, fs::file_size(path_) - 4); };
+  const std::string message = test::message_of<IoError>([&] {
+    write_safetensors(path_, {{"x", ones({100'000})}});
+    read_safetensors(path_, cut, [](const TensorEntry&, Part, const Tensor&) {});
+  });
+  EXPECT_MENTIONS(message, path_ + ": cannot read: it has become shorter");
+}
+
 TEST_F(SafetensorsTest, AnUnfinishedFileLeavesNothing) {
   { AtomicFile(path_).write("abc", 3); }
   EXPECT_TRUE(fs::is_empty(folder_));
