@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tests/support/jobs.h"
+#include "train/io/json.h"
 
 namespace ringtape {
 namespace {
@@ -11,7 +12,18 @@ namespace fs = std::filesystem;
 using namespace test;
 using Clock = std::chrono::steady_clock;
 
-class DdpTest : public JobTest {};
+class DdpTest : public JobTest {
+ protected:
+  std::vector<double> training_losses(const std::string& run) const {  // of each epoch
+    std::vector<double> out;
+    std::ifstream file(run_folder(run) / "metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const Json m = parse_json(line);
+      if (m["split"].get<std::string>() == "train") out.push_back(m["loss"].get<double>());
+    }
+    return out;
+  }
+};
 
 // --deterministic is not needed: the same number of ranks adds up in the same order.
 TEST_F(DdpTest, AKilledRankCostsARestartAndNoBit) {
@@ -41,6 +53,9 @@ TEST_F(DdpTest, StoppedItGoesOnWithAnyNumberOfRanks) {
       EXPECT_MENTIONS(log(), "resume runs/on/checkpoints/step-");
       if (way == ways[0]) {
         EXPECT_TRUE(bytes("on") == bytes("pair")) << way;
+        const std::vector<double> found = training_losses("on"), expected = training_losses("pair");
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-9) << "epoch " << i + 1;
       }
       EXPECT_LE(difference("on", "alone"), 1e-6) << way;
     }
