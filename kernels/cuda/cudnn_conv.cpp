@@ -333,7 +333,8 @@ std::string problem_of(const Convolution& c) {
   const Window& p = c.window;
   const char* const passes[] = {"forward", "backward_data", "backward_weights"};
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnnGetVersion(), ", ", passes[size_t(c.pass)],
-                ", ", c.x.dtype, tf32() ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(), ", stride ", p.stride_h, 'x', p.stride_w,
+                ", ", c.x.dtype, tf32() ? " as tf32" : "", ", x ", c.x.shape(), ", w ", c.w.shape(),
+                ", stride ", p.stride_h, 'x', p.stride_w,
                 ", pad ", p.pad_h, 'x', p.pad_w, ", dilation ", p.dilation_h, 'x', p.dilation_w);
 }
 

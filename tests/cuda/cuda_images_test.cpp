@@ -147,6 +147,20 @@ TEST_F(CudaBatchNorm, MergesTheStatisticsOfParts) {
     }
 }
 
+TEST_F(CudaBatchNorm, RunningStatisticsFollowThoseOfAnotherOrigin) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const auto updated = [&](Device device) {
+      const Tensor mean = to(noise({300}, dtype, 1), device), var = to(noise({300}, dtype, 2, 0, 4), device),
+                   kept = to(noise({300}, dtype, 3), device), kept_var = to(noise({300}, dtype, 4, 0, 4), device),
+                   batches = full({1}, 8, DType::i64, device);
+      batch_norm_running(mean, var, {kept, kept_var, batches, 0.3, 1.25});
+      return Tensors{kept, kept_var, batches};
+    };
+    const Tensors cuda = updated(kCuda), cpu = updated(Device{});
+    for (size_t i = 0; i < cuda.size(); ++i) expect_close(cuda[i], cpu[i], 1e-6, 1e-6, concat("output ", i));
+  }
+}
+
 TEST_F(CudaBatchNorm, StatisticsMayBeDouble) {
   const Tensor x = noise({37, 6}, DType::f32, 2, -3, 5);
   const auto found = [&](Device device) {
