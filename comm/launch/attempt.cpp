@@ -157,8 +157,11 @@ void Attempt::pass_on(int signal) {
   else send(signal, true);
 }
 
-// Collects the ranks that have ended. If several have, their order is unknown; one killed by a signal is more likely
-// the cause than one that exited.
+// How likely a rank that ended with this code is the cause of the others' end: one that was killed; one that was told to
+// stop before it could tell the others, which then miss it; one that failed.
+static int likelihood(int code) { return code > 128 ? 3 : code == kPreempted ? 2 : code != 0 ? 1 : 0; }
+
+// Collects the ranks that have ended. If several have, their order is unknown.
 void Attempt::reap() {
   Rank* failure = nullptr;
   for (siginfo_t info{}; ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
@@ -170,7 +173,7 @@ void Attempt::reap() {
       r->running = false;
       r->code = code_of(info);
       r->seconds = Seconds(Clock::now() - begin_).count();
-      if (r->code != 0 && (!failure || (failure->code <= 128 && r->code > 128))) failure = &*r;
+      if (likelihood(r->code) > likelihood(failure ? failure->code : 0)) failure = &*r;
       if (r->code == 0) tell_of_end(*r);
     }
     ::waitpid(info.si_pid, nullptr, 0);

@@ -233,6 +233,24 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   EXPECT_LACKS(err(), "restart");
 }
 
+// A rank that stops before all have met leaves a gap, of which the others complain.
+TEST_F(LaunchTest, OfRanksThatEndedTogetherOneThatWasToldToStopIsTheCause) {
+  const std::string script = "echo $$ >pid_$RANK; while ! test -e go; do sleep 0.01; done; "
+                             "if test $RANK = 0; then exit 1; else exit 75; fi";
+  const pid_t launcher = start(ranks(2, script));
+  const auto ended = [&](const std::string& name) {
+    const std::string pid = file(name);
+    return pid.ends_with("\n") && read_file(concat("/proc/", std::stoi(pid), "/stat")).find(") Z ") != pid.npos;
+  };
+  ASSERT_TRUE(within([&] { return fs::exists(folder_ / "pid_0") && fs::exists(folder_ / "pid_1"); }));
+  ::kill(launcher, SIGSTOP);
+  std::ofstream(folder_ / "go").flush();
+  EXPECT_TRUE(within([&] { return ended("pid_0") && ended("pid_1"); }));
+  ::kill(launcher, SIGCONT);
+  EXPECT_EQ(wait(launcher), 75);
+  EXPECT_MENTIONS(err(), "ringtape: stopped, can be resumed: exit code 75, first on rank 1");
+}
+
 TEST_F(LaunchTest, ASecondInterruptKills) {
   const pid_t launcher = start(ranks(2, "trap 'echo int' INT; echo >ready_$RANK; while :; do sleep 0.01; done"));
   ASSERT_TRUE(within([&] { return fs::exists(folder_ / "ready_0") && fs::exists(folder_ / "ready_1"); }));
