@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr const char* kSaved = ".saved";
-constexpr int kLockTries = 5;
+constexpr int kLockTries = 200;  // two seconds
 constexpr int kDescriptors = 12;  // that a training needs at least
 constexpr std::array<const char*, 9> kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", kMetrics,
                                                "metrics.csv", "report.html",  "trace.json", kConfig};
@@ -96,7 +96,7 @@ File locked_file(const std::string& run, const std::string& path) {
   File out(std::fopen(path.c_str(), "ae"));
   RT_CHECK_AS(IoError, out, path, ": cannot write: ", std::strerror(errno));
   bool held = false;
-  for (int i = 0; i < kLockTries && !held; ++i) {  // is_training() may hold it for a moment
+  for (int i = 0; i < kLockTries && !held; ++i) {  // who looks at it holds it for a moment
     if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     held = ::flock(::fileno(out.get()), LOCK_EX | LOCK_NB) == 0;
     if (!held && errno != EWOULDBLOCK) break;
