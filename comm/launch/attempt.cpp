@@ -157,8 +157,8 @@ void Attempt::pass_on(int signal) {
   else send(signal, true);
 }
 
-// How likely a rank that ended with this code is the cause of the others' end: one that was killed; one that was told to
-// stop before it could tell the others, which then miss it; one that failed.
+// How likely a rank that ended with this code is the cause of the others' end: one that was killed; one that was told
+// to stop before it could tell the others, which then miss it; one that failed.
 static int likelihood(int code) { return code > 128 ? 3 : code == kPreempted ? 2 : code != 0 ? 1 : 0; }
 
 // Collects the ranks that have ended. If several have, their order is unknown.
