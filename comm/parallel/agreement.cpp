@@ -2,13 +2,14 @@
 
 #include <cstring>
 #include <sstream>
+#include <string_view>
 
 namespace ringtape::comm {
 
 namespace {
 
 // FNV-1a, 64 bits.
-int64_t hash(const std::string& text) {
+int64_t hash(std::string_view text) {
   uint64_t h = 0xcbf29ce484222325u;
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
   return int64_t(h);
@@ -59,6 +60,43 @@ void check_same(ProcessGroup& group, const std::string& what, const std::string&
     failure.check();
   }
   group.barrier().wait();  // fails with the message of the rank that differs
+}
+
+bool any_of(ProcessGroup& group, bool wish) { return max_over_ranks(group, wish) > 0; }
+
+double max_over_ranks(ProcessGroup& group, double own) {
+  if (group.size() == 1) return own;
+  const Tensor most = from_host(std::vector<double>{own}, {1}, device_of(group));
+  group.all_reduce(most, ReduceOp::max).wait();
+  return most.item();
+}
+
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own) {
+  std::vector<std::string> out;
+  for (int rank = 0; rank < group.size(); ++rank) out.push_back(broadcast_text(group, own, rank));
+  return out;
+}
+
+std::vector<int64_t> of_each(ProcessGroup& group, int64_t own) {
+  if (group.size() == 1) return {own};
+  const Tensor all({group.size()}, DType::i64, device_of(group));
+  group.all_gather(all, from_host(std::vector<int64_t>{own}, {1}, device_of(group))).wait();
+  const Tensor host = all.copy_to(Device{});
+  const auto values = host.span<int64_t>();
+  return {values.begin(), values.end()};
+}
+
+void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors) {
+  if (group.size() == 1) return;
+  std::string checksums;
+  for (const Tensor& t : tensors) {
+    group.broadcast(t, 0).wait();
+    const Tensor host = t.copy_to(Device{});
+    const size_t bytes = size_t(host.size()) * size_of(host.dtype());
+    checksums += concat(t.dtype(), " ", t.shape(), " with checksum ",
+                        hash({static_cast<const char*>(View(host).data), bytes}), "\n");
+  }
+  check_same(group, "the replicas", checksums);
 }
 
 }  // namespace ringtape::comm

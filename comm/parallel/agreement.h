@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "comm/process_group.h"
 
@@ -12,5 +13,15 @@ void check_same(ProcessGroup& group, const std::string& what, const std::string&
 
 // The text of rank `root`, on all ranks. A collective.
 std::string broadcast_text(ProcessGroup& group, const std::string& text, int root);
+
+// Small collectives besides those for gradients. With one rank they return their argument.
+bool any_of(ProcessGroup& group, bool wish);  // whether it is true on any rank
+double max_over_ranks(ProcessGroup& group, double own);
+std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);  // one per rank
+std::vector<int64_t> of_each(ProcessGroup& group, int64_t own);                      // one per rank
+
+// Copies rank 0's values to all ranks. Throws CommError if the ranks' values differ afterwards: an error of a transport
+// or a device.
+void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors);
 
 }  // namespace ringtape::comm

@@ -5,6 +5,7 @@
 #include "tests/fuzz/target.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/json.h"
+#include "train/settings/options.h"
 
 using namespace ringtape;
 using namespace ringtape::test;
@@ -28,7 +29,7 @@ RT_FUZZ_TARGET(input) {
   const std::string_view text = input.substr(1);
   const MemoryFolder folder;
   folder.write("state.json", input[0] & 1 ? with_checksum(text) : std::string(text));
-  Course course;
+  Course course{.changed = [](const Course::Texts& before) { return changed_settings({}, before); }};
   course.steps_per_epoch = 100;
   read_or_refuse([&] {
     const auto json = to_json(check_checkpoint(folder.path(), 120, course));

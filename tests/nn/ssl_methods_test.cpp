@@ -45,7 +45,7 @@ TrainOptions small(const std::string& method) {
 
 std::unique_ptr<nn::Method> make(const TrainOptions& o, DType dtype) {
   manual_seed(5);
-  auto method = make_method(o, {{8, 8, 3}, 10, o.model.chosen()});
+  auto method = make_method(method_plan(o), {{8, 8, 3}, 10, o.model.chosen()});
   if (dtype != DType::f32) nn::cast_to(*method, dtype);
   return method;
 }
@@ -364,7 +364,7 @@ TEST(Presets, MakeTheirMethods) {
       EXPECT_EQ(o.method.name, name);
       EXPECT_EQ(o.trainer.batch_size, std::string_view(preset.name) == "sololearn" ? 256 : 512);
       test::set(o, {{"width", "2"}});
-      EXPECT_TRUE(make_method(o, {{32, 32, 3}, 10, o.model.chosen()}));
+      EXPECT_TRUE(make_method(method_plan(o), {{32, 32, 3}, 10, o.model.chosen()}));
       (void)resolve(o);
       ++made;
     }

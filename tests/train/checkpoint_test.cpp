@@ -89,7 +89,12 @@ class CheckpointTest : public testing::Test {
   }
 
   std::string folder_, log_, said_;
-  Course course_{{}, {30, 5, "12345678", "aaaaaaaa"}, 10, {"model.safetensors"}};
+  TrainOptions options_;
+  Course course_{kept_settings(options_),
+                 [this](const Course::Texts& before) { return changed_settings(options_, before); },
+                 {30, 5, "12345678", "aaaaaaaa"},
+                 10,
+                 {"model.safetensors"}};
 };
 
 TEST_F(CheckpointTest, WhatIsNotOneIsNeitherUsedNorTouched) {
@@ -294,14 +299,14 @@ TEST_F(CheckpointTest, SettingsAreComparedByName) {
   save(4);
   edit("step-00000004", [](Json& json) { json["settings"].erase("lr"), json["settings"].erase("nesterov"); });
   EXPECT_EQ(newest(), 4) << "an option that came later has its default";
-  course_.options.schedule.lr = 0.5, course_.options.trainer.epochs = 90;
+  options_.schedule.lr = 0.5, options_.trainer.epochs = 90;
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
                   "step-00000004: was written with other settings than config.toml has now: --lr 0.5 (was 0.001); "
                   "restore that file");
-  course_.options.schedule.lr = 1e-3;
-  test::set(course_.options, {{"hidden", "3"}});
+  options_.schedule.lr = 1e-3;
+  test::set(options_, {{"hidden", "3"}});
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }), "--hidden 3 (was 128)");
-  test::set(course_.options, {{"hidden", "128"}});
+  test::set(options_, {{"hidden", "128"}});
   edit("step-00000004", [](Json& json) { json["settings"]["zigzag"] = "7"; });
   EXPECT_MENTIONS(message_of<UsageError>([&] { newest(); }),
                   "--zigzag, which this version of ringtape does not have (was 7)");

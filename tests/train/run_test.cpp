@@ -13,7 +13,7 @@
 #include "tests/support/support.h"
 #include "train/evaluation/metrics.h"
 #include "train/io/file.h"
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 #include "train/run/run_dir.h"
 #include "train/run/time_left.h"
 #include "train/run/time_text.h"

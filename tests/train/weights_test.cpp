@@ -20,8 +20,8 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
+#include "train/loop/exported.h"
 #include "train/model/models.h"
-#include "train/weights/exported.h"
 
 namespace ringtape {
 namespace {

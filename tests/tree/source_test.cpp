@@ -4,6 +4,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <vector>
 
 #include "autograd/op.h"
 #include "tests/support/support.h"
@@ -63,6 +64,28 @@ TEST(Source, TheRoomsOfCommIncludeOnlyWhatIsBelowThem) {
       for_each_match(file, std::regex(R"(^#include \"(kernels|autograd|nn|train)/)"),
                      [&](const std::string& target) { ADD_FAILURE() << file << " includes " << target; });
     });
+}
+
+// The rooms of train, from the lowest up. The loop has the settings of the whole run, which name those of the loop.
+TEST(Source, TheRoomsOfTrainIncludeOnlyWhatIsBelowThem) {
+  const std::vector<std::string> rooms = {"report",     "io",  "data",  "optim", "model",    "weights", "evaluation",
+                                          "checkpoint", "run", "trace", "loop",  "settings", "view",    "compare",
+                                          "cli"};
+  const auto floor = [&](const std::string& room) {
+    return std::find(rooms.begin(), rooms.end(), room) - rooms.begin();
+  };
+  const std::regex include(R"(^#include \"train/(\w+)/)");
+  for (const auto& entry : fs::directory_iterator(kRoot / "train")) {
+    if (!entry.is_directory()) continue;
+    const std::string room = entry.path().filename().string();
+    EXPECT_NE(floor(room), long(rooms.size())) << "train/" << room << " is a new room: give it a floor here";
+    for_each_source(entry.path(), [&](const fs::path& file) {
+      for_each_match(file, include, [&](const std::string& target) {
+        EXPECT_TRUE(floor(target) <= floor(room) || (room == "loop" && target == "settings"))
+            << file << " includes train/" << target << '/';
+      });
+    });
+  }
 }
 
 TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {

@@ -111,13 +111,13 @@ Json read_state(const std::string& path) {
 
 // Settings are stored by name. Early checkpoints have a checksum of all settings of their time instead, which cannot be
 // compared with today's.
-void check_settings(const std::string& path, const JsonFields& state, const TrainOptions& options) {
-  if (state["settings"].is_string()) return;
+void check_settings(const std::string& path, const JsonFields& state, const Course& course) {
+  if (state["settings"].is_string() || !course.changed) return;
   const JsonFields settings = state.object("settings");
-  std::map<std::string, std::string> before;
+  Course::Texts before;
   for (const std::string& name : settings.keys()) before[name] = settings.text(name.c_str());
   std::string changed;
-  for (const std::string& one : changed_settings(options, before)) changed += (changed.empty() ? ": " : ", ") + one;
+  for (const std::string& one : course.changed(before)) changed += (changed.empty() ? ": " : ", ") + one;
   RT_CHECK_AS(UsageError, changed.empty(), path, ": was written with other settings than config.toml has now", changed,
               "; restore that file or choose another --run");
 }
@@ -142,7 +142,7 @@ void write_checkpoint(const std::string& path, const TrainState& state, const st
                       const Course& course) {
   AtomicFolder folder(path);
   Json json{{"schema", kSchema},
-            {"settings", kept_settings(course.options)},
+            {"settings", course.settings},
             {"data", to_json(course.data)},
             {"files", Json::object()}};
   for (const TensorFile& file : files) {
@@ -165,7 +165,7 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
   for (const std::string& name : files.keys())
     RT_CHECK_AS(FormatError, std::find(course.files.begin(), course.files.end(), name) != course.files.end(), file,
                 ": files: '", name, "' does not belong to a checkpoint");
-  check_settings(path, all, course.options);
+  check_settings(path, all, course);
   check_data(path, all, course.data);
   (void)parse_train_state(all["state"], file + ": state", course.steps_per_epoch);
   for (const std::string& name : course.files) {

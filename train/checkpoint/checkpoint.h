@@ -1,10 +1,13 @@
 #pragma once
 #include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "train/checkpoint/state.h"
 #include "train/data/identity.h"
 #include "train/io/safetensors.h"
-#include "train/settings/options.h"
 
 // A checkpoint is a folder, step-00000120:
 //   model.safetensors      the weights, as an exported model's file
@@ -24,10 +27,13 @@ struct TensorFile {
 
 // What a run must have in common with its checkpoints.
 struct Course {
-  TrainOptions options;
-  DataIdentity data;
+  using Texts = std::map<std::string, std::string>;
+  Texts settings = {};  // those that must not change, by name
+  // The settings that are not as before, a line each; null: all are.
+  std::function<std::vector<std::string>(const Texts& before)> changed = {};
+  DataIdentity data = {};
   int64_t steps_per_epoch = 0;
-  std::vector<std::string> files;  // names of the files of tensors
+  std::vector<std::string> files = {};  // names of the files of tensors
 };
 
 // Throws IoError.

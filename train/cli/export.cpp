@@ -6,7 +6,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
-#include "train/weights/exported.h"
+#include "train/loop/exported.h"
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "autograd/create.h"
+#include "comm/parallel/agreement.h"
 #include "core/random.h"
 #include "core/runtime.h"
 #include "nn/batch_norm.h"
-#include "train/loop/ranks.h"
 #include "train/model/methods.h"
 #include "train/model/models.h"
 
@@ -51,7 +51,7 @@ StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup& group)
   const ModelSpec spec{entry.image, 10, o.model.chosen()};
   manual_seed(uint64_t(o.execution.seed));
   if (!o.self_supervised()) model_ = entry.make(spec);
-  else model_ = make_method(o, spec);
+  else model_ = make_method(method_plan(o), spec);
   nn::move_to(*model_, device_);
   if (group.size() > 1 && o.parallel.sync_bn) nn::synchronize_batch_norm(*model_, &group);
   learner_ = make_learner(options_, *model_);

@@ -21,6 +21,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
+#include "train/loop/exported.h"
 #include "train/loop/model_state.h"
 #include "train/loop/trainer.h"
 #include "train/loop/world.h"
@@ -31,7 +32,6 @@
 #include "train/run/snapshot_files.h"
 #include "train/run/stop.h"
 #include "train/view/report.h"
-#include "train/weights/exported.h"
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {
@@ -112,8 +112,8 @@ std::string on_save(const RunOptions& o) { return o.on_save.empty() ? env::on_sa
 // Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
-std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int ranks, Output& out,
-                   SaveHook& hook, SnapshotFiles& album) {
+std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDir& run, int64_t epochs, int ranks,
+                   Output& out, SaveHook& hook, SnapshotFiles& album) {
   const Course course = trainer.course();
   const auto found =
       checkpoints.newest(course, [&](const std::string& why) { out.line("checkpoint not used: " + why); });
@@ -126,7 +126,6 @@ std::string resume(Trainer& trainer, const Checkpoints& checkpoints, const RunDi
     return "resume no checkpoint yet: starting from the beginning";
   }
   MetricsLog::check(run);
-  const int64_t epochs = course.options.trainer.epochs;
   RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has already trained ",
               found->state.epoch, " epochs");
   Checkpoints::load(found->path, trainer.files());
@@ -191,7 +190,8 @@ bool train(Task& task, const World& world, const Invocation& invocation, bool sa
   try {
     const Checkpoints checkpoints(run.file("checkpoints"), o.checkpoint.keep,
                                   [&](const std::string& path) { return hook.needs(path); });
-    const std::string resumed = o.run.resume ? resume(trainer, checkpoints, run, world.size(), out, hook, album) : "";
+    const std::string resumed =
+        o.run.resume ? resume(trainer, checkpoints, run, o.trainer.epochs, world.size(), out, hook, album) : "";
     write_file(run.file("config.toml"), config_text(o));
     Json about = environment(invocation.command_line);
     about["ranks"] = world.size(), about["steps_per_epoch"] = trainer.steps_per_epoch();

@@ -5,11 +5,11 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "train/cli/common.h"
-#include "train/model/models.h"
 #include "train/data/shapes.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
-#include "train/weights/exported.h"
+#include "train/loop/exported.h"
+#include "train/model/models.h"
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {

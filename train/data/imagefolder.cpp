@@ -9,7 +9,7 @@
 #include "core/parallel.h"
 #include "train/data/image_file.h"
 #include "train/io/look.h"
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 
 namespace ringtape {
 namespace {

@@ -2,12 +2,12 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "comm/parallel/agreement.h"
 #include "core/part.h"
 #include "kernels/copy.h"
 #include "nn/mode_guard.h"
 #include "train/data/loader.h"
-#include "train/loop/ranks.h"
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 
 namespace ringtape {
 namespace {

@@ -6,7 +6,6 @@
 #include "autograd/tape.h"
 #include "core/parallel.h"
 #include "kernels/knn.h"
-#include "train/loop/ranks.h"
 
 namespace ringtape {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "comm/process_group.h"
 #include "kernels/topk.h"
 
 namespace ringtape {
@@ -29,5 +30,16 @@ void Tally::finish() {
 }
 
 bool Tally::finite() const { return std::isfinite(totals_.loss); }
+
+Tally of_all(comm::ProcessGroup& group, const Tally& own) {
+  const Tally::Totals& t = own.totals();
+  if (group.size() == 1) return Tally(t);
+  const Tensor sums = from_host(std::vector<double>{double(t.samples), double(t.top1), double(t.top5), t.loss}, {4},
+                                group.transport().device());
+  group.all_reduce(sums).wait();
+  const Tensor host = sums.copy_to(Device{});
+  const auto s = host.span<double>();
+  return Tally({int64_t(s[0]), int64_t(s[1]), int64_t(s[2]), s[3]});
+}
 
 }  // namespace ringtape

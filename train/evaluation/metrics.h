@@ -3,6 +3,10 @@
 
 namespace ringtape {
 
+namespace comm {
+class ProcessGroup;
+}
+
 // Mean loss and accuracy over batches. Values are read from the device one add() late, so that add() does not wait.
 class Tally {
  public:
@@ -29,5 +33,7 @@ class Tally {
   Readback pending_loss_, pending_rank_;
   Totals totals_;
 };
+
+Tally of_all(comm::ProcessGroup& group, const Tally& own);  // the sum over ranks; a collective
 
 }  // namespace ringtape

@@ -10,11 +10,9 @@
 #include "train/optim/gradient_scale.h"
 #include "train/optim/optimizers.h"
 #include "train/optim/state_exchange.h"
+#include "train/trace/phase.h"
 
 namespace ringtape {
-
-// The parts of a step that are timed.
-enum class Phase : uint8_t { forward, backward, optimizer };
 
 // The batch of a step over all ranks; see comm::Reducer::Step.
 struct WholeBatch {

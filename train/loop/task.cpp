@@ -5,6 +5,7 @@
 #include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "nn/mode_guard.h"
 #include "train/data/loader.h"
@@ -12,11 +13,10 @@
 #include "train/evaluation/knn.h"
 #include "train/evaluation/snapshot_parts.h"
 #include "train/io/safetensors_header.h"
-#include "train/loop/ranks.h"
 #include "train/loop/stopwatch.h"
 #include "train/loop/world.h"
 #include "train/model/methods.h"
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 
 namespace ringtape {
 
@@ -64,7 +64,7 @@ Task::Task(const TrainOptions& wanted, int ranks, const Beginning& beginning)
   if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
     if (!options.self_supervised()) return find_model(options.model.name).make(spec);
-    return make_method(options, spec);
+    return make_method(method_plan(options), spec);
   };
   model = make();
   if (!options.weights.empty()) {

@@ -13,9 +13,8 @@
 #include "train/evaluation/metrics.h"
 #include "train/evaluation/snapshot_parts.h"
 #include "train/io/json_reader.h"
-#include "train/loop/ranks.h"
 #include "train/loop/stopwatch.h"
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 #include "train/run/stop.h"
 #include "train/run/time_text.h"
 #include "train/weights/weights.h"
@@ -315,7 +314,8 @@ std::vector<TensorFile> Trainer::files() const {
 }
 
 Course Trainer::course() const {
-  Course out{task_.options, data_, steps_per_epoch(), {}};
+  const auto changed = [this](const Course::Texts& before) { return changed_settings(task_.options, before); };
+  Course out{kept_settings(task_.options), changed, data_, steps_per_epoch()};
   for (const TensorFile& file : files()) out.files.push_back(file.name);
   return out;
 }

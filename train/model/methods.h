@@ -1,16 +1,22 @@
 #pragma once
 #include "nn/ssl/method.h"
 #include "train/data/loader.h"
+#include "train/data/views.h"
 #include "train/model/models.h"
-#include "train/settings/options.h"
 
 namespace ringtape {
 
-// The method of the options, on a backbone of their model. Throws UsageError with the nearest name, or if a setting
-// does not fit the method.
-std::unique_ptr<nn::Method> make_method(const TrainOptions& options, const ModelSpec& backbone);
+// What a method is made from.
+struct MethodPlan {
+  const Selection& method;
+  const Selection& backbone;  // a model
+  const ViewOptions& views;
+  bool sync_bn = false;  // whether batch normalisation uses the samples of all ranks
+  bool probe = false;    // whether a linear classifier is trained beside it
+};
 
-// Throws UsageError for settings that do not work for a self-supervised run on `ranks` ranks.
-void check_pretraining(const TrainOptions& options, int ranks);
+// The method, on a backbone made by `spec`. Throws UsageError with the nearest name, or if a setting does not fit the
+// method.
+std::unique_ptr<nn::Method> make_method(const MethodPlan& plan, const ModelSpec& spec);
 
 }  // namespace ringtape

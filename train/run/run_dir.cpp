@@ -22,7 +22,6 @@
 #include "train/io/look.h"
 #include "train/run/save_hook.h"
 #include "train/run/time_text.h"
-#include "train/weights/exported.h"
 
 namespace ringtape {
 namespace {
@@ -127,6 +126,8 @@ std::string claim_run_path(const std::string& run, const std::string& model, con
     RT_CHECK_AS(IoError, errno == EEXIST, path, ": cannot write: ", std::strerror(errno));
   }
 }
+
+std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
 
 void check_run_path(const std::string& path, Earlier earlier) {
   if (!taken(path)) return;

@@ -11,6 +11,8 @@ std::string run_path(const std::string& run, const std::string& model, const std
 // The same; makes the folder of an empty `run`, so that no other process gets its name. Throws IoError.
 std::string claim_run_path(const std::string& run, const std::string& model, const std::string& data);
 
+std::string exported_name(bool backbone);  // "backbone.safetensors" or "model.safetensors"
+
 // What to do with an existing run.
 enum class Earlier : uint8_t { refuse, replace, resume };
 

@@ -12,7 +12,7 @@
 #include "train/io/look.h"
 #include "train/io/process.h"
 #include "train/io/safetensors_header.h"
-#include "train/weights/exported.h"
+#include "train/run/run_dir.h"
 
 namespace ringtape {
 namespace {

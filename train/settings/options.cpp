@@ -55,6 +55,32 @@ void settle_warmup(TrainOptions& options) {
   warmup = std::min(warmup, double(options.trainer.epochs));
 }
 
+MethodPlan method_plan(const TrainOptions& o) {
+  return {o.method, o.model, o.views, o.parallel.sync_bn, o.evaluation.online_probe};
+}
+
+void check_pretraining(const TrainOptions& o, int ranks) {
+  const nn::MethodEntry& entry = nn::find_method(o.method.name);
+  const int64_t batch = o.trainer.batch_size;
+  RT_CHECK_AS(UsageError, batch >= 2 * ranks, "--batch-size ", batch, ": ", entry.name,
+              " compares the images of a batch; each of ", ranks, ranks == 1 ? " rank" : " ranks", " needs at least 2");
+  RT_CHECK_AS(UsageError, batch % ranks == 0, "--batch-size ", batch, ": not a multiple of the ", ranks,
+              " ranks; each needs the same number of images");
+  RT_CHECK_AS(UsageError, o.step.accumulate == 1, "--accumulate ", o.step.accumulate, ": ", entry.name,
+              " compares all images of a batch, so that it cannot be computed in parts; use a smaller --batch-size, or "
+              "more ranks");
+  const ViewOptions& views = o.views;
+  RT_CHECK_AS(UsageError, views.count == 2 || entry.any_views, "--views ", views.count, ": ", entry.name,
+              " compares exactly two views");
+  RT_CHECK_AS(UsageError, views.small_count == 0 || entry.any_views, "--small-views ", views.small_count, ": ",
+              entry.name, " compares exactly two views");
+  (void)views_of(views);
+  const int64_t parts = ranks * o.parallel.own_devices();
+  RT_CHECK_AS(UsageError, batch % parts == 0, "--batch-size ", batch, ": not a multiple of the ", parts, " devices");
+  entry.check_batches(o.method.chosen(),
+                      {.images = batch, .ranks = ranks, .devices = parts, .sync_bn = o.parallel.sync_bn});
+}
+
 TrainOptions resolve(TrainOptions options, int ranks) {
   settle(options.execution);
   const DatasetEntry& data = find_dataset(options.data.set.name);

@@ -11,6 +11,7 @@
 #include "train/data/dataset.h"
 #include "train/data/views.h"
 #include "train/evaluation/evaluation.h"
+#include "train/loop/step.h"
 #include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"
 #include "train/run/run_options.h"
@@ -19,6 +20,7 @@
 namespace ringtape {
 
 class Json;
+struct MethodPlan;
 
 // All settings of a run: the options of its components. Each component lists its own options, with range and help
 // (core/fields.h). Flags, configuration files, the run's config.toml and --help walk these lists. Only the command line
@@ -130,6 +132,9 @@ void apply_metadata(TrainOptions& options, const std::map<std::string, std::stri
 // Replaces "auto" values by what they mean on this machine, for a run with `ranks` ranks. Throws UsageError if options
 // contradict each other, DeviceError for a device that does not exist.
 TrainOptions resolve(TrainOptions options, int ranks = 1);
+// Throws UsageError for settings that do not work for a self-supervised run on `ranks` ranks.
+void check_pretraining(const TrainOptions& options, int ranks);
+MethodPlan method_plan(const TrainOptions& options);  // of a self-supervised run; refers to the options
 
 // Computes --lr from --base-lr, after a file or a command line. If that gives --lr, an earlier --base-lr is dropped.
 // Throws UsageError if it gives both.

@@ -2,10 +2,10 @@
 
 #include <utility>
 
+#include "comm/parallel/agreement.h"
 #include "comm/transport/host.h"
 #include "core/log.h"
 #include "train/io/file.h"
-#include "train/loop/ranks.h"
 
 namespace ringtape {
 namespace {

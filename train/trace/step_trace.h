@@ -4,7 +4,7 @@
 
 #include "comm/parallel/reducer.h"
 #include "core/fields.h"
-#include "train/loop/step.h"
+#include "train/trace/phase.h"
 #include "train/trace/timeline.h"
 
 namespace ringtape {

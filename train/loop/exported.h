@@ -5,8 +5,6 @@
 
 namespace ringtape {
 
-std::string exported_name(bool backbone);  // "backbone.safetensors" or "model.safetensors"
-
 // The README of an exported file of weights: how to load it in PyTorch, and which images it expects. A backbone has no
 // last layer.
 std::string exported_readme(const Task& task, const std::string& file = "model.safetensors", bool backbone = false);

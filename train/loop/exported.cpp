@@ -1,4 +1,4 @@
-#include "train/weights/exported.h"
+#include "train/loop/exported.h"
 
 #include <cmath>
 
@@ -24,8 +24,6 @@ static std::string classes_text(const std::vector<std::string>& names) {
   const std::string list = Json(names).text();
   return names.empty() || list.size() > kLongest ? "" : "\n\nClasses, in the order of the outputs: " + list;
 }
-
-std::string exported_name(bool backbone) { return backbone ? "backbone.safetensors" : "model.safetensors"; }
 
 std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
   const TrainOptions& o = task.options;

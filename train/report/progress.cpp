@@ -1,4 +1,4 @@
-#include "train/run/progress.h"
+#include "train/report/progress.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>

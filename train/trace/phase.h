@@ -1,0 +1,9 @@
+#pragma once
+#include <cstdint>
+
+namespace ringtape {
+
+// The parts of a step that are timed.
+enum class Phase : uint8_t { forward, backward, optimizer };
+
+}  // namespace ringtape
