@@ -1,26 +1,25 @@
+#include "comm/transport/cuda/nccl_calls.h"
+
 #include <cuda_runtime_api.h>
-#include <nccl.h>
 
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
 
-#include "comm/algorithm/parts.h"
 #include "comm/transport/call_log.h"
-#include "comm/transport/cuda/stream.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/unique_devices.h"
-#include "core/cuda/check.h"
 #include "core/limits.h"
 
 namespace ringtape::cuda {
 
-static void check(ncclResult_t status, const char* what, const char* file, int line) {
+void check(ncclResult_t status, const char* what, const char* file, int line) {
   if (status == ncclSuccess || status == ncclInProgress) return;
   throw CommError(concat(what, " failed: ", ncclGetErrorString(status), ": ", ncclGetLastError(nullptr), " (", file,
                          ":", line, ")"));
@@ -34,25 +33,15 @@ using namespace ringtape::cuda;
 
 namespace {
 
-constexpr ncclDataType_t nccl_type(DType dtype) {
-  constexpr ncclDataType_t types[] = {ncclUint8,   ncclUint8,    ncclInt32,   ncclInt64,
-                                      ncclFloat16, ncclBfloat16, ncclFloat32, ncclFloat64};
-  return types[size_t(dtype)];
-}
-constexpr ncclRedOp_t nccl_op(ReduceOp op) {
-  constexpr ncclRedOp_t ops[] = {ncclSum, ncclAvg, ncclMax, ncclMin, ncclProd};
-  return ops[size_t(op)];
-}
-
 // After this time a waiting rank compares its calls with the other ranks.
 constexpr Seconds kLate(1);
 
 // Calls never block: NCCL answers "in progress", and settle() asks again while it checks the failure and the deadline.
 // A thread watches the work on the stream. A failure of any origin aborts the communicator, which ends its kernels.
 // NCCL's messages carry no header, so the ranks compare their operations separately once one of them waits.
-class Nccl : public GpuTransport {
+class Nccl : public NcclTransport {
  public:
-  Nccl(Context context, Device device) : GpuTransport(std::move(context), device) {
+  Nccl(Context context, Device device) : NcclTransport(std::move(context), device) {
     deadline_ = Deadline(context_.timeout);
     // With NCCL_HOSTID, NCCL treats ranks of one GPU as ranks of different machines: for tests.
     if (!std::getenv("NCCL_HOSTID")) check_unique_devices(context_, machine_id(), uuid_of(index()));
@@ -68,6 +57,14 @@ class Nccl : public GpuTransport {
   }
 
   ~Nccl() override {
+    const bool leaving = std::uncaught_exceptions() > 0;  // the other ranks may wait for this one elsewhere
+    const auto unless_leaving = [&](void (Nccl::*step)()) {
+      try {
+        if (!leaving) (this->*step)();
+      } catch (const Error&) {  // the device is lost
+      }
+    };
+    unless_leaving(&Nccl::drain);
     {
       const std::lock_guard lock(mutex_);
       leaving_ = true;
@@ -75,15 +72,8 @@ class Nccl : public GpuTransport {
     left_.notify_all();
     watch_.join();
     context_.failure->remove(listener_);
-    try {
-      deadline_ = Deadline(std::min(context_.timeout, Seconds(10)));
-      call([&] { RT_GPU_CHECK(ncclCommFinalize(comm_)); });
-      const std::lock_guard lock(mutex_);
-      if (comm_) RT_GPU_CHECK(ncclCommDestroy(comm_));
-      comm_ = nullptr;
-    } catch (const Error&) {
-      abort();
-    }
+    unless_leaving(&Nccl::close);
+    abort();
   }
 
   std::string_view name() const override { return "nccl"; }
@@ -102,14 +92,14 @@ class Nccl : public GpuTransport {
     if (queued_.empty()) return;
     const std::vector<Transfer> transfers = std::move(queued_);
     queued_.clear();
-    call([&] {
-      RT_GPU_CHECK(ncclGroupStart());
-      for (const Transfer& t : transfers) {
-        if (t.bytes == 0) continue;
-        if (t.way == Transfer::Way::send) RT_GPU_CHECK(ncclSend(t.data, t.bytes, ncclUint8, t.peer, comm_, stream_));
-        else RT_GPU_CHECK(ncclRecv(t.data, t.bytes, ncclUint8, t.peer, comm_, stream_));
-      }
-      RT_GPU_CHECK(ncclGroupEnd());
+    call([&](ncclComm_t comm, cudaStream_t stream) {
+      in_group([&] {
+        for (const Transfer& t : transfers) {
+          if (t.bytes == 0) continue;
+          if (t.way == Transfer::Way::send) RT_GPU_CHECK(ncclSend(t.data, t.bytes, ncclUint8, t.peer, comm, stream));
+          else RT_GPU_CHECK(ncclRecv(t.data, t.bytes, ncclUint8, t.peer, comm, stream));
+        }
+      });
     });
   }
 
@@ -121,19 +111,15 @@ class Nccl : public GpuTransport {
     return point;
   }
 
-  // Runs f, which calls NCCL, and waits until NCCL has accepted everything.
-  template <class F>
-  void call(F&& f) {
+  void call(const std::function<void(ncclComm_t, cudaStream_t)>& f) override {
     context_.failure->check();
     use(index());
     {
       const std::lock_guard lock(mutex_);
-      if (comm_) f();
+      if (comm_) f(comm_, stream_);
     }
     settle();
   }
-  ncclComm_t comm() const { return comm_; }
-  cudaStream_t stream() const { return stream_; }
 
  private:
   void opened() override {
@@ -168,7 +154,33 @@ class Nccl : public GpuTransport {
       const std::lock_guard lock(mutex_);
       RT_GPU_CHECK(ncclCommInitRankConfig(&comm_, size(), id, rank(), &config));
     }
-    settle();
+    settle("a communicator");
+  }
+
+  // Returns when all work on the stream is done, or when the watch has raised a failure.
+  void drain() {
+    const auto done = [this] {
+      const std::lock_guard lock(mutex_);
+      return running_.empty() || running_.back().end->passed();
+    };
+    while (!done() && !context_.failure->raised()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
+  // Destroys the communicator. NCCL may wait for the other ranks of this machine, which may still be busy elsewhere:
+  // that is no failure, and it stays as it is after some time.
+  void close() {
+    if (context_.failure->raised()) return;
+    use(index());
+    {
+      const std::lock_guard lock(mutex_);
+      if (comm_) RT_GPU_CHECK(ncclCommFinalize(comm_));
+    }
+    const Deadline deadline(std::min(context_.timeout, Seconds(10)));
+    ncclResult_t now = state();
+    for (; now == ncclInProgress && !deadline.passed() && !context_.failure->raised(); now = state())
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    const std::lock_guard lock(mutex_);
+    if (comm_ && now == ncclSuccess) RT_GPU_CHECK(ncclCommDestroy(std::exchange(comm_, nullptr)));
   }
 
   // The state of the communicator; success if there is none.
@@ -179,15 +191,16 @@ class Nccl : public GpuTransport {
     return state;
   }
 
-  void settle() {
+  // `what`: of the message if it is not the operation that is awaited.
+  void settle(const char* what = nullptr) {
     for (ncclResult_t now = state();; now = state()) {
       context_.failure->check();
       if (now == ncclSuccess) return;
+      const auto named = [&] { return what ? what : operation_.str(); };
       if (now != ncclInProgress)
-        fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", operation_));
+        fail(concat("rank ", rank(), ": NCCL reports ", ncclGetErrorString(now), " in ", named()));
       if (deadline_.passed())
-        fail(
-            concat("rank ", rank(), ": NCCL has not started ", operation_, " within ", context_.timeout.count(), " s"));
+        fail(concat("rank ", rank(), ": NCCL has not started ", named(), " within ", context_.timeout.count(), " s"));
       std::this_thread::sleep_for(std::chrono::microseconds(20));
     }
   }
@@ -248,131 +261,7 @@ class Nccl : public GpuTransport {
   std::thread watch_;
 };
 
-struct Call {
-  size_t count;
-  ncclDataType_t type;
-  ncclRedOp_t op;
-  int root;
-  ncclComm_t comm;
-  cudaStream_t stream;
-};
-
-template <class F>
-void collective(Transport& transport, F&& f) {
-  auto* const nccl = dynamic_cast<Nccl*>(&transport);
-  RT_CHECK_AS(CommError, nccl, "the algorithm 'nccl' runs over the transport 'nccl', not over ", transport.name());
-  const Operation& o = transport.operation();
-  nccl->call([&] {
-    f(Call{size_t(o.count), nccl_type(o.dtype), nccl_op(o.op), o.root, nccl->comm(), nccl->stream()});
-  });
-}
-
-void all_reduce(Transport& t, const void* x, void* y) {
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
-}
-// For parts of different sizes, a group of one call a part.
-template <class F>
-void each_part(Transport& t, F&& f) {
-  collective(t, [&](const Call& c) {
-    RT_GPU_CHECK(ncclGroupStart());
-    for (int r = 0; r < t.size(); ++r)
-      if (const Part part = t.part(r); part.size() > 0) f(c, r, part);
-    RT_GPU_CHECK(ncclGroupEnd());
-  });
-}
-void reduce_scatter(Transport& t, const void* x, void* y) {
-  const size_t width = size_of(t.operation().dtype);
-  if (t.operation().cuts == 0)
-    return collective(
-        t, [&](const Call& c) { RT_GPU_CHECK(ncclReduceScatter(x, y, c.count, c.type, c.op, c.comm, c.stream)); });
-  each_part(t, [&](const Call& c, int r, Part part) {
-    RT_GPU_CHECK(
-        ncclReduce(at(x, part.begin, width), y, size_t(part.size()), c.type, c.op, r, c.comm, c.stream));
-  });
-}
-void all_gather(Transport& t, const void* x, void* y) {
-  const size_t width = size_of(t.operation().dtype);
-  if (t.operation().cuts == 0)
-    return collective(t,
-                      [&](const Call& c) { RT_GPU_CHECK(ncclAllGather(x, y, c.count, c.type, c.comm, c.stream)); });
-  each_part(t, [&](const Call& c, int r, Part part) {
-    RT_GPU_CHECK(ncclBroadcast(x, at(y, part.begin, width), size_t(part.size()), c.type, r, c.comm, c.stream));
-  });
-}
-void broadcast(Transport& t, const void*, void* y) {
-  collective(t, [&](const Call& c) { RT_GPU_CHECK(ncclBroadcast(y, y, c.count, c.type, c.root, c.comm, c.stream)); });
-}
-void reduce(Transport& t, const void* x, void* y) {
-  collective(t,
-             [&](const Call& c) { RT_GPU_CHECK(ncclReduce(x, y, c.count, c.type, c.op, c.root, c.comm, c.stream)); });
-}
-
-
-// Collectives that NCCL does not have, at least before version 2.28, are one group of messages.
-void together(Transport& t, const std::vector<Transfer>& transfers) { t.finish(t.start(transfers)); }
-
-void gather(Transport& t, const void* x, void* y) {
-  const Operation& op = t.operation();
-  if (t.rank() != op.root) return t.exchange({send_to(op.root, x, op.bytes())});
-  const auto place = [&](int r) { return at(y, op.count * r, size_of(op.dtype)); };
-  std::vector<Transfer> all;
-  for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) all.push_back(recv_from(r, place(r), op.bytes()));
-  together(t, all);
-  t.copy(place(t.rank()), x, op.bytes());
-}
-
-void scatter(Transport& t, const void* x, void* y) {
-  const Operation& op = t.operation();
-  if (t.rank() != op.root) return t.exchange({recv_from(op.root, y, op.bytes())});
-  const auto place = [&](int r) { return at(x, op.count * r, size_of(op.dtype)); };
-  std::vector<Transfer> all;
-  for (int r = 0; r < t.size(); ++r)
-    if (r != t.rank()) all.push_back(send_to(r, place(r), op.bytes()));
-  together(t, all);
-  t.copy(y, place(t.rank()), op.bytes());
-}
-
-void all_to_all(Transport& t, const void* x, void* y) {
-  const Operation& op = t.operation();
-  const size_t width = size_of(op.dtype), whole = op.bytes() * size_t(t.size());
-  if (x == y && t.size() > 1) {
-    void* const copy = t.scratch(whole);
-    t.copy(copy, x, whole);
-    x = copy;
-  }
-  std::vector<Transfer> all;
-  for (int r = 0; r < t.size(); ++r) {
-    if (r == t.rank()) continue;
-    all.push_back(send_to(r, at(x, op.count * r, width), op.bytes()));
-    all.push_back(recv_from(r, at(y, op.count * r, width), op.bytes()));
-  }
-  together(t, all);
-  t.copy(at(y, op.count * t.rank(), width), at(x, op.count * t.rank(), width), op.bytes());
-}
-
-// The host waits too: no rank leaves before all have come.
-void barrier(Transport& t, const void*, void*) {
-  void* const token = t.scratch(1);
-  collective(
-      t, [&](const Call& c) { RT_GPU_CHECK(ncclAllReduce(token, token, 1, ncclUint8, ncclMax, c.comm, c.stream)); });
-  const auto met = t.reached();
-  for (Wait wait(t, (t.rank() + 1) % t.size()); !met->passed();) wait.pause();
-}
-
 }  // namespace
-
-const Algorithm nccl = {.name = "nccl",
-                        .about = "NCCL's own choice, in one kernel",
-                        .all_reduce = all_reduce,
-                        .reduce_scatter = reduce_scatter,
-                        .all_gather = all_gather,
-                        .broadcast = broadcast,
-                        .reduce = reduce,
-                        .gather = gather,
-                        .scatter = scatter,
-                        .all_to_all = all_to_all,
-                        .barrier = barrier};
 
 std::unique_ptr<Transport> nccl_transport(Context context, Device device) {
   return std::make_unique<Nccl>(std::move(context), device);
@@ -380,7 +269,7 @@ std::unique_ptr<Transport> nccl_transport(Context context, Device device) {
 std::string nccl_version() {
   int n = 0;
   RT_GPU_CHECK(ncclGetVersion(&n));
-  return concat(n / 10000, '.', n / 100 % 100, '.', n % 100);
+  return n == 0 ? "emulated" : concat(n / 10000, '.', n / 100 % 100, '.', n % 100);
 }
 
 }  // namespace ringtape::comm::cuda
