@@ -73,6 +73,7 @@ namespace ringtape::emulation {
 // Runs the body of an API function: with the lock, after the common checks. Keeps an error for cudaGetLastError, and
 // counts the call of the function that calls this.
 cudaError_t api_call(const std::function<cudaError_t()>& body, const char* name = __builtin_FUNCTION());
+void let_others_call();          // releases the lock for a short time
 int current_device();            // of the calling thread
 
 // Streams
@@ -80,8 +81,15 @@ std::shared_ptr<CUstream_st> stream_of(
     cudaStream_t handle);  // null if there is none; 0 is the current device's default
 // Appends work to the queue, to run also after the points `after`; or to the capture.
 void put(CUstream_st& stream, Work work, std::vector<Point> after = {});
-void wait_for(const Point& point);                                 // runs work until it is reached
-void wait_for_all();
+// Runs work until it is reached. While all that it needs waits for work that no thread has issued yet, other threads
+// can issue it.
+void wait_for(Point point);
+void wait_for_all();                        // that can run
+void run_a_little(const Point& point);      // when it is polled and not reached, so that a loop of polls ends
+// A stream without a handle. Work may wait for its operations before they are issued. After close_stream() it ends with
+// its last operation.
+std::shared_ptr<CUstream_st> open_stream(int device);
+void close_stream(CUstream_st& stream);
 void pass_time(double milliseconds);                               // of the fake clock, by work that runs
 cudaError_t failure();           // cudaErrorLaunchFailure from a report in a stream to clear_reports(), else success
 void release_streams(const Capture& capture);                      // its streams no longer take part in it

@@ -1,8 +1,10 @@
 // The stand-in for libcudart: the machine, its devices, and errors.
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -128,6 +130,12 @@ cudaError_t api_call(const std::function<cudaError_t()>& body, const char* name)
   if (!machine().driver) return keep(cudaErrorInsufficientDriver);
   if (machine().devices == 0) return keep(cudaErrorNoDevice);
   return keep(body());
+}
+
+void let_others_call() {
+  the_lock().unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+  the_lock().lock();
 }
 
 // Rejects configurations that a GPU would reject, then puts the kernel on the stream.

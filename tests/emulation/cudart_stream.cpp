@@ -63,17 +63,24 @@ void run_next(CUstream_st& stream) {
   if (stream.destroyed && stream.queue.empty()) std::erase(state().streams, kept);
 }
 
-// Runs only the work that the point needs, in order.
-void run_only(const Point& point) {
-  while (!point.reached()) {
-    const std::vector<Point> after = point.stream->queue.front().after;
-    for (const Point& p : after) run_only(p);
-    run_next(*point.stream);
-  }
+// Runs the first operation that the point needs and that can run. False: all wait for work that is not issued yet.
+// `seen`: the streams on the way to the point.
+bool run_needed(const Point& point, std::vector<const CUstream_st*>& seen) {
+  CUstream_st& stream = *point.stream;
+  if (can_run(stream)) return run_next(stream), true;
+  if (stream.queue.empty() || std::find(seen.begin(), seen.end(), &stream) != seen.end()) return false;
+  seen.push_back(&stream);
+  for (const Point& p : stream.queue.front().after)
+    if (!p.reached() && run_needed(p, seen)) return true;
+  return false;
+}
+bool run_needed(const Point& point) {
+  std::vector<const CUstream_st*> seen;
+  return run_needed(point, seen);
 }
 
-// Runs one operation of a stream that can continue. There is one if any queue is not empty, since nothing waits for
-// later work.
+// Runs one operation of a stream that can continue. If there is none, all that is queued waits for work that is not
+// issued yet.
 bool run_one() {
   std::vector<CUstream_st*> ready;
   for (const auto& s : state().streams)
@@ -93,19 +100,10 @@ bool run_other(const CUstream_st& target) {
   return false;
 }
 
-// Called when something unfinished is polled, so that a loop of polls ends.
-void run_a_little(const Point& point) {
-  if (schedule() == Schedule::random) run_one();
-  else if (const auto& stream = *point.stream; can_run(stream)) run_next(*point.stream);
-  else run_one();
-}
-
 cudaError_t make_stream(cudaStream_t* out, unsigned flags) {
   if (flags > cudaStreamNonBlocking) return cudaErrorInvalidValue;
-  auto made = std::make_shared<CUstream_st>();
-  made->device = current_device();
+  const auto made = open_stream(current_device());
   made->blocking = flags != cudaStreamNonBlocking;
-  state().streams.push_back(made);
   *out = made.get();
   return cudaSuccess;
 }
@@ -147,16 +145,37 @@ void put(CUstream_st& stream, Work work, std::vector<Point> after) {
   if (stream.queue.size() > kLongestQueue) wait_for({stream.shared_from_this(), stream.completed + kLongestQueue / 2});
 }
 
-void wait_for(const Point& point) {
-  while (!point.reached()) {
-    if (schedule() == Schedule::forward) run_only(point);
-    else if (schedule() == Schedule::random) run_one();
-    else if (!run_other(*point.stream)) run_only({point.stream, point.stream->completed + 1});
-  }
+void wait_for(Point point) {
+  const auto run = [&] {
+    if (schedule() == Schedule::forward) return run_needed(point);
+    if (schedule() == Schedule::random) return run_one();
+    return run_other(*point.stream) || run_needed(point);
+  };
+  while (!point.reached())
+    if (!run()) let_others_call();
+}
+
+void run_a_little(const Point& point) {
+  if (schedule() == Schedule::random) run_one();
+  else if (const auto& stream = *point.stream; can_run(stream)) run_next(*point.stream);
+  else run_one();
 }
 
 void wait_for_all() {
   while (run_one()) {}
+}
+
+std::shared_ptr<CUstream_st> open_stream(int device) {
+  auto made = std::make_shared<CUstream_st>();
+  made->device = device;
+  made->blocking = false;
+  state().streams.push_back(made);
+  return made;
+}
+
+void close_stream(CUstream_st& stream) {
+  stream.destroyed = true;
+  if (stream.queue.empty()) std::erase(state().streams, stream.shared_from_this());
 }
 
 void pass_time(double milliseconds) { state().clock += milliseconds; }
@@ -196,8 +215,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     const auto stream = handle ? stream_of(handle) : nullptr;
     if (!stream) return cudaErrorInvalidResourceHandle;
     if (stream->capture) stream->capture->invalid = true;
-    stream->destroyed = true;
-    if (stream->queue.empty()) std::erase(state().streams, stream);
+    close_stream(*stream);
     return cudaSuccess;
   });
 }
