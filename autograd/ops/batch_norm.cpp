@@ -98,11 +98,13 @@ Statistics statistics(const Tensor& x, const RunningStatistics& running, const B
   if (!options.training) return {contiguous(running.mean.detach()), contiguous(running.var.detach())};
   const int64_t count = x.size() / std::max<int64_t>(x.dim(-1), 1);
   RunningUpdate update{.momentum = options.momentum};
-  if (running.mean.defined() && !recomputing()) {
+  if (running.mean.defined() && !recomputing())
     update.mean = running.mean, update.var = running.var, update.batches = running.batches;
+  const Statistics s =
+      options.peers ? of_all(x, count, *options.peers, update) : of_batch(x, count, options.parts, update);
+  if (update.mean.data)
     for (const Tensor& t : {running.mean, running.var, running.batches}) t.storage()->written_by("batch_norm");
-  }
-  return options.peers ? of_all(x, count, *options.peers, update) : of_batch(x, count, options.parts, update);
+  return s;
 }
 
 // db and dw over all `count` rows, for dx. Undefined if mean and var do not depend on x.

@@ -14,7 +14,7 @@ void check_same(ProcessGroup& group, const std::string& what, const std::string&
 // The text of rank `root`, on all ranks. A collective.
 std::string broadcast_text(ProcessGroup& group, const std::string& text, int root);
 
-// Small collectives besides those for gradients. With one rank they return their argument.
+// Small collectives besides those for gradients, which do nothing with one rank.
 bool any_of(ProcessGroup& group, bool wish);  // whether it is true on any rank
 double max_over_ranks(ProcessGroup& group, double own);
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);  // one per rank

@@ -5,6 +5,7 @@
 #include "comm/transport/gpu.h"
 #include "comm/transport/host.h"
 #include "core/registry.h"
+#include "core/runtime.h"
 
 namespace ringtape::comm {
 
@@ -41,17 +42,19 @@ void check_same_transport(const Context& context, const std::string& mine) {
 
 const char* automatic(const Context& context, Device device) {
   const std::string host = host_identity("pid"), gpu = device.type == kGpu ? cuda::uuid_of(device.index) : "";
+  bool nccl = nccl_transport;  // in the builds of all ranks
   const Deadline deadline(context.timeout);
-  context.store->set(concat("auto/", context.rank), concat(host, " ", gpu));
+  context.store->set(concat("auto/", context.rank), concat(host, " ", gpu, nccl ? " nccl" : ""));
   bool one_host = true;
   std::set<std::string> gpus;
   for (int r = 0; r < context.size; ++r) {
     const std::string theirs = context.store->wait(concat("auto/", r), deadline);
     one_host = one_host && theirs.starts_with(host + " ");
+    nccl = nccl && theirs.ends_with(" nccl");
     gpus.insert(theirs.substr(theirs.find(' ')));
   }
   if (device.type == kCpu) return one_host ? "shm" : "tcp";
-  if (nccl_transport && (int(gpus.size()) == context.size || !one_host)) return "nccl";
+  if (nccl && (int(gpus.size()) == context.size || !one_host)) return "nccl";
   RT_CHECK_AS(UsageError, one_host,
               "ranks on GPUs of several hosts or containers need NCCL, which this build does not have; build it where "
               "nccl.h is installed, or use --device cpu");
@@ -86,6 +89,7 @@ std::unique_ptr<Transport> make_transport(std::string_view name, Context context
     RT_CHECK_AS(UsageError, wanted == device.type, "transport ", name, ": between ", gpu ? "CPUs" : "GPUs",
                 ", but this rank is on ", device, "; choose another device or one of: ", fitting);
   }
+  if (gpu) runtime(device);  // throws if there is none
   check_same_transport(context, concat(name, gpu ? " on GPUs" : ""));
   const TransportKind& kind = find_transport(name == "auto" ? automatic(context, device) : name);
   return kind.make(std::move(context), device);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,10 +39,15 @@ class OpenFile {
   int fd_;
 };
 
-// All bytes of a file; nullopt with errno.
+// All bytes of a file; nullopt with errno. What is no file, such as /dev/null, is not replaced by one.
 std::optional<std::string> content_of(const std::string& path) {
   const OpenFile file(path, O_RDONLY | O_NONBLOCK);
-  if (file.get() < 0) return {};
+  struct stat what {};
+  if (file.get() < 0 || ::fstat(file.get(), &what) != 0) return {};
+  if (!S_ISREG(what.st_mode)) {
+    errno = EINVAL;
+    return {};
+  }
   std::string out;
   char part[1 << 16];
   ssize_t n = 0;
@@ -91,7 +97,11 @@ std::string default_path() {
 
 }  // namespace
 
-PlanChoices::PlanChoices(std::string path) : path_(std::move(path)) {}
+PlanChoices::PlanChoices(std::string path) : path_(std::move(path)) {
+  std::error_code none;
+  const fs::path target = fs::canonical(path_, none);  // of a link, which stays one
+  if (!none) path_ = target.string();
+}
 
 std::optional<std::string> PlanChoices::find(const std::string& problem) {
   const std::lock_guard lock(mutex_);

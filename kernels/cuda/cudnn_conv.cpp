@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -228,8 +227,10 @@ struct ConvDevice {
   void prepare(int index) {
     if (cudnn) return;
     const AllowWhileRecording allow;
-    RT_GPU_CHECK(cudnnCreate(&cudnn));
-    RT_GPU_CHECK(cudnnSetStream(cudnn, compute_stream(index)));
+    cudnnHandle_t made = nullptr;
+    RT_GPU_CHECK(cudnnCreate(&made));
+    RT_GPU_CHECK(cudnnSetStream(made, compute_stream(index)));
+    cudnn = made;
   }
 };
 ConvDevice& conv_device(int index) {
@@ -283,40 +284,44 @@ Tensor workspace_of(const ConvPlan& plan, Device device) {
 }
 
 // Milliseconds of the best of three runs after a first one, into the output of the pass, which is overwritten anyway;
-// infinity for a plan that fails, or for whose workspace there is no memory.
+// infinity for a plan that fails. Throws OutOfMemory.
 double time_of(cudnnHandle_t cudnn, const ConvPlan& plan, const Convolution& c) {
   constexpr int kRuns = 3;
   const int index = c.x.device.index;
-  double best = std::numeric_limits<double>::infinity();
-  try {
-    const Tensor workspace = workspace_of(plan, c.x.device);
-    if (execute(cudnn, plan, c, workspace) != CUDNN_STATUS_SUCCESS) return best;
-    Event begin(index, true), end(index, true);
-    for (int i = 0; i < kRuns; ++i) {
-      begin.record(compute_stream(index));
-      RT_GPU_CHECK(execute(cudnn, plan, c, workspace));
-      end.record(compute_stream(index));
-      end.synchronize();
-      best = std::min(best, end.milliseconds_since(begin));
-    }
-  } catch (const OutOfMemory&) {  // another plan may need less
+  const Tensor workspace = workspace_of(plan, c.x.device);
+  constexpr double kFails = std::numeric_limits<double>::infinity();
+  double best = kFails;
+  Event begin(index, true), end(index, true);
+  for (int i = 0; i <= kRuns; ++i) {
+    begin.record(compute_stream(index));
+    if (execute(cudnn, plan, c, workspace) != CUDNN_STATUS_SUCCESS) return kFails;
+    end.record(compute_stream(index));
+    end.synchronize();
+    if (i > 0) best = std::min(best, end.milliseconds_since(begin));
   }
   return best;
 }
 
+// The quickest of the plans that work; none if none does. One that had no memory today is not judged: the choice is
+// then not kept in the file, and if all are like this, the one that needs least is used.
 ConvPlan measured(cudnnHandle_t cudnn, const Convolution& c, const std::string& problem) {
   constexpr size_t kMeasured = 8;  // cuDNN's order is good: later ones are rarely the quickest
   std::vector<ConvPlan> plans = make_plans(cudnn, c, kMeasured);
   if (plans.empty()) return {};
   if (plans.size() == 1) return std::move(plans[0]);
-  std::vector<double> times;
-  for (const ConvPlan& plan : plans) times.push_back(time_of(cudnn, plan, c));
-  const auto best = std::min_element(times.begin(), times.end());
-  if (std::isinf(*best)) return {};
-  ConvPlan& quickest = plans[size_t(best - times.begin())];
-  const std::string engine = plan_choices()->keep(problem, quickest.engine);
+  double least = std::numeric_limits<double>::infinity();
+  ConvPlan *quickest = nullptr, *smallest = nullptr;  // of those measured; of those without memory
+  for (ConvPlan& plan : plans) try {
+      const double time = time_of(cudnn, plan, c);
+      if (time < least) least = time, quickest = &plan;
+    } catch (const OutOfMemory&) {
+      if (!smallest || plan.workspace_bytes < smallest->workspace_bytes) smallest = &plan;
+    }
+  if (!quickest) return smallest ? std::move(*smallest) : ConvPlan{};
+  if (smallest) return std::move(*quickest);
+  const std::string engine = plan_choices()->keep(problem, quickest->engine);
   const auto kept = std::find_if(plans.begin(), plans.end(), [&](const ConvPlan& p) { return p.engine == engine; });
-  return std::move(kept == plans.end() ? quickest : *kept);
+  return std::move(kept == plans.end() ? *quickest : *kept);
 }
 
 std::vector<int64_t> key_of(const Convolution& c) {

@@ -47,7 +47,7 @@ pytorch() {
 }
 
 # cuda_tests PREFIX SECONDS PATTERN: the test programs of that name, each in one process, four at a time: a context on
-# the GPU and its libraries take longer than most tests. They measure no convolutions.
+# the GPU and its libraries take longer than most tests. Only tests of measuring measure convolutions.
 cuda_tests() {
   local prefix=$1 limit=$2 pattern=$3 test name
   for test in "$build"/tests/cuda_*_test"$checked"; do

@@ -138,7 +138,7 @@ def read_losses(log):
     """Of a training's JSON lines: the loss of each step."""
     lines = [json.loads(text) for text in log.splitlines()
              if text.startswith('{"split":"train_step"') and text.endswith("}")]
-    return [line["loss"] for line in lines]
+    return [float(line["loss"]) for line in lines]  # also "nan" and "inf"
 
 
 def read_errors(log):
@@ -167,7 +167,7 @@ def collect(folder):
             ops = read_ops(os.path.join(folder, "logs", s["name"].replace(" ", "-") + ".json"))
             results[kind] += [ops] if ops else []
         elif kind in FIGURES:
-            figures = last_json(log)
+            figures = last_json(log) if s["result"] == "passed" else None
             results[FIGURES[kind]] += [dict(figures, stage=s["name"])] if figures else []
         elif kind == "curve":
             results["curves"].append({"stage": s["name"], "losses": read_losses(log)})
@@ -187,7 +187,7 @@ def table(head, rows):
 
 
 def number(x, digits=1):
-    return "" if x is None else f"{x:,.{digits}f}"
+    return "" if x is None else f"{float(x):,.{digits}f}"  # also of "nan" and "inf"
 
 
 def waits_for_host(row):
@@ -310,10 +310,10 @@ def main():
         sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
     results = collect(sys.argv[1])
     os.makedirs(sys.argv[2], exist_ok=True)
-    with open(os.path.join(sys.argv[2], "report.md"), "w") as f:
-        f.write(write_report(results))
     with open(os.path.join(sys.argv[2], "results.json"), "w") as f:
         json.dump(results, f, indent=1)
+    with open(os.path.join(sys.argv[2], "report.md"), "w") as f:
+        f.write(write_report(results))
 
 
 if __name__ == "__main__":

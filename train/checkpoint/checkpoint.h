@@ -29,7 +29,7 @@ struct TensorFile {
 struct Course {
   using Texts = std::map<std::string, std::string>;
   Texts settings = {};  // those that must not change, by name
-  // The settings that are not as before, a line each; null: all are.
+  // The settings that are not as before, a line each; null: they are not compared.
   std::function<std::vector<std::string>(const Texts& before)> changed = {};
   DataIdentity data = {};
   int64_t steps_per_epoch = 0;
