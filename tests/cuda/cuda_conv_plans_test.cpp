@@ -1,4 +1,5 @@
 // The file of measured plans: shared by processes, never trusted.
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -99,6 +100,19 @@ TEST_F(ConvPlans, FoldersAndFilesThatCannotBeUsedAreNoError) {
   expect_given_up(folder_.string(), "cannot be read");
   put("a file");
   expect_given_up(path_ + "/plans", "cannot be");
+}
+
+// The place of /dev/null, or of a link, is not taken by a file.
+TEST_F(ConvPlans, WhatIsNoFileStaysThereAndALinkStaysOne) {
+  const std::string pipe = (folder_ / "pipe").string(), link = (folder_ / "link").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_given_up(pipe, "cannot be read");
+  EXPECT_TRUE(fs::is_fifo(pipe));
+  put("");
+  fs::create_symlink(path_, link);
+  PlanChoices(link).keep("a", "engine 1");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(PlanChoices(path_).find("a"), "engine 1");
 }
 
 TEST_F(ConvPlans, ProcessesThatWriteAtOnceLoseNothing) {
