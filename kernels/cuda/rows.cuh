@@ -9,7 +9,8 @@
 namespace ringtape::cuda {
 namespace {
 
-constexpr int kRowThreads = 1024;  // maximum per row; 64 registers each
+// Maximum per row that is held, with 64 registers each; for longer ones, which need more registers.
+constexpr int kRowThreads = 1024, kLongRowThreads = 512;
 // Packs of 16 bytes per operand that a thread has in flight: enough to hide latency, and they fit into registers.
 constexpr int packs_of(int inputs) { return inputs == 1 ? 4 : 2; }
 
@@ -98,7 +99,8 @@ class Row {
 };
 
 template <class F, int kWidth, bool kHeld>
-__global__ void __launch_bounds__(kRowThreads) row_kernel(F f, int64_t rows, int64_t columns) {
+__global__ void __launch_bounds__(kHeld ? kRowThreads : kLongRowThreads)
+    row_kernel(F f, int64_t rows, int64_t columns) {
   using T = typename F::Element;
   Row<T, int(std::size(F{}.in)), kWidth, kHeld> row(f.in, rows, columns);
   f(row);
@@ -114,7 +116,7 @@ void for_each_row(Device device, const F& f, const typename F::Element* y, int64
     const bool held = threads <= kRowThreads;
     const int team = threads <= kWarp ? power_of_two(threads, kWarp)
                      : held           ? int(divide_up(threads, kWarp)) * kWarp
-                                      : kRowThreads;
+                                      : kLongRowThreads;
     const int teams = team <= kWarp ? 256 / team : 1;
     const Grid grid{dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))};
     held ? launch<row_kernel<F, kWidth, true>>(device, grid, f, rows, columns)

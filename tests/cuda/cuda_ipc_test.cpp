@@ -9,14 +9,12 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "comm/transport/transports.h"
-#include "nn/nn.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/gpu_ranks.h"
 #include "tests/support/process_ranks.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
 #include "train/io/file.h"
-#include "train/loop/step.h"
-#include "train/settings/options.h"
 
 namespace ringtape::comm {
 namespace {
@@ -155,36 +153,15 @@ TEST_F(CudaIpc, IsAutomaticForRanksOfOneGpuOrWithoutNccl) {
   }));
 }
 
-// The weights after a few steps of ddp, whose sums are in the order of the ranks.
-std::string trained(const char* transport, Context context) {
-  const Device device{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
-  ProcessGroup group(make_transport(transport, std::move(context), device));
-  manual_seed(3);
-  nn::Sequential model;
-  model.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 5);
-  nn::move_to(model, device);
-  TrainOptions o;
-  o.execution.deterministic = true, o.parallel.strategy = "ddp";
-  Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-  for (int i = 0; i < 3; ++i) {
-    manual_seed(uint64_t(10 * i + group.rank()));
-    const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
-    step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
-  }
-  std::string out;
-  for (const nn::Named& p : nn::named_parameters(model)) {
-    const Tensor host = contiguous(p.tensor->detach()).copy_to(Device{});
-    out.append(static_cast<const char*>(View(host).data), size_t(host.size()) * sizeof(float));
-  }
-  return out;
-}
-
 TEST_F(CudaIpc, TrainsWithTheBytesOfThreadsOverP2p) {
   for (const int n : {2, 3}) {
     const ringtape::test::TemporaryFolder folder;
     const auto keep = [&](const char* name, const Context& context) {
-      const std::string weights = trained(name, context);
-      if (context.rank == 0) write_file(folder.path() + "/" + name, weights);
+      const Device own{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
+      ProcessGroup group(make_transport(name, context, own));
+      const std::vector<double> weights = ringtape::test::weights_after_steps(group, true);
+      const std::string bytes(reinterpret_cast<const char*>(weights.data()), weights.size() * sizeof(double));
+      if (group.rank() == 0) write_file(folder.path() + "/" + name, bytes);
     };
     expect_all_well(ringtape::test::run_processes(1, Seconds(60), [&](const Context&) {
       const auto of_rank = [&](const Context& context) { set_threads(1), keep("p2p", context); };
@@ -192,7 +169,7 @@ TEST_F(CudaIpc, TrainsWithTheBytesOfThreadsOverP2p) {
     }));
     expect_all_well(ringtape::test::run_processes(n, Seconds(60), [&](const Context& c) { keep("ipc", c); }));
     const std::string p2p = read_file(folder.path() + "/p2p"), ipc = read_file(folder.path() + "/ipc");
-    EXPECT_EQ(p2p.size(), size_t(20 * 90 + 90 + 90 * 5 + 5) * sizeof(float));
+    EXPECT_EQ(p2p.size(), size_t(ringtape::test::kWeightsOfSteps) * sizeof(double));
     EXPECT_TRUE(p2p == ipc) << n << " ranks";
   }
 }

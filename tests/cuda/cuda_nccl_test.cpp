@@ -18,12 +18,10 @@
 #include "comm/transport/transports.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
-#include "nn/nn.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/gpu_ranks.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
-#include "train/loop/step.h"
-#include "train/settings/options.h"
 
 namespace ringtape::comm {
 namespace {
@@ -261,26 +259,10 @@ TEST_F(CudaNccl, ABarrierWaitsForAllRanks) {
   }), "");
 }
 
-// The weights after a few steps of ddp.
 std::vector<double> trained(const char* transport, int n, bool deterministic) {
   std::vector<double> out;
   EXPECT_EQ(on_groups(n, [&](ProcessGroup& group) {
-    const Device device = device_of(group);
-    manual_seed(3);
-    nn::Sequential model;
-    model.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 5);
-    nn::move_to(model, device);
-    TrainOptions o;
-    o.execution.deterministic = deterministic, o.parallel.strategy = "ddp";
-    Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-    for (int i = 0; i < 3; ++i) {
-      manual_seed(uint64_t(10 * i + group.rank()));
-      const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
-      step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
-    }
-    std::vector<double> all;
-    for (const nn::Named& p : nn::named_parameters(model))
-      for (const double v : values(p.tensor->detach())) all.push_back(v);
+    std::vector<double> all = ringtape::test::weights_after_steps(group, deterministic);
     if (group.rank() == 0) out = std::move(all);
   }, Seconds(60), transport), "");
   return out;
@@ -289,7 +271,7 @@ std::vector<double> trained(const char* transport, int n, bool deterministic) {
 TEST_F(CudaNccl, TrainsAsOverP2p) {
   for (int n = 2; n <= std::min(3, most_ranks()); ++n) {
     const std::vector<double> in_order = trained("p2p", n, true);
-    EXPECT_EQ(in_order.size(), size_t(20 * 90 + 90 + 90 * 5 + 5));
+    EXPECT_EQ(in_order.size(), size_t(ringtape::test::kWeightsOfSteps));
     EXPECT_TRUE(trained("nccl", n, true) == in_order) << n << " ranks";
     const std::vector<double> any_order = trained("nccl", n, false);
     ASSERT_EQ(any_order.size(), in_order.size());

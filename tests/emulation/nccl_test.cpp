@@ -6,8 +6,8 @@
 #include "autograd/create.h"
 #include "comm/transport/gpu.h"
 #include "core/cuda/device.h"
-#include "tests/emulation/nccl.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/nccl_support.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
 
@@ -19,15 +19,7 @@ using ringtape::test::values;
 cudaStream_t stream_of(int index) { return ringtape::cuda::compute_stream(index); }
 Device gpu(int index) { return {DeviceType::cuda, index}; }
 
-class NcclStandIn : public testing::Test {
- protected:
-  void SetUp() override { emulation::set_gpu({.devices = 4}); }
-  void TearDown() override {
-    emulation::set_nccl_faults({});
-    emulation::take_nccl_calls();
-    EXPECT_EQ(emulation::nccl_communicators(), 0u);
-  }
-};
+class NcclStandIn : public ringtape::test::EmulatedNccl {};
 
 // Two communicators of one clique, both used by this thread.
 class NcclStandInCalls : public NcclStandIn {

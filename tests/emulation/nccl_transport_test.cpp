@@ -13,8 +13,8 @@
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "core/cuda/device.h"
-#include "tests/emulation/nccl.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/nccl_support.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
 
@@ -27,15 +27,7 @@ using ringtape::test::values;
 
 Device gpu(int index) { return {DeviceType::cuda, index}; }
 
-class NcclTransport : public testing::Test {
- protected:
-  void SetUp() override { emulation::set_gpu({.devices = 4}); }
-  void TearDown() override {
-    emulation::set_nccl_faults({});
-    emulation::take_nccl_calls();
-    EXPECT_EQ(emulation::nccl_communicators(), 0u);
-  }
-};
+class NcclTransport : public ringtape::test::EmulatedNccl {};
 
 // Runs f(group) on n ranks over NCCL. Returns why they failed, or nothing.
 template <class F>
