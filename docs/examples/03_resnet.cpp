@@ -1,4 +1,4 @@
-// ResNet-18 as `ringtape train` trains it: settings by their names, a task, a trainer that reports its figures.
+// ResNet-18 as `ringtape train` trains it: settings by name, what they set up, a trainer that reports its figures.
 // Prints:
 //   train 2, val 2, test 1
 //   the loss has fallen: yes
@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "train/loop/trainer.h"
+#include "train/settings/run_setup.h"
 
 using namespace ringtape;
 
@@ -23,8 +23,8 @@ int main() {
                                                                       {"lr", "0.01"}})
     set_recorded(options, name, value, name);  // what --NAME VALUE does
   options.run.json = true;                     // no bars on the terminal
-  Task task(options);
-  Trainer trainer(task);
+  RunSetup setup(resolve(options));
+  Trainer trainer = make_trainer(setup);
   std::map<std::string, int> reports;
   std::vector<double> losses;
   trainer.fit([&](const Metrics& m) {

@@ -7,7 +7,7 @@
 
 #include "autograd/ops.h"
 #include "nn/ssl/method.h"
-#include "train/loop/trainer.h"
+#include "train/settings/run_setup.h"
 
 using namespace ringtape;
 
@@ -51,10 +51,11 @@ int main() {
                                     {"warmup-epochs", "0"}, {"knn-k", "5"}})
     set_recorded(options, name, value, name);  // what --NAME VALUE does
   options.run.json = true;                     // no bars on the terminal
-  Task task(options);
-  std::printf("%s\n", task.learner->title().c_str());
+  RunSetup setup(resolve(options));
+  Trainer trainer = make_trainer(setup);
+  std::printf("%s\n", trainer.learner().facts.title.c_str());
   int judged = 0;
-  Trainer(task).fit([&](const Metrics& m) { judged += m.split == "knn" && m.top1.has_value(); });
+  trainer.fit([&](const Metrics& m) { judged += m.split == "knn" && m.top1.has_value(); });
   std::printf("trained for 2 epochs, judged by kNN: %s\n", judged == 2 ? "yes" : "no");
   return judged == 2 ? 0 : 1;
 }

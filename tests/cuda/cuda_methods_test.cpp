@@ -2,7 +2,7 @@
 #include "tests/support/cuda_support.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
-#include "train/loop/trainer.h"
+#include "train/settings/run_setup.h"
 
 #if defined(RINGTAPE_EMULATION_BUILD)
 #include "autograd/create.h"
@@ -46,8 +46,8 @@ struct Trained {
 
 Trained train(TrainOptions o, const std::string& device) {
   o.execution.device = device;
-  Task task(o);
-  Trainer trainer(task);
+  RunSetup task(resolve(o));
+  Trainer trainer = make_trainer(task);
   Trained out;
   trainer.fit([&](const Metrics& m) {
     if (m.split == "train") out.loss = *m.loss, out.spread = *m.spread;
@@ -78,14 +78,15 @@ TEST_P(CudaMethods, NoStepWaitsForItsOwnWork) {
   RT_NEEDS_CUDA();
   TrainOptions o = small(GetParam());
   o.execution.device = "cuda:0";
-  Task task(o);
-  Step step(*task.model, task.learner->objective(), task.options.step, task.options.execution);
+  RunSetup task(resolve(o));
+  const auto learner = make_learner(o, task, {all_samples(task.data.train), {}}, 1);
+  Step step(*task.model, learner->objective(), o.step, o.execution);
   const Tensors views = {rand({16, 32, 32, 3}, -1, 1, DType::f32, kCuda),
                          rand({16, 32, 32, 3}, -1, 1, DType::f32, kCuda)};
   const Tensor labels = full({16}, 0, DType::i64, kCuda);
   for (int i = 0; i < 3; ++i) {
     const size_t before = emulation::queued();
-    task.learner->begin_step({i, 3});
+    learner->begin_step({i, 3});
     step.run(views, labels, 0.01);
     if (i > 0) {
       EXPECT_GE(emulation::queued(), before + 20) << "step " << i;

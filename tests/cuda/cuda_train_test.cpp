@@ -16,9 +16,9 @@
 #include "tests/support/thread_ranks.h"
 #include "train/evaluation/metrics.h"
 #include "train/evaluation/snapshot_parts.h"
-#include "train/loop/trainer.h"
 #include "train/optim/lars.h"
 #include "train/optim/sgd.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape {
 namespace {
@@ -39,8 +39,8 @@ Trained train(const std::string& device, const std::string& optimizer, double dr
   options.data.val_size = 0;
   options.trainer.batch_size = 16, options.trainer.epochs = 1, options.trainer.limit_train_batches = 20,
   options.execution.threads = 1;
-  Task task(options);
-  Trainer trainer(task);
+  RunSetup task(resolve(options));
+  Trainer trainer = make_trainer(task);
   Trained out;
   trainer.fit([&](const Metrics& m) { (m.split == "train" ? out.train : out.test) = m; });
   EXPECT_EQ(trainer.steps(), 20);

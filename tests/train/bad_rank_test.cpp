@@ -12,7 +12,7 @@
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
 #include "train/io/file.h"
-#include "train/loop/trainer.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape {
 namespace {
@@ -56,12 +56,9 @@ TrainOptions options() {
 
 // Trains; throws the error that ends the training, and tells the others.
 void train_rank(comm::ProcessGroup& group, bool bad, Fault fault, int64_t step, const std::string& folder) {
-  Task task(options(), group.size());
-  if (bad) {
-    task.model = std::make_unique<Faulty>(std::move(task.model), fault, step);
-    task.learner = make_learner(task.options, *task.model);
-  }
-  Trainer trainer(task, group);
+  RunSetup task(resolve(options(), group.size()));
+  if (bad) task.model = std::make_unique<Faulty>(std::move(task.model), fault, step);
+  Trainer trainer = make_trainer(task, group);
   trainer.share_state();
   const Checkpoints checkpoints(folder, 2);
   try {
@@ -103,9 +100,9 @@ void expect_all(const std::string& said, const std::string& cause) {
 
 // Expects the newest checkpoint to be undamaged, with finite weights.
 void expect_checkpoint(const std::string& folder, int64_t step) {
-  Task task(options());
+  RunSetup task(resolve(options()));
   const auto found =
-      Checkpoints(folder, 2).newest(Trainer(task).course(), [](const std::string& why) { ADD_FAILURE() << why; });
+      Checkpoints(folder, 2).newest(make_trainer(task).course(), [](const std::string& why) { ADD_FAILURE() << why; });
   ASSERT_TRUE(found);
   EXPECT_EQ(found->state.step, step);
   for (const NamedTensor& t : read_safetensors(found->path + "/model.safetensors").tensors)

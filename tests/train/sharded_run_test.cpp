@@ -5,8 +5,8 @@
 #include "tests/support/jobs.h"
 #include "tests/support/settings.h"
 #include "train/loop/model_state.h"
-#include "train/loop/trainer.h"
 #include "train/optim/sgd.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape {
 namespace {
@@ -131,8 +131,8 @@ TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
       comm::Context context = t.context();
       context.store = comm::prefix_store(context.store, "training");
       comm::ProcessGroup group(t.open(std::move(context)));
-      Task task(o, 3);
-      Trainer trainer(task, group);
+      RunSetup task(resolve(o, 3));
+      Trainer trainer = make_trainer(task, group);
       trainer.share_state();
       int saves = 0;
       trainer.fit([](const Metrics&) {}, [&] {

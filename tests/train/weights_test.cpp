@@ -22,6 +22,7 @@
 #include "train/io/npy.h"
 #include "train/loop/exported.h"
 #include "train/model/models.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape {
 namespace {
@@ -241,7 +242,7 @@ TEST(ExportedReadme, HasThePythonOfEveryResNet) {
   TrainOptions options;
   options.model.name = "resnet18";
   test::set(options, {{"train-size", "20"}, {"test-size", "10"}});
-  const auto readme = [&] { return exported_readme(Task(options), "model.safetensors", false); };
+  const auto readme = [&] { return exported_readme(RunSetup(resolve(options)), "model.safetensors", false); };
   EXPECT_MENTIONS(
       readme(),
       "from torch import nn\nfrom torchvision.models import resnet18\n\nmodel = resnet18(num_classes=10)\n"

@@ -26,7 +26,7 @@ int run_embed(const Invocation& invocation) {
   check_output(trained, "out", *out);
   if (labels) check_output(trained, "labels", *labels);
   trained.train = split == "train";
-  Task task(trained.options, 1, trained.beginning());
+  RunSetup task(resolve(trained.options), trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(compute_dtype(options.execution));

@@ -17,21 +17,27 @@
 namespace ringtape::cli {
 namespace {
 
+void check_loss(double loss, const std::string& weights, const ExecutionOptions& o) {
+  RT_CHECK_AS(Error, std::isfinite(loss), weights, ": the loss is ", std::isnan(loss) ? "NaN" : "infinite",
+              ", although the weights are finite: the outputs are too large",
+              o.precision == "f32" ? "" : "; try --precision f32");
+}
+
 int test_outputs(const Invocation& invocation, Trained trained) {
   trained.train = false;
   const std::string* file = invocation.flag("logits");
   if (file) check_output(trained, "logits", *file);
   const bool per_class = invocation.has("per-class"), confused = invocation.has("confusion");
   const bool wanted = file || per_class || confused;
-  Task task(trained.options, 1, trained.beginning());
+  RunSetup task(resolve(trained.options), trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task);
   Tensors batches;
-  const Metrics m = evaluate(task, task.data.test, all_samples(task.data.test), "test", !options.run.json,
-                             wanted ? &batches : nullptr);
-  RT_CHECK_AS(Error, std::isfinite(*m.loss), trained.weights, ": the loss is ",
-              std::isnan(*m.loss) ? "NaN" : "infinite", ", although the weights are finite: the outputs are too large",
-              options.execution.precision == "f32" ? "" : "; try --precision f32");
+  EvalOptions how = eval_options(options);
+  how.progress = !options.run.json;
+  const Metrics m =
+      evaluate(task, task.data.test, all_samples(task.data.test), "test", how, wanted ? &batches : nullptr);
+  check_loss(*m.loss, trained.weights, options.execution);
   const Tensor logits = wanted ? concat(batches) : Tensor();
   if (file) write_safetensors(*file, {{"logits", logits}});
   std::optional<Confusion> confusion;
@@ -45,15 +51,15 @@ int test_outputs(const Invocation& invocation, Trained trained) {
     if (per_class) line["per_class"] = confusion->per_class_json();
     if (confused) line["confusion"] = confusion->json();
     std::printf("%s\n", line.text().c_str());
-  } else {
-    const std::string all = with_commas(task.data.test.size());
-    const std::string tested =
-        m.images < task.data.test.size() ? concat(with_commas(m.images), " of the ", all) : "the " + all;
-    std::printf("%s on %s test images of %s\n%s\n", trained.weights.c_str(), tested.c_str(),
-                task.data.test.name.c_str(), metrics_text(m, 0).c_str());
-    if (per_class) std::printf("\n%s", confusion->per_class_text().c_str());
-    if (confused) std::printf("\n%s", confusion->text().c_str());
+    return 0;
   }
+  const std::string all = with_commas(task.data.test.size());
+  const std::string tested =
+      m.images < task.data.test.size() ? concat(with_commas(m.images), " of the ", all) : "the " + all;
+  std::printf("%s on %s test images of %s\n%s\n", trained.weights.c_str(), tested.c_str(), task.data.test.name.c_str(),
+              metrics_text(m, 0).c_str());
+  if (per_class) std::printf("\n%s", confusion->per_class_text().c_str());
+  if (confused) std::printf("\n%s", confusion->text().c_str());
   return 0;
 }
 
@@ -64,9 +70,10 @@ struct Judged {
   Json settings;
 };
 
-using Judge = Judged (*)(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task);
+using Judge = Judged (*)(const Invocation&, const Features& bank, const Features& queries, const RunSetup&);
 
-Judged by_neighbours(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task) {
+Judged by_neighbours(const Invocation& invocation, const Features& bank, const Features& queries,
+                     const RunSetup& task) {
   Knn knn;
   knn.k = number_flag<int64_t>(invocation, "knn-k", 1, 1'000'000'000, knn.k);
   knn.temperature = number_flag(invocation, "knn-temperature", 1e-6, 1e6, knn.temperature);
@@ -75,7 +82,7 @@ Judged by_neighbours(const Invocation& invocation, const Features& bank, const F
           {{"k", knn.k}, {"temperature", knn.temperature}}};
 }
 
-Judged by_a_layer(const Invocation& invocation, const Features& bank, const Features& queries, const Task& task) {
+Judged by_a_layer(const Invocation& invocation, const Features& bank, const Features& queries, const RunSetup& task) {
   LinearProbe probe;
   probe.epochs = number_flag<int64_t>(invocation, "probe-epochs", 1, 1'000'000, probe.epochs);
   probe.lr = number_flag(invocation, "probe-lr", 0.0, 1e6, probe.lr);
@@ -85,12 +92,28 @@ Judged by_a_layer(const Invocation& invocation, const Features& bank, const Feat
           {{"epochs", probe.epochs}, {"lr", probe.lr}}};
 }
 
+void print_judged(const Invocation& invocation, const std::string& weights, const RunSetup& task, const Judged& found,
+                  const Features& bank, const Features& queries) {
+  if (task.options.run.json) {
+    Json line{{"protocol", *invocation.flag("protocol")}, {"top1", found.tally.top1()}, {"top5", found.tally.top5()}};
+    line.update(found.settings);
+    line["train_images"] = bank.size(), line["images"] = queries.size(), line["features"] = bank.x.dim(1);
+    line["data"] = task.options.data.set.name, line["weights"] = weights;
+    std::printf("%s\n", line.text().c_str());
+    return;
+  }
+  std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n", weights.c_str(),
+              found.title.c_str(), int(bank.x.dim(1)), with_commas(bank.size()).c_str(),
+              with_commas(queries.size()).c_str(), task.data.test.name.c_str(), percent(found.tally.top1()).c_str(),
+              percent(found.tally.top5()).c_str());
+}
+
 template <Judge judge>
 int test_features(const Invocation& invocation, Trained trained) {
   constexpr bool by_knn = judge == by_neighbours;
   for (const char* flag : {"logits", "per-class", "confusion"})
     RT_CHECK_AS(UsageError, !invocation.flag(flag), "--", flag, ": needs --protocol test");
-  Task task(trained.options, 1, trained.beginning());
+  RunSetup task(resolve(trained.options), trained.beginning());
   const TrainOptions& options = task.options;
   load_trained(trained, task, true);
   const Autocast autocast(compute_dtype(options.execution));
@@ -112,19 +135,7 @@ int test_features(const Invocation& invocation, Trained trained) {
   };  // as in a training run
   const Features bank = features(train, "train", limit > 0 ? shuffled() : all_samples(train), limit),
                  queries = features(test, "test", all_samples(test), kEvalBatch * options.trainer.limit_eval_batches);
-  const Judged found = judge(invocation, bank, queries, task);
-  if (options.run.json) {
-    Json line{{"protocol", *invocation.flag("protocol")}, {"top1", found.tally.top1()}, {"top5", found.tally.top5()}};
-    line.update(found.settings);
-    line["train_images"] = bank.size(), line["images"] = queries.size(), line["features"] = bank.x.dim(1);
-    line["data"] = options.data.set.name, line["weights"] = trained.weights;
-    std::printf("%s\n", line.text().c_str());
-  } else {
-    std::printf("%s: %s\n%d features of %s training and %s test images of %s\ntop-1 %s  top-5 %s\n",
-                trained.weights.c_str(), found.title.c_str(), int(bank.x.dim(1)), with_commas(bank.size()).c_str(),
-                with_commas(queries.size()).c_str(), task.data.test.name.c_str(), percent(found.tally.top1()).c_str(),
-                percent(found.tally.top5()).c_str());
-  }
+  print_judged(invocation, trained.weights, task, judge(invocation, bank, queries, task), bank, queries);
   return 0;
 }
 
@@ -151,8 +162,11 @@ Command evaluate_command() {
   command.name = "evaluate";
   command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: outputs or features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
-  command.examples = {"evaluate runs/digits", "evaluate digits --json", "evaluate runs/digits/checkpoints/best",
-                      "evaluate digits --per-class --confusion", "evaluate digits --protocol knn --knn-k 20",
+  command.examples = {"evaluate runs/digits",
+                      "evaluate digits --json",
+                      "evaluate runs/digits/checkpoints/best",
+                      "evaluate digits --per-class --confusion",
+                      "evaluate digits --protocol knn --knn-k 20",
                       "evaluate model.safetensors --model mlp --data mnist --data-dir ~/mnist"};
   command.positionals = 1;
   const Knn knn;

@@ -26,7 +26,7 @@ int run_export(const Invocation& invocation) {
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);
   trained.train = trained.test = false;  // only the shape of the images
-  const Task task(trained.options, 1, trained.beginning());
+  const RunSetup task(resolve(trained.options), trained.beginning());
   const std::string last = classifier(*task.model, task.options.model.name).last_layer();
   const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
   const bool backbone =

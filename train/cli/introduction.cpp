@@ -33,18 +33,19 @@ std::string first_line(const TrainOptions& o) {
       find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
 }
 
-std::vector<std::string> introduction(const Task& task, const Trainer& trainer, const World& world, const RunDir& run) {
+std::vector<std::string> introduction(const RunSetup& task, const Trainer& trainer, const World& world,
+                                      const RunDir& run) {
   std::vector<std::string> out;
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
-  out.push_back(concat("data   ", d.train.name, " (", d.train.source,
-                       "): ", with_commas(int64_t(trainer.train_samples())), " training, ",
-                       with_commas(int64_t(trainer.val_samples())), " validation, ", with_commas(d.test.size()),
-                       " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
+  out.push_back(concat(
+      "data   ", d.train.name, " (", d.train.source, "): ", with_commas(int64_t(trainer.learner().split.train.size())),
+      " training, ", with_commas(int64_t(trainer.learner().split.val.size())), " validation, ",
+      with_commas(d.test.size()), " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
   const ScheduleOptions& s = o.schedule;
   const std::string scaled =
       trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
-  out.push_back(concat("model  ", task.learner->title(), ", ", with_commas(nn::count_parameters(*task.model)),
+  out.push_back(concat("model  ", trainer.learner().facts.title, ", ", with_commas(nn::count_parameters(*task.model)),
                        " parameters; ", o.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()),
                        scaled, ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
                        " steps per epoch"));

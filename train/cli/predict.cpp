@@ -100,6 +100,11 @@ std::string csv_cell(const std::string& text) {
 
 enum class Format : uint8_t { text, json, csv };
 
+Format format_of(bool csv, bool json) {
+  RT_CHECK_AS(UsageError, !csv || !json, "--csv: choose it or --json");
+  return csv ? Format::csv : json ? Format::json : Format::text;
+}
+
 void print_head(size_t top) {
   std::string line = "image";
   for (size_t i = 1; i <= top; ++i) line += concat(",class_", i, ",probability_", i);
@@ -120,6 +125,30 @@ void print(Format format, const std::string& path, std::span<const double> proba
   std::printf("%s\n", line.c_str());
 }
 
+// A line for each image, from the logits (N, classes) of the network.
+void print_all(Format format, const std::vector<std::string>& paths, const Tensor& logits, size_t top,
+               const std::vector<std::string>& names) {
+  const Tensor probabilities = softmax(cast(logits, DType::f64));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::span<const double> row(probabilities.data<double>() + i * names.size(), names.size());
+    RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }), paths[i],
+                ": the outputs are not finite");
+    std::vector<size_t> best(row.size());
+    std::iota(best.begin(), best.end(), 0);
+    std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) { return row[a] > row[b]; });
+    best.resize(top);
+    print(format, paths[i], row, best, names);
+  }
+}
+
+void check_knows(const TrainedOn& known, const std::string& weights) {
+  RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), weights,
+              ": does not say of which size its images were, how they were normalised, or what its classes are; "
+              "`ringtape export RUN --out FILE` writes a file that does");
+  RT_CHECK_AS(UsageError, known.image[2] == 1 || known.image[2] == 3, weights, ": was trained on images of ",
+              known.image[2], " channels; files are read as 1 or 3");
+}
+
 int run_predict(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, invocation.positionals.size() >= 2,
               "predict: name a run, a checkpoint or a file of weights, then images or folders of them: ringtape "
@@ -128,51 +157,32 @@ int run_predict(const Invocation& invocation) {
   of_weights.positionals.resize(1);
   const Trained trained = find_trained(of_weights, "predict");
   const TrainedOn& known = trained.data;
-  RT_CHECK_AS(UsageError, !known.image.empty() && !known.class_names.empty() && !known.mean.empty(), trained.weights,
-              ": does not say of which size its images were, how they were normalised, or what its classes are; "
-              "`ringtape export RUN --out FILE` writes a file that does");
-  RT_CHECK_AS(UsageError, known.image[2] == 1 || known.image[2] == 3, trained.weights, ": was trained on images of ",
-              known.image[2], " channels; files are read as 1 or 3");
-  const bool csv = invocation.has("csv");
-  RT_CHECK_AS(UsageError, !csv || !trained.options.run.json, "--csv: choose it or --json");
-  const Format format = csv ? Format::csv : trained.options.run.json ? Format::json : Format::text;
-  const int64_t classes = int64_t(known.class_names.size());
+  check_knows(known, trained.weights);
+  const Format format = format_of(invocation.has("csv"), trained.options.run.json);
+  const auto classes = int64_t(known.class_names.size());
   const auto top = size_t(std::min(number_flag<int64_t>(invocation, "top", 1, 1'000'000, 5), classes));
   const std::vector<std::string> paths =
       find_images({invocation.positionals.begin() + 1, invocation.positionals.end()});
-
-  Dataset images;                  // of the batch at hand
-  std::vector<std::string> batch;  // its paths
-  size_t read_well = 0;
+  std::vector<std::string> batch;  // the paths of the images at hand
   const auto read = [&](size_t begin) {
     const size_t end = std::min(begin + size_t(kEvalBatch), paths.size());
     batch.assign(paths.begin() + std::ptrdiff_t(begin), paths.begin() + std::ptrdiff_t(end));
-    images = images_of(batch, known);
-    read_well += batch.size();
+    return images_of(batch, known);
   };
-  read(0);
+  Dataset images = read(0);
   Beginning beginning = trained.beginning();
   beginning.load = [&](const DataRequest&) { return Splits{images, images}; };
-  const Task task(trained.options, 1, beginning);
+  const RunSetup task(resolve(trained.options), beginning);
   load_trained(trained, task);
   if (format == Format::csv) print_head(top);
+  size_t read_well = 0;
   for (size_t at = 0; at < paths.size(); at += size_t(kEvalBatch)) {
-    if (at > 0) read(at);
+    if (at > 0) images = read(at);
+    read_well += batch.size();
     if (batch.empty()) continue;
-    Tensors batches;
-    evaluate(task, images, all_samples(images), "images", false, &batches);
-    const Tensor probabilities = softmax(cast(concat(batches), DType::f64));
-    for (int64_t i = 0; i < probabilities.dim(0); ++i) {
-      const std::string& path = batch[size_t(i)];
-      const std::span<const double> row(probabilities.data<double>() + i * classes, size_t(classes));
-      RT_CHECK_AS(Error, std::all_of(row.begin(), row.end(), [](double x) { return std::isfinite(x); }), path,
-                  ": the outputs are not finite");
-      std::vector<size_t> best(row.size());
-      std::iota(best.begin(), best.end(), 0);
-      std::stable_sort(best.begin(), best.end(), [&](size_t a, size_t b) { return row[a] > row[b]; });
-      best.resize(top);
-      print(format, path, row, best, known.class_names);
-    }
+    Tensors logits;
+    evaluate(task, images, all_samples(images), "images", eval_options(task.options), &logits);
+    print_all(format, batch, concat(logits), top, known.class_names);
   }
   RT_CHECK_AS(Error, read_well == paths.size(), "predict: ", paths.size() - read_well, " of ", paths.size(),
               " images cannot be read");

@@ -8,7 +8,6 @@
 #include "comm/parallel/agreement.h"
 #include "core/random.h"
 #include "core/runtime.h"
-#include "nn/batch_norm.h"
 #include "train/model/methods.h"
 #include "train/model/models.h"
 
@@ -45,38 +44,38 @@ Dataset noise(const Shape& image, int64_t batch_size) {
 
 }  // namespace
 
-StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup& group)
-    : options_(o), group_(group), device_(parse_device(o.execution.device)) {
+StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup& group) : options_(o), group_(group) {
   const ModelEntry& entry = find_model(o.model.name);
-  const ModelSpec spec{entry.image, 10, o.model.chosen()};
+  task_.device = parse_device(o.execution.device);
+  task_.data.train = noise(entry.image, o.trainer.batch_size);
+  task_.model_name = o.model.name, task_.method_name = o.method.name;
+  task_.spec = {entry.image, 10, o.model.chosen()};
   manual_seed(uint64_t(o.execution.seed));
-  if (!o.self_supervised()) model_ = entry.make(spec);
-  else model_ = make_method(method_plan(o), spec);
-  nn::move_to(*model_, device_);
-  if (group.size() > 1 && o.parallel.sync_bn) nn::synchronize_batch_norm(*model_, &group);
-  learner_ = make_learner(options_, *model_);
-  learner_->distribute(group);
-  step_ = std::make_unique<Step>(*model_, learner_->objective(), o.step, o.execution, group, o.parallel);
-  if (const std::string head = learner_->fixed_lr(); !head.empty()) step_->fix_lr(head, o.schedule.lr);
+  if (!o.self_supervised())
+    task_.model = entry.make(task_.spec);
+  else
+    task_.model = make_method(method_plan(o), task_.spec);
+  nn::move_to(*task_.model, task_.device);
+  task_.distribute(group, o.parallel.sync_bn);
+  learner_ = make_learner(options_, task_, {all_samples(task_.data.train), {}}, group.size());
+  step_ = make_step(o, task_, *learner_, o.schedule.lr, group);
   loader_.emplace(make_loader());
   stays_ = next();
 }
 
 Loader StepBench::make_loader() const {
   const TrainOptions& o = options_;
-  const Shape image = find_model(o.model.name).image;
-  const Dataset images = noise(image, o.trainer.batch_size);
-  LoaderConfig config{.batch_size = o.trainer.batch_size,
-                      .shuffle = true,
-                      .workers = int(o.execution.workers),
-                      .device = device_,
-                      .rank = group_.rank(),
-                      .ranks = group_.size()};
-  config = learner_->loading(std::move(config));
+  const Dataset& images = task_.data.train;
+  LoaderConfig config = learner_->loading({.batch_size = o.trainer.batch_size,
+                                           .shuffle = true,
+                                           .workers = int(o.execution.workers),
+                                           .device = task_.device,
+                                           .rank = group_.rank(),
+                                           .ranks = group_.size()});
   if (config.views.empty()) {
-    const bool colour = image[2] == 3;
+    const bool colour = images.images.dim(3) == 3;
     config.augmentation = {.pad = colour ? 4 : 0, .flip = colour};
-    return Loader(images, all_samples(images), config);
+    return Loader(images, learner_->split.train, config);
   }
   std::vector<int64_t> samples;
   for (int64_t i = 0; i < kRepeats * images.size(); ++i) samples.push_back(i % images.size());
@@ -101,26 +100,28 @@ void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended
 }
 
 double StepBench::run(int64_t steps) {
-  synchronize(device_);
+  synchronize(task_.device);
   group_.barrier().wait();
   auto at = Clock::now();
   for (int64_t i = 0; i < steps; ++i) step(stays_.views.empty() ? stays_ : next());
-  synchronize(device_);
+  synchronize(task_.device);
   return slowest(since(at));
 }
 
 StepBench::Phases StepBench::run_apart(int64_t steps) {
   Phases phases;
-  double* const parts[] = {&phases.forward, &phases.backward, &phases.optimizer};
-  synchronize(device_);
+  synchronize(task_.device);
   auto at = Clock::now();
   const auto ended = [&](Phase phase) {
-    synchronize(device_);
-    *parts[int(phase)] += since(at) / double(steps);
+    synchronize(task_.device);
+    double& part = phase == Phase::forward    ? phases.forward
+                   : phase == Phase::backward ? phases.backward
+                                              : phases.optimizer;
+    part += since(at) / double(steps);
   };
   for (int64_t i = 0; i < steps; ++i) {
     const Batch batch = next();
-    synchronize(device_);
+    synchronize(task_.device);
     phases.data += since(at) / double(steps);
     step(batch, ended);
   }
@@ -128,8 +129,6 @@ StepBench::Phases StepBench::run_apart(int64_t steps) {
 }
 
 // The maximum over ranks, so that all ranks continue with the same number.
-double StepBench::slowest(double seconds) const {
-  return max_over_ranks(group_, seconds);
-}
+double StepBench::slowest(double seconds) const { return max_over_ranks(group_, seconds); }
 
 }  // namespace ringtape::cli

@@ -4,9 +4,7 @@
 
 #include "comm/process_group.h"
 #include "train/data/loader.h"
-#include "train/loop/learner.h"
-#include "train/loop/step.h"
-#include "train/settings/options.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape::cli {
 
@@ -27,7 +25,7 @@ class StepBench {
   // where the host otherwise runs ahead, the sum is more than the time of a step.
   Phases run_apart(int64_t steps);
 
-  Device device() const { return device_; }
+  Device device() const { return task_.device; }
   const comm::Reducer* reducer() const { return step_->reducer(); }
   comm::Reducer::Totals traffic() const { return step_->traffic(); }
   int64_t state_bytes() const { return step_->state_bytes(); }
@@ -40,8 +38,7 @@ class StepBench {
 
   const TrainOptions options_;
   comm::ProcessGroup& group_;
-  const Device device_;
-  std::unique_ptr<nn::Module> model_;
+  Task task_;
   std::unique_ptr<Learner> learner_;
   std::unique_ptr<Step> step_;
   std::optional<Loader> loader_;

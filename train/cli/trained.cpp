@@ -111,7 +111,7 @@ void check_output(const Trained& trained, const char* flag, const std::string& p
 }
 
 void load_trained(const Trained& trained, const Task& task, bool features) {
-  const std::string last = classifier(*task.model, task.options.model.name).last_layer();
+  const std::string last = classifier(*task.model, task.model_name).last_layer();
   const char* const instead = trained.command == "export"
                                   ? "so that only the backbone can be exported: use --backbone"
                               : trained.command == "predict"

@@ -3,7 +3,7 @@
 
 #include "train/cli/command.h"
 #include "train/io/safetensors_header.h"
-#include "train/loop/task.h"
+#include "train/settings/run_setup.h"
 
 // Shared by the commands that load trained weights.
 namespace ringtape::cli {
@@ -16,7 +16,7 @@ struct Trained {
   SafetensorsHeader header = {};
   bool train = true, test = true;  // which images are needed
 
-  // The Beginning of the task that loads the weights: its images are normalised as in the training unless --normalize
+  // The Beginning of the setup that loads the weights: its images are normalised as in the training unless --normalize
   // was given, and the network is checked against the file's tensors before it is created.
   Beginning beginning() const;
 };

@@ -26,19 +26,16 @@ static std::string classes_text(const std::vector<std::string>& names) {
 }
 
 std::string exported_readme(const Task& task, const std::string& file, bool backbone) {
-  const TrainOptions& o = task.options;
-  const ModelEntry& entry = find_model(o.model.name);
+  const ModelEntry& entry = find_model(task.model_name);
   const Dataset& data = task.data.train;
   std::string out =
-      concat("# ", o.model.name, " trained ", o.self_supervised() ? concat("by ", o.method.name, " ") : "", "on ",
-             data.name, "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
+      concat("# ", task.model_name, " trained ", task.method_name.empty() ? "" : concat("by ", task.method_name, " "),
+             "on ", data.name, "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
              " under PyTorch's names and in PyTorch's order.\n");
   if (entry.pytorch)
-    out +=
-        "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n" + entry.pytorch(task.spec) +
-        (backbone ? without(classifier(task.learner->network(), o.model.name).last_layer())
-                  : "") +
-        "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
+    out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n" + entry.pytorch(task.spec) +
+           (backbone ? without(classifier(task.network(), task.model_name).last_layer()) : "") +
+           "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
                 ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ",

@@ -1,9 +1,6 @@
 #include "autograd/ops.h"
-#include "train/evaluation/features.h"
 #include "train/loop/learner.h"
-#include "train/loop/task.h"
 
-// Learning with labels: cross-entropy, judged by a validation set.
 namespace ringtape {
 
 Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing) {
@@ -20,57 +17,49 @@ namespace {
 
 class Supervised : public Learner {
  public:
-  Supervised(const TrainOptions& options, nn::Module& model, nn::DataParallel* replicas)
-      : options_(options), model_(model), replicas_(replicas) {}
+  Supervised(const Task& task, const Holdout& samples, const SupervisedOptions& options)
+      : Learner({.title = task.model_name,
+                 .judged_split = "val",
+                 .final_split = "test",
+                 .judged_every = samples.val.empty() ? 0 : 1,
+                 .judged_at_end = !samples.val.empty(),
+                 .counts_right = true,
+                 .exports_backbone = false},
+                samples),
+        task_(task), options_(options) {}
 
-  std::string title() const override { return options_.model.name; }
-  nn::Module& network() const override { return model_; }
-
-  void check(const Holdout& split) const override {
-    RT_CHECK_AS(UsageError, options_.checkpoint.exported == "last" || !split.val.empty(),
-                "--export best: needs a validation to find the best weights; leave out --val-size 0");
-  }
   LoaderConfig loading(LoaderConfig config) const override {
     config.augmentation = options_.augmentation;
     return config;
   }
-
-  Objective objective() const override { return cross_entropy_of(model_, replicas_, options_.step.label_smoothing); }
-  bool counts_right() const override { return true; }
-  Tensor classify(const Tensor& x) const override { return replicas_ ? (*replicas_)(x) : model_(x); }
-
-  bool judges_after(int64_t, const Holdout& split) const override { return !split.val.empty(); }
-  std::vector<Metrics> judge(const Task& task, const Holdout& split, bool progress, comm::ProcessGroup& group,
-                             Snapshot* snapshot) const override {
-    return {evaluate(task, task.data.train, split.val, "val", progress, nullptr, group, snapshot)};
+  Objective objective() const override {
+    return cross_entropy_of(*task_.model, task_.replicas.get(), options_.label_smoothing);
   }
-  std::vector<Metrics> test(const Task& task, bool progress, comm::ProcessGroup& group,
-                            Snapshot* snapshot) const override {
-    return {evaluate(task, task.data.test, all_samples(task.data.test), "test", progress, nullptr, group, snapshot)};
+  std::vector<Metrics> judge(const EvalOptions& options, Snapshot* snapshot) const override {
+    return {evaluate(task_, task_.data.train, split.val, "val", options, nullptr, snapshot)};
   }
-  const char* judged_split() const override { return "val"; }
-  const char* final_split() const override { return "test"; }
-
-  std::vector<NamedTensor> exported(const std::vector<NamedTensor>& weights) const override { return weights; }
-  bool exports_backbone() const override { return false; }
+  std::vector<Metrics> test(const EvalOptions& options, Snapshot* snapshot) const override {
+    return {evaluate(task_, task_.data.test, all_samples(task_.data.test), "test", options, nullptr, snapshot)};
+  }
 
  private:
-  const TrainOptions& options_;
-  nn::Module& model_;
-  nn::DataParallel* replicas_;
+  const Task& task_;
+  const SupervisedOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Learner> supervised_learner(const TrainOptions& options, nn::Module& model,
-                                            nn::DataParallel* replicas) {
-  return std::make_unique<Supervised>(options, model, replicas);
+bool Learner::judges_after(int64_t epoch, int64_t epochs) const {
+  return (facts.judged_at_end && epoch == epochs) || (facts.judged_every > 0 && epoch % facts.judged_every == 0);
 }
 
-std::unique_ptr<Learner> make_learner(const TrainOptions& options, nn::Module& model, nn::DataParallel* replicas) {
-  if (auto* const method = dynamic_cast<nn::Method*>(&model))
-    return self_supervised_learner(options, *method, replicas);
-  return supervised_learner(options, model, replicas);
+std::vector<NamedTensor> Learner::exported(const Task& task) const {
+  const std::vector<NamedTensor> weights = weights_of(*task.model);
+  return facts.exports_backbone ? below("backbone", weights) : weights;
+}
+
+std::unique_ptr<Learner> supervised_learner(const Task& task, const Holdout& split, const SupervisedOptions& options) {
+  return std::make_unique<Supervised>(task, split, options);
 }
 
 }  // namespace ringtape

@@ -3,28 +3,48 @@
 #include <memory>
 
 #include "train/checkpoint/checkpoint.h"
-#include "train/data/loader.h"
+#include "train/checkpoint/checkpoint_options.h"
+#include "train/loop/learner.h"
 #include "train/loop/step_log.h"
-#include "train/loop/task.h"
+#include "train/loop/stopwatch.h"
+#include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"
+#include "train/report/progress.h"
+#include "train/run/run_options.h"
 #include "train/run/time_left.h"
 #include "train/trace/step_trace.h"
 
 namespace ringtape {
 
-// Trains a task's learner on all ranks of a group: each rank creates one trainer and makes the same calls. Rank 0
-// reports and saves.
+// The components of a training, each made from its own settings, and what the loop itself is told.
+struct Training {
+  Task& task;
+  comm::ProcessGroup& group;
+  std::unique_ptr<Learner> learner;
+  std::unique_ptr<Loader> loader;
+  std::unique_ptr<Step> step;
+  Schedule schedule;
+  StepTrace trace;
+  EvalOptions evaluation;
+  TrainerOptions trainer;  // of these epochs and batch_size
+  CheckpointOptions checkpoint;
+  int64_t log_every = 0, snapshots = 0;  // RunOptions
+  uint64_t seed = 1;
+  Course course = {};                                // except `files`
+  std::map<std::string, std::string> metadata = {};  // of files of weights
+};
+
+// Trains a learner on all ranks of a group: each rank creates one trainer and makes the same calls. Rank 0 reports and
+// saves. train/settings/run_setup.h makes one from settings.
 class Trainer {
  public:
-  // Throws UsageError for a batch larger than the data set, CommError if ranks differ in settings, data or model.
-  explicit Trainer(Task& task, comm::ProcessGroup& group = comm::alone());
+  explicit Trainer(Training parts);
 
-  int64_t steps_per_epoch() const { return schedule_.steps_per_epoch(); }
-  int64_t steps() const { return step_->count(); }
-  double lr() const { return schedule_.lr(); }  // the peak
-  size_t train_samples() const { return split_.train.size(); }
-  size_t val_samples() const { return split_.val.size(); }
-  int64_t state_bytes() const { return step_->state_bytes(); }
+  const Learner& learner() const { return *p_.learner; }
+  int64_t steps_per_epoch() const { return p_.schedule.steps_per_epoch(); }
+  int64_t steps() const { return p_.step->count(); }
+  double lr() const { return p_.schedule.lr(); }  // the peak
+  int64_t state_bytes() const { return p_.step->state_bytes(); }
 
   // Trains from the current state to the end: the epochs, each followed by the learner's judge() where due, then its
   // test(). `report` gets the metrics as they come. `save` is called when a checkpoint is due; state() and files() then
@@ -41,7 +61,7 @@ class Trainer {
   void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
 
   // Without --trace, its step is recorded into this file by rank 0; all ranks call it, or none.
-  void trace_into(const std::string& path) { trace_.otherwise_into(path); }
+  void trace_into(const std::string& path) { p_.trace.otherwise_into(path); }
   // Sets where snapshots go on rank 0, as often as --snapshots says; by default nowhere.
   void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
 
@@ -57,35 +77,37 @@ class Trainer {
   void export_weights(const std::string& path) const;
 
  private:
+  // trainer.cpp
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within the epoch
+  void train_step(Loader::Epoch& batches, StepLog& log);
+  void show_progress(Progress& bar) const;
+  void settle(StepLog& log);  // reads what the device has computed so far, and counts it
   Metrics train_metrics();
   void count_traffic();
-  bool leads() const { return group_.rank() == 0; }
-  RandomState own_random(const TrainState& state) const;
-  void share_buffers();
-  Loader make_loader() const;
-  void take_best(const Load& load);
-  std::optional<Snapshot> snapshot_of(int64_t epoch, const char* split) const;
+  void add_own_loss(const Tensor& own, double share);
+  void emit(const Report& report, Metrics m, int64_t epoch) const;
+  bool judge(const Report& report, int64_t epoch, bool progress, bool first);  // whether epoch is the best
+  void test(const Report& report, bool progress);
+  EvalOptions passes(bool progress) const;
+  std::optional<Snapshot> snapshot_of(int64_t epoch, const std::string& split) const;
   void show(std::optional<Snapshot>& snapshot) const;
+  // trainer_report.cpp
+  std::string whose_loss() const;
+  std::string own_figures() const;
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
-  std::unique_ptr<Ema::Use> weights_to_judge();
+  // trainer_state.cpp
   void checkpoint(const Save& save);
   void exchange_state(const std::function<void()>& f);
-  std::string whose_loss() const;
-  void add_own_loss(const Tensor& own, double share);
-  std::string own_figures() const;
+  void share_buffers();
+  std::unique_ptr<Ema::Use> weights_to_judge();
+  void take_best(const Load& load);
+  RandomState own_random(const TrainState& state) const;
+  bool leads() const { return p_.group.rank() == 0; }
 
-  Task& task_;
-  Learner& learner_;
-  comm::ProcessGroup& group_;
-  const DataIdentity data_;
-  Holdout split_;
-  std::unique_ptr<Loader> loader_;
-  std::unique_ptr<Step> step_;
+  Training p_;
   std::unique_ptr<Ema::Use> averaged_;  // from the test on
-  Schedule schedule_;
-  StepTrace trace_;
   TrainState at_;
+  Stopwatch whole_;    // of epoch at_.epoch
   Readback spread_;    // of the last step
   Tally tally_;        // of epoch at_.epoch
   Readback own_loss_;  // this rank's share of the loss: of the first step with a non-finite loss, else of the last step

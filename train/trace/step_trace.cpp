@@ -52,6 +52,16 @@ void StepTrace::check() const {
   for (const char* kind : kKinds) check_can_write(file_ + kind);
 }
 
+void StepTrace::check_before(int64_t steps) const {
+  RT_CHECK_AS(UsageError, file_.empty() || step_ <= steps, "--trace-step ", step_, ": the training has only ", steps,
+              " steps");
+}
+
+void StepTrace::check_after(int64_t steps) const {
+  RT_CHECK_AS(UsageError, file_.empty() || steps < step_, "--trace-step ", step_, ": the run is already at step ",
+              steps, "; choose a later step");
+}
+
 void StepTrace::begin(int64_t step) {
   on_ = (!file_.empty() || !only_.empty()) && step == step_;
   if (on_) since_ = ns(comm::Clock::now());

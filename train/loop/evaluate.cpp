@@ -1,0 +1,91 @@
+#include "train/loop/evaluate.h"
+
+#include <algorithm>
+
+#include "autograd/autocast.h"
+#include "autograd/ops.h"
+#include "comm/parallel/agreement.h"
+#include "nn/mode_guard.h"
+#include "train/data/loader.h"
+#include "train/evaluation/features.h"
+#include "train/evaluation/knn.h"
+#include "train/evaluation/snapshot_parts.h"
+#include "train/loop/stopwatch.h"
+#include "train/report/progress.h"
+
+namespace ringtape {
+
+static std::vector<int64_t> first_of(std::vector<int64_t> samples, int64_t batches) {
+  if (batches > 0) samples.resize(size_t(std::min(int64_t(samples.size()), kEvalBatch * batches)));
+  return samples;
+}
+
+Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& own, const std::string& split, double seconds,
+                      const comm::Devices& devices) {
+  const Tally tally = of_all(group, own);
+  Metrics m;
+  m.split = split;
+  m.loss = tally.loss(), m.top1 = tally.top1(), m.top5 = tally.top5();
+  m.images = tally.samples();
+  m.seconds = seconds;
+  m.images_per_s = seconds > 0 ? double(tally.samples()) / seconds : 0;
+  int64_t peak = 0;
+  for (const Device device : devices) peak = std::max(peak, int64_t(memory_stats(device).peak));
+  m.peak_bytes = max_over_ranks(group, double(peak));
+  if (group.size() > 1) m.ranks = group.size();
+  return m;
+}
+
+Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
+                 const EvalOptions& options, Tensors* outputs, Snapshot* snapshot) {
+  const NoGrad no_grad;
+  const Autocast autocast(options.precision);
+  const nn::ModeGuard mode(*task.model, false);
+  samples = own_part(first_of(std::move(samples), options.limit_batches), *options.group);
+  Stopwatch watch;
+  Tally tally;
+  Tensors kept;
+  if (snapshot && !outputs) outputs = &kept;
+  if (!samples.empty()) {
+    const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
+    const Loader loader(data, samples, {.batch_size = batch_size, .workers = options.workers, .device = task.device});
+    Progress bar(split, loader.batches(), options.progress);
+    Loader::Epoch epoch = loader.epoch(0);
+    while (const Batch* batch = epoch.next()) {
+      const Tensor logits = task.classify(batch->x);
+      tally.add(cross_entropy(logits, batch->y), logits, batch->y);
+      if (outputs) outputs->push_back(to(logits, Device{}));
+      bar.update(batch->index + 1);
+    }
+    tally.finish();
+  }
+  const Metrics metrics = epoch_metrics(*options.group, tally, split, watch.lap(), task.devices());
+  if (snapshot) add_predictions(*snapshot, data, samples, *outputs, *options.group);
+  return metrics;
+}
+
+Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, const Knn& knn,
+                          const EvalOptions& options, Snapshot* snapshot) {
+  comm::ProcessGroup& group = *options.group;
+  const Autocast autocast(options.precision);
+  const EmbedOptions embedding{
+      .device = task.device, .workers = options.workers, .progress = options.progress ? "kNN" : ""};
+  const std::vector<int64_t> queries = first_of(all_samples(task.data.test), options.limit_batches);
+  const auto look = [&](const Features& own, const Features& all) {
+    if (snapshot && group.rank() == 0)
+      add_features(*snapshot, task.data.test, own_part(queries, group), own, task.data.train, bank, all);
+  };
+  Stopwatch watch;
+  const Tally tally = knn_test(
+      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, task.data.train, bank, task.data.test, queries,
+      knn, embedding, group, look);
+  Metrics m;
+  m.split = "knn";
+  m.top1 = tally.top1(), m.top5 = tally.top5();
+  m.seconds = watch.lap();
+  m.images = tally.samples();
+  m.images_per_s = double(bank.size() + queries.size()) / *m.seconds;
+  return m;
+}
+
+}  // namespace ringtape

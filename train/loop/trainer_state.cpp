@@ -1,0 +1,100 @@
+#include "autograd/create.h"
+#include "comm/parallel/agreement.h"
+#include "train/io/json_reader.h"
+#include "train/loop/trainer.h"
+#include "train/weights/weights.h"
+
+// What a trainer saves and goes on from, on all ranks.
+namespace ringtape {
+
+void Trainer::checkpoint(const Save& save) {
+  if (saved_step_ == steps()) return;
+  RT_CHECK_AS(Error, p_.step->finite(), "the weights are no longer finite after step ", steps(), " (learning rate ",
+              p_.schedule.at(steps()), ") and are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
+  at_.step = saved_step_ = steps();
+  at_.parameter_steps = p_.step->own_counts();
+  at_.tally = of_all(p_.group, tally_).totals();
+  at_.random = default_generator().state();
+  at_.counters = p_.group.size() > 1 ? of_each(p_.group, int64_t(at_.random.counter)) : std::vector<int64_t>();
+  share_buffers();
+  exchange_state([&] {
+    if (save) save();
+  });
+}
+
+// Rank 0 does f, which reads or writes the tensors of files().
+void Trainer::exchange_state(const std::function<void()>& f) {
+  if (!leads()) return p_.step->serve();
+  f();
+  p_.step->served();
+}
+
+// With --ema, the model has the averaged weights while the returned object lives. All ranks get the same buffers.
+std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
+  share_buffers();
+  return p_.step->ema() ? std::make_unique<Ema::Use>(*p_.step->ema()) : nullptr;
+}
+
+// With --export best, replaces the last weights by those of the best validation.
+void Trainer::take_best(const Load& load) {
+  if (p_.checkpoint.exported != "best" || !at_.best || at_.best->step == steps()) return;
+  exchange_state([&] { load(at_.best->step); });
+  replicate(p_.group, p_.step->replicated());
+}
+
+std::vector<TensorFile> Trainer::files() const {
+  std::vector<TensorFile> out = {{"model.safetensors", file_tensors(weights_of(*p_.task.model)), p_.metadata},
+                                 {"optimizer.safetensors", p_.step->state()}};
+  if (p_.step->ema()) out.push_back({"ema.safetensors", p_.step->average(), p_.metadata});
+  return out;
+}
+
+Course Trainer::course() const {
+  Course out = p_.course;
+  for (const TensorFile& file : files()) out.files.push_back(file.name);
+  return out;
+}
+
+void Trainer::export_weights(const std::string& path) const {
+  write_safetensors(path, p_.learner->exported(p_.task), p_.metadata);
+}
+
+void Trainer::restore(const TrainState& state) {
+  at_ = state;
+  tally_ = leads() ? Tally(state.tally) : Tally();
+  p_.step->set_count(state.step, state.parameter_steps);
+  saved_step_ = state.step;
+  default_generator().set_state(own_random(state));
+}
+
+// Ranks draw from distant positions of one stream, so that each has its own dropout. If the number of ranks is
+// unchanged, each resumes at its own position.
+RandomState Trainer::own_random(const TrainState& state) const {
+  constexpr uint64_t kApart = uint64_t{1} << 48;
+  RandomState own = state.random;
+  if (state.counters.size() == size_t(p_.group.size()))
+    own.counter = uint64_t(state.counters[size_t(p_.group.rank())]);
+  else
+    own.counter += kApart * uint64_t(p_.group.rank());
+  return own;
+}
+
+void Trainer::share_state() {
+  if (p_.group.size() == 1) return;
+  exchange_state([] {});  // which rank 0 has done before
+  at_.step = steps(), at_.parameter_steps = p_.step->own_counts();
+  constexpr const char* kFrom = "the state of rank 0";
+  restore(parse_train_state(parse_json(comm::broadcast_text(p_.group, to_json(at_).text(), 0), kFrom), kFrom));
+  replicate(p_.group, p_.step->replicated());
+  if (steps() == 0) p_.step->restart_average();
+}
+
+// Running statistics differ between ranks, since each has its own samples: rank 0's are copied to all, as in PyTorch's
+// DistributedDataParallel.
+void Trainer::share_buffers() {
+  std::vector<Tensor> buffers;
+  for (const nn::Named& b : nn::named_buffers(*p_.task.model)) buffers.push_back(b.tensor->detach());
+  replicate(p_.group, buffers);
+}
+
+}  // namespace ringtape

@@ -1,0 +1,163 @@
+#include "train/settings/run_setup.h"
+
+#include <algorithm>
+
+#include "autograd/create.h"
+#include "comm/parallel/agreement.h"
+#include "core/log.h"
+#include "core/runtime.h"
+#include "train/io/safetensors_header.h"
+#include "train/loop/world.h"
+#include "train/model/methods.h"
+
+namespace ringtape {
+namespace {
+
+Splits load(const TrainOptions& o, const Beginning& beginning) {
+  const DatasetEntry& entry = find_dataset(o.data.set.name);
+  Splits out = (beginning.load ? beginning.load : entry.load)({.dir = o.data.dir,
+                                                               .settings = o.data.set.chosen(),
+                                                               .seed = uint64_t(o.execution.seed),
+                                                               .progress = beginning.leads && !o.run.json,
+                                                               .train = beginning.train,
+                                                               .test = beginning.test,
+                                                               .begins = beginning.reading});
+  if (beginning.leads)
+    for (const std::string& note : out.notes) log_warn(note);
+  if (o.data.normalize == "imagenet") normalize_as_imagenet(out);
+  normalize_as(out, beginning.data);
+  return out;
+}
+
+// The last layer of the file, whose other weights are now the model's.
+LastLayer load_weights(const std::string& path, nn::Module& model, const std::string& model_name,
+                       const Dataset& train) {
+  const TrainedOn before = trained_on(read_safetensors_header(path).metadata, path);
+  const std::string last = classifier(model, model_name).last_layer();
+  LastLayer out = load_backbone(path, model, last, same_classes(train, before));
+  for (const NamedTensor& t : weights_of(model)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
+  return out;
+}
+
+// Throws UsageError if the run cannot be judged with this split.
+void check_split(const TrainOptions& o, const Holdout& split) {
+  if (!o.self_supervised()) {
+    RT_CHECK_AS(UsageError, o.checkpoint.exported == "last" || !split.val.empty(),
+                "--export best: needs a validation to find the best weights; leave out --val-size 0");
+    return;
+  }
+  const auto images = int64_t(split.train.size());
+  const int64_t k = o.evaluation.knn.k, bank = o.evaluation.bank;
+  RT_CHECK_AS(UsageError, k <= images, "--knn-k ", k, ": more neighbours than the ", images, " training images");
+  RT_CHECK_AS(UsageError, bank == 0 || k <= bank, "--knn-k ", k, ": more neighbours than the ", bank,
+              " images of --knn-bank");
+}
+
+LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::ProcessGroup& group) {
+  return {.batch_size = o.trainer.batch_size,
+          .shuffle = true,
+          .seed = uint64_t(o.execution.seed),
+          .workers = int(o.execution.workers),
+          .device = task.device,
+          .rank = group.rank(),
+          .ranks = group.size()};
+}
+
+std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
+  std::map<std::string, std::string> out = weights_metadata(o);
+  add_metadata(out, trained_on(train));
+  return out;
+}
+
+}  // namespace
+
+RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(std::move(resolved)) {
+  device = parse_device(options.execution.device);
+  model_name = options.model.name, method_name = options.method.name;
+  set_threads(int(options.execution.threads));
+  data = load(options, beginning);
+  keep_on_device(data, device);
+  if (options.self_supervised()) options.data.val_size = 0;
+  if (options.data.val_size < 0)
+    options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
+  manual_seed(uint64_t(options.execution.seed));
+  spec = {data.train.images.shape().without(0), data.train.classes, options.model.chosen()};
+  if (beginning.check) beginning.check(spec);
+  const auto make = [this]() -> std::unique_ptr<nn::Module> {
+    if (!options.self_supervised()) return find_model(model_name).make(spec);
+    return make_method(method_plan(options), spec);
+  };
+  model = make();
+  if (!options.weights.empty()) last_layer = load_weights(options.weights, *model, model_name, data.train);
+  if (device != Device{}) nn::move_to(*model, device);
+  const comm::Devices devices = devices_of(options.parallel, device.type);
+  if (devices.empty()) return;
+  const RandomState drawn = default_generator().state();
+  replicas = std::make_unique<nn::DataParallel>(
+      *model, make, devices,
+      nn::DataParallel::Options{options.parallel.dp_persistent, options.parallel.sync_bn,
+                                options.execution.deterministic});
+  default_generator().set_state(drawn);
+}
+
+EvalOptions eval_options(const TrainOptions& o, comm::ProcessGroup& group) {
+  return {.precision = compute_dtype(o.execution),
+          .workers = int(o.execution.workers),
+          .limit_batches = o.trainer.limit_eval_batches,
+          .group = &group};
+}
+
+std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, const Holdout& split, int ranks) {
+  if (!task.method()) return supervised_learner(task, split, {o.augmentation, o.step.label_smoothing});
+  return self_supervised_learner(task, split,
+                                 {.views = views_of(o.views),
+                                  .evaluation = o.evaluation,
+                                  .seed = uint64_t(o.execution.seed),
+                                  .images = o.trainer.batch_size / ranks});
+}
+
+std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const Learner& learner, double lr,
+                                comm::ProcessGroup& group) {
+  auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, o.parallel);
+  if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
+  return step;
+}
+
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
+  const TrainOptions& o = setup.options;
+  const Splits& data = setup.data;
+  const DataIdentity identity = identity_of(data);
+  const Holdout split = holdout(data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
+  group.set_deterministic(o.execution.deterministic);
+  const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
+  comm::check_same(group, "the data", counts + lines_of(trained_on(data.train)));
+  comm::check_same(group, "the settings", common_settings_text(o));
+  check_split(o, split);
+  auto learner = make_learner(o, setup, split, group.size());
+  auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
+  setup.distribute(group, o.parallel.sync_bn);
+  const int64_t limit = o.trainer.limit_train_batches;
+  const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
+  const Schedule schedule(o.schedule, peak_lr(o.schedule, group.size()), steps_per_epoch, o.trainer.epochs);
+  auto step = make_step(o, setup, *learner, schedule.lr(), group);
+  StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
+  trace.check_before(o.trainer.epochs * steps_per_epoch);
+  const auto changed = [o](const Course::Texts& before) { return changed_settings(o, before); };
+  return Trainer({.task = setup,
+                  .group = group,
+                  .learner = std::move(learner),
+                  .loader = std::move(loader),
+                  .step = std::move(step),
+                  .schedule = schedule,
+                  .trace = std::move(trace),
+                  .evaluation = eval_options(o, group),
+                  .trainer = o.trainer,
+                  .checkpoint = o.checkpoint,
+                  .log_every = o.run.log_every,
+                  .snapshots = o.run.snapshots,
+                  .seed = uint64_t(o.execution.seed),
+                  .course = {kept_settings(o), changed, identity, steps_per_epoch},
+                  .metadata = metadata(o, data.train)});
+}
+
+}  // namespace ringtape
