@@ -42,7 +42,7 @@ static std::unique_ptr<nn::Method> make(const nn::Backbone& backbone, const Sett
 }
 static const nn::RegisterMethod registered({.name = "align_uniform",
                                             .summary = "views of one image are near, all outputs far from each other",
-                                            .settings = AlignUniformOptions{}, .make = make, .place = 100});
+                                            .settings = AlignUniformOptions{}, .make = make});
 
 int main() {
   TrainOptions options;

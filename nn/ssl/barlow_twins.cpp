@@ -50,8 +50,7 @@ const RegisterMethod register_barlow_twins(
     {.name = "barlow_twins",
      .summary = "makes the correlation matrix of two views' outputs the identity matrix",
      .settings = BarlowTwinsSettings{},
-     .make = make_barlow_twins,
-     .place = 4});
+     .make = make_barlow_twins});
 
 }  // namespace
 }  // namespace ringtape::nn

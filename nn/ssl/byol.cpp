@@ -56,8 +56,7 @@ const RegisterMethod register_byol(
     {.name = "byol",
      .summary = "predicts the projection that a moving-average teacher makes of the other view",
      .settings = ByolOptions{},
-     .make = make_byol,
-     .place = 5});
+     .make = make_byol});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -44,8 +44,7 @@ const RegisterMethod register_dcl(
     {.name = "dcl",
      .summary = "like simclr, but without the positive pair in the denominator of the loss",
      .settings = DclOptions{},
-     .make = make_dcl,
-     .place = 8});
+     .make = make_dcl});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -85,11 +85,15 @@ static std::vector<MethodEntry>& registered_methods() {
   return all;
 }
 
+// Those of lightly's table of distributed training, in its order; the others follow by name.
+static constexpr std::string_view kTable[] = {"moco", "simclr", "simsiam", "barlow_twins", "byol", "swav"};
+
 RegisterMethod::RegisterMethod(const MethodEntry& entry) {
+  const auto place = [](const MethodEntry& e) {
+    return std::pair(std::ranges::find(kTable, e.name), std::string_view(e.name));
+  };
   std::vector<MethodEntry>& all = registered_methods();
-  all.insert(
-      std::upper_bound(all.begin(), all.end(), entry, [](const auto& a, const auto& b) { return a.place < b.place; }),
-      entry);
+  all.insert(std::ranges::upper_bound(all, place(entry), {}, place), entry);
 }
 
 std::span<const MethodEntry> methods() { return registered_methods(); }

@@ -116,7 +116,6 @@ struct MethodEntry {
   const char* summary;  // one line
   Settings settings = {};
   std::unique_ptr<Method> (*make)(const Backbone& backbone, const Settings& settings);
-  int place;               // in lists: 1 to 6 as in lightly's table of distributed training, then the others
   bool any_views = false;  // accepts more than two views of an image, and small ones
   // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
@@ -125,8 +124,8 @@ struct MethodEntry {
   // Everything about batches that can be checked before data and network exist. Throws UsageError.
   void check_batches(const Settings& settings, const BatchPlan& batch) const;
 };
-std::span<const MethodEntry> methods();                      // sorted by place
-const MethodEntry& find_method(std::string_view name);      // throws UsageError with the nearest name
+std::span<const MethodEntry> methods();                 // those of lightly's table first, the others by name
+const MethodEntry& find_method(std::string_view name);  // throws UsageError with the nearest name
 
 struct RegisterMethod {
   explicit RegisterMethod(const MethodEntry& entry);

@@ -124,7 +124,6 @@ const RegisterMethod register_moco(
                 "batches",
      .settings = MocoOptions{},
      .make = make_moco,
-     .place = 1,
      .check = check_moco});
 
 }  // namespace

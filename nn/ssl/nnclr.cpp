@@ -92,7 +92,6 @@ const RegisterMethod register_nnclr(
      .summary = "like simclr, but the positive is the earlier output that is nearest to the other view",
      .settings = NnclrOptions{},
      .make = make_nnclr,
-     .place = 9,
      .check = check_nnclr});
 
 }  // namespace

@@ -42,8 +42,7 @@ std::unique_ptr<Method> make_simclr(const Backbone& backbone, const Settings& se
 const RegisterMethod register_simclr({.name = "simclr",
                                       .summary = "views of the same image attract, all other views of the batch repel",
                                       .settings = SimClrOptions{},
-                                      .make = make_simclr,
-                                      .place = 2});
+                                      .make = make_simclr});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -49,8 +49,7 @@ std::unique_ptr<Method> make_simsiam(const Backbone& backbone, const Settings& s
 const RegisterMethod register_simsiam({.name = "simsiam",
                                        .summary = "predicts one view's projection from the other's, a constant target",
                                        .settings = SimSiamOptions{},
-                                       .make = make_simsiam,
-                                       .place = 3});
+                                       .make = make_simsiam});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -118,7 +118,6 @@ const RegisterMethod register_swav(
      .summary = "predicts the prototypes of the other view; all prototypes get equal shares of the batch",
      .settings = SwavOptions{},
      .make = make_swav,
-     .place = 6,
      .any_views = true,
      .check = check_swav});
 

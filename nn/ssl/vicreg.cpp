@@ -31,8 +31,7 @@ std::unique_ptr<Method> make_vicreg(const Backbone& backbone, const Settings& se
 const RegisterMethod register_vicreg({.name = "vicreg",
                                       .summary = "makes two views' outputs similar, of high variance and uncorrelated",
                                       .settings = VicregSettings{},
-                                      .make = make_vicreg,
-                                      .place = 7});
+                                      .make = make_vicreg});
 
 }  // namespace
 }  // namespace ringtape::nn
