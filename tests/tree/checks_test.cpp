@@ -1,27 +1,16 @@
 // .ci/run has every check of the tree.
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
-
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "tests/tree/sources.h"
 
 namespace ringtape {
 namespace {
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(kRoot / file);
-  std::stringstream text;
-  text << in.rdbuf();
-  EXPECT_TRUE(in) << file;
-  return text.str();
-}
 
 std::string output_of(const std::string& command) {
   std::string out;

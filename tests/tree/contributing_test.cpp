@@ -1,23 +1,12 @@
 // CONTRIBUTING.md says which files a new thing touches: its examples are in these, and in no others.
-#include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
-#include <sstream>
 
 #include "tests/support/support.h"
+#include "tests/tree/sources.h"
 
 namespace ringtape {
 namespace {
-
-namespace fs = std::filesystem;
-const fs::path kRoot = RINGTAPE_SOURCE_DIR;
-
-std::string read(const fs::path& path) {
-  std::ostringstream out;
-  out << std::ifstream(path).rdbuf();
-  return out.str();
-}
 
 // "dcl" may be Dcl, DCL or dcl_loss, "stem-padding" stem_padding.
 std::regex any_spelling(std::string name) {
@@ -33,7 +22,7 @@ std::set<std::string> files_with(const std::string& name) {
   std::set<std::string> out;
   for (const char* folder : {"core", "kernels", "autograd", "comm", "nn", "train"})
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
-      if (entry.is_regular_file() && std::regex_search(read(entry.path()), pattern))
+      if (entry.is_regular_file() && std::regex_search(text_of(entry.path()), pattern))
         out.insert(fs::relative(entry.path(), kRoot).string());
   return out;
 }
@@ -42,7 +31,7 @@ std::set<std::string> files_with(const std::string& name) {
 const std::set<std::string> kUnmistakable = {"nnclr", "dcl", "muon", "bn-splits", "stem-padding", "rest-lr"};
 
 TEST(Contributing, ThingsTakeTheFilesThatItSays) {
-  const std::string page = read(kRoot / "CONTRIBUTING.md");
+  const std::string page = text_of("CONTRIBUTING.md");
   const std::regex row(R"(\| ([^|]+) \| ([^|]+) \| `([\w-]+)` \|)"), file(R"(`([\w/.]+)`)");
   std::set<std::string> unseen = kUnmistakable;
   for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it) {
@@ -67,11 +56,11 @@ TEST(Contributing, ThingsTakeTheFilesThatItSays) {
 }
 
 TEST(Contributing, WhatCanBeFoundIsThere) {
-  const std::string page = read(kRoot / "CONTRIBUTING.md");
+  const std::string page = text_of("CONTRIBUTING.md");
   const std::regex row(R"(\| [^|]+ \| `([\w/.]+)` \| `([^`]*[^`\w-][^`]*)` \|)");
   int found = 0;
   for (std::sregex_iterator it(page.begin(), page.end(), row), end; it != end; ++it, ++found)
-    EXPECT_NE(read(kRoot / (*it)[1].str()).find((*it)[2].str()), std::string::npos) << it->str();
+    EXPECT_NE(text_of((*it)[1].str()).find((*it)[2].str()), std::string::npos) << it->str();
   EXPECT_GE(found, 17);
 }
 

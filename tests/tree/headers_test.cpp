@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <sstream>
 #include <string_view>
@@ -199,17 +197,12 @@ std::vector<std::string> complaints(const std::string& text, const Names& includ
   return out;
 }
 
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // The standard headers that a header includes, itself or by the project's others.
 const Names& included_by(const fs::path& file) {
   static std::map<fs::path, Names> known;
   const auto [at, first] = known.try_emplace(file);
   if (!first) return at->second;
-  std::istringstream in(text_of(file));
+  std::istringstream in(fs::exists(file) ? text_of(file) : "");  // the emulation has headers elsewhere
   for (std::string line; std::getline(in, line);) {
     if (!line.starts_with("#include ")) continue;
     const std::string name = line.substr(10, line.find_first_of("\">", 10) - 10);

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <regex>
 #include <set>
 #include <sstream>
@@ -12,32 +10,26 @@
 #include "core/env.h"
 #include "kernels/kernel.h"
 #include "tests/support/support.h"
+#include "tests/tree/sources.h"
 #include "train/settings/options.h"
 
 namespace ringtape {
 namespace {
 
-std::string read(const std::string& name) {
-  std::ifstream in(std::string(RINGTAPE_SOURCE_DIR) + "/" + name);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 // Every page: of the root and of docs/, by its path from the root.
 std::vector<std::string> pages() {
-  namespace fs = std::filesystem;
-  const fs::path root = RINGTAPE_SOURCE_DIR;
   std::vector<std::string> out;
   const auto add = [&](const fs::path& path) {
-    if (path.extension() == ".md") out.push_back(fs::relative(path, root).string());
+    if (path.extension() == ".md") out.push_back(fs::relative(path, kRoot).string());
   };
-  for (const auto& entry : fs::directory_iterator(root)) add(entry.path());
-  for (const auto& entry : fs::recursive_directory_iterator(root / "docs")) add(entry.path());
+  for (const auto& entry : fs::directory_iterator(kRoot)) add(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs")) add(entry.path());
   return out;
 }
 
 // What a page shows after a program: the next block of text.
 std::string output_of(const std::string& page, const std::string& program) {
-  const std::string text = read(page), block = concat("```cpp\n", read(program), "```");
+  const std::string text = text_of(page), block = concat("```cpp\n", text_of(program), "```");
   const size_t at = text.find(block), begin = text.find("```\n", at == std::string::npos ? at : at + block.size());
   EXPECT_NE(begin, std::string::npos) << page << " does not show " << program << " and what it prints";
   if (begin == std::string::npos) return "";
@@ -88,7 +80,7 @@ TEST(Readme, ItsRanksMeet) {
 }
 
 TEST(Readme, ListsEveryEnvironmentVariable) {
-  const std::string text = read("docs/reference.md");
+  const std::string text = text_of("docs/reference.md");
   for (const env::Variable& v : env::variables())
     EXPECT_NE(text.find(std::string("| `") + v.name + "` | " + v.values + " | " + v.meaning + " |"), std::string::npos)
         << v.name;
@@ -97,10 +89,9 @@ TEST(Readme, ListsEveryEnvironmentVariable) {
 TEST(Readme, NamesFilesThatExist) {
   const std::regex link(R"(\]\(([\w./-]+)\))");
   for (const std::string& page : pages()) {
-    const std::string text = read(page), folder = page.substr(0, page.rfind('/') + 1);
+    const std::string text = text_of(page), folder = page.substr(0, page.rfind('/') + 1);
     for (std::sregex_iterator it(text.begin(), text.end(), link), end; it != end; ++it)
-      EXPECT_TRUE(std::ifstream(concat(RINGTAPE_SOURCE_DIR, "/", folder, (*it)[1].str())).good())
-          << page << ": " << (*it)[1];
+      EXPECT_TRUE(fs::exists(kRoot / folder / (*it)[1].str())) << page << ": " << (*it)[1];
   }
 }
 
@@ -112,7 +103,7 @@ TEST(Readme, ShowsFlagsThatThereAre) {
                            "--preset", "--protocol", "--help", "--help-all"})
     known.insert(flag);
   for (const Option& option : train_options()) known.insert(concat("--", option.name));
-  const std::string text = read("docs/data-parallel.md") + read("docs/self-supervised.md");
+  const std::string text = text_of("docs/data-parallel.md") + text_of("docs/self-supervised.md");
   const std::regex flag(R"(--[a-z][a-z-]*)");
   for (std::sregex_iterator it(text.begin(), text.end(), flag), end; it != end; ++it)
     EXPECT_TRUE(known.contains(it->str())) << it->str();
@@ -120,7 +111,7 @@ TEST(Readme, ShowsFlagsThatThereAre) {
 
 TEST(Pages, LinesAreShort) {
   for (const std::string& page : pages()) {
-    std::istringstream in(read(page));
+    std::istringstream in(text_of(page));
     bool code = false;
     int n = 0;
     for (std::string line; std::getline(in, line);) {
@@ -129,9 +120,7 @@ TEST(Pages, LinesAreShort) {
       text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
       if (text.starts_with("```")) code = !code;
       if (code || text.starts_with("|") || text.find("http") != std::string_view::npos) continue;
-      // Of UTF-8.
-      const auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
-      EXPECT_LE(columns, 100) << page << ':' << n;
+      EXPECT_LE(columns(line), 100) << page << ':' << n;
     }
     if (page == "README.md") {
       EXPECT_LE(n, 120) << page;

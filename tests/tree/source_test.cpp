@@ -109,9 +109,6 @@ TEST(Source, FoldersIncludeOnlyWhatIsBelowThem) {
 }
 
 TEST(Source, LinesAndFilesAreShort) {
-  const auto columns = [](const std::string& line) {  // of UTF-8
-    return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
-  };
   int files = 0;
   const auto expect_short = [&](const fs::path& file) {
     static const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".cmake", ".toml", ".yaml"};
@@ -219,8 +216,7 @@ TEST(Source, KernelsAreFoundByTheirName) {
 TEST(Source, CudaKernelsKeepTheirRules) {
   int kernels = 0;
   for_each_source(kRoot / "kernels/cuda", [&](const fs::path& file) {
-    std::ifstream in(file);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const std::string text = text_of(file);
     EXPECT_EQ(text.find("<<<"), std::string::npos) << file << ": start kernels with launch<kernel>()";
     if (file.filename() != "launch.cuh") {
       EXPECT_EQ(text.find("__shared__"), std::string::npos) << file << ": use SHARED_ARRAY or SHARED_DYN";
@@ -253,15 +249,6 @@ TEST(Source, EveryPublicOpHasARecord) {
                  [&](const std::string& name) { tables.insert(name); });
   EXPECT_GE(tables.size(), 46u);
   for (const std::string& name : tables) EXPECT_TRUE(recorded.count(name)) << name << " has no record";
-}
-
-TEST(Source, FilesStaySmall) {
-  for (const auto& [folder, below] : kMayInclude)
-    for_each_source(kRoot / folder, [](const fs::path& file) {
-      std::ifstream in(file);
-      const auto lines = std::count(std::istreambuf_iterator<char>(in), {}, '\n');
-      EXPECT_LE(lines, 400) << file;
-    });
 }
 
 // The only places that read the environment are env.cpp and what a terminal program must look at.

@@ -1,5 +1,10 @@
 #pragma once
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 
@@ -7,6 +12,18 @@ namespace ringtape {
 
 namespace fs = std::filesystem;
 inline const fs::path kRoot = RINGTAPE_SOURCE_DIR;
+
+// A file's text; its path is relative to the root, or absolute.
+inline std::string text_of(const fs::path& file) {
+  std::ifstream in(kRoot / file);
+  EXPECT_TRUE(in) << file;
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The characters of a line in UTF-8.
+inline auto columns(const std::string& line) {
+  return std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
 
 // Calls f(path) for the sources and headers in a folder and those below it.
 template <class F>
