@@ -29,6 +29,7 @@ struct Row {
 // tenth of halving_doubling if its parts have about the size of alpha / beta, and sends only between neighbours. If n
 // is not 2^k, halving_doubling sends 4 S, and double_tree is faster. In shared memory a message costs two copies, and
 // direct needs none. Over sockets within a machine double_tree was the fastest from 4 MiB on (docs/performance.md).
+// docs/comm.md shows steps, bytes and this table.
 constexpr Row kTable[] = {
     {Collective::all_reduce, Where::shared, kAny, kAny, &direct},
     {Collective::all_reduce, Where::anywhere, 64 << 10, kAny, &doubling},
