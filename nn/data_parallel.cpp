@@ -9,8 +9,8 @@ namespace ringtape::nn {
 struct DataParallel::Replica {
   std::unique_ptr<Module> module;
   std::vector<Named> parameters, buffers;
-  std::vector<uint32_t> versions;                // of the tensors it was sent; empty: none yet
-  std::unique_ptr<comm::ProcessGroup> group;     // for synchronised batch normalisation
+  std::vector<uint32_t> versions;             // of the tensors it was sent; empty: none yet
+  std::unique_ptr<comm::ProcessGroup> group;  // for synchronised batch normalisation
 };
 
 namespace {
@@ -31,10 +31,10 @@ std::vector<uint32_t> versions_of(const Tensors& tensors) {
 
 int64_t bytes_of(const Tensor& x) { return x.size() * int64_t(size_of(x.dtype())); }
 
-void count(DataParallel::Traffic& traffic, const Tensor& x, Device to) {
+void count(DataParallel::Sent& sent, const Tensor& x, Device to) {
   if (!x.defined() || x.device() == to) return;
-  ++traffic.transfers;
-  traffic.bytes += bytes_of(x);
+  ++sent.transfers;
+  sent.bytes += bytes_of(x);
 }
 
 void check_alike(const std::vector<Named>& model, const std::vector<Named>& replica) {
@@ -89,7 +89,7 @@ void DataParallel::replicate() {
       const bool parameter = j < replica.parameters.size();
       Tensor& own = parameter ? *replica.parameters[j].tensor : *replica.buffers[j - replica.parameters.size()].tensor;
       if (!fresh && (here || replica.versions[j] == versions[j])) continue;
-      count(travelled_.parameters, state[j], devices_[i]);
+      count(traffic_.parameters, state[j], devices_[i]);
       const Tensor sent = here ? state[j] : state[j].copy_to(devices_[i]);
       own = parameter ? leaf(sent) : sent;
     }
@@ -105,77 +105,94 @@ Tensor DataParallel::operator()(const Tensor& x) {
 Tensors DataParallel::forward(const Tensors& inputs, const ReplicaFn& f) {
   RT_CHECK_AS(ShapeError, !inputs.empty(), "DataParallel: expected an input");
   replicate();
-  const size_t n = replicas_.size();
-  std::vector<Tensors> rows(n);
-  std::vector<char> takes_part(n);
+  const auto results = std::make_shared<const Results>(compute(scatter(inputs), f));
+  Tensors out = gather(*results);
+  if (out.empty() || !grad_enabled()) return out;
+  Tensors parameters;
+  for (const Named& p : named_parameters(model_)) parameters.push_back(*p.tensor);
+  out[0] = record("data_parallel", parameters, out[0],
+                  [this, results](const Tensor& dy) { return gradients(*results, dy); });
+  return out;
+}
+
+// The inputs of each replica; none for a replica that takes no part.
+std::vector<Tensors> DataParallel::scatter(const Tensors& inputs) {
+  std::vector<Tensors> out(replicas_.size());
   for (const Tensor& x : inputs) {
     const Tensors parts = comm::scatter(x.detach(), devices_);
-    for (size_t i = 0; i < n; ++i) {
-      count(travelled_.inputs, parts[i], x.device());
-      rows[i].push_back(parts[i]);
-      takes_part[i] = options_.synchronize_batch_norm || rows[i][0].dim(0) > 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      count(traffic_.inputs, parts[i], x.device());
+      out[i].push_back(parts[i]);
     }
   }
-  auto results = std::make_shared<std::vector<Tensors>>(n);
-  comm::parallel_apply(devices_, [&](int i) {
-    if (!takes_part[size_t(i)]) return;
-    Replica& replica = replicas_[size_t(i)];
+  for (Tensors& own : out)
+    if (own[0].dim(0) == 0 && !options_.synchronize_batch_norm) own.clear();
+  return out;
+}
+
+DataParallel::Results DataParallel::compute(const std::vector<Tensors>& inputs, const ReplicaFn& f) {
+  Results out(replicas_.size());
+  comm::parallel_apply(devices_, [&](int device) {
+    const auto i = size_t(device);
+    if (inputs[i].empty()) return;
+    const Replica& replica = replicas_[i];
     try {
-      (*results)[size_t(i)] = f(*replica.module, rows[size_t(i)]);
+      out[i] = f(*replica.module, inputs[i]);
     } catch (const std::exception& e) {  // other replicas may wait for its batch statistics
       if (replica.group) replica.group->transport().context().failure->raise(e.what());
       throw;
     }
   });
-  std::vector<Tensors> gathered;
-  for (size_t i = 0; i < n; ++i) {
-    if (!takes_part[i]) continue;
-    const Tensors& own = (*results)[i];
-    RT_CHECK_AS(ShapeError, gathered.empty() || gathered.size() == own.size(), "DataParallel: replica ", i, " has ",
-                own.size(), " results, others ", gathered.size());
-    gathered.resize(own.size());
-    for (size_t j = 0; j < own.size(); ++j) {
-      count(travelled_.outputs, own[j], devices_[0]);
-      gathered[j].push_back(own[j].detach());
-    }
-  }
-  Tensors out;
-  for (const Tensors& parts : gathered) out.push_back(comm::gather(parts, devices_[0]));
-  if (out.empty() || !grad_enabled()) return out;
-
-  Tensors parameters;
-  for (const Named& p : named_parameters(model_)) parameters.push_back(*p.tensor);
-  out[0] = record("data_parallel", parameters, out[0], [this, results, takes_part](const Tensor& dy) {
-    const size_t n = replicas_.size();
-    Tensors parts(n);
-    int64_t at = 0;
-    for (size_t i = 0; i < n; ++i) {
-      if (!takes_part[i]) continue;
-      const Tensor& y = (*results)[i][0];
-      const int64_t own = y.rank() == 0 ? 1 : y.dim(0);
-      parts[i] = reshape(slice(dy, 0, at, at + own), y.shape());
-      at += own;
-      count(travelled_.gradients, parts[i], devices_[i]);
-      parts[i] = contiguous(to(parts[i], devices_[i]));
-    }
-    comm::parallel_apply(devices_, [&](int i) {
-      const Tensors& own = (*results)[size_t(i)];
-      if (takes_part[size_t(i)] && requires_grad(own[0])) backward(own[0], parts[size_t(i)]);
-    });
-    return reduced_gradients(takes_part);
-  });
   return out;
 }
 
+Tensors DataParallel::gather(const Results& results) {
+  std::vector<Tensors> parts;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]) continue;
+    const Tensors& own = *results[i];
+    RT_CHECK_AS(ShapeError, parts.empty() || parts.size() == own.size(), "DataParallel: replica ", i, " has ",
+                own.size(), " results, others ", parts.size());
+    parts.resize(own.size());
+    for (size_t j = 0; j < own.size(); ++j) {
+      count(traffic_.outputs, own[j], devices_[0]);
+      parts[j].push_back(own[j].detach());
+    }
+  }
+  Tensors out;
+  for (const Tensors& each : parts) out.push_back(comm::gather(each, devices_[0]));
+  return out;
+}
+
+// Of the model's parameters, from that of the first result.
+Tensors DataParallel::gradients(const Results& results, const Tensor& dy) {
+  Tensors parts(results.size());
+  int64_t at = 0;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (!results[i]) continue;
+    const Tensor& y = (*results[i])[0];
+    const int64_t own = y.rank() == 0 ? 1 : y.dim(0);
+    parts[i] = reshape(slice(dy, 0, at, at + own), y.shape());
+    at += own;
+    count(traffic_.gradients, parts[i], devices_[i]);
+    parts[i] = contiguous(to(parts[i], devices_[i]));
+  }
+  comm::parallel_apply(devices_, [&](int device) {
+    const auto i = size_t(device);
+    if (results[i] && requires_grad((*results[i])[0])) backward((*results[i])[0], parts[i]);
+  });
+  return reduced_gradients(results);
+}
+
 // Summed in the order of the replicas.
-Tensors DataParallel::reduced_gradients(const std::vector<char>& took_part) {
+Tensors DataParallel::reduced_gradients(const Results& results) {
   Tensors out(replicas_[0].parameters.size());
   for (size_t j = 0; j < out.size(); ++j) {
     Tensors all;
     for (size_t i = 0; i < replicas_.size(); ++i) {
       const Tensor& own = grad(*replicas_[i].parameters[j].tensor);
-      if (!took_part[i] || !own.defined()) continue;
-      count(travelled_.gradients, own, devices_[0]);
+      if (!results[i] || !own.defined()) continue;
+      count(traffic_.gradients, own, devices_[0]);
       all.push_back(own);
       zero_grad(*replicas_[i].parameters[j].tensor);
     }

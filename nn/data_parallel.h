@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/parallel/parallel_apply.h"
@@ -43,26 +44,31 @@ class DataParallel {
   Tensors forward(const Tensors& inputs, const ReplicaFn& f);
 
   // Transfers between devices so far.
-  struct Traffic {
+  struct Sent {
     int64_t transfers = 0, bytes = 0;
   };
-  struct Travelled {
-    Traffic inputs, parameters, outputs, gradients;
+  struct Traffic {
+    Sent inputs, parameters, outputs, gradients;
     int64_t bytes() const { return inputs.bytes + parameters.bytes + outputs.bytes + gradients.bytes; }
   };
-  const Travelled& travelled() const { return travelled_; }
+  const Traffic& traffic() const { return traffic_; }
   const comm::Devices& devices() const { return devices_; }
 
  private:
   struct Replica;
+  using Results = std::vector<std::optional<Tensors>>;  // of each replica; none if it takes no part
   void replicate();
-  Tensors reduced_gradients(const std::vector<char>& took_part);
+  std::vector<Tensors> scatter(const Tensors& inputs);
+  Results compute(const std::vector<Tensors>& inputs, const ReplicaFn& f);
+  Tensors gather(const Results& results);
+  Tensors gradients(const Results& results, const Tensor& dy);
+  Tensors reduced_gradients(const Results& results);
 
   Module& model_;
   const comm::Devices devices_;
   const Options options_;
   std::vector<Replica> replicas_;
-  Travelled travelled_;
+  Traffic traffic_;
 };
 
 }  // namespace ringtape::nn

@@ -87,15 +87,15 @@ TEST(NnDataParallel, PersistentReplicasGetWhatHasChanged) {
     const NoGrad no_grad;
     const Tensor x = input(6);
     for (int i = 0; i < 5; ++i) spread(x);
-    EXPECT_EQ(spread.travelled().parameters.transfers, persistent ? 8 : 40);  // 4 tensors to 2 devices
-    EXPECT_EQ(spread.travelled().inputs.transfers, 10);
-    EXPECT_EQ(spread.travelled().inputs.bytes, 5 * 4 * 4 * 8);
-    EXPECT_EQ(spread.travelled().outputs.bytes, 5 * 4 * 3 * 8);
+    EXPECT_EQ(spread.traffic().parameters.transfers, persistent ? 8 : 40);  // 4 tensors to 2 devices
+    EXPECT_EQ(spread.traffic().inputs.transfers, 10);
+    EXPECT_EQ(spread.traffic().inputs.bytes, 5 * 4 * 4 * 8);
+    EXPECT_EQ(spread.traffic().outputs.bytes, 5 * 4 * 3 * 8);
     Tensor bias = *named_parameters(*model)[1].tensor;
     bias.data<double>()[0] = 5;
     bias.storage()->written_by("test");
     test::expect_close(spread(x), (*model)(x), 1e-14, 0, "behind a change");
-    EXPECT_EQ(spread.travelled().parameters.transfers, persistent ? 10 : 48);
+    EXPECT_EQ(spread.traffic().parameters.transfers, persistent ? 10 : 48);
   }
 }
 

@@ -62,13 +62,13 @@ class Inference {
     const std::vector<std::function<void()>> ways = {[&] { (*model_)(x); }, [&] { (*anew_)(x); },
                                                      [&] { (*staying_)(x); }};
     for (const auto& way : ways) way();
-    const DataParallel::Travelled before = anew_->travelled();
+    const DataParallel::Traffic before = anew_->traffic();
     ways[1]();
-    const DataParallel::Travelled after = anew_->travelled();
+    const DataParallel::Traffic after = anew_->traffic();
     std::vector<std::vector<double>> seconds(ways.size());
     for (int round = 0; round < kRounds; ++round)
       for (size_t i = 0; i < ways.size(); ++i) seconds[i].push_back(seconds_of(ways[i], devices()[0]));
-    const auto traffic = [](const DataParallel::Traffic& now, const DataParallel::Traffic& then) {
+    const auto traffic = [](const DataParallel::Sent& now, const DataParallel::Sent& then) {
       return Json{{"transfers", now.transfers - then.transfers}, {"bytes", now.bytes - then.bytes}};
     };
     return {{"batch", batch},

@@ -61,7 +61,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const int64_t every = p_.checkpoint.steps;
   whole_ = {};
   Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.trainer.epochs), steps_per_epoch(), progress && leads());
-  if (p_.task.replicas) travelled_ = p_.task.replicas->travelled().bytes();
+  if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
   Loader::Epoch batches = p_.loader->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     train_step(batches, log);
@@ -88,7 +88,7 @@ void Trainer::add_own_loss(const Tensor& own, double share) {
 
 void Trainer::count_traffic() {
   if (p_.task.replicas) {
-    const int64_t now = p_.task.replicas->travelled().bytes();
+    const int64_t now = p_.task.replicas->traffic().bytes();
     at_.traffic.bytes += now - std::exchange(travelled_, now);
   }
   if (!p_.step->reducer()) return;
