@@ -167,22 +167,23 @@ Tensor record(const char* name, std::initializer_list<Tensor> inputs, Tensor y, 
   return record(name, std::span<const Tensor>(inputs.begin(), inputs.size()), std::move(y), std::move(backward));
 }
 
-void backward(const Tensor& loss, const Tensor& dloss) {
+namespace {
+
+void check_seed(const Tensor& loss, const Tensor& dloss) {
   RT_CHECK_AS(AutogradError, loss.node(), "backward from a tensor that depends on no leaf");
   RT_CHECK_AS(ShapeError, dloss.defined() || loss.size() == 1, "backward from a tensor of shape ", loss.shape(),
               " needs dloss, its gradient, of that shape");
-  if (dloss.defined()) {
-    RT_CHECK_AS(ShapeError, dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(), ", the loss ",
-                loss.shape());
-    RT_CHECK_AS(DTypeError, dloss.dtype() == loss.dtype(), "backward: dloss is ", dloss.dtype(), ", the loss ",
-                loss.dtype());
-    RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(),
-                ", the loss on ", loss.device());
-  }
-  const NoGrad no_grad;
-  const Autocast as_they_are(DType::f32);
-  const AtEnd finally;
-  Node* root = loss.node().get();
+  if (!dloss.defined()) return;
+  RT_CHECK_AS(ShapeError, dloss.shape() == loss.shape(), "backward: dloss has shape ", dloss.shape(), ", the loss ",
+              loss.shape());
+  RT_CHECK_AS(DTypeError, dloss.dtype() == loss.dtype(), "backward: dloss is ", dloss.dtype(), ", the loss ",
+              loss.dtype());
+  RT_CHECK_AS(DeviceError, dloss.device() == loss.device(), "backward: dloss is on ", dloss.device(), ", the loss on ",
+              loss.device());
+}
+
+// Counts how often each node that `root` depends on is used: its gradient has that many contributions.
+void count_uses(Node* root) {
   for_each_node(root, [](Node* node) {
     node->pending_uses = 0;
     node->pending_grad = {};
@@ -191,27 +192,42 @@ void backward(const Tensor& loss, const Tensor& dloss) {
     for (const NodePtr& input : node->inputs)
       if (input) ++input->pending_uses;
   });
+}
 
-  Tensor seed = dloss;
-  if (!seed.defined()) {
-    seed = empty_like(loss);
-    fill(seed, 1.0);
-  }
-  root->pending_grad = seed;
+Tensor ones_like(const Tensor& x) {
+  Tensor out = empty_like(x);
+  fill(out, 1.0);
+  return out;
+}
+
+// Of a node whose gradient is complete, the gradients of its inputs; none if it has no gradient.
+Tensors input_gradients(Node* node) {
+  const Tensor dy = std::move(node->pending_grad);
+  node->pending_grad = {};
+  if (!dy.defined()) return {};
+  const Running scope(node);
+  Tensors dx = node->backward(dy);
+  RT_CHECK_EQ(dx.size(), node->inputs.size(), node->name, " must return one gradient per input");
+  return dx;
+}
+
+}  // namespace
+
+void backward(const Tensor& loss, const Tensor& dloss) {
+  check_seed(loss, dloss);
+  const NoGrad no_grad;
+  const Autocast as_they_are(DType::f32);
+  const AtEnd finally;
+  Node* root = loss.node().get();
+  count_uses(root);
+  root->pending_grad = dloss.defined() ? dloss : ones_like(loss);
   std::priority_queue<Ready> ready;
   if (root->backward) ready.push({root});
   else finish_leaf(*root);
   while (!ready.empty()) {
     Node* node = ready.top().node;
     ready.pop();
-    const Tensor dy = std::move(node->pending_grad);
-    node->pending_grad = {};
-    Tensors dx;
-    if (dy.defined()) {
-      const Running scope(node);
-      dx = node->backward(dy);
-      RT_CHECK_EQ(dx.size(), node->inputs.size(), node->name, " must return one gradient per input");
-    }
+    Tensors dx = input_gradients(node);
     for (size_t i = 0; i < node->inputs.size(); ++i) {
       Node* input = node->inputs[i].get();
       if (!input) continue;

@@ -121,6 +121,28 @@ Sums of_all(const Sums& own, const Tensor& total, const BatchNormPeers& peers) {
   return {slice(means, 0, 0, own.db.size()), slice(means, 0, own.db.size(), sums.size()), 1};
 }
 
+// Of each part. If there is only one, they are the gradients of w and b.
+Sums sums_of(const Tensor& dy, const Tensor& mask, const Tensor& x, const Statistics& s, const Tensor& w, double eps) {
+  const auto place = [&](size_t input) {
+    return needs_grad(input) && s.parts == 1 ? empty_grad(input, w.shape(), w.dtype(), dy.device())
+                                             : empty_like(s.mean);
+  };
+  const Sums out{place(2), place(1), s.count};
+  for (int64_t p = 0; p < s.parts; ++p)
+    batch_norm_backward_sums(part(out.db, p, s.parts), part(out.dw, p, s.parts), part(dy, p, s.parts),
+                             part(mask, p, s.parts), part(x, p, s.parts), part(s.mean, p, s.parts),
+                             part(s.var, p, s.parts), eps);
+  return out;
+}
+
+// What the backward pass needs to know of the ReLU: none if there is no ReLU, or no backward pass.
+Tensor mask_for(const Tensor& x, int64_t parts, Activation f, std::initializer_list<Tensor> inputs) {
+  const bool used =
+      std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined() && requires_grad(t); });
+  if (f != Activation::relu || !grad_enabled() || !used) return {};
+  return Tensor({parts * batch_norm_mask_bytes(x.size() / parts)}, DType::u8, x.device());
+}
+
 }  // namespace
 
 Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running,
@@ -131,10 +153,7 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   const bool relu = f == Activation::relu;
   const Statistics s = statistics(x, running, options);
   const int64_t parts = s.parts;
-  Tensor y = empty_like(x), mask;
-  const auto wanted = [](const Tensor& t) { return t.defined() && requires_grad(t); };
-  if (relu && grad_enabled() && (wanted(x) || wanted(w) || wanted(b) || wanted(residual)))
-    mask = Tensor({parts * batch_norm_mask_bytes(x.size() / parts)}, DType::u8, x.device());
+  const Tensor y = empty_like(x), mask = mask_for(x, parts, f, {x, w, b, residual});
   for (int64_t p = 0; p < parts; ++p)
     batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts),
                        part(s.mean, p, parts), part(s.var, p, parts), w, b, options.eps, f);
@@ -147,15 +166,7 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
     Tensor dx, dw, db, dresidual;
     Sums sums;
     if (needs_grad(1) || needs_grad(2) || (needs_grad(0) && training)) {
-      const auto place = [&](size_t input) {
-        return needs_grad(input) && parts == 1 ? empty_grad(input, (*w).shape(), (*w).dtype(), dy.device())
-                                               : empty_like(*mean);
-      };
-      sums = {place(2), place(1), count};
-      for (int64_t p = 0; p < parts; ++p)
-        batch_norm_backward_sums(part(sums.db, p, parts), part(sums.dw, p, parts), part(dy, p, parts),
-                                 part(*mask, p, parts), part(*x, p, parts), part(*mean, p, parts),
-                                 part(*var, p, parts), eps);
+      sums = sums_of(dy, *mask, *x, {*mean, *var, parts, count}, *w, eps);
       dw = sum_of_parts(sums.dw, parts), db = sum_of_parts(sums.db, parts);
     }
     if (wants_residual) dresidual = relu ? empty_like(dy) : dy;

@@ -3,8 +3,7 @@
 
 namespace ringtape {
 
-Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
-  if (const CastTo to = autocast("linear", x, w, b)) return linear(to(x), to(w), to(b), f);
+static void check_linear(const Tensor& x, const Tensor& w, const Tensor& b) {
   check_float(x, "linear");
   check_same(x, w, "linear");
   if (b.defined()) check_same(x, b, "linear");
@@ -12,6 +11,11 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
   RT_CHECK_AS(ShapeError, fits && (!b.defined() || b.shape() == Shape{w.shape()[0]}),
               "linear: expected x (..., I), w (O, I), b (O), got ", x.shape(), ", ", w.shape(), ", ",
               b.defined() ? b.shape().str() : "no b");
+}
+
+Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
+  if (const CastTo to = autocast("linear", x, w, b)) return linear(to(x), to(w), to(b), f);
+  check_linear(x, w, b);
   const int64_t in = w.shape()[1], out = w.shape()[0];
   const Tensor rows = x.rank() == 2 ? x : reshape(x, {x.shape().with(x.rank() - 1, 1).size(), in});
   Tensor y({rows.shape()[0], out}, x.dtype(), x.device());

@@ -76,14 +76,18 @@ void Attempt::drain(Rank& r) {
   r.output->finish();
 }
 
+// Creates the folder of its logs; empty if there are none.
+std::string Attempt::log_folder() const {
+  if (launch_.log_dir.empty()) return "";
+  const std::string folder = concat(launch_.log_dir, "/attempt_", number_, "/");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  RT_CHECK_AS(IoError, !error, folder, ": cannot create: ", error.message());
+  return folder;
+}
+
 void Attempt::start() {
-  std::string folder;
-  if (!launch_.log_dir.empty()) {
-    folder = concat(launch_.log_dir, "/attempt_", number_, "/");
-    std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    RT_CHECK_AS(IoError, !error, folder, ": cannot create: ", error.message());
-  }
+  const std::string folder = log_folder();
   const std::vector<int> cores = usable_cores();
   const auto parts = divide_cores(cores, launch_.local_size);
   const std::vector<int> threads = divide_threads(usable_cpus(), launch_.local_size);
@@ -103,8 +107,12 @@ void Attempt::start() {
       ::fcntl(bar.read.get(), F_SETFL, O_NONBLOCK);
       spec.inherited = bar.write.get();
     }
-    const RankPlace place{local, number_, port_, threads[size_t(local)], spec.inherited, r.log};
-    spec.environment = rank_environment(launch_, place);
+    spec.environment = rank_environment(launch_, {.local_rank = local,
+                                                  .attempt = number_,
+                                                  .port = port_,
+                                                  .threads = threads[size_t(local)],
+                                                  .bar = spec.inherited,
+                                                  .log = r.log});
     if (launch_.pin) spec.cores = parts[size_t(local)];
     spec.input = r.rank == 0 && !::isatty(0);  // a background group may not read from a terminal
     spec.signals = signals_.before();

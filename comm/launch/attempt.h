@@ -21,8 +21,8 @@ class Attempt {
 
   int run();                                 // until all have ended; returns the exit code of launch()
   bool stopped() const { return stopped_; }  // a signal told it to end
-  std::string report() const;               // what went wrong: one line, and details below it
-  std::string lost() const;                 // why a log is not complete; empty: all are
+  std::string report() const;                // what went wrong: one line, and details below it
+  std::string lost() const;                  // why a log is not complete; empty: all are
 
  private:
   struct Rank {
@@ -32,9 +32,10 @@ class Attempt {
     std::unique_ptr<RankOutput> output;
     std::string log;
     bool running = true;
-    int code = 0;       // 128 + signal
+    int code = 0;        // 128 + signal
     double seconds = 0;  // running time
   };
+  std::string log_folder() const;
   void start();
   void wait();
   void handle_signals();

@@ -115,6 +115,24 @@ __global__ void __launch_bounds__(256)
   }
 }
 
+// Scores become the weights of the rows of y in the gradient of the rows of x, or zeros beyond x.n and `end`.
+template <class C>
+__device__ void scores_to_weights(Scores<C>& s, int64_t first_row, int64_t rows, int64_t first_column, int64_t end,
+                                  const C* x_lse, const C* y_lse, const ViewPairs& pairs, C scale, C g) {
+  for (int i = 0; i < kPerThread; ++i) {
+    const int64_t r = first_row + 16 * i, same = pairs.same(r), other = pairs.other(r);
+    for (int j = 0; j < kPerThread; ++j) {
+      const int64_t c = first_column + 16 * j;
+      const bool counts = r < rows && c < end && c != same;
+      const C score = s[i][j] * scale, positive = c == other ? C(1) : C(0);
+      C weight = 0;
+      if (counts && x_lse) weight += Math::exp(score - x_lse[r]) - positive;
+      if (counts && y_lse) weight += Math::exp(score - y_lse[c]) - positive;
+      s[i][j] = g * weight;
+    }
+  }
+}
+
 // dx[q] is the contribution of the columns [q chunk, (q + 1) chunk).
 template <class C>
 __global__ void __launch_bounds__(kGemmThreads)
@@ -130,18 +148,7 @@ __global__ void __launch_bounds__(kGemmThreads)
   for (int64_t column = q * chunk; column < end; column += kGemmTile) {
     Scores<C> s;
     compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
-    for (int i = 0; i < kPerThread; ++i) {
-      const int64_t r = row + ti + 16 * i, same = pairs.same(r), other = pairs.other(r);
-      for (int j = 0; j < kPerThread; ++j) {
-        const int64_t c = column + tj + 16 * j;
-        const bool counts = r < x.n && c < end && c != same;
-        const C score = s[i][j] * scale, positive = c == other ? C(1) : C(0);
-        C weight = 0;
-        if (counts && x_lse) weight += Math::exp(score - x_lse[r]) - positive;
-        if (counts && y_lse) weight += Math::exp(score - y_lse[c]) - positive;
-        s[i][j] = g * weight;
-      }
-    }
+    scores_to_weights(s, row + ti, x.n, column + tj, end, x_lse, y_lse, pairs, scale, g);
     for (int64_t first = 0; first < y.d; first += kGemmTile) {
       C sum[kPerThread][kPerThread] = {};
 #pragma unroll

@@ -13,20 +13,27 @@ namespace ringtape {
 
 static constexpr const char* kAgain = "; bring the file back, or remove the run's folder to train it again";
 
+// The last line of a file of metrics; none if it is incomplete or no summary.
+static std::optional<Json> summary_of(const std::string& line, const std::string& file) {
+  Json out;
+  try {
+    out = parse_json(line, file, 4);
+  } catch (const FormatError&) {
+    return {};
+  }
+  const Json* split = out.find("split");
+  if (!split || *split != "summary") return {};
+  return out;
+}
+
 std::optional<FinishedRun> read_finished_run(const std::string& path) {
   const std::string file = path + "/metrics.jsonl";
   if (!is_there(file)) return {};
   const std::string all = read_file(file);
   const size_t start = all.size() < 2 ? 0 : all.rfind('\n', all.size() - 2) + 1;  // of the last line
-  const std::string last = all.substr(start, all.find('\n', start) - start);
-  Json end;
-  try {
-    end = parse_json(last, file, 4);
-  } catch (const FormatError&) {
-    return {};  // an incomplete line
-  }
-  const Json* split = end.find("split");
-  if (!split || *split != "summary") return {};
+  const std::optional<Json> summary = summary_of(all.substr(start, all.find('\n', start) - start), file);
+  if (!summary) return {};
+  const Json& end = *summary;
   const JsonFields fields(end, concat(file, ": the summary"));
   RT_CHECK_AS(FormatError,
               !fields.has(kMetricsCrc) || fields.text(kMetricsCrc) == Crc32().add(all.substr(0, start)).str(), file,

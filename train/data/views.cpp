@@ -17,8 +17,33 @@ void visit(Fields& f, Augmentation& o) {
     {.help = "set a square of side N in each training image to the mean", .unit = "N", .range = kPixels});
 }
 
+static constexpr Bounds kArea{1e-4, 1};
+
+static void visit(Fields& f, ViewAugmentation& o) {
+  constexpr Bounds kFactor{0, 100};
+  f("crop-low", o.crop_low,
+    {.help = "smallest part of an image's area that a view shows", .unit = "X", .range = kArea});
+  f("crop-high", o.crop_high,
+    {.help = "largest part of an image's area that a view shows", .unit = "X", .range = kArea});
+  f("view-flip", o.flip,
+    {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
+  f("jitter", o.jitter,
+    {.help = "probability that a view's brightness, contrast, saturation and hue change, in random order",
+     .unit = "P",
+     .range = kProbability});
+  f("brightness", o.brightness,
+    {.help = "jitter: brightness is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
+  f("contrast", o.contrast,
+    {.help = "jitter: contrast is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
+  f("saturation", o.saturation,
+    {.help = "jitter: saturation is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
+  f("hue", o.hue,
+    {.help = "jitter: hue is shifted by a random part of a full turn in [-X, X]", .unit = "X", .range = {0, 0.5}});
+  f("gray", o.gray, {.help = "probability that a view becomes gray", .unit = "P", .range = kProbability});
+  f("blur", o.blur, {.help = "probability of a Gaussian blur of 0.1 to 2 pixels", .unit = "P", .range = kProbability});
+}
+
 void visit(Fields& f, ViewOptions& o) {
-  constexpr Bounds kArea{1e-4, 1}, kFactor{0, 100};
   f("views", o.count,
     {.help = "number of random views of an image, of the image's size; only swav can use more than two",
      .unit = "N",
@@ -33,27 +58,7 @@ void visit(Fields& f, ViewOptions& o) {
     {.help = "swav: smallest part of an image's area that a small view shows", .unit = "X", .range = kArea});
   f("small-crop-high", o.small_crop_high,
     {.help = "swav: largest part of an image's area that a small view shows", .unit = "X", .range = kArea});
-  f("crop-low", o.first.crop_low,
-    {.help = "smallest part of an image's area that a view shows", .unit = "X", .range = kArea});
-  f("crop-high", o.first.crop_high,
-    {.help = "largest part of an image's area that a view shows", .unit = "X", .range = kArea});
-  f("view-flip", o.first.flip,
-    {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
-  f("jitter", o.first.jitter,
-    {.help = "probability that a view's brightness, contrast, saturation and hue change, in random order",
-     .unit = "P",
-     .range = kProbability});
-  f("brightness", o.first.brightness,
-    {.help = "jitter: brightness is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
-  f("contrast", o.first.contrast,
-    {.help = "jitter: contrast is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
-  f("saturation", o.first.saturation,
-    {.help = "jitter: saturation is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
-  f("hue", o.first.hue,
-    {.help = "jitter: hue is shifted by a random part of a full turn in [-X, X]", .unit = "X", .range = {0, 0.5}});
-  f("gray", o.first.gray, {.help = "probability that a view becomes gray", .unit = "P", .range = kProbability});
-  f("blur", o.first.blur,
-    {.help = "probability of a Gaussian blur of 0.1 to 2 pixels", .unit = "P", .range = kProbability});
+  visit(f, o.first);
   f("blur-second", o.blur_second,
     {.help = "probability of a Gaussian blur in the second view; -1: as in the first", .unit = "P", .range = {-1, 1}});
   f("solarize-second", o.solarize_second,

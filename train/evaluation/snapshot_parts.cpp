@@ -82,6 +82,25 @@ struct Prediction {
   bool right;
 };
 
+// Over all ranks.
+Tensor sum_of_ranks(const Tensor& x, comm::ProcessGroup& group) {
+  if (group.size() == 1) return x;
+  const Tensor sum = to(x, group.transport().device());
+  group.all_reduce(sum).wait();
+  return to(sum, Device{});
+}
+
+// The first right ones, after the mistakes of the highest confidence.
+std::vector<Prediction> shown_of(std::vector<Prediction> all) {
+  std::stable_partition(all.begin(), all.end(), [](const Prediction& p) { return !p.right; });
+  const auto right = std::find_if(all.begin(), all.end(), [](const Prediction& p) { return p.right; });
+  std::stable_sort(all.begin(), right,
+                   [](const Prediction& a, const Prediction& b) { return a.confidence > b.confidence; });
+  all.erase(right + std::min<std::ptrdiff_t>(kShownRight, all.end() - right), all.end());
+  all.erase(all.begin() + std::min<std::ptrdiff_t>(kShownMistakes, right - all.begin()), right);
+  return all;
+}
+
 }  // namespace
 
 void add_predictions(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples, const Tensors& outputs,
@@ -103,19 +122,10 @@ void add_predictions(Snapshot& s, const Dataset& data, const std::vector<int64_t
       all.push_back({at, best, std::isfinite(row[best]) ? float(row[best]) : 0, label == best});
     }
   }
-  Tensor sums = confusion;
-  if (counts && group.size() > 1) {
-    sums = to(confusion, group.transport().device());
-    group.all_reduce(sums).wait();
-  }
+  const Tensor sums = counts ? sum_of_ranks(confusion, group) : confusion;
   if (group.rank() > 0) return;
-  if (counts) s.confusion = cast(to(sums, Device{}), DType::i64);
-  std::stable_partition(all.begin(), all.end(), [](const Prediction& p) { return !p.right; });
-  const auto right = std::find_if(all.begin(), all.end(), [](const Prediction& p) { return p.right; });
-  std::stable_sort(all.begin(), right,
-                   [](const Prediction& a, const Prediction& b) { return a.confidence > b.confidence; });
-  all.erase(right + std::min<std::ptrdiff_t>(kShownRight, all.end() - right), all.end());
-  all.erase(all.begin() + std::min<std::ptrdiff_t>(kShownMistakes, right - all.begin()), right);
+  if (counts) s.confusion = cast(sums, DType::i64);
+  all = shown_of(std::move(all));
   if (all.empty()) return;
   std::vector<int64_t> shown, predicted;
   std::vector<float> confidence;

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "comm/base/fd.h"
 #include "core/check.h"
 
 extern char** environ;
@@ -35,6 +36,45 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
+// Those given, then this process's, except for names that are given.
+std::vector<std::string> with_own_environment(const std::vector<std::string>& given) {
+  std::vector<std::string> out = given;
+  for (char** each = environ; *each; ++each) {
+    const std::string name(*each, std::strcspn(*each, "="));
+    const auto replaces = [&](const std::string& variable) { return variable.starts_with(name + "="); };
+    if (std::none_of(given.begin(), given.end(), replaces)) out.emplace_back(*each);
+  }
+  return out;
+}
+
+// A program that may be killed has a process group of its own.
+bool has_own_group(const ProgramOptions& options) { return options.time_limit > 0 || options.cancelled; }
+
+// Starts a program, which writes to `output` what is kept of it; throws IoError.
+pid_t start(const std::vector<std::string>& command, const ProgramOptions& options, int output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  if (options.quiet) posix_spawn_file_actions_adddup2(&actions, output, 1);
+  if (!options.show) posix_spawn_file_actions_adddup2(&actions, output, 2);
+  posix_spawnattr_t attributes;  // signals that this process ignores, other programs may rely on
+  posix_spawnattr_init(&attributes);
+  const int group = has_own_group(options) ? POSIX_SPAWN_SETPGROUP : 0;
+  posix_spawnattr_setflags(&attributes, short(POSIX_SPAWN_SETSIGDEF | group));
+  sigset_t ignored_here;
+  sigemptyset(&ignored_here);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&ignored_here, signal);
+  posix_spawnattr_setsigdefault(&attributes, &ignored_here);
+  pid_t child = 0;
+  const std::vector<std::string> variables = with_own_environment(options.environment);
+  const int error = ::posix_spawnp(&child, command[0].c_str(), &actions, &attributes, pointers(command).data(),
+                                   pointers(variables).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  RT_CHECK_AS(IoError, error == 0, command[0], ": cannot start: ", std::strerror(error), "; is it installed?");
+  return child;
+}
+
 // Reads what is there within `wait` milliseconds; false at the end of the file.
 bool read_some(int fd, std::string& text, int wait) {
   pollfd ready{fd, POLLIN, 0};
@@ -46,46 +86,16 @@ bool read_some(int fd, std::string& text, int wait) {
   return n > 0 || (n < 0 && errno == EINTR);
 }
 
-}  // namespace
-
-Finished run_program(const std::vector<std::string>& command, const ProgramOptions& options) {
-  const bool own_group = options.time_limit > 0 || options.cancelled;
-  int ends[2];
-  RT_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, command[0], ": cannot start: ", std::strerror(errno));
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  if (options.quiet) posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-  if (!options.show) posix_spawn_file_actions_adddup2(&actions, ends[1], 2);
-  posix_spawnattr_t attributes;  // signals that this process ignores, other programs may rely on
-  posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, short(POSIX_SPAWN_SETSIGDEF | (own_group ? POSIX_SPAWN_SETPGROUP : 0)));
-  sigset_t ignored_here;
-  sigemptyset(&ignored_here);
-  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaddset(&ignored_here, signal);
-  posix_spawnattr_setsigdefault(&attributes, &ignored_here);
-  std::vector<std::string> variables = options.environment;
-  for (char** each = environ; *each; ++each) {
-    const std::string name(*each, std::strcspn(*each, "="));
-    const auto replaces = [&](const std::string& variable) { return variable.starts_with(name + "="); };
-    if (std::none_of(options.environment.begin(), options.environment.end(), replaces)) variables.emplace_back(*each);
-  }
-  pid_t child = 0;
-  const int error = ::posix_spawnp(&child, command[0].c_str(), &actions, &attributes, pointers(command).data(),
-                                   pointers(variables).data());
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&actions);
-  ::close(ends[1]);
-  if (error) ::close(ends[0]);
-  RT_CHECK_AS(IoError, error == 0, command[0], ": cannot start: ", std::strerror(error), "; is it installed?");
-
+// Reads the output of a program until it has ended; kills it when it is late or cancelled.
+Finished wait_for(pid_t child, const ProgramOptions& options, int output) {
   using Clock = std::chrono::steady_clock;
   const auto begin = Clock::now();
+  const bool own_group = has_own_group(options);
   Finished out{0, ""};
   int status = 0;
   bool open = true, running = true;
   while (running) {  // what it has started may keep the pipe open
-    if (open) open = read_some(ends[0], out.error, kLook);
+    if (open) open = read_some(output, out.error, kLook);
     const pid_t ended = ::waitpid(child, &status, open || own_group ? WNOHANG : 0);
     running = ended == 0 || (ended < 0 && errno == EINTR);
     if (!running || !own_group) continue;
@@ -99,13 +109,24 @@ Finished run_program(const std::vector<std::string>& command, const ProgramOptio
   }
   for (size_t before = SIZE_MAX; open && before != out.error.size();) {  // the rest of its output
     before = out.error.size();
-    open = read_some(ends[0], out.error, 0);
+    open = read_some(output, out.error, 0);
   }
-  ::close(ends[0]);
   if (out.error.size() > kMostText) out.error.erase(0, out.error.size() - kMostText);
   while (out.error.ends_with('\n')) out.error.pop_back();
   out.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return out;
+}
+
+}  // namespace
+
+Finished run_program(const std::vector<std::string>& command, const ProgramOptions& options) {
+  int ends[2];
+  RT_CHECK_AS(IoError, ::pipe2(ends, O_CLOEXEC) == 0, command[0], ": cannot start: ", std::strerror(errno));
+  const comm::Fd read(ends[0]);
+  comm::Fd write(ends[1]);
+  const pid_t child = start(command, options, write.get());
+  write = comm::Fd();
+  return wait_for(child, options, read.get());
 }
 
 std::vector<std::string> split_words(const std::string& line, const std::string& where) {

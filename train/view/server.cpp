@@ -121,6 +121,12 @@ struct ViewServer::Http {
   }
 
   Http(RunList& list, ServerOptions o) : runs(list), options(std::move(o)) {
+    configure();
+    answer_requests();
+    bind();
+  }
+
+  void configure() {
     server.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     server.set_read_timeout(kSeconds);
     server.set_write_timeout(kSeconds);
@@ -138,6 +144,9 @@ struct ViewServer::Http {
     server.set_error_handler([](const httplib::Request&, httplib::Response& out) {
       if (out.body.empty()) answer(out, out.status, concat("ringtape view: error ", out.status));
     });
+  }
+
+  void answer_requests() {
     get("/", [this](const httplib::Request& request, httplib::Response& out) {
       if (request.has_param("token") && !options.token.empty())  // from now on the browser keeps it
         out.set_header("Set-Cookie", concat(cookie_name(), "=", options.token, "; HttpOnly; SameSite=Strict; Path=/"));
@@ -156,6 +165,9 @@ struct ViewServer::Http {
       else
         answer(out, 400, "ringtape view: expected run=POSITION:RUN, at most 64 times");
     });
+  }
+
+  void bind() {
     const std::string where = concat(options.host, ":", options.port);
     addrinfo* found = nullptr;
     const int unknown = ::getaddrinfo(options.host.c_str(), nullptr, nullptr, &found);
