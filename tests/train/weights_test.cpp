@@ -91,7 +91,8 @@ TEST(Npy, IsWhatNumPyWrites) {
 
 TEST(Classifier, EveryModelIsFeaturesAndALastLayer) {
   for (const ModelEntry& entry : models()) {
-    const auto model = entry.make({.image = entry.image, .classes = 7});
+    const ModelSpec spec{.image = entry.image, .classes = 7, .settings = entry.settings};
+    const auto model = entry.make(spec);
     model->train(false);
     const NoGrad no_grad;
     nn::Classifier& split = classifier(*model, entry.name);
@@ -102,6 +103,7 @@ TEST(Classifier, EveryModelIsFeaturesAndALastLayer) {
     const Tensor weight = *parameters.at(split.last_layer() + ".weight"),
                  bias = *parameters.at(split.last_layer() + ".bias");
     EXPECT_EQ(values(linear(features, weight, bias)), values(logits)) << entry.name;
+    EXPECT_EQ(features.dim(1), entry.features(spec)) << entry.name;
     EXPECT_EQ(backbone_of(*model, split.last_layer()).size() + 2, weights_of(*model).size()) << entry.name;
   }
 }

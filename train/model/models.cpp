@@ -97,6 +97,8 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
                                                           .stem_relu = !o.no_stem_relu});
 }
 
+int64_t features_of_resnet(const ModelSpec& spec) { return 8 * resnet(spec).width; }
+
 NamedShape first_of_resnet(const ModelSpec& spec) {
   const int64_t kernel = stem_for(spec) == nn::Stem::cifar ? 3 : 7;
   return {"conv1.weight", {resnet(spec).width, spec.image[2], kernel, kernel}};
@@ -133,17 +135,20 @@ std::span<const ModelEntry> models() {
        .summary = "one hidden layer: flatten, linear, ReLU, linear",
        .settings = MlpOptions{},
        .make = make_mlp,
+       .features = [](const ModelSpec& spec) { return mlp(spec).hidden; },
        .image = {28, 28, 1},
        .first = first_of_mlp,
        .pytorch = mlp_in_pytorch},
       {.name = "fashion_cnn",
        .summary = "two convolutions and three linear layers, DTU's course network for 28x28 images",
        .make = make_fashion_cnn,
+       .features = [](const ModelSpec&) -> int64_t { return 120; },
        .image = {28, 28, 1}},
       {.name = "resnet18",
        .summary = "ResNet-18: 3x3 stem below 112 pixels, else torchvision's 7x7 stem with max-pool",
        .settings = ResNetOptions{},
        .make = make_resnet<2, 2, 2, 2>,
+       .features = features_of_resnet,
        .image = {32, 32, 3},
        .any_size = true,
        .first = first_of_resnet,
@@ -152,6 +157,7 @@ std::span<const ModelEntry> models() {
        .summary = "ResNet-34, with the same stems as resnet18",
        .settings = ResNetOptions{},
        .make = make_resnet<3, 4, 6, 3>,
+       .features = features_of_resnet,
        .image = {32, 32, 3},
        .any_size = true,
        .first = first_of_resnet,
