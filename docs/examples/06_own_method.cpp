@@ -22,7 +22,7 @@ static void visit(Fields& f, AlignUniformOptions& o) {
 
 class AlignUniform : public nn::Method {
  public:
-  AlignUniform(nn::Encoder encoder, double weight) : Method(std::move(encoder)), weight_(weight) {}
+  AlignUniform(nn::Encoder encoder, const AlignUniformOptions& o) : Method(std::move(encoder)), weight_(o.weight) {}
   Tensors outputs(const Tensors& views) override { return {encode(views[0]), encode(views[1])}; }
   Tensor loss(const Tensors& y) override {
     const Tensor a = l2_normalize(y[0]), b = l2_normalize(y[1]);
@@ -35,14 +35,10 @@ class AlignUniform : public nn::Method {
   double weight_;
 };
 
-static std::unique_ptr<nn::Method> make(const nn::Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<AlignUniformOptions>();
-  return std::make_unique<AlignUniform>(
-      nn::Encoder{backbone.make(), nn::make_head(backbone.features, o.projection)}, o.weight);
-}
 static const nn::RegisterMethod registered({.name = "align_uniform",
                                             .summary = "views of one image are near, all outputs far from each other",
-                                            .settings = AlignUniformOptions{}, .make = make});
+                                            .settings = AlignUniformOptions{},
+                                            .make = nn::make_with_encoder<AlignUniform, AlignUniformOptions>});
 
 int main() {
   TrainOptions options;

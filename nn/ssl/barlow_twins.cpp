@@ -41,16 +41,11 @@ class BarlowTwins : public Method {
   BarlowTwinsOptions options_;
 };
 
-std::unique_ptr<Method> make_barlow_twins(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<BarlowTwinsSettings>();
-  return std::make_unique<BarlowTwins>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_barlow_twins(
     {.name = "barlow_twins",
      .summary = "makes the correlation matrix of two views' outputs the identity matrix",
      .settings = BarlowTwinsSettings{},
-     .make = make_barlow_twins});
+     .make = make_with_encoder<BarlowTwins, BarlowTwinsSettings>});
 
 }  // namespace
 }  // namespace ringtape::nn

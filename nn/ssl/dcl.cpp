@@ -35,16 +35,11 @@ class Dcl : public Method {
   double temperature_;
 };
 
-std::unique_ptr<Method> make_dcl(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<DclOptions>();
-  return std::make_unique<Dcl>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_dcl(
     {.name = "dcl",
      .summary = "like simclr, but without the positive pair in the denominator of the loss",
      .settings = DclOptions{},
-     .make = make_dcl});
+     .make = make_with_encoder<Dcl, DclOptions>});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -127,6 +127,13 @@ struct MethodEntry {
 std::span<const MethodEntry> methods();                 // those of lightly's table first, the others by name
 const MethodEntry& find_method(std::string_view name);  // throws UsageError with the nearest name
 
+// `make` of a method that is constructed from its encoder and its settings, which have its projection head.
+template <class Made, class Options>
+std::unique_ptr<Method> make_with_encoder(const Backbone& backbone, const Settings& settings) {
+  const auto& o = settings.as<Options>();
+  return std::make_unique<Made>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
+}
+
 struct RegisterMethod {
   explicit RegisterMethod(const MethodEntry& entry);
 };

@@ -82,16 +82,11 @@ void check_nnclr(const Settings& settings, const BatchPlan& batch) {
   check_queue("nnclr", settings.as<NnclrOptions>().queue, batch.images);
 }
 
-std::unique_ptr<Method> make_nnclr(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<NnclrOptions>();
-  return std::make_unique<Nnclr>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_nnclr(
     {.name = "nnclr",
      .summary = "like simclr, but the positive is the earlier output that is nearest to the other view",
      .settings = NnclrOptions{},
-     .make = make_nnclr,
+     .make = make_with_encoder<Nnclr, NnclrOptions>,
      .check = check_nnclr});
 
 }  // namespace

@@ -34,15 +34,10 @@ class SimClr : public Method {
   double temperature_;
 };
 
-std::unique_ptr<Method> make_simclr(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<SimClrOptions>();
-  return std::make_unique<SimClr>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_simclr({.name = "simclr",
                                       .summary = "views of the same image attract, all other views of the batch repel",
                                       .settings = SimClrOptions{},
-                                      .make = make_simclr});
+                                      .make = make_with_encoder<SimClr, SimClrOptions>});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -41,15 +41,10 @@ class SimSiam : public Method {
   bool fixes_lr_;
 };
 
-std::unique_ptr<Method> make_simsiam(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<SimSiamOptions>();
-  return std::make_unique<SimSiam>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_simsiam({.name = "simsiam",
                                        .summary = "predicts one view's projection from the other's, a constant target",
                                        .settings = SimSiamOptions{},
-                                       .make = make_simsiam});
+                                       .make = make_with_encoder<SimSiam, SimSiamOptions>});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -108,16 +108,11 @@ void check_swav(const Settings& settings, const BatchPlan& batch) {
   if (o.queue > 0) check_queue("swav", o.queue, batch.images);
 }
 
-std::unique_ptr<Method> make_swav(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<SwavOptions>();
-  return std::make_unique<Swav>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_swav(
     {.name = "swav",
      .summary = "predicts the prototypes of the other view; all prototypes get equal shares of the batch",
      .settings = SwavOptions{},
-     .make = make_swav,
+     .make = make_with_encoder<Swav, SwavOptions>,
      .any_views = true,
      .check = check_swav});
 

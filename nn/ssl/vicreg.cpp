@@ -23,15 +23,10 @@ class Vicreg : public Method {
   std::string str() const override { return "VICReg"; }
 };
 
-std::unique_ptr<Method> make_vicreg(const Backbone& backbone, const Settings& settings) {
-  const auto& o = settings.as<VicregSettings>();
-  return std::make_unique<Vicreg>(Encoder{backbone.make(), make_head(backbone.features, o.projection)}, o);
-}
-
 const RegisterMethod register_vicreg({.name = "vicreg",
                                       .summary = "makes two views' outputs similar, of high variance and uncorrelated",
                                       .settings = VicregSettings{},
-                                      .make = make_vicreg});
+                                      .make = make_with_encoder<Vicreg, VicregSettings>});
 
 }  // namespace
 }  // namespace ringtape::nn
