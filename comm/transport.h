@@ -20,8 +20,8 @@ struct Context {
   int rank = 0, size = 1;
   std::shared_ptr<Store> store;      // only of this group
   std::shared_ptr<Failure> failure;
-  Seconds timeout{600};              // of one operation
-  int island = 1;  // ranks with the same rank / island are close (one machine); it divides size
+  Seconds timeout{600};  // of one operation
+  int island = 1;        // ranks with the same rank / island are close (one machine); it divides size
 };
 
 // One message of an exchange, to or from `peer`.
@@ -111,7 +111,7 @@ class Transport {
   // all, in rank order, valid until this operation's last fence(). The result is empty on every rank if the buffer of
   // any rank cannot be accessed; the ranks have then synchronised all the same. A small buffer outside shared memory is
   // copied into it: the rank's own address is then not `data`, and the rank must copy back what is written there.
-  virtual std::vector<void*> share(void* data, size_t bytes) { return (void)data, (void)bytes, std::vector<void*>(); }
+  virtual std::vector<void*> share(void* /*data*/, size_t /*bytes*/) { return {}; }
   // Returns when every rank has called it, and what they wrote before the call can be read.
   // Only after a share() that was not empty.
   virtual void fence() { RT_CHECK(false, name(), " has no memory that ranks share"); }
@@ -120,7 +120,7 @@ class Transport {
   // work that the calling thread has given the device so far. Work that is started after follow(p) comes after p;
   // without follow(), begin() follows asked(). reached(): the point after all work that has been started.
   virtual std::shared_ptr<StreamPoint> asked() const { return nullptr; }
-  virtual void follow(const StreamPoint& point) { (void)point; }
+  virtual void follow(const StreamPoint& /*point*/) {}
   virtual std::shared_ptr<StreamPoint> reached() { return nullptr; }
 
   // Zeroed memory that share() can pass to the others. Other memory works too, but is copied. Freed with the last
@@ -135,7 +135,7 @@ class Transport {
   // For Wait. Sleeps for a short time, or until a message may have come.
   virtual void doze();
   // The reason why nothing more can come from `peer`; empty if it is still there.
-  virtual std::string lost(int peer) { return (void)peer, std::string(); }
+  virtual std::string lost(int /*peer*/) { return ""; }
   friend class Wait;
   const Context context_;
   Operation operation_;

@@ -32,9 +32,8 @@ class BatchNorm : public Module {
     return seen(forward(x, f, residual));
   }
   void visit(Visitor& v) override {
-    const auto see = options_.affine ? &Visitor::parameter : &Visitor::buffer;
-    (v.*see)("weight", weight);
-    (v.*see)("bias", bias);
+    v.tensor("weight", weight, options_.affine);
+    v.tensor("bias", bias, options_.affine);
     v.buffer("running_mean", running_.mean);
     v.buffer("running_var", running_.var);
     v.buffer("num_batches_tracked", running_.batches);

@@ -19,6 +19,7 @@ class Visitor {
     frozen_ ? on_buffer(prefix_ + name, x) : on_parameter(prefix_ + name, x);
   }
   void buffer(const std::string& name, Tensor& x) { on_buffer(prefix_ + name, x); }
+  void tensor(const std::string& name, Tensor& x, bool trained) { trained ? parameter(name, x) : buffer(name, x); }
   void child(const std::string& name, Module& module);
   // A child that is not trained: its parameters count as buffers, which are only saved and moved.
   void frozen_child(const std::string& name, Module& module);

@@ -69,10 +69,11 @@ class RingReduction {
       : t_(t), team_(team), piece_(piece), x_(x), y_(y), factor_(factor), slots_(t.scratch(2 * kLanes * slot_bytes())) {
   }
 
-  void message(int step, int i, Transfer (&both)[2]) const {
+  std::span<const Transfer> message(int step, int i, Transfer (&both)[2]) const {
     const Part out = piece_(team_.wrap(team_.member - step - 1), i), in = incoming(step, i);
     both[0] = send_to(team_.next(), step == 0 ? at(x_, out.begin, piece_.width) : slot(step - 1, i), piece_.bytes(out));
     both[1] = recv_from(team_.previous(), slot(step, i), piece_.bytes(in));
+    return both;
   }
   void arrived(int step, int i) const {
     const Part in = incoming(step, i);
@@ -97,10 +98,12 @@ class RingReduction {
 };
 
 // The second half, n - 1 steps that send the complete parts around the ring.
-void gather_message(const Team& team, const Pieces& piece, void* y, int step, int i, Transfer (&both)[2]) {
+std::span<const Transfer> gather_message(const Team& team, const Pieces& piece, void* y, int step, int i,
+                                         Transfer (&both)[2]) {
   const Part out = piece(team.wrap(team.member - step), i), in = piece(team.wrap(team.member - step - 1), i);
   both[0] = send_to(team.next(), at(y, out.begin, piece.width), piece.bytes(out));
   both[1] = recv_from(team.previous(), at(y, in.begin, piece.width), piece.bytes(in));
+  return both;
 }
 
 void ring_all_reduce(Transport& t, const void* x, void* y) {
@@ -113,9 +116,8 @@ void ring_all_reduce(Transport& t, const void* x, void* y) {
   Transfer both[2];
   pass(
       t, 2 * half, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> {
-        step < half ? reduction.message(step, i, both) : gather_message(team, piece, y, step - half, i, both);
-        return both;
+      [&](int step, int i) {
+        return step < half ? reduction.message(step, i, both) : gather_message(team, piece, y, step - half, i, both);
       },
       [&](int step, int i) {
         if (step < half) reduction.arrived(step, i);
@@ -127,16 +129,14 @@ void reduce_scatter(Transport& t, const Team& team, const Pieces& piece, const v
   const RingReduction reduction(t, team, piece, x, y, factor);
   Transfer both[2];
   pass(
-      t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> { return reduction.message(step, i, both), both; },
+      t, team.size - 1, piece.pieces, [&](int step, int i) { return reduction.message(step, i, both); },
       [&](int step, int i) { reduction.arrived(step, i); });
 }
 
 void all_gather(Transport& t, const Team& team, const Pieces& piece, void* y) {
   Transfer both[2];
   pass(
-      t, team.size - 1, piece.pieces,
-      [&](int step, int i) -> std::span<const Transfer> { return gather_message(team, piece, y, step, i, both), both; },
+      t, team.size - 1, piece.pieces, [&](int step, int i) { return gather_message(team, piece, y, step, i, both); },
       [](int, int) {});
 }
 

@@ -140,7 +140,8 @@ struct StoreServer::Impl {
     if (!c.proved) return greet(id, c, frame);
     if (frame.type == Frame::Type::bye) {
       send(id, {Frame::Type::bye});
-      return drop(id, ""), false;
+      drop(id, "");
+      return false;
     }
     state.handle(id, frame);
     return true;
@@ -149,9 +150,13 @@ struct StoreServer::Impl {
   bool greet(uint64_t id, StoreConnection& c, const Frame& frame) {
     const auto refuse = [&](const std::string& why) {
       send(id, {Frame::Type::refuse, 0, 0, {why}});
-      return drop(id, ""), false;
+      drop(id, "");
+      return false;
     };
-    if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) return drop(id, ""), false;
+    if (frame.type != Frame::Type::proof || frame.fields[0].size() != kNonce) {
+      drop(id, "");
+      return false;
+    }
     if (frame.number != kProtocol)
       return refuse(concat("it uses version ", kProtocol, " of the protocol, this process ", frame.number,
                            "; run the same build everywhere"));
