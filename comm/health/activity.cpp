@@ -57,8 +57,14 @@ void Activity::Line::begin(const Operation& operation, std::string_view transpor
   const std::lock_guard lock(all.mutex_);
   last_ = ++all.count_;
   running_ = true;
-  all.records_[last_ % kRecords] = {last_,     rank_,     size_, all.step_.load(std::memory_order_relaxed),
-                                    operation, transport, now,   Clock::time_point::min()};
+  all.records_[last_ % kRecords] = {.number = last_,
+                                    .rank = rank_,
+                                    .size = size_,
+                                    .step = all.step_.load(std::memory_order_relaxed),
+                                    .operation = operation,
+                                    .transport = transport,
+                                    .begin = now,
+                                    .end = Clock::time_point::min()};
 }
 
 void Activity::Line::end() {

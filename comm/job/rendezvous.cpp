@@ -243,7 +243,12 @@ class Attentive : public Store {
 }  // namespace
 
 Context Job::context(Seconds timeout) const {
-  return {rank, size, prefix_store(std::make_shared<Attentive>(store, failure), "world"), failure, timeout, island};
+  return {.rank = rank,
+          .size = size,
+          .store = prefix_store(std::make_shared<Attentive>(store, failure), "world"),
+          .failure = failure,
+          .timeout = timeout,
+          .island = island};
 }
 
 int meet(Store& store, const Place& place, const std::string& self, Deadline deadline, Seconds patience) {

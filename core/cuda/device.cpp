@@ -34,8 +34,13 @@ std::mutex& first_use() {
 Properties read_properties(int index) {
   cudaDeviceProp p{};
   RT_GPU_CHECK(cudaGetDeviceProperties(&p, index));
-  return {p.name,          p.major, p.minor, p.multiProcessorCount, p.l2CacheSize, int(p.sharedMemPerBlockOptin),
-          p.totalGlobalMem};
+  return {.name = p.name,
+          .major = p.major,
+          .minor = p.minor,
+          .multiprocessors = p.multiProcessorCount,
+          .l2_bytes = p.l2CacheSize,
+          .shared_bytes_per_block = int(p.sharedMemPerBlockOptin),
+          .memory_bytes = p.totalGlobalMem};
 }
 
 // "sm_80, sm_90" from "80;90-virtual"

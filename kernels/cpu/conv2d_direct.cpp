@@ -130,23 +130,23 @@ void direct_forward(View y, View x, View w, View b, Window p) {
   const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
-      const DirectOperands<T> o{x.as<T>() + g * z.cg,
-                                z.n,
-                                z.h,
-                                z.w,
-                                z.c,
-                                z.cg,
-                                y.as<T>() + g * z.kg,
-                                z.ho,
-                                z.wo,
-                                z.k,
-                                z.kg,
-                                w.as<T>() + g * z.kg * z.taps() * z.cg,
-                                z.s,
-                                z.cg,
-                                1,
-                                z.taps() * z.cg,
-                                b.data ? b.as<T>() + g * z.kg : nullptr};
+      const DirectOperands<T> o{.in = x.as<T>() + g * z.cg,
+                                .n = z.n,
+                                .h = z.h,
+                                .w = z.w,
+                                .c = z.c,
+                                .depth = z.cg,
+                                .out = y.as<T>() + g * z.kg,
+                                .out_h = z.ho,
+                                .out_w = z.wo,
+                                .out_c = z.k,
+                                .columns = z.kg,
+                                .weights = w.as<T>() + g * z.kg * z.taps() * z.cg,
+                                .kernel_w = z.s,
+                                .tap = z.cg,
+                                .depth_stride = 1,
+                                .column_stride = z.taps() * z.cg,
+                                .bias = b.data ? b.as<T>() + g * z.kg : nullptr};
       TapConvolution<T>(o, axes.rows, axes.cols).run(y.device);
     }
   });
@@ -156,8 +156,23 @@ void direct_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   dispatch_float(dx.dtype, [&]<class T>() {
     for (int64_t g = 0; g < z.groups; ++g) {
-      const DirectOperands<T> o{dy.as<T>() + g * z.kg, z.n, z.ho, z.wo, z.k, z.kg, dx.as<T>() + g * z.cg, z.h, z.w, z.c,
-                                z.cg, w.as<T>() + g * z.kg * z.taps() * z.cg, z.s, z.cg, z.taps() * z.cg, 1, nullptr};
+      const DirectOperands<T> o{.in = dy.as<T>() + g * z.kg,
+                                .n = z.n,
+                                .h = z.ho,
+                                .w = z.wo,
+                                .c = z.k,
+                                .depth = z.kg,
+                                .out = dx.as<T>() + g * z.cg,
+                                .out_h = z.h,
+                                .out_w = z.w,
+                                .out_c = z.c,
+                                .columns = z.cg,
+                                .weights = w.as<T>() + g * z.kg * z.taps() * z.cg,
+                                .kernel_w = z.s,
+                                .tap = z.cg,
+                                .depth_stride = z.taps() * z.cg,
+                                .column_stride = 1,
+                                .bias = nullptr};
       for (int64_t i = 0; i < std::min(p.stride_h, z.h); ++i)
         for (int64_t j = 0; j < std::min(p.stride_w, z.w); ++j)
           TapConvolution<T>(o, backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, i),

@@ -21,7 +21,15 @@ struct Axis {
 };
 
 inline Axis forward_axis(int64_t places, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  return {places, 0, 1, -pad, stride, kernel, dilation, 0, 1};
+  return {.places = places,
+          .out_first = 0,
+          .out_step = 1,
+          .in_first = -pad,
+          .in_step = stride,
+          .taps = kernel,
+          .tap_step = dilation,
+          .kernel_first = 0,
+          .kernel_step = 1};
 }
 
 struct Axes {
@@ -41,15 +49,15 @@ inline Axis backward_axis(int64_t size, int64_t kernel, int64_t stride, int64_t 
   while (first < std::min(period, kernel) && distance(first) % stride) ++first;
   const int64_t taps = first < std::min(period, kernel) ? (kernel - 1 - first) / period + 1 : 0,
                 last = first + (taps - 1) * period;
-  return {ceil_div(size - phase, stride),
-          phase,
-          stride,
-          taps ? distance(last) / stride : 0,
-          1,
-          taps,
-          dilation / common,
-          last,
-          -period};
+  return {.places = ceil_div(size - phase, stride),
+          .out_first = phase,
+          .out_step = stride,
+          .in_first = taps ? distance(last) / stride : 0,
+          .in_step = 1,
+          .taps = taps,
+          .tap_step = dilation / common,
+          .kernel_first = last,
+          .kernel_step = -period};
 }
 
 // An output position: column j of row i of image n.

@@ -210,8 +210,20 @@ void dispatch_winograd(DType dtype, F&& f) {
 void winograd_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   dispatch_winograd(y.dtype, [&]<class T>() {
-    const WinogradOperands<T> o{x.as<T>(), z.n, z.h,       z.w,   z.c,       y.as<T>(), z.ho,
-                                z.wo,      z.k, w.as<T>(), false, b.as<T>(), p.pad_h,   p.pad_w};
+    const WinogradOperands<T> o{.in = x.as<T>(),
+                                .n = z.n,
+                                .h = z.h,
+                                .w = z.w,
+                                .depth = z.c,
+                                .out = y.as<T>(),
+                                .out_h = z.ho,
+                                .out_w = z.wo,
+                                .columns = z.k,
+                                .weights = w.as<T>(),
+                                .turned = false,
+                                .bias = b.as<T>(),
+                                .pad_h = p.pad_h,
+                                .pad_w = p.pad_w};
     Winograd<T>(o).run(y.device);
   });
 }
@@ -219,8 +231,20 @@ void winograd_forward(View y, View x, View w, View b, Window p) {
 void winograd_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   dispatch_winograd(dx.dtype, [&]<class T>() {
-    const WinogradOperands<T> o{dy.as<T>(), z.n, z.ho, z.wo, z.k, dx.as<T>(), z.h, z.w, z.c, w.as<T>(), true, nullptr,
-                                kTaps - 1 - p.pad_h, kTaps - 1 - p.pad_w};
+    const WinogradOperands<T> o{.in = dy.as<T>(),
+                                .n = z.n,
+                                .h = z.ho,
+                                .w = z.wo,
+                                .depth = z.k,
+                                .out = dx.as<T>(),
+                                .out_h = z.h,
+                                .out_w = z.w,
+                                .columns = z.c,
+                                .weights = w.as<T>(),
+                                .turned = true,
+                                .bias = nullptr,
+                                .pad_h = kTaps - 1 - p.pad_h,
+                                .pad_w = kTaps - 1 - p.pad_w};
     Winograd<T>(o).run(dx.device);
   });
 }

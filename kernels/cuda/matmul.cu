@@ -35,8 +35,17 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
   if (p.batch * p.m * p.n == 0) return;
   // One w for the whole batch, and a batch that is one tall matrix in memory: one product.
   if (p.batch > 1 && w.batch_stride == 0 && a.batch_stride == p.m * a.row_stride) p.m *= p.batch, p.batch = 1;
-  const bool by_blas = env::cublas() && p.k > 0;
-  if (by_blas && blas_gemm(y.device, {y.dtype, p.batch, p.m, p.n, p.k, y.data, a, w, bias.data, relu})) return;
+  const BlasProduct product{.dtype = y.dtype,
+                            .batch = p.batch,
+                            .m = p.m,
+                            .n = p.n,
+                            .k = p.k,
+                            .c = y.data,
+                            .a = a,
+                            .w = w,
+                            .bias = bias.data,
+                            .relu = relu};
+  if (env::cublas() && p.k > 0 && blas_gemm(y.device, product)) return;
   dispatch_float(y.dtype, [&]<class T>() {
     const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
     const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};

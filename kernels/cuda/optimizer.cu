@@ -145,15 +145,15 @@ void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
   const double correction1 = 1 - std::pow(step.beta1, double(step.number));
   const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_dtype(w, "adam_step", [&]<class T>() {
-    const Adam<T> adam{T(step.lr / correction1),
-                       T(step.beta1),
-                       T(1 - step.beta1),
-                       T(step.beta2),
-                       T(1 - step.beta2),
-                       T(1 / correction2),
-                       T(step.eps),
-                       step.decoupled ? T(0) : T(step.weight_decay),
-                       step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
+    const Adam<T> adam{.size = T(step.lr / correction1),
+                       .beta1 = T(step.beta1),
+                       .rest1 = T(1 - step.beta1),
+                       .beta2 = T(step.beta2),
+                       .rest2 = T(1 - step.beta2),
+                       .root = T(1 / correction2),
+                       .eps = T(step.eps),
+                       .decay = step.decoupled ? T(0) : T(step.weight_decay),
+                       .shrink = step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
     run<T>(adam, w, g, factor, m.as<T>(), v.as<T>());
   });
 }

@@ -15,7 +15,13 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
     if (begin == until) continue;  // parameters without elements
     adam_step(part(parameters_.values(), begin, until), state_part(m_, begin, until), state_part(v_, begin, until),
               parameters_.gradients({begin, until}), factor,
-              {lr, options_.beta1, options_.beta2, options_.eps, options_.weight_decay, options_.decoupled, number});
+              {.lr = lr,
+               .beta1 = options_.beta1,
+               .beta2 = options_.beta2,
+               .eps = options_.eps,
+               .weight_decay = options_.weight_decay,
+               .decoupled = options_.decoupled,
+               .number = number});
     begin = until;
   }
 }

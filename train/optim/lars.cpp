@@ -32,7 +32,13 @@ void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
             parameters_.gradients({begin, end}), w.window({own.size()}, {1}, own.begin - first),
             g.window({own.size()}, {1}, own.begin - first), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
             factor,
-            {lr, options_.momentum, options_.weight_decay, options_.eta, options_.nesterov, options_.clip, begin});
+            {.lr = lr,
+             .momentum = options_.momentum,
+             .weight_decay = options_.weight_decay,
+             .eta = options_.eta,
+             .nesterov = options_.nesterov,
+             .clip = options_.clip,
+             .first = begin});
 }
 
 void visit(Fields& f, Lars::Options& o) {

@@ -102,8 +102,12 @@ PowerSgd::PowerSgd(ProcessGroup& group, Gradients gradients, const PowerSgdOptio
     const Tensor drawn({r, columns}, g.dtype(), g.device()), q = next(second_, second, columns);
     fill_normal(drawn, {0, Stream::powersgd, uint64_t(member.place)}, 0, 1);
     copy(q, drawn);
-    matrices_.push_back({g.window({rows, columns}, {columns, 1}), member.users, next(first_, first, rows), q, drawn,
-                         zeros({rows, columns}, g.dtype(), g.device())});
+    matrices_.push_back({.m = g.window({rows, columns}, {columns, 1}),
+                         .users = member.users,
+                         .p = next(first_, first, rows),
+                         .q = q,
+                         .drawn = drawn,
+                         .error = zeros({rows, columns}, g.dtype(), g.device())});
   }
 }
 
