@@ -89,6 +89,12 @@ template <class T> inline constexpr bool is_half_v = std::is_same_v<T, f16> || s
 // The type for arithmetic on T: 16-bit floats accumulate in float.
 template <class T> using compute_t = std::conditional_t<is_half_v<T>, float, T>;
 
+// The unsigned integer of T's size, for elements that are only moved.
+template <class T>
+using bits_t = std::conditional_t<
+    sizeof(T) == 1, uint8_t,
+    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+
 // Calls f.template operator()<T>() with the C++ type that stores `dtype`.
 template <class F>
 decltype(auto) dispatch(DType dtype, F&& f) {

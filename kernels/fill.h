@@ -49,7 +49,7 @@ class Uniform {
   }
   // The largest number of type T below x, since rounding may give x itself.
   static C below(double x) {
-    using U = std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+    using U = bits_t<T>;
     const T nearest = T(C(x));
     if (double(C(nearest)) < x) return C(nearest);
     const U bits = std::bit_cast<U>(nearest), sign = U(U{1} << (8 * sizeof(U) - 1));

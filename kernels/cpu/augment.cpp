@@ -98,10 +98,8 @@ void augment_as(const View& y, const View& images, const View& index, const T* t
 
 // Elements of y are copied from the table, never computed, so only their size matters.
 void augment(View y, View images, View index, View table, AugmentParams params) {
-  dispatch_float(y.dtype, [&]<class E>() {
-    using T = std::conditional_t<sizeof(E) == 2, uint16_t, std::conditional_t<sizeof(E) == 4, uint32_t, uint64_t>>;
-    augment_as(y, images, index, static_cast<const T*>(table.data), params);
-  });
+  dispatch_float(y.dtype,
+                 [&]<class T>() { augment_as(y, images, index, static_cast<const bits_t<T>*>(table.data), params); });
 }
 
 RT_ISA_END

@@ -230,10 +230,8 @@ void random_view_as(const View& y, const View& images, const View& index, const 
 
 // Elements of y are copied from the table, never computed, so only their size matters.
 void random_view(View y, View images, View index, View table, RandomViewParams params) {
-  dispatch_float(y.dtype, [&]<class E>() {
-    using T = std::conditional_t<sizeof(E) == 2, uint16_t, std::conditional_t<sizeof(E) == 4, uint32_t, uint64_t>>;
-    random_view_as(y, images, index, static_cast<const T*>(table.data), params);
-  });
+  dispatch_float(
+      y.dtype, [&]<class T>() { random_view_as(y, images, index, static_cast<const bits_t<T>*>(table.data), params); });
 }
 
 RT_ISA_END

@@ -71,9 +71,7 @@ void augment_as(const View& y, const View& images, const View& index, const View
 
 void augment(View y, View images, View index, View table, AugmentParams params) {
   if (y.size() == 0) return;
-  if (size_of(y.dtype) == 2) augment_as<uint16_t>(y, images, index, table, params);
-  else if (size_of(y.dtype) == 4) augment_as<uint32_t>(y, images, index, table, params);
-  else augment_as<uint64_t>(y, images, index, table, params);
+  dispatch_float(y.dtype, [&]<class T>() { augment_as<bits_t<T>>(y, images, index, table, params); });
 }
 
 }  // namespace ringtape::cuda

@@ -110,12 +110,7 @@ void copy(View y, View x) {
   if (y.size() == 0) return;
   const auto exact_in_double = [](DType d) { return d == DType::f64 || d == DType::i64 || d == DType::i32; };
   if (y.dtype == x.dtype) {
-    switch (size_of(y.dtype)) {
-      case 1: return copy_same<uint8_t>(y, x);
-      case 2: return copy_same<uint16_t>(y, x);
-      case 4: return copy_same<uint32_t>(y, x);
-      default: return copy_same<uint64_t>(y, x);
-    }
+    dispatch(y.dtype, [&]<class T>() { copy_same<bits_t<T>>(y, x); });
   } else if (is_float(y.dtype) && (is_float(x.dtype) || x.dtype == DType::u8)) {
     dispatch_float(y.dtype, [&]<class Y>() { convert_to_float<Y>(y, x); });
   } else if (exact_in_double(y.dtype) || exact_in_double(x.dtype)) {

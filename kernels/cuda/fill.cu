@@ -83,10 +83,7 @@ void draw(View y, RandomState state, double a, double b) {
 void fill(View y, double value) {
   if (y.size() == 0) return;
   dispatch(y.dtype, [&]<class T>() {
-    using U = std::conditional_t<
-        sizeof(T) == 1, uint8_t,
-        std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
-    fill_with(y, std::bit_cast<U>(static_cast<T>(static_cast<compute_t<T>>(value))));
+    fill_with(y, std::bit_cast<bits_t<T>>(static_cast<T>(static_cast<compute_t<T>>(value))));
   });
 }
 

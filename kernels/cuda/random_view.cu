@@ -218,9 +218,7 @@ void random_view_as(const View& y, const View& images, const View& index, const 
 
 void random_view(View y, View images, View index, View table, RandomViewParams params) {
   if (y.size() == 0) return;
-  if (size_of(y.dtype) == 2) random_view_as<uint16_t>(y, images, index, table, params);
-  else if (size_of(y.dtype) == 4) random_view_as<uint32_t>(y, images, index, table, params);
-  else random_view_as<uint64_t>(y, images, index, table, params);
+  dispatch_float(y.dtype, [&]<class T>() { random_view_as<bits_t<T>>(y, images, index, table, params); });
 }
 
 }  // namespace ringtape::cuda
