@@ -2,8 +2,10 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "comm/base/fd.h"
+#include "core/check.h"
 
 // Identification of machines and processes, for ranks of one machine.
 namespace ringtape::comm {
@@ -24,5 +26,20 @@ class PeerProcess {
   const pid_t pid_;
   const Fd fd_;  // none: the kernel has no pidfds
 };
+
+// Transport::lost() of ranks of one machine: `peer` has left the group, or any process has died. A Peer has left(),
+// ended() and its PeerProcess, null if it is of this process.
+template <class Peer>
+std::string why_lost(const std::vector<Peer>& peers, int peer) {
+  for (int r = 0; r < int(peers.size()); ++r) {
+    const Peer& p = peers[size_t(r)];
+    if (p.left()) {
+      if (r == peer) return concat("rank ", r, " has left the group");
+    } else if (p.ended()) {
+      return concat("rank ", r, " (process ", p.process->pid(), ") died");
+    }
+  }
+  return "";
+}
 
 }  // namespace ringtape::comm

@@ -16,7 +16,7 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kStage = 64 << 10;        // other buffers up to this size are copied to be shared
+constexpr size_t kStage = 64 << 10;       // other buffers up to this size are copied to be shared
 constexpr size_t kByReference = 4 << 10;  // messages in shared memory from this size on are read in place
 constexpr auto kNap = std::chrono::milliseconds(5);
 
@@ -153,23 +153,15 @@ class Shm : public Transport {
     awake();
   }
 
-  std::string lost(int peer) override {
-    for (int r = 0; r < size(); ++r) {
-      const Peer& p = us_->peers[size_t(r)];
-      if (p.left() ? r == peer : p.ended())
-        return p.left() ? concat("rank ", r, " has left the group")
-                        : concat("rank ", r, " (process ", p.process->pid(), ") died");
-    }
-    return "";
-  }
+  std::string lost(int peer) override { return why_lost(us_->peers, peer); }
 
  private:
   struct Open {
     Transfer transfer;
     Ticket ticket;
-    bool begun = false;      // the header has been transferred
-    size_t done = 0;         // bytes that have been transferred
-    uint64_t until = 0;      // of a send by reference: done when the receiver has taken this much
+    bool begun = false;          // the header has been transferred
+    size_t done = 0;             // bytes that have been transferred
+    uint64_t until = 0;          // of a send by reference: done when the receiver has taken this much
     const char* from = nullptr;  // of a recv by reference
   };
   struct Lane {  // to and from one rank

@@ -29,11 +29,11 @@ struct IpcBoard {
   cudaIpcMemHandle_t memory;   // kSlots places a rank, by receiver
 };
 struct alignas(64) IpcLine {
-  MessageHeader headers[kSlots];            // of the message in a slot for that rank
-  std::atomic<uint64_t> posted;             // pieces for it, since the beginning
+  MessageHeader headers[kSlots];              // of the message in a slot for that rank
+  std::atomic<uint64_t> posted;               // pieces for it, since the beginning
   alignas(64) std::atomic<uint64_t> fetched;  // pieces from it
-  cudaIpcEventHandle_t filled[kSlots];      // recorded after the copy into a slot for it
-  cudaIpcEventHandle_t emptied[kSlots];     // recorded after the copy out of its slot
+  cudaIpcEventHandle_t filled[kSlots];        // recorded after the copy into a slot for it
+  cudaIpcEventHandle_t emptied[kSlots];       // recorded after the copy out of its slot
 };
 // Lock-free atomics also work between processes.
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
@@ -47,7 +47,9 @@ struct Peer {
   std::unique_ptr<OpenedMemory> memory;
   std::vector<SharedEvent> filled, emptied;            // theirs: for this rank, of this rank's slots
   std::vector<SharedEvent> own_filled, own_emptied;
-  bool gone() const { return !process || board->left.load() != 0 || process->ended(); }
+  bool left() const { return board && board->left.load() != 0; }
+  bool ended() const { return process && process->ended(); }
+  bool gone() const { return !process || left() || ended(); }
 };
 
 // Memory and events of this rank that others may still use when its transport is destroyed; kept until they have left.
@@ -118,17 +120,7 @@ class Ipc : public GpuTransport {
   }
 
  protected:
-  std::string lost(int peer) override {
-    for (int r = 0; r < size(); ++r) {
-      const Peer& p = us_->peers[size_t(r)];
-      if (!p.process) continue;
-      const bool left = p.board->left.load() != 0;
-      if (left ? r == peer : p.process->ended())
-        return left ? concat("rank ", r, " has left the group")
-                    : concat("rank ", r, " (process ", p.process->pid(), ") died");
-    }
-    return "";
-  }
+  std::string lost(int peer) override { return why_lost(us_->peers, peer); }
 
  private:
   struct Open {
