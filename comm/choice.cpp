@@ -6,6 +6,7 @@
 
 #include "comm/algorithm/algorithms.h"
 #include "comm/transport/gpu.h"
+#include "core/registry.h"
 
 namespace ringtape::comm {
 
@@ -89,30 +90,22 @@ Choice::Choice(Transport::Abilities transport, int ranks, int island, std::strin
     : transport_(transport), ranks_(ranks), island_(island), all_reduce_(parse(all_reduce)) {}
 
 std::vector<Choice::Range> Choice::parse(std::string_view text) {
+  std::vector<const Algorithm*> known(algorithms().begin(), algorithms().end());
+  std::erase_if(known, [](const Algorithm* a) { return !a->all_reduce; });
+  const std::string origin = concat("RINGTAPE_ALLREDUCE=", text, ": ");
   std::vector<Range> ranges;
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view item = rest.substr(0, rest.find(';'));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const size_t colon = std::min(item.find(':'), item.size());
-    const Algorithm* algorithm = nullptr;
-    std::string names;
-    for (const Algorithm* a : algorithms()) {
-      if (!a->all_reduce) continue;
-      if (item.substr(0, colon) == a->name) algorithm = a;
-      names += concat(names.empty() ? "" : ", ", a->name);
-    }
-    RT_CHECK_AS(UsageError, algorithm, "RINGTAPE_ALLREDUCE=", text, ": '", item.substr(0, colon),
-                "' is not an algorithm of all_reduce; available: ", names);
-    Range range{algorithm, 0, kAny};
+    Range range{&find_entry(known, item.substr(0, colon), "algorithm of all_reduce", origin), 0, kAny};
     if (colon < item.size()) {
       const std::string_view bytes = item.substr(colon + 1);
       const size_t dash = bytes.find('-');
-      RT_CHECK_AS(UsageError, dash != bytes.npos, "RINGTAPE_ALLREDUCE=", text, ": '", bytes,
-                  "' is not a range of bytes", kExample);
+      RT_CHECK_AS(UsageError, dash != bytes.npos, origin, "'", bytes, "' is not a range of bytes", kExample);
       range.from = parse_bytes(bytes.substr(0, dash), text);
       if (dash + 1 < bytes.size()) range.to = parse_bytes(bytes.substr(dash + 1), text);
-      RT_CHECK_AS(UsageError, range.from < range.to, "RINGTAPE_ALLREDUCE=", text, ": the range '", bytes, "' is empty",
-                  kExample);
+      RT_CHECK_AS(UsageError, range.from < range.to, origin, "the range '", bytes, "' is empty", kExample);
     }
     ranges.push_back(range);
   }

@@ -166,9 +166,9 @@ TEST(ProcessGroup, Split) {
     const Tensor y = filled({4}, r);
     half->all_reduce(y).wait();
     expect_all(y, r % 2 ? 9 : 6, "sum of a half");
-    const auto alone = half->split(r, 0);
-    expect(alone->size() == 1, "a group of one");
-    alone->all_reduce(y).wait();
+    const auto single = half->split(r, 0);
+    expect(single->size() == 1, "a group of one");
+    single->all_reduce(y).wait();
     const auto islands = g.split(0, r);
     expect(islands->transport().context().island == 3, "islands stay");
     expect(half->transport().context().island == 1, "ranks of several islands in turn are none");
@@ -362,16 +362,15 @@ TEST(Choice, Overrides) {
   EXPECT_EQ(chosen("tree:1M-2M", 3 << 20), "ring");
   EXPECT_EQ(chosen("tree", 5), "tree");
   for (const auto& [text, message] : std::vector<std::pair<const char*, const char*>>{
-           {"rind:0-",
-            "RINGTAPE_ALLREDUCE=rind:0-: 'rind' is not an algorithm of all_reduce; available: direct, double_tree"},
-           {"pairwise", "'pairwise' is not an algorithm of all_reduce"},
+           {"rind:0-", "RINGTAPE_ALLREDUCE=rind:0-: unknown algorithm of all_reduce 'rind'; did you mean ring?"},
+           {"pairwise", "unknown algorithm of all_reduce 'pairwise'"},
            {"ring:64",
             "'64' is not a range of bytes; expected algorithms and ranges of bytes, as in ring:0-64K;direct:64K-"},
            {"ring:0-64Q", "'64Q' is not a number of bytes"},
            {"ring:-5", "'' is not a number of bytes"},
            {"ring:8K-8K", "the range '8K-8K' is empty"},
            {"ring:0-99999999999999999999", "is not a number of bytes"},
-           {";", "'' is not an algorithm"}})
+           {";", "unknown algorithm of all_reduce ''"}})
     EXPECT_NE(message_of<UsageError>([&, text = text] { Choice({}, 4, 1, text); }).find(message), std::string::npos)
         << text;
 }
