@@ -260,13 +260,13 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
 bool lead(RunSetup& setup, const World& world, const Invocation& invocation, bool said) {
   const auto begin = Clock::now();
   Trainer trainer = make_trainer(setup, world.group());
-  stop_behind_a_step();
+  stop_after_step();
   return TrainingRun(setup, trainer, world, begin).train(invocation, said);
 }
 
 bool follow(RunSetup& setup, const World& world) {
   Trainer trainer = make_trainer(setup, world.group());
-  stop_behind_a_step();
+  stop_after_step();
   const TrainOptions& o = setup.options;
   rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
                   device_text(setup.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),

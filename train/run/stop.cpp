@@ -72,7 +72,7 @@ void stop_at_once(bool speaks) {
   handle(exit_at_once);
 }
 
-void stop_behind_a_step() { handle(request); }
+void stop_after_step() { handle(request); }
 
 bool stop_requested() { return requested != 0; }
 

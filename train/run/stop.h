@@ -16,7 +16,7 @@ void stop_at_once(bool speaks);
 // The first signal sets a flag that stop_requested() returns; the trainer checks it after each step and stops. A signal
 // at least one second later ends the process as by default. An earlier one is ignored, since a scheduler and a launcher
 // may both signal each rank.
-void stop_behind_a_step();
+void stop_after_step();
 bool stop_requested();
 
 // Restores the default: a signal ends the process. For a run that has failed.
