@@ -14,7 +14,7 @@ class Worker;
 struct Work::State {
   Operation operation;
   CollectiveFn run;
-  Tensor x, y;  // held until it is done,
+  Tensor x, y;       // held until it is done,
   const void* from;  // and where they are
   void* to;
   std::shared_ptr<const std::vector<int64_t>> cuts;  // null: equal parts

@@ -18,9 +18,9 @@ namespace ringtape::comm {
 class Failure {
  public:
   bool raised() const noexcept { return raised_.load(std::memory_order_acquire); }
-  void raise(const std::string& cause);              // later calls change nothing
+  void raise(const std::string& cause);         // later calls change nothing
   void raise_agreed(const std::string& cause);  // the same with a cause that all processes agreed on: asks no peers
-  std::string cause() const;                         // empty: none
+  std::string cause() const;                    // empty: none
   // Raised, and the cause of this process is the one that counts.
   bool ours() const noexcept { return ours_.load(std::memory_order_acquire); }
   void check() const { if (raised()) [[unlikely]] throw CommError(cause()); }

@@ -13,7 +13,7 @@ struct Place {
   int local_rank = 0, local_size = 1;  // on this host
   bool one_host = false;               // all ranks are on this host
   std::string job{};                   // distinguishes the jobs of a user on a host
-  std::string host{};                   // of rank 0; empty: not known
+  std::string host{};                  // of rank 0; empty: not known
   int port = 0;                        // where rank 0 may listen; 0: not known
 };
 

@@ -21,7 +21,7 @@ namespace ringtape::comm {
 
 namespace {
 
-constexpr size_t kBound = 4u << 20;   // maximum of stored bytes of a stream
+constexpr size_t kBound = 4u << 20;    // maximum of stored bytes of a stream
 constexpr size_t kPortion = 16 << 10;  // bytes written at a time: a reader that takes this much counts as active
 constexpr Seconds kLook{0.02}, kErasing{0.2};
 constexpr const char* kErase = "\r\033[K";

@@ -99,7 +99,7 @@ class Reducer {
   };
   std::vector<Trace> trace() const;
   struct Totals {
-    int64_t steps = 0, bytes = 0;           // bytes given to all_reduce
+    int64_t steps = 0, bytes = 0;          // bytes given to all_reduce
     Seconds communicating{0}, exposed{0};  // buckets on their way; finish() waiting for them
   };
   const Totals& totals() const { return totals_; }
@@ -131,14 +131,14 @@ class Reducer {
   std::vector<Bucket> buckets_;     // in the order of sending
   std::vector<Stretch> stretches_;  // of the buckets
   Tensor kept_;
-  std::vector<Tensor> spare_;  // memory of buckets, to be used again
-  std::vector<size_t> bucket_of_;   // of each slot
+  std::vector<Tensor> spare_;                      // memory of buckets, to be used again
+  std::vector<size_t> bucket_of_;                  // of each slot
   size_t launched_ = 0, released_ = 0, open_ = 0;  // buckets
-  bool armed_ = false, waits_ = false;  // between arm() and finish(); in backward(), where open() may wait
+  bool armed_ = false, waits_ = false;             // between arm() and finish(); in backward(), where open() may wait
   // Of this step, by slot: this rank has a gradient; it is complete; any rank has one.
   std::vector<char> used_, done_, reached_;
-  std::vector<double> control_words_;        // written last,
-  Tensor control_words_on_device_;               // on the device
+  std::vector<double> control_words_;  // written last,
+  Tensor control_words_on_device_;     // on the device
   Tensor loss_;
   Readback pending_control_words_;
   int64_t expected_ = 0, expected_before_ = 0;

@@ -101,7 +101,7 @@ class FileStore : public Store {
       if (live_users() > 0) return;
       sweep();
       ::unlink((folder_ / "lock").c_str());
-      ::rmdir(folder_.c_str());  // fails if it contains other files
+      ::rmdir(folder_.c_str());   // fails if it contains other files
     } catch (const CommError&) {  // the folder is gone; there is nothing to clean up
     }
   }

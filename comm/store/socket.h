@@ -9,7 +9,7 @@ namespace ringtape::comm {
 // Sockets, all close-on-exec and non-blocking. An empty host means every interface, port 0 any free port. Throws
 // CommError.
 Fd listen_on(const std::string& host, int port);
-int port_of(const Fd& socket);             // of this side
+int port_of(const Fd& socket);              // of this side
 std::string own_address(const Fd& socket);  // of this side, in digits
 
 // One attempt. Throws CommError with the reason.

@@ -23,7 +23,7 @@ class Store {
   // One of the keys that is set; nullopt: none by the deadline.
   virtual std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) = 0;
   virtual int64_t add(const std::string& key, int64_t amount) = 0;  // to a number that starts at 0; returns the sum
-  virtual void erase(const std::string& key) = 0;                                      // also if it is not set
+  virtual void erase(const std::string& key) = 0;                   // also if it is not set
 
   virtual std::string address() const { return ""; }  // of this process, as the store sees it; empty: no network
 

@@ -21,7 +21,7 @@ class StoreServer {
     Seconds patience{5};              // time for a new connection to prove the token
   };
   explicit StoreServer(Options options);
-  ~StoreServer();                     // waits until its clients have left, at most for `heartbeat`
+  ~StoreServer();                      // waits until its clients have left, at most for `heartbeat`
   void stop_within(Seconds patience);  // the same, at most for `patience`: if some clients will not leave
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

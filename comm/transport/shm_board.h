@@ -32,11 +32,11 @@ struct Board {
 
 // A stream of bytes between two ranks: positions count from the beginning and only grow.
 struct Pipe {
-  static constexpr uint64_t kBytes = 256 << 10;     // small enough to stay in the caches of both ranks
-  static constexpr uint64_t kChunk = 32 << 10;      // unit of transfer, so that both ends work at the same time
-  alignas(kLine) std::atomic<uint64_t> put;         // by the sender
-  std::atomic<uint32_t> gone;  // 1: the sender has left and no longer reads the receiver's memory
-  alignas(kLine) std::atomic<uint64_t> taken;       // by the receiver
+  static constexpr uint64_t kBytes = 256 << 10;  // small enough to stay in the caches of both ranks
+  static constexpr uint64_t kChunk = 32 << 10;   // unit of transfer, so that both ends work at the same time
+  alignas(kLine) std::atomic<uint64_t> put;      // by the sender
+  std::atomic<uint32_t> gone;                    // 1: the sender has left and no longer reads the receiver's memory
+  alignas(kLine) std::atomic<uint64_t> taken;    // by the receiver
   alignas(kLine) char data[kBytes];
 };
 

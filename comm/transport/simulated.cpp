@@ -21,9 +21,9 @@ struct MessageSide {
   Transfer transfer;
   Transport::Ticket ticket;
   Simulated* owner;
-  int64_t depth;         // messages before it in the longest chain; once it is matched, including it
-  bool met = false;      // matched with the other side
-  double arrived = 0;    // time
+  int64_t depth;                  // messages before it in the longest chain; once it is matched, including it
+  bool met = false;               // matched with the other side
+  double arrived = 0;             // time
   MessageSide* behind = nullptr;  // the next one that waits for the same pair
 };
 struct WaitingSides { MessageSide *first, *last; };
