@@ -1,4 +1,4 @@
-// Batch normalisation beside PyTorch's numbers (tests/fixtures/make_images.py), and what
+// Batch normalisation compared with PyTorch's numbers (tests/fixtures/make_images.py), and what
 // the op's samples are too small to reach.
 #include "kernels/batch_norm.h"
 
@@ -8,6 +8,7 @@
 #include "autograd/create.h"
 #include "kernels/fill.h"
 #include "nn/nn.h"
+#include "tests/support/isas.h"
 #include "tests/support/support.h"
 #include "train/io/safetensors.h"
 
@@ -73,13 +74,11 @@ TEST(BatchNorm, FollowsPyTorchInFloat) {
 
 // Sizes on both sides of vectors, of rows that are put together and of the chunks that threads take.
 TEST(BatchNorm, EqualsItsFormulasAtEverySize) {
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    set_cpu_isa(isa);
+  test::with_every_isa([&] {
     for (const Shape& shape :
          {Shape{5000, 16}, {4099, 17}, {130001, 1}, {33, 2050}, {1000, 64}, {257, 24}, {40000, 3}}) {
       const int64_t m = shape[0], c = shape[1];
-      SCOPED_TRACE(concat(m, " x ", c, ' ', isa));
+      SCOPED_TRACE(concat(m, " x ", c));
       const Tensor x64 = noise({m, c}, 1, 3, 2), w64 = noise({c}, 2), b64 = noise({c}, 3), z64 = noise({m, c}, 4),
                    dy = noise({m, c}, 5);
       const auto in_float = [](const Tensor& t) { return leaf(cast(t, DType::f32)); };
@@ -97,8 +96,7 @@ TEST(BatchNorm, EqualsItsFormulasAtEverySize) {
       expect_close(grad(b), grad(bd), 1e-5, 1e-3, "db");
       expect_close(grad(w), grad(wd), 1e-5, 2e-3, "dw");
     }
-  }
-  set_cpu_isa(before);
+  });
 }
 
 TEST(BatchNorm, ResultsDoNotDependOnTheThreads) {
@@ -119,7 +117,7 @@ TEST(BatchNorm, ResultsDoNotDependOnTheThreads) {
   }
 }
 
-// A mean far from zero beside the deviation: sums of squares would cancel.
+// A mean that is large compared with the deviation: sums of squares would cancel.
 TEST(BatchNorm, StatisticsKeepTheirDigitsFarFromZero) {
   const Tensor x = cast(noise({20000, 5}, 1, 10000, 1), DType::f32), exact = cast(x, DType::f64);
   Tensor mean_of({5}), var_of({5});

@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "core/memory_fill.h"
 #include "kernels/kernel.h"
+#include "tests/support/isas.h"
 #include "tests/support/op_samples.h"
 
 namespace ringtape {
@@ -59,15 +60,12 @@ class EveryOp : public testing::TestWithParam<Op> {};
 
 TEST_P(EveryOp, WritesAllOfItsResults) {
   const Op& op = GetParam();
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    set_cpu_isa(isa);
+  test::with_every_isa([&] {
     for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
       for (const Sample& sample : op.samples)
-        expect_all_written(concat(sample.tag, ", ", dtype, ", ", name_of(isa)),
+        expect_all_written(concat(sample.tag, ", ", dtype),
                            [&] { return run(op, sample, draw(sample, dtype, 1, op.kinks)); });
-  }
-  set_cpu_isa(before);
+  });
 }
 
 // An op without such samples has them refused.

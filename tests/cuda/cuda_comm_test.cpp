@@ -22,10 +22,7 @@ namespace {
 using ringtape::test::kCuda;
 using ringtape::test::same_bytes;
 
-class CudaCombine : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
+using CudaCombine = test::OnCuda;
 
 Tensor numbers(int64_t n, DType dtype, uint64_t seed) {
   Tensor x({n}, DType::f32);
@@ -33,7 +30,7 @@ Tensor numbers(int64_t n, DType dtype, uint64_t seed) {
   return cast(x, dtype);
 }
 
-// The CPU's result and the GPU's have the same bits, whatever is aligned, and nothing behind y is written.
+// The CPU's result and the GPU's have the same bits, whatever is aligned, and nothing after y is written.
 void expect_same_combine(DType dtype, int64_t n, int count, int64_t offset, ReduceOp op, double factor, int into = -1) {
   SCOPED_TRACE(
       concat(op, " of ", count, " ", dtype, ", n ", n, ", offset ", offset, ", factor ", factor, ", into ", into));
@@ -135,10 +132,7 @@ void direct(Transport& t, const void* x, void* y) {
   t.fence();
 }
 
-class CudaComm : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
+using CudaComm = ringtape::test::OnCuda;
 
 TEST_F(CudaComm, AllReduceSumsOnAnyNumberOfRanks) {
   for (const CollectiveFn all_reduce : {find_algorithm("ring").all_reduce, CollectiveFn(direct)})

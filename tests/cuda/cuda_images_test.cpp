@@ -17,16 +17,13 @@ namespace {
 
 using test::expect_close;
 using test::kCuda;
+using test::kFloats;
 using test::values;
 
 constexpr Activation kRelu = Activation::relu;
-const DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
-class CudaBatchNorm : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
-using CudaPool = CudaBatchNorm;
+using CudaBatchNorm = test::OnCuda;
+using CudaPool = test::OnCuda;
 
 double epsilon(DType dtype) {
   return dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-5 : dtype == DType::f16 ? 4e-3 : 2e-2;

@@ -22,22 +22,18 @@ namespace {
 using test::expect_close;
 using test::Guarded;
 using test::kCuda;
+using test::kFloats;
 using test::noise;
 using test::values;
 
-const std::vector<DType> kFloats = {DType::f32, DType::f64, DType::bf16, DType::f16};
 const std::vector<DType> kAll = {DType::b8,  DType::u8,   DType::i32, DType::i64,
                                  DType::f16, DType::bf16, DType::f32, DType::f64};
 const std::vector<int64_t> kSizes = {0, 1, 3, 31, 33, 255, 257, 1000, 4099};
 
-class Cuda : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
-using CudaElementwise = Cuda;
-using CudaCopy = Cuda;
-using CudaFill = Cuda;
-using CudaOptimizer = Cuda;
+using CudaElementwise = test::OnCuda;
+using CudaCopy = test::OnCuda;
+using CudaFill = test::OnCuda;
+using CudaOptimizer = test::OnCuda;
 
 TEST_F(CudaElementwise, EverySizeAndAlignment) {
   for (DType dtype : kFloats)

@@ -6,6 +6,7 @@
 #include "kernels/fill.h"
 #include "kernels/knn.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/nearest.h"
 #include "tests/support/support.h"
 #include "train/evaluation/knn.h"
 #include "train/evaluation/linear_probe.h"
@@ -13,26 +14,11 @@
 namespace ringtape {
 namespace {
 
+using test::find_nearest;
+using test::Found;
 using test::kCuda;
 using test::values;
-
-// Few whole numbers, so that every sum is exact and many products are equal.
-Tensor whole_numbers(const Shape& shape, uint64_t seed) {
-  Tensor x(shape);
-  fill_uniform(x, RandomState{seed, Stream::test, 0}, -3, 4);
-  for (float& v : x.span<float>()) v = std::floor(v);
-  return x;
-}
-
-struct Found {
-  Tensor products, rows;
-};
-Found find(const Tensor& queries, const Tensor& bank, int64_t k) {
-  Found out{Tensor({queries.dim(0), k}, DType::f32, queries.device()),
-            Tensor({queries.dim(0), k}, DType::i64, queries.device())};
-  nearest_rows(out.products, out.rows, queries, bank);
-  return out;
-}
+using test::whole_numbers;
 
 TEST(CudaNearest, AreThoseOfTheCpu) {
   RT_NEEDS_CUDA();
@@ -46,7 +32,7 @@ TEST(CudaNearest, AreThoseOfTheCpu) {
                                                                                    {0, 4, 2, 2}}) {
     SCOPED_TRACE(concat(queries, " x ", bank, " x ", depth, ", k ", k));
     const Tensor q = whole_numbers({queries, depth}, 1), b = whole_numbers({bank, depth}, 2);
-    const Found host = find(q, b, k), device = find(to(q, kCuda), to(b, kCuda), k);
+    const Found host = find_nearest(q, b, k), device = find_nearest(to(q, kCuda), to(b, kCuda), k);
     EXPECT_EQ(values(device.products), values(host.products));
     EXPECT_EQ(values(device.rows), values(host.rows));
   }
@@ -56,7 +42,7 @@ TEST(CudaNearest, SaysHowManyItCanFind) {
   RT_NEEDS_CUDA();
   const int64_t k = kMostNearest + 1;
   const Tensor q = ones({1, 1}, DType::f32, kCuda), bank = ones({k, 1}, DType::f32, kCuda);
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { find(q, bank, k); }), "at most 2048");
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { find_nearest(q, bank, k); }), "at most 2048");
 }
 
 TEST(CudaNearest, NanIsFurthest) {
@@ -64,7 +50,7 @@ TEST(CudaNearest, NanIsFurthest) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor q = ones({1, 1}, DType::f32, kCuda),
                bank = from_host(std::vector<float>{nan, -1, -0.0f, 0, 2}, {5, 1}, kCuda);
-  EXPECT_EQ(values(find(q, bank, 5).rows), (std::vector<double>{4, 2, 3, 1, 0}));
+  EXPECT_EQ(values(find_nearest(q, bank, 5).rows), (std::vector<double>{4, 2, 3, 1, 0}));
 }
 
 TEST(CudaFeatures, AreJudgedAsOnTheCpu) {

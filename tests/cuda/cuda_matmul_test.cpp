@@ -15,14 +15,10 @@ namespace {
 using test::expect_close;
 using test::Guarded;
 using test::kCuda;
+using test::kFloats;
 using test::noise;
 
-const std::vector<DType> kFloats = {DType::f32, DType::f64, DType::bf16, DType::f16};
-
-class CudaMatmul : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
+using CudaMatmul = test::OnCuda;
 
 double epsilon(DType dtype) {
   return dtype == DType::f64 ? 1e-14 : dtype == DType::f32 ? 1e-6 : dtype == DType::f16 ? 2e-3 : 1e-2;

@@ -20,18 +20,14 @@ namespace {
 
 using test::expect_close;
 using test::kCuda;
+using test::kFloats;
 using test::values;
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
-const DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
 
-class Cuda : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
-using CudaRows = Cuda;
-using CudaReduce = Cuda;
-using CudaIndexSelect = Cuda;
+using CudaRows = test::OnCuda;
+using CudaReduce = test::OnCuda;
+using CudaIndexSelect = test::OnCuda;
 
 double epsilon(DType dtype) {
   return dtype == DType::f64 ? 0x1p-52 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f16 ? 0x1p-10 : 0x1p-7;

@@ -19,10 +19,7 @@ using test::kCuda;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class SoftmaxLadder : public testing::Test {
- protected:
-  void SetUp() override { RT_NEEDS_CUDA(); }
-};
+using SoftmaxLadder = test::OnCuda;
 
 // From -4 to 4 around `offset`, in steps of 1/8.
 Tensor rows_of(int64_t rows, int64_t columns, float offset = 0) {

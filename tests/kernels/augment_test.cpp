@@ -4,10 +4,13 @@
 #include <cmath>
 #include <map>
 
+#include "tests/support/isas.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
 namespace {
+
+using test::with_every_isa;
 
 // Byte b of channel c becomes 1000 c + b, so that a result tells where it came from; bytes differ within an image.
 struct Case {
@@ -41,17 +44,6 @@ bool is_crop(const Case& in, const Tensor& y, int64_t b, int64_t i, int64_t top,
       for (int64_t c = 0; c < channels; ++c)
         if (*at++ != in.at(i, top + row, left + (flip ? width - 1 - column : column), c)) return false;
   return true;
-}
-
-template <class F>
-void with_every_isa(F&& f) {
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    set_cpu_isa(isa);
-    f();
-  }
-  set_cpu_isa(before);
 }
 
 TEST(Augment, WithoutAnyOnlyTheTableIsApplied) {

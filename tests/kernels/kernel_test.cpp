@@ -7,6 +7,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "tests/support/isas.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
@@ -85,9 +86,7 @@ const Function kFunctions[] = {
 };
 
 TEST(Math, IsAccurateInEveryInstructionSet) {
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    set_cpu_isa(isa);
+  test::with_every_isa([&] {
     for (const Function& f : kFunctions) {
       constexpr int64_t n = 200000;
       Tensor x({n});
@@ -105,22 +104,19 @@ TEST(Math, IsAccurateInEveryInstructionSet) {
         const double error = ulps(y.data<float>()[i], f.exact(double(x.data<float>()[i])));
         if (error > worst) worst = error, at = x.data<float>()[i];
       }
-      EXPECT_LE(worst, f.limit) << f.name << " at " << at << ", " << name_of(isa);
+      EXPECT_LE(worst, f.limit) << f.name << " at " << at;
     }
     const Tensor x = rand({100000}, -6, 6), y = gelu(x);
     for (int64_t i = 0; i < x.size(); ++i) {
       const double v = x.data<float>()[i], want = v * 0.5 * std::erfc(-v / std::sqrt(2.0));
       ASSERT_NEAR(y.data<float>()[i], want, 4e-7 * std::max(1.0, std::fabs(v))) << "gelu at " << v;
     }
-  }
-  set_cpu_isa(before);
+  });
 }
 
 TEST(Math, KeepsTheEdges) {
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    set_cpu_isa(isa);
+  test::with_every_isa([&] {
     const auto at = [](Tensor (*f)(const Tensor&), float x) { return float(f(full({1}, double(x))).item()); };
     EXPECT_EQ(at(exp, inf), inf);
     EXPECT_EQ(at(exp, 89.5f), inf);
@@ -144,8 +140,7 @@ TEST(Math, KeepsTheEdges) {
     EXPECT_EQ(max(rows, {1}).data<float>()[1], 4);
     EXPECT_EQ(logsumexp(full({3}, -INFINITY)).item(), -INFINITY);
     EXPECT_EQ(softmax(from_host(std::vector<float>{0, -inf}, {2})).data<float>()[0], 1);
-  }
-  set_cpu_isa(before);
+  });
 }
 
 TEST(Copy, ConvertsEveryDtypeToEveryOther) {

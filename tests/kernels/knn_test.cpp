@@ -7,29 +7,17 @@
 
 #include "kernels/fill.h"
 #include "kernels/kernel.h"
+#include "tests/support/isas.h"
+#include "tests/support/nearest.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
 namespace {
 
+using test::find_nearest;
+using test::Found;
 using test::values;
-
-struct Found {
-  Tensor products, rows;
-};
-Found find(const Tensor& queries, const Tensor& bank, int64_t k) {
-  Found out{Tensor({queries.dim(0), k}), Tensor({queries.dim(0), k}, DType::i64)};
-  nearest_rows(out.products, out.rows, queries, bank);
-  return out;
-}
-
-// Few whole numbers, so that every sum is exact and many products are equal.
-Tensor whole_numbers(const Shape& shape, uint64_t seed) {
-  Tensor x(shape);
-  fill_uniform(x, RandomState{seed, Stream::test, 0}, -3, 4);
-  for (float& v : x.span<float>()) v = std::floor(v);
-  return x;
-}
+using test::whole_numbers;
 
 Tensor noise(const Shape& shape, uint64_t seed) {
   Tensor x(shape);
@@ -39,7 +27,7 @@ Tensor noise(const Shape& shape, uint64_t seed) {
 
 // All products in double, sorted; of equal ones the lower row first.
 void expect_nearest(const Tensor& queries, const Tensor& bank, int64_t k) {
-  const Found found = find(queries, bank, k);
+  const Found found = find_nearest(queries, bank, k);
   const int64_t depth = queries.dim(1), size = bank.dim(0);
   for (int64_t q = 0; q < queries.dim(0); ++q) {
     std::vector<double> product(static_cast<size_t>(size));
@@ -59,9 +47,7 @@ void expect_nearest(const Tensor& queries, const Tensor& bank, int64_t k) {
 }
 
 TEST(Nearest, AreTheLargestProductsOnEveryInstructionSet) {
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    set_cpu_isa(isa);
+  test::with_every_isa([&] {
     for (const auto& [queries, bank, depth, k] : std::vector<std::array<int64_t, 4>>{{1, 1, 1, 1},
                                                                                      {3, 40, 5, 1},
                                                                                      {5, 40, 5, 40},
@@ -72,22 +58,21 @@ TEST(Nearest, AreTheLargestProductsOnEveryInstructionSet) {
                                                                                      {15, 41000, 1, 40500},
                                                                                      {0, 4, 2, 2},
                                                                                      {3, 4, 2, 0}}) {
-      SCOPED_TRACE(concat(name_of(isa), ": ", queries, " x ", bank, " x ", depth, ", k ", k));
+      SCOPED_TRACE(concat(queries, " x ", bank, " x ", depth, ", k ", k));
       expect_nearest(whole_numbers({queries, depth}, 1), whole_numbers({bank, depth}, 2), k);
     }
-  }
-  set_cpu_isa(before);
+  });
 }
 
-// Whatever tile a query is in, alone or among others, and for any threads: the same bits.
+// Whatever tile a query is in, by itself or among others, and for any threads: the same bits.
 TEST(Nearest, OfOneQueryDependOnNothingElse) {
   const Tensor queries = noise({900, 70}, 3), bank = noise({1500, 70}, 4);
-  const Found all = test::with_threads(1, [&] { return find(queries, bank, 10); });
-  const Found shared = test::with_threads(3, [&] { return find(queries, bank, 10); });
+  const Found all = test::with_threads(1, [&] { return find_nearest(queries, bank, 10); });
+  const Found shared = test::with_threads(3, [&] { return find_nearest(queries, bank, 10); });
   EXPECT_TRUE(test::same_bytes(all.products, shared.products));
   EXPECT_TRUE(test::same_bytes(all.rows, shared.rows));
   for (int64_t q : {0, 5, 391, 392, 899}) {
-    const Found one = find(queries.window({1, 70}, {70, 1}, q * 70), bank, 10);
+    const Found one = find_nearest(queries.window({1, 70}, {70, 1}, q * 70), bank, 10);
     EXPECT_EQ(values(one.products), values(all.products.window({1, 10}, {10, 1}, q * 10))) << q;
     EXPECT_EQ(values(one.rows), values(all.rows.window({1, 10}, {10, 1}, q * 10))) << q;
   }
@@ -97,8 +82,8 @@ TEST(Nearest, NanIsFurthestAndZerosAreEqual) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
   const Tensor one = from_host(std::vector<float>{1}, {1, 1});
   const Tensor bank = from_host(std::vector<float>{nan, -infinity, -1, -0.0f, 0, infinity}, {6, 1});
-  EXPECT_EQ(values(find(one, bank, 6).rows), (std::vector<double>{5, 3, 4, 2, 0, 1}));
-  EXPECT_EQ(values(find(one, bank, 2).rows), (std::vector<double>{5, 3}));
+  EXPECT_EQ(values(find_nearest(one, bank, 6).rows), (std::vector<double>{5, 3, 4, 2, 0, 1}));
+  EXPECT_EQ(values(find_nearest(one, bank, 2).rows), (std::vector<double>{5, 3}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Random views on the CPU: each step beside PIL and torchvision (tests/fixtures/make_views.py), and the kernel beside
-// plain loops, for every instruction set.
+// Random views on the CPU: each step compared with PIL and torchvision (tests/fixtures/make_views.py), and the kernel
+// with plain loops, for every instruction set.
 #include "kernels/random_view.h"
 
 #include <array>
@@ -7,11 +7,14 @@
 #include <functional>
 
 #include "kernels/random_view_pixels.h"
+#include "tests/support/isas.h"
 #include "tests/support/support.h"
 #include "train/io/safetensors.h"
 
 namespace ringtape {
 namespace {
+
+using test::with_every_isa;
 
 constexpr ViewAugmentation kNothing{.crop_low = 1, .flip = 0, .jitter = 0, .gray = 0};
 constexpr ViewAugmentation kAll{.jitter = 0.7, .gray = 0.3, .blur = 0.4, .solarize = 0.3};
@@ -274,17 +277,6 @@ struct Case {
     return x;
   }
 };
-
-template <class F>
-void with_every_isa(F&& f) {
-  const CpuIsa before = cpu_isa();
-  for (const CpuIsa isa : cpu_isas()) {
-    SCOPED_TRACE(name_of(isa));
-    set_cpu_isa(isa);
-    f();
-  }
-  set_cpu_isa(before);
-}
 
 // Image b of y holds these bytes, through the table.
 bool is_image(const Tensor& y, int64_t b, const Image& want) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include "core/dtype.h"
 #include "core/runtime.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
 #include "tests/emulation/emulation.h"
@@ -17,3 +18,15 @@ inline constexpr Device kCuda{DeviceType::cuda, 0};
 // At the beginning of a test, or in SetUp: skips the test if there is no device.
 #define RT_NEEDS_CUDA() \
   if (!::ringtape::available(::ringtape::test::kCuda)) GTEST_SKIP() << "no CUDA device"
+
+namespace ringtape::test {
+
+inline constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
+// A fixture whose tests are skipped if there is no device.
+class OnCuda : public testing::Test {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+
+}  // namespace ringtape::test
