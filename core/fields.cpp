@@ -1,5 +1,6 @@
 #include "core/fields.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <type_traits>
@@ -13,45 +14,54 @@ static std::string bound_text(double bound) {
   return std::abs(bound) < 1e15 && bound == std::floor(bound) ? std::to_string(int64_t(bound)) : shortest(bound);
 }
 
+// Each sets the value, or returns what was expected.
+static std::string parse(std::string& value, const FieldInfo& info, const std::string& text) {
+  const std::vector<std::string> known = info.choices ? info.choices() : std::vector<std::string>();
+  if (info.choices && std::ranges::find(known, text) == known.end()) return unknown("value", text, known);
+  value = text;
+  return "";
+}
+
+static std::string parse(bool& value, const FieldInfo&, const std::string& text) {
+  if (text != "true" && text != "false") return concat("expected true or false, got '", text, "'");
+  value = text == "true";
+  return "";
+}
+
 template <class T>
-static T parse_number(const FieldInfo& info, const std::string& text, const std::string& origin,
-                      const std::string& unset) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+static std::string parse(T& value, const FieldInfo& info, const std::string& text) {
+  T parsed{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   const Bounds& r = info.range;
-  const double x = double(value);
+  const double x = double(parsed);
   const bool valid = error == std::errc{} && end == text.data() + text.size() && std::isfinite(x) &&
                      (r.above_low ? x > r.low : x >= r.low) && (r.below_high ? x < r.high : x <= r.high);
-  if (valid) return value;
+  if (valid) {
+    value = parsed;
+    return "";
+  }
   std::string expected = std::is_integral_v<T> ? "a whole number" : "a number";
   if (std::isfinite(r.low)) expected += (r.above_low ? " above " : " of at least ") + bound_text(r.low);
   if (std::isfinite(r.high)) expected += (r.below_high ? " and below " : " and at most ") + bound_text(r.high);
-  detail::fail<UsageError>(
-      origin, ": expected ", expected, ", got '", text, "'",
-      info.automatic && text == unset ? concat("; leave it out for the default: ", info.automatic) : "");
+  return concat("expected ", expected, ", got '", text, "'");
 }
 
 std::string field_text(const FieldRef& value) {
   return std::visit([](const auto* x) { return text(*x); }, value);
 }
 
-void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin,
-               const std::string& unset) {
-  if (info.choices) check_known("value", text, info.choices(), origin + ": ");
-  std::visit(
-      [&](auto* x) {
-        using T = std::remove_pointer_t<decltype(x)>;
-        if constexpr (std::is_same_v<T, std::string>) {
-          *x = text;
-        } else if constexpr (std::is_same_v<T, bool>) {
-          RT_CHECK_AS(UsageError, text == "true" || text == "false", origin, ": expected true or false, got '", text,
-                      "'");
-          *x = text == "true";
-        } else {
-          *x = parse_number<T>(info, text, origin, unset);
-        }
+std::string refusal_of(const FieldRef& value, const FieldInfo& info, const std::string& text) {
+  return std::visit(
+      [&](const auto* x) {
+        auto copy = *x;
+        return parse(copy, info, text);
       },
       value);
+}
+
+void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin) {
+  const std::string refusal = std::visit([&](auto* x) { return parse(*x, info, text); }, value);
+  RT_CHECK_AS(UsageError, refusal.empty(), origin, ": ", refusal);
 }
 
 std::optional<FieldRef> find_field(Settings& settings, std::string_view name) {

@@ -20,6 +20,7 @@ inline constexpr Bounds kPositive{1, kMaxCount}, kCount{0, kMaxCount}, kReal{.lo
 
 enum class Scope : uint8_t {
   training,    // part of the recipe: recorded with a run, the same on all ranks
+  weights,     // the same, and recorded with the weights, which `evaluate` needs it for
   rank,        // recorded, but ranks may differ
   invocation,  // for one call of the program; not recorded
 };
@@ -34,7 +35,7 @@ struct FieldInfo {
   const char* unset = nullptr;      // the text of the default in files of earlier versions
   Scope scope = Scope::training;
   bool may_change = false;          // on resume
-  bool evaluates = false;           // `evaluate` accepts it, too
+  bool evaluates = false;           // `evaluate` accepts it, as it does all of Scope::weights
   bool selects = false;             // names a component, whose own settings follow
   bool with_labels = false;         // has no effect where no labels are learnt
 };
@@ -56,9 +57,10 @@ class Fields {
 
 std::string field_text(const FieldRef& value);
 
-// Throws UsageError (`origin` and what was expected) for text that is not such a value, is out of range or not a
-// choice. `unset`: the text of the default, which FieldInfo::automatic explains.
-void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin,
-               const std::string& unset = "");
+// What was expected if text is not such a value, is out of range or not a choice; else empty.
+std::string refusal_of(const FieldRef& value, const FieldInfo& info, const std::string& text);
+
+// Throws UsageError, `origin` and what was expected, for such text.
+void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin);
 
 }  // namespace ringtape

@@ -28,7 +28,7 @@ void check_known(std::string_view what, std::string_view word, std::span<const s
 
 namespace detail {
 template <class Item>
-const auto& entry(const Item& item) {
+auto& entry(Item& item) {
   if constexpr (std::is_pointer_v<Item>) return *item;
   else return item;
 }
@@ -43,9 +43,8 @@ std::vector<std::string> names_of(const Registry& registry) {
 
 // The entry with that name, such as find_entry(models(), "mlp", "model"). Throws like check_known.
 template <class Registry>
-const auto& find_entry(const Registry& registry, std::string_view name, std::string_view what,
-                       std::string_view origin = "") {
-  for (const auto& item : registry)
+auto& find_entry(Registry&& registry, std::string_view name, std::string_view what, std::string_view origin = "") {
+  for (auto& item : registry)
     if (detail::entry(item).name == name) return detail::entry(item);
   throw UsageError(std::string(origin) + unknown(what, name, names_of(registry)));
 }

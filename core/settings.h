@@ -60,7 +60,7 @@ class Selection {
     std::string name;
     Settings settings;
   };
-  Settings& of(std::string_view part) { return const_cast<Settings&>(std::as_const(*this).of(part)); }
+  Settings& of(std::string_view part) { return find_entry(parts, part, "name").settings; }
   const Settings& of(std::string_view part) const { return find_entry(parts, part, "name").settings; }
   const Settings& chosen() const { return of(name); }
 

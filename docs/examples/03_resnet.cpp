@@ -21,8 +21,8 @@ int main() {
                                                                       {"batch-size", "32"},
                                                                       {"epochs", "2"},
                                                                       {"lr", "0.01"}})
-    set_recorded(options, name, value, name);  // what --NAME VALUE does
-  options.run.json = true;                     // no bars on the terminal
+    set_option(options, name, value, name);  // what --NAME VALUE does
+  options.run.json = true;                   // no bars on the terminal
   RunSetup setup(resolve(options));
   Trainer trainer = make_trainer(setup);
   std::map<std::string, int> reports;

@@ -45,8 +45,8 @@ int main() {
   for (const auto& [name, value] : {std::pair{"method", "align_uniform"}, {"model", "resnet18"}, {"width", "4"},
                                     {"train-size", "64"}, {"test-size", "32"}, {"batch-size", "32"}, {"epochs", "2"},
                                     {"warmup-epochs", "0"}, {"knn-k", "5"}})
-    set_recorded(options, name, value, name);  // what --NAME VALUE does
-  options.run.json = true;                     // no bars on the terminal
+    set_option(options, name, value, name);  // what --NAME VALUE does
+  options.run.json = true;                   // no bars on the terminal
   RunSetup setup(resolve(options));
   Trainer trainer = make_trainer(setup);
   std::printf("%s\n", trainer.learner().facts.title.c_str());

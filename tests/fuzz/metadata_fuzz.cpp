@@ -2,7 +2,7 @@
 #include <map>
 
 #include "tests/fuzz/target.h"
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 #include "train/weights/trained_on.h"
 
 using namespace ringtape;
@@ -21,8 +21,8 @@ RT_FUZZ_TARGET(input) {
     require(trained_on(written, "written").class_names == known.class_names);
   });
   TrainOptions options;
-  if (!read_or_refuse([&] { apply_metadata(options, metadata, "input"); })) return;
+  if (!read_or_refuse([&] { apply_settings(options, {read_metadata(metadata, "input")}); })) return;
   TrainOptions again;
-  apply_metadata(again, weights_metadata(options), "written");
+  apply_settings(again, {read_metadata(weights_metadata(options), "written")});
   require(weights_metadata(again) == weights_metadata(options));
 }

@@ -359,11 +359,11 @@ TEST(Presets, MakeTheirMethods) {
     for (const std::string& name : names_of(nn::methods())) {
       TrainOptions o;
       if (!has_recipe(preset.name, name)) {
-        EXPECT_MENTIONS(test::message_of<UsageError>([&] { read_preset(o, preset.name, name); }),
+        EXPECT_MENTIONS(test::message_of<UsageError>([&] { apply_settings(o, {read_preset(preset.name, name)}); }),
                         "no recipe for " + name);
         continue;
       }
-      read_preset(o, preset.name, name);
+      apply_settings(o, {read_preset(preset.name, name)});
       EXPECT_EQ(o.method.name, name);
       EXPECT_EQ(o.trainer.batch_size, std::string_view(preset.name) == "sololearn" ? 256 : 512);
       test::set(o, {{"width", "2"}});
@@ -373,8 +373,9 @@ TEST(Presets, MakeTheirMethods) {
     }
   EXPECT_GE(made, 4 * 6 + 5);  // corrected has three more, lightly2023 two
   TrainOptions o;
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { read_preset(o, "seed00", "simclr"); }), "did you mean seed000?");
-  read_preset(o, "seed000", "moco");
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { (void)read_preset("seed00", "simclr"); }),
+                  "did you mean seed000?");
+  apply_settings(o, {read_preset("seed000", "moco")});
   EXPECT_EQ(o.schedule.lr, 0.06);
   EXPECT_EQ(option_text(o, "bn-splits"), "8");
   EXPECT_EQ(o.trainer.epochs, 100);

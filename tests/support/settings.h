@@ -4,13 +4,20 @@
 #include <string>
 #include <utility>
 
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 
 namespace ringtape::test {
 
-// Settings that the present choice does not have are kept until a component that has them is chosen.
-inline void set(TrainOptions& options, std::initializer_list<std::pair<const char*, std::string>> values) {
-  for (const auto& [name, value] : values) set_recorded(options, name, value, name);
+using NamedValues = std::initializer_list<std::pair<const char*, std::string>>;
+
+// What a file with these values gives.
+inline Given file_of(NamedValues values) {
+  Given out{.file = "file"};
+  for (const auto& [name, value] : values) out.settings.push_back({find_option(name), value, name});
+  return out;
 }
+
+// Settings that the chosen components do not have are ignored.
+inline void set(TrainOptions& options, NamedValues values) { apply_settings(options, {file_of(values)}); }
 
 }  // namespace ringtape::test

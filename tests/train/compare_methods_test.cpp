@@ -8,7 +8,7 @@
 #include "tests/support/xml.h"
 #include "train/compare/plot.h"
 #include "train/io/json.h"
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 
 namespace ringtape {
 namespace {

@@ -102,7 +102,7 @@ TEST_F(RunTest, ConfigurationRoundTrip) {
   const std::string path = folder_ + "/c.toml";
   write_file(path, config_text(options));
   TrainOptions back;
-  read_config(back, path);
+  apply_settings(back, {read_config(path)});
   for (const auto& [option, value] : values_of(options))
     if (option->is_recorded()) {
       EXPECT_EQ(option_text(back, option->name), value) << option->name;
@@ -114,7 +114,7 @@ TEST_F(RunTest, ABaseLearningRateGrowsWithTheBatchUntilALearningRateIsGiven) {
   const std::string path = folder_ + "/c.toml";
   const auto read = [&](TrainOptions options, const std::string& content) {
     write_file(path, content);
-    read_config(options, path);
+    apply_settings(options, {read_config(path)});
     return options;
   };
   TrainOptions start;
@@ -142,7 +142,7 @@ TEST_F(RunTest, ConfigurationErrors) {
     TrainOptions options;
     std::string message;
     try {
-      read_config(options, path);
+      apply_settings(options, {read_config(path)});
     } catch (const Error& e) {
       message = e.what();
     }
@@ -162,15 +162,14 @@ TEST_F(RunTest, ConfigurationErrors) {
   EXPECT_MENTIONS(error("[optimizer]\nlr = 1"), "a table 'optimizer'");
   EXPECT_MENTIONS(error("lr = = 1"), "not valid TOML");
   EXPECT_MENTIONS(error("lr = 1\nbase_lr = 1"), "c.toml: --lr and --base-lr: --lr is computed from --base-lr");
-  TrainOptions options;
-  EXPECT_THROW(read_config(options, folder_ + "/absent.toml"), IoError);
+  EXPECT_THROW(read_config(folder_ + "/absent.toml"), IoError);
 }
 
 TEST(Options, EveryCommittedConfigurationIsValid) {
   for (const auto& entry : fs::directory_iterator(fs::path(RINGTAPE_SOURCE_DIR) / "configs")) {
     if (entry.is_directory()) continue;  // of presets: ssl_methods_test.cpp
     TrainOptions options;
-    EXPECT_NO_THROW(read_config(options, entry.path().string())) << entry.path();
+    EXPECT_NO_THROW(apply_settings(options, {read_config(entry.path().string())})) << entry.path();
   }
 }
 

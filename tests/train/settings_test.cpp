@@ -7,7 +7,7 @@
 #include <regex>
 
 #include "tests/support/cli_command.h"
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 
 namespace ringtape {
 namespace {
@@ -80,10 +80,13 @@ TEST_F(ComponentSettings, OfAFileAreThoseOfWhatIsChosen) {
 // first.
 TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
   TrainOptions o;
-  test::set(
-      o, {{"optimizer", "sgd"}, {"weight-decay", "0.01"}, {"momentum", "0.9"}, {"model", "resnet18"}, {"width", "8"}});
-  test::set(o, {{"method", "moco"}, {"queue", "4096"}, {"temperature", "0.3"}});
-  test::set(o, {{"optimizer", "adamw"}, {"model", "resnet34"}, {"method", "swav"}});
+  apply_settings(o, {test::file_of({{"optimizer", "sgd"},
+                                    {"weight-decay", "0.01"},
+                                    {"momentum", "0.9"},
+                                    {"model", "resnet18"},
+                                    {"width", "8"}}),
+                     test::file_of({{"method", "moco"}, {"queue", "4096"}, {"temperature", "0.3"}}),
+                     test::file_of({{"optimizer", "adamw"}, {"model", "resnet34"}, {"method", "swav"}})});
   EXPECT_EQ(option_text(o, "weight-decay"), "0.01");
   EXPECT_EQ(option_text(o, "width"), "8");
   EXPECT_EQ(option_text(o, "queue"), "0");  // 4096 is moco's default
@@ -97,9 +100,10 @@ TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {
   const std::string file = (folder_ / "c.toml").string();
   const auto read = [&](const std::string& text, std::initializer_list<std::pair<const char*, std::string>> flags) {
     write_file(file, text);
+    Given given;
+    for (const auto& [name, value] : flags) given.settings.push_back({find_option(name), value, name});
     TrainOptions o;
-    (void)read_config(o, file);
-    for (const auto& [name, value] : flags) set_option(o, name, value, name);
+    apply_settings(o, {read_config(file), given});
     return o;
   };
   EXPECT_EQ(option_text(read("temperature = 0.1\n", {{"method", "simclr"}}), "temperature"), "0.1");

@@ -18,15 +18,15 @@ namespace {
 
 std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", rate) : with_commas(int64_t(rate)); }
 
-bool is_method_group(const std::string& group) { return group.starts_with("Method") || group == "Views"; }
-
 bool is_step_flag(const Flag& flag) {
   for (const char* name :
        {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
         "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
-  return is_method_group(flag.group) || flag.kind == "model" || flag.kind == "optimizer";
+  return find_option(flag.name)->group.in_step;
 }
+
+bool is_of_methods(const Flag& flag) { return find_option(flag.name)->group.learning == Learning::self_supervised; }
 
 TrainOptions bench_step_options(const Invocation& invocation) {
   TrainOptions options;
@@ -38,9 +38,8 @@ TrainOptions bench_step_options(const Invocation& invocation) {
   if (invocation.flag("method")) options.model.name = "resnet18";
   apply_flags(options, invocation);
   for (const Option& option : train_options())
-    RT_CHECK_AS(UsageError,
-                options.self_supervised() || !is_method_group(option.group.title) || !invocation.flag(option.name),
-                "--", option.name, ": only for self-supervised methods; choose one with --method");
+    RT_CHECK_AS(UsageError, options.self_supervised() || option.concerns(false) || !invocation.flag(option.name), "--",
+                option.name, ": only for self-supervised methods; choose one with --method");
   RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports only one device per process, not ",
               options.parallel.strategy);
   return options;
@@ -160,11 +159,11 @@ Command bench_step_command() {
     if (is_step_flag(flag)) {
       if (flag.name == "batch-size") flag.fallback = "16";
       if (flag.name == "model") flag.fallback = "mlp, with --method resnet18";
-      if (!is_method_group(flag.group) && flag.owner.empty()) flag.group = "Benchmark";
+      if (!is_of_methods(flag) && flag.owner.empty()) flag.group = "Benchmark";
       command.flags.push_back(std::move(flag));
     }
   std::stable_partition(command.flags.begin(), command.flags.end(),
-                        [](const Flag& flag) { return !is_method_group(flag.group); });
+                        [](const Flag& flag) { return !is_of_methods(flag); });
   command.run = run_bench_step;
   return command;
 }

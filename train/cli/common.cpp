@@ -12,7 +12,7 @@ static bool takes(Use use, const Option& option) {
   switch (use) {
     case Use::train: return option.concerns(false);
     case Use::pretrain: return option.concerns(true);
-    case Use::evaluate: return option.info.evaluates;
+    case Use::evaluate: return option.info.evaluates || option.info.scope == Scope::weights;
     case Use::either: break;
   }
   return true;
@@ -36,25 +36,25 @@ std::vector<Flag> option_flags(Use use) {
 }
 
 // The options of a file that do not apply to this run.
-static std::string foreign_text(const TrainOptions& options, const std::vector<std::string>& names) {
+static std::string foreign_text(const TrainOptions& options, const Given& file) {
   std::string out;
-  for (const std::string& name : names)
-    if (!option_text(options, name)) out += (out.empty() ? "" : ", ") + name;
+  for (const Given::Setting& given : file.settings)
+    if (!option_text(options, given.option->name)) out += concat(out.empty() ? "" : ", ", given.option->name);
   return out;
 }
 
-std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation) {
-  const std::string* const path = invocation.flag("config");
-  const std::vector<std::string> in_file = path ? read_config(options, *path) : std::vector<std::string>();
-  for (const bool selects : {true, false})
-    for (const auto& [name, text] : invocation.flags)
-      if (const Option* const option = find_option(name); option && option->info.selects == selects)
-        set_option(options, name, text, concat("--", name));
-  settle_lr(options, invocation.flag("lr"), invocation.flag("base-lr"), "");
+std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation, std::vector<Given> earlier) {
+  Given config, flags;
+  if (const std::string* const path = invocation.flag("config")) config = read_config(*path);
+  for (const auto& [name, text] : invocation.flags)
+    if (const Option* const option = find_option(name)) flags.settings.push_back({option, text, concat("--", name)});
+  earlier.insert(earlier.end(), {config, flags});
+  apply_settings(options, earlier);
   settle_model(options);
   std::vector<std::string> notes;
-  if (const std::string foreign = foreign_text(options, in_file); !foreign.empty())
-    notes.push_back(concat(*path, ": ", foreign, ": ignored, because this training does not have these settings"));
+  if (const std::string foreign = foreign_text(options, config); !foreign.empty())
+    notes.push_back(
+        concat(config.file, ": ", foreign, ": ignored, because this training does not have these settings"));
   if (const double warmup = options.schedule.warmup_epochs;
       warmup > double(options.trainer.epochs) && !invocation.flag("warmup-epochs")) {
     settle_warmup(options);
@@ -63,15 +63,15 @@ std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& in
   return notes;
 }
 
-void begin_with_preset(TrainOptions& options, const Invocation& invocation) {
+Given recipe_of(const Invocation& invocation) {
   const std::string *const preset = invocation.flag("preset"), *const method = invocation.flag("method");
-  if (!preset && invocation.flag("config")) return;
+  if (!preset && invocation.flag("config")) return {};
   if (!method) {
     std::string known;
     for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
     throw UsageError("--method: expected one of " + known);
   }
-  read_preset(options, preset ? *preset : "corrected", *method);
+  return read_preset(preset ? *preset : "corrected", *method);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }

@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "train/cli/command.h"
 #include "train/run/metrics_log.h"
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 
 namespace ringtape::cli {
 
@@ -15,11 +15,12 @@ namespace ringtape::cli {
 enum class Use : uint8_t { train, pretrain, either, evaluate };
 std::vector<Flag> option_flags(Use use);
 
-// Applies --config, then the flags. Returns notes for the user, one line each.
-std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation);
-// For self-supervised runs, before apply_flags(): applies the recipe of --preset, or "corrected" if there is neither
-// --preset nor --config. Throws UsageError.
-void begin_with_preset(TrainOptions& options, const Invocation& invocation);
+// Applies what earlier sources give, then --config, then the flags. Returns notes for the user, one line each.
+std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation,
+                                     std::vector<Given> earlier = {});
+// For self-supervised runs: the recipe of --preset, or "corrected" if there is neither --preset nor --config. Throws
+// UsageError.
+Given recipe_of(const Invocation& invocation);
 
 // The number of a flag, in [low, high]; `fallback` if the flag is not given. Throws UsageError.
 template <class T>

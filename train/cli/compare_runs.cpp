@@ -38,10 +38,12 @@ Run run_of(const Comparison& c, const Training& training, const std::string& see
 
 // The options that the flags ask for, given those of the existing run. A preset also sets all options that it does not
 // name to their defaults.
-TrainOptions wanted_options(const Training& training, const TrainOptions& there) {
-  TrainOptions out = there;
-  if (training.use == Use::pretrain) out = options_of(training);
-  else apply_flags(out, training.flags);
+TrainOptions wanted_options(const Training& training, const Given& config, const TrainOptions& there) {
+  TrainOptions out;
+  if (training.use == Use::pretrain)
+    out = options_of(training);
+  else
+    apply_flags(out, training.flags, {config});
   if (out.trainer.batch_size_per_rank > 0) out.trainer.batch_size = there.trainer.batch_size;
   out.execution.seed = there.execution.seed;  // the seed in the run's name
   return out;
@@ -53,8 +55,9 @@ std::optional<FinishedRun> finished(const Comparison& c, const Training& trainin
                                     const std::string& seed) {
   if (c.overwrite || !is_there(r.path + "/config.toml")) return {};
   TrainOptions there;
-  read_config(there, r.path + "/config.toml");
-  const TrainOptions now = wanted_options(training, there);
+  const Given config = read_config(r.path + "/config.toml");
+  apply_settings(there, {config});
+  const TrainOptions now = wanted_options(training, config, there);
   check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
   std::optional<FinishedRun> out = read_finished_run(r.path);
   if (!out || out->epochs != now.trainer.epochs) return {};
@@ -99,8 +102,9 @@ int run_one(const Comparison& c, const Run& r) {
 
 TrainOptions options_of(const Training& training) {
   TrainOptions out;
-  if (training.use == Use::pretrain) begin_with_preset(out, training.flags);
-  apply_flags(out, training.flags);
+  std::vector<Given> recipe;
+  if (training.use == Use::pretrain) recipe.push_back(recipe_of(training.flags));
+  apply_flags(out, training.flags, recipe);
   return out;
 }
 

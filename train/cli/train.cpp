@@ -26,14 +26,15 @@ std::string continued(const Invocation& invocation) {
 
 // The options of the command line. A resumed run keeps its settings, and the flags must not contradict them.
 TrainOptions training_options(const Invocation& invocation, Use use, std::vector<std::string>& notes) {
-  TrainOptions options;
+  TrainOptions options, before;
+  std::vector<Given> given;
   const std::string path = continued(invocation);
-  if (!path.empty()) read_config(options, path + "/config.toml");
-  const TrainOptions before = options;
-  if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) begin_with_preset(options, invocation);
+  if (!path.empty()) given.push_back(read_config(path + "/config.toml"));
+  apply_settings(before, given);
   // A launcher decides how many processes go on with a run that had started its own.
-  if (comm::place_of_process() && !options.parallel.replicates()) options.parallel.devices = ParallelOptions().devices;
-  notes = apply_flags(options, invocation);
+  if (comm::place_of_process() && !before.parallel.replicates() && !path.empty()) given[0].leave_out({"devices"});
+  if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
+  notes = apply_flags(options, invocation, given);
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);

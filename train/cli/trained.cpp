@@ -25,9 +25,9 @@ std::string find_run(const std::string& target) {
 // Maximum number of images that a file's metadata can ask for; more needs a flag.
 constexpr int64_t kMostGenerated = 200'000;
 
-void apply_file(TrainOptions& options, const std::string& file, const Invocation& invocation) {
-  apply_metadata(options, read_safetensors_header(file).metadata, file);
-  const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();  // a flag may still select this set
+// Throws UsageError if a file of weights asks for more, and no flag confirms it.
+void check_generated(const TrainOptions& options, const std::string& file, const Invocation& invocation) {
+  const auto& shapes = options.data.set.of("shapes").as<ShapesOptions>();
   for (const auto& [flag, size] : {std::pair{"train-size", shapes.train_size}, {"test-size", shapes.test_size}})
     RT_CHECK_AS(UsageError, size <= kMostGenerated || invocation.flag(flag), file, ": asks for ", with_commas(size),
                 " generated images; if this is intended, confirm it with --", flag, " ", size);
@@ -49,26 +49,32 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-// Finds the file of weights and reads its settings, from the run's config.toml or the file's metadata.
-std::string find_weights(const std::string& target, TrainOptions& options, const Invocation& invocation) {
+// The path of the weights, and the settings from the run's config.toml or the file's metadata.
+struct Found {
+  std::string weights;
+  Given settings;
+};
+Found found_file(const std::string& file) {
+  return {file, read_metadata(read_safetensors_header(file).metadata, file)};
+}
+
+Found find_weights(const std::string& target) {
   const std::string run = find_run(target);
   if (run.empty()) {
     RT_CHECK_AS(IoError, is_there(target), "there is no run and no file '", target, "'");
-    apply_file(options, target, invocation);
-    return target;
+    return found_file(target);
   }
   if (const std::string own = run + "/model.safetensors"; is_there(own)) {  // the folder is a checkpoint
-    const std::string averaged = run + "/ema.safetensors", file = is_there(averaged) ? averaged : own;
-    apply_file(options, file, invocation);
-    return file;
+    const std::string averaged = run + "/ema.safetensors";
+    return found_file(is_there(averaged) ? averaged : own);
   }
   const std::string config = run + "/config.toml";
   RT_CHECK_AS(IoError, is_there(config), run, ": not a run: it has no config.toml");
-  read_config(options, config);
+  const Given settings = read_config(config);
   for (const bool backbone : {false, true})
     if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); is_there(weights))
-      return weights;
-  throw IoError(concat(run, ": has no exported/", exported_name(options.self_supervised()),
+      return {weights, settings};
+  throw IoError(concat(run, ": has no exported/", exported_name(settings.find("method")),
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
 }
 
@@ -79,15 +85,12 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
               ": name a run, a checkpoint or a file of weights: ringtape ", command, " RUN|CHECKPOINT|FILE");
   Trained out;
   out.command = command;
-  out.weights = find_weights(invocation.positionals[0], out.options, invocation);
-  const TrainOptions defaults;
-  out.options.weights.clear();                               // initial weights of that run
-  out.options.method.name.clear();                           // method of that run
-  out.options.execution.device = defaults.execution.device;  // this machine's, not that of the run
-  out.options.execution.threads = defaults.execution.threads;
-  // Tests all images even if the run limited its tests.
-  out.options.trainer.limit_eval_batches = defaults.trainer.limit_eval_batches;
-  apply_flags(out.options, invocation);
+  auto [weights, settings] = find_weights(invocation.positionals[0]);
+  out.weights = weights;
+  // What the run began with and learnt by, its machine, the limit of its tests: here all images are tested.
+  settings.leave_out({"weights", "method", "device", "threads", "limit-eval-batches"});
+  apply_flags(out.options, invocation, {settings});
+  if (settings.file == weights) check_generated(out.options, weights, invocation);
   out.options.data.val_size = 0;
   out.header = read_safetensors_header(out.weights);
   out.data = trained_on(out.header.metadata, out.weights);

@@ -104,7 +104,7 @@ std::string TrainingRun::resume() {
       checkpoints_.newest(course, [&](const std::string& why) { out_.line("checkpoint not used: " + why); });
   if (!found) {
     TrainOptions before;
-    if (const std::string path = run_.file("config.toml"); is_there(path)) read_config(before, path);
+    if (const std::string path = run_.file("config.toml"); is_there(path)) apply_settings(before, {read_config(path)});
     const std::string sign = sign_of_checkpoints(run_, before.checkpoint, course.steps_per_epoch);
     RT_CHECK_AS(IoError, sign.empty(), run_.file("checkpoints"), ": has no checkpoint, but ", sign,
                 "; bring its checkpoints back (is their disk mounted?), or start again with --overwrite");

@@ -37,7 +37,7 @@ void visit(Fields& f, DataOptions& o) {
     {.help = "data set",
      .unit = "NAME",
      .choices = [] { return names_of(datasets()); },
-     .evaluates = true,
+     .scope = Scope::weights,
      .selects = true});
   f("data-dir", o.dir,
     {.help = "folder of the data set's files",
@@ -56,7 +56,7 @@ void visit(Fields& f, DataOptions& o) {
     {.help = "normalise images by mean and deviation of the data set, or of ImageNet",
      .unit = "WHICH",
      .choices = [] { return std::vector<std::string>{"dataset", "imagenet"}; },
-     .evaluates = true});
+     .scope = Scope::weights});
 }
 
 const DatasetEntry& find_dataset(const std::string& name) { return find_entry(datasets(), name, "data set"); }

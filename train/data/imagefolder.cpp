@@ -191,7 +191,7 @@ void visit(Fields& f, ImageFolderOptions& o) {
      .unit = "N",
      .range = {1, 4096},
      .automatic = "the size of the images if all are equal, else 32",
-     .evaluates = true});
+     .scope = Scope::weights});
 }
 
 Splits load_imagefolder(const DataRequest& request) {

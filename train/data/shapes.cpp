@@ -124,9 +124,12 @@ Dataset generate(int64_t n, uint64_t seed, uint64_t split) {
 
 void visit(Fields& f, ShapesOptions& o) {
   f("train-size", o.train_size,
-    {.help = "images to generate for training and validation", .unit = "N", .range = kPositive, .evaluates = true});
+    {.help = "images to generate for training and validation",
+     .unit = "N",
+     .range = kPositive,
+     .scope = Scope::weights});
   f("test-size", o.test_size,
-    {.help = "images to generate for testing", .unit = "N", .range = kPositive, .evaluates = true});
+    {.help = "images to generate for testing", .unit = "N", .range = kPositive, .scope = Scope::weights});
 }
 
 Splits load_shapes(const DataRequest& request) {

@@ -32,7 +32,7 @@ void visit(Fields& f, ExecutionOptions& o) {
     {.help = "seed of initial weights, order of images, dropout and generated images",
      .unit = "N",
      .range = {0, 9e15},
-     .evaluates = true});
+     .scope = Scope::weights});
   f("precision", o.precision,
     {.help = "number type of matrix products and activations; weights and sums stay f32. tf32: f32, but products on a "
              "GPU round to 11 bits",

@@ -13,9 +13,13 @@ struct MlpOptions {
   double dropout = 0;
 };
 void visit(Fields& f, MlpOptions& o) {
-  f("hidden", o.hidden, {.help = "width of the hidden layer", .unit = "N", .range = kPositive, .evaluates = true});
+  f("hidden", o.hidden,
+    {.help = "width of the hidden layer", .unit = "N", .range = kPositive, .scope = Scope::weights});
   f("dropout", o.dropout,
-    {.help = "probability of zeroing a hidden unit in training", .unit = "P", .range = kFraction, .evaluates = true});
+    {.help = "probability of zeroing a hidden unit in training",
+     .unit = "P",
+     .range = kFraction,
+     .scope = Scope::weights});
 }
 const MlpOptions& mlp(const ModelSpec& spec) { return spec.settings.as<MlpOptions>(); }
 
@@ -69,14 +73,14 @@ void visit(Fields& f, ResNetOptions& o) {
     {.help = "channels of the first stage; the last has 8 times as many",
      .unit = "N",
      .range = {1, 1024},
-     .evaluates = true});
+     .scope = Scope::weights});
   f("no-stem-relu", o.no_stem_relu,
-    {.help = "no ReLU after the first convolution, as in lightly's benchmark", .evaluates = true});
+    {.help = "no ReLU after the first convolution, as in lightly's benchmark", .scope = Scope::weights});
   f("stem-padding", o.stem_padding,
     {.help = "padding of the first convolution if it is 3x3; solo-learn uses 2",
      .unit = "N",
      .range = {0, 8},
-     .evaluates = true});
+     .scope = Scope::weights});
 }
 const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<ResNetOptions>(); }
 

@@ -2,14 +2,13 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <set>
 
 #include "core/registry.h"
 #include "nn/ssl/method.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/settings/aliases.h"
-#include "train/settings/options.h"
+#include "train/settings/given.h"
 #include "train/settings/presets.h"
 
 namespace ringtape {
@@ -59,40 +58,27 @@ static toml::table parse(const std::string& content, const std::string& path) {
   }
 }
 
-// The options of a file, each with its name in messages. Options that select components come first, since they decide
-// which other options exist.
-static std::vector<std::string> apply(TrainOptions& options, const toml::table& table, const std::string& path) {
-  struct Line {
-    const Option* option;
-    std::string text, where;
-  };
-  std::vector<Line> lines;
+static Given given_by(const toml::table& table, const std::string& path) {
+  Given out{.file = path};
   for (const auto& [key, value] : table) {
     if (value.is_table()) continue;
     const std::string name(key.str()), where = concat(path, ":", key.source().begin.line);
     const Option& option = find_key(name, where);
-    for (const Line& line : lines)
-      RT_CHECK_AS(UsageError, line.option != &option, where, ": '", name, "' was set before, at ", line.where,
-                  "; keep one of the two");
-    lines.push_back({&option, value_text(value, where + ": " + name), where + ": " + name});
+    const Given::Setting* const before = out.find(option.name);
+    RT_CHECK_AS(UsageError, !before, where, ": '", name, "' was set before, at ", before ? before->origin : "",
+                "; keep one of the two");
+    out.settings.push_back({&option, value_text(value, where + ": " + name), where + ": " + name});
   }
-  std::stable_partition(lines.begin(), lines.end(), [](const Line& line) { return line.option->info.selects; });
-  std::vector<std::string> names;
-  for (const Line& line : lines) names.emplace_back(line.option->name);
-  const auto gives = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
-  for (const Line& line : lines)
-    set_recorded(options, line.option->name, line.text, line.where, gives(line.option->group.kind));
-  settle_lr(options, gives("lr"), gives("base-lr"), path + ": ");
-  return names;
+  return out;
 }
 
-std::vector<std::string> read_config(TrainOptions& options, const std::string& path) {
+Given read_config(const std::string& path) {
   constexpr int64_t kLongest = 1 << 20;  // bytes
   const toml::table table = parse(read_file(path, kLongest), path);
   for (const auto& [key, value] : table)
     RT_CHECK_AS(UsageError, !value.is_table(), path, ":", key.source().begin.line, ": a table '",
                 std::string(key.str()), "'; expected settings only, one per line");
-  return apply(options, table, path);
+  return given_by(table, path);
 }
 
 Json config_values(std::string_view content, const std::string& path) {
@@ -113,7 +99,7 @@ static toml::table find_preset(const std::string& name) {
 
 bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
 
-void read_preset(TrainOptions& options, const std::string& name, const std::string& method) {
+Given read_preset(const std::string& name, const std::string& method) {
   nn::find_method(method);
   const std::string path = concat("preset ", name);
   toml::table table = find_preset(name);
@@ -122,8 +108,8 @@ void read_preset(TrainOptions& options, const std::string& name, const std::stri
   const bool gives_lr = own->contains("lr"), gives_base_lr = own->contains("base-lr");
   if (gives_lr || gives_base_lr) table.erase("lr"), table.erase("base-lr");
   for (const auto& [key, value] : toml::table(*own)) table.insert_or_assign(key, value);
-  options.method.name = method;
-  apply(options, table, path);
+  table.insert_or_assign("method", method);
+  return given_by(table, path);
 }
 
 static std::string toml_string(const std::string& s) {
@@ -191,7 +177,7 @@ std::vector<std::string> changed_settings(const TrainOptions& options,
 std::string common_settings_text(const TrainOptions& options) {
   std::string out;
   for (const OptionValue& value : values_of(options))
-    if (value.option->info.scope == Scope::training) out += setting_line(value);
+    if (value.option->is_recorded() && value.option->info.scope != Scope::rank) out += setting_line(value);
   return out;
 }
 
@@ -205,29 +191,23 @@ void check_same_settings(const TrainOptions& options, const TrainOptions& before
   }
 }
 
-// The options that determine the network and its test images, except where the images are.
-static bool describes_weights(const Option& option) {
-  const std::string group = option.group.title, name = option.name;
-  return option.info.evaluates && (group == "Model" || (group == "Data" && name != "data-dir") || name == "seed");
-}
+static std::string metadata_key(const Option& option) { return concat("ringtape.", option.name); }
 
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options) {
   std::map<std::string, std::string> out{{"format", "pt"}};
   for (const OptionValue& value : values_of(options))
-    if (describes_weights(*value.option)) out[concat("ringtape.", value.option->name)] = value.text;
+    if (value.option->info.scope == Scope::weights) out[metadata_key(*value.option)] = value.text;
   return out;
 }
 
-void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
-                    const std::string& path) {
-  std::set<std::string_view> done;
-  for (const bool selects : {true, false})
-    for (const Option& option : train_options()) {
-      const auto found = metadata.find(concat("ringtape.", option.name));
-      if (found != metadata.end() && option.info.selects == selects && describes_weights(option) &&
-          done.insert(option.name).second)
-        set_recorded(options, option.name, found->second, concat(path, ": metadata ", option.name));
-    }
+Given read_metadata(const std::map<std::string, std::string>& metadata, const std::string& path) {
+  Given out{.file = path};
+  for (const Option& option : train_options()) {
+    const auto found = metadata.find(metadata_key(option));
+    if (found != metadata.end() && option.info.scope == Scope::weights && !out.find(option.name))
+      out.settings.push_back({&option, found->second, concat(path, ": metadata ", option.name)});
+  }
+  return out;
 }
 
 }  // namespace ringtape

@@ -32,7 +32,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .unit = "NAME",
      .choices = [] { return names_of(models()); },
      .automatic = "mlp; resnet18 for imagefolder",
-     .evaluates = true,
+     .scope = Scope::weights,
      .selects = true});
   f("weights", o.weights,
     {.help = "safetensors file of the initial weights; one without the last layer leaves that layer random",
@@ -40,11 +40,11 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .automatic = "random ones",
      .may_change = true,
      .with_labels = true});
-  visit_components(f, {"Model"}, "model", o.model, model_of(o));
+  visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, model_of(o));
 }
 
 void visit_method(OptionWalk& f, TrainOptions& o) {
-  const OptionGroup group{"Method", Learning::self_supervised};
+  const OptionGroup group{.title = "Method", .learning = Learning::self_supervised, .in_step = true};
   f.group(group);
   f("method", o.method.name,
     {.help = "self-supervised method",
@@ -62,7 +62,7 @@ TrainOptions::TrainOptions() : model(models()), method(nn::methods()) {}
 void visit(OptionWalk& f, TrainOptions& o) {
   visit_model(f, o);
   visit_method(f, o);
-  f.group({"Views", Learning::self_supervised});
+  f.group({.title = "Views", .learning = Learning::self_supervised, .in_step = true});
   visit(f, o.views);
   f.group({"Evaluation", Learning::self_supervised});
   visit(f, o.evaluation);
@@ -75,7 +75,7 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit(f, o.trainer);
   f.group({"Optimizer"});
   visit(f, o.step);
-  visit_components(f, {"Optimizer"}, "optimizer", o.step.optimizer, o.step.optimizer.name);
+  visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, o.step.optimizer.name);
   f.group({"Schedule"});
   visit(f, o.schedule);
   visit_components(f, {"Schedule"}, "schedule", o.schedule.course, o.schedule.course.name);

@@ -1,7 +1,8 @@
-// The list of all options; reading and setting an option by its name.
+// The list of all options; reading and setting options by their names.
 #include <algorithm>
 #include <utility>
 
+#include "train/settings/given.h"
 #include "train/settings/option_walk.h"
 
 namespace ringtape {
@@ -20,43 +21,40 @@ class List : public OptionWalk {
   OptionGroup group_{.title = ""};
 };
 
-// A pointer to a field of the options, of any type.
+// A field of the options, of any type.
 struct Place {
-  OptionGroup group;
+  const Option* option;
   FieldRef value;
-  FieldInfo info;
+  bool is_chosen;  // the component is
 };
 
-// Collects the options of one name; empty: all.
+// Collects the options of one name; empty: all, in the order of train_options().
 class Places : public OptionWalk {
  public:
   explicit Places(TrainOptions& options, std::string_view name = "") : name_(name) { visit(*this, options); }
-  void group(const OptionGroup& group) override { group_ = group; }
-  void field(const char* name, FieldRef value, const FieldInfo& info) override {
-    if (name_.empty() || name_ == name) all.push_back({group_, value, info});
+  void group(const OptionGroup& group) override { is_chosen_ = group.is_chosen; }
+  void field(const char* name, FieldRef value, const FieldInfo&) override {
+    if (name_.empty() || name_ == name) all.push_back({&train_options()[next_], value, is_chosen_});
+    ++next_;
+  }
+  template <class Condition>
+  const Place* first(Condition is) const {
+    const auto found = std::ranges::find_if(all, is);
+    return found == all.end() ? nullptr : &*found;
   }
   std::vector<Place> all;
 
  private:
   const std::string_view name_;
-  OptionGroup group_{.title = ""};
+  bool is_chosen_ = true;
+  size_t next_ = 0;
 };
-
-const Place* chosen_of(const std::vector<Place>& places) {
-  const auto found = std::ranges::find_if(places, [](const Place& p) { return p.group.is_chosen; });
-  return found == places.end() ? nullptr : &*found;
-}
-
-std::string default_of(std::string_view name, const Place& place) {
-  for (const Option& option : train_options())
-    if (option.name == name && option.group.name == place.group.name) return option.initial;
-  return "";
-}
 
 // "moco and swav have it"
 std::string owners_text(const std::vector<Place>& places) {
-  std::string out = places[0].group.name;
-  for (size_t i = 1; i < places.size(); ++i) out += (i + 1 < places.size() ? ", " : " and ") + places[i].group.name;
+  std::string out = places[0].option->group.name;
+  for (size_t i = 1; i < places.size(); ++i)
+    out += (i + 1 < places.size() ? ", " : " and ") + places[i].option->group.name;
   return out + (places.size() > 1 ? " have it" : " has it");
 }
 
@@ -70,22 +68,49 @@ std::string chosen_of_kind(const TrainOptions& options, const std::string& kind)
 }
 
 [[noreturn]] void refuse(const TrainOptions& options, const std::vector<Place>& places, const std::string& origin) {
-  const std::string kind = places[0].group.kind, chosen = chosen_of_kind(options, kind);
+  const std::string kind = places[0].option->group.kind, chosen = chosen_of_kind(options, kind);
   detail::fail<UsageError>(origin, ": ",
                            chosen.empty() ? concat("no ", kind, " is chosen") : concat("not a setting of ", chosen),
                            "; ", owners_text(places), " (--", kind, ")");
 }
 
-// Sets the value in the other components of the kind, too; a component that does not accept it keeps its own.
-void carry_over(const std::vector<Place>& places, const Place* chosen, std::string_view name, const std::string& text) {
-  if (chosen && text == default_of(name, *chosen)) return;
-  for (const Place& place : places) {
-    if (&place == chosen) continue;
-    try {
-      set_field(place.value, place.info, text, "");
-    } catch (const UsageError&) {
-    }
-  }
+// For a value from a file, which may be a default out of range.
+FieldInfo info_for(const Option& option, const std::string& text) {
+  FieldInfo info = option.info;
+  if (info.automatic && text == option.initial) info.range = {}, info.choices = nullptr;
+  return info;
+}
+
+// Sets what a file gives, if the chosen component has such a setting and accepts the value.
+void set_from_file(TrainOptions& options, const Given& file, const Given::Setting& given) {
+  const std::string& text = given.text;
+  const Places places(options, given.option->name);
+  const auto stands_for_none = [&](const Option& o) { return o.info.unset && text == o.info.unset; };
+  const auto refusal = [&](const Place& p) {
+    return stands_for_none(*p.option) ? "" : refusal_of(p.value, info_for(*p.option, text), text);
+  };
+  const auto accepts = [&](const Place& p) { return refusal(p).empty(); };
+  const Place* const selected = places.first([&](const Place& p) {  // by this file
+    const Given::Setting* const component = file.find(p.option->group.kind);
+    return component && component->text == p.option->group.name;
+  });
+  const Place* const meant = selected ? selected : places.first(accepts);
+  const std::string why = refusal(meant ? *meant : places.all.at(0));
+  RT_CHECK_AS(UsageError, why.empty(), given.origin, ": ", why);
+  const Place* const chosen = places.first(&Place::is_chosen);
+  const bool is_for_another =
+      selected && selected != chosen && (text == selected->option->initial || stands_for_none(*selected->option));
+  if (!chosen || is_for_another || stands_for_none(*chosen->option) || !accepts(*chosen)) return;
+  set_field(chosen->value, info_for(*chosen->option, text), text, given.origin);
+}
+
+// Computes --lr from --base-lr. A source that gives --lr drops an earlier --base-lr.
+void settle_lr(TrainOptions& options, const Given& source) {
+  const bool gives_lr = source.find("lr");
+  RT_CHECK_AS(UsageError, !gives_lr || !source.find("base-lr"), source.file, source.file.empty() ? "" : ": ",
+              "--lr and --base-lr: --lr is computed from --base-lr; give only one of them");
+  if (gives_lr) options.schedule.base_lr = 0;
+  settle_lr(options.schedule, options.trainer.batch_size);
 }
 
 }  // namespace
@@ -105,55 +130,56 @@ const Option* find_option(std::string_view name) {
   return found == train_options().end() ? nullptr : &*found;
 }
 
-std::vector<OptionValue> values_of(const TrainOptions& options) {
-  const Places places(const_cast<TrainOptions&>(options));  // the walk only reads
-  const bool self_supervised = options.self_supervised();
+std::vector<OptionValue> values_of(TrainOptions options) {
   std::vector<OptionValue> out;
-  for (size_t i = 0; i < places.all.size(); ++i)
-    if (const Option& option = train_options()[i]; places.all[i].group.is_chosen && option.concerns(self_supervised))
-      out.push_back({&option, field_text(places.all[i].value)});
+  const Places places(options);
+  for (const Place& place : places.all)
+    if (place.is_chosen && place.option->concerns(options.self_supervised()))
+      out.push_back({place.option, field_text(place.value)});
   return out;
 }
 
-std::optional<std::string> option_text(const TrainOptions& options, std::string_view name) {
-  const Places places(const_cast<TrainOptions&>(options), name);
-  const Place* const place = chosen_of(places.all);
+std::optional<std::string> option_text(TrainOptions options, std::string_view name) {
+  const Places places(options, name);
+  const Place* const place = places.first(&Place::is_chosen);
   return place ? std::optional(field_text(place->value)) : std::nullopt;
 }
 
 void set_option(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin) {
   const Places places(options, name);
-  const Place* const chosen = chosen_of(places.all);
-  if (!chosen) refuse(options, places.all, origin);
-  set_field(chosen->value, chosen->info, text, origin, default_of(name, *chosen));
-  carry_over(places.all, chosen, name, text);
+  const Place* const place = places.first(&Place::is_chosen);
+  RT_CHECK_AS(UsageError, !places.all.empty(), origin, ": unknown setting '", name, "'");
+  if (!place) refuse(options, places.all, origin);
+  const Option& option = *place->option;
+  const std::string refusal = refusal_of(place->value, option.info, text);
+  RT_CHECK_AS(UsageError, refusal.empty(), origin, ": ", refusal,
+              option.info.automatic && !option.is_text && text == option.initial
+                  ? concat("; leave it out for the default: ", option.info.automatic)
+                  : "");
+  set_field(place->value, option.info, text, origin);
 }
 
-void set_recorded(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin,
-                  bool kind_is_named) {
-  const Places places(options, name);
-  const Place* const chosen = chosen_of(places.all);
-  const Place& place = chosen ? *chosen : places.all.at(0);
-  const auto means_nothing = [&](const Place& p) { return p.info.unset && text == p.info.unset; };
-  const auto set = [&](const Place& p) {
-    FieldInfo info = p.info;
-    if (info.automatic && text == default_of(name, p)) info.range = {}, info.choices = nullptr;
-    set_field(p.value, info, text, origin);
-  };
-  if (kind_is_named || place.group.name.empty()) {
-    if (means_nothing(place)) return;
-    set(place);
-    return carry_over(places.all, &place, name, text);
-  }
-  std::optional<UsageError> refusal;
-  bool is_taken = false;
-  for (const Place& p : places.all) try {
-      if (!means_nothing(p)) set(p);
-      is_taken = true;
-    } catch (const UsageError& e) {
-      if (!refusal) refusal = e;
+const Given::Setting* Given::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(settings, [&](const Setting& s) { return s.option->name == name; });
+  return found == settings.end() ? nullptr : &*found;
+}
+
+void Given::leave_out(std::initializer_list<std::string_view> names) {
+  std::erase_if(settings, [&](const Setting& s) { return std::ranges::count(names, s.option->name) > 0; });
+}
+
+void apply_settings(TrainOptions& options, const std::vector<Given>& sources) {
+  for (const bool selects : {true, false})
+    for (const Given& source : sources) {
+      for (const Given::Setting& given : source.settings) {
+        if (given.option->info.selects != selects) continue;
+        if (source.file.empty())
+          set_option(options, given.option->name, given.text, given.origin);
+        else
+          set_from_file(options, source, given);
+      }
+      if (!selects) settle_lr(options, source);
     }
-  if (!is_taken) throw *refusal;
 }
 
 }  // namespace ringtape

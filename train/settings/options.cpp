@@ -39,13 +39,6 @@ bool is_utf8(const std::string& s) {
 
 }  // namespace
 
-void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin) {
-  RT_CHECK_AS(UsageError, !gives_lr || !gives_base_lr, origin,
-              "--lr and --base-lr: --lr is computed from --base-lr; give only one of them");
-  if (gives_lr) options.schedule.base_lr = 0;
-  settle_lr(options.schedule, options.trainer.batch_size);
-}
-
 void settle_model(TrainOptions& options) {
   if (options.model.name.empty()) options.model.name = find_dataset(options.data.set.name).model;
 }

@@ -56,6 +56,7 @@ struct OptionGroup {
   const char* kind = "";   // "optimizer": the option that selects the component; empty: for every run
   std::string name = "";   // "lars"
   bool is_chosen = true;   // whether the options being walked select it
+  bool in_step = false;    // `bench step` has its options: a single step depends on them
 
   std::string heading() const { return name.empty() ? title : concat(title, " ", name); }
   bool concerns(bool self_supervised) const {
@@ -85,31 +86,17 @@ struct OptionValue {
   const Option* option;
   std::string text;
 };
-std::vector<OptionValue> values_of(const TrainOptions& options);
+std::vector<OptionValue> values_of(TrainOptions options);
 // The value of one option; nothing if it does not apply to the run.
-std::optional<std::string> option_text(const TrainOptions& options, std::string_view name);
-
-// Sets an option of the selected components. Throws UsageError, beginning with `origin`, for text that cannot be
-// parsed, is out of range or not a choice, and if no selected component has such an option. A value that differs from
-// the selected component's default is also set in the other components of that kind, in case one of them is selected
-// later.
+std::optional<std::string> option_text(TrainOptions options, std::string_view name);
+// Sets an option of the selected components, as a flag does. Throws UsageError, beginning with `origin`, for text that
+// cannot be parsed, is out of range or not a choice, and if no selected component has such an option.
 void set_option(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin);
-// The same for a value from a file, which may be meant for a component that is not selected. A value that stands for
-// "not given" is treated as not given. If the file does not name the component (`kind_is_named` false), a later flag
-// may select one: then the value is set in all components that accept it.
-void set_recorded(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin,
-                  bool kind_is_named = true);
 
-// Configuration files: flat TOML, one option per line. read_config() returns their names. Throws IoError, FormatError
-// for text that is not TOML, UsageError for unknown keys (with the nearest name) and for values out of range.
-std::vector<std::string> read_config(TrainOptions& options, const std::string& path);
-std::string config_text(const TrainOptions& options);
+std::string config_text(const TrainOptions& options);  // a configuration file, see given.h
 // The values in a file's content as they are, for showing them: numbers, texts, true and false, by name. Throws
 // FormatError, beginning with `path`.
 Json config_values(std::string_view content, const std::string& path);
-// Reads a recipe of configs/ssl for a method: the settings for all methods, then the method's. Throws UsageError.
-void read_preset(TrainOptions& options, const std::string& name, const std::string& method);
-bool has_recipe(const std::string& preset, const std::string& method);
 
 // The settings that must not change when a run is resumed, as text by name.
 std::map<std::string, std::string> kept_settings(const TrainOptions& options);
@@ -126,8 +113,6 @@ void check_same_settings(const TrainOptions& options, const TrainOptions& before
 
 // Metadata of a file of weights, strings to strings, so that it can be evaluated without its run.
 std::map<std::string, std::string> weights_metadata(const TrainOptions& options);
-void apply_metadata(TrainOptions& options, const std::map<std::string, std::string>& metadata,
-                    const std::string& path);
 
 // Replaces "auto" values by what they mean on this machine, for a run with `ranks` ranks. Throws UsageError if options
 // contradict each other, DeviceError for a device that does not exist.
@@ -135,10 +120,6 @@ TrainOptions resolve(TrainOptions options, int ranks = 1);
 // Throws UsageError for settings that do not work for a self-supervised run on `ranks` ranks.
 void check_pretraining(const TrainOptions& options, int ranks);
 MethodPlan method_plan(const TrainOptions& options);  // of a self-supervised run; refers to the options
-
-// Computes --lr from --base-lr, after a file or a command line. If that gives --lr, an earlier --base-lr is dropped.
-// Throws UsageError if it gives both.
-void settle_lr(TrainOptions& options, bool gives_lr, bool gives_base_lr, const std::string& origin);
 
 // If no model is given, selects the data set's default. Throws UsageError for an unknown data set.
 void settle_model(TrainOptions& options);
