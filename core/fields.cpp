@@ -59,9 +59,8 @@ std::string refusal_of(const FieldRef& value, const FieldInfo& info, const std::
       value);
 }
 
-void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin) {
-  const std::string refusal = std::visit([&](auto* x) { return parse(*x, info, text); }, value);
-  RT_CHECK_AS(UsageError, refusal.empty(), origin, ": ", refusal);
+std::string set_field(const FieldRef& value, const FieldInfo& info, const std::string& text) {
+  return std::visit([&](auto* x) { return parse(*x, info, text); }, value);
 }
 
 std::optional<FieldRef> find_field(Settings& settings, std::string_view name) {

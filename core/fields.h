@@ -59,8 +59,7 @@ std::string field_text(const FieldRef& value);
 
 // What was expected if text is not such a value, is out of range or not a choice; else empty.
 std::string refusal_of(const FieldRef& value, const FieldInfo& info, const std::string& text);
-
-// Throws UsageError, `origin` and what was expected, for such text.
-void set_field(const FieldRef& value, const FieldInfo& info, const std::string& text, const std::string& origin);
+// The same; other text sets the field.
+[[nodiscard]] std::string set_field(const FieldRef& value, const FieldInfo& info, const std::string& text);
 
 }  // namespace ringtape

@@ -13,7 +13,7 @@ void visit_components(OptionWalk& f, OptionGroup group, const char* kind, Select
   for (Selection::Part& component : components.parts) {
     group.name = component.name;
     group.is_chosen = component.name == chosen;
-    f.group(group);
+    f.group = group;
     component.settings.walk(f);
   }
 }
@@ -26,7 +26,7 @@ std::string model_of(const TrainOptions& o) {
 }
 
 void visit_model(OptionWalk& f, TrainOptions& o) {
-  f.group({"Model"});
+  f.group = {"Model"};
   f("model", o.model.name,
     {.help = "network to train",
      .unit = "NAME",
@@ -45,7 +45,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
 
 void visit_method(OptionWalk& f, TrainOptions& o) {
   const OptionGroup group{.title = "Method", .learning = Learning::self_supervised, .in_step = true};
-  f.group(group);
+  f.group = group;
   f("method", o.method.name,
     {.help = "self-supervised method",
      .unit = "NAME",
@@ -62,30 +62,30 @@ TrainOptions::TrainOptions() : model(models()), method(nn::methods()) {}
 void visit(OptionWalk& f, TrainOptions& o) {
   visit_model(f, o);
   visit_method(f, o);
-  f.group({.title = "Views", .learning = Learning::self_supervised, .in_step = true});
+  f.group = {.title = "Views", .learning = Learning::self_supervised, .in_step = true};
   visit(f, o.views);
-  f.group({"Evaluation", Learning::self_supervised});
+  f.group = {"Evaluation", Learning::self_supervised};
   visit(f, o.evaluation);
-  f.group({"Data"});
+  f.group = {"Data"};
   visit(f, o.data);
   visit_components(f, {"Data"}, "data", o.data.set, o.data.set.name);
-  f.group({"Augmentation", Learning::supervised});
+  f.group = {"Augmentation", Learning::supervised};
   visit(f, o.augmentation);
-  f.group({"Training"});
+  f.group = {"Training"};
   visit(f, o.trainer);
-  f.group({"Optimizer"});
+  f.group = {"Optimizer"};
   visit(f, o.step);
   visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, o.step.optimizer.name);
-  f.group({"Schedule"});
+  f.group = {"Schedule"};
   visit(f, o.schedule);
   visit_components(f, {"Schedule"}, "schedule", o.schedule.course, o.schedule.course.name);
-  f.group({"Execution"});
+  f.group = {"Execution"};
   visit(f, o.execution);
-  f.group({"Parallel"});
+  f.group = {"Parallel"};
   visit(f, o.parallel);
   visit_components(f, {"Reduction"}, "gradient-reduction", o.parallel.reducer.reduction,
                    o.parallel.reducer.reduction.name);
-  f.group({"Run"});
+  f.group = {"Run"};
   visit(f, o.run);
   visit(f, o.checkpoint);
   visit(f, o.trace);

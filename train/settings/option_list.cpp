@@ -8,19 +8,6 @@
 namespace ringtape {
 namespace {
 
-class List : public OptionWalk {
- public:
-  void group(const OptionGroup& group) override { group_ = group; }
-  void field(const char* name, FieldRef value, const FieldInfo& info) override {
-    options.push_back({group_, name, info, field_text(value), std::holds_alternative<bool*>(value),
-                       std::holds_alternative<std::string*>(value)});
-  }
-  std::vector<Option> options;
-
- private:
-  OptionGroup group_{.title = ""};
-};
-
 // A field of the options, of any type.
 struct Place {
   const Option* option;
@@ -32,9 +19,8 @@ struct Place {
 class Places : public OptionWalk {
  public:
   explicit Places(TrainOptions& options, std::string_view name = "") : name_(name) { visit(*this, options); }
-  void group(const OptionGroup& group) override { is_chosen_ = group.is_chosen; }
   void field(const char* name, FieldRef value, const FieldInfo&) override {
-    if (name_.empty() || name_ == name) all.push_back({&train_options()[next_], value, is_chosen_});
+    if (name_.empty() || name_ == name) all.push_back({&train_options()[next_], value, group.is_chosen});
     ++next_;
   }
   template <class Condition>
@@ -46,7 +32,6 @@ class Places : public OptionWalk {
 
  private:
   const std::string_view name_;
-  bool is_chosen_ = true;
   size_t next_ = 0;
 };
 
@@ -58,37 +43,21 @@ std::string owners_text(const std::vector<Place>& places) {
   return out + (places.size() > 1 ? " have it" : " has it");
 }
 
-// No model given: the data set's default.
-std::string chosen_of_kind(const TrainOptions& options, const std::string& kind) {
-  const std::string named = option_text(options, kind).value_or("");
-  if (!named.empty()) return named;
-  for (const OptionValue& value : values_of(options))
-    if (value.option->group.kind == kind) return value.option->group.name;
-  return "";
-}
-
-[[noreturn]] void refuse(const TrainOptions& options, const std::vector<Place>& places, const std::string& origin) {
-  const std::string kind = places[0].option->group.kind, chosen = chosen_of_kind(options, kind);
+[[noreturn]] void refuse(TrainOptions options, const std::vector<Place>& places, const std::string& origin) {
+  settle_model(options);
+  const std::string kind = places[0].option->group.kind, chosen = option_text(options, kind).value_or("");
   detail::fail<UsageError>(origin, ": ",
                            chosen.empty() ? concat("no ", kind, " is chosen") : concat("not a setting of ", chosen),
                            "; ", owners_text(places), " (--", kind, ")");
-}
-
-// For a value from a file, which may be a default out of range.
-FieldInfo info_for(const Option& option, const std::string& text) {
-  FieldInfo info = option.info;
-  if (info.automatic && text == option.initial) info.range = {}, info.choices = nullptr;
-  return info;
 }
 
 // Sets what a file gives, if the chosen component has such a setting and accepts the value.
 void set_from_file(TrainOptions& options, const Given& file, const Given::Setting& given) {
   const std::string& text = given.text;
   const Places places(options, given.option->name);
-  const auto stands_for_none = [&](const Option& o) { return o.info.unset && text == o.info.unset; };
-  const auto refusal = [&](const Place& p) {
-    return stands_for_none(*p.option) ? "" : refusal_of(p.value, info_for(*p.option, text), text);
-  };
+  const auto means_none = [&](const Place& p) { return p.option->info.unset && text == p.option->info.unset; };
+  const auto is_default = [&](const Place& p) { return text == p.option->initial || means_none(p); };
+  const auto refusal = [&](const Place& p) { return is_default(p) ? "" : refusal_of(p.value, p.option->info, text); };
   const auto accepts = [&](const Place& p) { return refusal(p).empty(); };
   const Place* const selected = places.first([&](const Place& p) {  // by this file
     const Given::Setting* const component = file.find(p.option->group.kind);
@@ -98,10 +67,8 @@ void set_from_file(TrainOptions& options, const Given& file, const Given::Settin
   const std::string why = refusal(meant ? *meant : places.all.at(0));
   RT_CHECK_AS(UsageError, why.empty(), given.origin, ": ", why);
   const Place* const chosen = places.first(&Place::is_chosen);
-  const bool is_for_another =
-      selected && selected != chosen && (text == selected->option->initial || stands_for_none(*selected->option));
-  if (!chosen || is_for_another || stands_for_none(*chosen->option) || !accepts(*chosen)) return;
-  set_field(chosen->value, info_for(*chosen->option, text), text, given.origin);
+  const bool is_for_another = selected && selected != chosen && is_default(*selected);
+  if (chosen && !is_for_another && !means_none(*chosen) && accepts(*chosen)) (void)set_field(chosen->value, {}, text);
 }
 
 // Computes --lr from --base-lr. A source that gives --lr drops an earlier --base-lr.
@@ -116,13 +83,19 @@ void settle_lr(TrainOptions& options, const Given& source) {
 }  // namespace
 
 std::span<const Option> train_options() {
-  static const std::vector<Option> all = [] {
-    List list;
-    TrainOptions defaults;
-    visit(list, defaults);
-    return std::move(list.options);
-  }();
-  return all;
+  struct List : OptionWalk {
+    List() {
+      TrainOptions defaults;
+      visit(*this, defaults);
+    }
+    void field(const char* name, FieldRef value, const FieldInfo& info) override {
+      options.push_back({group, name, info, field_text(value), std::holds_alternative<bool*>(value),
+                         std::holds_alternative<std::string*>(value)});
+    }
+    std::vector<Option> options;
+  };
+  static const List list;
+  return list.options;
 }
 
 const Option* find_option(std::string_view name) {
@@ -150,13 +123,11 @@ void set_option(TrainOptions& options, std::string_view name, const std::string&
   const Place* const place = places.first(&Place::is_chosen);
   RT_CHECK_AS(UsageError, !places.all.empty(), origin, ": unknown setting '", name, "'");
   if (!place) refuse(options, places.all, origin);
-  const Option& option = *place->option;
-  const std::string refusal = refusal_of(place->value, option.info, text);
+  const FieldInfo& info = place->option->info;
+  const std::string refusal = set_field(place->value, info, text);
+  const bool is_automatic = info.automatic && !place->option->is_text && text == place->option->initial;
   RT_CHECK_AS(UsageError, refusal.empty(), origin, ": ", refusal,
-              option.info.automatic && !option.is_text && text == option.initial
-                  ? concat("; leave it out for the default: ", option.info.automatic)
-                  : "");
-  set_field(place->value, option.info, text, origin);
+              is_automatic ? concat("; leave it out for the default: ", info.automatic) : "");
 }
 
 const Given::Setting* Given::find(std::string_view name) const {

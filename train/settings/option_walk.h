@@ -6,7 +6,7 @@ namespace ringtape {
 // Visits all options group by group, in the order of --help and config.toml.
 class OptionWalk : public Fields {
  public:
-  virtual void group(const OptionGroup& group) = 0;
+  OptionGroup group{.title = ""};  // of the fields that follow
 };
 void visit(OptionWalk& f, TrainOptions& o);
 
