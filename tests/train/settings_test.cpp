@@ -6,6 +6,7 @@
 
 #include <regex>
 
+#include "nn/ssl/method.h"
 #include "tests/support/cli_command.h"
 #include "train/settings/given.h"
 
@@ -139,6 +140,20 @@ TEST(SettingsOfAFile, OfEarlierVersionsMeanWhatTheyMeant) {
     before["queue"] = "64";
     EXPECT_EQ(changed_settings(o, before), std::vector{concat("--queue ", queue, " (was 64)")});
   }
+}
+
+// In no file of configs/ssl.
+const nn::RegisterMethod kNewMethod({.name = "new_method", .summary = "what somebody adds", .make = nullptr});
+
+TEST(SettingsOfANewMethod, AreThoseOfTheDefaultPreset) {
+  TrainOptions o;
+  apply_settings(o, {read_preset({}, "new_method")});
+  EXPECT_EQ(o.method.name, "new_method");
+  EXPECT_EQ(o.schedule.base_lr, 0.12);
+  EXPECT_EQ(o.trainer.batch_size, 512);
+  for (const std::string preset : {"corrected", "seed000"})
+    EXPECT_MENTIONS(test::message_of<UsageError>([&] { (void)read_preset(preset, "new_method"); }),
+                    concat("--preset ", preset, ": has no recipe for new_method"));
 }
 
 TEST_F(ComponentSettings, AreShownWithTheirComponent) {

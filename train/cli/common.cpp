@@ -71,7 +71,7 @@ Given recipe_of(const Invocation& invocation) {
     for (const nn::MethodEntry& entry : nn::methods()) known += concat(known.empty() ? "" : ", ", entry.name);
     throw UsageError("--method: expected one of " + known);
   }
-  return read_preset(preset ? *preset : "corrected", *method);
+  return read_preset(preset ? std::optional(*preset) : std::nullopt, *method);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", 100 * fraction); }

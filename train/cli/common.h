@@ -18,8 +18,8 @@ std::vector<Flag> option_flags(Use use);
 // Applies what earlier sources give, then --config, then the flags. Returns notes for the user, one line each.
 std::vector<std::string> apply_flags(TrainOptions& options, const Invocation& invocation,
                                      std::vector<Given> earlier = {});
-// For self-supervised runs: the recipe of --preset, or "corrected" if there is neither --preset nor --config. Throws
-// UsageError.
+// For self-supervised runs: the recipe of --preset, or the default one if there is neither --preset nor --config.
+// Throws UsageError.
 Given recipe_of(const Invocation& invocation);
 
 // The number of a flag, in [low, high]; `fallback` if the flag is not given. Throws UsageError.

@@ -45,7 +45,7 @@ Command compare_command() {
        "both; without --methods off"},
       {"Methods", "gather", "WHICH",
        "on, off or both: losses over the outputs of all ranks of ddp, for methods that support it", "on"},
-      {"Methods", "preset", "NAME", "recipe to start from; flags override it:" + presets, "corrected"},
+      {"Methods", "preset", "NAME", "recipe to start from; flags override it:" + presets, kDefaultPreset},
       {"Inference", "inference", "", "time forward passes instead: one device compared with dp, by batch size", ""},
       {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"}};
   for (Flag& flag : training_flags())

@@ -16,7 +16,8 @@ Command pretrain_command() {
   command.flags = option_flags(Use::pretrain);
   std::string names;
   for (const Preset& preset : presets()) names += concat(" ", preset.name);
-  command.flags.push_back({"Run", "preset", "NAME", "recipe to start from; flags override it:" + names, "corrected"});
+  command.flags.push_back(
+      {"Run", "preset", "NAME", "recipe to start from; flags override it:" + names, kDefaultPreset});
   command.flags.push_back({"Run", "config", "FILE",
                            "TOML file of the settings above, one per line, instead of a preset; flags override it",
                            ""});

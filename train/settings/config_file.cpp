@@ -99,17 +99,20 @@ static toml::table find_preset(const std::string& name) {
 
 bool has_recipe(const std::string& preset, const std::string& method) { return find_preset(preset)[method].is_table(); }
 
-Given read_preset(const std::string& name, const std::string& method) {
+Given read_preset(const std::optional<std::string>& preset, const std::string& method) {
   nn::find_method(method);
-  const std::string path = concat("preset ", name);
-  toml::table table = find_preset(name);
-  const toml::table* const own = table[method].as_table();
-  RT_CHECK_AS(UsageError, own, "--preset ", name, ": has no recipe for ", method);
-  const bool gives_lr = own->contains("lr"), gives_base_lr = own->contains("base-lr");
-  if (gives_lr || gives_base_lr) table.erase("lr"), table.erase("base-lr");
-  for (const auto& [key, value] : toml::table(*own)) table.insert_or_assign(key, value);
+  const std::string name = preset.value_or(kDefaultPreset);
+  toml::table table = find_preset(name), own;
+  const toml::table* const found = table[method].as_table();
+  RT_CHECK_AS(UsageError, found || !preset, "--preset ", name, ": has no recipe for ", method);
+  if (found) own = *found;
+  if (own.contains("lr") || own.contains("base-lr")) {
+    table.erase("lr");
+    table.erase("base-lr");
+  }
+  for (const auto& [key, value] : own) table.insert_or_assign(key, value);
   table.insert_or_assign("method", method);
-  return given_by(table, path);
+  return given_by(table, concat("preset ", name));
 }
 
 static std::string toml_string(const std::string& s) {

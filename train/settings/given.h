@@ -1,6 +1,7 @@
 #pragma once
 #include <initializer_list>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,9 @@ struct Given {
 // A configuration file: flat TOML, one setting per line. Throws IoError, FormatError for text that is not TOML,
 // UsageError for unknown keys, with the nearest name.
 Given read_config(const std::string& path);
-// A recipe of configs/ssl for a method: the settings for all methods, then the method's. Throws UsageError.
-Given read_preset(const std::string& name, const std::string& method);
+// A recipe of configs/ssl for a method: the settings for all methods, then those of the method's table. No preset: the
+// default one, in which a method may be without a table. Throws UsageError.
+Given read_preset(const std::optional<std::string>& preset, const std::string& method);
 bool has_recipe(const std::string& preset, const std::string& method);
 // What weights_metadata() wrote.
 Given read_metadata(const std::map<std::string, std::string>& metadata, const std::string& path);

@@ -9,5 +9,6 @@ struct Preset {
   const char* text;  // TOML
 };
 std::span<const Preset> presets();
+inline constexpr const char* kDefaultPreset = "corrected";
 
 }  // namespace ringtape
