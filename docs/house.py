@@ -95,7 +95,7 @@ def rows(below):
 
 
 def rows_inside(folder, folders, rooms):
-    """The rows of the rooms of a folder. What a room includes of those above it, which a test allows, is left out."""
+    """The rows of the rooms of a folder."""
     own = [room for room in rooms if room.startswith(folder + "/")]
     if own:
         there = {f"{folder}/{path.name}" for path in (ROOT / folder).iterdir() if path.is_dir()} - set(folders)

@@ -59,6 +59,18 @@ class Pretrain : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
+// With a temperature so high that all images look alike, the loss is that of a collapse: of all ranks' images.
+TEST_F(Pretrain, ACollapseIsSeenOnOneRankAndOnSeveral) {
+  for (const char* ranks : {"--devices 1", "--devices 2 --gather-distributed"}) {
+    const Result r =
+        pretrain(concat("--method simclr --temperature 1000000 --epochs 1 --train-size 600 --batch-size 10 "
+                        "--limit-train-batches 55 --overwrite --run x ",
+                        ranks));
+    EXPECT_EQ(r.code, 0) << r.text;
+    EXPECT_MENTIONS(r.text, "the training has collapsed");
+  }
+}
+
 void expect_same_tensors(const std::string& a, const std::string& b) {
   const Safetensors x = read_safetensors(a), y = read_safetensors(b);
   ASSERT_EQ(x.tensors.size(), y.tensors.size());

@@ -95,6 +95,20 @@ TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
   EXPECT_EQ(option_text(o, "momentum"), std::nullopt);
 }
 
+// As recipes do, for methods that have another optimizer than most.
+TEST(SettingsOfAFile, AreOfTheFirstComponentIfTheirOwnHasNone) {
+  const Given recipe = test::file_of({{"optimizer", "adam"}, {"momentum", "0.9"}});
+  for (const auto& [chosen, momentum] : {std::pair{"muon", "0.95"}, {"lars", "0.9"}}) {
+    TrainOptions o;
+    apply_settings(o, {recipe, test::file_of({{"optimizer", chosen}})});
+    EXPECT_EQ(option_text(o, "momentum"), momentum) << chosen;
+  }
+  TrainOptions o;
+  const Given refused = test::file_of({{"method", "simclr"}, {"queue", "0"}});
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { apply_settings(o, {refused}); }),
+                  "queue: expected a whole number");
+}
+
 // A file that does not choose a component: its value counts for the component of the flag, whatever the defaults of
 // others are.
 TEST_F(ComponentSettings, OfAFileThatDoesNotChooseAreOfWhatAFlagChooses) {

@@ -74,7 +74,8 @@ Found find_weights(const std::string& target) {
   for (const bool backbone : {false, true})
     if (const std::string weights = concat(run, "/exported/", exported_name(backbone)); is_there(weights))
       return {weights, settings};
-  throw IoError(concat(run, ": has no exported/", exported_name(settings.find("method")),
+  const Given::Setting* const method = settings.find("method");
+  throw IoError(concat(run, ": has no exported/", exported_name(method && !method->text.empty()),
                        "; the training has not finished (its checkpoints can be tested: ", run, "/checkpoints/last)"));
 }
 
@@ -87,10 +88,12 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.command = command;
   auto [weights, settings] = find_weights(invocation.positionals[0]);
   out.weights = weights;
+  TrainOptions of_run;
+  apply_settings(of_run, {settings});  // it is read as a whole
+  if (settings.file == weights) check_generated(of_run, weights, invocation);
   // What the run began with and learnt by, its machine, the limit of its tests: here all images are tested.
   settings.leave_out({"weights", "method", "device", "threads", "limit-eval-batches"});
   apply_flags(out.options, invocation, {settings});
-  if (settings.file == weights) check_generated(out.options, weights, invocation);
   out.options.data.val_size = 0;
   out.header = read_safetensors_header(out.weights);
   out.data = trained_on(out.header.metadata, out.weights);

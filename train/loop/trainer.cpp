@@ -30,7 +30,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   const double lr = p_.schedule.at(steps());
   p_.trace.begin(steps() + 1);
   comm::Activity::process().set_step(steps() + 1);
-  p_.learner->begin_step({steps(), p_.trainer.epochs * steps_per_epoch(), at_.epoch, p_.seed});
+  p_.learner->begin_step({steps(), p_.epochs * steps_per_epoch(), at_.epoch, p_.seed});
   const Step::Result result = p_.step->run(batch->images(), batch->y, lr, ended, {batch->whole, stop_requested()});
   if (result.spread.defined()) spread_ = Readback(result.spread);
   p_.trace.end(p_.step->reducer(), p_.group);
@@ -44,7 +44,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
 void Trainer::show_progress(Progress& bar) const {
   if (!bar.due() || tally_.samples() == 0) return;
   const double left = left_->seconds(steps());
-  const bool more = p_.trainer.epochs > 1 && worth_telling(left);  // more than the bar itself says
+  const bool more = p_.epochs > 1 && worth_telling(left);  // more than the bar itself says
   const std::string in_all = more ? concat(", ", duration_text(left), " left in total") : "";
   bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4, in_all));
 }
@@ -60,7 +60,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const nn::ModeGuard mode(*p_.task.model, true);
   const int64_t every = p_.checkpoint.steps;
   whole_ = {};
-  Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.trainer.epochs), steps_per_epoch(), progress && leads());
+  Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.epochs), steps_per_epoch(), progress && leads());
   if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
   Loader::Epoch batches = p_.loader->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
@@ -147,9 +147,9 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
 void Trainer::test(const Report& report, bool progress) {
   averaged_.reset();
   averaged_ = weights_to_judge();
-  std::optional<Snapshot> snapshot = snapshot_of(p_.trainer.epochs, "test");
+  std::optional<Snapshot> snapshot = snapshot_of(p_.epochs, "test");
   const std::vector<Metrics> figures = p_.learner->test(passes(progress), snapshot ? &*snapshot : nullptr);
-  for (const Metrics& m : figures) emit(report, m, p_.trainer.epochs);
+  for (const Metrics& m : figures) emit(report, m, p_.epochs);
   if (!figures.empty()) show(snapshot);
 }
 
@@ -157,7 +157,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
   p_.trace.check_after(steps());
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
-  const int64_t epochs = p_.trainer.epochs, first = at_.epoch, every = p_.checkpoint.every;
+  const int64_t epochs = p_.epochs, first = at_.epoch, every = p_.checkpoint.every;
   StepLog log(p_.log_every, leads() ? report : Report([](const Metrics&) {}));
   left_.emplace(steps(), epochs * steps_per_epoch());
   while (at_.epoch < epochs) {
@@ -184,7 +184,7 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
 // An empty snapshot if one is due after this epoch, the last one, or after one since it was judged before: after the
 // first, and at equal distances.
 std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const std::string& split) const {
-  const int64_t most = p_.snapshots, epochs = p_.trainer.epochs;
+  const int64_t most = p_.snapshots, epochs = p_.epochs;
   if (most == 0) return {};
   const int64_t every = (epochs + most - 1) / most;
   bool due = epoch == epochs;

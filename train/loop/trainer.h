@@ -7,10 +7,8 @@
 #include "train/loop/learner.h"
 #include "train/loop/step_log.h"
 #include "train/loop/stopwatch.h"
-#include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"
 #include "train/report/progress.h"
-#include "train/run/run_options.h"
 #include "train/run/time_left.h"
 #include "train/trace/step_trace.h"
 
@@ -26,7 +24,7 @@ struct Training {
   Schedule schedule;
   StepTrace trace;
   EvalOptions evaluation;
-  TrainerOptions trainer;  // of these epochs and batch_size
+  int64_t epochs = 1;
   CheckpointOptions checkpoint;
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;

@@ -16,7 +16,7 @@ std::string Trainer::own_figures() const {
   const auto ms = [this](double seconds) {
     return shortest(std::round(1e5 * seconds / double(std::max<int64_t>(at_.batch, 1))) / 100);
   };
-  return concat("epoch ", at_.epoch + 1, "/", p_.trainer.epochs, "  step ", steps(), "  own loss ",
+  return concat("epoch ", at_.epoch + 1, "/", p_.epochs, "  step ", steps(), "  own loss ",
                 share > 0 ? shortest(std::round(1e4 * losses / share) / 1e4) : "none", "  ", ms(s.whole),
                 " ms per step: data ", ms(s.data), ", forward ", ms(s.forward), ", backward ", ms(s.backward),
                 ", optimizer ", ms(s.optimizer));

@@ -63,11 +63,13 @@ void set_from_file(TrainOptions& options, const Given& file, const Given::Settin
     const Given::Setting* const component = file.find(p.option->group.kind);
     return component && component->text == p.option->group.name;
   });
-  const Place* const meant = selected ? selected : places.first(accepts);
+  // A component of which it gives the kind, but none with such a setting: that is then the first one's.
+  const bool names_kind = file.find(places.all.at(0).option->group.kind);
+  const Place* const meant = selected ? selected : names_kind ? &places.all[0] : places.first(accepts);
   const std::string why = refusal(meant ? *meant : places.all.at(0));
   RT_CHECK_AS(UsageError, why.empty(), given.origin, ": ", why);
   const Place* const chosen = places.first(&Place::is_chosen);
-  const bool is_for_another = selected && selected != chosen && is_default(*selected);
+  const bool is_for_another = names_kind && meant != chosen && is_default(*meant);
   if (chosen && !is_for_another && !means_none(*chosen) && accepts(*chosen)) (void)set_field(chosen->value, {}, text);
 }
 

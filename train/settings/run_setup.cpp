@@ -133,9 +133,9 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
   comm::check_same(group, "the data", counts + lines_of(trained_on(data.train)));
   comm::check_same(group, "the settings", common_settings_text(o));
   check_split(o, split);
+  setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
   auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
-  setup.distribute(group, o.parallel.sync_bn);
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
   const Schedule schedule(o.schedule, peak_lr(o.schedule, group.size()), steps_per_epoch, o.trainer.epochs);
@@ -151,7 +151,7 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
                   .schedule = schedule,
                   .trace = std::move(trace),
                   .evaluation = eval_options(o, group),
-                  .trainer = o.trainer,
+                  .epochs = o.trainer.epochs,
                   .checkpoint = o.checkpoint,
                   .log_every = o.run.log_every,
                   .snapshots = o.run.snapshots,
