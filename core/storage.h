@@ -16,7 +16,7 @@ class Storage {
         data_(runtime_->allocate(bytes, device.index)),
         bytes_(bytes),
         device_(device) {}
-  // Memory of another owner, which is kept alive.
+  // Memory of another owner, which is kept alive; null: none until provide().
   Storage(std::shared_ptr<void> memory, size_t bytes, Device device)
       : data_(memory.get()), memory_(std::move(memory)), bytes_(bytes), device_(device) {}
   ~Storage() {
@@ -37,6 +37,12 @@ class Storage {
   bool arriving() const { return bool(arriving_); }
   void await(size_t begin, size_t end) {
     if (arriving_ && arriving_(begin, end)) arriving_ = {};
+  }
+
+  // Gives it the memory of another storage, which is kept alive; null: none. For a storage of another owner's memory.
+  void provide(const std::shared_ptr<Storage>& memory) {
+    data_ = memory ? memory->data() : nullptr;
+    memory_ = memory;
   }
 
   // Counts in-place writes, so that backward can detect that a saved value has changed.

@@ -42,6 +42,7 @@ void* Tensor::raw() const {
     int64_t last = 0;
     for (int i = 0; i < rank(); ++i) last += (shape_[i] - 1) * strides_[i];
     if (size() > 0) storage_->await(size_t(offset_), size_t(offset_) + size_t(last + 1) * size_of(dtype_));
+    RT_CHECK(size() == 0 || storage_->data(), "a tensor without memory is used");
   }
   return static_cast<char*>(storage_->data()) + offset_;
 }

@@ -9,6 +9,9 @@ namespace ringtape {
 
 template <class Sig> class Kernel;
 
+// How many kernels this thread has called: what a Kernel gets is in use until this changes.
+inline constinit thread_local uint64_t kernel_calls = 0;
+
 // One name, one signature, one slot per device type (per instruction set on the CPU). A call checks that all Views with
 // data are on the device of the first, and runs that device's slot. Outputs come first.
 template <class... Args>
@@ -33,6 +36,7 @@ class Kernel<void(Args...)> {
                     ? " (kernels/cpu does not define it)"
                     : " (built without CUDA: reconfigure with -DRINGTAPE_CUDA=ON)");
     fn(first, rest...);
+    ++kernel_calls;
   }
   template <class T>
   void same_device(const View& first, const T& arg) const {

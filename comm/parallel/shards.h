@@ -25,6 +25,7 @@ class Shards {
  public:
   Shards(ProcessGroup& group, std::vector<Stretch> stretches);  // which do not overlap
 
+  const std::vector<Stretch>& stretches() const { return stretches_; }
   const std::vector<Part>& own() const { return own_; }  // this rank's elements, ascending; no empty parts
 
   // `elements`, contiguous, are [begin, begin + size()) of a buffer: each rank's are copied to all others. All ranks

@@ -45,13 +45,11 @@ std::map<std::string, Tensor> train(comm::ProcessGroup& group, const Training& t
     copy(dense, x.detach());
     out.emplace(name, dense.copy_to(Device{}));
   };
-  if (group.rank() == 0) {
+  step.exchange([&] {
     for (const FileTensor& s : step.state()) keep("state " + s.name, s.get({0, s.rows()}));
     for (const FileTensor& s : step.average()) keep("average " + s.name, s.get({0, s.rows()}));
-    step.served();
-  } else {
-    step.serve();
-  }
+    for (const FileTensor& s : step.weights()) keep("file " + s.name, s.get({0, s.rows()}));
+  });
   for (const nn::Named& p : nn::named_parameters(model)) keep("weight " + p.name, *p.tensor);
   return out;
 }
@@ -65,7 +63,7 @@ TEST(CudaSharding, HasTheBytesOfDdp) {
       set_threads(1);
       for (const Training& t : {Training{"adam", "f32", 0.5, 0.9}, {"lars", "f32", 0.5}, {"muon"}, {"sgd", "f16", 1}}) {
         const auto whole = train(group, t, "ddp");
-        for (const char* strategy : {"zero1", "zero2"}) {
+        for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
           const auto shared = train(group, t, strategy);
           RT_CHECK(shared.size() == whole.size(), "other tensors");
           for (const auto& [name, x] : whole)

@@ -55,35 +55,37 @@ TEST_F(ShardedRunTest, LeavesTheFilesOfDdp) {
                                  " --epochs 2 --clip-grad-norm 1 --dropout 0.2 --export best "
                                  "--checkpoint-steps 20 --keep 9 --deterministic --devices 3 --overwrite --transport " +
                                  transport;
-    for (const char* strategy : {"ddp", "zero1", "zero2"})
+    for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"})
       ASSERT_EQ(run(concat("ringtape ", training, " --strategy ", strategy, " --run ", strategy)), 0) << log();
-    EXPECT_MENTIONS(log(), "shards 3 of the optimizer's state and the gradients");
-    expect_same_files("zero1", "ddp"), expect_same_files("zero2", "ddp");
+    EXPECT_MENTIONS(log(), "shards 3 of the optimizer's state, the gradients and the weights");
+    for (const char* strategy : {"zero1", "zero2", "fsdp"}) expect_same_files(strategy, "ddp");
   }
 }
 
 // Their teachers and queues are whole on every rank.
 TEST_F(ShardedRunTest, TrainsMethodsAsDdpDoes) {
   for (const std::string method : {"byol", "moco --queue 160"}) {
-    for (const char* strategy : {"ddp", "zero2"})
+    for (const char* strategy : {"ddp", "zero2", "fsdp"})
       ASSERT_EQ(run(concat("ringtape pretrain --method ", method, " --data shapes --train-size 96 --test-size 20 "
                            "--model resnet18 --width 8 --batch-size 32 --epochs 1 --knn-k 5 --devices 2 --workers 0 "
                            "--device cpu --threads 1 --overwrite --strategy ",
                            strategy, " --run ", strategy)),
                 0)
           << log();
-    for (const char* name : {"model", "optimizer"}) {
-      const std::string file = concat("checkpoints/last/", name, ".safetensors");
-      EXPECT_TRUE(read_file((run_folder("zero2") / file).string()) == read_file((run_folder("ddp") / file).string()))
-          << method << ": " << file;
-    }
+    for (const char* name : {"model", "optimizer"})
+      for (const char* strategy : {"zero2", "fsdp"}) {
+        const std::string file = concat("checkpoints/last/", name, ".safetensors");
+        EXPECT_TRUE(read_file((run_folder(strategy) / file).string()) == read_file((run_folder("ddp") / file).string()))
+            << method << ", " << strategy << ": " << file;
+      }
   }
 }
 
 // RINGTAPE_LADDER: from every strategy to every other.
 TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
   const std::vector<std::string> all = {"single --devices 1", "dp --devices 2", "ddp --devices 2", "zero1 --devices 2",
-                                        "zero1 --devices 3", "zero2 --devices 2", "zero2 --devices 4"};
+                                        "zero1 --devices 3", "zero2 --devices 2", "fsdp --devices 4",
+                                        "fsdp --devices 2"};
   const bool full = std::getenv("RINGTAPE_LADDER");
   const std::string training = "ringtape " + kWithAdam + " --epochs 2 --keep 9 --checkpoint-steps 35 ";
   ASSERT_EQ(run(training + "--run alone"), 0) << log();
@@ -103,14 +105,18 @@ TEST_F(ShardedRunTest, ResumesWithAnyStrategyAndNumberOfRanks) {
       EXPECT_MENTIONS(log(), "resume runs/on/checkpoints/" + steps[1]);
       EXPECT_LE(difference("on", "alone"), 1e-6) << all[from] << " to " << all[to];
       // Two ranks add up in one order, whoever has the optimizer's state.
-      const auto pair = [&](size_t i) { return i == 2 || i == 3 || i == 5; };
+      const auto pair = [&](size_t i) { return i == 2 || i == 3 || i == 5 || i == 7; };
       if (pair(from) && pair(to)) expect_same_files("on", "whole");
     }
   }
 }
 
 TEST_F(ShardedRunTest, AKilledRankCostsARestartAndNoBit) {
-  expect_kills_cost_no_bit(kWithAdam + " --strategy zero2 --dropout 0.2 --checkpoint-steps 10", kShort ? 1 : 2, 12);
+  for (const char* strategy : {"zero2", "fsdp"}) {
+    fs::remove_all(folder_ / "runs");
+    expect_kills_cost_no_bit(concat(kWithAdam, " --strategy ", strategy, " --dropout 0.2 --checkpoint-steps 10"),
+                             kShort ? 1 : 2, 12);
+  }
 }
 
 TEST_F(ShardedRunTest, ARankWithAnotherStrategyIsNamed) {
@@ -122,7 +128,7 @@ TEST_F(ShardedRunTest, ARankWithAnotherStrategyIsNamed) {
 
 // Rank 0 fails while the others serve what it writes.
 TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
-  for (const char* strategy : {"zero1", "zero2"}) {
+  for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
     TrainOptions o;
     set(o, {{"train-size", "220"}, {"test-size", "20"}, {"hidden", "8"}, {"strategy", strategy}});
     o.data.val_size = 20, o.trainer.batch_size = 20, o.checkpoint.steps = 4;
@@ -156,9 +162,9 @@ TEST(ModelState, NamesTheStrategiesThatNeedLess) {
   EXPECT_EQ(model_state_bytes(44'700'000, step, parallel, 4), 715'200'000);
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4),
             "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, "
-            "with --strategy zero2 312.9 MB");
+            "with --strategy zero2 312.9 MB, with --strategy fsdp 178.8 MB");
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
-  parallel.strategy = "zero2";
+  parallel.strategy = "fsdp";
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4), "");
   parallel.strategy = "dp";
   EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");

@@ -185,7 +185,7 @@ TEST(Step, SumsOfSquaresAreTheSameForAnyNumberOfThreads) {
   for (double v : values(x)) expected += v * v;
   std::vector<std::vector<double>> sums;
   for (int threads : {1, 2, 3}) {
-    test::with_threads(threads, [&] { sums.push_back(values(flat.squares_of(x))); });
+    test::with_threads(threads, [&] { sums.push_back(values(flat.value_squares())); });
     EXPECT_EQ(sums.back(), sums[0]);
     EXPECT_NEAR(std::accumulate(sums[0].begin(), sums[0].end(), 0.0) / expected, 1, 1e-12);
   }

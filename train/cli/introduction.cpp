@@ -67,8 +67,10 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
   if (world.size() > 1 && o.parallel.shards()) {
     ParallelOptions whole;
     out.push_back(concat("shards ", world.size(), " of the optimizer's state",
-                         o.parallel.releases_gradients() ? " and the gradients" : "", "; with the weights ",
-                         megabytes(trainer.state_bytes()), " on this rank instead of ",
+                         o.parallel.releases_weights()     ? ", the gradients and the weights"
+                         : o.parallel.releases_gradients() ? " and the gradients"
+                                                           : "",
+                         "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
                          megabytes(model_state_bytes(nn::count_parameters(*task.model), o.step, whole, 1))));
   }
   if (task.replicas) {

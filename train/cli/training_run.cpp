@@ -274,7 +274,9 @@ bool follow(RunSetup& setup, const World& world) {
   trainer.set_diary(rank_log);
   trainer.trace_into(kTraceFile);  // which rank 0 writes
   trainer.share_state();
-  return trainer.fit({});
+  if (!trainer.fit({})) return false;
+  trainer.export_weights();
+  return true;
 }
 
 }  // namespace ringtape::cli

@@ -38,7 +38,7 @@ Tensor gather_rows(comm::ProcessGroup& group, const Tensor& own, int64_t n) {
 
 // Features (N, F) and labels (N, 1); undefined for no samples.
 Features embed_part(const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
-                    const EmbedOptions& options) {
+                    const EmbedOptions& options, SharedPasses& passes) {
   Features out;
   if (samples.empty()) return out;
   const int64_t n = int64_t(samples.size());
@@ -47,6 +47,7 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   Progress bar(options.progress, loader.batches(), !options.progress.empty());
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
+    passes.begin(batch->index);
     const Tensor y = f(batch->x);
     RT_CHECK_AS(ShapeError, y.rank() == 2 && y.dim(0) == batch->y.size(), "embed: expected features (", batch->y.size(),
                 ", F), got ", y.shape());
@@ -65,13 +66,33 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
   return {samples.begin() + own.begin, samples.begin() + own.end};
 }
 
+SharedPasses::SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffer* weights)
+    : weights_(weights) {
+  const auto batches = [&](int rank) {
+    return (part_of(n, group.size(), rank).size() + kEvalBatch - 1) / kEvalBatch;
+  };
+  own_ = batches(group.rank()), least_ = batches(group.size() - 1), most_ = batches(0);
+}
+
+void SharedPasses::begin(int64_t batch) {
+  if (weights_ && batch == least_) weights_->announce(true);
+}
+
+void SharedPasses::end() {
+  if (!weights_ || least_ == most_) return;
+  if (own_ == most_) weights_->announce(false);
+  else weights_->follow();
+}
+
 Features embed(nn::Module& module, const Embedding& f, const Dataset& data, const std::vector<int64_t>& samples,
                const EmbedOptions& options, comm::ProcessGroup& group) {
   RT_CHECK_AS(UsageError, !samples.empty(), "embed: no samples");
   const NoGrad no_grad;
   const nn::ModeGuard mode(module, false);
   const int64_t n = int64_t(samples.size());
-  Features out = embed_part(f, data, own_part(samples, group), options);
+  SharedPasses passes(n, group, options.weights);
+  Features out = embed_part(f, data, own_part(samples, group), options, passes);
+  passes.end();
   if (group.size() > 1) {
     const auto width = int64_t(max_over_ranks(group, out.x.defined() ? double(out.x.dim(1)) : 0));
     if (!out.x.defined())

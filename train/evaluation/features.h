@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/process_group.h"
+#include "comm/parallel/sharded_buffer.h"
 #include "nn/module.h"
 #include "train/data/dataset.h"
 
@@ -25,6 +25,7 @@ struct EmbedOptions {
   Device device = {};         // the network's device
   int workers = 1;            // threads that prepare batches
   std::string progress = {};  // title of a progress bar; empty: none
+  comm::ShardedBuffer* weights = nullptr;  // of the network, if all ranks gather them; null: not so
 };
 
 // Applies f to samples of a data set, without augmentation or gradients. `module`, which f uses, is in evaluation mode
@@ -35,5 +36,18 @@ Features embed(nn::Module& module, const Embedding& f, const Dataset& data, cons
 
 // This rank's part of the samples.
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group);
+
+// Passes over the batches of own parts of n samples, of which some ranks may have one more than others, by a network
+// whose weights all ranks gather: call begin(i) before batch i, and end() after the last one.
+class SharedPasses {
+ public:
+  SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffer* weights);
+  void begin(int64_t batch);
+  void end();
+
+ private:
+  comm::ShardedBuffer* weights_;
+  int64_t own_, least_, most_;  // batches
+};
 
 }  // namespace ringtape

@@ -41,7 +41,10 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const NoGrad no_grad;
   const Autocast autocast(options.precision);
   const nn::ModeGuard mode(*task.model, false);
-  samples = own_part(first_of(std::move(samples), options.limit_batches), *options.group);
+  samples = first_of(std::move(samples), options.limit_batches);
+  const auto n = int64_t(samples.size());
+  samples = own_part(samples, *options.group);
+  SharedPasses passes(n, *options.group, options.weights);
   Stopwatch watch;
   Tally tally;
   Tensors kept;
@@ -52,6 +55,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Progress bar(split, loader.batches(), options.progress);
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
+      passes.begin(batch->index);
       const Tensor logits = task.classify(batch->x);
       tally.add(cross_entropy(logits, batch->y), logits, batch->y);
       if (outputs) outputs->push_back(to(logits, Device{}));
@@ -59,6 +63,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     }
     tally.finish();
   }
+  passes.end();
   const Metrics metrics = epoch_metrics(*options.group, tally, split, watch.lap(), task.devices());
   if (snapshot) add_predictions(*snapshot, data, samples, *outputs, *options.group);
   return metrics;
@@ -68,8 +73,10 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
                           const EvalOptions& options, Snapshot* snapshot) {
   comm::ProcessGroup& group = *options.group;
   const Autocast autocast(options.precision);
-  const EmbedOptions embedding{
-      .device = task.device, .workers = options.workers, .progress = options.progress ? "kNN" : ""};
+  const EmbedOptions embedding{.device = task.device,
+                               .workers = options.workers,
+                               .progress = options.progress ? "kNN" : "",
+                               .weights = options.weights};
   const std::vector<int64_t> queries = first_of(all_samples(task.data.test), options.limit_batches);
   const auto look = [&](const Features& own, const Features& all) {
     if (snapshot && group.rank() == 0)

@@ -33,11 +33,11 @@ int64_t ParallelOptions::own_devices() const {
 void visit(Fields& f, ParallelOptions& o) {
   using Names = std::vector<std::string>;
   f("strategy", o.strategy,
-    {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1 and zero2 (ddp whose "
-             "ranks share the optimizer's state, and also the gradients), ddp2 (ddp over processes, dp in each), or "
-             "auto: ddp or single",
+    {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1, zero2, fsdp (ddp "
+             "whose ranks share the optimizer's state, also the gradients, also the weights), ddp2 (ddp over "
+             "processes, dp in each), or auto: ddp or single",
      .unit = "NAME",
-     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "ddp2"}; },
+     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "fsdp", "ddp2"}; },
      .scope = Scope::rank,
      .may_change = true});
   f("devices", o.devices,
@@ -63,6 +63,9 @@ void visit(Fields& f, ParallelOptions& o) {
   f("dp-persistent", o.dp_persistent,
     {.help = "dp, ddp2: keep the replicas and send them only what has changed, instead of everything at each step",
      .scope = Scope::rank,
+     .may_change = true});
+  f("keep-weights", o.keep_weights,
+    {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
      .may_change = true});
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,

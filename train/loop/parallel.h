@@ -15,8 +15,11 @@ struct ParallelOptions {
   double comm_timeout = 600;  // seconds
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
-  bool shards() const { return strategy == "zero1" || strategy == "zero2"; }
-  bool releases_gradients() const { return strategy == "zero2"; }
+  bool keep_weights = false;  // fsdp: from the forward to the backward pass
+
+  bool shards() const { return strategy == "zero1" || releases_gradients(); }
+  bool releases_gradients() const { return strategy == "zero2" || releases_weights(); }
+  bool releases_weights() const { return strategy == "fsdp"; }
   bool starts_ranks() const { return strategy == "auto" || strategy == "ddp" || shards(); }  // one for each device
   std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0
   // The number of devices of this process: that of --gpu-ids, else --devices; 1 without replicas.

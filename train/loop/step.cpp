@@ -39,10 +39,13 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
       precision_(compute_dtype(execution)),
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
-                  parallel.shards() ? std::bind_front(&Step::value_memory, this) : FlatParameters::Memory{}),
+                  parallel.shards() ? std::bind_front(&Step::value_memory, this, parallel.releases_weights())
+                                    : FlatParameters::Memory{}),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
+      weights_(shards_ && parallel.releases_weights() ? parameters_.hold_own(group, *shards_, parallel.keep_weights)
+                                                      : nullptr),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
-      scale_(parameters_.values().device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
+      scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   group_->set_deterministic(execution.deterministic);
   set_deterministic_convolutions(execution.deterministic);
   if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
@@ -50,6 +53,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
   Tensors held;
   for (const NamedTensor& state : optimizer_->state()) held.push_back(state.tensor);
   if (ema_) held.push_back(ema_->average());
+  if (weights_) held.push_back(parameters_.own_values());
   exchange_ = std::make_unique<StateExchange>(*group_, *shards_, parameters_, held);
 }
 
@@ -87,9 +91,10 @@ Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DT
   return released ? Tensor() : memory_.window({size}, {1}, front);
 }
 
-// Values that shards exchange.
-Tensor Step::value_memory(int64_t size, int64_t, DType dtype, Device device) {
-  return group_->size() == 1 ? zeros({size}, dtype, device) : group_->allocate({size}, dtype);
+// Values that shards exchange; none if ranks hold only their own.
+Tensor Step::value_memory(bool released, int64_t size, int64_t, DType dtype, Device device) {
+  if (group_->size() == 1) return zeros({size}, dtype, device);
+  return released ? Tensor() : group_->allocate({size}, dtype);
 }
 
 static Tensors slice_rows(const Tensors& images, const Part& rows) {
@@ -103,6 +108,8 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
                              const std::function<void(Phase)>& ended) {
   const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / group_->size(), 1, accumulate_));
+  const bool some_idle = weights_ && !synchronized_ && all < group_->size();  // then there is one part
+  if (some_idle && samples > 0) weights_->announce(true);
   Tensor loss, spread;
   Tensors logits;
   for (int i = 0; i < parts; ++i) {
@@ -123,6 +130,8 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     if (reducer_ && i == parts - 1) reducer_->arm(total, {loss, samples, all, whole.stop});
     if (total.defined())
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
+    if (some_idle && samples > 0) weights_->announce(false);
+    else if (some_idle) weights_->follow();
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
@@ -136,6 +145,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
 Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended,
                        WholeBatch whole) {
   optimizer_->zero_grad();
+  if (weights_) weights_->begin_round();
   Result out;
   {
     const Autocast autocast(precision_);
@@ -143,10 +153,13 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   }
   const Tensor squares =
       scale_.active() || optimizer_->wants_squares() ? parameters_.gradient_squares() : Tensor{};
-  if (shards_ && squares.defined()) group_->all_reduce(squares).wait();  // the others' are 0
-  optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares);
+  const Tensor value_squares = weights_ && optimizer_->wants_squares() ? parameters_.value_squares() : Tensor{};
+  for (const Tensor& own : {squares, value_squares})
+    if (shards_ && own.defined()) group_->all_reduce(own).wait();  // the others' are 0
+  optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares, value_squares);
   if (ema_) ema_->update();
-  if (shards_) shards_->start_gather(parameters_.values());
+  if (weights_) weights_->forget(true);
+  else if (shards_) shards_->start_gather(parameters_.values());
   if (ended) ended(Phase::optimizer);
   return out;
 }
@@ -154,19 +167,24 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
 comm::Reducer::Totals Step::traffic() const {
   comm::Reducer::Totals out = reducer_ ? reducer_->totals() : comm::Reducer::Totals{};
   if (!shards_) return out;
-  const Tensor& values = parameters_.values();
-  out.bytes += out.steps * values.size() * int64_t(size_of(values.dtype())) / 2;  // half of an all-reduce
-  out.communicating += shards_->totals().communicating, out.exposed += shards_->totals().exposed;
+  const auto add = [&out](int64_t gathered, const auto& totals) {
+    out.bytes += gathered / 2;  // a gather is half of an all-reduce
+    out.communicating += totals.communicating, out.exposed += totals.exposed;
+  };
+  if (weights_) add(weights_->totals().bytes, weights_->totals());
+  else add(out.steps * parameters_.size() * int64_t(size_of(parameters_.dtype())), shards_->totals());
   return out;
 }
 
 bool Step::finite() const {
-  const Tensor host = parameters_.squares_of(parameters_.values()).copy_to(Device{});
+  const Tensor squares = parameters_.value_squares();
+  if (weights_) group_->all_reduce(squares).wait();
+  const Tensor host = squares.copy_to(Device{});
   return std::ranges::all_of(host.span<double>(), [](double sum) { return std::isfinite(sum); });
 }
 
 int64_t Step::state_bytes() const {
-  std::vector<Tensor> all = {parameters_.values(), parameters_.gradients()};
+  std::vector<Tensor> all = {parameters_.held_values(), parameters_.gradients()};
   for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
   if (ema_) all.push_back(ema_->average());
   int64_t bytes = 0;
@@ -179,7 +197,8 @@ void Step::restart_average() {
 }
 
 std::vector<Tensor> Step::replicated() const {
-  std::vector<Tensor> out = {parameters_.values()};
+  std::vector<Tensor> out;
+  if (!weights_) out.push_back(parameters_.values());
   for (const NamedTensor& t : optimizer_->state())
     if (!shards_) out.push_back(t.tensor);
   if (scale_.dynamic()) out.push_back(scale_.state());
@@ -188,12 +207,24 @@ std::vector<Tensor> Step::replicated() const {
   return out;
 }
 
-void Step::serve() const {
-  if (exchange_) exchange_->serve();
+void Step::exchange(const std::function<void()>& f) const {
+  if (weights_) weights_->fetch_by([this](Part part) { return exchange_->get(weights_index(), part); });
+  if (group_->rank() == 0) f();
+  if (exchange_ && group_->rank() == 0) exchange_->finish();
+  else if (exchange_) exchange_->serve();
+  if (weights_) weights_->fetch_by({});
 }
 
-void Step::served() const {
-  if (exchange_) exchange_->finish();
+// Of the exchange: after the optimizer's state and the average.
+int64_t Step::weights_index() const { return int64_t(optimizer_->state().size()) + (ema_ ? 1 : 0); }
+
+std::vector<FileTensor> Step::weights() const {
+  if (!weights_) return file_tensors(weights_of(model_));
+  std::vector<FileTensor> out;
+  for (const FlatParameters::Parameter& p : parameters_.parameters())
+    out.push_back(held(p.name, p, parameters_.own_values(), weights_index()));
+  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
+  return out;
 }
 
 // Of `state`, a buffer of own elements that the exchange knows as `which`.

@@ -64,16 +64,18 @@ class Step {
   comm::Reducer::Totals traffic() const;                           // also of the weights that shards exchange
   int64_t state_bytes() const;  // of this rank's weights, their gradients, the optimizer's state and the average
 
-  // With count(), own_counts(), the weights and average(), all that a resume needs: checkpoints write it and read into
-  // it. With shards, rank 0 does, while the other ranks call serve(), until it calls served(); otherwise these do
-  // nothing.
+  // With count(), own_counts(), weights() and average(), all that a resume needs: checkpoints write it and read into
+  // it, on rank 0, within exchange().
   std::vector<FileTensor> state() const;
+  std::vector<FileTensor> weights() const;  // parameters and buffers, in the order of files
   void set_count(int64_t steps, const std::vector<int64_t>& own = {}) { optimizer_->set_steps(steps, own); }
   // The averaged parameters and the buffers, in the order of files (in_file_order); empty without ema.
   std::vector<FileTensor> average() const;
   void restart_average();  // from the current weights
-  void serve() const;
-  void served() const;
+  // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
+  // the other ranks give it what they hold. All ranks call it.
+  void exchange(const std::function<void()>& f) const;
+  comm::ShardedBuffer* gathered_weights() const { return weights_.get(); }  // null: this rank has all
   bool finite() const;  // whether all parameters are finite; waits for the device
   // What must be equal on all ranks: the parameters and the model's buffers; without shards also the parameters'
   // average and the optimizer's state.
@@ -82,7 +84,8 @@ class Step {
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
-  Tensor value_memory(int64_t size, int64_t parameters, DType dtype, Device device);
+  Tensor value_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
+  int64_t weights_index() const;
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();
   FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
@@ -93,12 +96,13 @@ class Step {
   // A separate group: collectives inside the model need not wait for gradients.
   const std::unique_ptr<comm::ProcessGroup> group_;
   int64_t accumulate_;
-  bool synchronized_;
+  bool synchronized_;  // modules communicate: ranks without samples also run them
   DType precision_;
   Tensor memory_;  // gradients, after the reducer's control words
   FlatParameters parameters_;
   std::unique_ptr<comm::Reducer> reducer_;
-  std::unique_ptr<comm::Shards> shards_;  // null: each rank updates all
+  std::unique_ptr<comm::Shards> shards_;          // null: each rank updates all
+  std::unique_ptr<comm::ShardedBuffer> weights_;  // null: each rank has all
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;

@@ -53,9 +53,8 @@ bool Learner::judges_after(int64_t epoch, int64_t epochs) const {
   return (facts.judged_at_end && epoch == epochs) || (facts.judged_every > 0 && epoch % facts.judged_every == 0);
 }
 
-std::vector<NamedTensor> Learner::exported(const Task& task) const {
-  const std::vector<NamedTensor> weights = weights_of(*task.model);
-  return facts.exports_backbone ? below("backbone", weights) : weights;
+std::vector<FileTensor> Learner::exported(std::vector<FileTensor> weights) const {
+  return facts.exports_backbone ? below("backbone", std::move(weights)) : weights;
 }
 
 std::unique_ptr<Learner> supervised_learner(const Task& task, const Holdout& split, const SupervisedOptions& options) {

@@ -128,6 +128,7 @@ void Trainer::emit(const Report& report, Metrics m, int64_t epoch) const {
 EvalOptions Trainer::passes(bool progress) const {
   EvalOptions out = p_.evaluation;
   out.progress = progress && leads();
+  out.weights = p_.step->gathered_weights();
   return out;
 }
 
@@ -197,9 +198,12 @@ std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const std::string& s
 }
 
 void Trainer::show(std::optional<Snapshot>& snapshot) const {
-  if (!snapshot || !leads() || !album_) return;
-  add_filters(*snapshot, p_.task.network(), p_.task.data.train.images.shape().without(0));
-  album_(*snapshot);
+  if (!snapshot) return;
+  p_.step->exchange([&] {
+    if (!album_) return;
+    add_filters(*snapshot, p_.task.network(), p_.task.data.train.images.shape().without(0));
+    album_(*snapshot);
+  });
 }
 
 }  // namespace ringtape

@@ -70,9 +70,9 @@ class Trainer {
   // Copies rank 0's state to all ranks; a collective. Before it, rank 0 may read into the tensors of files().
   void share_state();
 
-  // After fit(), on rank 0: writes the weights that were tested (with --ema the averaged ones; for a method those of
-  // its backbone) as a safetensors file.
-  void export_weights(const std::string& path) const;
+  // After fit(), on all ranks: rank 0 writes the weights that were tested (with --ema the averaged ones; for a method
+  // those of its backbone) as a safetensors file.
+  void export_weights(const std::string& path = {}) const;
 
  private:
   // trainer.cpp
@@ -95,7 +95,6 @@ class Trainer {
   void warn_if_collapsed(double loss, std::optional<double> spread) const;
   // trainer_state.cpp
   void checkpoint(const Save& save);
-  void exchange_state(const std::function<void()>& f);
   void share_buffers();
   std::unique_ptr<Ema::Use> weights_to_judge();
   void take_best(const Load& load);

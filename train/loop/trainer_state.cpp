@@ -17,16 +17,9 @@ void Trainer::checkpoint(const Save& save) {
   at_.random = default_generator().state();
   at_.counters = p_.group.size() > 1 ? of_each(p_.group, int64_t(at_.random.counter)) : std::vector<int64_t>();
   share_buffers();
-  exchange_state([&] {
+  p_.step->exchange([&] {
     if (save) save();
   });
-}
-
-// Rank 0 does f, which reads or writes the tensors of files().
-void Trainer::exchange_state(const std::function<void()>& f) {
-  if (!leads()) return p_.step->serve();
-  f();
-  p_.step->served();
 }
 
 // With --ema, the model has the averaged weights while the returned object lives. All ranks get the same buffers.
@@ -38,12 +31,12 @@ std::unique_ptr<Ema::Use> Trainer::weights_to_judge() {
 // With --export best, replaces the last weights by those of the best validation.
 void Trainer::take_best(const Load& load) {
   if (p_.checkpoint.exported != "best" || !at_.best || at_.best->step == steps()) return;
-  exchange_state([&] { load(at_.best->step); });
+  p_.step->exchange([&] { load(at_.best->step); });
   replicate(p_.group, p_.step->replicated());
 }
 
 std::vector<TensorFile> Trainer::files() const {
-  std::vector<TensorFile> out = {{"model.safetensors", file_tensors(weights_of(*p_.task.model)), p_.metadata},
+  std::vector<TensorFile> out = {{"model.safetensors", p_.step->weights(), p_.metadata},
                                  {"optimizer.safetensors", p_.step->state()}};
   if (p_.step->ema()) out.push_back({"ema.safetensors", p_.step->average(), p_.metadata});
   return out;
@@ -56,7 +49,7 @@ Course Trainer::course() const {
 }
 
 void Trainer::export_weights(const std::string& path) const {
-  write_safetensors(path, p_.learner->exported(p_.task), p_.metadata);
+  p_.step->exchange([&] { write_safetensors(path, p_.learner->exported(p_.step->weights()), p_.metadata); });
 }
 
 void Trainer::restore(const TrainState& state) {
@@ -81,7 +74,7 @@ RandomState Trainer::own_random(const TrainState& state) const {
 
 void Trainer::share_state() {
   if (p_.group.size() == 1) return;
-  exchange_state([] {});  // which rank 0 has done before
+  p_.step->exchange([] {});  // which rank 0 has done before
   at_.step = steps(), at_.parameter_steps = p_.step->own_counts();
   constexpr const char* kFrom = "the state of rank 0";
   restore(parse_train_state(parse_json(comm::broadcast_text(p_.group, to_json(at_).text(), 0), kFrom), kFrom));

@@ -13,7 +13,7 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
     int64_t until = begin;
     for (; at < all.size() && all[at].begin < end && own_steps_[at] == number; ++at) until = std::min(all[at].end, end);
     if (begin == until) continue;  // parameters without elements
-    adam_step(part(parameters_.values(), begin, until), state_part(m_, begin, until), state_part(v_, begin, until),
+    adam_step(parameters_.values({begin, until}), state_part(m_, begin, until), state_part(v_, begin, until),
               parameters_.gradients({begin, until}), factor,
               {.lr = lr,
                .beta1 = options_.beta1,

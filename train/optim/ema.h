@@ -12,7 +12,7 @@ class Ema {
   // `shards`: those of the parameters; null for none. Must outlive this.
   Ema(const FlatParameters& parameters, double decay, const comm::Shards* shards = nullptr)
       : parameters_(parameters), decay_(decay), shards_(shards),
-        average_({parameters.own_size()}, parameters.values().dtype(), parameters.values().device()) {
+        average_({parameters.own_size()}, parameters.dtype(), parameters.device()) {
     restart();
   }
 
@@ -27,28 +27,30 @@ class Ema {
   // While a Use lives, the model has the averaged parameters. With shards, all ranks create it together.
   class Use {
    public:
-    explicit Use(const Ema& ema) : values_(ema.parameters_.values()), own_(empty_like(values_)) {
-      copy(own_, values_);
+    explicit Use(const Ema& ema)
+        : parameters_(ema.parameters_), held_(ema.parameters_.held_values()), before_(empty_like(held_)) {
+      copy(before_, held_);
       ema.each_own([](const Tensor& average, const Tensor& values) { copy(values, average); });
-      if (ema.shards_) ema.shards_->gather(values_);
-      values_.storage()->written_by("Ema::Use");
+      if (ema.shards_ && parameters_.values().defined()) ema.shards_->gather(held_);
+      parameters_.written("Ema::Use");
     }
     ~Use() {
-      copy(values_, own_);
-      values_.storage()->written_by("Ema::Use");
+      copy(held_, before_);
+      parameters_.written("Ema::Use");
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
 
    private:
-    Tensor values_, own_;
+    const FlatParameters& parameters_;
+    const Tensor held_, before_;
   };
 
  private:
   template <class F>
   void each_own(const F& f) const {
     for (const Part& own : parameters_.own())
-      f(parameters_.own_part(average_, own), parameters_.values().window({own.size()}, {1}, own.begin));
+      f(parameters_.own_part(average_, own), parameters_.values(own));
   }
 
   const FlatParameters& parameters_;

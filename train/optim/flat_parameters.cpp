@@ -15,16 +15,16 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
   const std::vector<nn::Named> named = nn::named_parameters(module);
   RT_CHECK_AS(UsageError, !named.empty(), "a model without parameters cannot be trained");
   const Tensor first = *named[0].tensor;
-  int64_t size = 0;
+  dtype_ = first.dtype();
   for (const nn::Named& p : named) {
     RT_CHECK_AS(DTypeError, p.tensor->dtype() == first.dtype() && p.tensor->device() == first.device(), "parameter ",
                 p.name, " is ", p.tensor->dtype(), " on ", p.tensor->device(), ", the first one ", first.dtype(),
                 " on ", first.device());
-    size += aligned(p.tensor->size());
+    size_ += aligned(p.tensor->size());
   }
   const auto memory = [&](const Memory& given) {
-    return given ? given(size, int64_t(named.size()), first.dtype(), first.device())
-                 : zeros({size}, first.dtype(), first.device());
+    return given ? given(size_, int64_t(named.size()), first.dtype(), first.device())
+                 : zeros({size_}, first.dtype(), first.device());
   };
   values_ = memory(values), gradients_ = memory(gradients);
   int64_t begin = 0;
@@ -34,14 +34,14 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
       RT_CHECK_AS(UsageError, &other == &p || other.tensor->node() != x.node(), "parameters ", p.name, " and ",
                   other.name, " are one tensor; tied parameters cannot be flattened");
     const Shape shape = x.shape(), strides = contiguous_strides(shape);
-    const Tensor view = values_.window(shape, strides, begin);
-    copy(view, x);
+    const Tensor view = values_.defined() ? values_.window(shape, strides, begin) : x.detach();
+    if (values_.defined()) copy(view, x);
     x = leaf(view);
     if (gradients_.defined()) x.node()->grad_slot = gradients_.window(shape, strides, begin);
-    parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size())});
+    parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size()), &x});
     begin = parameters_.back().end;
   }
-  own_ = {{0, size}};
+  own_ = {{0, size_}};
   std::vector<int64_t> table;
   for (const Parameter& p : parameters_) {
     const std::vector<Part> cells = cells_of(p.node->shape);
@@ -66,6 +66,34 @@ std::vector<Part> FlatParameters::with_gradient() const {
 void FlatParameters::shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached) {
   own_ = shards.own(), reached_ = &reached;
   if (gradients.defined()) gradients_ = gradients;
+}
+
+std::unique_ptr<comm::ShardedBuffer> FlatParameters::hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
+                                                              bool keeps) {
+  own_values_ = zeros({own_size()}, dtype_, device());
+  auto buffer = std::make_unique<comm::ShardedBuffer>(group, shards.stretches(), own_values_, keeps);
+  for (const Parameter& p : parameters_) {
+    const Tensor flat = contiguous(p.tensor->detach());
+    const Part all{p.begin, p.begin + flat.size()};
+    for (const Part& own : own_) {
+      const Part both{std::max(own.begin, all.begin), std::min(own.end, all.end)};
+      if (both.begin < both.end)
+        copy(own_part(own_values_, both), flat.window({both.size()}, {1}, both.begin - all.begin));
+    }
+    *p.tensor = buffer->window(p.node->shape, p.begin);
+    p.tensor->set_node(p.node);
+  }
+  buffer_ = buffer.get();
+  return buffer;
+}
+
+void FlatParameters::written(const char* by) const {
+  if (buffer_) buffer_->forget();
+  else values_.storage()->written_by(by);
+}
+
+Tensor FlatParameters::values(Part own) const {
+  return values_.defined() ? values_.window({own.size()}, {1}, own.begin) : own_part(own_values_, own);
 }
 
 Tensor FlatParameters::gradients(Part own) const {
@@ -123,14 +151,15 @@ void FlatParameters::add_squares(const Tensor& squares, const Tensor& elements, 
                cells_on_device_.window({c.size(), kColumns}, {kColumns, 1}, kColumns * c.begin), run.begin);
 }
 
-Tensor FlatParameters::squares_of(const Tensor& flat) const {
-  const Tensor squares({cells_.dim(0)}, DType::f64, values_.device());
-  add_squares(squares, flat, {0, size()});
+Tensor FlatParameters::value_squares() const {
+  const Tensor squares = zeros({cells_.dim(0)}, DType::f64, device());
+  if (values_.defined()) add_squares(squares, values_, {0, size_});
+  else for (const Part& own : own_) add_squares(squares, own_part(own_values_, own), own);
   return squares;
 }
 
 Tensor FlatParameters::gradient_squares() const {
-  const Tensor squares = zeros({cells_.dim(0)}, DType::f64, values_.device());
+  const Tensor squares = zeros({cells_.dim(0)}, DType::f64, device());
   for (const Part& run : own_with_gradient()) add_squares(squares, gradients(run), run);
   return squares;
 }

@@ -2,7 +2,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/parallel/shards.h"
+#include "comm/parallel/sharded_buffer.h"
 #include "core/part.h"
 #include "nn/module.h"
 #include "train/io/safetensors.h"
@@ -16,15 +16,19 @@ namespace ringtape {
 class FlatParameters {
  public:
   // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros;
-  // undefined if gradients get memory as they come.
+  // undefined if gradients get memory as they come, or values stay where they are until hold_own().
   using Memory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
   explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {});
 
-  const Tensor& values() const { return values_; }        // (size)
+  const Tensor& values() const { return values_; }        // (size); undefined after hold_own()
+  Tensor values(Part own) const;                          // elements of it
   const Tensor& gradients() const { return gradients_; }  // (size) or own; undefined values without a gradient
   Tensor gradients(Part own) const;                       // elements of it
   bool has_gradient(size_t parameter) const;
-  int64_t size() const { return values_.size(); }
+  int64_t size() const { return size_; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return cells_on_device_.device(); }
+  void written(const char* by) const;  // call it after own values have changed
 
   // Ranges of the buffers whose parameters have a gradient; one range if all of them have.
   std::vector<Part> with_gradient() const;
@@ -34,7 +38,12 @@ class FlatParameters {
   // `gradients` (own_size()): the own ones, if the buffer has none; `reached`: which parameters have one (must outlive
   // this).
   void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
-  const std::vector<Part>& own() const { return own_; }  // ascending
+  // After shard(): this rank holds its own values only, own_values(); the module's tensors become windows of the
+  // result, which the caller keeps, and which has memory while they are used. Until then they keep their own memory.
+  std::unique_ptr<comm::ShardedBuffer> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps);
+  const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
+  const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }
+  const std::vector<Part>& own() const { return own_; }     // ascending
   std::vector<Part> own_with_gradient() const;
   int64_t own_size() const;
   // Elements [part.begin, part.end) of the buffers, which are own and follow one another, in a buffer (own_size()) that
@@ -45,9 +54,10 @@ class FlatParameters {
   // number of earlier cells of the same parameter; the parameter's number of cells.
   const Tensor& cells() const { return cells_; }
   Part cells_in(Part run) const;  // those in a run of whole cells
-  // (C) f64, the sum of squares of each cell: of `flat`, a buffer of this size; of the own gradients, 0 elsewhere.
-  Tensor squares_of(const Tensor& flat) const;
+  // (C) f64, the sum of squares of each cell: of the own gradients; of the values. 0 for cells of other ranks, also of
+  // values after hold_own().
   Tensor gradient_squares() const;
+  Tensor value_squares() const;
 
   void zero_grad();  // writes no memory: the next backward() writes instead of adding
 
@@ -56,13 +66,17 @@ class FlatParameters {
     std::string name;
     NodePtr node;
     int64_t begin, end;
+    Tensor* tensor;  // the module's
   };
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  private:
   void add_squares(const Tensor& squares, const Tensor& elements, Part run) const;
 
-  Tensor values_, gradients_, cells_, cells_on_device_;
+  DType dtype_;
+  int64_t size_ = 0;
+  Tensor values_, own_values_, gradients_, cells_, cells_on_device_;
+  comm::ShardedBuffer* buffer_ = nullptr;  // of hold_own()
   std::vector<Parameter> parameters_;
   std::vector<Part> own_;
   const std::vector<char>* reached_ = nullptr;  // null: those whose leaf has one

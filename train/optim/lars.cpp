@@ -13,7 +13,7 @@ Lars::Lars(FlatParameters& parameters, Options options)
     const Part own = parameters.cells_in({p.begin, p.end});
     for (int64_t c = own.begin; c < own.end; ++c) cells.data<int64_t>()[4 * c + 3] = 0;  // not adapted
   }
-  cells_ = cells.copy_to(parameters.values().device());
+  cells_ = cells.copy_to(parameters.device());
 }
 
 void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
@@ -23,12 +23,11 @@ void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const auto table = parameters_.cells().span<int64_t>();
   const int64_t last = own.end - 1, first = own.begin - table[size_t(4 * own.begin + 2)],
                 count = last - table[size_t(4 * last + 2)] + table[size_t(4 * last + 3)] - first;
-  const Tensor of_w({count}, DType::f64, cells_.device()), w = empty_like(of_w), g = empty_like(of_w);
+  const Tensor w({count}, DType::f64, cells_.device()), g = empty_like(w);
   const Tensor cells = cells_.window({count, 4}, {4, 1}, 4 * first);
-  cell_squares(of_w, parameters_.values(), cells, 0);
-  parameter_squares(w, of_w, cells);
+  parameter_squares(w, value_squares_.window({count}, {1}, first), cells);
   parameter_squares(g, squares_.window({count}, {1}, first), cells);
-  lars_step(part(parameters_.values(), begin, end), state_part(velocity_, begin, end),
+  lars_step(parameters_.values({begin, end}), state_part(velocity_, begin, end),
             parameters_.gradients({begin, end}), w.window({own.size()}, {1}, own.begin - first),
             g.window({own.size()}, {1}, own.begin - first), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
             factor,

@@ -34,7 +34,7 @@ void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor,
   const NoGrad no_grad;
   const Autocast none(DType::f32);
   const int64_t size = p.node->shape.size(), end = p.begin + size, rows = p.node->shape[0], columns = size / rows;
-  const Tensor w = part(parameters_.values(), p.begin, end), step = zeros({size}, w.dtype(), w.device());
+  const Tensor w = parameters_.values({p.begin, end}), step = zeros({size}, w.dtype(), w.device());
   sgd_step(step, state_part(m_, p.begin, end), parameters_.gradients({p.begin, end}), factor,
            {-1, options_.momentum, 0, true});
   const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});

@@ -26,14 +26,17 @@ std::vector<int64_t> Optimizer::own_steps() const {
 }
 
 Tensor Optimizer::new_state() const {
-  return zeros({parameters_.own_size()}, parameters_.values().dtype(), parameters_.values().device());
+  return zeros({parameters_.own_size()}, parameters_.dtype(), parameters_.device());
 }
 
-void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares) {
+void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, const Tensor& value_squares) {
   ++steps_;
   for (size_t i = 0; i < own_steps_.size(); ++i)
     if (parameters_.has_gradient(i)) ++own_steps_[i];
-  if (wants_squares()) squares_ = squares.defined() ? squares : parameters_.gradient_squares();
+  if (wants_squares()) {
+    squares_ = squares.defined() ? squares : parameters_.gradient_squares();
+    value_squares_ = value_squares.defined() ? value_squares : parameters_.value_squares();
+  }
   const View multiplier = factor.defined() ? View(factor) : View{};
   const auto learn = [&](int64_t begin, int64_t end, double rate) {
     if (begin < end) update(begin, end, multiplier, rate);
@@ -49,7 +52,7 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares) {
     }
     learn(at, end, lr);
   }
-  parameters_.values().storage()->written_by("optimizer step");
+  parameters_.written("optimizer step");
 }
 
 }  // namespace ringtape

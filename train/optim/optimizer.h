@@ -15,9 +15,10 @@ class Optimizer {
       : parameters_(parameters), own_steps_(parameters.parameters().size()) {}
   virtual ~Optimizer() = default;
 
-  // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1. `squares`:
-  // the parameters' gradient_squares(), of all ranks together, if they are known and wanted.
-  void step(double lr, const Tensor& factor = {}, const Tensor& squares = {});
+  // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1. `squares`,
+  // `value_squares`: the parameters' gradient_squares() and value_squares(), of all ranks together, if they are wanted;
+  // undefined: this rank has all.
+  void step(double lr, const Tensor& factor = {}, const Tensor& squares = {}, const Tensor& value_squares = {});
   virtual bool wants_squares() const { return false; }
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
   // no such parameter.
@@ -39,13 +40,12 @@ class Optimizer {
   // element in a step.
   virtual void update(int64_t begin, int64_t end, const View& factor, double lr) = 0;
   virtual bool uses_own_steps() const { return false; }
-  Tensor part(const Tensor& flat, int64_t begin, int64_t end) const { return flat.window({end - begin}, {1}, begin); }
   Tensor state_part(const Tensor& state, int64_t begin, int64_t end) const {
     return parameters_.own_part(state, {begin, end});
   }
   Tensor new_state() const;  // zeros
   FlatParameters& parameters_;
-  Tensor squares_;  // of the gradients of this step, if wanted
+  Tensor squares_, value_squares_;  // of this step, if wanted
   std::vector<int64_t> own_steps_;  // one per parameter
 
  private:

@@ -89,13 +89,6 @@ std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last
   return out;
 }
 
-// The tensors below `name`, without that prefix.
-std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors) {
-  std::erase_if(tensors, [&](const NamedTensor& t) { return !is_of(t, name); });
-  for (NamedTensor& t : tensors) t.name.erase(0, name.size() + 1);
-  return tensors;
-}
-
 LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes) {
   Safetensors file = read_safetensors(path);
   if (std::vector<NamedTensor> own = below("backbone", file.tensors); !own.empty()) file.tensors = std::move(own);

@@ -27,7 +27,16 @@ void load_weights(const std::string& path, nn::Module& module);
 std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last);
 
 // The tensors whose names begin with `name` and a dot, without that prefix: "fc.bias" becomes "bias" for "fc".
-std::vector<NamedTensor> below(const std::string& name, std::vector<NamedTensor> tensors);
+template <class T>  // NamedTensor, FileTensor
+std::vector<T> below(const std::string& name, std::vector<T> tensors) {
+  std::vector<T> out;
+  for (T& t : tensors) {
+    if (!t.name.starts_with(name + ".")) continue;
+    t.name.erase(0, name.size() + 1);
+    out.push_back(std::move(t));
+  }
+  return out;
+}
 
 // The result for the last layer.
 struct LastLayer {

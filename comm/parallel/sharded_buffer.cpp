@@ -1,0 +1,208 @@
+#include "comm/parallel/sharded_buffer.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "kernels/copy.h"
+#include "kernels/kernel.h"
+
+namespace ringtape::comm {
+
+constexpr size_t kMostGathered = 3;  // pieces: the last one, the one in use, the next one
+
+struct ShardedBuffer::Piece {
+  size_t index;
+  Stretch stretch;
+  Tensor own;                        // this rank's elements
+  std::shared_ptr<Storage> storage;  // of the windows
+  Tensor memory{};                   // undefined: it has none
+  std::optional<Work> coming{};      // while others' elements are on their way
+  uint64_t used = 0, kernel = 0;     // when it was used last: counts uses, and kernels
+  int64_t size() const { return stretch.end() - stretch.begin; }
+};
+
+namespace {
+
+// The kernels that it needs itself do not count: what another kernel is given stays in use.
+struct Uncounted {
+  const uint64_t before = kernel_calls;
+  ~Uncounted() { kernel_calls = before; }
+};
+
+}  // namespace
+
+ShardedBuffer::ShardedBuffer(ProcessGroup& group, std::vector<Stretch> stretches, const Tensor& own, bool keeps)
+    : group_(group.split(0, group.rank())), own_(own), keeps_(keeps) {
+  std::ranges::sort(stretches, {}, &Stretch::begin);
+  int64_t before = 0;
+  for (Stretch& s : stretches) {
+    const int64_t mine = s.of(group.rank()).size();
+    const auto bytes = size_t(s.end() - s.begin) * size_of(own.dtype());
+    auto piece = std::make_unique<Piece>(Piece{pieces_.size(), s, own.window({mine}, {1}, before),
+                                               std::make_shared<Storage>(nullptr, bytes, own.device())});
+    piece->storage->set_arriving([this, p = piece.get()](size_t, size_t) { return use(*p); });
+    pieces_.push_back(std::move(piece));
+    before += mine;
+  }
+}
+
+ShardedBuffer::~ShardedBuffer() {
+  for (const auto& piece : pieces_) {
+    if (piece->coming && std::uncaught_exceptions() == 0) try {
+        piece->coming->wait();
+      } catch (const Error&) {  // the job has failed, and says so elsewhere
+      }
+    piece->storage->provide(nullptr);
+    piece->storage->set_arriving([](size_t, size_t) -> bool {
+      throw Error("weights that ranks held in parts are used after the end of the training");
+    });
+  }
+}
+
+Tensor ShardedBuffer::window(const Shape& shape, int64_t begin) const {
+  for (const auto& p : pieces_)
+    if (p->stretch.begin <= begin && begin + shape.size() <= p->stretch.end())
+      return Tensor(p->storage, {p->size()}, own_.dtype())
+          .window(shape, contiguous_strides(shape), begin - p->stretch.begin);
+  throw ShapeError(concat("elements from ", begin, " on, ", shape, ": not within one stretch"));
+}
+
+// Always returns false: it may be dropped again.
+bool ShardedBuffer::use(Piece& piece) {
+  piece.kernel = kernel_calls;
+  const auto began = Clock::now();
+  if (!piece.memory.defined()) start(piece);
+  piece.used = ++uses_;
+  if (piece.coming) {
+    piece.coming->wait();
+    totals_.communicating += piece.coming->span().end - piece.coming->span().begin;
+    totals_.exposed += Clock::now() - began;
+    piece.coming.reset();
+  }
+  if (piece.index == current_ || fetch_) return false;
+  current_ = piece.index;
+  round_.push_back(current_);
+  gather_next();
+  return false;
+}
+
+void ShardedBuffer::provide(Piece& piece) {
+  make_room();
+  const auto fits = [&](const Tensor& memory) { return memory.size() >= piece.size(); };
+  std::ranges::sort(spare_, {}, &Tensor::size);
+  if (const auto fit = std::ranges::find_if(spare_, fits); fit != spare_.end()) {
+    piece.memory = *fit;
+    spare_.erase(fit);
+  } else {
+    if (!spare_.empty()) spare_.erase(spare_.begin());
+    piece.memory = group_->allocate({piece.size()}, own_.dtype());
+  }
+  piece.storage->provide(piece.memory.storage());
+}
+
+void ShardedBuffer::start(Piece& piece) {
+  const Uncounted uncounted;
+  provide(piece);
+  piece.used = ++uses_;
+  const Tensor all = piece.memory.window({piece.size()}, {1});
+  if (fetch_) {
+    const Tensor elements = fetch_({piece.stretch.begin, piece.stretch.end()});
+    return copy(all, elements.device() == all.device() ? elements : elements.copy_to(all.device()));
+  }
+  if (announces_) agree(piece.index);
+  const Part own = piece.stretch.of(group_->rank());
+  copy(all.window({own.size()}, {1}, own.begin - piece.stretch.begin), piece.own);
+  piece.coming = group_->all_gather(all, piece.stretch.cuts).start();
+  totals_.bytes += all.size() * int64_t(size_of(all.dtype()));
+}
+
+// What followed the current piece in the last round is gathered meanwhile.
+void ShardedBuffer::gather_next() {
+  const auto begin = last_round_.begin(), end = last_round_.end();
+  auto at = std::find(begin + std::ptrdiff_t(next_), end, current_);
+  if (at == end) at = std::find(begin, end, current_);
+  if (at == end || ++at == end) return;
+  next_ = size_t(at - begin);
+  if (Piece& next = *pieces_[*at]; !next.memory.defined()) start(next);
+}
+
+void ShardedBuffer::begin_round() {
+  round_.clear();
+  some_followed_ = false;
+  next_ = 0, current_ = kNone;
+}
+
+// Drops the pieces that were used least recently, not those that the coming kernel has been given.
+void ShardedBuffer::make_room() {
+  if (keeps_ && !fetch_) return;
+  for (;;) {
+    Piece* oldest = nullptr;
+    size_t gathered = 0;
+    for (const auto& p : pieces_) {
+      if (!p->memory.defined()) continue;
+      ++gathered;
+      if (p->kernel != kernel_calls && (!oldest || p->used < oldest->used)) oldest = p.get();
+    }
+    if (gathered < kMostGathered || !oldest) return;
+    release(*oldest);
+  }
+}
+
+void ShardedBuffer::release(Piece& piece) {
+  if (piece.coming) piece.coming->wait();
+  piece.coming.reset();
+  piece.storage->provide(nullptr);
+  const size_t most = keeps_ ? pieces_.size() : kMostGathered;
+  if (piece.memory.defined() && spare_.size() < most) spare_.push_back(std::move(piece.memory));
+  piece.memory = {};
+}
+
+void ShardedBuffer::drop() {
+  for (const auto& p : pieces_) release(*p);
+}
+
+// Rank 0's piece. The others that announce one must mean the same.
+size_t ShardedBuffer::agree(size_t piece) {
+  Tensor word = from_host(std::vector<int64_t>{int64_t(piece)}, {1}, own_.device());
+  group_->broadcast(word, 0).wait();
+  if (own_.device() != Device{}) word = word.copy_to(Device{});
+  group_->transport().context().failure->check();
+  const auto agreed = size_t(word.data<int64_t>()[0]);
+  RT_CHECK_AS(CommError, agreed == piece || !announces_, "rank ", group_->rank(),
+              " uses the weights in another order than rank 0");
+  return agreed;
+}
+
+void ShardedBuffer::announce(bool on) {
+  if (!on) agree(kNone);
+  announces_ = on, some_followed_ = true;
+  if (!on) drop();
+}
+
+void ShardedBuffer::follow() {
+  for (size_t i = agree(kNone); i != kNone; i = agree(kNone)) {
+    RT_CHECK_AS(CommError, i < pieces_.size(), "rank 0 uses weights ", i, " of ", pieces_.size());
+    release(*pieces_[i]);
+    start(*pieces_[i]);
+  }
+  some_followed_ = true;
+  drop();
+}
+
+void ShardedBuffer::forget(bool next_round) {
+  drop();
+  for (const auto& p : pieces_) p->storage->written_by("an update of own elements");
+  if (!next_round) return;
+  if (!std::exchange(some_followed_, false)) last_round_ = round_;
+  else round_.clear();
+  const bool whole = !round_.empty();
+  begin_round();
+  if (whole) start(*pieces_[last_round_[0]]);
+}
+
+void ShardedBuffer::fetch_by(Fetch fetch) {
+  drop();
+  fetch_ = std::move(fetch);
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,75 @@
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "comm/parallel/shards.h"
+
+namespace ringtape::comm {
+
+// A flat buffer of which each rank holds its own elements only. A stretch of it has memory, and the elements of all
+// ranks, from its first use through a tensor until other stretches are used: fully sharded data parallelism (Zhao et
+// al., "PyTorch FSDP", 2023), whose units are the stretches. They are gathered ahead in the order of the last round.
+//
+// A use of what is not there is a collective: all ranks use the stretches in the same order, or give what they hold
+// to those that do.
+class ShardedBuffer {
+ public:
+  // `own`: this rank's elements of all stretches, the first ones first; the caller writes them, then calls forget().
+  // `keeps`: what has been gathered stays until then. The group must outlive this, and this all use of the tensors.
+  ShardedBuffer(ProcessGroup& group, std::vector<Stretch> stretches, const Tensor& own, bool keeps);
+  ~ShardedBuffer();
+
+  // Elements [begin, begin + shape.size()) of the buffer, which are within one stretch: a tensor without memory until
+  // it is used.
+  Tensor window(const Shape& shape, int64_t begin) const;
+
+  // Own elements have changed: what has been gathered is dropped. `next_round`: the uses since begin_round() are a
+  // round; what the next one begins with is already gathered.
+  void forget(bool next_round = false);
+  void begin_round();
+
+  // For a time in which only some ranks use the buffer, rank 0 among them: these say so by announce(true), and by
+  // announce(false) at its end; the others follow() until then. What has been gathered is dropped at the end.
+  void announce(bool on);
+  void follow();
+
+  // From now on a use is no collective: `fetch` returns the elements [begin, end) (on the host). Empty: as before. What
+  // has been gathered is dropped.
+  using Fetch = std::function<Tensor(Part part)>;
+  void fetch_by(Fetch fetch);
+
+  struct Totals {
+    int64_t bytes = 0;  // gathered, of all ranks
+    Seconds communicating{0}, exposed{0};
+  };
+  const Totals& totals() const { return totals_; }
+
+ private:
+  struct Piece;
+  bool use(Piece& piece);
+  void provide(Piece& piece);
+  void start(Piece& piece);
+  size_t agree(size_t piece);
+  void drop();
+  void make_room();
+  void release(Piece& piece);
+  void gather_next();
+
+  std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order
+  const Tensor own_;
+  const bool keeps_;
+  std::vector<std::unique_ptr<Piece>> pieces_;
+  std::vector<Tensor> spare_;                // memory to be used again
+  static constexpr size_t kNone = size_t(-1);
+  std::vector<size_t> round_, last_round_;  // the pieces in the order of their uses
+  size_t next_ = 0;                         // of last_round_
+  size_t current_ = kNone;                  // the piece in use
+  uint64_t uses_ = 0;
+  bool announces_ = false, some_followed_ = false;  // in this round
+  Fetch fetch_;
+  Totals totals_;
+};
+
+}  // namespace ringtape::comm
