@@ -31,16 +31,27 @@ def torch_rank(rank, ranks, port, batch_size, threads, queue, optimizer):
     if ranks > 1:
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
     torch.set_num_threads(threads)
-    model = ResNet18().to(memory_format=torch.channels_last)
+    layout = torch.contiguous_format if optimizer == "fsdp" else torch.channels_last  # FSDP2 refuses other weights
+    model = ResNet18().to(memory_format=layout)
     if ranks > 1:
         dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=ranks)
+    if optimizer == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh("cpu", (ranks,))
+        for layer in (model.layer1, model.layer2, model.layer3, model.layer4):
+            for block in layer:
+                fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    elif ranks > 1:
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     own = batch_size // ranks
-    x = torch.randn(own, 3, 32, 32).to(memory_format=torch.channels_last)
+    x = torch.randn(own, 3, 32, 32).to(memory_format=layout)
     y = torch.arange(own) * 7 % 10
     if optimizer == "sgd":
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-    elif optimizer == "adam":
+    elif optimizer in ("adam", "fsdp"):
         optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
     else:
         from torch.distributed.optim import ZeroRedundancyOptimizer

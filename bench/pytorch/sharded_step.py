@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Data-parallel training steps of ResNet-18 on 32x32 images with the optimizer's state in shards, ranks of one thread:
-ringtape's ddp, zero1 and zero2, and PyTorch's DistributedDataParallel alone and with ZeroRedundancyOptimizer, over
-gloo, alternating in one run.
+"""Data-parallel training steps of ResNet-18 on 32x32 images in shards, ranks of one thread: ringtape's ddp, zero1,
+zero2 and fsdp, and PyTorch's DistributedDataParallel alone and with ZeroRedundancyOptimizer, and its FSDP2 with a unit
+for each block, over gloo, alternating in one run. gloo's reduce-scatter is an all-reduce, which slows FSDP2.
 
     bench/pytorch/sharded_step.py [--binary build/cpu/ringtape] [--batch-size 128] [--ranks 2] [--rounds 3] [--width 64]
 
@@ -18,7 +18,7 @@ def main():
     parser.add_argument("--width", type=int, default=64, help="of ringtape's network; PyTorch's runs need 64")
     args = parser.parse_args()
     adam = ["--optimizer", "adam"]
-    names = ["ddp", "zero1", "zero2"]
+    names = ["ddp", "zero1", "zero2", "fsdp"]
     runs, last = {}, {}
     for _ in range(args.rounds):
         for strategy in names:
@@ -26,16 +26,18 @@ def main():
             runs.setdefault(strategy, []).append(last[strategy]["images_per_s"])
         if args.width != 64:
             continue
-        for optimizer in ("adam", "zero"):
+        for optimizer in ("adam", "zero", "fsdp"):
             runs.setdefault(f"torch {optimizer}", []).append(torch_rate(args.ranks, args.batch_size, 1, optimizer))
     rate = {name: statistics.median(each) for name, each in runs.items()}
     print(f"ResNet-18 of width {args.width}, 32x32, f32, Adam, batch {args.batch_size}, {args.ranks} ranks x 1 thread; "
           f"images/s, median of {args.rounds} alternating rounds (each round)")
-    labels = {"torch adam": "PyTorch DDP (gloo)", "torch zero": "the same with ZeroRedundancyOptimizer"}
+    labels = {"torch adam": "PyTorch DDP (gloo)", "torch zero": "the same with ZeroRedundancyOptimizer",
+              "torch fsdp": "PyTorch FSDP2 (gloo)"}
     for name, each in runs.items():
         print(f"{labels.get(name, 'ringtape ' + name):42} {rate[name]:8.1f}   ({', '.join(f'{r:.1f}' for r in each)})")
     for name in names:
-        beside = f", {rate[name] / rate['torch zero']:.2f}x ZeroRedundancyOptimizer" if "torch zero" in rate else ""
+        peer = "torch fsdp" if name == "fsdp" else "torch zero"
+        beside = f", {rate[name] / rate[peer]:.2f}x {labels[peer].split('with ')[-1]}" if peer in rate else ""
         print(f"{name}: {rate[name] / rate['ddp']:.3f}x ddp{beside}; {last[name]['state_bytes'] / 1e6:.1f} MB of model "
               f"state, {last[name]['comm_bytes'] / 1e6:.1f} MB a step")
 
