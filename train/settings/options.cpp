@@ -74,6 +74,15 @@ void check_pretraining(const TrainOptions& o, int ranks) {
                       {.images = batch, .ranks = ranks, .devices = parts, .sync_bn = o.parallel.sync_bn});
 }
 
+static void check_parallel(const ParallelOptions& o, int ranks) {
+  RT_CHECK_AS(UsageError, !o.sync_bn || o.strategy != "ddp2",
+              "--sync-bn: does not support --strategy ddp2; use --strategy ddp");
+  const std::string& reduction = o.reducer.reduction.name;
+  RT_CHECK_AS(UsageError, !o.releases_gradients() || !comm::find_reduction(reduction).whole, "--gradient-reduction ",
+              reduction, ": needs whole gradients, which --strategy ", o.strategy, " does not keep; use zero1");
+  check_transport(o, ranks);
+}
+
 TrainOptions resolve(TrainOptions options, int ranks) {
   settle(options.execution);
   const DatasetEntry& data = find_dataset(options.data.set.name);
@@ -90,14 +99,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
               "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
               "--resume and --overwrite: one continues the run, the other replaces it");
-  RT_CHECK_AS(UsageError, !options.parallel.sync_bn || options.parallel.strategy != "ddp2",
-              "--sync-bn: does not support --strategy ddp2; use --strategy ddp");
-  RT_CHECK_AS(UsageError,
-              !options.parallel.releases_gradients() ||
-                  !comm::find_reduction(options.parallel.reducer.reduction.name).whole,
-              "--gradient-reduction ", options.parallel.reducer.reduction.name,
-              ": needs whole gradients, which --strategy ", options.parallel.strategy, " does not keep; use zero1");
-  check_transport(options.parallel, ranks);
+  check_parallel(options.parallel, ranks);
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",
               options.schedule.lr_scale,
