@@ -63,8 +63,9 @@ const Tensor& mul_(const Tensor& x, double factor) {
 
 // Distance in elements from the first of x to the first of y; -1 if y is not after x on the same storage.
 static int64_t distance(const Tensor& x, const Tensor& y) {
+  if (x.storage() != y.storage()) return -1;
   const auto bytes = static_cast<const char*>(View(y).data) - static_cast<const char*>(View(x).data);
-  return x.storage() == y.storage() && bytes >= 0 ? bytes / int64_t(size_of(x.dtype())) : -1;
+  return bytes >= 0 ? bytes / int64_t(size_of(x.dtype())) : -1;
 }
 
 void average_(const Tensors& averages, const Tensors& xs, double decay) {

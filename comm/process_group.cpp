@@ -1,6 +1,7 @@
 #include "comm/process_group.h"
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 
 #include "comm/choice.h"
@@ -158,8 +159,9 @@ Work ProcessGroup::reduce_scatter(const Tensor& all, const Cuts& cuts, ReduceOp 
   return impl_->run(operation, all, part_of(all, *cuts, rank()), cuts);
 }
 
-Work ProcessGroup::all_gather(const Tensor& all, const Cuts& cuts) {
-  const Operation operation = cut_operation(transport(), Collective::all_gather, all, cuts);
+Work ProcessGroup::all_gather(const Tensor& all, const Cuts& cuts, uint64_t label) {
+  Operation operation = cut_operation(transport(), Collective::all_gather, all, cuts);
+  if (label) operation.cuts = hash_of(std::array{operation.cuts, label}) | 1;
   return impl_->run(operation, part_of(all, *cuts, rank()), all, cuts);
 }
 

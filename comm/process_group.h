@@ -56,7 +56,8 @@ class ProcessGroup {
   // ranks and ascend from 0 to all.size(). After reduce_scatter the other parts are unspecified.
   using Cuts = std::shared_ptr<const std::vector<int64_t>>;
   Work reduce_scatter(const Tensor& all, const Cuts& cuts, ReduceOp op = ReduceOp::sum);
-  Work all_gather(const Tensor& all, const Cuts& cuts);
+  // `label`: ranks with other labels make different calls, even if sizes are equal.
+  Work all_gather(const Tensor& all, const Cuts& cuts, uint64_t label = 0);
   Work broadcast(const Tensor& y, int root);
   // y: undefined except on the root.
   Work reduce(const Tensor& y, const Tensor& x, int root, ReduceOp op = ReduceOp::sum);

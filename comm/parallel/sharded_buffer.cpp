@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "kernels/copy.h"
 #include "kernels/kernel.h"
@@ -18,6 +19,7 @@ struct ShardedBuffer::Piece {
   Tensor memory{};                   // undefined: it has none
   std::optional<Work> coming{};      // while others' elements are on their way
   uint64_t used = 0, kernel = 0;     // when it was used last: counts uses, and kernels
+  uint32_t version = 0;              // of the storage, when it held what the owners hold
   int64_t size() const { return stretch.end() - stretch.begin; }
 };
 
@@ -74,16 +76,21 @@ bool ShardedBuffer::use(Piece& piece) {
   if (!piece.memory.defined()) start(piece);
   piece.used = ++uses_;
   if (piece.coming) {
-    piece.coming->wait();
-    totals_.communicating += piece.coming->span().end - piece.coming->span().begin;
+    wait(piece);
     totals_.exposed += Clock::now() - began;
-    piece.coming.reset();
   }
   if (piece.index == current_ || fetch_) return false;
   current_ = piece.index;
   round_.push_back(current_);
   gather_next();
   return false;
+}
+
+void ShardedBuffer::wait(Piece& piece) {
+  if (!piece.coming) return;
+  const Work work = *std::exchange(piece.coming, std::nullopt);  // waits once, also if it fails
+  work.wait();
+  totals_.communicating += work.span().end - work.span().begin;
 }
 
 void ShardedBuffer::provide(Piece& piece) {
@@ -98,6 +105,7 @@ void ShardedBuffer::provide(Piece& piece) {
     piece.memory = group_->allocate({piece.size()}, own_.dtype());
   }
   piece.storage->provide(piece.memory.storage());
+  piece.version = piece.storage->version();
 }
 
 void ShardedBuffer::start(Piece& piece) {
@@ -112,7 +120,7 @@ void ShardedBuffer::start(Piece& piece) {
   if (announces_) agree(piece.index);
   const Part own = piece.stretch.of(group_->rank());
   copy(all.window({own.size()}, {1}, own.begin - piece.stretch.begin), piece.own);
-  piece.coming = group_->all_gather(all, piece.stretch.cuts).start();
+  piece.coming = group_->all_gather(all, piece.stretch.cuts, piece.index + 1).start();
   totals_.bytes += all.size() * int64_t(size_of(all.dtype()));
 }
 
@@ -127,9 +135,25 @@ void ShardedBuffer::gather_next() {
 }
 
 void ShardedBuffer::begin_round() {
+  keep_writes();
   round_.clear();
   some_followed_ = false;
-  next_ = 0, current_ = kNone;
+  leave_round();
+}
+
+// The next use may be any.
+void ShardedBuffer::leave_round() { next_ = 0, current_ = kNone; }
+
+void ShardedBuffer::keep_writes(Piece& piece) {
+  if (!piece.memory.defined() || fetch_ || piece.version == piece.storage->version()) return;
+  const Uncounted uncounted;
+  const Part own = piece.stretch.of(group_->rank());
+  copy(piece.own, piece.memory.window({own.size()}, {1}, own.begin - piece.stretch.begin));
+  piece.version = piece.storage->version();
+}
+
+void ShardedBuffer::keep_writes() {
+  for (const auto& p : pieces_) keep_writes(*p);
 }
 
 // Drops the pieces that were used least recently, not those that the coming kernel has been given.
@@ -141,7 +165,8 @@ void ShardedBuffer::make_room() {
     for (const auto& p : pieces_) {
       if (!p->memory.defined()) continue;
       ++gathered;
-      if (p->kernel != kernel_calls && (!oldest || p->used < oldest->used)) oldest = p.get();
+      const bool is_given = p->kernel == kernel_calls && (!fetch_ || p->used + kMostGathered > uses_);
+      if (!is_given && (!oldest || p->used < oldest->used)) oldest = p.get();
     }
     if (gathered < kMostGathered || !oldest) return;
     release(*oldest);
@@ -149,8 +174,8 @@ void ShardedBuffer::make_room() {
 }
 
 void ShardedBuffer::release(Piece& piece) {
-  if (piece.coming) piece.coming->wait();
-  piece.coming.reset();
+  wait(piece);
+  keep_writes(piece);
   piece.storage->provide(nullptr);
   const size_t most = keeps_ ? pieces_.size() : kMostGathered;
   if (piece.memory.defined() && spare_.size() < most) spare_.push_back(std::move(piece.memory));
@@ -176,7 +201,9 @@ size_t ShardedBuffer::agree(size_t piece) {
 void ShardedBuffer::announce(bool on) {
   if (!on) agree(kNone);
   announces_ = on, some_followed_ = true;
-  if (!on) drop();
+  if (on) return;
+  drop();
+  leave_round();
 }
 
 void ShardedBuffer::follow() {
@@ -187,6 +214,7 @@ void ShardedBuffer::follow() {
   }
   some_followed_ = true;
   drop();
+  leave_round();
 }
 
 void ShardedBuffer::forget(bool next_round) {
@@ -202,6 +230,7 @@ void ShardedBuffer::forget(bool next_round) {
 
 void ShardedBuffer::fetch_by(Fetch fetch) {
   drop();
+  leave_round();
   fetch_ = std::move(fetch);
 }
 

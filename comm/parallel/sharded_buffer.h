@@ -13,7 +13,7 @@ namespace ringtape::comm {
 // al., "PyTorch FSDP", 2023), whose units are the stretches. They are gathered ahead in the order of the last round.
 //
 // A use of what is not there is a collective: all ranks use the stretches in the same order, or give what they hold
-// to those that do.
+// to those that do. Elements that are written through a window, the same on all ranks, become own ones.
 class ShardedBuffer {
  public:
   // `own`: this rank's elements of all stretches, the first ones first; the caller writes them, then calls forget().
@@ -29,6 +29,7 @@ class ShardedBuffer {
   // round; what the next one begins with is already gathered.
   void forget(bool next_round = false);
   void begin_round();
+  void keep_writes();  // call it before own elements are changed
 
   // For a time in which only some ranks use the buffer, rank 0 among them: these say so by announce(true), and by
   // announce(false) at its end; the others follow() until then. What has been gathered is dropped at the end.
@@ -55,6 +56,9 @@ class ShardedBuffer {
   void drop();
   void make_room();
   void release(Piece& piece);
+  void wait(Piece& piece);
+  void keep_writes(Piece& piece);
+  void leave_round();
   void gather_next();
 
   std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order

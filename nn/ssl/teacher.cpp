@@ -1,5 +1,6 @@
 #include "nn/ssl/teacher.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -30,11 +31,12 @@ void lay_out(const std::vector<Tensor*>& own, const Tensors& like) {
     return (static_cast<const char*>(View(x).data) - static_cast<const char*>(View(from).data)) /
            int64_t(size_of(from.dtype()));
   };
+  if (!std::ranges::all_of(like, [&](const Tensor& x) { return x.storage() == first.storage(); })) return;
   bool is_so = true, can_be = true;
   int64_t end = 0;
   for (size_t i = 0; i < like.size(); ++i) {
     const int64_t at = offset(like[i], first);
-    can_be = can_be && like[i].storage() == first.storage() && at >= end;
+    can_be = can_be && at >= end;
     is_so = is_so && own[i]->storage() == own[0]->storage() && offset(*own[i], *own[0]) == at;
     end = at + like[i].size();
   }

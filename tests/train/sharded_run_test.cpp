@@ -64,7 +64,7 @@ TEST_F(ShardedRunTest, LeavesTheFilesOfDdp) {
 
 // Their teachers and queues are whole on every rank.
 TEST_F(ShardedRunTest, TrainsMethodsAsDdpDoes) {
-  for (const std::string method : {"byol", "moco --queue 160"}) {
+  for (const std::string method : {"byol", "moco --queue 160", "swav"}) {
     for (const char* strategy : {"ddp", "zero2", "fsdp"})
       ASSERT_EQ(run(concat("ringtape pretrain --method ", method, " --data shapes --train-size 96 --test-size 20 "
                            "--model resnet18 --width 8 --batch-size 32 --epochs 1 --knn-k 5 --devices 2 --workers 0 "

@@ -156,6 +156,7 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   const Tensor value_squares = weights_ && optimizer_->wants_squares() ? parameters_.value_squares() : Tensor{};
   for (const Tensor& own : {squares, value_squares})
     if (shards_ && own.defined()) group_->all_reduce(own).wait();  // the others' are 0
+  if (weights_) weights_->keep_writes();
   optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares, value_squares);
   if (ema_) ema_->update();
   if (weights_) weights_->forget(true);

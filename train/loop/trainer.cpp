@@ -62,6 +62,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   whole_ = {};
   Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.epochs), steps_per_epoch(), progress && leads());
   if (p_.task.replicas) travelled_ = p_.task.replicas->traffic().bytes();
+  if (p_.step->reducer()) counted_ = p_.step->traffic();  // not what an evaluation has gathered
   Loader::Epoch batches = p_.loader->epoch(at_.epoch, at_.batch);
   while (at_.batch < steps_per_epoch()) {
     train_step(batches, log);

@@ -36,7 +36,10 @@ class Ema {
     }
     ~Use() {
       copy(held_, before_);
-      parameters_.written("Ema::Use");
+      try {
+        parameters_.written("Ema::Use");
+      } catch (const Error&) {  // what was on its way will not come: the job has failed, and says so elsewhere
+      }
     }
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;

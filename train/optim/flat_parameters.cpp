@@ -74,6 +74,7 @@ std::unique_ptr<comm::ShardedBuffer> FlatParameters::hold_own(comm::ProcessGroup
   auto buffer = std::make_unique<comm::ShardedBuffer>(group, shards.stretches(), own_values_, keeps);
   for (const Parameter& p : parameters_) {
     const Tensor flat = contiguous(p.tensor->detach());
+    group.broadcast(flat, 0).wait();  // ranks may have begun with others
     const Part all{p.begin, p.begin + flat.size()};
     for (const Part& own : own_) {
       const Part both{std::max(own.begin, all.begin), std::min(own.end, all.end)};

@@ -38,8 +38,8 @@ class FlatParameters {
   // `gradients` (own_size()): the own ones, if the buffer has none; `reached`: which parameters have one (must outlive
   // this).
   void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
-  // After shard(): this rank holds its own values only, own_values(); the module's tensors become windows of the
-  // result, which the caller keeps, and which has memory while they are used. Until then they keep their own memory.
+  // After shard(): this rank holds its own elements of rank 0's values only, own_values(). The module's tensors become
+  // windows of the result, which the caller keeps, and have memory while they are used; until then they keep their own.
   std::unique_ptr<comm::ShardedBuffer> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps);
   const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
   const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }

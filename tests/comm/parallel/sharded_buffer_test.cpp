@@ -123,6 +123,47 @@ TEST(ShardedBuffer, RanksThatDoNotUseItGiveWhatTheyHold) {
     }), "") << ranks;
 }
 
+// As evaluations do, of which some ranks have one batch more: the next use is not in a round.
+TEST(ShardedBuffer, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
+  EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
+    Held held(group);
+    held.buffer->begin_round();
+    for (const int64_t i : {0, 1, 2, 3, 4, 5, 3, 0, 6}) held.expect(i), Held::run_a_kernel();
+    held.buffer->forget(true);
+    if (group.rank() == 1) {
+      held.buffer->follow();
+    } else {
+      held.buffer->announce(true);
+      for (int64_t i = 0; i < kPieces; ++i) held.expect(i), Held::run_a_kernel();
+      held.buffer->announce(false);
+    }
+    for (int64_t i = 0; i < kPieces; ++i) held.expect(i), Held::run_a_kernel();
+  }), "");
+}
+
+// Also in pieces of equal size.
+TEST(ShardedBuffer, AnotherOrderIsAnError) {
+  const std::string cause = on_ranks(2, [](ProcessGroup& group) {
+    Held held(group);
+    held.expect(group.rank() == 0 ? 1 : 2);
+  });
+  EXPECT_MENTIONS(cause, "the ranks make different calls");
+}
+
+TEST(ShardedBuffer, WhatIsWrittenThroughAWindowStays) {
+  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
+    Held held(group);
+    for (const bool in_a_round : {false, true}) {
+      if (in_a_round) held.buffer->begin_round();
+      fill(held.windows[2], in_a_round ? 9 : 8);
+      held.windows[2].storage()->written_by("fill");
+      if (in_a_round) held.buffer->keep_writes(), held.buffer->forget(true);
+      for (const int64_t i : {3, 4, 5, 6}) held.expect(i), Held::run_a_kernel();
+      for (const float x : held.windows[2].span<float>()) check(x == (in_a_round ? 9 : 8), concat("it is ", x));
+    }
+  }), "");
+}
+
 TEST(ShardedBuffer, AnotherOrderIsNamedWhereItIsAnnounced) {
   const std::string cause = on_ranks(3, [](ProcessGroup& group) {
     Held held(group);
