@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "autograd/create.h"
 #include "comm/parallel/agreement.h"
 #include "nn/mode_guard.h"
 #include "train/evaluation/snapshot_parts.h"
