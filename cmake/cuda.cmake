@@ -180,7 +180,8 @@ endfunction()
 
 # How nvcc compiles a target's .cu files. CMake 3.25 does not support C++20 for CUDA: it would fail, or pass no flag.
 function(ringtape_compile_cuda target)
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF)
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF
+                                             UNITY_BUILD OFF)  # as below; newer versions join .cu files, too
   target_compile_options(${target} PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
                          $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
 endfunction()

@@ -41,7 +41,8 @@ Tensor principal_components(const Tensor& x, std::array<double, 2>& explained) {
   }
   const Tensor points = matmul(rows, v);
   double total = 0;
-  for (const double value : contiguous(rows).span<double>()) total += value * value;
+  const Tensor dense = contiguous(rows);
+  for (const double value : dense.span<double>()) total += value * value;
   const Tensor out({n, 2});
   for (int axis = 0; axis < 2; ++axis) {
     double largest = 0, sum = 0;
