@@ -86,7 +86,7 @@ struct Operation {
     set(op, CUBLASLT_MATMUL_DESC_TRANSA, c.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(op, CUBLASLT_MATMUL_DESC_TRANSB, c.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(op, CUBLASLT_MATMUL_DESC_EPILOGUE, c.epilogue);
-    set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (c.epilogue & CUBLASLT_EPILOGUE_BIAS) set(op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
   }
   ~Operation() { cublasLtMatmulDescDestroy(op); }
   Operation(const Operation&) = delete;

@@ -106,6 +106,7 @@ bool Product::each_operand(const char* kind, F holds, bool with_result) const {
 
 bool Product::valid_pointers(int device, const uint64_t* alignment, const void* workspace,
                              size_t workspace_bytes) const {
+  if (op.bias && !has_bias()) return false;  // so does cuBLASLt 13.1
   if (!each_operand(
           "out-of-bounds", [&](const void* p, size_t bytes) { return owned_by(p, bytes, device); }, true))
     return false;
