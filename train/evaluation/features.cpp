@@ -66,7 +66,7 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
   return {samples.begin() + own.begin, samples.begin() + own.end};
 }
 
-SharedPasses::SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffer* weights)
+SharedPasses::SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffers* weights)
     : weights_(weights) {
   const auto batches = [&](int rank) {
     return (part_of(n, group.size(), rank).size() + kEvalBatch - 1) / kEvalBatch;

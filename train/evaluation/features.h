@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/parallel/sharded_buffer.h"
+#include "comm/parallel/sharded_buffers.h"
 #include "nn/module.h"
 #include "train/data/dataset.h"
 
@@ -25,7 +25,7 @@ struct EmbedOptions {
   Device device = {};         // the network's device
   int workers = 1;            // threads that prepare batches
   std::string progress = {};  // title of a progress bar; empty: none
-  comm::ShardedBuffer* weights = nullptr;  // of the network, if all ranks gather them; null: not so
+  comm::ShardedBuffers* weights = nullptr;  // of the network, if all ranks gather them; null: not so
 };
 
 // Applies f to samples of a data set, without augmentation or gradients. `module`, which f uses, is in evaluation mode
@@ -41,12 +41,12 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
 // whose weights all ranks gather: call begin(i) before batch i, and end() after the last one.
 class SharedPasses {
  public:
-  SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffer* weights);
+  SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffers* weights);
   void begin(int64_t batch);
   void end();
 
  private:
-  comm::ShardedBuffer* weights_;
+  comm::ShardedBuffers* weights_;
   int64_t own_, least_, most_;  // batches
 };
 

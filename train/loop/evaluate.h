@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/parallel/sharded_buffer.h"
+#include "comm/parallel/sharded_buffers.h"
 #include "train/evaluation/evaluation.h"
 #include "train/evaluation/metrics.h"
 #include "train/evaluation/snapshot.h"
@@ -17,7 +17,7 @@ struct EvalOptions {
   int workers = 1;                             // threads that prepare batches
   int64_t limit_batches = 0;                   // of kEvalBatch images; 0: all images
   bool progress = false;                       // whether to show a bar
-  comm::ShardedBuffer* weights = nullptr;      // as EmbedOptions::weights
+  comm::ShardedBuffers* weights = nullptr;      // as EmbedOptions::weights
   comm::ProcessGroup* group = &comm::alone();  // whose ranks share the images; all get the metrics of all images
 };
 

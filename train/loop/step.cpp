@@ -209,7 +209,7 @@ std::vector<Tensor> Step::replicated() const {
 }
 
 void Step::exchange(const std::function<void()>& f) const {
-  if (weights_) weights_->fetch_by([this](Part part) { return exchange_->get(weights_index(), part); });
+  if (weights_) weights_->fetch_by([this](size_t, Part part) { return exchange_->get(weights_index(), part); });
   if (group_->rank() == 0) f();
   if (exchange_ && group_->rank() == 0) exchange_->finish();
   else if (exchange_) exchange_->serve();

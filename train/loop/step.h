@@ -75,7 +75,7 @@ class Step {
   // Rank 0 calls f, which may use state(), weights() and average(), and the model's tensors one after another, while
   // the other ranks give it what they hold. All ranks call it.
   void exchange(const std::function<void()>& f) const;
-  comm::ShardedBuffer* gathered_weights() const { return weights_.get(); }  // null: this rank has all
+  comm::ShardedBuffers* gathered_weights() const { return weights_.get(); }  // null: this rank has all
   bool finite() const;  // whether all parameters are finite; waits for the device
   // What must be equal on all ranks: the parameters and the model's buffers; without shards also the parameters'
   // average and the optimizer's state.
@@ -102,7 +102,7 @@ class Step {
   FlatParameters parameters_;
   std::unique_ptr<comm::Reducer> reducer_;
   std::unique_ptr<comm::Shards> shards_;          // null: each rank updates all
-  std::unique_ptr<comm::ShardedBuffer> weights_;  // null: each rank has all
+  std::unique_ptr<comm::ShardedBuffers> weights_;  // null: each rank has all
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;

@@ -68,10 +68,11 @@ void FlatParameters::shard(const comm::Shards& shards, const Tensor& gradients, 
   if (gradients.defined()) gradients_ = gradients;
 }
 
-std::unique_ptr<comm::ShardedBuffer> FlatParameters::hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
+std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
                                                               bool keeps) {
   own_values_ = zeros({own_size()}, dtype_, device());
-  auto buffer = std::make_unique<comm::ShardedBuffer>(group, shards.stretches(), own_values_, keeps);
+  auto buffers = std::make_unique<comm::ShardedBuffers>(group, keeps);
+  const size_t values = buffers->add(shards.stretches(), own_values_);
   for (const Parameter& p : parameters_) {
     const Tensor flat = contiguous(p.tensor->detach());
     group.broadcast(flat, 0).wait();  // ranks may have begun with others
@@ -81,15 +82,15 @@ std::unique_ptr<comm::ShardedBuffer> FlatParameters::hold_own(comm::ProcessGroup
       if (both.begin < both.end)
         copy(own_part(own_values_, both), flat.window({both.size()}, {1}, both.begin - all.begin));
     }
-    *p.tensor = buffer->window(p.node->shape, p.begin);
+    *p.tensor = buffers->window(values, p.node->shape, p.begin);
     p.tensor->set_node(p.node);
   }
-  buffer_ = buffer.get();
-  return buffer;
+  buffers_ = buffers.get();
+  return buffers;
 }
 
 void FlatParameters::written(const char* by) const {
-  if (buffer_) buffer_->forget();
+  if (buffers_) buffers_->forget();
   else values_.storage()->written_by(by);
 }
 

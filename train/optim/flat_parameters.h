@@ -2,7 +2,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/parallel/sharded_buffer.h"
+#include "comm/parallel/sharded_buffers.h"
 #include "core/part.h"
 #include "nn/module.h"
 #include "train/io/safetensors.h"
@@ -40,7 +40,7 @@ class FlatParameters {
   void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
   // After shard(): this rank holds its own elements of rank 0's values only, own_values(). The module's tensors become
   // windows of the result, which the caller keeps, and have memory while they are used; until then they keep their own.
-  std::unique_ptr<comm::ShardedBuffer> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps);
+  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps);
   const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
   const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }
   const std::vector<Part>& own() const { return own_; }     // ascending
@@ -76,7 +76,7 @@ class FlatParameters {
   DType dtype_;
   int64_t size_ = 0;
   Tensor values_, own_values_, gradients_, cells_, cells_on_device_;
-  comm::ShardedBuffer* buffer_ = nullptr;  // of hold_own()
+  comm::ShardedBuffers* buffers_ = nullptr;  // of hold_own()
   std::vector<Parameter> parameters_;
   std::vector<Part> own_;
   const std::vector<char>* reached_ = nullptr;  // null: those whose leaf has one

@@ -8,22 +8,26 @@
 
 namespace ringtape::comm {
 
-// A flat buffer of which each rank holds its own elements only. A stretch of it has memory, and the elements of all
+// Flat buffers of which each rank holds its own elements only. A stretch of one has memory, and the elements of all
 // ranks, from its first use through a tensor until other stretches are used: fully sharded data parallelism (Zhao et
 // al., "PyTorch FSDP", 2023), whose units are the stretches. They are gathered ahead in the order of the last round.
 //
 // A use of what is not there is a collective: all ranks use the stretches in the same order, or give what they hold
 // to those that do. Elements that are written through a window, the same on all ranks, become own ones.
-class ShardedBuffer {
+class ShardedBuffers {
  public:
-  // `own`: this rank's elements of all stretches, the first ones first; the caller writes them, then calls forget().
-  // `keeps`: what has been gathered stays until then. The group must outlive this, and this all use of the tensors.
-  ShardedBuffer(ProcessGroup& group, std::vector<Stretch> stretches, const Tensor& own, bool keeps);
-  ~ShardedBuffer();
+  // `keeps`: what has been gathered stays until forget(). The group must outlive this, and this all use of the tensors.
+  ShardedBuffers(ProcessGroup& group, bool keeps);
+  ~ShardedBuffers();
 
-  // Elements [begin, begin + shape.size()) of the buffer, which are within one stretch: a tensor without memory until
-  // it is used.
-  Tensor window(const Shape& shape, int64_t begin) const;
+  // One more buffer; returns its number, from 0. `own`: this rank's elements of all stretches, the first ones first;
+  // the caller writes them, then calls forget(). They are gathered as `dtype`, converted as copy() does.
+  size_t add(std::vector<Stretch> stretches, const Tensor& own, DType dtype);
+  size_t add(std::vector<Stretch> stretches, const Tensor& own) { return add(std::move(stretches), own, own.dtype()); }
+
+  // Elements [begin, begin + shape.size()) of a buffer, which are within one stretch: a tensor without memory until it
+  // is used.
+  Tensor window(size_t buffer, const Shape& shape, int64_t begin) const;
 
   // Own elements have changed: what has been gathered is dropped. `next_round`: the uses since begin_round() are a
   // round; what the next one begins with is already gathered.
@@ -36,9 +40,9 @@ class ShardedBuffer {
   void announce(bool on);
   void follow();
 
-  // From now on a use is no collective: `fetch` returns the elements [begin, end) (on the host). Empty: as before. What
-  // has been gathered is dropped.
-  using Fetch = std::function<Tensor(Part part)>;
+  // From now on a use is no collective: `fetch` returns own and others' elements [begin, end) of a buffer, on the host.
+  // Empty: as before. What has been gathered is dropped.
+  using Fetch = std::function<Tensor(size_t buffer, Part part)>;
   void fetch_by(Fetch fetch);
 
   struct Totals {
@@ -62,10 +66,10 @@ class ShardedBuffer {
   void gather_next();
 
   std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order
-  const Tensor own_;
   const bool keeps_;
+  size_t buffers_ = 0;
   std::vector<std::unique_ptr<Piece>> pieces_;
-  std::vector<Tensor> spare_;                // memory to be used again
+  std::vector<Tensor> spare_;                // memory to be used again: bytes
   static constexpr size_t kNone = size_t(-1);
   std::vector<size_t> round_, last_round_;  // the pieces in the order of their uses
   size_t next_ = 0;                         // of last_round_

@@ -1,7 +1,8 @@
 // A buffer of which each rank holds a part, and which has memory piece by piece while it is used.
-#include "comm/parallel/sharded_buffer.h"
+#include "comm/parallel/sharded_buffers.h"
 
 #include "core/part.h"
+#include "kernels/copy.h"
 #include "kernels/fill.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
@@ -14,7 +15,6 @@ constexpr int64_t kPieces = 7, kSize = 48;  // of each piece
 // A rank's end of a buffer whose element i has the value i + 1000 round.
 struct Held {
   Held(ProcessGroup& group, bool keeps = false) : group(group) {
-    std::vector<Stretch> stretches;
     const std::vector<int64_t> anywhere = [] {
       std::vector<int64_t> out;
       for (int64_t i = 0; i < kPieces * kSize; ++i) out.push_back(i);
@@ -26,8 +26,9 @@ struct Held {
     own = zeros({size});
     parts = Shards(group, stretches).own();
     write(0);
-    buffer.emplace(group, stretches, own, keeps);
-    for (int64_t i = 0; i < kPieces; ++i) windows.push_back(buffer->window({2, kSize / 2}, i * kSize));
+    buffer.emplace(group, keeps);
+    buffer->add(stretches, own);
+    for (int64_t i = 0; i < kPieces; ++i) windows.push_back(buffer->window(0, {2, kSize / 2}, i * kSize));
   }
   void write(int round) {
     int64_t at = 0;
@@ -44,9 +45,10 @@ struct Held {
   static void run_a_kernel() { fill(Tensor({1}), 0); }
 
   ProcessGroup& group;
+  std::vector<Stretch> stretches{};
   Tensor own;
   std::vector<Part> parts;
-  std::optional<ShardedBuffer> buffer;
+  std::optional<ShardedBuffers> buffer;
   Tensors windows;
 };
 
@@ -61,7 +63,7 @@ void check(bool ok, const std::string& what) {
   if (!ok) throw CommError(what);
 }
 
-TEST(ShardedBuffer, HasTheElementsOfAllRanksWhereItIsUsed) {
+TEST(ShardedBuffers, HasTheElementsOfAllRanksWhereItIsUsed) {
   for (const int ranks : {1, 2, 3, 7, 60})  // more ranks than elements of a piece
     EXPECT_EQ(on_ranks(ranks, [](ProcessGroup& group) {
       Held held(group);
@@ -76,7 +78,7 @@ TEST(ShardedBuffer, HasTheElementsOfAllRanksWhereItIsUsed) {
 }
 
 // Three pieces have memory; the last ones of the way there are the first ones of the way back.
-TEST(ShardedBuffer, GathersAgainWhatLostItsMemory) {
+TEST(ShardedBuffers, GathersAgainWhatLostItsMemory) {
   for (const bool keeps : {false, true})
     EXPECT_EQ(on_ranks(2, [&](ProcessGroup& group) {
       Held held(group, keeps);
@@ -90,7 +92,7 @@ TEST(ShardedBuffer, GathersAgainWhatLostItsMemory) {
 }
 
 // However many pieces one kernel is given, all stay until it has run.
-TEST(ShardedBuffer, WhatAKernelIsGivenStays) {
+TEST(ShardedBuffers, WhatAKernelIsGivenStays) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     for (int round = 0; round < 2; ++round) {  // the second one gathers ahead
@@ -106,7 +108,7 @@ TEST(ShardedBuffer, WhatAKernelIsGivenStays) {
   }), "");
 }
 
-TEST(ShardedBuffer, RanksThatDoNotUseItGiveWhatTheyHold) {
+TEST(ShardedBuffers, RanksThatDoNotUseItGiveWhatTheyHold) {
   for (const int ranks : {2, 3})
     EXPECT_EQ(on_ranks(ranks, [&](ProcessGroup& group) {
       Held held(group);
@@ -124,7 +126,7 @@ TEST(ShardedBuffer, RanksThatDoNotUseItGiveWhatTheyHold) {
 }
 
 // As evaluations do, of which some ranks have one batch more: the next use is not in a round.
-TEST(ShardedBuffer, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
+TEST(ShardedBuffers, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.buffer->begin_round();
@@ -142,7 +144,7 @@ TEST(ShardedBuffer, GoesOnFromTheSamePlaceAfterRanksWereIdle) {
 }
 
 // Also in pieces of equal size.
-TEST(ShardedBuffer, AnotherOrderIsAnError) {
+TEST(ShardedBuffers, AnotherOrderIsAnError) {
   const std::string cause = on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.expect(group.rank() == 0 ? 1 : 2);
@@ -150,7 +152,7 @@ TEST(ShardedBuffer, AnotherOrderIsAnError) {
   EXPECT_MENTIONS(cause, "the ranks make different calls");
 }
 
-TEST(ShardedBuffer, WhatIsWrittenThroughAWindowStays) {
+TEST(ShardedBuffers, WhatIsWrittenThroughAWindowStays) {
   EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
     Held held(group);
     for (const bool in_a_round : {false, true}) {
@@ -164,7 +166,7 @@ TEST(ShardedBuffer, WhatIsWrittenThroughAWindowStays) {
   }), "");
 }
 
-TEST(ShardedBuffer, AnotherOrderIsNamedWhereItIsAnnounced) {
+TEST(ShardedBuffers, AnotherOrderIsNamedWhereItIsAnnounced) {
   const std::string cause = on_ranks(3, [](ProcessGroup& group) {
     Held held(group);
     if (group.rank() == 2) return held.buffer->follow();
@@ -174,11 +176,11 @@ TEST(ShardedBuffer, AnotherOrderIsNamedWhereItIsAnnounced) {
   EXPECT_MENTIONS(cause, "rank 1 uses the weights in another order than rank 0");
 }
 
-TEST(ShardedBuffer, IsFetchedWithoutCollectives) {
+TEST(ShardedBuffers, IsFetchedWithoutCollectives) {
   EXPECT_EQ(on_ranks(2, [](ProcessGroup& group) {
     Held held(group);
     held.expect(0);
-    held.buffer->fetch_by([](Part part) {
+    held.buffer->fetch_by([](size_t, Part part) {
       Tensor out({part.size()});
       for (int64_t i = 0; i < part.size(); ++i) out.data<float>()[i] = float(part.begin + i);
       return out;
@@ -189,7 +191,41 @@ TEST(ShardedBuffer, IsFetchedWithoutCollectives) {
   }), "");
 }
 
-TEST(ShardedBuffer, AUseAfterItsEndIsAnError) {
+// Another buffer of the same object, gathered in 16 bits from the own elements of the first one.
+TEST(ShardedBuffers, AreGatheredInOneOrderAndConverted) {
+  for (const int ranks : {1, 2, 3})
+    EXPECT_EQ(on_ranks(ranks, [&](ProcessGroup& group) {
+      Held held(group);
+      const size_t half = held.buffer->add(held.stretches, held.own, DType::bf16);
+      Tensors windows;
+      for (int64_t i = 0; i < kPieces; ++i) windows.push_back(held.buffer->window(half, {kSize}, i * kSize));
+      const auto expect_half = [&](int64_t piece, int round) {
+        Tensor wide({kSize}), expected({kSize}, DType::bf16), back({kSize});
+        for (int64_t i = 0; i < kSize; ++i) wide.data<float>()[i] = float(piece * kSize + i + 1000 * round);
+        copy(expected, wide), copy(wide, expected), copy(back, windows[size_t(piece)]);
+        for (int64_t i = 0; i < kSize; ++i)
+          check(back.data<float>()[i] == wide.data<float>()[i], concat("element ", i, " of 16-bit piece ", piece));
+      };
+      for (int round = 0; round < 3; ++round) {
+        held.buffer->begin_round();
+        const bool idle = round == 1 && group.rank() == ranks - 1, announced = round == 1 && ranks > 1;
+        if (announced && !idle) held.buffer->announce(true);
+        for (int64_t i = 0; i < kPieces && !(idle && announced); ++i) expect_half(i, round), held.expect(i, round);
+        if (announced && idle) held.buffer->follow();
+        else if (announced) held.buffer->announce(false);
+        held.write(round + 1);
+        held.buffer->forget(true);
+      }
+      held.buffer->begin_round();
+      expect_half(0, 3);
+      for (int64_t i = 0; i < kSize; ++i) held.windows[0].data<float>()[i] = float(i + 4000);
+      held.windows[0].storage()->written_by("the test");
+      held.buffer->keep_writes();
+      expect_half(0, 4);
+    }), "") << ranks;
+}
+
+TEST(ShardedBuffers, AUseAfterItsEndIsAnError) {
   EXPECT_EQ(on_ranks(1, [](ProcessGroup& group) {
     Held held(group);
     held.expect(1);

@@ -1,4 +1,4 @@
-#include "comm/parallel/sharded_buffer.h"
+#include "comm/parallel/sharded_buffers.h"
 
 #include <algorithm>
 #include <exception>
@@ -11,16 +11,20 @@ namespace ringtape::comm {
 
 constexpr size_t kMostGathered = 3;  // pieces: the last one, the one in use, the next one
 
-struct ShardedBuffer::Piece {
-  size_t index;
+struct ShardedBuffers::Piece {
+  size_t index, buffer;
   Stretch stretch;
   Tensor own;                        // this rank's elements
+  DType dtype;                       // as which they are gathered
   std::shared_ptr<Storage> storage;  // of the windows
-  Tensor memory{};                   // undefined: it has none
+  Tensor memory{};                   // bytes; undefined: it has none
   std::optional<Work> coming{};      // while others' elements are on their way
   uint64_t used = 0, kernel = 0;     // when it was used last: counts uses, and kernels
   uint32_t version = 0;              // of the storage, when it held what the owners hold
   int64_t size() const { return stretch.end() - stretch.begin; }
+  int64_t bytes() const { return size() * int64_t(size_of(dtype)); }
+  Tensor all() const { return Tensor(memory.storage(), {size()}, dtype); }  // what is there, also before it is used
+  Tensor part(Part part) const { return all().window({part.size()}, {1}, part.begin - stretch.begin); }
 };
 
 namespace {
@@ -33,22 +37,25 @@ struct Uncounted {
 
 }  // namespace
 
-ShardedBuffer::ShardedBuffer(ProcessGroup& group, std::vector<Stretch> stretches, const Tensor& own, bool keeps)
-    : group_(group.split(0, group.rank())), own_(own), keeps_(keeps) {
+ShardedBuffers::ShardedBuffers(ProcessGroup& group, bool keeps)
+    : group_(group.split(0, group.rank())), keeps_(keeps) {}
+
+size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DType dtype) {
   std::ranges::sort(stretches, {}, &Stretch::begin);
   int64_t before = 0;
   for (Stretch& s : stretches) {
-    const int64_t mine = s.of(group.rank()).size();
-    const auto bytes = size_t(s.end() - s.begin) * size_of(own.dtype());
-    auto piece = std::make_unique<Piece>(Piece{pieces_.size(), s, own.window({mine}, {1}, before),
-                                               std::make_shared<Storage>(nullptr, bytes, own.device())});
+    const int64_t mine = s.of(group_->rank()).size();
+    auto piece = std::make_unique<Piece>(
+        Piece{pieces_.size(), buffers_, s, own.window({mine}, {1}, before), dtype, nullptr});
+    piece->storage = std::make_shared<Storage>(nullptr, size_t(piece->bytes()), own.device());
     piece->storage->set_arriving([this, p = piece.get()](size_t, size_t) { return use(*p); });
     pieces_.push_back(std::move(piece));
     before += mine;
   }
+  return buffers_++;
 }
 
-ShardedBuffer::~ShardedBuffer() {
+ShardedBuffers::~ShardedBuffers() {
   for (const auto& piece : pieces_) {
     if (piece->coming && std::uncaught_exceptions() == 0) try {
         piece->coming->wait();
@@ -61,16 +68,16 @@ ShardedBuffer::~ShardedBuffer() {
   }
 }
 
-Tensor ShardedBuffer::window(const Shape& shape, int64_t begin) const {
+Tensor ShardedBuffers::window(size_t buffer, const Shape& shape, int64_t begin) const {
   for (const auto& p : pieces_)
-    if (p->stretch.begin <= begin && begin + shape.size() <= p->stretch.end())
-      return Tensor(p->storage, {p->size()}, own_.dtype())
+    if (p->buffer == buffer && p->stretch.begin <= begin && begin + shape.size() <= p->stretch.end())
+      return Tensor(p->storage, {p->size()}, p->dtype)
           .window(shape, contiguous_strides(shape), begin - p->stretch.begin);
   throw ShapeError(concat("elements from ", begin, " on, ", shape, ": not within one stretch"));
 }
 
 // Always returns false: it may be dropped again.
-bool ShardedBuffer::use(Piece& piece) {
+bool ShardedBuffers::use(Piece& piece) {
   piece.kernel = kernel_calls;
   const auto began = Clock::now();
   if (!piece.memory.defined()) start(piece);
@@ -86,46 +93,44 @@ bool ShardedBuffer::use(Piece& piece) {
   return false;
 }
 
-void ShardedBuffer::wait(Piece& piece) {
+void ShardedBuffers::wait(Piece& piece) {
   if (!piece.coming) return;
   const Work work = *std::exchange(piece.coming, std::nullopt);  // waits once, also if it fails
   work.wait();
   totals_.communicating += work.span().end - work.span().begin;
 }
 
-void ShardedBuffer::provide(Piece& piece) {
+void ShardedBuffers::provide(Piece& piece) {
   make_room();
-  const auto fits = [&](const Tensor& memory) { return memory.size() >= piece.size(); };
   std::ranges::sort(spare_, {}, &Tensor::size);
-  if (const auto fit = std::ranges::find_if(spare_, fits); fit != spare_.end()) {
+  if (const auto fit = std::ranges::lower_bound(spare_, piece.bytes(), {}, &Tensor::size); fit != spare_.end()) {
     piece.memory = *fit;
     spare_.erase(fit);
   } else {
     if (!spare_.empty()) spare_.erase(spare_.begin());
-    piece.memory = group_->allocate({piece.size()}, own_.dtype());
+    piece.memory = group_->allocate({piece.bytes()}, DType::u8);
   }
   piece.storage->provide(piece.memory.storage());
   piece.version = piece.storage->version();
 }
 
-void ShardedBuffer::start(Piece& piece) {
+void ShardedBuffers::start(Piece& piece) {
   const Uncounted uncounted;
   provide(piece);
   piece.used = ++uses_;
-  const Tensor all = piece.memory.window({piece.size()}, {1});
+  const Tensor all = piece.all();
   if (fetch_) {
-    const Tensor elements = fetch_({piece.stretch.begin, piece.stretch.end()});
+    const Tensor elements = fetch_(piece.buffer, {piece.stretch.begin, piece.stretch.end()});
     return copy(all, elements.device() == all.device() ? elements : elements.copy_to(all.device()));
   }
   if (announces_) agree(piece.index);
-  const Part own = piece.stretch.of(group_->rank());
-  copy(all.window({own.size()}, {1}, own.begin - piece.stretch.begin), piece.own);
+  copy(piece.part(piece.stretch.of(group_->rank())), piece.own);
   piece.coming = group_->all_gather(all, piece.stretch.cuts, piece.index + 1).start();
-  totals_.bytes += all.size() * int64_t(size_of(all.dtype()));
+  totals_.bytes += piece.bytes();
 }
 
 // What followed the current piece in the last round is gathered meanwhile.
-void ShardedBuffer::gather_next() {
+void ShardedBuffers::gather_next() {
   const auto begin = last_round_.begin(), end = last_round_.end();
   auto at = std::find(begin + std::ptrdiff_t(next_), end, current_);
   if (at == end) at = std::find(begin, end, current_);
@@ -134,7 +139,7 @@ void ShardedBuffer::gather_next() {
   if (Piece& next = *pieces_[*at]; !next.memory.defined()) start(next);
 }
 
-void ShardedBuffer::begin_round() {
+void ShardedBuffers::begin_round() {
   keep_writes();
   round_.clear();
   some_followed_ = false;
@@ -142,22 +147,25 @@ void ShardedBuffer::begin_round() {
 }
 
 // The next use may be any.
-void ShardedBuffer::leave_round() { next_ = 0, current_ = kNone; }
+void ShardedBuffers::leave_round() { next_ = 0, current_ = kNone; }
 
-void ShardedBuffer::keep_writes(Piece& piece) {
+void ShardedBuffers::keep_writes(Piece& piece) {
   if (!piece.memory.defined() || fetch_ || piece.version == piece.storage->version()) return;
   const Uncounted uncounted;
-  const Part own = piece.stretch.of(group_->rank());
-  copy(piece.own, piece.memory.window({own.size()}, {1}, own.begin - piece.stretch.begin));
+  copy(piece.own, piece.part(piece.stretch.of(group_->rank())));
   piece.version = piece.storage->version();
+  for (const auto& other : pieces_)  // what else was gathered of the same elements
+    if (other.get() != &piece && other->own.storage() == piece.own.storage() &&
+        other->stretch.begin == piece.stretch.begin)
+      release(*other);
 }
 
-void ShardedBuffer::keep_writes() {
+void ShardedBuffers::keep_writes() {
   for (const auto& p : pieces_) keep_writes(*p);
 }
 
 // Drops the pieces that were used least recently, not those that the coming kernel has been given.
-void ShardedBuffer::make_room() {
+void ShardedBuffers::make_room() {
   if (keeps_ && !fetch_) return;
   for (;;) {
     Piece* oldest = nullptr;
@@ -173,7 +181,7 @@ void ShardedBuffer::make_room() {
   }
 }
 
-void ShardedBuffer::release(Piece& piece) {
+void ShardedBuffers::release(Piece& piece) {
   wait(piece);
   keep_writes(piece);
   piece.storage->provide(nullptr);
@@ -182,15 +190,15 @@ void ShardedBuffer::release(Piece& piece) {
   piece.memory = {};
 }
 
-void ShardedBuffer::drop() {
+void ShardedBuffers::drop() {
   for (const auto& p : pieces_) release(*p);
 }
 
 // Rank 0's piece. The others that announce one must mean the same.
-size_t ShardedBuffer::agree(size_t piece) {
-  Tensor word = from_host(std::vector<int64_t>{int64_t(piece)}, {1}, own_.device());
+size_t ShardedBuffers::agree(size_t piece) {
+  Tensor word = from_host(std::vector<int64_t>{int64_t(piece)}, {1}, group_->transport().device());
   group_->broadcast(word, 0).wait();
-  if (own_.device() != Device{}) word = word.copy_to(Device{});
+  if (word.device() != Device{}) word = word.copy_to(Device{});
   group_->transport().context().failure->check();
   const auto agreed = size_t(word.data<int64_t>()[0]);
   RT_CHECK_AS(CommError, agreed == piece || !announces_, "rank ", group_->rank(),
@@ -198,7 +206,7 @@ size_t ShardedBuffer::agree(size_t piece) {
   return agreed;
 }
 
-void ShardedBuffer::announce(bool on) {
+void ShardedBuffers::announce(bool on) {
   if (!on) agree(kNone);
   announces_ = on, some_followed_ = true;
   if (on) return;
@@ -206,7 +214,7 @@ void ShardedBuffer::announce(bool on) {
   leave_round();
 }
 
-void ShardedBuffer::follow() {
+void ShardedBuffers::follow() {
   for (size_t i = agree(kNone); i != kNone; i = agree(kNone)) {
     RT_CHECK_AS(CommError, i < pieces_.size(), "rank 0 uses weights ", i, " of ", pieces_.size());
     release(*pieces_[i]);
@@ -217,7 +225,7 @@ void ShardedBuffer::follow() {
   leave_round();
 }
 
-void ShardedBuffer::forget(bool next_round) {
+void ShardedBuffers::forget(bool next_round) {
   drop();
   for (const auto& p : pieces_) p->storage->written_by("an update of own elements");
   if (!next_round) return;
@@ -228,7 +236,7 @@ void ShardedBuffer::forget(bool next_round) {
   if (whole) start(*pieces_[last_round_[0]]);
 }
 
-void ShardedBuffer::fetch_by(Fetch fetch) {
+void ShardedBuffers::fetch_by(Fetch fetch) {
   drop();
   leave_round();
   fetch_ = std::move(fetch);
