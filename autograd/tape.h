@@ -26,6 +26,7 @@ struct Node {
   Tensor grad;                                  // the accumulated gradient; undefined if none
   Tensor grad_slot;                             // memory for `grad` (a view of a flat buffer), or undefined
   std::function<void()> open_slot;              // defines grad_slot before it is needed; empty: it stays as it is
+  std::function<Tensor(DType)> converted;       // its values in another dtype, or undefined; empty: cast() makes them
   std::function<void(const Tensor& grad)> hook; // called when backward has added the last contribution to `grad`
 
   // Temporary state of a running backward().

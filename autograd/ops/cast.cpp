@@ -6,8 +6,11 @@ namespace ringtape {
 Tensor cast(const Tensor& x, DType dtype) {
   RT_CHECK_AS(ShapeError, x.defined(), "cast: an undefined tensor");
   if (x.dtype() == dtype) return x;
-  Tensor y(x.shape(), dtype, x.device());
-  copy(y, x);
+  Tensor y = x.node() && x.node()->converted ? x.node()->converted(dtype) : Tensor();
+  if (!y.defined()) {
+    y = Tensor(x.shape(), dtype, x.device());
+    copy(y, x);
+  }
   if (!is_float(dtype)) return y;
   return record("cast", {x}, y, [own = x.dtype()](const Tensor& dy) -> Tensors {
     Tensor dx = empty_grad(0, dy.shape(), own, dy.device());

@@ -13,18 +13,30 @@ constexpr size_t kMostGathered = 3;  // pieces: the last one, the one in use, th
 
 struct ShardedBuffers::Piece {
   size_t index, buffer;
-  Stretch stretch;
-  Tensor own;                        // this rank's elements
-  DType dtype;                       // as which they are gathered
+  ProcessGroup::Cuts cuts;
+  DType dtype;                       // as which its elements are gathered
   std::shared_ptr<Storage> storage;  // of the windows
-  Tensor memory{};                   // bytes; undefined: it has none
-  std::optional<Work> coming{};      // while others' elements are on their way
-  uint64_t used = 0, kernel = 0;     // when it was used last: counts uses, and kernels
-  uint32_t version = 0;              // of the storage, when it held what the owners hold
-  int64_t size() const { return stretch.end() - stretch.begin; }
+  bool apart = false;
+  struct Run {  // of elements that follow one another, from `at` on in the piece
+    int64_t at;
+    Part elements;  // of the buffer
+  };
+  std::vector<Run> runs{};  // all elements
+  struct Own {
+    int64_t at;
+    Tensor elements;
+  };
+  std::vector<Own> own{};         // this rank's, without those that are apart
+  Tensor memory{};                // bytes; undefined: it has none
+  std::optional<Work> coming{};   // while others' elements are on their way
+  uint64_t used = 0, kernel = 0;  // when it was used last: counts uses, and kernels
+  uint32_t version = 0;           // of the storage, when it held what the owners hold
+  int64_t size() const { return cuts->back(); }
   int64_t bytes() const { return size() * int64_t(size_of(dtype)); }
-  Tensor all() const { return Tensor(memory.storage(), {size()}, dtype); }  // what is there, also before it is used
-  Tensor part(Part part) const { return all().window({part.size()}, {1}, part.begin - stretch.begin); }
+  // What is there, also before it is used.
+  Tensor part(int64_t at, int64_t count) const {
+    return Tensor(memory.storage(), {size()}, dtype).window({count}, {1}, at);
+  }
 };
 
 namespace {
@@ -40,19 +52,52 @@ struct Uncounted {
 ShardedBuffers::ShardedBuffers(ProcessGroup& group, bool keeps)
     : group_(group.split(0, group.rank())), keeps_(keeps) {}
 
-size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DType dtype) {
+ShardedBuffers::Piece& ShardedBuffers::add_piece(size_t buffer, const ProcessGroup::Cuts& cuts, DType dtype) {
+  auto piece = std::make_unique<Piece>(Piece{pieces_.size(), buffer, cuts, dtype, nullptr});
+  piece->storage = std::make_shared<Storage>(nullptr, size_t(piece->bytes()), group_->transport().device());
+  piece->storage->set_arriving([this, p = piece.get()](size_t, size_t) { return use(*p); });
+  return *pieces_.emplace_back(std::move(piece));
+}
+
+size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DType dtype,
+                           const std::vector<Part>& apart) {
   std::ranges::sort(stretches, {}, &Stretch::begin);
-  int64_t before = 0;
-  for (Stretch& s : stretches) {
-    const int64_t mine = s.of(group_->rank()).size();
-    auto piece = std::make_unique<Piece>(
-        Piece{pieces_.size(), buffers_, s, own.window({mine}, {1}, before), dtype, nullptr});
-    piece->storage = std::make_shared<Storage>(nullptr, size_t(piece->bytes()), own.device());
-    piece->storage->set_arriving([this, p = piece.get()](size_t, size_t) { return use(*p); });
-    pieces_.push_back(std::move(piece));
-    before += mine;
+  std::vector<int64_t> cuts = {0};  // of what is apart
+  std::vector<Piece::Run> runs;
+  std::vector<Piece::Own> mine;
+  for (int rank = 0; rank < group_->size(); ++rank) {
+    int64_t at = cuts.back();
+    for (const Stretch& s : stretches)
+      for (const Part& part : apart)
+        if (s.of(rank).begin <= part.begin && part.end <= s.of(rank).end) {
+          runs.push_back({at, part});
+          at += part.size();
+        }
+    cuts.push_back(at);
   }
-  return buffers_++;
+  int64_t held = 0;  // elements of `own` before
+  for (const Stretch& s : stretches) {
+    Piece& piece = add_piece(owns_.size(), s.cuts, dtype);
+    piece.runs = {{0, {s.begin, s.end()}}};
+    const Part all = s.of(group_->rank());
+    const auto elements = [&](Part part) { return own.window({part.size()}, {1}, held + part.begin - all.begin); };
+    int64_t from = all.begin;
+    for (const Piece::Run& run : runs) {
+      const Part& part = run.elements;
+      if (part.begin < all.begin || part.end > all.end) continue;
+      if (from < part.begin) piece.own.push_back({from - s.begin, elements({from, part.begin})});
+      mine.push_back({run.at, elements(part)});
+      from = part.end;
+    }
+    if (from < all.end) piece.own.push_back({from - s.begin, elements({from, all.end})});
+    held += all.size();
+  }
+  if (!runs.empty()) {
+    Piece& piece = add_piece(owns_.size(), std::make_shared<const std::vector<int64_t>>(std::move(cuts)), dtype);
+    piece.apart = true, piece.runs = std::move(runs), piece.own = std::move(mine);
+  }
+  owns_.push_back(own.storage());
+  return owns_.size() - 1;
 }
 
 ShardedBuffers::~ShardedBuffers() {
@@ -69,10 +114,13 @@ ShardedBuffers::~ShardedBuffers() {
 }
 
 Tensor ShardedBuffers::window(size_t buffer, const Shape& shape, int64_t begin) const {
-  for (const auto& p : pieces_)
-    if (p->buffer == buffer && p->stretch.begin <= begin && begin + shape.size() <= p->stretch.end())
-      return Tensor(p->storage, {p->size()}, p->dtype)
-          .window(shape, contiguous_strides(shape), begin - p->stretch.begin);
+  for (const bool apart : {true, false})
+    for (const auto& p : pieces_)
+      for (const Piece::Run& run : p->runs)
+        if (p->buffer == buffer && p->apart == apart && run.elements.begin <= begin &&
+            begin + shape.size() <= run.elements.end)
+          return Tensor(p->storage, {p->size()}, p->dtype)
+              .window(shape, contiguous_strides(shape), run.at + begin - run.elements.begin);
   throw ShapeError(concat("elements from ", begin, " on, ", shape, ": not within one stretch"));
 }
 
@@ -86,7 +134,7 @@ bool ShardedBuffers::use(Piece& piece) {
     wait(piece);
     totals_.exposed += Clock::now() - began;
   }
-  if (piece.index == current_ || fetch_) return false;
+  if (piece.index == current_ || piece.apart || fetch_) return false;
   current_ = piece.index;
   round_.push_back(current_);
   gather_next();
@@ -118,14 +166,16 @@ void ShardedBuffers::start(Piece& piece) {
   const Uncounted uncounted;
   provide(piece);
   piece.used = ++uses_;
-  const Tensor all = piece.all();
   if (fetch_) {
-    const Tensor elements = fetch_(piece.buffer, {piece.stretch.begin, piece.stretch.end()});
-    return copy(all, elements.device() == all.device() ? elements : elements.copy_to(all.device()));
+    for (const Piece::Run& run : piece.runs) {
+      const Tensor to = piece.part(run.at, run.elements.size()), from = fetch_(piece.buffer, run.elements);
+      copy(to, from.device() == to.device() ? from : from.copy_to(to.device()));
+    }
+    return;
   }
   if (announces_) agree(piece.index);
-  copy(piece.part(piece.stretch.of(group_->rank())), piece.own);
-  piece.coming = group_->all_gather(all, piece.stretch.cuts, piece.index + 1).start();
+  for (const Piece::Own& own : piece.own) copy(piece.part(own.at, own.elements.size()), own.elements);
+  piece.coming = group_->all_gather(piece.part(0, piece.size()), piece.cuts, piece.index + 1).start();
   totals_.bytes += piece.bytes();
 }
 
@@ -142,6 +192,7 @@ void ShardedBuffers::gather_next() {
 void ShardedBuffers::begin_round() {
   keep_writes();
   round_.clear();
+  round_began_ = uses_;
   some_followed_ = false;
   leave_round();
 }
@@ -152,12 +203,10 @@ void ShardedBuffers::leave_round() { next_ = 0, current_ = kNone; }
 void ShardedBuffers::keep_writes(Piece& piece) {
   if (!piece.memory.defined() || fetch_ || piece.version == piece.storage->version()) return;
   const Uncounted uncounted;
-  copy(piece.own, piece.part(piece.stretch.of(group_->rank())));
+  for (const Piece::Own& own : piece.own) copy(own.elements, piece.part(own.at, own.elements.size()));
   piece.version = piece.storage->version();
-  for (const auto& other : pieces_)  // what else was gathered of the same elements
-    if (other.get() != &piece && other->own.storage() == piece.own.storage() &&
-        other->stretch.begin == piece.stretch.begin)
-      release(*other);
+  for (const auto& other : pieces_)  // what was gathered of the same elements in another dtype
+    if (other->buffer != piece.buffer && owns_[other->buffer] == owns_[piece.buffer]) release(*other);
 }
 
 void ShardedBuffers::keep_writes() {
@@ -171,7 +220,7 @@ void ShardedBuffers::make_room() {
     Piece* oldest = nullptr;
     size_t gathered = 0;
     for (const auto& p : pieces_) {
-      if (!p->memory.defined()) continue;
+      if (!p->memory.defined() || p->apart) continue;
       ++gathered;
       const bool is_given = p->kernel == kernel_calls && (!fetch_ || p->used + kMostGathered > uses_);
       if (!is_given && (!oldest || p->used < oldest->used)) oldest = p.get();
@@ -229,11 +278,15 @@ void ShardedBuffers::forget(bool next_round) {
   drop();
   for (const auto& p : pieces_) p->storage->written_by("an update of own elements");
   if (!next_round) return;
+  const uint64_t began = round_began_;
   if (!std::exchange(some_followed_, false)) last_round_ = round_;
   else round_.clear();
   const bool whole = !round_.empty();
   begin_round();
-  if (whole) start(*pieces_[last_round_[0]]);
+  if (!whole) return;
+  for (const auto& p : pieces_)
+    if (p->apart && p->used > began) start(*p);
+  start(*pieces_[last_round_[0]]);
 }
 
 void ShardedBuffers::fetch_by(Fetch fetch) {

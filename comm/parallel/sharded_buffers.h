@@ -21,12 +21,13 @@ class ShardedBuffers {
   ~ShardedBuffers();
 
   // One more buffer; returns its number, from 0. `own`: this rank's elements of all stretches, the first ones first;
-  // the caller writes them, then calls forget(). They are gathered as `dtype`, converted as copy() does.
-  size_t add(std::vector<Stretch> stretches, const Tensor& own, DType dtype);
-  size_t add(std::vector<Stretch> stretches, const Tensor& own) { return add(std::move(stretches), own, own.dtype()); }
+  // the caller writes them, then calls forget(). They are gathered as `dtype`, as copy() converts them. `apart`: parts,
+  // ascending, that are used all the time. Those that one rank holds are gathered together, by themselves, and stay
+  // until forget().
+  size_t add(std::vector<Stretch> stretches, const Tensor& own, DType dtype, const std::vector<Part>& apart = {});
 
-  // Elements [begin, begin + shape.size()) of a buffer, which are within one stretch: a tensor without memory until it
-  // is used.
+  // Elements [begin, begin + shape.size()) of a buffer, which are within one stretch or part: a tensor without memory
+  // until it is used.
   Tensor window(size_t buffer, const Shape& shape, int64_t begin) const;
 
   // Own elements have changed: what has been gathered is dropped. `next_round`: the uses since begin_round() are a
@@ -53,6 +54,7 @@ class ShardedBuffers {
 
  private:
   struct Piece;
+  Piece& add_piece(size_t buffer, const ProcessGroup::Cuts& cuts, DType dtype);
   bool use(Piece& piece);
   void provide(Piece& piece);
   void start(Piece& piece);
@@ -67,14 +69,14 @@ class ShardedBuffers {
 
   std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order
   const bool keeps_;
-  size_t buffers_ = 0;
+  std::vector<std::shared_ptr<Storage>> owns_;  // of the own elements of each buffer
   std::vector<std::unique_ptr<Piece>> pieces_;
   std::vector<Tensor> spare_;                // memory to be used again: bytes
   static constexpr size_t kNone = size_t(-1);
   std::vector<size_t> round_, last_round_;  // the pieces in the order of their uses
   size_t next_ = 0;                         // of last_round_
   size_t current_ = kNone;                  // the piece in use
-  uint64_t uses_ = 0;
+  uint64_t uses_ = 0, round_began_ = 0;
   bool announces_ = false, some_followed_ = false;  // in this round
   Fetch fetch_;
   Totals totals_;

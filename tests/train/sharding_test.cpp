@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "autograd/checkpoint.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "core/part.h"
@@ -28,11 +29,13 @@ struct Training {
   DType dtype = DType::f32;
   int64_t accumulate = 1;
   int views = 1;  // passes through the network in a step
+  bool checkpoints = false;  // activations are computed again in the backward pass
   int steps = 4;
 
   std::string str() const {
     return concat(optimizer, ", clip ", clip, ", ema ", ema, ", dropout ", dropout, ", ", precision, ", reduction ",
-                  reduction, ", ", dtype, ", accumulate ", accumulate, ", views ", views);
+                  reduction, ", ", dtype, ", accumulate ", accumulate, ", views ", views,
+                  checkpoints ? ", checkpoints" : "");
   }
 
   struct Net : nn::Module {
@@ -41,10 +44,15 @@ struct Training {
     nn::Linear wide{12 * 6 * 6, 70}, odd{70, 5}, some{70, 5}, none{4, 4};
     Tensor scale = ones({});
     double p;
-    explicit Net(double dropout) : p(dropout) {}
+    bool checkpoints;
+    Net(double dropout, bool checkpoints) : p(dropout), checkpoints(checkpoints) {}
     Tensor forward(const Tensor& x) override { return outputs(x, false); }
     Tensor outputs(const Tensor& x, bool more) {
-      const Tensor h = ringtape::dropout(relu(wide(reshape(relu(norm(conv(x))), {x.dim(0), 12 * 6 * 6}))), p);
+      const auto hidden = [this](const Tensors& in) {
+        const Tensor& x = in[0];
+        return ringtape::dropout(relu(wide(reshape(relu(norm(conv(x))), {x.dim(0), 12 * 6 * 6}))), p);
+      };
+      const Tensor h = checkpoints ? checkpoint(hidden, {x}) : hidden({x});
       const Tensor y = odd(h) * scale;
       return more ? y + some(h) : y;
     }
@@ -60,7 +68,7 @@ struct Training {
   std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy) const {
     set_threads(1);
     manual_seed(3);
-    Net net(dropout);
+    Net net(dropout, checkpoints);
     nn::cast_to(net, dtype);
     TrainOptions o;
     o.step.optimizer.name = optimizer;
@@ -141,6 +149,7 @@ std::vector<Training> ladder(const std::string& strategy) {
     out.push_back({.optimizer = o.name, .clip = 0.5, .dtype = DType::f64, .accumulate = 2});
     out.push_back({.optimizer = o.name, .ema = 0.5, .reduction = "f16"});
     out.push_back({.optimizer = o.name, .views = 3});
+    out.push_back({.optimizer = o.name, .dropout = 0.3, .precision = "bf16", .checkpoints = true});
   }
   if (strategy == "zero1") out.push_back({.clip = 1, .reduction = "powersgd"});
   return out;
@@ -219,6 +228,34 @@ TEST(Sharding, NeedsTheMemoryOfItsFormula) {
     const double first = strategy == std::string("fsdp") ? kWeights : 0;  // until they are divided
     EXPECT_LT(peak, 2 * 1.25 * (std::max(expected + buckets * kBucket, first * 1.5) + kBucket)) << strategy;
   }
+}
+
+// In 16-bit precision weights are gathered in 16 bits, and biases once in a step.
+TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
+  constexpr int64_t kLayers = 8, kWidth = 64, kSteps = 3;
+  for (const bool keeps : {false, true})
+    for (const std::string precision : {"f32", "bf16", "f16"}) {
+      std::atomic<int64_t> gathered{0};
+      EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+        set_threads(1);
+        nn::Sequential model;
+        for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
+        TrainOptions o;
+        o.execution.precision = precision;
+        o.parallel.strategy = "fsdp", o.parallel.keep_weights = keeps, o.parallel.reducer.bucket_mb = 1e-3;
+        Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+        for (int64_t i = 0; i < kSteps; ++i)
+          step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {4, false});
+        gathered = step.gathered_weights()->totals().bytes;
+      }), "");
+      // The last three layers of the forward pass are there when the backward pass begins, and the backward pass of the
+      // first layer needs no weights: its images have no gradient. After the last step the first layer is on its way.
+      const int64_t layers = kLayers + (keeps ? 0 : kLayers - 3 - 1);
+      const int64_t rounds = kSteps * layers + 1, matrix = kWidth * kWidth, bias = kWidth;
+      const int64_t expected = precision == "f32" ? rounds * (matrix + bias) * 4
+                                                  : rounds * (matrix + bias) * 2 + (kSteps + 1) * kLayers * bias * 4;
+      EXPECT_EQ(gathered, expected) << precision << (keeps ? ", keeps" : "");
+    }
 }
 
 // However large a tensor is: 134 MB here.

@@ -42,7 +42,8 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, parallel.releases_weights())
                                     : FlatParameters::Memory{}),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
-      weights_(shards_ && parallel.releases_weights() ? parameters_.hold_own(group, *shards_, parallel.keep_weights)
+      weights_(shards_ && parallel.releases_weights() ? parameters_.hold_own(group, *shards_, parallel.keep_weights,
+                                                                               precision_)
                                                       : nullptr),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {

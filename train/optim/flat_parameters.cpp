@@ -69,10 +69,15 @@ void FlatParameters::shard(const comm::Shards& shards, const Tensor& gradients, 
 }
 
 std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
-                                                              bool keeps) {
+                                                               bool keeps, DType precision) {
   own_values_ = zeros({own_size()}, dtype_, device());
   auto buffers = std::make_unique<comm::ShardedBuffers>(group, keeps);
-  const size_t values = buffers->add(shards.stretches(), own_values_);
+  const bool converts = dtype_ == DType::f32 && precision != DType::f32;
+  std::vector<Part> small;  // biases, scales and shifts
+  for (const Parameter& p : parameters_)
+    if (converts && p.node->shape.rank() < 2) small.push_back({p.begin, p.end});
+  const size_t values = buffers->add(shards.stretches(), own_values_, dtype_, small);
+  const size_t half = converts ? buffers->add(shards.stretches(), own_values_, precision) : values;
   for (const Parameter& p : parameters_) {
     const Tensor flat = contiguous(p.tensor->detach());
     group.broadcast(flat, 0).wait();  // ranks may have begun with others
@@ -84,6 +89,10 @@ std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGrou
     }
     *p.tensor = buffers->window(values, p.node->shape, p.begin);
     p.tensor->set_node(p.node);
+    if (converts && p.node->shape.rank() >= 2)
+      p.node->converted = [precision, converted = buffers->window(half, p.node->shape, p.begin)](DType dtype) {
+        return dtype == precision ? converted : Tensor();
+      };
   }
   buffers_ = buffers.get();
   return buffers;

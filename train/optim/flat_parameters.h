@@ -40,7 +40,9 @@ class FlatParameters {
   void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
   // After shard(): this rank holds its own elements of rank 0's values only, own_values(). The module's tensors become
   // windows of the result, which the caller keeps, and have memory while they are used; until then they keep their own.
-  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps);
+  // `precision`: a 16-bit dtype in which ops use matrices and kernels: these are gathered so, what else there is apart.
+  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps,
+                                                 DType precision);
   const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
   const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }
   const std::vector<Part>& own() const { return own_; }     // ascending

@@ -27,7 +27,7 @@ struct Held {
     parts = Shards(group, stretches).own();
     write(0);
     buffer.emplace(group, keeps);
-    buffer->add(stretches, own);
+    buffer->add(stretches, own, DType::f32);
     for (int64_t i = 0; i < kPieces; ++i) windows.push_back(buffer->window(0, {2, kSize / 2}, i * kSize));
   }
   void write(int round) {
