@@ -26,7 +26,11 @@ struct ShardedBuffers::Piece {
     int64_t at;
     Tensor elements;
   };
-  std::vector<Own> own{};         // this rank's, without those that are apart
+  std::vector<Own> own{};          // this rank's, without those that are apart
+  ProcessGroup::Cuts near_cuts{};  // among the ranks that are `within`; null: it is not kept there
+  Part near_part{};                // this rank's
+  Tensor near{};                   // its elements
+  bool is_near = false;            // they are there
   Tensor memory{};                // bytes; undefined: it has none
   std::optional<Work> coming{};   // while others' elements are on their way
   uint64_t used = 0, kernel = 0;  // when it was used last: counts uses, and kernels
@@ -49,14 +53,27 @@ struct Uncounted {
 
 }  // namespace
 
-ShardedBuffers::ShardedBuffers(ProcessGroup& group, bool keeps)
-    : group_(group.split(0, group.rank())), keeps_(keeps) {}
+ShardedBuffers::ShardedBuffers(ProcessGroup& group, bool keeps, int within)
+    : group_(group.split(0, group.rank())),
+      near_(keeps || within <= 1 || within == group.size() ? nullptr
+                                                           : group.split(group.rank() / within, group.rank())),
+      keeps_(keeps || within == 1) {}
 
 ShardedBuffers::Piece& ShardedBuffers::add_piece(size_t buffer, const ProcessGroup::Cuts& cuts, DType dtype) {
   auto piece = std::make_unique<Piece>(Piece{pieces_.size(), buffer, cuts, dtype, nullptr});
   piece->storage = std::make_shared<Storage>(nullptr, size_t(piece->bytes()), group_->transport().device());
   piece->storage->set_arriving([this, p = piece.get()](size_t, size_t) { return use(*p); });
   return *pieces_.emplace_back(std::move(piece));
+}
+
+// Of all ranks' parts, so many consecutive ones to each rank that is `within`.
+void ShardedBuffers::cut_near(Piece& piece) const {
+  std::vector<int64_t> cuts;
+  for (int i = 0; i <= near_->size(); ++i)
+    cuts.push_back((*piece.cuts)[size_t(i) * size_t(group_->size() / near_->size())]);
+  piece.near_part = {cuts[size_t(near_->rank())], cuts[size_t(near_->rank()) + 1]};
+  piece.near_cuts = std::make_shared<const std::vector<int64_t>>(std::move(cuts));
+  piece.near = Tensor({piece.near_part.size()}, piece.dtype, group_->transport().device());
 }
 
 size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DType dtype,
@@ -79,6 +96,7 @@ size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DT
   for (const Stretch& s : stretches) {
     Piece& piece = add_piece(owns_.size(), s.cuts, dtype);
     piece.runs = {{0, {s.begin, s.end()}}};
+    if (near_) cut_near(piece);
     const Part all = s.of(group_->rank());
     const auto elements = [&](Part part) { return own.window({part.size()}, {1}, held + part.begin - all.begin); };
     int64_t from = all.begin;
@@ -96,6 +114,8 @@ size_t ShardedBuffers::add(std::vector<Stretch> stretches, const Tensor& own, DT
     Piece& piece = add_piece(owns_.size(), std::make_shared<const std::vector<int64_t>>(std::move(cuts)), dtype);
     piece.apart = true, piece.runs = std::move(runs), piece.own = std::move(mine);
   }
+  for (const auto& p : pieces_)  // the other dtype is the usual one from now on
+    if (p->buffer < owns_.size() && owns_[p->buffer] == own.storage()) p->near = {};
   owns_.push_back(own.storage());
   return owns_.size() - 1;
 }
@@ -146,6 +166,23 @@ void ShardedBuffers::wait(Piece& piece) {
   const Work work = *std::exchange(piece.coming, std::nullopt);  // waits once, also if it fails
   work.wait();
   totals_.communicating += work.span().end - work.span().begin;
+  if (near_ && !piece.is_near) keep_within(piece);
+}
+
+void ShardedBuffers::keep_within(Piece& piece) {
+  if (!piece.near_cuts) return;
+  const Uncounted uncounted;
+  const Part part = piece.near_part;
+  if (!piece.near.defined()) piece.near = Tensor({part.size()}, piece.dtype, group_->transport().device());
+  copy(piece.near, piece.part(part.begin, part.size()));
+  piece.is_near = true;
+}
+
+int64_t ShardedBuffers::kept_within() const {
+  int64_t bytes = 0;
+  for (const auto& p : pieces_)
+    if (p->near.defined()) bytes += p->near.size() * int64_t(size_of(p->dtype));
+  return bytes;
 }
 
 void ShardedBuffers::provide(Piece& piece) {
@@ -174,9 +211,16 @@ void ShardedBuffers::start(Piece& piece) {
     return;
   }
   if (announces_) agree(piece.index);
-  for (const Piece::Own& own : piece.own) copy(piece.part(own.at, own.elements.size()), own.elements);
-  piece.coming = group_->all_gather(piece.part(0, piece.size()), piece.cuts, piece.index + 1).start();
+  const Tensor all = piece.part(0, piece.size());
   totals_.bytes += piece.bytes();
+  if (piece.is_near) {
+    copy(piece.part(piece.near_part.begin, piece.near_part.size()), piece.near);
+    piece.coming = near_->all_gather(all, piece.near_cuts, piece.index + 1).start();
+    totals_.within += piece.bytes();
+    return;
+  }
+  for (const Piece::Own& own : piece.own) copy(piece.part(own.at, own.elements.size()), own.elements);
+  piece.coming = group_->all_gather(all, piece.cuts, piece.index + 1).start();
 }
 
 // What followed the current piece in the last round is gathered meanwhile.
@@ -205,6 +249,7 @@ void ShardedBuffers::keep_writes(Piece& piece) {
   const Uncounted uncounted;
   for (const Piece::Own& own : piece.own) copy(own.elements, piece.part(own.at, own.elements.size()));
   piece.version = piece.storage->version();
+  if (piece.is_near) keep_within(piece);
   for (const auto& other : pieces_)  // what was gathered of the same elements in another dtype
     if (other->buffer != piece.buffer && owns_[other->buffer] == owns_[piece.buffer]) release(*other);
 }
@@ -276,7 +321,10 @@ void ShardedBuffers::follow() {
 
 void ShardedBuffers::forget(bool next_round) {
   drop();
-  for (const auto& p : pieces_) p->storage->written_by("an update of own elements");
+  for (const auto& p : pieces_) {
+    p->storage->written_by("an update of own elements");
+    p->is_near = false;
+  }
   if (!next_round) return;
   const uint64_t began = round_began_;
   if (!std::exchange(some_followed_, false)) last_round_ = round_;

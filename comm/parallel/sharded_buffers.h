@@ -16,8 +16,11 @@ namespace ringtape::comm {
 // to those that do. Elements that are written through a window, the same on all ranks, become own ones.
 class ShardedBuffers {
  public:
-  // `keeps`: what has been gathered stays until forget(). The group must outlive this, and this all use of the tensors.
-  ShardedBuffers(ProcessGroup& group, bool keeps);
+  // `keeps`: what has been gathered stays until forget(). `within`: so many consecutive ranks, as those of a machine,
+  // together keep what has been gathered once, and until forget() gather it again from each other (hierarchical
+  // partitioning: Wang et al., "ZeRO++", 2023); it divides the number of ranks. 0: they do not. The group must outlive
+  // this, and this all use of the tensors.
+  ShardedBuffers(ProcessGroup& group, bool keeps, int within = 0);
   ~ShardedBuffers();
 
   // One more buffer; returns its number, from 0. `own`: this rank's elements of all stretches, the first ones first;
@@ -47,14 +50,17 @@ class ShardedBuffers {
   void fetch_by(Fetch fetch);
 
   struct Totals {
-    int64_t bytes = 0;  // gathered, of all ranks
+    int64_t bytes = 0;   // gathered, of all ranks
+    int64_t within = 0;  // of these, from the ranks that are `within`
     Seconds communicating{0}, exposed{0};
   };
   const Totals& totals() const { return totals_; }
+  int64_t kept_within() const;  // bytes of this rank
 
  private:
   struct Piece;
   Piece& add_piece(size_t buffer, const ProcessGroup::Cuts& cuts, DType dtype);
+  void cut_near(Piece& piece) const;
   bool use(Piece& piece);
   void provide(Piece& piece);
   void start(Piece& piece);
@@ -63,11 +69,13 @@ class ShardedBuffers {
   void make_room();
   void release(Piece& piece);
   void wait(Piece& piece);
+  void keep_within(Piece& piece);
   void keep_writes(Piece& piece);
   void leave_round();
   void gather_next();
 
   std::unique_ptr<ProcessGroup> group_;  // of its own: gradients are on their way meanwhile, in another order
+  const std::unique_ptr<ProcessGroup> near_;  // the ranks that are `within`; null: none
   const bool keeps_;
   std::vector<std::shared_ptr<Storage>> owns_;  // of the own elements of each buffer
   std::vector<std::unique_ptr<Piece>> pieces_;

@@ -84,7 +84,7 @@ def draw(rng, models=tuple(MODELS), ranks=(1, 2)):
     words += rng.choice([[], ["--export", "best"]]) if supervised else []
     if many > 1:
         words += ["--transport", rng.choice(["shm", "tcp"])]
-        strategy = rng.choice(["ddp", "zero1", "zero2"] + ["ddp2"] * supervised)
+        strategy = rng.choice(["ddp", "zero1", "zero2", "fsdp"] + ["ddp2"] * supervised)
         words += ["--strategy", strategy]
         words += ["--sync-bn"] if model != "mlp" and strategy != "ddp2" and rng.random() < 0.5 else []
     elif supervised and rng.random() < 0.2:

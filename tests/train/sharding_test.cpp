@@ -77,6 +77,7 @@ struct Training {
     o.step.clip_grad_norm = clip, o.step.ema = ema, o.step.accumulate = accumulate;
     o.execution.precision = precision, o.execution.deterministic = true;
     o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.03, o.parallel.reducer.reduction.name = reduction;
+    o.parallel.shard_within = group.size() > 2 && group.size() % 2 == 0 ? group.size() / 2 : 1;  // of hsdp
     const auto objective = [&](const Tensors& images, const Tensor& labels) -> Outcome {
       Tensor logits = net.outputs(images[0], group.rank() == 1);
       for (int view = 1; view < views; ++view) logits = logits + net.outputs(images[0] * 0.5, false);
@@ -161,7 +162,7 @@ const std::vector<int> kRanks = {3}, kRanksOfATransport = {3};  // it takes twen
 const std::vector<int> kRanks = {1, 2, 3, 4, 7}, kRanksOfATransport = {2, 3, 4};
 #endif
 
-const char* const kSharded[] = {"zero1", "zero2", "fsdp"};
+const char* const kSharded[] = {"zero1", "zero2", "fsdp", "hsdp"};
 
 TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
   for (const char* strategy : kSharded)
@@ -171,6 +172,15 @@ TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
                            for (const Training& t : ladder(strategy)) expect_same_bytes(group, t, strategy);
                          }),
                 "");
+}
+
+TEST(Sharding, HasTheBytesOfDdpWithGroupsOfThree) {
+  EXPECT_EQ(on_world(comm::test::kWorlds[0], 6,
+                     [&](comm::ProcessGroup& group) {
+                       for (const Training& t : ladder("hsdp"))
+                         if (t.optimizer == "adam") expect_same_bytes(group, t, "hsdp");
+                     }),
+            "");
 }
 
 TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
@@ -256,6 +266,27 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
                                                   : rounds * (matrix + bias) * 2 + (kSteps + 1) * kLayers * bias * 4;
       EXPECT_EQ(gathered, expected) << precision << (keeps ? ", keeps" : "");
     }
+}
+
+// With hsdp, ranks of a machine gather the weights of others once in a step, and then their own halves of them.
+TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
+  constexpr int64_t kLayers = 8, kWidth = 64, kSteps = 3, kLayer = kWidth * kWidth + kWidth;
+  std::atomic<int64_t> all{0}, within{0}, state{0};
+  EXPECT_EQ(on_world(comm::test::kWorlds[0], 4, [&](comm::ProcessGroup& group) {
+    set_threads(1);
+    nn::Sequential model;
+    for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
+    TrainOptions o;
+    o.parallel.strategy = "hsdp", o.parallel.shard_within = 2, o.parallel.reducer.bucket_mb = 1e-3;
+    Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+    for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8, false});
+    all = step.gathered_weights()->totals().bytes, within = step.gathered_weights()->totals().within;
+    state = step.state_bytes();
+  }), "");
+  EXPECT_EQ(within, kSteps * (kLayers - 3 - 1) * kLayer * 4);
+  EXPECT_EQ(all - within, (kSteps * kLayers + 1) * kLayer * 4);
+  // Quarters of weights and gradients, and half of the weights. Cuts are where rows begin.
+  EXPECT_NEAR(double(state), double(kLayers * kLayer * 4), 0.02 * double(state));
 }
 
 // However large a tensor is: 134 MB here.

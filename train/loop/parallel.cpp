@@ -34,10 +34,10 @@ void visit(Fields& f, ParallelOptions& o) {
   using Names = std::vector<std::string>;
   f("strategy", o.strategy,
     {.help = "single, dp (this process on several devices), ddp (one rank for each device), zero1, zero2, fsdp (ddp "
-             "whose ranks share the optimizer's state, also the gradients, also the weights), ddp2 (ddp over "
-             "processes, dp in each), or auto: ddp or single",
+             "whose ranks share the optimizer's state, also the gradients, also the weights), hsdp (fsdp, with the "
+             "weights once on each machine), ddp2 (ddp over processes, dp in each), or auto: ddp or single",
      .unit = "NAME",
-     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "fsdp", "ddp2"}; },
+     .choices = [] { return Names{"auto", "single", "dp", "ddp", "zero1", "zero2", "fsdp", "hsdp", "ddp2"}; },
      .scope = Scope::rank,
      .may_change = true});
   f("devices", o.devices,
@@ -67,6 +67,12 @@ void visit(Fields& f, ParallelOptions& o) {
   f("keep-weights", o.keep_weights,
     {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
      .may_change = true});
+  f("shard-within", o.shard_within,
+    {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
+     .unit = "N",
+     .range = {1, 1 << 20},
+     .automatic = "the ranks of a machine",
+     .may_change = true});
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,
     {.help = "maximum seconds to wait for another rank; then the training ends and reports what each rank is doing (a "
@@ -77,7 +83,9 @@ void visit(Fields& f, ParallelOptions& o) {
      .may_change = true});
 }
 
-void check_transport(const ParallelOptions& options, int64_t ranks) {
+void check_ranks(const ParallelOptions& options, int64_t ranks) {
+  RT_CHECK_AS(UsageError, options.shard_within == 0 || ranks % options.shard_within == 0, "--shard-within ",
+              options.shard_within, ": it must divide the number of ranks, ", ranks);
   const std::string& name = options.transport;
   RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,
               ": between threads of one process, as in bench collectives and dp, but these ranks are processes; use ",

@@ -16,10 +16,11 @@ struct ParallelOptions {
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
   bool keep_weights = false;  // fsdp: from the forward to the backward pass
+  int64_t shard_within = 0;   // hsdp: ranks; 0: those of a machine
 
   bool shards() const { return strategy == "zero1" || releases_gradients(); }
   bool releases_gradients() const { return strategy == "zero2" || releases_weights(); }
-  bool releases_weights() const { return strategy == "fsdp"; }
+  bool releases_weights() const { return strategy == "fsdp" || strategy == "hsdp"; }
   bool starts_ranks() const { return strategy == "auto" || strategy == "ddp" || shards(); }  // one for each device
   std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0
   // The number of devices of this process: that of --gpu-ids, else --devices; 1 without replicas.
@@ -27,7 +28,7 @@ struct ParallelOptions {
 };
 void visit(Fields& f, ParallelOptions& o);
 
-// Throws UsageError if that many ranks, which are processes, cannot use the transport.
-void check_transport(const ParallelOptions& options, int64_t ranks);
+// Throws UsageError if that many ranks, which are processes, cannot use the transport or be divided so.
+void check_ranks(const ParallelOptions& options, int64_t ranks);
 
 }  // namespace ringtape

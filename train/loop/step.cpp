@@ -42,9 +42,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, parallel.releases_weights())
                                     : FlatParameters::Memory{}),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
-      weights_(shards_ && parallel.releases_weights() ? parameters_.hold_own(group, *shards_, parallel.keep_weights,
-                                                                               precision_)
-                                                      : nullptr),
+      weights_(hold_own(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   group_->set_deterministic(execution.deterministic);
@@ -82,6 +80,14 @@ std::unique_ptr<comm::Shards> Step::make_shards() {
   auto out = std::make_unique<comm::Shards>(*group_, std::move(stretches));
   parameters_.shard(*out, reducer_->kept(), reducer_->reached());
   return out;
+}
+
+std::unique_ptr<comm::ShardedBuffers> Step::hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel) {
+  if (!shards_ || !parallel.releases_weights()) return nullptr;
+  Gathering gathering{.keeps = parallel.keep_weights, .precision = precision_};
+  if (parallel.strategy == "hsdp")
+    gathering.within = parallel.shard_within > 0 ? int(parallel.shard_within) : group.transport().context().island;
+  return parameters_.hold_own(group, *shards_, gathering);
 }
 
 // Memory that other ranks can reach; the gradients follow the reducer's control words, or get memory from the reducer.
@@ -189,7 +195,7 @@ int64_t Step::state_bytes() const {
   std::vector<Tensor> all = {parameters_.held_values(), parameters_.gradients()};
   for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
   if (ema_) all.push_back(ema_->average());
-  int64_t bytes = 0;
+  int64_t bytes = weights_ ? weights_->kept_within() : 0;
   for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
   return bytes;
 }

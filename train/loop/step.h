@@ -88,6 +88,7 @@ class Step {
   int64_t weights_index() const;
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();
+  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel);
   FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
                   int64_t which) const;
 

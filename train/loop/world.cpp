@@ -55,7 +55,7 @@ std::string device_of(const ParallelOptions& options, const std::string& device,
 
 std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& device,
                                               const comm::Job& job) {
-  check_transport(options, job.size);
+  check_ranks(options, job.size);
   return comm::make_transport(options.transport, job.context(comm::Seconds(options.comm_timeout)),
                               device == "auto" ? Device{} : parse_device(device));
 }

@@ -69,9 +69,10 @@ void FlatParameters::shard(const comm::Shards& shards, const Tensor& gradients, 
 }
 
 std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
-                                                               bool keeps, DType precision) {
+                                                               const Gathering& gathering) {
   own_values_ = zeros({own_size()}, dtype_, device());
-  auto buffers = std::make_unique<comm::ShardedBuffers>(group, keeps);
+  auto buffers = std::make_unique<comm::ShardedBuffers>(group, gathering.keeps, gathering.within);
+  const DType precision = gathering.precision;
   const bool converts = dtype_ == DType::f32 && precision != DType::f32;
   std::vector<Part> small;  // biases, scales and shifts
   for (const Parameter& p : parameters_)

@@ -9,6 +9,14 @@
 
 namespace ringtape {
 
+// How ranks that hold their own values use the others' (comm::ShardedBuffers).
+struct Gathering {
+  bool keeps = false;
+  int within = 0;
+  // A 16-bit dtype in which ops use matrices and kernels: these are gathered so, and all other parameters apart.
+  DType precision = DType::f32;
+};
+
 // A module's parameters, moved into one buffer (of one dtype and device), and a second buffer for their gradients. The
 // module's tensors become views, in the order in which it visits them: one fused loop updates all, and data-parallel
 // buckets are slices. The values do not change. The module must outlive this. Throws UsageError for a module without
@@ -40,9 +48,8 @@ class FlatParameters {
   void shard(const comm::Shards& shards, const Tensor& gradients, const std::vector<char>& reached);
   // After shard(): this rank holds its own elements of rank 0's values only, own_values(). The module's tensors become
   // windows of the result, which the caller keeps, and have memory while they are used; until then they keep their own.
-  // `precision`: a 16-bit dtype in which ops use matrices and kernels: these are gathered so, what else there is apart.
-  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const comm::Shards& shards, bool keeps,
-                                                 DType precision);
+  std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const comm::Shards& shards,
+                                                 const Gathering& gathering);
   const Tensor& own_values() const { return own_values_; }  // (own_size()); undefined unless values() is
   const Tensor& held_values() const { return values_.defined() ? values_ : own_values_; }
   const std::vector<Part>& own() const { return own_; }     // ascending

@@ -80,7 +80,7 @@ static void check_parallel(const ParallelOptions& o, int ranks) {
   const std::string& reduction = o.reducer.reduction.name;
   RT_CHECK_AS(UsageError, !o.releases_gradients() || !comm::find_reduction(reduction).whole, "--gradient-reduction ",
               reduction, ": needs whole gradients, which --strategy ", o.strategy, " does not keep; use zero1");
-  check_transport(o, ranks);
+  check_ranks(o, ranks);
 }
 
 TrainOptions resolve(TrainOptions options, int ranks) {
