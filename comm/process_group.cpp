@@ -18,6 +18,8 @@ struct ProcessGroup::Impl {
         worker(*transport) {}
 
   Work run(Operation op, const Tensor& x, const Tensor& y, const Cuts& cuts = {});
+  Work run(Operation op, CollectiveFn f, const void* from, void* to, const Tensor& x = {}, const Tensor& y = {},
+           const Cuts& cuts = {});
 
   const std::unique_ptr<Transport> transport;
   const Choice choice;
@@ -28,17 +30,22 @@ struct ProcessGroup::Impl {
 };
 
 Work ProcessGroup::Impl::run(Operation op, const Tensor& x, const Tensor& y, const Cuts& cuts) {
-  transport->context().failure->check();
   const Algorithm& algorithm = choice(op, deterministic);
   op.algorithm = algorithm.id();
-  op.sequence = ++sequence;
   if (y.defined()) y.storage()->written_by(name_of(op.kind).data());
+  return run(op, algorithm.of(op.kind), View(x).data, View(y).data, x, y, cuts);
+}
+
+Work ProcessGroup::Impl::run(Operation op, CollectiveFn f, const void* from, void* to, const Tensor& x, const Tensor& y,
+                             const Cuts& cuts) {
+  transport->context().failure->check();
+  op.sequence = ++sequence;
   auto work = std::make_shared<Work::State>();
   work->operation = op;
-  work->run = algorithm.of(op.kind);
+  work->run = f;
   work->x = x;
   work->y = y;
-  work->from = View(x).data, work->to = View(y).data;
+  work->from = from, work->to = to;
   work->cuts = cuts;
   work->worker = &worker;
   work->asked = transport->asked();
@@ -224,6 +231,17 @@ Tensor ProcessGroup::allocate(const Shape& shape, DType dtype) {
   const size_t bytes = size_t(shape.size()) * size_of(dtype);
   return Tensor(std::make_shared<Storage>(impl_->transport->allocate(bytes), bytes, impl_->transport->device()), shape,
                 dtype);
+}
+
+Tensor ProcessGroup::allocate_common(const Shape& shape, DType dtype) {
+  const size_t bytes = size_t(shape.size()) * size_of(dtype);
+  std::shared_ptr<void> memory;
+  const Operation op{.kind = Collective::broadcast, .dtype = dtype, .count = shape.size()};
+  impl_->run(op, [](Transport& t, const void*, void* to) {
+    *static_cast<std::shared_ptr<void>*>(to) = t.allocate_common(t.operation().bytes());
+  }, nullptr, &memory).wait();
+  RT_CHECK_AS(UsageError, memory, transport().name(), ": its ranks have no memory in common; use shm");
+  return Tensor(std::make_shared<Storage>(std::move(memory), bytes, transport().device()), shape, dtype);
 }
 
 std::unique_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {

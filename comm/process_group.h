@@ -69,6 +69,10 @@ class ProcessGroup {
   // Zeros in memory that other ranks can access, so that collectives need no copy.
   Tensor allocate(const Shape& shape, DType dtype);
 
+  // The same zeros on all ranks of the group, which use it one after another, with collectives between. All ranks call
+  // it. Throws UsageError if the transport has no memory that ranks share.
+  Tensor allocate_common(const Shape& shape, DType dtype);
+
   // Whether sums are made in the order of the ranks, which gives the same bits with every transport; initially off.
   // Must be the same on all ranks.
   void set_deterministic(bool on);

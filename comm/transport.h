@@ -126,6 +126,9 @@ class Transport {
   // Zeroed memory that share() can pass to the others. Other memory works too, but is copied. Freed with the last
   // pointer.
   virtual std::shared_ptr<void> allocate(size_t bytes);
+  // The same zeroed memory on every rank, which all of them call for in one operation; freed when all have left the
+  // group. Only if ranks can access each other's memory, on a CPU; null if not.
+  virtual std::shared_ptr<void> allocate_common(size_t /*bytes*/) { return nullptr; }
 
   // For reports: the rank for which this one waits, -1 for none. Read from any thread.
   int waiting_on() const { return waiting_on_.load(std::memory_order_relaxed); }

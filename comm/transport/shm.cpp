@@ -46,6 +46,7 @@ struct Membership {
   int rank;
   std::shared_ptr<SharedArena> arena;
   std::shared_ptr<char> control, stage;
+  std::vector<std::shared_ptr<void>> common;  // of allocate_common(), on rank 0
   std::vector<Peer> peers;
   bool over() const {
     for (size_t r = 0; r < peers.size(); ++r)
@@ -138,6 +139,15 @@ class Shm : public Transport {
     cpu::count_memory(int64_t(bytes));
     void* const data = memory.get();
     return {data, [memory = std::move(memory), bytes](void*) { cpu::count_memory(-int64_t(bytes)); }};
+  }
+
+  std::shared_ptr<void> allocate_common(size_t bytes) override {
+    const size_t own = rank() == 0 ? bytes : 1;
+    const std::shared_ptr<void> memory = allocate(own);
+    if (rank() == 0) us_->common.push_back(memory);
+    void* const place = share(memory.get(), own)[0];
+    fence();
+    return rank() == 0 ? memory : std::shared_ptr<void>(us_->peers[0].shared, place);
   }
 
  protected:

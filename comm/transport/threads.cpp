@@ -34,6 +34,7 @@ struct ThreadsBoard {
   std::vector<void*> buffers;         // of share(), by rank
   std::vector<Operation> operations;  // the same
   std::atomic<int64_t> arrivals{0};   // at fences, of all ranks since the beginning
+  std::vector<std::shared_ptr<void>> common;  // of allocate_common()
 };
 
 class Threads : public Transport {
@@ -85,6 +86,14 @@ class Threads : public Transport {
     for (int r = 0; r < size(); ++r)
       if (!same_call(board_->operations[size_t(r)], operation_)) mismatch(*this, r, board_->operations[size_t(r)]);
     return board_->buffers;
+  }
+
+  std::shared_ptr<void> allocate_common(size_t bytes) override {
+    const std::shared_ptr<void> memory = rank() == 0 ? allocate(bytes) : nullptr;
+    if (memory) board_->common.push_back(memory);
+    void* const place = share(memory.get(), bytes)[0];
+    fence();
+    return {board_, place};
   }
 
   void fence() override {

@@ -46,6 +46,27 @@ void expect_all(const Tensor& x, double value, const char* what) {
   for (const double v : values(x)) expect(v == value, concat(what, ": ", v, ", expected ", value));
 }
 
+TEST(ProcessGroup, RanksWriteToOneMemory) {
+  for (const int n : {1, 2, 3, 5})
+    EXPECT_EQ(on_ranks(n, [n](ProcessGroup& g) {
+      if (!g.transport().abilities().shares_memory) {
+        expect(message_of<UsageError>([&] { (void)g.allocate_common({3}, DType::f32); }).find("use shm") !=
+                   std::string::npos, "no refusal");
+        return;
+      }
+      for (const int64_t each : {0, 1, 5, 1 << 20}) {
+        const Tensor all = g.allocate_common({n, each}, DType::f32), other = g.allocate_common({2}, DType::f64);
+        expect_all(all, 0, "at first");
+        g.barrier().wait();
+        for (int64_t i = 0; i < each; ++i) all.data<float>()[g.rank() * each + i] = float(g.rank());
+        g.barrier().wait();
+        for (int64_t i = 0; i < n * each; ++i) expect(all.data<float>()[i] == float(i / each), "another's element");
+        expect_all(other, 0, "the other memory");
+        g.barrier().wait();
+      }
+    }), "");
+}
+
 TEST(ProcessGroup, EveryCollective) {
   for (const int n : {1, 2, 3, 5})
     EXPECT_EQ(on_ranks(n, [n](ProcessGroup& g) {
