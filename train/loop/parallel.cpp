@@ -67,6 +67,9 @@ void visit(Fields& f, ParallelOptions& o) {
   f("keep-weights", o.keep_weights,
     {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
      .may_change = true});
+  f("share-weights", o.share_weights,
+    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory",
+     .may_change = true});
   f("shard-within", o.shard_within,
     {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
      .unit = "N",
@@ -84,6 +87,10 @@ void visit(Fields& f, ParallelOptions& o) {
 }
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {
+  RT_CHECK_AS(UsageError, !options.share_weights || options.strategy == "zero1" || options.strategy == "zero2",
+              "--share-weights: does not support --strategy ", options.strategy, "; use zero1 or zero2");
+  RT_CHECK_AS(UsageError, !options.share_weights || options.transport == "auto" || options.transport == "shm",
+              "--share-weights: ranks over ", options.transport, " have no memory in common; use --transport shm");
   RT_CHECK_AS(UsageError, options.shard_within == 0 || ranks % options.shard_within == 0, "--shard-within ",
               options.shard_within, ": it must divide the number of ranks, ", ranks);
   const std::string& name = options.transport;

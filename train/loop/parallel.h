@@ -16,6 +16,7 @@ struct ParallelOptions {
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
   bool keep_weights = false;  // fsdp: from the forward to the backward pass
+  bool share_weights = false; // zero1, zero2: one copy of the weights for all ranks
   int64_t shard_within = 0;   // hsdp: ranks; 0: those of a machine
 
   bool shards() const { return strategy == "zero1" || releases_gradients(); }

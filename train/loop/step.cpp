@@ -39,8 +39,9 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
       precision_(compute_dtype(execution)),
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
-                  parallel.shards() ? std::bind_front(&Step::value_memory, this, parallel.releases_weights())
-                                    : FlatParameters::Memory{}),
+                  parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
+                                    : FlatParameters::Memory{},
+                  parallel.share_weights && group_->size() > 1 ? group_.get() : nullptr),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       weights_(hold_own(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
@@ -82,6 +83,15 @@ std::unique_ptr<comm::Shards> Step::make_shards() {
   return out;
 }
 
+Step::~Step() {
+  if (!parameters_.has_common_values()) return;
+  const std::shared_ptr<Storage>& values = parameters_.values().storage();
+  values->provide(nullptr);
+  values->set_arriving([](size_t, size_t) -> bool {
+    throw Error("weights that ranks had in common are used after the end of the training");
+  });
+}
+
 std::unique_ptr<comm::ShardedBuffers> Step::hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel) {
   if (!shards_ || !parallel.releases_weights()) return nullptr;
   Gathering gathering{.keeps = parallel.keep_weights, .precision = precision_};
@@ -99,9 +109,14 @@ Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DT
 }
 
 // Values that shards exchange; none if ranks hold only their own.
-Tensor Step::value_memory(bool released, int64_t size, int64_t, DType dtype, Device device) {
+Tensor Step::value_memory(const ParallelOptions& parallel, int64_t size, int64_t, DType dtype, Device device) {
   if (group_->size() == 1) return zeros({size}, dtype, device);
-  return released ? Tensor() : group_->allocate({size}, dtype);
+  if (parallel.releases_weights()) return {};
+  if (!parallel.share_weights) return group_->allocate({size}, dtype);
+  const comm::Transport& t = group_->transport();
+  RT_CHECK_AS(UsageError, t.abilities().shares_memory && t.device() == Device{}, "--share-weights: ranks over ",
+              t.name(), " have no memory in common; use --transport shm, on one machine and its CPU");
+  return group_->allocate_common({size}, dtype);
 }
 
 static Tensors slice_rows(const Tensors& images, const Part& rows) {
@@ -160,14 +175,17 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   }
   const Tensor squares =
       scale_.active() || optimizer_->wants_squares() ? parameters_.gradient_squares() : Tensor{};
-  const Tensor value_squares = weights_ && optimizer_->wants_squares() ? parameters_.value_squares() : Tensor{};
-  for (const Tensor& own : {squares, value_squares})
+  const bool partly = weights_ || parameters_.has_common_values();  // others' values are not there, or change
+  const Tensor value_squares = partly && optimizer_->wants_squares() ? parameters_.value_squares() : Tensor{};
+  for (const Tensor& own : {squares, weights_ ? value_squares : Tensor{}})
     if (shards_ && own.defined()) group_->all_reduce(own).wait();  // the others' are 0
   if (weights_) weights_->keep_writes();
+  parameters_.meet();
   optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares, value_squares);
   if (ema_) ema_->update();
+  parameters_.meet();
   if (weights_) weights_->forget(true);
-  else if (shards_) shards_->start_gather(parameters_.values());
+  else if (shards_ && !parameters_.has_common_values()) shards_->start_gather(parameters_.values());
   if (ended) ended(Phase::optimizer);
   return out;
 }
@@ -180,7 +198,8 @@ comm::Reducer::Totals Step::traffic() const {
     out.communicating += totals.communicating, out.exposed += totals.exposed;
   };
   if (weights_) add(weights_->totals().bytes, weights_->totals());
-  else add(out.steps * parameters_.size() * int64_t(size_of(parameters_.dtype())), shards_->totals());
+  else if (!parameters_.has_common_values())
+    add(out.steps * parameters_.size() * int64_t(size_of(parameters_.dtype())), shards_->totals());
   return out;
 }
 
@@ -192,10 +211,12 @@ bool Step::finite() const {
 }
 
 int64_t Step::state_bytes() const {
-  std::vector<Tensor> all = {parameters_.held_values(), parameters_.gradients()};
+  std::vector<Tensor> all = {parameters_.gradients()};
   for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
   if (ema_) all.push_back(ema_->average());
   int64_t bytes = weights_ ? weights_->kept_within() : 0;
+  bytes += parameters_.held_values().size() * int64_t(size_of(parameters_.dtype())) /
+           (parameters_.has_common_values() ? group_->size() : 1);
   for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
   return bytes;
 }
@@ -206,7 +227,7 @@ void Step::restart_average() {
 
 std::vector<Tensor> Step::replicated() const {
   std::vector<Tensor> out;
-  if (!weights_) out.push_back(parameters_.values());
+  if (!weights_ && !parameters_.has_common_values()) out.push_back(parameters_.values());
   for (const NamedTensor& t : optimizer_->state())
     if (!shards_) out.push_back(t.tensor);
   if (scale_.dynamic()) out.push_back(scale_.state());
@@ -221,6 +242,7 @@ void Step::exchange(const std::function<void()>& f) const {
   if (exchange_ && group_->rank() == 0) exchange_->finish();
   else if (exchange_) exchange_->serve();
   if (weights_) weights_->fetch_by({});
+  parameters_.meet();
 }
 
 // Of the exchange: after the optimizer's state and the average.

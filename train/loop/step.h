@@ -38,6 +38,8 @@ class Step {
   Step(nn::Module& model, Objective objective, const StepOptions& options, const ExecutionOptions& execution = {},
        comm::ProcessGroup& group = comm::alone(), const ParallelOptions& parallel = {});
 
+  ~Step();  // the end of weights that are not, or not only, this rank's: no tensor of the model is used after it
+
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
 
@@ -84,7 +86,7 @@ class Step {
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
-  Tensor value_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
+  Tensor value_memory(const ParallelOptions& parallel, int64_t size, int64_t parameters, DType dtype, Device device);
   int64_t weights_index() const;
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();

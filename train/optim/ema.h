@@ -27,16 +27,23 @@ class Ema {
   // While a Use lives, the model has the averaged parameters. With shards, all ranks create it together.
   class Use {
    public:
-    explicit Use(const Ema& ema)
-        : parameters_(ema.parameters_), held_(ema.parameters_.held_values()), before_(empty_like(held_)) {
-      copy(before_, held_);
+    explicit Use(const Ema& ema) : parameters_(ema.parameters_) {
+      const bool common = parameters_.has_common_values();
+      if (!common) held_ = {parameters_.held_values()};
+      for (const Part& own : parameters_.own())
+        if (common) held_.push_back(parameters_.values(own));
+      for (const Tensor& held : held_) copy(before_.emplace_back(empty_like(held)), held);
+      parameters_.meet();
       ema.each_own([](const Tensor& average, const Tensor& values) { copy(values, average); });
-      if (ema.shards_ && parameters_.values().defined()) ema.shards_->gather(held_);
+      if (ema.shards_ && parameters_.values().defined() && !common) ema.shards_->gather(parameters_.values());
+      parameters_.meet();
       parameters_.written("Ema::Use");
     }
     ~Use() {
-      copy(held_, before_);
       try {
+        parameters_.meet();
+        for (size_t i = 0; i < held_.size(); ++i) copy(held_[i], before_[i]);
+        parameters_.meet();
         parameters_.written("Ema::Use");
       } catch (const Error&) {  // what was on its way will not come: the job has failed, and says so elsewhere
       }
@@ -46,7 +53,7 @@ class Ema {
 
    private:
     const FlatParameters& parameters_;
-    const Tensor held_, before_;
+    Tensors held_, before_;
   };
 
  private:

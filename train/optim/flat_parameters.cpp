@@ -11,7 +11,9 @@ constexpr int64_t kColumns = 4;  // of the table of cells
 // Each parameter starts on a 64-byte boundary, so that kernels see aligned rows.
 static int64_t aligned(int64_t n) { return (n + 15) / 16 * 16; }
 
-FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, const Memory& values) {
+FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, const Memory& values,
+                               comm::ProcessGroup* common)
+    : common_(common) {
   const std::vector<nn::Named> named = nn::named_parameters(module);
   RT_CHECK_AS(UsageError, !named.empty(), "a model without parameters cannot be trained");
   const Tensor first = *named[0].tensor;
@@ -35,12 +37,13 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
                   other.name, " are one tensor; tied parameters cannot be flattened");
     const Shape shape = x.shape(), strides = contiguous_strides(shape);
     const Tensor view = values_.defined() ? values_.window(shape, strides, begin) : x.detach();
-    if (values_.defined()) copy(view, x);
+    if (values_.defined() && (!common || common->rank() == 0)) copy(view, x);
     x = leaf(view);
     if (gradients_.defined()) x.node()->grad_slot = gradients_.window(shape, strides, begin);
     parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size()), &x});
     begin = parameters_.back().end;
   }
+  meet();
   own_ = {{0, size_}};
   std::vector<int64_t> table;
   for (const Parameter& p : parameters_) {
@@ -50,6 +53,12 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
   }
   cells_ = from_host(table, {int64_t(table.size()) / kColumns, kColumns});
   cells_on_device_ = first.device() == Device{} ? cells_ : cells_.copy_to(first.device());
+}
+
+void FlatParameters::meet() const {
+  if (!common_) return;
+  common_->barrier().wait();
+  values_.storage()->written_by("another rank");
 }
 
 std::vector<Part> FlatParameters::with_gradient() const {

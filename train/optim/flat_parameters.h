@@ -26,7 +26,15 @@ class FlatParameters {
   // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros;
   // undefined if gradients get memory as they come, or values stay where they are until hold_own().
   using Memory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
-  explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {});
+  // `common`: a group whose ranks get the same memory for values. They begin with those of its rank 0. It must outlive
+  // this.
+  explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {},
+                          comm::ProcessGroup* common = nullptr);
+
+  bool has_common_values() const { return common_; }
+  // Common values: call it before values are written, and behind that before others' are used: all ranks do. No effect
+  // on values of one rank.
+  void meet() const;
 
   const Tensor& values() const { return values_; }        // (size); undefined after hold_own()
   Tensor values(Part own) const;                          // elements of it
@@ -85,6 +93,7 @@ class FlatParameters {
   DType dtype_;
   int64_t size_ = 0;
   Tensor values_, own_values_, gradients_, cells_, cells_on_device_;
+  comm::ProcessGroup* common_;
   comm::ShardedBuffers* buffers_ = nullptr;  // of hold_own()
   std::vector<Parameter> parameters_;
   std::vector<Part> own_;
