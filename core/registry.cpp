@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
+#include <cstdlib>
 
 namespace ringtape {
 
@@ -51,6 +53,12 @@ void check_known(std::string_view what, std::string_view word, std::span<const s
                  std::string_view origin) {
   if (std::find(known.begin(), known.end(), word) == known.end())
     throw UsageError(std::string(origin) + unknown(what, word, known));
+}
+
+void refuse_second_entry(std::string_view name) {
+  std::fprintf(stderr, "ringtape: error: the program registers two entries '%.*s' of one kind; rename one\n",
+               int(name.size()), name.data());
+  std::_Exit(2);  // no destructors: static objects are still being made
 }
 
 }  // namespace ringtape

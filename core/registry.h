@@ -10,7 +10,8 @@
 namespace ringtape {
 
 // Lookup by name of models, methods, data sets, optimizers, algorithms ... A registry is a range of entries, or of
-// pointers to them, that lives as long as the program. An entry has a member `name`.
+// pointers to them, that lives as long as the program. An entry has a member `name`. A program adds entries of its own
+// before main() begins, by a static object in the file that defines what they make.
 
 // Number of insertions, deletions, replacements and swaps of neighbours that turn one word into the other (optimal
 // string alignment). '-' equals '_', and case is ignored.
@@ -47,6 +48,17 @@ auto& find_entry(Registry&& registry, std::string_view name, std::string_view wh
   for (auto& item : registry)
     if (detail::entry(item).name == name) return detail::entry(item);
   throw UsageError(std::string(origin) + unknown(what, name, names_of(registry)));
+}
+
+// Ends the program with exit code 2 and a line that names the entry.
+[[noreturn]] void refuse_second_entry(std::string_view name);
+
+// Adds an entry before main() begins. Its name must be new.
+template <class Entry>
+void add_entry(std::vector<Entry>& registry, const Entry& entry) {
+  for (const Entry& e : registry)
+    if (std::string_view(e.name) == entry.name) refuse_second_entry(entry.name);
+  registry.push_back(entry);
 }
 
 }  // namespace ringtape

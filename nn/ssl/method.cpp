@@ -93,7 +93,8 @@ RegisterMethod::RegisterMethod(const MethodEntry& entry) {
     return std::pair(std::ranges::find(kTable, e.name), std::string_view(e.name));
   };
   std::vector<MethodEntry>& all = registered_methods();
-  all.insert(std::ranges::upper_bound(all, place(entry), {}, place), entry);
+  add_entry(all, entry);
+  std::ranges::sort(all, {}, place);
 }
 
 std::span<const MethodEntry> methods() { return registered_methods(); }

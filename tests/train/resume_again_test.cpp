@@ -173,8 +173,8 @@ void expect_lines_of(const fs::path& before, const std::string& now) {
 }
 
 // Of revision 947a2c6: a run that ended in the second of two epochs, and the weights it would have had, computed with
-// AVX-512 by GCC 12.2. Another compiler rounds other products, another instruction set adds in another order. A kernel
-// that is changed to do so needs these weights anew.
+// AVX-512 by GCC 12.2. Another compiler, or one that adds sanitizers, rounds other products, another instruction set
+// adds in another order. A kernel that is changed to do so needs these weights anew.
 TEST_F(ResumeAgainTest, ARunWithoutLabelsEndsWithTheSameWeights) {
   const fs::path fixture = kFixtures / "run_ssl";
   const std::string weights = (fixture / "backbone.safetensors").string();
@@ -191,7 +191,11 @@ TEST_F(ResumeAgainTest, ARunWithoutLabelsEndsWithTheSameWeights) {
     ASSERT_EQ(now.tensors.size(), then.tensors.size());
     for (const auto& [name, tensor] : then.tensors) test::expect_close(now[name], tensor, 1e-4, 2e-6, name);
     const Json env = parse_json(read_file(file("env.json").string()));
+#if defined(__SANITIZE_ADDRESS__)
+    const bool same_machine = false;
+#else
     const bool same_machine = env["isa"] == "avx512" && env["compiler"] == "GCC 12.2.0";
+#endif
     EXPECT_TRUE(!same_machine || read_file(exported) == read_file(weights));
   }
 }

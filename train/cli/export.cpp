@@ -27,10 +27,11 @@ int run_export(const Invocation& invocation) {
   add_metadata(metadata, trained.data);
   trained.train = trained.test = false;  // only the shape of the images
   const RunSetup task(resolve(trained.options), trained.beginning());
-  const std::string last = classifier(*task.model, task.options.model.name).last_layer();
+  const std::string last = last_layer_of(*task.model);
   const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
   const bool backbone =
-      invocation.has("backbone") || !(has(last + ".weight") || has(concat("backbone.", last, ".weight")));
+      invocation.has("backbone") ||
+      !(last.empty() || has(last + ".weight") || has(concat("backbone.", last, ".weight")));
   load_trained(trained, task, backbone);
   write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   write_file(readme, exported_readme(task, name, backbone));

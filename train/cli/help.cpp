@@ -69,7 +69,7 @@ static std::string example(const std::string& text) {
 // Whether a flag is shown: always unless it belongs to a component, which must be selected; `all`: always.
 static bool is_shown(const Flag& flag, const Invocation& invocation, bool all) {
   const std::string* const named = flag.owner.empty() || all ? nullptr : invocation.flag(flag.kind);
-  return flag.owner.empty() || all || (named && *named == flag.owner);
+  return flag.owner.empty() || all || (named && ("," + *named + ",").find("," + flag.owner + ",") != std::string::npos);
 }
 
 // How to see the other flags.

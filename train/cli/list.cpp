@@ -86,6 +86,7 @@ const Kind kKinds[] = {
     {"presets", recipes},
     {"optimizers", [] { return plain(names_of(optimizers())); }},
     {"schedules", [] { return plain(names_of(schedules())); }},
+    {"callbacks", [] { return entries(callbacks()); }},
     {"strategies", [] { return choices("strategy"); }},
     {"transports", transports},
     {"ops", operations},
@@ -117,7 +118,7 @@ int run_list(const Invocation& invocation) {
   if (!wanted.empty()) find_entry(kKinds, wanted, "list", "list: ");
   Json all = Json::object();
   for (const Kind& kind : kKinds) {
-    if (!wanted.empty() && wanted != kind.name) continue;
+    if (wanted.empty() ? kind.items().empty() : wanted != kind.name) continue;
     if (!invocation.has("json")) {
       print_kind(kind);
       continue;

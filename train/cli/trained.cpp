@@ -117,7 +117,8 @@ void check_output(const Trained& trained, const char* flag, const std::string& p
 }
 
 void load_trained(const Trained& trained, const Task& task, bool features) {
-  const std::string last = classifier(*task.model, task.model_name).last_layer();
+  const std::string last =
+      features ? classifier(*task.model, task.model_name).last_layer() : last_layer_of(*task.model);
   const char* const instead = trained.command == "export"
                                   ? "so that only the backbone can be exported: use --backbone"
                               : trained.command == "predict"

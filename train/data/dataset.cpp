@@ -15,8 +15,8 @@
 
 namespace ringtape {
 
-std::span<const DatasetEntry> datasets() {
-  static const DatasetEntry all[] = {
+static std::vector<DatasetEntry>& registered_datasets() {
+  static std::vector<DatasetEntry> all = {
       {"mnist", "handwritten digits, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp", load_mnist},
       {"fashion_mnist", "articles of clothing, 28x28 grey, 60,000 + 10,000, idx files", false, 5000, "mlp",
        load_fashion_mnist},
@@ -31,6 +31,9 @@ std::span<const DatasetEntry> datasets() {
   };
   return all;
 }
+
+std::span<const DatasetEntry> datasets() { return registered_datasets(); }
+RegisterDataset::RegisterDataset(const DatasetEntry& entry) { add_entry(registered_datasets(), entry); }
 
 void visit(Fields& f, DataOptions& o) {
   f("data", o.set.name,

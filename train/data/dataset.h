@@ -48,7 +48,7 @@ struct MissingData : IoError {
   using IoError::IoError;
 };
 
-// A data set that the command line knows by name.
+// A data set that the command line knows by name, from here or from a program that registers its own.
 struct DatasetEntry {
   const char* name;
   const char* summary;  // one line
@@ -59,6 +59,9 @@ struct DatasetEntry {
   Settings settings = {};
 };
 std::span<const DatasetEntry> datasets();
+struct RegisterDataset {
+  explicit RegisterDataset(const DatasetEntry& entry);
+};
 const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError with the nearest name
 
 struct DataOptions {

@@ -40,6 +40,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   if (p_.group.size() > 1 && tally_.finite())
     add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
   ++at_.batch;
+  for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
 }
 
 void Trainer::show_progress(Progress& bar) const {
@@ -156,7 +157,12 @@ void Trainer::test(const Report& report, bool progress) {
   if (!figures.empty()) show(snapshot);
 }
 
-bool Trainer::fit(const Report& report, const Save& save, bool progress, const Load& load) {
+bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress, const Load& load) {
+  const Report report = [&](const Metrics& m) {
+    report_metrics(m);
+    for (const auto& callback : p_.callbacks) callback->reported(m);
+  };
+  for (const auto& callback : p_.callbacks) callback->begins(p_.task, p_.group);
   p_.trace.check_after(steps());
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
@@ -175,12 +181,14 @@ bool Trainer::fit(const Report& report, const Save& save, bool progress, const L
     at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {};
     tally_ = {};
     own_loss_ = {}, own_losses_ = own_share_ = pending_share_ = 0;
+    for (const auto& callback : p_.callbacks) callback->after_epoch(epoch);
     const bool stop = epoch < epochs && any_of(p_.group, stop_requested());
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == epochs))) checkpoint(save);
     if (stop) return false;
   }
   take_best(load);
   test(report, progress);
+  for (const auto& callback : p_.callbacks) callback->ends();
   return true;
 }
 

@@ -4,6 +4,7 @@
 
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_options.h"
+#include "train/loop/callback.h"
 #include "train/loop/learner.h"
 #include "train/loop/step_log.h"
 #include "train/loop/stopwatch.h"
@@ -21,6 +22,7 @@ struct Training {
   std::unique_ptr<Learner> learner;
   std::unique_ptr<Loader> loader;
   std::unique_ptr<Step> step;
+  Callbacks callbacks;
   Schedule schedule;
   StepTrace trace;
   EvalOptions evaluation;

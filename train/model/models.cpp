@@ -133,8 +133,8 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
 
 }  // namespace
 
-std::span<const ModelEntry> models() {
-  static const ModelEntry all[] = {
+static std::vector<ModelEntry>& registered_models() {
+  static std::vector<ModelEntry> all = {
       {.name = "mlp",
        .summary = "one hidden layer: flatten, linear, ReLU, linear",
        .settings = MlpOptions{},
@@ -170,12 +170,20 @@ std::span<const ModelEntry> models() {
   return all;
 }
 
+std::span<const ModelEntry> models() { return registered_models(); }
+RegisterModel::RegisterModel(const ModelEntry& entry) { add_entry(registered_models(), entry); }
+
 const ModelEntry& find_model(const std::string& name) { return find_entry(models(), name, "model"); }
 
 nn::Classifier& classifier(nn::Module& model, const std::string& name) {
   auto* const out = dynamic_cast<nn::Classifier*>(&model);
   RT_CHECK_AS(UsageError, out, "--model ", name, ": has no last linear layer whose input could be its features");
   return *out;
+}
+
+std::string last_layer_of(const nn::Module& model) {
+  const auto* const found = dynamic_cast<const nn::Classifier*>(&model);
+  return found ? found->last_layer() : "";
 }
 
 }  // namespace ringtape

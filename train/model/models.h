@@ -20,7 +20,8 @@ struct NamedShape {
   Shape shape;
 };
 
-// A network that the command line knows by name: images (N, H, W, C) -> logits (N, classes).
+// A network that the command line knows by name, from here or from a program that registers its own: images (N, H, W,
+// C) -> logits (N, classes). One that is no nn::Classifier is trained and tested, but has no features.
 struct ModelEntry {
   const char* name;
   const char* summary;  // one line
@@ -35,9 +36,14 @@ struct ModelEntry {
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;
 };
 std::span<const ModelEntry> models();
+struct RegisterModel {
+  explicit RegisterModel(const ModelEntry& entry);
+};
 const ModelEntry& find_model(const std::string& name);  // throws UsageError with the nearest name
 
 // A model as nn::Classifier; `name` is for the message. Throws UsageError if it is not one.
 nn::Classifier& classifier(nn::Module& model, const std::string& name);
+// The name of a model's last layer; empty if it is no nn::Classifier.
+std::string last_layer_of(const nn::Module& model);
 
 }  // namespace ringtape

@@ -15,8 +15,8 @@ std::unique_ptr<Optimizer> make(FlatParameters& parameters, const Settings& sett
 
 }  // namespace
 
-std::span<const OptimizerEntry> optimizers() {
-  static const OptimizerEntry all[] = {
+static std::vector<OptimizerEntry>& registered_optimizers() {
+  static std::vector<OptimizerEntry> all = {
       {.name = "sgd", .settings = Sgd::Options{.momentum = 0.9}, .make = make<Sgd>},
       {.name = "adam", .settings = Adam::Options{}, .make = make<Adam>},
       {.name = "adamw", .settings = Adam::Options{.decoupled = true}, .make = make<Adam>},
@@ -25,6 +25,9 @@ std::span<const OptimizerEntry> optimizers() {
   };
   return all;
 }
+
+std::span<const OptimizerEntry> optimizers() { return registered_optimizers(); }
+RegisterOptimizer::RegisterOptimizer(const OptimizerEntry& entry) { add_entry(registered_optimizers(), entry); }
 
 std::unique_ptr<Optimizer> make_optimizer(const Selection& optimizer, FlatParameters& parameters) {
   return find_entry(optimizers(), optimizer.name, "optimizer").make(parameters, optimizer.chosen());

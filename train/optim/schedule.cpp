@@ -24,14 +24,17 @@ double cosine_rate(const Settings& settings, const CourseOfLr& c) {
 
 }  // namespace
 
-std::span<const ScheduleEntry> schedules() {
-  static const ScheduleEntry all[] = {
+static std::vector<ScheduleEntry>& registered_schedules() {
+  static std::vector<ScheduleEntry> all = {
       {"constant", constant_rate},
       {"step", step_rate, StepScheduleOptions{}},
       {"cosine", cosine_rate, CosineOptions{}},
   };
   return all;
 }
+
+std::span<const ScheduleEntry> schedules() { return registered_schedules(); }
+RegisterSchedule::RegisterSchedule(const ScheduleEntry& entry) { add_entry(registered_schedules(), entry); }
 
 void visit(Fields& f, StepScheduleOptions& o) {
   f("step-size", o.step_size, {.help = "epochs between drops of the learning rate", .unit = "N", .range = kPositive});

@@ -14,13 +14,17 @@ struct CourseOfLr {
   double warmup, all;  // steps of the warm-up, and in total
 };
 
-// A course of the learning rate that the command line knows by name.
+// A course of the learning rate that the command line knows by name, from here or from a program that registers its
+// own.
 struct ScheduleEntry {
   const char* name;
   double (*rate)(const Settings& settings, const CourseOfLr& course);
   Settings settings = {};
 };
 std::span<const ScheduleEntry> schedules();
+struct RegisterSchedule {
+  explicit RegisterSchedule(const ScheduleEntry& entry);
+};
 
 struct StepScheduleOptions {
   int64_t step_size = 30;  // epochs between drops

@@ -1,4 +1,6 @@
 // The components of a run, in the order of --help.
+#include <algorithm>
+
 #include "nn/ssl/method.h"
 #include "train/model/models.h"
 #include "train/settings/option_walk.h"
@@ -8,11 +10,11 @@ namespace {
 
 // The options of all components of one kind.
 void visit_components(OptionWalk& f, OptionGroup group, const char* kind, Selection& components,
-                      const std::string& chosen) {
+                      const std::vector<std::string>& chosen) {
   group.kind = kind;
   for (Selection::Part& component : components.parts) {
     group.name = component.name;
-    group.is_chosen = component.name == chosen;
+    group.is_chosen = std::ranges::count(chosen, component.name) > 0;
     f.group = group;
     component.settings.walk(f);
   }
@@ -40,7 +42,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .automatic = "random ones",
      .may_change = true,
      .with_labels = true});
-  visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, model_of(o));
+  visit_components(f, {.title = "Model", .in_step = true}, "model", o.model, {model_of(o)});
 }
 
 void visit_method(OptionWalk& f, TrainOptions& o) {
@@ -52,7 +54,7 @@ void visit_method(OptionWalk& f, TrainOptions& o) {
      .choices = [] { return names_of(nn::methods()); },
      .automatic = "none",
      .selects = true});
-  visit_components(f, group, "method", o.method, o.method.name);
+  visit_components(f, group, "method", o.method, {o.method.name});
 }
 
 }  // namespace
@@ -68,23 +70,26 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit(f, o.evaluation);
   f.group = {"Data"};
   visit(f, o.data);
-  visit_components(f, {"Data"}, "data", o.data.set, o.data.set.name);
+  visit_components(f, {"Data"}, "data", o.data.set, {o.data.set.name});
   f.group = {"Augmentation", Learning::supervised};
   visit(f, o.augmentation);
   f.group = {"Training"};
   visit(f, o.trainer);
   f.group = {"Optimizer"};
   visit(f, o.step);
-  visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, o.step.optimizer.name);
+  visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, {o.step.optimizer.name});
   f.group = {"Schedule"};
   visit(f, o.schedule);
-  visit_components(f, {"Schedule"}, "schedule", o.schedule.course, o.schedule.course.name);
+  visit_components(f, {"Schedule"}, "schedule", o.schedule.course, {o.schedule.course.name});
   f.group = {"Execution"};
   visit(f, o.execution);
   f.group = {"Parallel"};
   visit(f, o.parallel);
   visit_components(f, {"Reduction"}, "gradient-reduction", o.parallel.reducer.reduction,
-                   o.parallel.reducer.reduction.name);
+                   {o.parallel.reducer.reduction.name});
+  f.group = {"Callbacks"};
+  visit(f, o.callbacks);
+  visit_components(f, {"Callbacks"}, "callback", o.callbacks.settings, o.callbacks.chosen());
   f.group = {"Run"};
   visit(f, o.run);
   visit(f, o.checkpoint);

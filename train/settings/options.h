@@ -11,6 +11,7 @@
 #include "train/data/dataset.h"
 #include "train/data/views.h"
 #include "train/evaluation/evaluation.h"
+#include "train/loop/callback.h"
 #include "train/loop/step.h"
 #include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"
@@ -39,6 +40,7 @@ struct TrainOptions {
   ExecutionOptions execution;
   ParallelOptions parallel;
   CheckpointOptions checkpoint;
+  CallbackOptions callbacks;
   RunOptions run;
   TraceOptions trace;
 

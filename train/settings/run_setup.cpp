@@ -30,11 +30,9 @@ Splits load(const TrainOptions& o, const Beginning& beginning) {
 }
 
 // The last layer of the file, whose other weights are now the model's.
-LastLayer load_weights(const std::string& path, nn::Module& model, const std::string& model_name,
-                       const Dataset& train) {
+LastLayer load_weights(const std::string& path, nn::Module& model, const Dataset& train) {
   const TrainedOn before = trained_on(read_safetensors_header(path).metadata, path);
-  const std::string last = classifier(model, model_name).last_layer();
-  LastLayer out = load_backbone(path, model, last, same_classes(train, before));
+  LastLayer out = load_backbone(path, model, last_layer_of(model), same_classes(train, before));
   for (const NamedTensor& t : weights_of(model)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;
 }
@@ -88,7 +86,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     return make_method(method_plan(options), spec);
   };
   model = make();
-  if (!options.weights.empty()) last_layer = load_weights(options.weights, *model, model_name, data.train);
+  if (!options.weights.empty()) last_layer = load_weights(options.weights, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;
@@ -148,6 +146,7 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
                   .learner = std::move(learner),
                   .loader = std::move(loader),
                   .step = std::move(step),
+                  .callbacks = make_callbacks(o.callbacks),
                   .schedule = schedule,
                   .trace = std::move(trace),
                   .evaluation = eval_options(o, group),

@@ -104,7 +104,7 @@ LastLayer load_backbone(const std::string& path, nn::Module& module, const std::
     fits = false;
     if (t.tensor.rank() > 0) out.outputs = t.tensor.dim(0);
   }
-  out.loaded = any && fits;
+  out.loaded = (any || last.empty()) && fits;
   if (!fits) std::erase_if(file.tensors, [&](const NamedTensor& t) { return is_of(t, last); });
   const std::vector<FileTensor> into = file_tensors(out.loaded ? wanted : backbone_of(module, last));
   check_match(file_tensors(file.tensors), path, into, true);

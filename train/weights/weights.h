@@ -46,7 +46,8 @@ struct LastLayer {
 
 // Like load_weights, but the layer `last` may be absent from the file or have other classes, that is another shape, or
 // `same_classes` is false: then the module's layer stays unchanged. Floating-point weights of another dtype are
-// converted to the module's. From a checkpoint of a self-supervised method, the tensors below "backbone" are loaded.
+// converted to the module's. From a checkpoint of a self-supervised method, the tensors below "backbone" are loaded. An
+// empty `last`: the module has no such layer, and the file must have all its weights.
 LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes = true);
 
 }  // namespace ringtape

@@ -1,0 +1,38 @@
+#include "train/loop/callback.h"
+
+#include <sstream>
+
+namespace ringtape {
+
+static std::vector<CallbackEntry>& registered_callbacks() {
+  static std::vector<CallbackEntry> all;
+  return all;
+}
+std::span<const CallbackEntry> callbacks() { return registered_callbacks(); }
+RegisterCallback::RegisterCallback(const CallbackEntry& entry) { add_entry(registered_callbacks(), entry); }
+
+std::vector<std::string> CallbackOptions::chosen() const {
+  std::vector<std::string> out;
+  std::istringstream in(names);
+  for (std::string name; std::getline(in, name, ',');) out.push_back(name);
+  return out;
+}
+
+void visit(Fields& f, CallbackOptions& o) {
+  if (callbacks().empty()) return;
+  f("callback", o.names,
+    {.help = "code of this program that is called after steps and epochs: names, separated by commas; `list callbacks` "
+             "has them",
+     .unit = "NAME,...",
+     .automatic = "none",
+     .selects = true});
+}
+
+Callbacks make_callbacks(const CallbackOptions& options) {
+  Callbacks out;
+  for (const std::string& name : options.chosen())
+    out.push_back(find_entry(callbacks(), name, "callback", "--callback: ").make(options.settings.of(name)));
+  return out;
+}
+
+}  // namespace ringtape
