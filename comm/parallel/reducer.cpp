@@ -84,25 +84,34 @@ Reducer::~Reducer() {
   for (const GradientSlot& s : slots_) s.leaf->hook = {}, s.leaf->open_slot = {};
 }
 
-// From the last parameter to the first: a bucket is closed when it is large enough, and when the remaining parameters
-// are small enough for the last bucket.
-void Reducer::plan(const ReducerOptions& options) {
-  const auto bytes = [&](int64_t elements) { return elements * int64_t(size_of(memory_.dtype())); };
-  const int64_t front = control_size(int64_t(slots_.size())),
-                bucket_bytes = int64_t(options.bucket_mb * double(1 << 20)),
+// From the last gradient to the first: a bucket is closed when it is large enough, and when the remaining gradients are
+// small enough for the last bucket.
+std::vector<Part> buckets_of(std::span<const Part> gradients, const ReducerOptions& options) {
+  const int64_t bucket_bytes = int64_t(options.bucket_mb * double(1 << 20)),
                 small_bytes = std::min(options.small_bytes, bucket_bytes);
+  const auto size = [&](Part b) { return gradients[size_t(b.end - 1)].end - gradients[size_t(b.begin)].begin; };
+  std::vector<Part> out;
   bool was_small = false;
-  for (size_t i = slots_.size(); i-- > 0;) {
-    const GradientSlot& s = slots_[i];
-    const int64_t limit = buckets_.size() > 1 ? bucket_bytes : small_bytes;
-    const bool small = bytes(s.end - front) <= small_bytes;
-    const bool full = !buckets_.empty() && bytes(buckets_.back().end - buckets_.back().begin) >= limit;
-    if (buckets_.empty() || (!options.no_overlap && (full || (small && !was_small))))
-      buckets_.push_back({.begin = s.begin, .end = s.end});
-    buckets_.back().begin = s.begin;
-    ++buckets_.back().slots;
-    bucket_of_[i] = buckets_.size() - 1;
+  for (auto i = int64_t(gradients.size()); i-- > 0;) {
+    const int64_t limit = out.size() > 1 ? bucket_bytes : small_bytes;
+    const bool small = gradients[size_t(i)].end <= small_bytes;
+    const bool full = !out.empty() && size(out.back()) >= limit;
+    if (out.empty() || (!options.no_overlap && (full || (small && !was_small)))) out.push_back({i, i + 1});
+    out.back().begin = i;
     was_small = small;
+  }
+  return out;
+}
+
+void Reducer::plan(const ReducerOptions& options) {
+  const int64_t front = control_size(int64_t(slots_.size())), bytes = int64_t(size_of(memory_.dtype()));
+  std::vector<Part> gradients;
+  for (const GradientSlot& s : slots_) gradients.push_back({bytes * (s.begin - front), bytes * (s.end - front)});
+  for (const Part& part : buckets_of(gradients, options)) {
+    for (int64_t i = part.begin; i < part.end; ++i) bucket_of_[size_t(i)] = buckets_.size();
+    buckets_.push_back({.begin = slots_[size_t(part.begin)].begin,
+                        .end = slots_[size_t(part.end - 1)].end,
+                        .slots = part.size()});
   }
   if (exact_) buckets_.back().begin = 0;
 }
@@ -132,8 +141,6 @@ void Reducer::make_reduction(Bucket& bucket) {
   }
   bucket.reduction = find_reduction(reduction_.name).make(group_, std::move(gradients), reduction_.chosen());
 }
-
-constexpr size_t kMostOpen = 3;  // buckets with memory
 
 // During backward() it waits until at most two others have memory, which in time are all sent. What gets no gradient is
 // 0.

@@ -1,11 +1,13 @@
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "autograd/tape.h"
 #include "comm/parallel/reduction.h"
 #include "comm/parallel/shards.h"
+#include "core/part.h"
 #include "core/readback.h"
 
 namespace ringtape::comm {
@@ -39,6 +41,9 @@ struct ReducerOptions {
 };
 void visit(Fields& f, ReducerOptions& o);  // without the settings of the reductions
 
+// The buckets of gradients, in the order of sending: which of them each has. `gradients`: bytes of their flat buffer.
+std::vector<Part> buckets_of(std::span<const Part> gradients, const ReducerOptions& options);
+
 // Sums gradients over the ranks of a group while backward() still computes others, as PyTorch's DistributedDataParallel
 // does (Li et al., "PyTorch Distributed", 2020). Gradients are in buckets, slices of one flat buffer, in the reverse
 // order of the parameters, which is nearly the order in which backward() completes them. A bucket is sent as soon as it
@@ -62,6 +67,7 @@ class Reducer {
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
+  static constexpr size_t kMostOpen = 3;  // buckets that have memory at a time, if it is released
 
   // A rank's part of a step.
   struct Step {

@@ -9,8 +9,6 @@
 
 namespace ringtape::comm {
 
-constexpr size_t kMostGathered = 3;  // pieces: the last one, the one in use, the next one
-
 struct ShardedBuffers::Piece {
   size_t index, buffer;
   ProcessGroup::Cuts cuts;

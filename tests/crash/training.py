@@ -17,8 +17,8 @@ from job import Failure, Scene
 
 RUN = "run"  # the name of every run
 # What a clock or the memory decides.
-TIMED = {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "comm_s",
-         "exposed_s", "train_s", "metrics_crc32"}
+TIMED = {"seconds", "images_per_s", "data_s", "forward_s", "backward_s", "optimizer_s", "peak_bytes", "process_bytes",
+         "comm_s", "exposed_s", "train_s", "metrics_crc32"}
 
 DATA = "--data shapes --device cpu --threads 1 --test-size 20"
 RESNET = "--model resnet18 --width 2 --batch-size 12 --epochs 2"

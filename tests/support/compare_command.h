@@ -26,11 +26,12 @@ class CompareCommand : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  // Returns the exit code; the output is in `out` and `err`.
-  int run(const std::string& flags) {
+  // Returns the exit code; the output is in `out` and `err`. `before`: commands of the shell that starts it.
+  int run(const std::string& flags, const std::string& before = "") {
     const std::string line = "cd " + folder_.string() +
-                             " && echo $$ >pid && exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + command_ + " " +
-                             flags + " >out 2>err </dev/null";
+                             " && echo $$ >pid && " + before +
+                             " exec env -u RINGTAPE_THREADS -u RINGTAPE_DATA_DIR " + command_ + " " + flags +
+                             " >out 2>err </dev/null";
     const int status = std::system(line.c_str());
     out = read_file((folder_ / "out").string()), err = read_file((folder_ / "err").string());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

@@ -4,8 +4,6 @@
 #include "tests/support/comm_worlds.h"
 #include "tests/support/jobs.h"
 #include "tests/support/settings.h"
-#include "train/loop/model_state.h"
-#include "train/optim/sgd.h"
 #include "train/settings/run_setup.h"
 
 namespace ringtape {
@@ -156,25 +154,6 @@ TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
     });
     EXPECT_EQ(cause, "No space left on device") << strategy;
   }
-}
-
-TEST(ModelState, NamesTheStrategiesThatNeedLess) {
-  StepOptions step;
-  step.optimizer.name = "adam";
-  ParallelOptions parallel;
-  parallel.strategy = "ddp";
-  EXPECT_EQ(model_state_bytes(44'700'000, step, parallel, 4), 715'200'000);
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4),
-            "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, "
-            "with --strategy zero2 312.9 MB, with --strategy fsdp 178.8 MB");
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
-  parallel.strategy = "fsdp";
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4), "");
-  parallel.strategy = "dp";
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
-  parallel.strategy = "ddp", step.optimizer.name = "sgd", step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
-  EXPECT_MENTIONS(smaller_strategy(1000, step, parallel, 2), "with --strategy zero2");
-  EXPECT_EQ(smaller_strategy(1000, step, parallel, 2).find("zero1"), std::string::npos);
 }
 
 }  // namespace

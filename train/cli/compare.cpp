@@ -6,12 +6,14 @@
 namespace ringtape::cli {
 
 static int run_compare(const Invocation& invocation) {
-  const bool methods = invocation.flag("methods"), inference = invocation.has("inference");
-  RT_CHECK_AS(UsageError, !methods || !inference,
-              "--methods and --inference: give only one; the first compares trainings, the second forward passes");
+  const bool methods = invocation.flag("methods"), inference = invocation.has("inference"),
+             memory = invocation.has("memory");
+  RT_CHECK_AS(UsageError, methods + inference + memory <= 1,
+              "--methods, --inference and --memory: give only one; they compare trainings, forward passes and the "
+              "memory of strategies");
   if (inference) return compare_inference(invocation);
   hold_stops();
-  return methods ? compare_methods(invocation) : compare_strategies(invocation);
+  return methods ? compare_methods(invocation) : memory ? compare_memory(invocation) : compare_strategies(invocation);
 }
 
 Command compare_command() {
@@ -24,18 +26,20 @@ Command compare_command() {
                       "compare --config configs/cifar100_resnet18.toml --data-dir DIR --devices 2 --out results",
                       "compare --methods all --preset seed000 --data-dir DIR --devices 4",
                       "compare --methods simclr,byol --data shapes --width 8 --epochs 5 --devices 2",
-                      "compare --inference --model fashion_cnn --devices 2"};
+                      "compare --inference --model fashion_cnn --devices 2",
+                      "compare --memory --model resnet18 --width 256 --batch-size 8 --devices 2,4,8"};
   std::string strategies, presets;
   for (const std::string& name : strategy_choices()) strategies += " " + name;
   for (const Preset& preset : ringtape::presets()) presets += concat(" ", preset.name);
   command.flags = {
       {"Comparison", "strategies", "LIST", "strategies to compare, separated by commas:" + strategies,
-       default_strategies() + "; with --methods single,ddp"},
+       default_strategies() + "; with --methods single,ddp; with --memory " + kMemoryStrategies},
       {"Comparison", "seeds", "LIST", "seeds, separated by commas; each training runs once per seed",
        "2,4,42; with --methods 0"},
       {"Comparison", "out", "DIR", "folder for compare.md, .json and .svg, report.html, logs/ and the run of each "
        "training",
-       "runs/compare-MODEL-DATA; with --methods runs/compare-methods-MODEL-DATA"},
+       "runs/compare-MODEL-DATA; with --methods runs/compare-methods-MODEL-DATA; with --memory "
+       "runs/compare-memory-MODEL-DATA"},
       {"Comparison", "overwrite", "", "train all again; otherwise finished runs are reused", ""},
       {"Comparison", "json", "", "print compare.json instead of text", ""},
       {"Methods", "methods", "LIST",
@@ -47,7 +51,10 @@ Command compare_command() {
        "on, off or both: losses over the outputs of all ranks of ddp, for methods that support it", "on"},
       {"Methods", "preset", "NAME", "recipe to start from; flags override it:" + presets, kDefaultPreset},
       {"Inference", "inference", "", "time forward passes instead: one device compared with dp, by batch size", ""},
-      {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"}};
+      {"Inference", "batch-sizes", "LIST", "images per forward pass, separated by commas", "1,4,16,64,256"},
+      {"Memory", "memory", "",
+       "compare the memory of a rank instead: what the formula of each strategy says, and what a training of a few "
+       "steps had; --devices may be a list: 2,4,8", ""}};
   for (Flag& flag : training_flags())
     if (flag.name != "sync-bn") command.flags.push_back(std::move(flag));
   command.flags.push_back({"Run", "config", "FILE", "TOML file of the settings above, one per line", ""});

@@ -7,6 +7,8 @@ namespace ringtape::cli {
 
 // Splits "a,b" into words. Throws UsageError, naming the flag, for repeated or empty ones.
 std::vector<std::string> words_of(const std::string& flag, const std::string& list);
+// The same for whole numbers from 1 to `high`.
+std::vector<int64_t> numbers_of(const std::string& flag, const std::string& list, int64_t high);
 
 // A training of a comparison; a separate process runs it once per seed.
 struct Training {
@@ -23,6 +25,8 @@ struct Comparison {
   std::vector<std::string> strategies, seeds;
   std::string out;  // folder
   bool overwrite = false, json = false;
+  // Only figures of the runs matter: none keeps its weights, and one that runs out of memory is left out.
+  bool measures = false;
   std::string command;  // as typed
 
   std::string seeds_text() const;  // "Seed 0", "Mean ± standard deviation over the seeds 2, 4"
@@ -41,22 +45,24 @@ Comparison comparison_of(const Invocation& invocation, const Otherwise& otherwis
 
 // Runs all trainings that have not been run yet.
 struct TrainedRuns {
-  std::vector<std::vector<FinishedRun>> runs;  // by training, then by seed
+  std::vector<std::vector<FinishedRun>> runs;  // by training, then by seed; without those that were left out
   int stopped = 0;                             // exit code of the run that a signal stopped; else zero
 };
 TrainedRuns train_all(const Comparison& comparison);
 
-// The result: compare.md, compare.json and compare.svg, and the printed text.
+// The result: compare.md and compare.json, with a plot also compare.svg and the report, and the printed text.
 struct Findings {
-  std::string title, table, notes, plot;  // Markdown; SVG
+  std::string title, table, notes, plot = "";  // Markdown; SVG
 };
 void write_findings(const Comparison& comparison, const Findings& findings, Json json);
 std::string title_of(const TrainOptions& options);  // "resnet18 on cifar10, 2 epochs"
 
-// `compare` without these flags, with --methods, and with --inference.
+// `compare` without these flags, with --methods, with --inference, and with --memory.
 std::string default_strategies();
+inline constexpr const char* kMemoryStrategies = "ddp,zero1,zero2,fsdp";  // by default
 int compare_strategies(const Invocation& invocation);
 int compare_methods(const Invocation& invocation);
 int compare_inference(const Invocation& invocation);
+int compare_memory(const Invocation& invocation);
 
 }  // namespace ringtape::cli

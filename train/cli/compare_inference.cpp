@@ -97,17 +97,6 @@ std::string row_text(const Json& row) {
 
 }  // namespace
 
-static std::vector<int64_t> batch_sizes(const Invocation& invocation) {
-  std::vector<int64_t> out;
-  const std::string list = invocation.flag("batch-sizes") ? *invocation.flag("batch-sizes") : "1,4,16,64,256";
-  for (const std::string& word : words_of("batch-sizes", list)) {
-    Invocation one;
-    one.flags = {{"batch-sizes", word}};
-    out.push_back(number_flag<int64_t>(one, "batch-sizes", 1, 1'000'000, 1));
-  }
-  return out;
-}
-
 int compare_inference(const Invocation& invocation) {
   TrainOptions options;
   apply_flags(options, invocation);
@@ -116,7 +105,8 @@ int compare_inference(const Invocation& invocation) {
   const DeviceType type = parse_device(options.execution.device).type;
   RT_CHECK_AS(UsageError, devices_of(options.parallel, type).size() > 1,
               "compare --inference: needs --devices 2 or more");
-  const std::vector<int64_t> batches = batch_sizes(invocation);
+  const std::string* const sizes = invocation.flag("batch-sizes");
+  const std::vector<int64_t> batches = numbers_of("batch-sizes", sizes ? *sizes : "1,4,16,64,256", 1'000'000);
   set_threads(int(options.execution.threads));
   manual_seed(uint64_t(options.execution.seed));
   Inference inference(options);

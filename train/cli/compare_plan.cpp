@@ -27,6 +27,16 @@ std::vector<std::string> words_of(const std::string& flag, const std::string& li
   return out;
 }
 
+std::vector<int64_t> numbers_of(const std::string& flag, const std::string& list, int64_t high) {
+  std::vector<int64_t> out;
+  for (const std::string& word : words_of(flag, list)) {
+    Invocation one;
+    one.flags = {{flag, word}};
+    out.push_back(number_flag<int64_t>(one, flag, 1, high, 1));
+  }
+  return out;
+}
+
 std::string Comparison::seeds_text() const {
   std::string all;
   for (const std::string& seed : seeds) all += (all.empty() ? "" : ", ") + seed;

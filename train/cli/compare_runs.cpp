@@ -119,11 +119,19 @@ TrainedRuns train_all(const Comparison& c) {
       say(c, fmt::format("[{}/{}] {}{}", ++number, c.trainings.size() * c.seeds.size(), r.name,
                          done ? ": already finished" : ""));
       if (!done) {
-        if ((out.stopped = run_one(c, r))) {
+        try {
+          out.stopped = run_one(c, r);
+        } catch (const OutOfMemory& e) {
+          if (!c.measures) throw;
+          say(c, concat("  does not fit: ", e.what()));
+          continue;
+        }
+        if (out.stopped) {
           say(c, "stopped by a signal; the same command continues");
           return out;
         }
         done = read_finished_run(r.path);
+        if (c.measures) fs::remove_all(r.path + "/exported");
       }
       RT_CHECK_AS(Error, done, r.path, ": the training ended without a summary");
       out.runs[i].push_back(std::move(*done));
@@ -134,14 +142,16 @@ TrainedRuns train_all(const Comparison& c) {
 void write_findings(const Comparison& c, const Findings& f, Json rows) {
   Json json{{"title", f.title}, {"command", c.command}};
   json.update(rows);
-  const std::string page =
-      concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n\n![by epoch](compare.svg)\n");
+  const bool drawn = !f.plot.empty();
+  const std::string page = concat("# ", f.title, "\n\n", f.table, "\n", f.notes, "\n\n    ", c.command, "\n",
+                                  drawn ? "\n![by epoch](compare.svg)\n" : "");
   write_file(c.out + "/compare.md", page);
   write_file(c.out + "/compare.json", json.text(2) + "\n");
-  write_file(c.out + "/compare.svg", f.plot);
+  if (drawn) write_file(c.out + "/compare.svg", f.plot);
   if (c.json) std::printf("%s\n", json.text().c_str());
-  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md, compare.json, compare.svg and ",
-                kReport));
+  say(c, concat("\n", f.table, "\n", f.notes, "\nwrote ", c.out, "/compare.md",
+                drawn ? concat(", compare.json, compare.svg and ", kReport) : " and compare.json"));
+  if (!drawn) return;
   std::vector<std::string> runs;
   for (const Training& training : c.trainings)
     for (const std::string& seed : c.seeds) runs.push_back(run_of(c, training, seed).path);

@@ -49,7 +49,7 @@ int compare_strategies(const Invocation& invocation) {
   const std::string notes = concat(
       c.seeds_text(),
       ". Speed-up: images/s divided by those of the first row. Peak: memory of tensors, maximum over the devices. ",
-      "Model state: weights, gradients, optimizer and average of rank 0. ", formula(all, options),
+      "Model state: weights, gradients, optimizer and average, maximum over the ranks. ", formula(all, options),
       "Sent: bytes of all-reduce per rank (a reduce-scatter or an all-gather is half of one), or transfers between ",
       "the devices of dp. ",
       "Hidden: part of the communication time in which rank 0 did not wait.");

@@ -52,7 +52,8 @@ Json run_summary(const RunSetup& setup, const Trainer& trainer, const RunDir& ru
   const Sums sums = sums_of(all);
   out["images_per_s"] = sums.seconds > 0 ? sums.images / sums.seconds : 0;
   out["seconds"] = seconds;
-  out["peak_bytes"] = int64_t(sums.peak), out["state_bytes"] = trainer.state_bytes();
+  out["peak_bytes"] = int64_t(sums.peak), out["state_bytes"] = trainer.memory().state;
+  if (const int64_t process = trainer.memory().process) out["process_bytes"] = process;
   out["parameters"] = nn::count_parameters(*setup.model);
   out["model"] = o.model.name, out["data"] = o.data.set.name;
   out["seed"] = o.execution.seed, out["deterministic"] = o.execution.deterministic, out["ranks"] = ranks;

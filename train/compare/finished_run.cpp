@@ -51,6 +51,7 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   out.epoch_s = number("train_s") / double(out.epochs);
   if (fields.has("parameters")) out.parameters = fields.whole("parameters");
   if (end.contains("state_bytes")) out.state_bytes = number("state_bytes");
+  if (end.contains("process_bytes")) out.process_bytes = number("process_bytes");
   if (end.contains("comm_bytes")) out.step_bytes = number("comm_bytes") / double(out.steps);
   if (end.contains("comm_s")) out.hidden = hidden_share(number("comm_s"), number("exposed_s"));
   for (const Metrics& m : out.metrics) out.seconds += m.seconds.value_or(0);

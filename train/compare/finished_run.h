@@ -13,7 +13,8 @@ struct FinishedRun {
   int64_t parameters = 0;  // of the model; 0 if unknown
   double loss = 0, top1 = 0, top5 = 0;                   // test results
   double epoch_s = 0, images_per_s = 0, peak_bytes = 0;  // training seconds per epoch; peak_bytes: maximum over ranks
-  std::optional<double> state_bytes;  // of weights, gradients, optimizer and average, on rank 0
+  // Of the rank that has most: weights, gradients, optimizer and average; the process, before the test.
+  std::optional<double> state_bytes, process_bytes;
   // Communication between ranks: bytes per step; the fraction of its time during which no rank waited.
   std::optional<double> step_bytes, hidden;
   std::vector<Metrics> metrics;

@@ -2,6 +2,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "comm/parallel/sharded_buffers.h"
 #include "nn/nn.h"
 
 namespace ringtape {
@@ -12,9 +17,27 @@ int64_t model_state_bytes(int64_t parameters, const StepOptions& step, const Par
   nn::Linear any(1, 1);
   FlatParameters flat(any);
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
-  const int64_t own = parameters / ranks;
-  return 4 * ((parallel.releases_weights() ? own : parameters) + (parallel.releases_gradients() ? own : parameters) +
-              kept * (parallel.shards() ? own : parameters));
+  const int64_t own = parameters / ranks, within = parallel.strategy == "hsdp" ? parallel.shard_within : 0;
+  return 4 * ((parallel.releases_weights() || parallel.share_weights ? own : parameters) +
+              (within > 1 && within < ranks && !parallel.keep_weights ? parameters / within : 0) +
+              (parallel.releases_gradients() ? own : parameters) + kept * (parallel.shards() ? own : parameters));
+}
+
+int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,
+                     int ranks) {
+  if (ranks == 1 || !parallel.releases_gradients()) return 0;
+  std::vector<Part> gradients;
+  for (const Part& place : places) gradients.push_back({4 * place.begin, 4 * place.end});
+  std::vector<int64_t> buckets;
+  for (const Part& bucket : comm::buckets_of(gradients, parallel.reducer))
+    buckets.push_back(gradients[size_t(bucket.end - 1)].end - gradients[size_t(bucket.begin)].begin);
+  std::ranges::sort(buckets, std::greater());
+  const auto largest = [&](size_t count) {
+    return std::accumulate(buckets.begin(), buckets.begin() + ptrdiff_t(std::min(count, buckets.size())), int64_t{0});
+  };
+  const int64_t of_gradients = largest(step.accumulate > 1 ? buckets.size() : comm::Reducer::kMostOpen);
+  if (!parallel.releases_weights()) return of_gradients;
+  return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMostGathered);
 }
 
 std::string smaller_strategy(int64_t parameters, const StepOptions& step, const ParallelOptions& parallel, int ranks) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <string>
 
 #include "train/loop/step.h"
@@ -7,9 +8,15 @@ namespace ringtape {
 
 // Bytes of a rank's weights, gradients, optimizer's state and averaged weights (Step::state_bytes), for so many
 // parameters: 4 parameters (2 + K), where K is how many numbers the optimizer and --ema keep for each of them; with
-// zero1 4 parameters (2 + K / ranks), with zero2 4 parameters (1 + (1 + K) / ranks), and up to three buckets, with fsdp
-// 4 parameters (2 + K) / ranks, and up to three buckets of gradients and of weights.
+// zero1 4 parameters (2 + K / ranks), with zero2 4 parameters (1 + (1 + K) / ranks), with fsdp 4 parameters (2 + K) /
+// ranks, with hsdp in f32 4 parameters / --shard-within more, with --share-weights 4 parameters (1 - 1 / ranks) less.
+// Shards are as equal as cuts between whole rows allow, or between whole parameters if the optimizer needs them.
 int64_t model_state_bytes(int64_t parameters, const StepOptions& step, const ParallelOptions& parallel, int ranks);
+
+// Bytes of the buckets that come and go beside it in each step: with zero2 the three largest of gradients, or all with
+// --accumulate; with fsdp also those of weights, or all with --keep-weights. 0 with other strategies. `places`: of the
+// parameters (flat_places).
+int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel, int ranks);
 
 std::string megabytes(int64_t bytes);  // "44.7 MB"
 

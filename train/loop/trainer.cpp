@@ -9,6 +9,7 @@
 #include "comm/parallel/agreement.h"
 #include "nn/mode_guard.h"
 #include "train/evaluation/snapshot_parts.h"
+#include "train/run/process_memory.h"
 #include "train/run/stop.h"
 #include "train/run/time_text.h"
 
@@ -157,6 +158,8 @@ void Trainer::test(const Report& report, bool progress) {
   if (!figures.empty()) show(snapshot);
 }
 
+int64_t Trainer::most_on_a_rank(int64_t bytes) const { return int64_t(max_over_ranks(p_.group, double(bytes))); }
+
 bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress, const Load& load) {
   const Report report = [&](const Metrics& m) {
     report_metrics(m);
@@ -186,6 +189,7 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == epochs))) checkpoint(save);
     if (stop) return false;
   }
+  memory_ = {most_on_a_rank(state_bytes()), most_on_a_rank(peak_process_bytes())};
   take_best(load);
   test(report, progress);
   for (const auto& callback : p_.callbacks) callback->ends();

@@ -44,7 +44,7 @@ class Trainer {
   int64_t steps_per_epoch() const { return p_.schedule.steps_per_epoch(); }
   int64_t steps() const { return p_.step->count(); }
   double lr() const { return p_.schedule.lr(); }  // the peak
-  int64_t state_bytes() const { return p_.step->state_bytes(); }
+  int64_t state_bytes() const { return p_.step->state_bytes(); }  // of this rank
 
   // Trains from the current state to the end: the epochs, each followed by the learner's judge() where due, then its
   // test(). `report` gets the metrics as they come. `save` is called when a checkpoint is due; state() and files() then
@@ -56,6 +56,13 @@ class Trainer {
   using Save = std::function<void()>;
   using Load = std::function<void(int64_t step)>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false, const Load& load = {});
+
+  // After fit(): bytes of the rank that has most of them.
+  struct Memory {
+    int64_t state = 0;    // Step::state_bytes()
+    int64_t process = 0;  // peak_process_bytes() before the test
+  };
+  const Memory& memory() const { return memory_; }
 
   // Sets where a line with this rank's own loss and times goes after each epoch; by default nowhere.
   void set_diary(std::function<void(const std::string&)> diary) { diary_ = std::move(diary); }
@@ -84,6 +91,7 @@ class Trainer {
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
   Metrics train_metrics();
   void count_traffic();
+  int64_t most_on_a_rank(int64_t bytes) const;
   void add_own_loss(const Tensor& own, double share);
   void emit(const Report& report, Metrics m, int64_t epoch) const;
   bool judge(const Report& report, int64_t epoch, bool progress, bool first);  // whether epoch is the best
@@ -117,6 +125,7 @@ class Trainer {
   comm::Reducer::Totals counted_;  // the reducer's totals that at_.traffic includes,
   int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint
+  Memory memory_;
   std::optional<TimeLeft> left_;   // remaining time of fit()
 };
 

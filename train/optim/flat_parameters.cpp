@@ -8,8 +8,14 @@ namespace ringtape {
 
 constexpr int64_t kColumns = 4;  // of the table of cells
 
-// Each parameter starts on a 64-byte boundary, so that kernels see aligned rows.
-static int64_t aligned(int64_t n) { return (n + 15) / 16 * 16; }
+std::vector<Part> flat_places(const std::vector<nn::Named>& parameters) {
+  std::vector<Part> out;
+  for (const nn::Named& p : parameters) {
+    const int64_t begin = out.empty() ? 0 : out.back().end;
+    out.push_back({begin, begin + (p.tensor->size() + 15) / 16 * 16});
+  }
+  return out;
+}
 
 FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, const Memory& values,
                                comm::ProcessGroup* common)
@@ -18,19 +24,20 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
   RT_CHECK_AS(UsageError, !named.empty(), "a model without parameters cannot be trained");
   const Tensor first = *named[0].tensor;
   dtype_ = first.dtype();
-  for (const nn::Named& p : named) {
+  for (const nn::Named& p : named)
     RT_CHECK_AS(DTypeError, p.tensor->dtype() == first.dtype() && p.tensor->device() == first.device(), "parameter ",
                 p.name, " is ", p.tensor->dtype(), " on ", p.tensor->device(), ", the first one ", first.dtype(),
                 " on ", first.device());
-    size_ += aligned(p.tensor->size());
-  }
+  const std::vector<Part> places = flat_places(named);
+  size_ = places.back().end;
   const auto memory = [&](const Memory& given) {
     return given ? given(size_, int64_t(named.size()), first.dtype(), first.device())
                  : zeros({size_}, first.dtype(), first.device());
   };
   values_ = memory(values), gradients_ = memory(gradients);
-  int64_t begin = 0;
-  for (const nn::Named& p : named) {
+  for (size_t i = 0; i < named.size(); ++i) {
+    const nn::Named& p = named[i];
+    const int64_t begin = places[i].begin;
     Tensor& x = *p.tensor;
     for (const nn::Named& other : named)
       RT_CHECK_AS(UsageError, &other == &p || other.tensor->node() != x.node(), "parameters ", p.name, " and ",
@@ -40,8 +47,7 @@ FlatParameters::FlatParameters(nn::Module& module, const Memory& gradients, cons
     if (values_.defined() && (!common || common->rank() == 0)) copy(view, x);
     x = leaf(view);
     if (gradients_.defined()) x.node()->grad_slot = gradients_.window(shape, strides, begin);
-    parameters_.push_back({p.name, x.node(), begin, begin + aligned(shape.size()), &x});
-    begin = parameters_.back().end;
+    parameters_.push_back({p.name, x.node(), begin, places[i].end, &x});
   }
   meet();
   own_ = {{0, size_}};

@@ -17,6 +17,10 @@ struct Gathering {
   DType precision = DType::f32;
 };
 
+// The places of parameters in their flat buffer, in elements: each begins on a 64-byte boundary, so that kernels see
+// aligned rows.
+std::vector<Part> flat_places(const std::vector<nn::Named>& parameters);
+
 // A module's parameters, moved into one buffer (of one dtype and device), and a second buffer for their gradients. The
 // module's tensors become views, in the order in which it visits them: one fused loop updates all, and data-parallel
 // buckets are slices. The values do not change. The module must outlive this. Throws UsageError for a module without
