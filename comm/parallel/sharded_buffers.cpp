@@ -32,7 +32,7 @@ struct ShardedBuffers::Piece {
   Tensor memory{};                // bytes; undefined: it has none
   std::optional<Work> coming{};   // while others' elements are on their way
   uint64_t used = 0, kernel = 0;  // when it was used last: counts uses, and kernels
-  uint32_t version = 0;           // of the storage, when it held what the owners hold
+  uint32_t version = 0;           // of the storage, when own elements last had all that was written
   int64_t size() const { return cuts->back(); }
   int64_t bytes() const { return size() * int64_t(size_of(dtype)); }
   // What is there, also before it is used.
@@ -194,7 +194,6 @@ void ShardedBuffers::provide(Piece& piece) {
     piece.memory = group_->allocate({piece.bytes()}, DType::u8);
   }
   piece.storage->provide(piece.memory.storage());
-  piece.version = piece.storage->version();
 }
 
 void ShardedBuffers::start(Piece& piece) {
@@ -242,18 +241,21 @@ void ShardedBuffers::begin_round() {
 // The next use may be any.
 void ShardedBuffers::leave_round() { next_ = 0, current_ = kNone; }
 
+// A write is counted before it happens, maybe before the piece has memory: so it stays counted here.
 void ShardedBuffers::keep_writes(Piece& piece) {
   if (!piece.memory.defined() || fetch_ || piece.version == piece.storage->version()) return;
   const Uncounted uncounted;
   for (const Piece::Own& own : piece.own) copy(own.elements, piece.part(own.at, own.elements.size()));
-  piece.version = piece.storage->version();
   if (piece.is_near) keep_within(piece);
   for (const auto& other : pieces_)  // what was gathered of the same elements in another dtype
     if (other->buffer != piece.buffer && owns_[other->buffer] == owns_[piece.buffer]) release(*other);
 }
 
 void ShardedBuffers::keep_writes() {
-  for (const auto& p : pieces_) keep_writes(*p);
+  for (const auto& p : pieces_) {
+    keep_writes(*p);
+    p->version = p->storage->version();
+  }
 }
 
 // Drops the pieces that were used least recently, not those that the coming kernel has been given.
@@ -321,6 +323,7 @@ void ShardedBuffers::forget(bool next_round) {
   drop();
   for (const auto& p : pieces_) {
     p->storage->written_by("an update of own elements");
+    p->version = p->storage->version();
     p->is_near = false;
   }
   if (!next_round) return;

@@ -157,8 +157,8 @@ TEST(ShardedBuffers, WhatIsWrittenThroughAWindowStays) {
     Held held(group);
     for (const bool in_a_round : {false, true}) {
       if (in_a_round) held.buffer->begin_round();
+      held.windows[2].storage()->written_by("fill");  // before it has memory, as operations that write say it
       fill(held.windows[2], in_a_round ? 9 : 8);
-      held.windows[2].storage()->written_by("fill");
       if (in_a_round) held.buffer->keep_writes(), held.buffer->forget(true);
       for (const int64_t i : {3, 4, 5, 6}) held.expect(i), Held::run_a_kernel();
       for (const float x : held.windows[2].span<float>()) check(x == (in_a_round ? 9 : 8), concat("it is ", x));
