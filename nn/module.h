@@ -10,6 +10,7 @@
 namespace ringtape::nn {
 
 class Module;
+class TeacherWeights;
 
 // Visits every parameter, buffer and child of a module with its name, which is the path: "0.weight", "fc.bias".
 class Visitor {
@@ -23,11 +24,13 @@ class Visitor {
   void child(const std::string& name, Module& module);
   // A child that is not trained: its parameters count as buffers, which are only saved and moved.
   void frozen_child(const std::string& name, Module& module);
+  void teacher(TeacherWeights& weights) { on_teacher(weights); }  // which of these buffers follow which parameters
 
  protected:
   virtual void on_parameter(const std::string& /*path*/, Tensor& /*leaf*/) {}
   virtual void on_buffer(const std::string& /*path*/, Tensor& /*x*/) {}
   virtual void on_module(const std::string& /*path*/, Module&) {}  // before its children
+  virtual void on_teacher(TeacherWeights&) {}
 
  private:
   std::string prefix_;

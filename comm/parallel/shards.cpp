@@ -20,6 +20,25 @@ Stretch divide(int64_t begin, int64_t end, std::span<const int64_t> places, int 
   return {begin, std::make_shared<const std::vector<int64_t>>(std::move(cuts))};
 }
 
+Stretch Stretch::within(Part part) const {
+  const int64_t from = std::max(begin, part.begin), to = std::min(end(), part.end);
+  if (from == begin && to == end()) return *this;
+  std::vector<int64_t> some;
+  for (const int64_t cut : *cuts) some.push_back(std::clamp(begin + cut, from, to) - from);
+  return {from, std::make_shared<const std::vector<int64_t>>(std::move(some))};
+}
+
+Tensor own_part(std::span<const Part> own, const Tensor& held, Part part) {
+  if (!held.defined()) return held;
+  int64_t before = 0;
+  for (const Part& o : own) {
+    if (part.begin >= o.begin && part.end <= o.end)
+      return held.window({part.size()}, {1}, before + part.begin - o.begin);
+    before += o.size();
+  }
+  RT_CHECK(false, "elements ", part.begin, " to ", part.end, " are not of this rank");
+}
+
 Shards::Shards(ProcessGroup& group, std::vector<Stretch> stretches) : group_(group), stretches_(std::move(stretches)) {
   std::ranges::sort(stretches_, {}, &Stretch::begin);
   for (const Stretch& s : stretches_)
@@ -35,14 +54,17 @@ Shards::~Shards() {
   into_->set_arriving({});
 }
 
+int64_t Shards::own_size() const {
+  int64_t size = 0;
+  for (const Part& own : own_) size += own.size();
+  return size;
+}
+
 Work Shards::gather_of(const Stretch& s, const Tensor& elements, int64_t begin) const {
-  const int64_t end = begin + elements.size(), from = std::max(begin, s.begin), to = std::min(end, s.end());
-  if (from >= to) return {};
-  std::vector<int64_t> cuts;
-  for (const int64_t cut : *s.cuts) cuts.push_back(std::clamp(s.begin + cut, from, to) - from);
-  const bool whole = from == s.begin && to == s.end();
-  return group_.all_gather(elements.window({to - from}, {1}, from - begin),
-                           whole ? s.cuts : std::make_shared<const std::vector<int64_t>>(std::move(cuts)));
+  const Part all{begin, begin + elements.size()};
+  if (std::max(s.begin, all.begin) >= std::min(s.end(), all.end)) return {};
+  const Stretch some = s.within(all);
+  return group_.all_gather(elements.window({some.end() - some.begin}, {1}, some.begin - begin), some.cuts);
 }
 
 void Shards::gather(const Tensor& elements, int64_t begin) const {

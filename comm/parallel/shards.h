@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,11 +15,16 @@ struct Stretch {
   ProcessGroup::Cuts cuts;
   int64_t end() const { return begin + cuts->back(); }
   Part of(int rank) const { return {begin + (*cuts)[size_t(rank)], begin + (*cuts)[size_t(rank) + 1]}; }
+  Stretch within(Part part) const;  // its elements in `part`, which has some: each of the same rank as before
 };
 
 // Elements [begin, end) in parts that are as equal as cuts at some of the `places` allow. Places ascend; those before
 // begin and from end on are not used.
 Stretch divide(int64_t begin, int64_t end, std::span<const int64_t> places, int ranks);
+
+// Elements [part.begin, part.end) of a flat buffer, which follow one another in one of the parts `own`, in a tensor
+// that has these parts only, one behind the other; undefined in an undefined one.
+Tensor own_part(std::span<const Part> own, const Tensor& held, Part part);
 
 // Which rank holds which elements of flat buffers that have the same layout on all ranks.
 class Shards {
@@ -27,6 +33,18 @@ class Shards {
 
   const std::vector<Stretch>& stretches() const { return stretches_; }
   const std::vector<Part>& own() const { return own_; }  // this rank's elements, ascending; no empty parts
+  int64_t own_size() const;
+
+  // Calls f(elements of `held`, the same elements of x) for this rank's own ones of x, which are [begin, begin +
+  // x.size()) of a buffer. `held` (own_size()): only the own ones.
+  template <class F>
+  void each_own(const Tensor& held, const Tensor& x, int64_t begin, const F& f) const {
+    for (const Part& own : own_) {
+      const Part both{std::max(own.begin, begin), std::min(own.end, begin + x.size())};
+      if (both.begin < both.end)
+        f(own_part(own_, held, both), x.window({both.size()}, {1}, both.begin - begin));
+    }
+  }
 
   // `elements`, contiguous, are [begin, begin + size()) of a buffer: each rank's are copied to all others. All ranks
   // call it with the same arguments. Returns when it is done (on a GPU: in the order of its stream).

@@ -24,7 +24,7 @@ class Byol : public Method {
       : Method(std::move(encoder)), teacher_(encoder_, std::move(teacher), o.teacher),
         prediction_(make_prediction(o.projection, o.prediction)), fixes_lr_(o.fixed_prediction_lr) {}
 
-  void begin_step(const Moment& moment) override { teacher_.follow(encoder_, moment); }
+  void begin_step(const Moment& moment) override { teacher_.follow(moment); }
   // z0, z1, p0, p1: the teacher's projections, and the student's predictions for the other view.
   Tensors outputs(const Tensors& views) override {
     return {teacher_(views[0]), teacher_(views[1]), (*prediction_)(encode(views[0])), (*prediction_)(encode(views[1]))};

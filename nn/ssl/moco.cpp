@@ -45,7 +45,7 @@ class Moco : public Method {
         enqueue_between_(o.enqueue_between), splits_(o.bn_splits) {}
 
   void begin_step(const Moment& moment) override {
-    teacher_.follow(encoder_, moment);
+    teacher_.follow(moment);
     order_ = moment.seed ^ (uint64_t(moment.step) + 1) << 20;
   }
   // q0, q1, k0, k1: the student's queries and the teacher's keys.

@@ -1,10 +1,8 @@
 #include "nn/ssl/teacher.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numbers>
 
-#include "autograd/inplace.h"
 #include "autograd/tape.h"
 
 namespace ringtape::nn {
@@ -17,35 +15,11 @@ std::vector<Tensor*> parameters_of(const Encoder& encoder) {
   return out;
 }
 
-Tensors detached(const std::vector<Tensor*>& tensors) {
-  Tensors out;
-  for (const Tensor* t : tensors) out.push_back(t->detach());
+std::vector<TeacherWeights::Pair> pairs_of(const Encoder& own, const Encoder& student) {
+  const std::vector<Tensor*> to = parameters_of(own), from = parameters_of(student);
+  std::vector<TeacherWeights::Pair> out;
+  for (size_t i = 0; i < to.size(); ++i) out.push_back({to[i], from[i]});
   return out;
-}
-
-// Moves `own` into one buffer with the layout of `like`, so that one pass can process both. No-op if `like` is not in
-// one buffer.
-void lay_out(const std::vector<Tensor*>& own, const Tensors& like) {
-  const Tensor& first = like[0];
-  const auto offset = [&](const Tensor& x, const Tensor& from) {
-    return (static_cast<const char*>(View(x).data) - static_cast<const char*>(View(from).data)) /
-           int64_t(size_of(from.dtype()));
-  };
-  if (!std::ranges::all_of(like, [&](const Tensor& x) { return x.storage() == first.storage(); })) return;
-  bool is_so = true, can_be = true;
-  int64_t end = 0;
-  for (size_t i = 0; i < like.size(); ++i) {
-    const int64_t at = offset(like[i], first);
-    can_be = can_be && at >= end;
-    is_so = is_so && own[i]->storage() == own[0]->storage() && offset(*own[i], *own[0]) == at;
-    end = at + like[i].size();
-  }
-  if (is_so || !can_be) return;
-  const Tensor flat = zeros({end}, first.dtype(), first.device());
-  for (size_t i = 0; i < like.size(); ++i) {
-    const Tensor place = flat.window(own[i]->shape(), own[i]->strides(), offset(like[i], first));
-    *own[i] = copy_(place, own[i]->detach());
-  }
 }
 
 }  // namespace
@@ -58,10 +32,9 @@ void visit(Fields& f, TeacherOptions& o) {
 }
 
 Teacher::Teacher(const Encoder& student, Encoder own, const TeacherOptions& options)
-    : own_(std::move(own)), options_(options) {
-  const std::vector<Tensor*> from = parameters_of(student), to = parameters_of(own_);
-  for (size_t i = 0; i < to.size(); ++i)
-    *to[i] = from[i]->detach().copy_to(from[i]->device());  // not leaves: they are not trained
+    : own_(std::move(own)), options_(options), weights_(pairs_of(own_, student)) {
+  for (const auto& [own_weight, weight] : weights_.pairs())
+    *own_weight = weight->detach().copy_to(weight->device());  // not a leaf: it is not trained
 }
 
 Tensor Teacher::operator()(const Tensor& x) const {
@@ -76,16 +49,12 @@ double Teacher::momentum_at(const Moment& moment) const {
   return to - (to - from) * (std::cos(std::numbers::pi * t) + 1) / 2;
 }
 
-void Teacher::follow(const Encoder& student, const Moment& moment) {
-  const std::vector<Tensor*> own = parameters_of(own_);
-  const Tensors from = detached(parameters_of(student));
-  lay_out(own, from);
-  average_(detached(own), from, momentum_at(moment));
-}
+void Teacher::follow(const Moment& moment) const { weights_.follow(momentum_at(moment)); }
 
 void Teacher::visit(Visitor& v) {
   v.frozen_child("teacher.backbone", *own_.backbone);
   v.frozen_child("teacher.projection", *own_.projection);
+  v.teacher(weights_);
 }
 
 }  // namespace ringtape::nn

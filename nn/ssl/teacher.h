@@ -1,5 +1,6 @@
 #pragma once
 #include "nn/ssl/method.h"
+#include "nn/ssl/teacher_weights.h"
 
 namespace ringtape::nn {
 
@@ -14,18 +15,19 @@ void visit(Fields& f, TeacherOptions& o);
 // of moco and byol. It is not trained, normalises by its own batches and has its own running statistics.
 class Teacher {
  public:
-  // Starts with the student's weights.
+  // Starts with the weights of the student, whose modules outlive this.
   Teacher(const Encoder& student, Encoder own, const TeacherOptions& options);
 
   Tensor operator()(const Tensor& x) const;  // no gradient
   double momentum_at(const Moment& moment) const;
-  // weights = m weights + (1 - m) student's weights, for parameters only; in one pass if they are contiguous in memory.
-  void follow(const Encoder& student, const Moment& moment);
+  // weights = m weights + (1 - m) student's weights, for parameters only.
+  void follow(const Moment& moment) const;
   void visit(Visitor& v);  // as buffers
 
  private:
   Encoder own_;
   TeacherOptions options_;
+  TeacherWeights weights_;
 };
 
 }  // namespace ringtape::nn

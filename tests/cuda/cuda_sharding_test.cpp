@@ -2,10 +2,12 @@
 #include <map>
 
 #include "autograd/create.h"
+#include "autograd/ops.h"
 #include "comm/process_group.h"
 #include "comm/transport/gpu.h"
 #include "kernels/copy.h"
 #include "nn/nn.h"
+#include "nn/ssl/teacher.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 #include "tests/support/thread_ranks.h"
@@ -21,22 +23,45 @@ struct Training {
   const char* optimizer;
   const char* precision = "f32";
   double clip = 0, ema = 0;
+  bool taught = false;
+};
+
+nn::Encoder encoder() { return {std::make_unique<nn::Linear>(20, 90), std::make_unique<nn::Linear>(90, 5)}; }
+
+// It learns the outputs of its own teacher.
+struct Taught : nn::Module {
+  const nn::Encoder student = encoder();
+  nn::Teacher teacher{student, encoder(), {.momentum = 0.5}};
+  Tensor forward(const Tensor& x) override { return student(x); }
+  Outcome outcome(const Tensor& x) {
+    const Tensor apart = (*this)(x) - teacher(x * 0.5);
+    return {.loss = mean(apart * apart), .auxiliary_loss = {}, .logits = {}, .spread = {}};
+  }
+  void visit(nn::Visitor& v) override {
+    v.child("backbone", *student.backbone), v.child("projection", *student.projection);
+    teacher.visit(v);
+  }
+  std::string str() const override { return "Taught"; }
 };
 
 std::map<std::string, Tensor> train(comm::ProcessGroup& group, const Training& t, const std::string& strategy) {
   const Device device = group.transport().device();
   manual_seed(3);
-  nn::Sequential model;
-  model.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 70).add<nn::ReLU>().add<nn::Linear>(70, 5);
+  nn::Sequential plain;
+  plain.add<nn::Linear>(20, 90).add<nn::ReLU>().add<nn::Linear>(90, 70).add<nn::ReLU>().add<nn::Linear>(70, 5);
+  Taught taught;
+  nn::Module& model = t.taught ? static_cast<nn::Module&>(taught) : plain;
   nn::move_to(model, device);
   TrainOptions o;
   o.step.optimizer.name = t.optimizer, o.step.clip_grad_norm = t.clip, o.step.ema = t.ema;
   o.execution.precision = t.precision, o.execution.deterministic = true;
   o.parallel.strategy = strategy, o.parallel.reducer.bucket_mb = 0.01;
-  Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+  const Objective learn = [&](const Tensors& images, const Tensor&) { return taught.outcome(images[0]); };
+  Step step(model, t.taught ? learn : cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
   for (int i = 0; i < 2; ++i) {
     manual_seed(uint64_t(10 * i + group.rank()));
     const Tensor y = from_host(std::vector<int64_t>{i, 1, 2}, {3}, device);
+    if (t.taught) taught.teacher.follow({i, 2});
     step.run(to(randn({3, 20}), device), y, 0.01, {}, {3 * group.size(), false});
   }
   std::map<std::string, Tensor> out;
@@ -61,7 +86,8 @@ TEST(CudaSharding, HasTheBytesOfDdp) {
       const Device device{DeviceType::cuda, context.rank % runtime(kCuda).device_count()};
       comm::ProcessGroup group(comm::p2p_transport(std::move(context), device));
       set_threads(1);
-      for (const Training& t : {Training{"adam", "f32", 0.5, 0.9}, {"lars", "f32", 0.5}, {"muon"}, {"sgd", "f16", 1}}) {
+      for (const Training& t : {Training{"adam", "f32", 0.5, 0.9}, {"lars", "f32", 0.5}, {"muon"}, {"sgd", "f16", 1},
+                                {"adam", "bf16", 0, 0.9, true}}) {
         const auto whole = train(group, t, "ddp");
         for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
           const auto shared = train(group, t, strategy);

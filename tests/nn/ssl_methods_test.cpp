@@ -227,7 +227,7 @@ TEST(Teacher, FollowsAlongACosine) {
     const NoGrad no_grad;
     for (const nn::Named& p : nn::named_parameters(*student.projection)) fill_(*p.tensor, 0);
   }
-  teacher.follow(student, {0, 11});
+  teacher.follow({0, 11});
   expect_close(teacher(x), before * 0.9, 1e-5, 1e-6, "a tenth of the projection is the student's");
   EXPECT_FALSE(requires_grad(teacher(x)));
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 
@@ -62,10 +63,11 @@ TEST(ModelState, IsThatOfItsFormula) {
   for (const OptimizerEntry& o : optimizers()) rules.emplace_back(o.name, "0.9");
   for (const auto& [optimizer, momentum] : rules)
     for (const double ema : {0.0, 0.9})
-      for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"})
+      for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "hsdp", "zero2 --share-weights"})
         for (const int ranks : {1, 2, 4}) {
-          const TrainOptions o = options_of(optimizer, momentum, ema, strategy);
-          const auto formula = double(model_state_bytes(parameters, o.step, o.parallel, ranks));
+          TrainOptions o = options_of(optimizer, momentum, ema, std::string(strategy).substr(0, 5));
+          o.parallel.shard_within = std::max(ranks / 2, 1), o.parallel.share_weights = std::strlen(strategy) > 5;
+          const auto formula = double(model_state_bytes({parameters}, o.step, o.parallel, ranks));
           const std::vector<int64_t> states = states_of(ranks, o);
           const std::string what = concat(optimizer, " ", momentum, ", ema ", ema, ", ", strategy, " ", ranks);
           ASSERT_EQ(states.size(), size_t(ranks)) << what;
@@ -98,18 +100,21 @@ TEST(ModelState, NamesTheStrategiesThatNeedLess) {
   step.optimizer.name = "adam";
   ParallelOptions parallel;
   parallel.strategy = "ddp";
-  EXPECT_EQ(model_state_bytes(44'700'000, step, parallel, 4), 715'200'000);
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4),
+  EXPECT_EQ(model_state_bytes({44'700'000}, step, parallel, 4), 715'200'000);
+  EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 4),
             "; a rank's weights, gradients and optimizer take 715.2 MB, with --strategy zero1 447.0 MB, "
             "with --strategy zero2 312.9 MB, with --strategy fsdp 178.8 MB");
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
+  EXPECT_EQ(smaller_strategy({44'700'000, 44'700'000}, step, parallel, 4),
+            "; a rank's weights, teacher, gradients and optimizer take 894.0 MB, with --strategy zero1 625.8 MB, "
+            "with --strategy zero2 491.7 MB, with --strategy fsdp 223.5 MB");
+  EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 1), "");
   parallel.strategy = "fsdp";
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 4), "");
+  EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 4), "");
   parallel.strategy = "dp";
-  EXPECT_EQ(smaller_strategy(44'700'000, step, parallel, 1), "");
+  EXPECT_EQ(smaller_strategy({44'700'000}, step, parallel, 1), "");
   parallel.strategy = "ddp", step.optimizer.name = "sgd", step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
-  EXPECT_MENTIONS(smaller_strategy(1000, step, parallel, 2), "with --strategy zero2");
-  EXPECT_EQ(smaller_strategy(1000, step, parallel, 2).find("zero1"), std::string::npos);
+  EXPECT_MENTIONS(smaller_strategy({1000}, step, parallel, 2), "with --strategy zero2");
+  EXPECT_EQ(smaller_strategy({1000}, step, parallel, 2).find("zero1"), std::string::npos);
 }
 
 }  // namespace

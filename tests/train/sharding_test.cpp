@@ -220,7 +220,7 @@ int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
     for (int i = 0; i < 2; ++i) step.run(ones({1, 256}), zeros({1}, DType::i64), 0.1, {}, {2, false});
     here.arrive_and_wait();
     peak = memory_stats({}).peak - before, own = step.state_bytes();
-    expected = model_state_bytes(nn::count_parameters(model), o.step, o.parallel, 2);
+    expected = model_state_bytes(model_size(model), o.step, o.parallel, 2);
     here.arrive_and_wait();
   }), "");
   state = own, formula = expected;

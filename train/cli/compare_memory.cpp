@@ -64,7 +64,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
   const int ranks = parallel.starts_ranks() ? int(devices) : 1;
   rows.push_back({.strategy = strategy,
                   .devices = devices,
-                  .formula = model_state_bytes(parameters.count, options.step, parallel, ranks),
+                  .formula = model_state_bytes({parameters.count}, options.step, parallel, ranks),
                   .buckets = bucket_bytes(parameters.places, options.step, parallel, ranks)});
   Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
   shorten(t.flags, options, ranks);

@@ -25,7 +25,7 @@ static std::string formula(const std::vector<ComparedStrategy>& all, const Train
     parallel.strategy = s.name;
     const int ranks = parallel.starts_ranks() ? int(s.devices) : 1;
     out += concat(out.empty() ? "" : ", ", s.name, " ",
-                  megabytes(model_state_bytes(parameters, options.step, parallel, ranks)));
+                  megabytes(model_state_bytes({parameters}, options.step, parallel, ranks)));
   }
   return parameters == 0 ? "" : concat("Its formula: ", out, ". ");
 }

@@ -71,7 +71,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                          : o.parallel.releases_gradients() ? " and the gradients"
                                                            : "",
                          "; with the weights ", megabytes(trainer.state_bytes()), " on this rank instead of ",
-                         megabytes(model_state_bytes(nn::count_parameters(*task.model), o.step, whole, 1))));
+                         megabytes(model_state_bytes(model_size(*task.model), o.step, whole, 1))));
   }
   if (task.replicas) {
     std::string names;

@@ -254,7 +254,7 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
   const bool memory = dynamic_cast<const OutOfMemory*>(&e) && !std::string(e.what()).starts_with("shm:");
   if (!memory) return e.what();
   const TrainOptions& o = setup.options;
-  return concat(e.what(), smaller_strategy(nn::count_parameters(*setup.model), o.step, o.parallel, world.size()));
+  return concat(e.what(), smaller_strategy(model_size(*setup.model), o.step, o.parallel, world.size()));
 }
 
 bool lead(RunSetup& setup, const World& world, const Invocation& invocation, bool said) {

@@ -8,19 +8,24 @@
 
 #include "comm/parallel/sharded_buffers.h"
 #include "nn/nn.h"
+#include "nn/ssl/teacher_weights.h"
 
 namespace ringtape {
 
 std::string megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", double(bytes) / 1e6); }
 
-int64_t model_state_bytes(int64_t parameters, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
+ModelSize model_size(nn::Module& model) { return {nn::count_parameters(model), nn::count_teacher(model)}; }
+
+int64_t model_state_bytes(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
   nn::Linear any(1, 1);
   FlatParameters flat(any);
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
-  const int64_t own = parameters / ranks, within = parallel.strategy == "hsdp" ? parallel.shard_within : 0;
-  return 4 * ((parallel.releases_weights() || parallel.share_weights ? own : parameters) +
-              (within > 1 && within < ranks && !parallel.keep_weights ? parameters / within : 0) +
-              (parallel.releases_gradients() ? own : parameters) + kept * (parallel.shards() ? own : parameters));
+  const int64_t all = size.parameters, own = all / ranks, of_teacher = parallel.releases_weights() ? ranks : 1;
+  const int64_t within = parallel.strategy == "hsdp" && !parallel.keep_weights ? parallel.shard_within : 0;
+  return 4 * ((parallel.releases_weights() || parallel.share_weights ? own : all) +
+              (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
+              (parallel.releases_gradients() ? own : all) + kept * (parallel.shards() ? own : all) +
+              size.teacher / of_teacher);
 }
 
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,
@@ -40,18 +45,19 @@ int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, cons
   return of_gradients + largest(parallel.keep_weights ? buckets.size() : comm::ShardedBuffers::kMostGathered);
 }
 
-std::string smaller_strategy(int64_t parameters, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
-  const int64_t now = model_state_bytes(parameters, step, parallel, ranks);
+std::string smaller_strategy(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
+  const int64_t now = model_state_bytes(size, step, parallel, ranks);
   std::string smaller;
   for (const char* strategy : {"zero1", "zero2", "fsdp"}) {
     ParallelOptions shared;
     shared.strategy = strategy;
-    const int64_t then = model_state_bytes(parameters, step, shared, ranks);
+    const int64_t then = model_state_bytes(size, step, shared, ranks);
     if (shared.releases_gradients() && comm::find_reduction(parallel.reducer.reduction.name).whole) continue;
     if (then < now) smaller += concat(", with --strategy ", strategy, " ", megabytes(then));
   }
   if (smaller.empty() || parallel.replicates()) return "";
-  return concat("; a rank's weights, gradients and optimizer take ", megabytes(now), smaller);
+  return concat("; a rank's weights, ", size.teacher > 0 ? "teacher, " : "", "gradients and optimizer take ",
+                megabytes(now), smaller);
 }
 
 }  // namespace ringtape

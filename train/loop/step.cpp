@@ -43,18 +43,19 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
                                     : FlatParameters::Memory{},
                   parallel.share_weights && group_->size() > 1 ? group_.get() : nullptr),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
-      weights_(hold_own(group, parallel)),
+      weights_(hold_own(group, parallel)), teacher_(make_teacher(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   group_->set_deterministic(execution.deterministic);
   set_deterministic_convolutions(execution.deterministic);
   if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
   if (!shards_) return;
-  Tensors held;
-  for (const NamedTensor& state : optimizer_->state()) held.push_back(state.tensor);
-  if (ema_) held.push_back(ema_->average());
-  if (weights_) held.push_back(parameters_.own_values());
-  exchange_ = std::make_unique<StateExchange>(*group_, *shards_, parameters_, held);
+  std::vector<StateExchange::Held> held;
+  for (const NamedTensor& state : optimizer_->state()) held.push_back({state.tensor, *shards_});
+  if (ema_) held.push_back({ema_->average(), *shards_});
+  if (weights_) held.push_back({parameters_.own_values(), *shards_});
+  if (teacher_) held.push_back({teacher_->own(), teacher_->shards()});
+  exchange_ = std::make_unique<StateExchange>(*group_, std::move(held));
 }
 
 std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, const ParallelOptions& parallel) {
@@ -94,10 +95,21 @@ Step::~Step() {
 
 std::unique_ptr<comm::ShardedBuffers> Step::hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel) {
   if (!shards_ || !parallel.releases_weights()) return nullptr;
-  Gathering gathering{.keeps = parallel.keep_weights, .precision = precision_};
+  return parameters_.hold_own(group, *shards_, gathering(group, parallel));
+}
+
+Gathering Step::gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const {
+  Gathering out{.keeps = parallel.keep_weights, .precision = precision_};
   if (parallel.strategy == "hsdp")
-    gathering.within = parallel.shard_within > 0 ? int(parallel.shard_within) : group.transport().context().island;
-  return parameters_.hold_own(group, *shards_, gathering);
+    out.within = parallel.shard_within > 0 ? int(parallel.shard_within) : group.transport().context().island;
+  return out;
+}
+
+std::unique_ptr<ShardedTeacher> Step::make_teacher(comm::ProcessGroup& group, const ParallelOptions& parallel) {
+  nn::TeacherWeights* const weights = weights_ ? nn::teacher_of(model_) : nullptr;
+  if (!weights) return nullptr;
+  return std::make_unique<ShardedTeacher>(*weights, parameters_, *shards_, *weights_, *group_,
+                                          gathering(group, parallel));
 }
 
 // Memory that other ranks can reach; the gradients follow the reducer's control words, or get memory from the reducer.
@@ -131,6 +143,8 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
   const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / group_->size(), 1, accumulate_));
   const bool some_idle = weights_ && !synchronized_ && all < group_->size();  // then there is one part
+  std::optional<ShardedTeacher::Whole> teacher;
+  if (some_idle && teacher_) teacher.emplace(*teacher_);
   if (some_idle && samples > 0) weights_->announce(true);
   Tensor loss, spread;
   Tensors logits;
@@ -197,6 +211,7 @@ comm::Reducer::Totals Step::traffic() const {
     out.bytes += gathered / 2;  // a gather is half of an all-reduce
     out.communicating += totals.communicating, out.exposed += totals.exposed;
   };
+  if (teacher_) add(teacher_->buffer().totals().bytes, teacher_->buffer().totals());
   if (weights_) add(weights_->totals().bytes, weights_->totals());
   else if (!parameters_.has_common_values())
     add(out.steps * parameters_.size() * int64_t(size_of(parameters_.dtype())), shards_->totals());
@@ -214,9 +229,12 @@ int64_t Step::state_bytes() const {
   std::vector<Tensor> all = {parameters_.gradients()};
   for (const NamedTensor& t : optimizer_->state()) all.push_back(t.tensor);
   if (ema_) all.push_back(ema_->average());
-  int64_t bytes = weights_ ? weights_->kept_within() : 0;
-  bytes += parameters_.held_values().size() * int64_t(size_of(parameters_.dtype())) /
-           (parameters_.has_common_values() ? group_->size() : 1);
+  if (teacher_) all.push_back(teacher_->own());
+  int64_t bytes = parameters_.held_values().size() * int64_t(size_of(parameters_.dtype())) /
+                  (parameters_.has_common_values() ? group_->size() : 1);
+  if (weights_) bytes += weights_->kept_within();
+  bytes += teacher_ ? teacher_->buffer().kept_within()
+                    : nn::count_teacher(model_) * int64_t(size_of(parameters_.dtype()));
   for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
   return bytes;
 }
@@ -232,20 +250,32 @@ std::vector<Tensor> Step::replicated() const {
     if (!shards_) out.push_back(t.tensor);
   if (scale_.dynamic()) out.push_back(scale_.state());
   if (ema_ && !shards_) out.push_back(ema_->average());
-  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(b.tensor->detach());
+  for (const Tensor& b : buffers()) out.push_back(b);
+  return out;
+}
+
+std::vector<Tensor> Step::buffers() const {
+  std::vector<Tensor> out;
+  for (const nn::Named& b : nn::named_buffers(model_))
+    if (!teacher_ || !teacher_->followed_by(b.tensor)) out.push_back(b.tensor->detach());
   return out;
 }
 
 void Step::exchange(const std::function<void()>& f) const {
-  if (weights_) weights_->fetch_by([this](size_t, Part part) { return exchange_->get(weights_index(), part); });
+  const auto fetch = [this](int64_t which) {
+    return [this, which](size_t, Part part) { return exchange_->get(which, part); };
+  };
+  if (weights_) weights_->fetch_by(fetch(weights_index()));
+  if (teacher_) teacher_->buffer().fetch_by(fetch(weights_index() + 1));
   if (group_->rank() == 0) f();
   if (exchange_ && group_->rank() == 0) exchange_->finish();
   else if (exchange_) exchange_->serve();
   if (weights_) weights_->fetch_by({});
+  if (teacher_) teacher_->buffer().fetch_by({});
   parameters_.meet();
 }
 
-// Of the exchange: after the optimizer's state and the average.
+// Of the exchange: after the optimizer's state and the average; the teacher's follow.
 int64_t Step::weights_index() const { return int64_t(optimizer_->state().size()) + (ema_ ? 1 : 0); }
 
 std::vector<FileTensor> Step::weights() const {
@@ -253,8 +283,16 @@ std::vector<FileTensor> Step::weights() const {
   std::vector<FileTensor> out;
   for (const FlatParameters::Parameter& p : parameters_.parameters())
     out.push_back(held(p.name, p, parameters_.own_values(), weights_index()));
-  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
+  add_buffers(out);
   return out;
+}
+
+void Step::add_buffers(std::vector<FileTensor>& tensors) const {
+  for (const nn::Named& b : nn::named_buffers(model_)) {
+    const FlatParameters::Parameter* const followed = teacher_ ? teacher_->followed_by(b.tensor) : nullptr;
+    if (followed) tensors.push_back(held(b.name, *followed, teacher_->own(), weights_index() + 1));
+    else tensors.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
+  }
 }
 
 // Of `state`, a buffer of own elements that the exchange knows as `which`.
@@ -300,7 +338,7 @@ std::vector<FileTensor> Step::average() const {
   if (!ema_) return out;
   for (const FlatParameters::Parameter& p : parameters_.parameters())
     out.push_back(held(p.name, p, ema_->average(), int64_t(optimizer_->state().size())));
-  for (const nn::Named& b : nn::named_buffers(model_)) out.push_back(NamedTensor{b.name, in_file_order(*b.tensor)});
+  add_buffers(out);
   return out;
 }
 

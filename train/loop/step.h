@@ -9,6 +9,7 @@
 #include "train/optim/ema.h"
 #include "train/optim/gradient_scale.h"
 #include "train/optim/optimizers.h"
+#include "train/optim/sharded_teacher.h"
 #include "train/optim/state_exchange.h"
 #include "train/trace/phase.h"
 
@@ -64,7 +65,8 @@ class Step {
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
   const comm::Reducer* reducer() const { return reducer_.get(); }  // null in a group of one
   comm::Reducer::Totals traffic() const;                           // also of the weights that shards exchange
-  int64_t state_bytes() const;  // of this rank's weights, their gradients, the optimizer's state and the average
+  // Of this rank's weights, their gradients, the optimizer's state, the average and a teacher's weights.
+  int64_t state_bytes() const;
 
   // With count(), own_counts(), weights() and average(), all that a resume needs: checkpoints write it and read into
   // it, on rank 0, within exchange().
@@ -78,10 +80,12 @@ class Step {
   // the other ranks give it what they hold. All ranks call it.
   void exchange(const std::function<void()>& f) const;
   comm::ShardedBuffers* gathered_weights() const { return weights_.get(); }  // null: this rank has all
+  const ShardedTeacher* sharded_teacher() const { return teacher_.get(); }  // null: none, or this rank has all of it
   bool finite() const;  // whether all parameters are finite; waits for the device
-  // What must be equal on all ranks: the parameters and the model's buffers; without shards also the parameters'
-  // average and the optimizer's state.
+  // What must be equal on all ranks: the parameters and buffers(); without shards also the parameters' average and the
+  // optimizer's state.
   std::vector<Tensor> replicated() const;
+  std::vector<Tensor> buffers() const;  // the model's, without those of which ranks hold their own elements only
 
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
@@ -91,6 +95,9 @@ class Step {
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();
   std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel);
+  Gathering gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const;
+  std::unique_ptr<ShardedTeacher> make_teacher(comm::ProcessGroup& group, const ParallelOptions& parallel);
+  void add_buffers(std::vector<FileTensor>& tensors) const;
   FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
                   int64_t which) const;
 
@@ -106,6 +113,7 @@ class Step {
   std::unique_ptr<comm::Reducer> reducer_;
   std::unique_ptr<comm::Shards> shards_;          // null: each rank updates all
   std::unique_ptr<comm::ShardedBuffers> weights_;  // null: each rank has all
+  std::unique_ptr<ShardedTeacher> teacher_;        // null: none, or each rank has all
   std::unique_ptr<Optimizer> optimizer_;
   GradientScale scale_;
   std::optional<Ema> ema_;

@@ -84,10 +84,6 @@ void Trainer::share_state() {
 
 // Running statistics differ between ranks, since each has its own samples: rank 0's are copied to all, as in PyTorch's
 // DistributedDataParallel.
-void Trainer::share_buffers() {
-  std::vector<Tensor> buffers;
-  for (const nn::Named& b : nn::named_buffers(*p_.task.model)) buffers.push_back(b.tensor->detach());
-  replicate(p_.group, buffers);
-}
+void Trainer::share_buffers() { replicate(p_.group, p_.step->buffers()); }
 
 }  // namespace ringtape

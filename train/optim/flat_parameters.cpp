@@ -97,12 +97,7 @@ std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGrou
   for (const Parameter& p : parameters_) {
     const Tensor flat = contiguous(p.tensor->detach());
     group.broadcast(flat, 0).wait();  // ranks may have begun with others
-    const Part all{p.begin, p.begin + flat.size()};
-    for (const Part& own : own_) {
-      const Part both{std::max(own.begin, all.begin), std::min(own.end, all.end)};
-      if (both.begin < both.end)
-        copy(own_part(own_values_, both), flat.window({both.size()}, {1}, both.begin - all.begin));
-    }
+    shards.each_own(own_values_, flat, p.begin, [](const Tensor& own, const Tensor& x) { copy(own, x); });
     *p.tensor = buffers->window(values, p.node->shape, p.begin);
     p.tensor->set_node(p.node);
     if (converts && p.node->shape.rank() >= 2)
@@ -148,14 +143,7 @@ int64_t FlatParameters::own_size() const {
 }
 
 Tensor FlatParameters::own_part(const Tensor& buffer, Part part) const {
-  if (!buffer.defined()) return buffer;
-  int64_t before = 0;
-  for (const Part& own : own_) {
-    if (part.begin >= own.begin && part.end <= own.end)
-      return buffer.window({part.size()}, {1}, before + part.begin - own.begin);
-    before += own.size();
-  }
-  RT_CHECK(false, "elements ", part.begin, " to ", part.end, " are not of this rank");
+  return comm::own_part(own_, buffer, part);
 }
 
 Part FlatParameters::cells_in(Part run) const {

@@ -1,7 +1,5 @@
 #include "train/optim/state_exchange.h"
 
-#include <utility>
-
 #include "kernels/copy.h"
 
 namespace ringtape {
@@ -11,10 +9,6 @@ struct StateExchange::Request {
   int64_t which = 0;
   Part part = {};
 };
-
-StateExchange::StateExchange(comm::ProcessGroup& group, const comm::Shards& shards, const FlatParameters& parameters,
-                             Tensors held)
-    : group_(group), shards_(shards), parameters_(parameters), held_(std::move(held)) {}
 
 // On a GPU a copy may follow a collective that was aborted: its bytes are then worth nothing.
 Tensor StateExchange::on_host(const Tensor& x) const {
@@ -34,28 +28,18 @@ StateExchange::Request StateExchange::agree(Request request) {
   return {Request::Verb(w[0]), w[1], {w[2], w[3]}};
 }
 
-// Calls f(elements of the buffer, the same elements of `window`) for this rank's own ones of a part.
-template <class F>
-void StateExchange::each_own(int64_t which, Part part, const Tensor& window, const F& f) {
-  for (const Part& own : parameters_.own()) {
-    const Part both{std::max(own.begin, part.begin), std::min(own.end, part.end)};
-    if (both.begin < both.end)
-      f(parameters_.own_part(held_[size_t(which)], both),
-        window.window({both.size()}, {1}, both.begin - part.begin));
-  }
-}
-
 Tensor StateExchange::gathered(int64_t which, Part part) {
-  const Tensor& held = held_[size_t(which)];
+  const auto& [held, shards] = held_[size_t(which)];
   const Tensor out({part.size()}, held.dtype(), held.device());
-  each_own(which, part, out, [](const Tensor& own, const Tensor& to) { copy(to, own); });
-  shards_.gather(out, part.begin);
+  shards.each_own(held, out, part.begin, [](const Tensor& own, const Tensor& to) { copy(to, own); });
+  shards.gather(out, part.begin);
   return out;
 }
 
 void StateExchange::spread(int64_t which, Part part, const Tensor& x) {
   group_.broadcast(x, 0).wait();
-  each_own(which, part, x, [](const Tensor& own, const Tensor& from) {
+  const auto& [held, shards] = held_[size_t(which)];
+  shards.each_own(held, x, part.begin, [](const Tensor& own, const Tensor& from) {
     copy(own, from);
     own.storage()->written_by("StateExchange");
   });
@@ -68,7 +52,7 @@ Tensor StateExchange::get(int64_t which, Part part) {
 
 void StateExchange::put(int64_t which, Part part, const Tensor& x) {
   agree({Request::kPut, which, part});
-  const Device device = held_[size_t(which)].device();
+  const Device device = held_[size_t(which)].own.device();
   spread(which, part, x.device() == device ? x : x.copy_to(device));
 }
 
@@ -78,7 +62,7 @@ void StateExchange::serve() {
   for (Request r = agree({}); r.verb != Request::kFinish; r = agree({})) {
     RT_CHECK_AS(CommError, r.which >= 0 && r.which < int64_t(held_.size()), "rank 0 asks for state ", r.which, " of ",
                 held_.size());
-    const Tensor& held = held_[size_t(r.which)];
+    const Tensor& held = held_[size_t(r.which)].own;
     if (r.verb == Request::kGet) gathered(r.which, r.part);
     else spread(r.which, r.part, Tensor({r.part.size()}, held.dtype(), held.device()));
   }

@@ -1,8 +1,8 @@
 #pragma once
+#include <utility>
 #include <vector>
 
 #include "comm/parallel/shards.h"
-#include "train/optim/flat_parameters.h"
 
 namespace ringtape {
 
@@ -10,9 +10,12 @@ namespace ringtape {
 // while the others serve it. Files are so read and written without all of a buffer on any rank.
 class StateExchange {
  public:
-  // `held`: each rank's own elements (own_size()) of each buffer, the same buffers on all ranks. All arguments must
-  // outlive this.
-  StateExchange(comm::ProcessGroup& group, const comm::Shards& shards, const FlatParameters& parameters, Tensors held);
+  struct Held {
+    Tensor own;  // this rank's elements (shards.own_size()) of a buffer
+    const comm::Shards& shards;
+  };
+  // `held`: the same buffers on all ranks. The group and the shards must outlive this.
+  StateExchange(comm::ProcessGroup& group, std::vector<Held> held) : group_(group), held_(std::move(held)) {}
 
   // On rank 0. Elements [part.begin, part.end) of buffer `which`, from (on the host) or to all ranks.
   Tensor get(int64_t which, Part part);
@@ -28,13 +31,9 @@ class StateExchange {
   Tensor on_host(const Tensor& x) const;
   Tensor gathered(int64_t which, Part part);
   void spread(int64_t which, Part part, const Tensor& x);
-  template <class F>
-  void each_own(int64_t which, Part part, const Tensor& window, const F& f);
 
   comm::ProcessGroup& group_;
-  const comm::Shards& shards_;
-  const FlatParameters& parameters_;
-  const Tensors held_;
+  const std::vector<Held> held_;
 };
 
 }  // namespace ringtape
