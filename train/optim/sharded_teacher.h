@@ -11,9 +11,9 @@ namespace ringtape {
 // messages. Its tensors become windows of buffer(), which have memory while the teacher's forward pass uses them.
 class ShardedTeacher {
  public:
-  // `students`: what hold_own() with `shards` has made of the student; rank 0's teacher counts. `gathering`: as
-  // the student's; a teacher is gathered in its own dtype. A collective. All arguments must outlive this, and this all use of
-  // the tensors.
+  // `students`: what hold_own() with `shards` has made of the student; rank 0's teacher counts. `gathering`: as the
+  // student's; a teacher is gathered in its own dtype. A collective. All arguments must outlive this, and this all use
+  // of the tensors.
   ShardedTeacher(nn::TeacherWeights& weights, const FlatParameters& student, const comm::Shards& shards,
                  comm::ShardedBuffers& students, comm::ProcessGroup& group, const Gathering& gathering);
   ~ShardedTeacher();
