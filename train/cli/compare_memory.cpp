@@ -56,6 +56,13 @@ std::vector<int64_t> devices_of(const Invocation& invocation, const TrainOptions
   return list ? numbers_of("devices", *list, 4096) : std::vector{options.parallel.devices};
 }
 
+// Throws UsageError for what the training would refuse, before the first one runs.
+void check(const Training& training, int ranks) {
+  TrainOptions options = options_of(training);
+  options.execution.device = "cpu";
+  (void)resolve(std::move(options), ranks);
+}
+
 // Adds a row and its training, which has these flags.
 void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& strategy, int64_t devices,
              const Invocation& common, const TrainOptions& options, const Parameters& parameters) {
@@ -69,6 +76,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
   Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
   shorten(t.flags, options, ranks);
   t.flags.flags.emplace_back("strategy", strategy), t.flags.flags.emplace_back("devices", std::to_string(devices));
+  check(t, ranks);
 }
 
 constexpr const char* kNotes =
