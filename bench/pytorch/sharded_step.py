@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Data-parallel training steps of ResNet-18 on 32x32 images in shards, ranks of one thread: ringtape's ddp, zero1,
-zero2 and fsdp, and PyTorch's DistributedDataParallel alone and with ZeroRedundancyOptimizer, and its FSDP2 with a unit
-for each block, over gloo, alternating in one run. gloo's reduce-scatter is an all-reduce, which slows FSDP2.
+zero2 and fsdp, also with one copy of the weights or with weights that are kept, and PyTorch's DistributedDataParallel
+alone and with ZeroRedundancyOptimizer, and its FSDP2 with a unit for each block, over gloo, alternating in one run.
+gloo's reduce-scatter is an all-reduce, which slows FSDP2.
 
     bench/pytorch/sharded_step.py [--binary build/cpu/ringtape] [--batch-size 128] [--ranks 2] [--rounds 3] [--width 64]
 
@@ -18,11 +19,12 @@ def main():
     parser.add_argument("--width", type=int, default=64, help="of ringtape's network; PyTorch's runs need 64")
     args = parser.parse_args()
     adam = ["--optimizer", "adam"]
-    names = ["ddp", "zero1", "zero2", "fsdp"]
+    names = ["ddp", "zero1", "zero1 --share-weights", "zero2", "zero2 --share-weights", "fsdp", "fsdp --keep-weights"]
     runs, last = {}, {}
     for _ in range(args.rounds):
         for strategy in names:
-            last[strategy] = own_run(args.binary, args.ranks, args.batch_size, 1, adam, strategy, args.width)
+            name, *more = strategy.split()
+            last[strategy] = own_run(args.binary, args.ranks, args.batch_size, 1, adam + more, name, args.width)
             runs.setdefault(strategy, []).append(last[strategy]["images_per_s"])
         if args.width != 64:
             continue
@@ -36,7 +38,7 @@ def main():
     for name, each in runs.items():
         print(f"{labels.get(name, 'ringtape ' + name):42} {rate[name]:8.1f}   ({', '.join(f'{r:.1f}' for r in each)})")
     for name in names:
-        peer = "torch fsdp" if name == "fsdp" else "torch zero"
+        peer = "torch fsdp" if name.startswith("fsdp") else "torch zero"
         beside = f", {rate[name] / rate[peer]:.2f}x {labels[peer].split('with ')[-1]}" if peer in rate else ""
         print(f"{name}: {rate[name] / rate['ddp']:.3f}x ddp{beside}; {last[name]['state_bytes'] / 1e6:.1f} MB of model "
               f"state, {last[name]['comm_bytes'] / 1e6:.1f} MB a step")

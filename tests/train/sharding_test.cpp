@@ -8,6 +8,7 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/create.h"
+#include "autograd/inplace.h"
 #include "autograd/ops.h"
 #include "core/part.h"
 #include "kernels/copy.h"
@@ -67,7 +68,7 @@ struct Training {
   static bool shares(const std::string& strategy) { return strategy.ends_with(" --share-weights"); }
 
   // The bytes of all that the training leaves, by name. Only rank 0 has what others hold.
-  std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy) const {
+  std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy, bool writes) const {
     set_threads(1);
     manual_seed(3);
     Net net(dropout, checkpoints);
@@ -108,6 +109,10 @@ struct Training {
       for (const FileTensor& t : step.average()) keep("average ", t);
       for (const FileTensor& t : step.weights()) keep("file ", t);
     });
+    if (writes) {
+      const NoGrad no_grad;
+      mul_(net.odd.weight, 0.5);  // by the user, on all ranks
+    }
     if (step.ema()) {
       const Ema::Use use(*step.ema());
       for (const nn::Named& p : nn::named_parameters(net)) out.emplace("judged " + p.name, copy_of(*p.tensor));
@@ -135,7 +140,8 @@ std::string on_world(const comm::test::World& world, int ranks, const std::funct
 
 void expect_same_bytes(comm::ProcessGroup& group, const Training& training, const std::string& strategy) {
   if (Training::shares(strategy) && !group.transport().abilities().shares_memory) return;
-  const auto whole = training.run(group, "ddp"), shared = training.run(group, strategy);
+  const bool writes = !Training::shares(strategy);  // else every rank would write to one memory
+  const auto whole = training.run(group, "ddp", writes), shared = training.run(group, strategy, writes);
   const auto fail = [&](const std::string& what) {
     throw CommError(concat(strategy, " on ", group.size(), " ranks, ", training.str(), ": ", what));
   };

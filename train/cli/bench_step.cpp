@@ -21,8 +21,8 @@ std::string rate_text(double rate) { return rate < 100 ? fmt::format("{:.2f}", r
 bool is_step_flag(const Flag& flag) {
   for (const char* name :
        {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
-        "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "keep-weights", "bucket-mb",
-        "no-overlap"})
+        "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "keep-weights", "share-weights",
+        "shard-within", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
   return find_option(flag.name)->group.in_step;
 }

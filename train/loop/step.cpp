@@ -41,7 +41,7 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
                                     : FlatParameters::Memory{},
-                  parallel.share_weights && group_->size() > 1 ? group_.get() : nullptr),
+                  parallel.shards() && parallel.share_weights && group_->size() > 1 ? group_.get() : nullptr),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       weights_(hold_own(group, parallel)), teacher_(make_teacher(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
@@ -193,7 +193,7 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   const Tensor value_squares = partly && optimizer_->wants_squares() ? parameters_.value_squares() : Tensor{};
   for (const Tensor& own : {squares, weights_ ? value_squares : Tensor{}})
     if (shards_ && own.defined()) group_->all_reduce(own).wait();  // the others' are 0
-  if (weights_) weights_->keep_writes();
+  parameters_.keep_writes();
   parameters_.meet();
   optimizer_->step(lr, scale_.active() ? scale_.factor(squares) : Tensor{}, squares, value_squares);
   if (ema_) ema_->update();

@@ -28,6 +28,7 @@ class Ema {
   class Use {
    public:
     explicit Use(const Ema& ema) : parameters_(ema.parameters_) {
+      parameters_.keep_writes();
       const bool common = parameters_.has_common_values();
       if (!common) held_ = {parameters_.held_values()};
       for (const Part& own : parameters_.own())

@@ -109,6 +109,10 @@ std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGrou
   return buffers;
 }
 
+void FlatParameters::keep_writes() const {
+  if (buffers_) buffers_->keep_writes();
+}
+
 void FlatParameters::written(const char* by) const {
   if (buffers_) buffers_->forget();
   else values_.storage()->written_by(by);

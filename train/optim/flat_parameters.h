@@ -30,8 +30,8 @@ class FlatParameters {
   // Memory for `size` gradients, or values, of `parameters` parameters: a contiguous tensor of that size, zeros;
   // undefined if gradients get memory as they come, or values stay where they are until hold_own().
   using Memory = std::function<Tensor(int64_t size, int64_t parameters, DType dtype, Device device)>;
-  // `common`: a group whose ranks get the same memory for values. They begin with those of its rank 0. It must outlive
-  // this.
+  // `common`: a group whose ranks get the same memory for values, to which one of them writes. They begin with those
+  // of its rank 0. It must outlive this.
   explicit FlatParameters(nn::Module& module, const Memory& gradients = {}, const Memory& values = {},
                           comm::ProcessGroup* common = nullptr);
 
@@ -48,7 +48,8 @@ class FlatParameters {
   int64_t size() const { return size_; }
   DType dtype() const { return dtype_; }
   Device device() const { return cells_on_device_.device(); }
-  void written(const char* by) const;  // call it after own values have changed
+  void keep_writes() const;            // call it before own values are read or changed here
+  void written(const char* by) const;  // and this after they have changed
 
   // Ranges of the buffers whose parameters have a gradient; one range if all of them have.
   std::vector<Part> with_gradient() const;

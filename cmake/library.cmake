@@ -1,0 +1,59 @@
+# What other projects link: all of ringtape, with training and the command line.
+#   ringtape::ringtape         libringtape.so
+#   ringtape::ringtape_static  libringtape.a, whole: the linker would drop what registers itself (RINGTAPE_STATIC)
+# Headers are included as "autograd/ops.h"; once installed, also as <ringtape/autograd/ops.h>. They need no header of
+# another library.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+function(ringtape_usage name)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ringtape>)
+  target_link_libraries(${name} PUBLIC Threads::Threads)
+endfunction()
+
+add_library(ringtape_shared SHARED)
+target_link_libraries(ringtape_shared PRIVATE ringtape ringtape_cli)
+ringtape_usage(ringtape_shared)
+set_target_properties(ringtape_shared PROPERTIES OUTPUT_NAME ringtape EXPORT_NAME ringtape VERSION ${PROJECT_VERSION}
+                                                 SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+add_library(ringtape::ringtape ALIAS ringtape_shared)
+
+if(RINGTAPE_STATIC)
+  add_library(ringtape_archive STATIC $<TARGET_PROPERTY:ringtape,INTERFACE_SOURCES>
+                                      $<TARGET_PROPERTY:ringtape_cli,INTERFACE_SOURCES>)
+  ringtape_usage(ringtape_archive)
+  set_target_properties(ringtape_archive PROPERTIES OUTPUT_NAME ringtape EXPORT_NAME archive LINKER_LANGUAGE CXX)
+  add_library(ringtape_static INTERFACE)
+  target_link_libraries(ringtape_static INTERFACE $<LINK_LIBRARY:WHOLE_ARCHIVE,ringtape_archive>
+                        $<TARGET_PROPERTY:ringtape,INTERFACE_LINK_LIBRARIES>
+                        $<TARGET_PROPERTY:ringtape_base,INTERFACE_LINK_LIBRARIES> ${training_libraries})
+  add_library(ringtape::ringtape_static ALIAS ringtape_static)
+endif()
+
+if(NOT RINGTAPE_INSTALL)
+  return()
+endif()
+install(TARGETS ringtape_binary RUNTIME COMPONENT program)
+install(TARGETS ringtape_shared EXPORT ringtape LIBRARY COMPONENT program NAMELINK_COMPONENT development)
+foreach(folder core kernels autograd comm nn train)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ringtape COMPONENT development
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+endforeach()
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ringtape)
+install(EXPORT ringtape FILE ringtapeTargets.cmake NAMESPACE ringtape:: DESTINATION ${package} COMPONENT development)
+if(RINGTAPE_STATIC)
+  install(TARGETS ringtape_archive EXPORT ringtape_static ARCHIVE COMPONENT development)
+  install(EXPORT ringtape_static FILE ringtapeStaticTargets.cmake NAMESPACE ringtape:: DESTINATION ${package}
+          COMPONENT development)
+endif()
+configure_package_config_file(cmake/ringtapeConfig.cmake.in ringtapeConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(ringtapeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtapeConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ringtapeConfigVersion.cmake
+        DESTINATION ${package} COMPONENT development)
+file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+configure_file(cmake/ringtape.pc.in ringtape.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT development)

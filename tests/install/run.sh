@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# Installs a build, moves it elsewhere, and builds programs with what is there.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+root=$PWD
+source .ci/quietly.sh
+
+usage() {
+  cat <<'USAGE'
+Usage: tests/install/run.sh [--build FOLDER] [--sources]
+
+Installs a finished build into an empty folder, moves it, and builds and runs docs/examples/ with find_package, with
+its static library if it has one, and with pkg-config.
+  --build FOLDER  the build [build/cpu]
+  --sources       also with add_subdirectory and FetchContent, which compile ringtape: minutes
+USAGE
+}
+
+build=build/cpu sources=false
+while (($#)); do
+  case "$1" in
+    -h | --help) usage && exit ;;
+    --build) build=${2:?--build: needs a folder} && shift ;;
+    --sources) sources=true ;;
+    *) die "unknown argument '$1'; tests/install/run.sh --help lists all" 2 ;;
+  esac
+  shift
+done
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CMAKE_GENERATOR=Ninja CMAKE_BUILD_TYPE=Release
+
+quietly() { "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2 && die "failed: $*"; }; }
+programs=(docs/examples/0[01258]_*.cpp)
+examples=$(printf "$root/%s;" "${programs[@]}")
+
+# uses NAME SOURCES [cmake's arguments]
+uses() {
+  local name=$1 began=$SECONDS
+  quietly cmake -S tests/install -B "$work/$name" "-DSOURCES=$2" "-DCHECK=$root/docs/examples/check.cmake" "${@:3}"
+  quietly cmake --build "$work/$name" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+  quietly ctest --test-dir "$work/$name" --output-on-failure --no-tests=error
+  echo "$name: programs build and run, $((SECONDS - began)) s"
+}
+
+quietly cmake --install "$build" --prefix "$work/first"
+mkdir "$work/new" && mv "$work/first" "$work/new/place"
+prefix=$work/new/place
+uses package "$examples" -DRINGTAPE_BY=package "-DCMAKE_PREFIX_PATH=$prefix"
+if compgen -G "$prefix/lib/*/libringtape.a" "$prefix/lib/libringtape.a" >/dev/null; then
+  uses static "$root/docs/examples/08_own_tool.cpp" -DRINGTAPE_BY=static "-DCMAKE_PREFIX_PATH=$prefix"
+fi
+
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name ringtape.pc)")
+export PKG_CONFIG_PATH
+# A program with <ringtape/...>, from an empty folder.
+sed 's|#include "\(.*\)"|#include <ringtape/\1>|' docs/examples/05_own_op.cpp >"$work/own_op.cpp"
+read -ra flags <<<"$(pkg-config --cflags ringtape)"
+read -ra libraries <<<"$(pkg-config --libs ringtape)"
+(cd "$work" && "${CXX:-c++}" -O1 "${flags[@]}" own_op.cpp -o own_op "${libraries[@]}")
+LD_LIBRARY_PATH=$(pkg-config --variable=libdir ringtape) quietly \
+  cmake "-DPROGRAM=$work/own_op" "-DSOURCE=$root/docs/examples/05_own_op.cpp" -P docs/examples/check.cmake
+echo "pkg-config: a program builds and runs"
+quietly "$prefix/bin/ringtape" doctor
+echo "the installed program runs"
+
+if $sources; then
+  for by in subdirectory fetch; do
+    uses "$by" "$root/docs/examples/05_own_op.cpp" "-DRINGTAPE_BY=$by" "-DRINGTAPE_SOURCE=$root" -DRINGTAPE_ISAS=best \
+      -DCMAKE_UNITY_BUILD=ON
+  done
+fi
