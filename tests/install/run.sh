@@ -12,7 +12,7 @@ Usage: tests/install/run.sh [--build FOLDER] [--sources]
 Installs a finished build into an empty folder, moves it, and builds and runs docs/examples/ with find_package, with
 its static library if it has one, and with pkg-config.
   --build FOLDER  the build [build/cpu]
-  --sources       also with add_subdirectory and FetchContent, which compile ringtape: minutes
+  --sources       also with add_subdirectory, which compiles ringtape: minutes; FetchContent is configured
 USAGE
 }
 
@@ -47,7 +47,7 @@ quietly cmake --install "$build" --prefix "$work/first"
 mkdir "$work/new" && mv "$work/first" "$work/new/place"
 prefix=$work/new/place
 uses package "$examples" -DRINGTAPE_BY=package "-DCMAKE_PREFIX_PATH=$prefix"
-if compgen -G "$prefix/lib/*/libringtape.a" "$prefix/lib/libringtape.a" >/dev/null; then
+if [[ $(find "$prefix" -name libringtape.a) ]]; then
   uses static "$root/docs/examples/08_own_tool.cpp" -DRINGTAPE_BY=static "-DCMAKE_PREFIX_PATH=$prefix"
 fi
 
@@ -65,8 +65,8 @@ quietly "$prefix/bin/ringtape" doctor
 echo "the installed program runs"
 
 if $sources; then
-  for by in subdirectory fetch; do
-    uses "$by" "$root/docs/examples/05_own_op.cpp" "-DRINGTAPE_BY=$by" "-DRINGTAPE_SOURCE=$root" -DRINGTAPE_ISAS=best \
-      -DCMAKE_UNITY_BUILD=ON
-  done
+  own=("-DRINGTAPE_SOURCE=$root" -DRINGTAPE_ISAS=best -DRINGTAPE_CUDA=OFF -DCMAKE_UNITY_BUILD=ON)
+  uses subdirectory "$root/docs/examples/05_own_op.cpp" -DRINGTAPE_BY=subdirectory "${own[@]}"
+  quietly cmake -S tests/install -B "$work/fetch" "-DSOURCES=$root/docs/examples/05_own_op.cpp" -DCHECK=unused \
+    -DRINGTAPE_BY=fetch "${own[@]}" # it is the same build
 fi
