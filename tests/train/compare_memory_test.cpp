@@ -87,11 +87,11 @@ TEST_F(CompareMemoryCommand, ARowThatDoesNotFitSaysSo) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers take more address space than the limit";
 #endif
-  ASSERT_EQ(run("--hidden 10000 --batch-size 2 --devices 2 --strategies ddp,zero1 --transport tcp",
-                "ulimit -v 810000;"),
+  ASSERT_EQ(run("--hidden 20000 --batch-size 2 --devices 2 --strategies ddp,zero1 --transport tcp",
+                "ulimit -v 1400000;"),
             0)
       << err;
-  EXPECT_MENTIONS(out, "| ddp | 2 | 493.3 | does not fit | - | 0.0 | - | - |\n| zero1 | 2 | 370.0 | 370.0 | ");
+  EXPECT_MENTIONS(out, "| ddp | 2 | 986.6 | does not fit | - | 0.0 | - | - |\n| zero1 | 2 | 739.9 | 739.9 | ");
   EXPECT_MENTIONS(out, "with --strategy zero1 ");  // the error of the training
   EXPECT_TRUE(parse_json(file("compare.json"))["memory"][1]["fits"].get<bool>());
 }
