@@ -166,7 +166,7 @@ TEST(Source, LibrariesOfADeviceStayInItsFolder) {
       {std::regex(R"(^#include <((cuda|cublas|cudnn|nvtx)[^>]*)>)"), "/cuda/"},
       {std::regex(R"(^#include <(nccl[^>]*)>)"), "nccl"},
       {std::regex(R"(^#include <(mpi\.h)>)"), "mpi"},
-      {std::regex(R"(^#include <((Eigen|dnnl)[^>]*)>)"), "/kernels/cpu/"},
+      {std::regex(R"(^#include <(Eigen[^>]*)>)"), "/core/eigen.h"},
   };
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {

@@ -10,9 +10,7 @@
 #include "kernels/copy.h"
 
 namespace ringtape {
-namespace {
 
-// x (R, C) with its singular values moved near 1.
 Tensor orthogonalized(Tensor x) {
   constexpr double kFirst = 3.4445, kThird = -4.775, kFifth = 2.0315, kLeastNorm = 1e-7;
   constexpr int kIterations = 5;
@@ -25,8 +23,6 @@ Tensor orthogonalized(Tensor x) {
   }
   return contiguous(tall ? transpose(x) : x);
 }
-
-}  // namespace
 
 // The SGD kernel computes the momentum step, with rate -1 from zeros, and later applies the result. `taken`: 1, or 0 if
 // the factor is 0.

@@ -3,6 +3,9 @@
 
 namespace ringtape {
 
+// x (R, C) with its singular values moved near 1, by five steps of a Newton-Schulz iteration of degree 5.
+Tensor orthogonalized(Tensor x);
+
 // Momentum whose steps are orthogonalised (Jordan et al., "Muon: an optimizer for hidden layers in neural networks",
 // 2024). A parameter of two axes or more is seen as a matrix W (R, C) of its first axis and all others, with gradient
 // G:
