@@ -186,7 +186,7 @@ TEST_F(CompareMethodsCommand, SaysWhatIsWrong) {
   expect_error("--methods byol --devices 2 --preset seed", 2, "--preset: unknown preset 'seed'; did you mean seed000?");
   expect_error("--methods byol,vicreg --devices 2 --preset seed000", 2, "--preset seed000: has no recipe for vicreg");
   expect_error("--methods byol --label-smoothing 0.1", 2, "--label-smoothing: only for trainings with labels");
-  expect_error("--methods byol --inference", 2, "--methods and --inference");
+  expect_error("--methods byol --inference", 2, "--methods, --inference and --memory: give only one");
   expect_error("--knn-k 3 --devices 2", 2, "--knn-k: only for self-supervised methods; choose them with --methods");
   EXPECT_FALSE(fs::exists(folder_ / "r"));
   expect_error("--methods byol --strategies single --batch-size 999", 2, "byol-single-1-seed-0: --batch-size 999");

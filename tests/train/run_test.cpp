@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -71,6 +72,18 @@ TEST_F(RunTest, RefusesAFolderInUse) {
   EXPECT_NO_THROW(check_run_path(path, Earlier::replace));
   EXPECT_MENTIONS(message_of<UsageError>([&] { check_run_path(path + "/notes.txt", Earlier::replace); }),
                   "a file has that name");
+}
+
+TEST_F(RunTest, AProcessThatIsEndingIsWaitedFor) {
+  const std::string path = folder_ + "/r";
+  std::optional<RunDir> killed(std::in_place, path, Earlier::refuse);
+  write_file(path + "/config.toml", "");
+  std::thread end([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    killed.reset();
+  });
+  EXPECT_NO_THROW(check_run_path(path, Earlier::resume));
+  end.join();
 }
 
 TEST_F(RunTest, ARunThatAnotherHoldsStaysAsItIs) {

@@ -33,7 +33,8 @@ namespace fs = std::filesystem;
 constexpr const char *kLock = ".lock", *kLog = "train.log", *kConfig = "config.toml", *kMetrics = "metrics.jsonl";
 constexpr const char *kCheckpoints = "checkpoints", *kExported = "exported";
 constexpr const char* kSaved = ".saved";
-constexpr int kLockTries = 200;  // two seconds
+constexpr int kLockTries = 200;  // two seconds:
+constexpr std::chrono::milliseconds kLockPause(10);
 constexpr int kDescriptors = 12;  // that a training needs at least
 constexpr std::array<const char*, 9> kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", kMetrics,
                                                "metrics.csv", "report.html",  "trace.json", kConfig};
@@ -53,6 +54,15 @@ bool locked(const fs::path& file) {
   const bool held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   ::close(fd);
   return held;
+}
+
+// Whether it is not given back within a second: a process that was killed holds it until the system has ended it.
+bool stays_locked(const fs::path& file) {
+  for (int i = 0; i < kLockTries / 2; ++i) {
+    if (!locked(file)) return false;
+    std::this_thread::sleep_for(kLockPause);
+  }
+  return true;
 }
 
 // A run that was interrupted before it wrote config.toml: replacing it loses nothing.
@@ -96,7 +106,7 @@ File locked_file(const std::string& run, const std::string& path) {
   RT_CHECK_AS(IoError, out, path, ": cannot write: ", std::strerror(errno));
   bool held = false;
   for (int i = 0; i < kLockTries && !held; ++i) {  // who looks at it holds it for a moment
-    if (i > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (i > 0) std::this_thread::sleep_for(kLockPause);
     held = ::flock(::fileno(out.get()), LOCK_EX | LOCK_NB) == 0;
     if (!held && errno != EWOULDBLOCK) break;
   }
@@ -135,7 +145,7 @@ void check_run_path(const std::string& path, Earlier earlier) {
   const bool is_run = is_there(concat(path, "/", kConfig)), begun = just_begun(path);
   RT_CHECK_AS(UsageError, is_run || begun, "--run ", path, ": the folder is not a run; choose another --run");
   for (const char* name : {kLock, kMetrics})
-    RT_CHECK_AS(UsageError, !locked(fs::path(path) / name), "--run ", path, kTraining);
+    RT_CHECK_AS(UsageError, !stays_locked(fs::path(path) / name), "--run ", path, kTraining);
   RT_CHECK_AS(UsageError, begun || earlier != Earlier::refuse, "--run ", path, kHoldsARun);
 }
 
@@ -180,7 +190,7 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
   try {
     make_folder(path_);
     lock_ = locked_file(path_, file(kLock));
-    RT_CHECK_AS(UsageError, !locked(file(kMetrics)), "--run ", path_, kTraining);
+    RT_CHECK_AS(UsageError, !stays_locked(file(kMetrics)), "--run ", path_, kTraining);
     RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !is_there(file(kConfig)), "--run ", path_, kHoldsARun);
     if (earlier == Earlier::replace) {
       const std::string lack = lack_of_descriptors(kDescriptors);
