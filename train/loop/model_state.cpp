@@ -22,7 +22,7 @@ int64_t model_state_bytes(ModelSize size, const StepOptions& step, const Paralle
   const int64_t kept = int64_t(make_optimizer(step.optimizer, flat)->state().size()) + (step.ema > 0);
   const int64_t all = size.parameters, own = all / ranks, of_teacher = parallel.releases_weights() ? ranks : 1;
   const int64_t within = parallel.strategy == "hsdp" && !parallel.keep_weights ? parallel.shard_within : 0;
-  return 4 * ((parallel.releases_weights() || parallel.share_weights ? own : all) +
+  return 4 * ((parallel.releases_weights() || parallel.shares_weights() ? own : all) +
               (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
               (parallel.releases_gradients() ? own : all) + kept * (parallel.shards() ? own : all) +
               size.teacher / of_teacher);

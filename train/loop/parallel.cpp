@@ -68,7 +68,8 @@ void visit(Fields& f, ParallelOptions& o) {
     {.help = "fsdp: weights of other ranks stay until the end of a step: less is sent, more memory is needed",
      .may_change = true});
   f("share-weights", o.share_weights,
-    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory",
+    {.help = "zero1, zero2: the ranks, which are on one machine, have one copy of the weights in shared memory "
+             "(--transport shm)",
      .may_change = true});
   f("shard-within", o.shard_within,
     {.help = "hsdp: this many consecutive ranks together have all weights in a step and send them to each other",
@@ -87,11 +88,8 @@ void visit(Fields& f, ParallelOptions& o) {
 }
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {
-  RT_CHECK_AS(UsageError, !options.share_weights || options.strategy == "zero1" || options.strategy == "zero2",
-              "--share-weights: does not support --strategy ", options.strategy, "; use zero1 or zero2");
-  RT_CHECK_AS(UsageError, !options.share_weights || options.transport == "auto" || options.transport == "shm",
-              "--share-weights: ranks over ", options.transport, " have no memory in common; use --transport shm");
-  RT_CHECK_AS(UsageError, options.shard_within == 0 || ranks % options.shard_within == 0, "--shard-within ",
+  const bool divides = options.shard_within == 0 || ranks % options.shard_within == 0;
+  RT_CHECK_AS(UsageError, divides || options.strategy != "hsdp", "--shard-within ",
               options.shard_within, ": it must divide the number of ranks, ", ranks);
   const std::string& name = options.transport;
   RT_CHECK_AS(UsageError, ranks == 1 || name == "auto" || !comm::find_transport(name).one_process, "--transport ", name,

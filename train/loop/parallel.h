@@ -21,6 +21,7 @@ struct ParallelOptions {
 
   bool shards() const { return strategy == "zero1" || releases_gradients(); }
   bool releases_gradients() const { return strategy == "zero2" || releases_weights(); }
+  bool shares_weights() const { return share_weights && shards() && !releases_weights(); }
   bool releases_weights() const { return strategy == "fsdp" || strategy == "hsdp"; }
   bool starts_ranks() const { return strategy == "auto" || strategy == "ddp" || shards(); }  // one for each device
   std::vector<int> gpus() const;  // the numbers of --gpu-ids; empty: GPUs from 0

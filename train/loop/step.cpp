@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/autocast.h"
+#include "core/log.h"
 #include "core/part.h"
 #include "core/registry.h"
 #include "kernels/conv2d.h"
@@ -41,12 +42,15 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
                                     : FlatParameters::Memory{},
-                  parallel.shards() && parallel.share_weights && group_->size() > 1 ? group_.get() : nullptr),
+                  has_common_memory(parallel) ? group_.get() : nullptr),
       reducer_(make_reducer(options, parallel)), shards_(make_shards()),
       weights_(hold_own(group, parallel)), teacher_(make_teacher(group, parallel)),
       optimizer_(make_optimizer(options.optimizer, parameters_)),
       scale_(parameters_.device(), {.max_norm = options.clip_grad_norm, .dynamic = precision_ == DType::f16}) {
   group_->set_deterministic(execution.deterministic);
+  if (parallel.shares_weights() && group_->size() > 1 && !has_common_memory(parallel) && group_->rank() == 0)
+    log_warn("--share-weights: ranks over ", group_->transport().name(), " have no memory in common: each has its own "
+             "copy; --transport shm, on one machine and its CPU, has");
   set_deterministic_convolutions(execution.deterministic);
   if (options.ema > 0) ema_.emplace(parameters_, options.ema, shards_.get());
   if (!shards_) return;
@@ -124,11 +128,14 @@ Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DT
 Tensor Step::value_memory(const ParallelOptions& parallel, int64_t size, int64_t, DType dtype, Device device) {
   if (group_->size() == 1) return zeros({size}, dtype, device);
   if (parallel.releases_weights()) return {};
-  if (!parallel.share_weights) return group_->allocate({size}, dtype);
+  return has_common_memory(parallel) ? group_->allocate_common({size}, dtype) : group_->allocate({size}, dtype);
+}
+
+// Whether the ranks share weights, as they are asked to.
+bool Step::has_common_memory(const ParallelOptions& parallel) const {
   const comm::Transport& t = group_->transport();
-  RT_CHECK_AS(UsageError, t.abilities().shares_memory && t.device() == Device{}, "--share-weights: ranks over ",
-              t.name(), " have no memory in common; use --transport shm, on one machine and its CPU");
-  return group_->allocate_common({size}, dtype);
+  if (!parallel.shares_weights() || t.size() == 1) return false;
+  return t.abilities().shares_memory && t.device().type == DeviceType::cpu;
 }
 
 static Tensors slice_rows(const Tensors& images, const Part& rows) {

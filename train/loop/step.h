@@ -91,6 +91,7 @@ class Step {
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
   Tensor value_memory(const ParallelOptions& parallel, int64_t size, int64_t parameters, DType dtype, Device device);
+  bool has_common_memory(const ParallelOptions& parallel) const;
   int64_t weights_index() const;
   std::unique_ptr<comm::Reducer> make_reducer(const StepOptions& options, const ParallelOptions& parallel);
   std::unique_ptr<comm::Shards> make_shards();
