@@ -248,7 +248,8 @@ void ShardedBuffers::keep_writes(Piece& piece) {
   for (const Piece::Own& own : piece.own) copy(own.elements, piece.part(own.at, own.elements.size()));
   if (piece.is_near) keep_within(piece);
   for (const auto& other : pieces_)  // what was gathered of the same elements in another dtype
-    if (other->buffer != piece.buffer && owns_[other->buffer] == owns_[piece.buffer]) release(*other);
+    if (other->buffer != piece.buffer && owns_[other->buffer] == owns_[piece.buffer])
+      release(*other), other->is_near = false;
 }
 
 void ShardedBuffers::keep_writes() {
