@@ -18,6 +18,11 @@ struct Moment {
   int64_t step = 0, steps = 1;  // steps so far, and in total
   int64_t epoch = 0;            // completed epochs
   uint64_t seed = 0;
+  // Calls f, which writes weights, on one of the ranks if they have the weights in common; all ranks call it. Empty:
+  // each rank has its own.
+  std::function<void(const std::function<void()>& f)> on_weights = {};
+
+  void write_weights(const std::function<void()>& f) const { on_weights ? on_weights(f) : f(); }
 };
 
 using MakeModule = std::function<std::unique_ptr<Module>()>;
@@ -65,7 +70,7 @@ class Method : public Module {
   // The loss (), f32 (f64 for f64), of the outputs of a batch; advances queues. Call it once per step.
   virtual Tensor loss(const Tensors& outputs) = 0;
 
-  // Called before a step's outputs: updates everything that follows a schedule.
+  // Called before a step's outputs: updates everything that follows a schedule; weights by Moment::write_weights().
   virtual void begin_step(const Moment&) {}
   // The loss for outputs that do not depend on the image, with n images per rank: a run whose loss stays there has
   // collapsed.

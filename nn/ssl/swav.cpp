@@ -60,8 +60,10 @@ class Swav : public Method {
   void begin_step(const Moment& moment) override {
     frozen_ = moment.epoch < freeze_epochs_;
     balances_queue_ = moment.epoch >= queue_epoch_;
-    const NoGrad no_grad;
-    copy_(prototypes_, l2_normalize(prototypes_));
+    moment.write_weights([&] {
+      const NoGrad no_grad;
+      copy_(prototypes_, l2_normalize(prototypes_));
+    });
   }
   Tensors outputs(const Tensors& views) override {
     Tensors out;

@@ -48,6 +48,9 @@ TEST_F(OwnToolTest, TrainsOnRanksResumesComparesAndEvaluates) {
 TEST_F(OwnToolTest, ErrorsNameWhatWasMeant) {
   expect_error("train --data strips", 2, "did you mean stripes?");
   expect_error("train --data stripes --callback wach", 2, "--callback: unknown callback 'wach'; did you mean watch?");
+  expect_error("train --data stripes --callback wach --devices 2", 2, "did you mean watch?");  // once, before the ranks
+  expect_error("train --data stripes --callback watch,watch", 2, "--callback: watch is given twice");
+  expect_error("train --data stripes --callback watch,", 2, "--callback: unknown callback ''");
   expect_error("train --data stripes --watch-steps 2", 2, "no callback is chosen; watch has it (--callback)");
   expect_error("train --data stripes --callback watch --watch-steps 0", 2, "--watch-steps: expected");
 }

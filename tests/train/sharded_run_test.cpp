@@ -74,13 +74,13 @@ const std::string kPretraining =
     "--knn-k 5 --workers 0 --device cpu --threads 1 ";
 
 TEST_F(ShardedRunTest, TrainsMethodsAsDdpDoes) {
-  for (const std::string method : {"byol", "moco --queue 160 --ema 0.9", "swav"}) {
-    for (const char* strategy : {"ddp", "zero2", "fsdp"})
+  for (const std::string method : {"byol", "moco --queue 160 --ema 0.9", "swav --prototypes 3000"}) {
+    for (const char* strategy : {"ddp", "zero2", "fsdp", "zero1 --share-weights"})
       ASSERT_EQ(run(concat(kPretraining, "--epochs 1 --devices 2 --overwrite --method ", method, " --strategy ",
                            strategy, " --run ", strategy)),
                 0)
           << log();
-    for (const char* strategy : {"zero2", "fsdp"}) expect_same_files(strategy, "ddp");
+    for (const char* strategy : {"zero1", "zero2", "fsdp"}) expect_same_files(strategy, "ddp");
   }
 }
 

@@ -95,7 +95,8 @@ void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended
   learner_->begin_step({.step = step_->count(),
                         .steps = step_->count() + 1,
                         .epoch = epochs_ - 1,
-                        .seed = uint64_t(options_.execution.seed)});
+                        .seed = uint64_t(options_.execution.seed),
+                        .on_weights = [&](const std::function<void()>& write) { step_->write_weights(write); }});
   step_->run(batch.images(), batch.y, options_.schedule.lr, ended, {batch.whole});
 }
 

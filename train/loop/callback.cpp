@@ -1,5 +1,6 @@
 #include "train/loop/callback.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace ringtape {
@@ -13,9 +14,18 @@ RegisterCallback::RegisterCallback(const CallbackEntry& entry) { add_entry(regis
 
 std::vector<std::string> CallbackOptions::chosen() const {
   std::vector<std::string> out;
-  std::istringstream in(names);
+  if (names.empty()) return out;
+  std::istringstream in(names + ',');
   for (std::string name; std::getline(in, name, ',');) out.push_back(name);
   return out;
+}
+
+void check_callbacks(const CallbackOptions& options) {
+  const std::vector<std::string> chosen = options.chosen();
+  for (const std::string& name : chosen) {
+    find_entry(callbacks(), name, "callback", "--callback: ");
+    RT_CHECK_AS(UsageError, std::ranges::count(chosen, name) == 1, "--callback: ", name, " is given twice");
+  }
 }
 
 void visit(Fields& f, CallbackOptions& o) {
@@ -29,6 +39,7 @@ void visit(Fields& f, CallbackOptions& o) {
 }
 
 Callbacks make_callbacks(const CallbackOptions& options) {
+  check_callbacks(options);
   Callbacks out;
   for (const std::string& name : options.chosen())
     out.push_back(find_entry(callbacks(), name, "callback", "--callback: ").make(options.settings.of(name)));

@@ -12,7 +12,7 @@
 namespace ringtape {
 
 // Code of one's own that a training calls: all ranks in the same order, so that it may use the group. An exception ends
-// the training with its text. It has no state in checkpoints.
+// the training with its text. It has no state in checkpoints. With --share-weights it must not write weights.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -48,7 +48,9 @@ struct CallbackOptions {
 };
 void visit(Fields& f, CallbackOptions& o);  // except the settings of each callback
 
+void check_callbacks(const CallbackOptions& options);  // throws UsageError for unknown names and repeated ones
+
 using Callbacks = std::vector<std::unique_ptr<Callback>>;
-Callbacks make_callbacks(const CallbackOptions& options);  // throws UsageError with the nearest name
+Callbacks make_callbacks(const CallbackOptions& options);
 
 }  // namespace ringtape

@@ -246,6 +246,12 @@ int64_t Step::state_bytes() const {
   return bytes;
 }
 
+void Step::write_weights(const std::function<void()>& f) const {
+  parameters_.meet();
+  if (!parameters_.has_common_values() || group_->rank() == 0) f();
+  parameters_.meet();
+}
+
 void Step::restart_average() {
   if (ema_) ema_->restart();
 }

@@ -41,6 +41,9 @@ class Step {
 
   ~Step();  // the end of weights that are not, or not only, this rank's: no tensor of the model is used after it
 
+  // Calls f, which writes weights, where they are: Moment::write_weights(). All ranks call it, between steps.
+  void write_weights(const std::function<void()>& f) const;
+
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
 

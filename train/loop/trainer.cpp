@@ -32,7 +32,8 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   const double lr = p_.schedule.at(steps());
   p_.trace.begin(steps() + 1);
   comm::Activity::process().set_step(steps() + 1);
-  p_.learner->begin_step({steps(), p_.epochs * steps_per_epoch(), at_.epoch, p_.seed});
+  p_.learner->begin_step({steps(), p_.epochs * steps_per_epoch(), at_.epoch, p_.seed,
+                          [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
   const Step::Result result = p_.step->run(batch->images(), batch->y, lr, ended, {batch->whole, stop_requested()});
   if (result.spread.defined()) spread_ = Readback(result.spread);
   p_.trace.end(p_.step->reducer(), p_.group);

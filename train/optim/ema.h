@@ -1,4 +1,6 @@
 #pragma once
+#include <exception>
+
 #include "kernels/copy.h"
 #include "kernels/optimizer.h"
 #include "train/optim/flat_parameters.h"
@@ -41,6 +43,7 @@ class Ema {
       parameters_.written("Ema::Use");
     }
     ~Use() {
+      if (std::uncaught_exceptions() > exceptions_) return;  // others may be anywhere: the job has failed
       try {
         parameters_.meet();
         for (size_t i = 0; i < held_.size(); ++i) copy(held_[i], before_[i]);
@@ -55,6 +58,7 @@ class Ema {
    private:
     const FlatParameters& parameters_;
     Tensors held_, before_;
+    const int exceptions_ = std::uncaught_exceptions();
   };
 
  private:
