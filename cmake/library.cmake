@@ -19,6 +19,9 @@ target_link_libraries(ringtape_shared PRIVATE ringtape ringtape_cli)
 ringtape_usage(ringtape_shared)
 set_target_properties(ringtape_shared PROPERTIES OUTPUT_NAME ringtape EXPORT_NAME ringtape VERSION ${PROJECT_VERSION}
                                                  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(RINGTAPE_SANITIZE)  # a program needs the runtime before it
+  target_link_options(ringtape_shared PUBLIC -fsanitize=${RINGTAPE_SANITIZE})
+endif()
 add_library(ringtape::ringtape ALIAS ringtape_shared)
 
 if(RINGTAPE_STATIC)
