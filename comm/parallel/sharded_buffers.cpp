@@ -29,10 +29,10 @@ struct ShardedBuffers::Piece {
   Part near_part{};                // this rank's
   Tensor near{};                   // its elements
   bool is_near = false;            // they are there
-  Tensor memory{};                // bytes; undefined: it has none
-  std::optional<Work> coming{};   // while others' elements are on their way
-  uint64_t used = 0, kernel = 0;  // when it was used last: counts uses, and kernels
-  uint32_t version = 0;           // of the storage, when own elements last had all that was written
+  Tensor memory{};                 // bytes; undefined: it has none
+  std::optional<Work> coming{};    // while others' elements are on their way
+  uint64_t used = 0, kernel = 0;   // when it was used last: counts uses, and kernels
+  uint32_t version = 0;            // of the storage, when own elements last had all that was written
   int64_t size() const { return cuts->back(); }
   int64_t bytes() const { return size() * int64_t(size_of(dtype)); }
   // What is there, also before it is used.
@@ -55,7 +55,10 @@ ShardedBuffers::ShardedBuffers(ProcessGroup& group, bool keeps, int within)
     : group_(group.split(0, group.rank())),
       near_(keeps || within <= 1 || within == group.size() ? nullptr
                                                            : group.split(group.rank() / within, group.rank())),
-      keeps_(keeps || within == 1) {}
+      keeps_(keeps || within == 1) {
+  RT_CHECK_AS(UsageError, within == 0 || (within > 0 && group.size() % within == 0), "ShardedBuffers: ", within,
+              " ranks that keep what was gathered do not divide ", group.size());
+}
 
 ShardedBuffers::Piece& ShardedBuffers::add_piece(size_t buffer, const ProcessGroup::Cuts& cuts, DType dtype) {
   auto piece = std::make_unique<Piece>(Piece{pieces_.size(), buffer, cuts, dtype, nullptr});

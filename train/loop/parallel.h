@@ -11,14 +11,13 @@ struct ParallelOptions {
   std::string transport = "auto";
   bool sync_bn = false;
   bool dp_persistent = false;
+  bool keep_weights = false;   // fsdp: from the forward to the backward pass
+  bool share_weights = false;  // zero1, zero2: one copy of the weights for all ranks
+  int64_t shard_within = 0;    // hsdp: ranks; 0: those of a machine
   comm::ReducerOptions reducer;
   double comm_timeout = 600;  // seconds
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
-  bool keep_weights = false;  // fsdp: from the forward to the backward pass
-  bool share_weights = false; // zero1, zero2: one copy of the weights for all ranks
-  int64_t shard_within = 0;   // hsdp: ranks; 0: those of a machine
-
   bool shards() const { return strategy == "zero1" || releases_gradients(); }
   bool releases_gradients() const { return strategy == "zero2" || releases_weights(); }
   bool shares_weights() const { return share_weights && shards() && !releases_weights(); }

@@ -43,7 +43,8 @@ class Ema {
       parameters_.written("Ema::Use");
     }
     ~Use() {
-      if (std::uncaught_exceptions() > exceptions_) return;  // others may be anywhere: the job has failed
+      const bool failed = std::uncaught_exceptions() > exceptions_;
+      if (failed && parameters_.has_common_values()) return;  // the job has failed: nobody else may come to meet
       try {
         parameters_.meet();
         for (size_t i = 0; i < held_.size(); ++i) copy(held_[i], before_[i]);

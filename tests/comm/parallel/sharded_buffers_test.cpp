@@ -225,6 +225,13 @@ TEST(ShardedBuffers, AreGatheredInOneOrderAndConverted) {
     }), "") << ranks;
 }
 
+TEST(ShardedBuffers, RanksThatKeepWhatWasGatheredMustDivideAll) {
+  EXPECT_EQ(on_ranks(3, [](ProcessGroup& group) {
+    EXPECT_MENTIONS(ringtape::test::message_of<UsageError>([&] { ShardedBuffers(group, false, 2); }),
+                    "2 ranks that keep what was gathered do not divide 3");
+  }), "");
+}
+
 TEST(ShardedBuffers, AUseAfterItsEndIsAnError) {
   EXPECT_EQ(on_ranks(1, [](ProcessGroup& group) {
     Held held(group);
