@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/process_group.h"
 #include "comm/transport/simulated.h"
 #include "comm/transport/transports.h"
 #include "tests/support/process_ranks.h"
@@ -73,6 +74,17 @@ inline const World kWorlds[] = {
     {"threads over tcp", 17, threads_over<tcp_transport>}, {"processes over shm", 8, processes_over<shm_transport>},
     {"processes over tcp", 8, processes_over<tcp_transport>}, {"simulated", 17, simulated},
 };
+
+// Calls f with a group on each rank; returns the cause of a failure.
+template <class F>
+std::string on_group(const World& world, int ranks, F&& f, Seconds timeout = Seconds(120)) {
+  return world.run(ranks, 1, timeout, [&](Transport& t) {
+    Context context = t.context();
+    context.store = prefix_store(context.store, "group");
+    ProcessGroup group(t.open(std::move(context)));
+    f(group);
+  });
+}
 
 // A valid island size: the smallest divisor.
 inline int island_of(int ranks) {

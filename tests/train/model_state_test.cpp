@@ -41,11 +41,8 @@ TrainOptions options_of(const std::string& optimizer, const std::string& momentu
 std::vector<int64_t> states_of(int ranks, const TrainOptions& o) {
   std::mutex mutex;
   std::vector<int64_t> out;
-  const std::string cause = comm::test::kWorlds[0].run(ranks, 1, comm::Seconds(60), [&](comm::Transport& t) {
+  const std::string cause = comm::test::on_group(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
     set_threads(1);
-    comm::Context context = t.context();
-    context.store = comm::prefix_store(context.store, "training");
-    comm::ProcessGroup group(t.open(std::move(context)));
     Net net;
     Step step(net, cross_entropy_of(net, nullptr, 0), o.step, o.execution, group, o.parallel);
     step.run(ones({1, 128}), zeros({1}, DType::i64), 0.1, {}, {ranks, false});

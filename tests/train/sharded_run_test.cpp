@@ -155,10 +155,7 @@ TEST(ShardedFaults, AllRanksEndWithTheCauseOfAFailedSave) {
     set(o, {{"train-size", "220"}, {"test-size", "20"}, {"hidden", "8"}, {"strategy", strategy}});
     o.data.val_size = 20, o.trainer.batch_size = 20, o.checkpoint.steps = 4;
     o.execution.workers = 0, o.execution.threads = 1, o.execution.device = "cpu";
-    const std::string cause = comm::test::kWorlds[0].run(3, 1, comm::Seconds(60), [&](comm::Transport& t) {
-      comm::Context context = t.context();
-      context.store = comm::prefix_store(context.store, "training");
-      comm::ProcessGroup group(t.open(std::move(context)));
+    const std::string cause = comm::test::on_group(comm::test::kWorlds[0], 3, [&](comm::ProcessGroup& group) {
       RunSetup task(resolve(o, 3));
       Trainer trainer = make_trainer(task, group);
       trainer.share_state();

@@ -1,24 +1,26 @@
 // Teachers of which each rank holds a part: the bytes of whole ones, and what is gathered of them.
 #include <gtest/gtest.h>
 
-#include <map>
 #include <mutex>
 
 #include "autograd/create.h"
 #include "autograd/inplace.h"
 #include "autograd/ops.h"
 #include "core/part.h"
-#include "kernels/copy.h"
 #include "nn/batch_norm.h"
 #include "tests/support/comm_worlds.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
+#include "tests/support/what_is_left.h"
 #include "train/loop/model_state.h"
 #include "train/model/methods.h"
 #include "train/settings/options.h"
 
 namespace ringtape {
 namespace {
+
+using comm::test::on_group;
+using test::add_files, test::copy_of, test::expect_same;
 
 constexpr int64_t kBatch = 12;
 
@@ -70,7 +72,7 @@ struct Training {
   }
 
   // The bytes of all that it leaves, by name. Only rank 0 has files.
-  std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy) const {
+  test::Left run(comm::ProcessGroup& group, const std::string& strategy) const {
     set_threads(1);
     TrainOptions o = options_of(method, model, strategy);
     if (last < kBatch) test::set(o, {{"projection-norm", "none"}, {"prediction-norm", "none"}});
@@ -86,7 +88,7 @@ struct Training {
     };
     Step step(*net, last < kBatch ? alone : loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
     EXPECT_EQ(step.sharded_teacher() != nullptr, strategy == "fsdp");
-    std::map<std::string, Tensor> out;
+    test::Left out;
     for (int i = 0; i < 4; ++i) {
       const int64_t samples = i == 3 ? last : kBatch;
       const Part own = part_of(samples, group.size(), group.rank());
@@ -95,13 +97,8 @@ struct Training {
       const Tensor labels = full({own.size()}, i, DType::i64);
       out.emplace(concat("loss ", i), step.run(views(i, own, dtype), labels, 0.01, {}, {samples, false}).loss);
     }
-    const auto keep = [&](const std::string& kind, const FileTensor& t) {
-      out.emplace(concat(kind, t.name), copy_of(t.get({0, t.rows()})));
-    };
     step.exchange([&] {
-      for (const FileTensor& t : step.state()) keep("state ", t);
-      for (const FileTensor& t : step.average()) keep("average ", t);
-      for (const FileTensor& t : step.weights()) keep("file ", t);
+      add_files(out, step);
       if (const auto* t = nn::teacher_of(*net)) out.emplace("read alone", copy_of(*t->pairs()[0].own));
     });
     for (const nn::Named& p : nn::named_parameters(*net)) out.emplace("weight " + p.name, copy_of(*p.tensor));
@@ -115,30 +112,11 @@ struct Training {
     const auto& pairs = nn::teacher_of(net)->pairs();
     mul_(*pairs.front().own, 0.5), mul_(*pairs.back().student, 2);
   }
-  static Tensor copy_of(const Tensor& x) {
-    Tensor out(x.shape(), x.dtype());
-    copy(out, x.detach());
-    return out;
-  }
 };
-
-std::string on_world(const comm::test::World& world, int ranks, const std::function<void(comm::ProcessGroup&)>& f) {
-  return world.run(ranks, 1, comm::Seconds(120), [&](comm::Transport& t) {
-    comm::Context context = t.context();
-    context.store = comm::prefix_store(context.store, "training");
-    comm::ProcessGroup group(t.open(std::move(context)));
-    f(group);
-  });
-}
 
 void expect_same_bytes(comm::ProcessGroup& group, const Training& training, const std::string& strategy) {
   const auto whole = training.run(group, "ddp"), shared = training.run(group, strategy);
-  const auto fail = [&](const std::string& what) {
-    throw CommError(concat(strategy, " on ", group.size(), " ranks, ", training.str(), ": ", what));
-  };
-  if (whole.size() != shared.size()) fail("other tensors");
-  for (const auto& [name, tensor] : whole)
-    if (!test::same_bytes(tensor, shared.at(name))) fail(name + " has other bytes");
+  expect_same(whole, shared, concat(strategy, " on ", group.size(), " ranks, ", training.str()));
 }
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -160,7 +138,7 @@ TEST(ShardedTeacher, HasTheBytesOfAWholeOne) {
       {.model = "mlp", .precision = "bf16", .keeps = true, .last = 1},
   };
   for (const int n : kRanks)
-    EXPECT_EQ(on_world(comm::test::kWorlds[0], n,
+    EXPECT_EQ(on_group(comm::test::kWorlds[0], n,
                        [&](comm::ProcessGroup& group) {
                          for (const Training& t : all) expect_same_bytes(group, t, "fsdp");
                          expect_same_bytes(group, {}, "zero2");
@@ -172,7 +150,7 @@ TEST(ShardedTeacher, HasTheBytesOfAWholeOneOverEveryTransport) {
   for (const comm::test::World& world : comm::test::kWorlds)
     for (const int n : kRanks) {
       if (std::string(world.name) == "simulated") continue;  // as threads
-      EXPECT_EQ(on_world(world, n,
+      EXPECT_EQ(on_group(world, n,
                          [&](comm::ProcessGroup& group) {
                            for (const char* method : {"byol", "moco"})
                              expect_same_bytes(group, {.method = method, .model = "mlp", .ema = 0.9}, "fsdp");
@@ -184,13 +162,13 @@ TEST(ShardedTeacher, HasTheBytesOfAWholeOneOverEveryTransport) {
 
 // Ranks that begin with other weights continue with those of rank 0, as whole ones do after Trainer::share_state().
 TEST(ShardedTeacher, BeginsWithTheFirstRanksWeights) {
-  EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     const TrainOptions o = options_of("byol", "mlp", "fsdp");
     const auto first = make(o, DType::f32, 5), net = make(o, DType::f32, 5 + group.rank());
     Step step(*net, loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);
     const auto &expected = nn::teacher_of(*first)->pairs(), &pairs = nn::teacher_of(*net)->pairs();
     for (size_t i = 0; i < pairs.size(); ++i)
-      if (!test::same_bytes(Training::copy_of(*pairs[i].own), Training::copy_of(*expected[i].own)))
+      if (!test::same_bytes(copy_of(*pairs[i].own), copy_of(*expected[i].own)))
         throw CommError(concat("weight ", i));
   }), "");
 }
@@ -226,7 +204,7 @@ Gathered gathered_by_two_steps(comm::ProcessGroup& group, bool keeps, bool follo
 // Its weights come once for each view's forward pass, or once a step; the student's as often as without it.
 TEST(ShardedTeacher, GathersForItsForwardPassesOnly) {
   for (const bool keeps : {false, true})
-    EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+    EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
       set_threads(1);
       const Gathered with = gathered_by_two_steps(group, keeps, true),
                      without = gathered_by_two_steps(group, keeps, false);
@@ -243,7 +221,7 @@ TEST(ShardedTeacher, RanksHoldEqualParts) {
   for (const int ranks : {1, 2, 3}) {
     std::mutex mutex;
     int64_t all = 0, most = 0, whole = 0;
-    EXPECT_EQ(on_world(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
+    EXPECT_EQ(on_group(comm::test::kWorlds[0], ranks, [&](comm::ProcessGroup& group) {
       TrainOptions o = options_of("byol", "resnet18", "fsdp");
       test::set(o, {{"width", "16"}});
       o.parallel.reducer.bucket_mb = 0.25;

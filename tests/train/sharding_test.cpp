@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <barrier>
-#include <map>
 #include <tuple>
 
 #include "autograd/checkpoint.h"
@@ -11,15 +10,18 @@
 #include "autograd/inplace.h"
 #include "autograd/ops.h"
 #include "core/part.h"
-#include "kernels/copy.h"
 #include "nn/nn.h"
 #include "tests/support/comm_worlds.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
+#include "tests/support/what_is_left.h"
 #include "train/loop/model_state.h"
 
 namespace ringtape {
 namespace {
+
+using comm::test::on_group;
+using test::add_files, test::copy_of, test::expect_same;
 
 // A training of a few steps. The network has convolutions, norms, parameters of one element and of several cells, and
 // layers that only some ranks use, or none.
@@ -68,7 +70,7 @@ struct Training {
   static bool shares(const std::string& strategy) { return strategy.ends_with(" --share-weights"); }
 
   // The bytes of all that the training leaves, by name. Only rank 0 has what others hold.
-  std::map<std::string, Tensor> run(comm::ProcessGroup& group, const std::string& strategy, bool writes) const {
+  test::Left run(comm::ProcessGroup& group, const std::string& strategy, bool writes) const {
     set_threads(1);
     manual_seed(3);
     Net net(dropout, checkpoints);
@@ -88,7 +90,7 @@ struct Training {
       return {.loss = cross_entropy(logits, labels), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
     };
     Step step(net, objective, o.step, o.execution, group, o.parallel);
-    std::map<std::string, Tensor> out;
+    test::Left out;
     for (int i = 0; i < steps; ++i) {
       const int64_t samples = i == steps - 1 ? 2 : 9 + i;  // in the last step some ranks have none
       const Part own = part_of(samples, group.size(), group.rank());
@@ -101,14 +103,7 @@ struct Training {
                                       0.01, {}, {samples, false});
       out.emplace(concat("loss ", i), r.loss);
     }
-    const auto keep = [&](const std::string& kind, const FileTensor& t) {
-      out.emplace(concat(kind, t.name), copy_of(t.get({0, t.rows()})));
-    };
-    step.exchange([&] {
-      for (const FileTensor& t : step.state()) keep("state ", t);
-      for (const FileTensor& t : step.average()) keep("average ", t);
-      for (const FileTensor& t : step.weights()) keep("file ", t);
-    });
+    step.exchange([&] { add_files(out, step); });
     if (writes) {
       const NoGrad no_grad;
       mul_(net.odd.weight, 0.5);  // by the user, on all ranks
@@ -122,32 +117,13 @@ struct Training {
     if (step.gradient_scale().dynamic()) out.emplace("scale", copy_of(step.gradient_scale().state()));
     return out;
   }
-  static Tensor copy_of(const Tensor& x) {
-    Tensor out(x.shape(), x.dtype());
-    copy(out, x.detach());
-    return out;
-  }
 };
-
-std::string on_world(const comm::test::World& world, int ranks, const std::function<void(comm::ProcessGroup&)>& f) {
-  return world.run(ranks, 1, comm::Seconds(120), [&](comm::Transport& t) {
-    comm::Context context = t.context();
-    context.store = comm::prefix_store(context.store, "training");
-    comm::ProcessGroup group(t.open(std::move(context)));
-    f(group);
-  });
-}
 
 void expect_same_bytes(comm::ProcessGroup& group, const Training& training, const std::string& strategy) {
   if (Training::shares(strategy) && !group.transport().abilities().shares_memory) return;
   const bool writes = !Training::shares(strategy);  // else every rank would write to one memory
   const auto whole = training.run(group, "ddp", writes), shared = training.run(group, strategy, writes);
-  const auto fail = [&](const std::string& what) {
-    throw CommError(concat(strategy, " on ", group.size(), " ranks, ", training.str(), ": ", what));
-  };
-  if (whole.size() != shared.size()) fail("other tensors");
-  for (const auto& [name, tensor] : whole)
-    if (!test::same_bytes(tensor, shared.at(name))) fail(name + " has other bytes");
+  expect_same(whole, shared, concat(strategy, " on ", group.size(), " ranks, ", training.str()));
 }
 
 std::vector<Training> ladder(const std::string& strategy) {
@@ -177,7 +153,7 @@ const char* const kSharded[] = {"zero1", "zero2", "zero1 --share-weights", "zero
 TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
   for (const char* strategy : kSharded)
     for (const int n : kRanks)
-      EXPECT_EQ(on_world(comm::test::kWorlds[0], n,
+      EXPECT_EQ(on_group(comm::test::kWorlds[0], n,
                          [&](comm::ProcessGroup& group) {
                            for (const Training& t : ladder(strategy)) expect_same_bytes(group, t, strategy);
                          }),
@@ -185,7 +161,7 @@ TEST(Sharding, HasTheBytesOfDdpWithAllSettings) {
 }
 
 TEST(Sharding, HasTheBytesOfDdpWithGroupsOfThree) {
-  EXPECT_EQ(on_world(comm::test::kWorlds[0], 6,
+  EXPECT_EQ(on_group(comm::test::kWorlds[0], 6,
                      [&](comm::ProcessGroup& group) {
                        for (const Training& t : ladder("hsdp"))
                          if (t.optimizer == "adam") expect_same_bytes(group, t, "hsdp");
@@ -198,7 +174,7 @@ TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
     for (const comm::test::World& world : comm::test::kWorlds)
       for (const int n : kRanksOfATransport) {
         if (std::string(world.name) == "simulated") continue;  // as threads
-        EXPECT_EQ(on_world(world, n,
+        EXPECT_EQ(on_group(world, n,
                            [&](comm::ProcessGroup& group) {
                              for (const char* optimizer : {"adam", "muon", "lars"})
                                expect_same_bytes(group, {.optimizer = optimizer, .clip = 0.5, .ema = 0.9}, strategy);
@@ -212,7 +188,7 @@ TEST(Sharding, HasTheBytesOfDdpOverEveryTransport) {
 int64_t peak_of(const std::string& strategy, int64_t& state, int64_t& formula) {
   std::atomic<int64_t> peak{0}, own{0}, expected{0};
   std::barrier here(2);
-  EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     set_threads(1);
     here.arrive_and_wait();
     reset_peak_memory({});
@@ -256,7 +232,7 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
   for (const bool keeps : {false, true})
     for (const std::string precision : {"f32", "bf16", "f16"}) {
       std::atomic<int64_t> gathered{0};
-      EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+      EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
         set_threads(1);
         nn::Sequential model;
         for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
@@ -282,7 +258,7 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
 TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
   constexpr int64_t kLayers = 8, kWidth = 64, kSteps = 3, kLayer = kWidth * kWidth + kWidth;
   std::atomic<int64_t> all{0}, within{0}, state{0};
-  EXPECT_EQ(on_world(comm::test::kWorlds[0], 4, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(comm::test::kWorlds[0], 4, [&](comm::ProcessGroup& group) {
     set_threads(1);
     nn::Sequential model;
     for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
@@ -302,7 +278,7 @@ TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
 // However large a tensor is: 134 MB here.
 TEST(Sharding, WritesAndReadsFilesInSmallParts) {
   std::barrier here(2);
-  EXPECT_EQ(on_world(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(comm::test::kWorlds[0], 2, [&](comm::ProcessGroup& group) {
     set_threads(1);
     nn::Sequential model;
     model.add<nn::Linear>(4096, 8192);

@@ -211,6 +211,12 @@ TEST(Step, AveragesTheWeights) {
     EXPECT_EQ(shop.weights(), average);
   }
   EXPECT_EQ(shop.weights(), own);
+  try {
+    const Ema::Use use(*shop.step->ema());
+    throw Error("a failed evaluation");
+  } catch (const Error&) {
+  }
+  EXPECT_EQ(shop.weights(), own);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 namespace ringtape {
 namespace {
 
+using comm::test::on_group;
 using test::same_bytes;
 
 // A training of a few steps on batches of different sizes. The values of the samples grow from first to last, so that
@@ -120,16 +121,6 @@ double difference(const Weights& a, const Weights& b) {
   return std::sqrt(apart / all);
 }
 
-// Runs f on the group of each rank of a world; returns the cause of a failure.
-std::string climb(const comm::test::World& world, int ranks, const std::function<void(comm::ProcessGroup&)>& f) {
-  return world.run(ranks, 1, comm::Seconds(120), [&](comm::Transport& t) {
-    comm::Context context = t.context();
-    context.store = comm::prefix_store(context.store, "training");
-    comm::ProcessGroup group(t.open(std::move(context)));
-    f(group);
-  });
-}
-
 void expect_near(const Course& course, const Weights& own, const Weights& alone, double tolerance) {
   const double apart = difference(own, alone);
   if (!(apart <= tolerance))
@@ -157,7 +148,7 @@ void expect_weights_of_one(const Course& course, double tolerance, bool heavy) {
     ++turn;
     for (const int n : {2, 3, 4}) {
       if (heavy && !full() && n != 1 + turn) continue;
-      EXPECT_EQ(climb(world, n,
+      EXPECT_EQ(on_group(world, n,
                       [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, tolerance); }),
                 "")
           << world.name << ", " << n << " ranks";
@@ -183,8 +174,8 @@ TEST(Strategies, RanksWithoutSamplesAddNothing) {
   const Course course{.model = "tiles", .dtype = DType::f32, .steps = 3, .last = 1};
   const Weights alone = course.train(comm::alone());
   for (const int n : {2, 3})
-    EXPECT_EQ(climb(rungs()[0], n,
-                    [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 2e-6); }),
+    EXPECT_EQ(on_group(rungs()[0], n,
+                       [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 2e-6); }),
               "")
         << n << " ranks";
   EXPECT_LE(difference(course.train(comm::alone(), 2), alone), 2e-6);
@@ -212,7 +203,7 @@ TEST(Strategies, DpGivesTheWeightsOfOneDevice) {
 TEST(Strategies, DpAddsUpAsDdpDoes) {
   for (const Course& course : {Course{"mlp", DType::f32, 10, true}, Course{"resnet10", DType::f32, 2, true}}) {
     const Weights dp = course.train(comm::alone(), 3);
-    EXPECT_EQ(climb(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+    EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
       const Weights own = course.train(group);
       for (size_t i = 0; i < own.size(); ++i)
         if (!same_bytes(own[i], dp[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
@@ -226,7 +217,7 @@ TEST(Strategies, Ddp2GivesTheWeightsOfOneDevice) {
   const Course course{"mlp", DType::f64, 10};
   const Weights alone = course.train(comm::alone());
   for (const comm::test::World& world : rungs())
-    EXPECT_EQ(climb(world, 2, [&](comm::ProcessGroup& group) {
+    EXPECT_EQ(on_group(world, 2, [&](comm::ProcessGroup& group) {
       std::async(std::launch::async, [&] { expect_near(course, course.train(group, 2), alone, 1e-12); }).get();
     }), "") << world.name;
 }
@@ -236,7 +227,8 @@ TEST(Strategies, LarsGivesTheWeightsOfOneDevice) {
   const Weights alone = course.train(comm::alone());
   EXPECT_LE(difference(course.train(comm::alone(), 3), alone), 1e-12);
   EXPECT_EQ(
-      climb(rungs()[0], 3, [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 1e-12); }),
+      on_group(rungs()[0], 3,
+               [&](comm::ProcessGroup& group) { expect_near(course, course.train(group), alone, 1e-12); }),
       "");
 }
 
@@ -253,7 +245,7 @@ TEST(Strategies, DdpIsAsNearAsF32Is) {
   const double bit = difference(nudged.train(comm::alone()), alone);
   EXPECT_GT(bit, 0);
   EXPECT_LT(bit, kRelus);
-  EXPECT_EQ(climb(rungs()[0], 2, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(rungs()[0], 2, [&](comm::ProcessGroup& group) {
     expect_near(course, course.train(group), alone, kRelus);
     const double apart = difference(alike.train(group), alone);
     if (!(apart > 10 * kRelus)) throw CommError(concat("without synchronisation: ", apart, " apart"));
@@ -264,12 +256,12 @@ TEST(Strategies, DeterministicIsBitwiseTheSameOverEveryTransport) {
   for (const Course& course :
        {Course{"mlp", DType::f32, 10, true}, Course{full() ? "resnet18" : "resnet10", DType::f32, 2, true}}) {
     Weights first;
-    EXPECT_EQ(climb(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+    EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
       const Weights own = course.train(group);
       if (group.rank() == 0) first = own;
     }), "");
     for (const comm::test::World& world : rungs())
-      EXPECT_EQ(climb(world, 3, [&](comm::ProcessGroup& group) {
+      EXPECT_EQ(on_group(world, 3, [&](comm::ProcessGroup& group) {
         const Weights own = course.train(group);
         for (size_t i = 0; i < own.size(); ++i)
           if (!same_bytes(own[i], first[i])) throw CommError(concat(course.model, ": tensor ", i, " has other bits"));
@@ -300,7 +292,7 @@ TEST(StrategiesOverMpi, GiveTheWeightsOfOneRankAndThoseOverTcp) {
 
 TEST(Strategies, PartsOfABatchAreAsRanks) {
   Course course{"mlp", DType::f32, 10, true};
-  EXPECT_EQ(climb(rungs()[0], 3, [&](comm::ProcessGroup& group) {
+  EXPECT_EQ(on_group(rungs()[0], 3, [&](comm::ProcessGroup& group) {
     const Weights spread = course.train(group);
     Course parts = course;
     parts.accumulate = 3;
