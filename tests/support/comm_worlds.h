@@ -77,8 +77,8 @@ inline const World kWorlds[] = {
 
 // Calls f with a group on each rank; returns the cause of a failure.
 template <class F>
-std::string on_group(const World& world, int ranks, F&& f, Seconds timeout = Seconds(120)) {
-  return world.run(ranks, 1, timeout, [&](Transport& t) {
+std::string on_group(const World& world, int ranks, F&& f, int island = 1) {
+  return world.run(ranks, island, Seconds(120), [&](Transport& t) {
     Context context = t.context();
     context.store = prefix_store(context.store, "group");
     ProcessGroup group(t.open(std::move(context)));

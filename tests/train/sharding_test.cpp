@@ -257,22 +257,26 @@ TEST(Sharding, GathersHalfTheBytesInHalfThePrecision) {
 // With hsdp, ranks of a machine gather the weights of others once in a step, and then their own halves of them.
 TEST(Sharding, GathersBetweenGroupsOnceInAStep) {
   constexpr int64_t kLayers = 8, kWidth = 64, kSteps = 3, kLayer = kWidth * kWidth + kWidth;
-  std::atomic<int64_t> all{0}, within{0}, state{0};
-  EXPECT_EQ(on_group(comm::test::kWorlds[0], 4, [&](comm::ProcessGroup& group) {
-    set_threads(1);
-    nn::Sequential model;
-    for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
-    TrainOptions o;
-    o.parallel.strategy = "hsdp", o.parallel.shard_within = 2, o.parallel.reducer.bucket_mb = 1e-3;
-    Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
-    for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8, false});
-    all = step.gathered_weights()->totals().bytes, within = step.gathered_weights()->totals().within;
-    state += step.state_bytes();
-  }), "");
-  EXPECT_EQ(within, kSteps * (kLayers - 3 - 1) * kLayer * 4);
-  EXPECT_EQ(all - within, (kSteps * kLayers + 1) * kLayer * 4);
-  // Weights, gradients and two moments, and the weights again in both groups.
-  EXPECT_EQ(state, (4 + 2) * kLayers * kLayer * 4);
+  for (const int machine : {1, 2}) {  // ranks of it, which are taken if the user does not say how many
+    std::atomic<int64_t> all{0}, within{0}, state{0};
+    const auto train = [&](comm::ProcessGroup& group) {
+      set_threads(1);
+      nn::Sequential model;
+      for (int64_t i = 0; i < kLayers; ++i) model.add<nn::Linear>(kWidth, kWidth);
+      TrainOptions o;
+      o.parallel.strategy = "hsdp", o.parallel.shard_within = machine == 1 ? 2 : 0;
+      o.parallel.reducer.bucket_mb = 1e-3;
+      Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution, group, o.parallel);
+      for (int64_t i = 0; i < kSteps; ++i) step.run(ones({2, kWidth}), zeros({2}, DType::i64), 0.1, {}, {8, false});
+      all = step.gathered_weights()->totals().bytes, within = step.gathered_weights()->totals().within;
+      state += step.state_bytes();
+    };
+    EXPECT_EQ(on_group(comm::test::kWorlds[0], 4, train, machine), "");
+    EXPECT_EQ(within, kSteps * (kLayers - 3 - 1) * kLayer * 4) << machine;
+    EXPECT_EQ(all - within, (kSteps * kLayers + 1) * kLayer * 4) << machine;
+    // Weights, gradients and two moments, and the weights again in both groups.
+    EXPECT_EQ(state, (4 + 2) * kLayers * kLayer * 4) << machine;
+  }
 }
 
 // However large a tensor is: 134 MB here.

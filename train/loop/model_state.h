@@ -21,9 +21,9 @@ ModelSize model_size(nn::Module& model);
 // whole parameters if the optimizer needs them.
 int64_t model_state_bytes(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks);
 
-// Bytes of the buckets that come and go beside it in each step: with zero2 the three largest of gradients, or all with
-// --accumulate; with fsdp also those of weights, or all with --keep-weights. 0 with other strategies. `places`: of the
-// parameters (flat_places).
+// Bytes of the buckets that come and go beside it in each step, in f32: with zero2 the three largest of gradients, or
+// all with --accumulate; with fsdp also those of weights, or all with --keep-weights. 0 with other strategies.
+// `places`: of the parameters (flat_places).
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel, int ranks);
 
 std::string megabytes(int64_t bytes);  // "44.7 MB"
