@@ -115,9 +115,8 @@ void Attempt::start() {
                                                   .log = r.log});
     if (launch_.pin) spec.cores = parts[size_t(local)];
     spec.input = r.rank == 0 && !::isatty(0);  // a background group may not read from a terminal
-    spec.signals = signals_.before();
     spec.announced = guard_.to_watch();
-    Child child = start_child(spec);
+    Child child = start_child(spec, signals_);
     r.pid = child.pid;
     r.out = std::move(child.out);
     r.err = std::move(child.err);

@@ -28,7 +28,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 // Turns the new process into another program. Only system calls, because other threads may have held locks. Returns
 // only if it fails.
-void become(const ChildSpec& spec, char* const* argv, char* const* environment, pid_t parent, int out, int err) {
+void become(const ChildSpec& spec, const Signals& signals, char* const* argv, char* const* environment, pid_t parent, int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the prctl call
@@ -48,13 +48,13 @@ void become(const ChildSpec& spec, char* const* argv, char* const* environment, 
   if (spec.inherited >= 0) ::fcntl(spec.inherited, F_SETFD, 0);
   restore_descriptor_limit();
   for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_DFL);
-  ::sigprocmask(SIG_SETMASK, &spec.signals, nullptr);
+  signals.restore();
   ::execvpe(spec.command[0].empty() ? kSelf : argv[0], argv, environment);
 }
 
 }  // namespace
 
-Child start_child(const ChildSpec& spec) {
+Child start_child(const ChildSpec& spec, const Signals& signals) {
   PipeEnds out = make_pipe(), err = make_pipe(), failure = make_pipe();
   std::vector<std::string> words = spec.command;
   if (words[0].empty()) words[0] = "ringtape";
@@ -62,7 +62,7 @@ Child start_child(const ChildSpec& spec) {
   const pid_t parent = ::getpid(), pid = ::fork();
   RT_CHECK_AS(IoError, pid >= 0, "cannot start a process: ", process_reason(errno));
   if (pid == 0) {
-    become(spec, argv.data(), environment.data(), parent, out.write.get(), err.write.get());
+    become(spec, signals, argv.data(), environment.data(), parent, out.write.get(), err.write.get());
     const int reason = errno;
     (void)!::write(failure.write.get(), &reason, sizeof reason);
     ::_exit(127);

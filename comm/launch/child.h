@@ -1,11 +1,10 @@
 #pragma once
 #include <sys/types.h>
 
-#include <csignal>
 #include <string>
 #include <vector>
 
-#include "comm/base/fd.h"
+#include "comm/launch/signals.h"
 
 namespace ringtape::comm {
 
@@ -14,7 +13,6 @@ struct ChildSpec {
   std::vector<std::string> environment;  // NAME=value, all of it
   std::vector<int> cores;                // cores to run on; empty: any
   bool input = false;                    // gets this process's standard input, else an empty one
-  sigset_t signals;                      // signals that it blocks
   int inherited = -1;                    // a descriptor that it keeps, besides the standard ones
   int announced = -1;  // its id (pid_t) is written here before it begins, so that no process it starts is missed
 };
@@ -24,8 +22,8 @@ struct Child {
   Fd out, err;  // to read its output, non-blocking
 };
 
-// Starts a program as the leader of its own process group. It dies when this process does.
-// Throws UsageError if it cannot be started.
-Child start_child(const ChildSpec& spec);
+// Starts a program as the leader of its own process group, to which signals do what they did before `signals`. It dies
+// when this process does. Throws UsageError if it cannot be started.
+Child start_child(const ChildSpec& spec, const Signals& signals);
 
 }  // namespace ringtape::comm

@@ -17,7 +17,9 @@
 #include <thread>
 
 #include "comm/launch/cores.h"
+#include "comm/launch/launch.h"
 #include "comm/store/socket.h"
+#include "tests/support/processes.h"
 #include "tests/support/support.h"
 #include "train/io/file.h"
 
@@ -231,6 +233,26 @@ TEST_F(LaunchTest, SignalsArePassedOn) {
   EXPECT_EQ(lines(out()).count("[0] bye") + lines(out()).count("[1] bye"), 2u) << out();
   EXPECT_MENTIONS(err(), "ringtape: stopped, can be resumed: exit code 75");
   EXPECT_LACKS(err(), "restart");
+}
+
+// The CUDA driver has such threads in a launcher that has asked for the GPUs.
+TEST_F(LaunchTest, AnotherThreadsSignalsCount) {
+  const auto code_of = [&](const std::string& script, int signal) {
+    test::Child launcher([&] {
+      std::thread([] { std::this_thread::sleep_for(std::chrono::hours(1)); }).detach();
+      comm::Launch l;
+      l.command = {"sh", "-c", script}, l.local_size = 2, l.token = "token", l.timeout = comm::Seconds(60);
+      ::_exit(comm::launch(l));
+    });
+    if (signal != 0) {
+      EXPECT_TRUE(within([&] { return fs::exists(folder_ / "ready_0") && fs::exists(folder_ / "ready_1"); }));
+      launcher.kill(signal);
+    }
+    return launcher.wait();
+  };
+  EXPECT_EQ(code_of("exit 0", 0), 0);
+  EXPECT_EQ(code_of(concat("cd ", folder_.string(), "; trap 'exit 75' TERM; echo >ready_$RANK; "
+                           "while :; do sleep 0.01; done"), SIGTERM), 75);
 }
 
 // A rank that stops before all have met leaves a gap, of which the others complain.

@@ -31,10 +31,11 @@ struct Trained {
   Metrics train, test;
 };
 
-Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {}) {
+Trained train(const std::string& device, const std::string& optimizer, double dropout = 0, TrainOptions options = {},
+              double lr = 0.1) {
   options.execution.device = device;
   options.step.optimizer.name = optimizer;
-  options.schedule.lr = optimizer == "adam" ? 1e-4 : 0.1;
+  options.schedule.lr = optimizer == "adam" ? 1e-4 : lr;
   test::set(options, {{"dropout", text(dropout)}, {"train-size", "400"}, {"test-size", "100"}});
   options.data.val_size = 0;
   options.trainer.batch_size = 16, options.trainer.epochs = 1, options.trainer.limit_train_batches = 20,
@@ -98,14 +99,16 @@ TEST(CudaTraining, ClippedAccumulatedAveragedStepsEqualTheCpu) {
   expect_same(train("cuda:0", "sgd", 0, options), train("cpu:0", "sgd", 0, options), 1e-5);
 }
 
+// At a rate at which the loss falls: where it grows, differences of rounding grow with it, and cuBLASLt's products are
+// rounded in other places.
 TEST(CudaTraining, SixteenBitsTrainNearlyAsOnTheCpu) {
   RT_NEEDS_CUDA();
   for (const char* precision : {"bf16", "f16"}) {
     TrainOptions options;
     options.execution.precision = precision;
-    const Trained cuda = train("cuda:0", "sgd", 0, options), cpu = train("cpu:0", "sgd", 0, options);
-    EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, 0.02) << precision;
-    EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, 0.02) << precision;
+    const Trained cuda = train("cuda:0", "sgd", 0, options, 0.01), cpu = train("cpu:0", "sgd", 0, options, 0.01);
+    EXPECT_NEAR(*cuda.train.loss, *cpu.train.loss, 0.005) << precision;
+    EXPECT_NEAR(*cuda.test.loss, *cpu.test.loss, 0.005) << precision;
   }
 }
 

@@ -46,20 +46,22 @@ pytorch() {
     --variants eager compile --out "$out/logs/pytorch.json"
 }
 
-# cuda_tests PREFIX SECONDS PATTERN: the test programs of that name, each in one process, four at a time: a context on
-# the GPU and its libraries take longer than most tests. Only tests of measuring measure convolutions.
+# cuda_tests PREFIX SECONDS PATTERN [UNLESS]: the test programs of that name, each in one process, four at a time: a
+# context on the GPU and its libraries take longer than most tests. Only tests of measuring measure convolutions.
 cuda_tests() {
-  local prefix=$1 limit=$2 pattern=$3 test name
+  local prefix=$1 limit=$2 pattern=$3 unless=${4:-^$} test name
   for test in "$build"/tests/cuda_*_test"$checked"; do
     name=${test##*/} name=${name%"$checked"}
-    [[ $name =~ $pattern ]] || continue
+    [[ $name =~ $pattern && ! $name =~ $unless ]] || continue
     while (($(jobs -pr | wc -l) >= 4)); do wait -n; done
     RINGTAPE_CONV_PLANS=off beside stage "$prefix$name" "$limit" "$test" --gtest_print_time=0
   done
   wait
 }
 tests() {
-  cuda_tests "" 150 .
+  local name ranks='^cuda_(cli|ipc)_test$' # several processes each, with deadlines: alone
+  cuda_tests "" 150 . "$ranks"
+  for name in cli ipc; do cuda_tests "" 150 "^cuda_${name}_test$"; done
   # Without NVIDIA's libraries: our own convolutions and products.
   RINGTAPE_CUDNN=0 RINGTAPE_CUBLAS=0 cuda_tests "own " 60 '^cuda_(conv|matmul|ops)_test$'
 }

@@ -47,8 +47,8 @@ int run_child(const std::vector<std::string>& arguments, const std::string& log,
   const comm::Child child = comm::start_child({.command = command,
                                                .environment = environment(),
                                                .cores = {},
-                                               .signals = signals.before(),
-                                               .announced = guard.to_watch()});
+                                               .announced = guard.to_watch()},
+                                              signals);
   Lines out, err;
   const auto drain = [&] {
     out.read(child.out.get(), [&](const std::string& line) { file.write(line), show(line); });
