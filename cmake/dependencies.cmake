@@ -12,7 +12,7 @@ endif()
 string(CONCAT RINGTAPE_APT_LINE
        "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
        "zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs libgtest-dev libgmock-dev "
-       "libeigen3-dev libbenchmark-dev")
+       "libeigen3-dev libdlpack-dev libbenchmark-dev")
 set(ringtape_missing "")
 
 # ringtape_find(<package> <what it is for> [arguments of find_package])
@@ -51,6 +51,7 @@ endif()
 if(RINGTAPE_TESTS)
   ringtape_find(GTest "the tests; or set -DRINGTAPE_TESTS=OFF")
   ringtape_find(Eigen3 "the tests; or set -DRINGTAPE_TESTS=OFF")
+  ringtape_find(dlpack "the tests; or set -DRINGTAPE_TESTS=OFF")
 endif()
 if(RINGTAPE_BENCH)
   ringtape_find(benchmark "the benchmarks; or set -DRINGTAPE_BENCH=OFF")

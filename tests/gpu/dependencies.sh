@@ -27,7 +27,8 @@ folder=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev libcpp-httplib-dev libbrotli-dev libjs-dygraphs)
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev libdlpack-dev libcpp-httplib-dev libbrotli-dev
+  libjs-dygraphs)
 
 # Of some, only shared libraries are packaged: the package that holds them, whose name has a
 # version, depends on nothing here.
@@ -87,7 +88,8 @@ while IFS= read -r file; do
 done < <(find "$usr" -name '*.pc')
 
 for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
-  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core,httplib.h,brotli/decode.h} \
+  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core,dlpack/dlpack.h} \
+  include/{httplib.h,brotli/decode.h} \
   lib/*/{libjpeg.so,libpng.so,libcrypto.so,libcpp-httplib.so,libgtest.a,libgmock.a} \
   share/javascript/dygraphs/dygraph.min.js \
   lib/*/{libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do

@@ -167,6 +167,7 @@ TEST(Source, LibrariesOfADeviceStayInItsFolder) {
       {std::regex(R"(^#include <(nccl[^>]*)>)"), "nccl"},
       {std::regex(R"(^#include <(mpi\.h)>)"), "mpi"},
       {std::regex(R"(^#include <(Eigen[^>]*)>)"), "/core/eigen.h"},
+      {std::regex(R"(^#include <(dlpack[^>]*)>)"), "/core/dlpack.h"},
   };
   for (const auto& [folder, below] : kMayInclude)
     for_each_source(kRoot / folder, [&](const fs::path& file) {
