@@ -40,8 +40,8 @@ fi
 
 build=("${gxx[$codename]}" cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
-readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}" iproute2
-  curl git python3 strace)
+readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
+  iproute2 curl git python3 strace)
 readonly check=(clang clang-tidy "${clang_rt[$codename]}" pkg-config)
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
