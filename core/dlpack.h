@@ -55,16 +55,16 @@ inline DLManagedTensor* to_dlpack(const Tensor& x) {
 }
 
 // A tensor of the elements of another framework's tensor, on a CPU (cpu:0) or GPU, whose elements have been computed.
-// It calls the deleter when its storage is no longer needed. After an exception the caller still owns `given`: UsageError
-// (null), DTypeError, ShapeError (over 8 axes, a negative stride) or DeviceError.
+// It calls the deleter when its storage is no longer needed. After an exception the caller still owns `given`:
+// UsageError (null), DTypeError, ShapeError (over 8 axes, a negative stride) or DeviceError.
 inline Tensor from_dlpack(DLManagedTensor* given) {
   RT_CHECK_AS(UsageError, given, "from_dlpack: there is no tensor");
   const DLTensor& t = given->dl_tensor;
   const detail::DlpackType* type = nullptr;
   for (const detail::DlpackType& known : detail::kDlpackTypes)
     if (known.code == t.dtype.code && known.bits == t.dtype.bits && t.dtype.lanes == 1) type = &known;
-  RT_CHECK_AS(DTypeError, type, "from_dlpack: a type of code ", int(t.dtype.code), ", ", int(t.dtype.bits), " bits and ",
-              t.dtype.lanes, " lanes; expected bool, uint8, int32, int64, float16, bfloat16, float32 or float64");
+  RT_CHECK_AS(DTypeError, type, "from_dlpack: a type of code ", int(t.dtype.code), ", ", int(t.dtype.bits),
+              " bits and ", t.dtype.lanes, " lanes; expected bool, uint8, int32, int64, float16, bfloat16, float32 or float64");
   RT_CHECK_AS(DeviceError, t.device.device_type == kDLCPU || t.device.device_type == kDLCUDA,
               "from_dlpack: a device of type ", int(t.device.device_type), "; expected a CPU (1) or a GPU of CUDA (2)");
   RT_CHECK_AS(ShapeError, t.ndim >= 0 && t.ndim <= kMaxRank, "from_dlpack: ", t.ndim, " axes; at most ", kMaxRank,

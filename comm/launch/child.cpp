@@ -28,7 +28,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
 
 // Turns the new process into another program. Only system calls, because other threads may have held locks. Returns
 // only if it fails.
-void become(const ChildSpec& spec, const Signals& signals, char* const* argv, char* const* environment, pid_t parent, int out, int err) {
+void become(const ChildSpec& spec, const Signals& signals, char* const* argv, char* const* environment, pid_t parent,
+            int out, int err) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the prctl call

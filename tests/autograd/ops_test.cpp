@@ -1,123 +1,74 @@
 // What every op must satisfy, from its record alone.
-#include "autograd/ops.h"
+#include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstring>
 #include <set>
+#include <string>
 
-#include "autograd/gradcheck.h"
-#include "tests/support/op_samples.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "kernels/copy.h"
+#include "kernels/cpu_isa.h"
+#include "tests/support/op_checks.h"
+#include "tests/support/support.h"
 
 namespace ringtape {
 
 namespace {
 
-using test::expect_close;
-using test::identical;
-using test::Result;
-using test::run;
-using test::same_bytes;
-using test::with_threads;
+class EveryOp : public testing::TestWithParam<test::OpCase> {};
 
-class EveryOp : public testing::TestWithParam<Op> {
- protected:
-  // f(sample, its inputs in `dtype`) for each sample
-  template <class F>
-  void for_each_sample(DType dtype, F&& f) {
-    for (const Sample& sample : GetParam().samples) {
-      SCOPED_TRACE(sample.tag);
-      f(sample, draw(sample, dtype, 1, GetParam().kinks));
-    }
-  }
-};
+TEST_P(EveryOp, Passes) { EXPECT_EQ(GetParam().check->run(*GetParam().op, Device{}), ""); }
 
-TEST_P(EveryOp, GradientsMatchFiniteDifferences) {
-  if (!GetParam().differentiable) return;
-  for_each_sample(DType::f64, [&](const Sample& sample, const Tensors& inputs) {
-    EXPECT_EQ(gradcheck(sample.call, inputs), "");
-    GradcheckOptions fast;
-    fast.fast_above = -1;
-    EXPECT_EQ(gradcheck(sample.call, inputs, fast), "") << "fast mode";
-  });
+INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, testing::ValuesIn(test::op_cases(DeviceType::cpu)), test::name_of_case);
+
+// f, which should double its input.
+Op doubling(Tensor (*f)(const Tensors&)) { return {.name = "twice", .samples = {{"odd", {{{3, 5}}}, f}}}; }
+Tensor twice(const Tensor& x, double slope) {
+  return record("twice", {x}, (x * 2).detach(), [slope](const Tensor& dy) -> Tensors { return {dy * slope}; });
 }
 
-TEST_P(EveryOp, TakesAnyLayout) {
-  for_each_sample(DType::f64, [&](const Sample& sample, const Tensors& inputs) {
-    for (const auto& [name, layout] : test::kLayouts) {
-      Tensors strided, dense;
-      for (const Tensor& x : inputs) {
-        strided.push_back(layout(x));
-        dense.push_back(contiguous(strided.back()));
-      }
-      expect_close(run(GetParam(), sample, strided), run(GetParam(), sample, dense), 1e-12, 1e-12, name);
-    }
-  });
+TEST(OpChecks, FindWhatIsWrong) {
+  const auto said_of = [](Tensor (*f)(const Tensors&)) { return check_op(doubling(f)); };
+  EXPECT_EQ(said_of([](const Tensors& t) { return twice(t[0], 2); }), "");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) { return twice(t[0], 3); }), "twice: gradients: sample odd, f64: ");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) {
+                    return t[0].dtype() == DType::f32 ? cast(cast(t[0], DType::bf16), DType::f32) : t[0];
+                  }),
+                  "twice: dtypes: sample odd, f32: element ");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) { return empty_like(t[0]); }), "not all is written");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) {
+                    copy(t[0].detach(), (t[0] * 2).detach());
+                    return twice(t[0], 2);
+                  }),
+                  "twice: inputs: sample odd, f32: input 0 is written");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) {
+                    const Tensor y = empty_like(t[0]);  // as if the elements of t[0] lay side by side
+                    std::memcpy(View(y).data, View(t[0]).data, size_t(y.size()) * size_of(y.dtype()));
+                    return y;
+                  }),
+                  "twice: layouts: sample odd, f64: permuted: ");
+  EXPECT_MENTIONS(said_of([](const Tensors& t) { return t[0].detach() * double(threads()); }),
+                  "twice: repeats: sample odd, f32: 2 threads: the value has other bytes");
+  EXPECT_EQ(said_of([](const Tensors& t) { return t[0] * (cpu_isa() == CpuIsa::portable ? 2.0 : 3.0); })
+                    .find("twice: instruction_sets: sample odd, f32: ") != std::string::npos,
+            cpu_isas().front() == CpuIsa::portable && cpu_isas().size() > 1);
+  Op lenient = doubling([](const Tensors& t) { return twice(t[0], 2); });
+  lenient.invalid = {{"all", {{{3}}}, [](const Tensors& t) { return twice(t[0], 2); }}};
+  EXPECT_EQ(check_op(lenient), "twice: refusals: invalid call all is not refused\n");
 }
 
-TEST_P(EveryOp, RepeatsBitForBitForAnyNumberOfThreads) {
-  for_each_sample(DType::f32, [&](const Sample& sample, const Tensors& inputs) {
-    const Result one = with_threads(1, [&] { return run(GetParam(), sample, inputs); });
-    for (int threads : {1, 2, 3})
-      EXPECT_TRUE(identical(one, with_threads(threads, [&] { return run(GetParam(), sample, inputs); })))
-          << threads << " threads";
-  });
+// An op without such samples has them refused.
+TEST(OpRegistry, EveryOpHasASampleWithoutElements) {
+  const auto empty = [](const Sample& sample) {
+    return std::any_of(sample.inputs.begin(), sample.inputs.end(), [](const Input& i) { return i.shape.size() == 0; });
+  };
+  for (const Op& op : ops())
+    EXPECT_TRUE(std::any_of(op.samples.begin(), op.samples.end(), empty) ||
+                std::any_of(op.invalid.begin(), op.invalid.end(), empty))
+        << op.name;
 }
-
-TEST_P(EveryOp, AgreesBetweenDTypes) {
-  const std::pair<DType, double> dtypes[] = {{DType::f32, 0x1p-23}, {DType::bf16, 0x1p-8}, {DType::f16, 0x1p-10}};
-  for (const auto& [dtype, eps] : dtypes)
-    for_each_sample(dtype, [&, dtype = dtype, eps = eps](const Sample& sample, const Tensors& inputs) {
-      Tensors exact;
-      for (const Tensor& x : inputs) exact.push_back(is_float(x.dtype()) ? cast(x, DType::f64) : x);
-      const double tolerance = 8 * eps * GetParam().tolerance;
-      Result want = run(GetParam(), sample, exact);
-      const Result got = run(GetParam(), sample, inputs);
-      expect_close(got, want, tolerance, tolerance, std::string(name_of(dtype)));
-    });
-}
-
-TEST_P(EveryOp, AgreesBetweenInstructionSets) {
-  const CpuIsa before = cpu_isa();
-  for_each_sample(DType::f32, [&](const Sample& sample, const Tensors& inputs) {
-    set_cpu_isa(cpu_isas().front());
-    const Result want = run(GetParam(), sample, inputs);
-    for (const CpuIsa isa : cpu_isas()) {
-      set_cpu_isa(isa);
-      const double tolerance = 8 * 0x1p-23 * GetParam().tolerance;
-      expect_close(run(GetParam(), sample, inputs), want, tolerance, tolerance, std::string(name_of(isa)));
-    }
-  });
-  set_cpu_isa(before);
-}
-
-TEST_P(EveryOp, LeavesItsInputsAlone) {
-  for_each_sample(DType::f32, [&](const Sample& sample, const Tensors& inputs) {
-    const Tensors before = draw(sample, DType::f32, 1, GetParam().kinks);
-    run(GetParam(), sample, inputs);
-    for (size_t i = 0; i < inputs.size(); ++i) EXPECT_TRUE(same_bytes(inputs[i], before[i])) << "input " << i;
-  });
-}
-
-TEST_P(EveryOp, RejectsWhatDoesNotFit) {
-  for (const Sample& sample : GetParam().invalid) {
-    SCOPED_TRACE(sample.tag);
-    const std::string message = test::message_of<Error>([&] { sample.call(draw(sample, DType::f32, 1)); });
-    EXPECT_EQ(message.find(GetParam().name), 0u) << message;
-    EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  }
-}
-
-TEST_P(EveryOp, RejectsMixedDTypes) {
-  for (const Sample& sample : GetParam().samples) {
-    Tensors inputs = draw(sample, DType::f32, 1, GetParam().kinks);
-    if (inputs.size() < 2 || inputs[0].dtype() != DType::f32 || inputs[1].dtype() != DType::f32) continue;
-    inputs[1] = cast(inputs[1], DType::f64);
-    const std::string message = test::message_of<DTypeError>([&] { sample.call(inputs); });
-    EXPECT_NE(message.find("f32 and f64"), std::string::npos) << message;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, testing::ValuesIn(ops()),
-                         [](const auto& info) { return std::string(info.param.name); });
 
 TEST(OpRegistry, KeepsEveryOp) {
   std::set<std::string> names;

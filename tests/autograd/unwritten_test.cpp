@@ -1,21 +1,14 @@
-// Results that nobody has written: every op's samples under memory that is filled with one
-// byte and then another give the same bytes.
+// Memory that is filled before it is handed out shows results that nobody has written.
 #include <limits>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/memory_fill.h"
-#include "kernels/kernel.h"
-#include "tests/support/isas.h"
-#include "tests/support/op_samples.h"
+#include "tests/support/support.h"
 
 namespace ringtape {
 namespace {
-
-using test::identical;
-using test::Result;
-using test::run;
 
 // Sets the byte, and restores what was.
 class Filled {
@@ -27,17 +20,7 @@ class Filled {
   int before_;
 };
 
-// What nobody has written is NaN, and an ordinary number: a maximum or a comparison could hide either one.
 constexpr int kOther = 0x42;
-
-template <class F>
-void expect_all_written(const std::string& what, const F& f) {
-  const auto under = [&](int byte) {
-    const Filled filled(byte);
-    return f();
-  };
-  EXPECT_TRUE(identical(under(kPoisonByte), under(kOther))) << what;
-}
 
 TEST(MemoryFill, IsWhatNewMemoryHolds) {
   for (const int byte : {kPoisonByte, kOther}) {
@@ -55,34 +38,6 @@ TEST(MemoryFill, IsWhatNewMemoryHolds) {
     EXPECT_NE(value, value) << name_of(dtype);
   }
 }
-
-class EveryOp : public testing::TestWithParam<Op> {};
-
-TEST_P(EveryOp, WritesAllOfItsResults) {
-  const Op& op = GetParam();
-  test::with_every_isa([&] {
-    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
-      for (const Sample& sample : op.samples)
-        expect_all_written(concat(sample.tag, ", ", dtype),
-                           [&] { return run(op, sample, draw(sample, dtype, 1, op.kinks)); });
-  });
-}
-
-// An op without such samples has them refused.
-TEST_P(EveryOp, HasASampleWithoutElements) {
-  const auto empty = [](const Sample& sample) {
-    for (const Input& input : sample.inputs)
-      if (input.shape.size() == 0) return true;
-    return false;
-  };
-  bool found = false;
-  for (const auto& samples : {GetParam().samples, GetParam().invalid})
-    for (const Sample& sample : samples) found = found || empty(sample);
-  EXPECT_TRUE(found);
-}
-
-INSTANTIATE_TEST_SUITE_P(Ops, EveryOp, testing::ValuesIn(ops()),
-                         [](const auto& info) { return std::string(info.param.name); });
 
 // Sizes that the records' samples are too small for: blocks of both of Winograd's kinds,
 // products of several blocks, a batch of none.

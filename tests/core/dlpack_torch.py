@@ -1,4 +1,4 @@
-"""dlpack_torch.py LIBRARY: PyTorch's tensors through ringtape's DLPack and back. Exit status 77: there is no PyTorch."""
+"""dlpack_torch.py LIBRARY: PyTorch's tensors through ringtape's DLPack and back. Exit status 77: no PyTorch."""
 import ctypes
 import sys
 

@@ -85,7 +85,7 @@ sanitizers() {
   beside sanitize memcheck $limit cuda_matmul_test
   beside sanitize memcheck $limit cuda_reduce_test
   if ! $quick; then
-    beside sanitize memcheck $limit cuda_ops_test '*EqualsTheCpu*:*TakesAnyLayout*'
+    beside sanitize memcheck $limit cuda_ops_test '*_cpu:*_layouts'
     beside sanitize memcheck $limit cuda_runtime_test
     beside sanitize memcheck $limit cuda_blas_test
     beside sanitize memcheck $limit cuda_train_test '*WithSgd'
@@ -96,7 +96,7 @@ sanitizers() {
       beside sanitize $tool $limit cuda_matmul_test
       beside sanitize $tool $limit cuda_reduce_test
     done
-    beside sanitize racecheck $limit cuda_ops_test '*EqualsTheCpu*'
+    beside sanitize racecheck $limit cuda_ops_test '*_cpu'
   fi
   wait
 }
