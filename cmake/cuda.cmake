@@ -178,20 +178,12 @@ function(ringtape_objects name whole)
   target_sources(${whole} INTERFACE $<TARGET_OBJECTS:${name}>)
 endfunction()
 
-# How nvcc compiles a target's .cu files. CMake 3.25 does not support C++20 for CUDA: it would fail, or pass no flag.
-function(ringtape_compile_cuda target)
-  set_target_properties(${target} PROPERTIES CUDA_STANDARD_REQUIRED OFF
-                                             UNITY_BUILD OFF)  # as below; newer versions join .cu files, too
-  target_compile_options(${target} PRIVATE -std=c++20 --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra
-                         $<$<BOOL:${RINGTAPE_WERROR}>:-Werror=all-warnings>)
-endfunction()
-
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
 # those of ThreadSanitizer, which tests/emulation/check.cpp answers; its library is not linked.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own
-  target_compile_options(${target} PRIVATE -include ${PROJECT_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)
+  target_compile_options(${target} PRIVATE -include ${ringtape_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)
   target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
   target_compile_options(${target} PRIVATE -O1)  # fibers take most of the time
   if(CHECKED IN_LIST ARGN)

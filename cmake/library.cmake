@@ -19,6 +19,16 @@ target_link_libraries(ringtape_shared PRIVATE ringtape ringtape_cli)
 ringtape_usage(ringtape_shared)
 set_target_properties(ringtape_shared PROPERTIES OUTPUT_NAME ringtape EXPORT_NAME ringtape VERSION ${PROJECT_VERSION}
                                                  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+set(cuda OFF)
+if(RINGTAPE_PLAIN_EMULATION)
+  set(cuda PLAIN)
+elseif(RINGTAPE_EMULATED)
+  set(cuda CHECKED)
+elseif(RINGTAPE_USE_CUDA)
+  set(cuda ON)
+endif()
+set_target_properties(ringtape_shared PROPERTIES RINGTAPE_INSTRUCTION_SETS "${instruction_sets}" RINGTAPE_CUDA ${cuda}
+                                                 EXPORT_PROPERTIES "RINGTAPE_INSTRUCTION_SETS;RINGTAPE_CUDA")
 if(RINGTAPE_SANITIZE)  # a program needs the runtime before it
   target_link_options(ringtape_shared PUBLIC -fsanitize=${RINGTAPE_SANITIZE})
 endif()
@@ -55,7 +65,7 @@ endif()
 configure_package_config_file(cmake/ringtapeConfig.cmake.in ringtapeConfig.cmake INSTALL_DESTINATION ${package})
 write_basic_package_version_file(ringtapeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtapeConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/ringtapeConfigVersion.cmake
-        DESTINATION ${package} COMPONENT development)
+              cmake/kernels.cmake DESTINATION ${package} COMPONENT development)
 file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/ringtape.pc.in ringtape.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig

@@ -31,7 +31,7 @@ trap 'rm -rf "$work"' EXIT
 export CMAKE_GENERATOR=Ninja CMAKE_BUILD_TYPE=Release
 
 quietly() { "$@" >"$work/log" 2>&1 || { tail -n 40 "$work/log" >&2 && die "failed: $*"; }; }
-programs=(docs/examples/0[01258]_*.cpp)
+programs=(docs/examples/0[01258]_*.cpp docs/examples/09_own_kernels/main.cpp)
 examples=$(printf "$root/%s;" "${programs[@]}")
 
 # uses NAME SOURCES [cmake's arguments]
