@@ -183,7 +183,8 @@ endfunction()
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own
-  target_compile_options(${target} PRIVATE -include ${ringtape_SOURCE_DIR}/tests/emulation/device.h -Wno-unknown-pragmas)
+  target_compile_options(${target} PRIVATE -include ${ringtape_SOURCE_DIR}/tests/emulation/device.h
+                         -Wno-unknown-pragmas)
   target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
   target_compile_options(${target} PRIVATE -O1)  # fibers take most of the time
   if(CHECKED IN_LIST ARGN)

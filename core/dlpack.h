@@ -64,7 +64,8 @@ inline Tensor from_dlpack(DLManagedTensor* given) {
   for (const detail::DlpackType& known : detail::kDlpackTypes)
     if (known.code == t.dtype.code && known.bits == t.dtype.bits && t.dtype.lanes == 1) type = &known;
   RT_CHECK_AS(DTypeError, type, "from_dlpack: a type of code ", int(t.dtype.code), ", ", int(t.dtype.bits),
-              " bits and ", t.dtype.lanes, " lanes; expected bool, uint8, int32, int64, float16, bfloat16, float32 or float64");
+              " bits and ", t.dtype.lanes,
+              " lanes; expected bool, uint8, int32, int64, float16, bfloat16, float32 or float64");
   RT_CHECK_AS(DeviceError, t.device.device_type == kDLCPU || t.device.device_type == kDLCUDA,
               "from_dlpack: a device of type ", int(t.device.device_type), "; expected a CPU (1) or a GPU of CUDA (2)");
   RT_CHECK_AS(ShapeError, t.ndim >= 0 && t.ndim <= kMaxRank, "from_dlpack: ", t.ndim, " axes; at most ", kMaxRank,
