@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <sstream>
 #include <type_traits>
 
 #include "core/registry.h"
@@ -61,6 +62,22 @@ std::string refusal_of(const FieldRef& value, const FieldInfo& info, const std::
 
 std::string set_field(const FieldRef& value, const FieldInfo& info, const std::string& text) {
   return std::visit([&](auto* x) { return parse(*x, info, text); }, value);
+}
+
+std::vector<std::string> Several::chosen() const {
+  std::vector<std::string> out;
+  if (names.empty()) return out;
+  std::istringstream in(names + ',');
+  for (std::string name; std::getline(in, name, ',');) out.push_back(name);
+  return out;
+}
+
+void Several::check(const std::string& kind) const {
+  const std::vector<std::string> words = chosen();
+  for (const std::string& name : words) {
+    find_entry(settings.parts, name, kind, "--" + kind + ": ");
+    RT_CHECK_AS(UsageError, std::ranges::count(words, name) == 1, "--", kind, ": ", name, " is given twice");
+  }
 }
 
 std::optional<FieldRef> find_field(Settings& settings, std::string_view name) {

@@ -40,6 +40,7 @@ enum class Stream : uint64_t {
   rows = 7,       // assignment of the rows of a batch to ranks
   powersgd = 8,   // initial matrices of compressed gradients
   views = 9,      // random views of images
+  transforms = 10,  // a program's own transforms of images
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -68,4 +68,17 @@ class Selection {
   std::vector<Part> parts;
 };
 
+// Several of some components, in the order of their use, and the settings of all.
+struct Several {
+  template <class Registry>
+  explicit Several(const Registry& registry) : settings(registry) {}
+
+  std::string names;  // separated by commas; empty: none
+  Selection settings;
+
+  std::vector<std::string> chosen() const;
+  // Throws UsageError for unknown names and repeated ones: "--callback: unknown callback 'wach'; ...".
+  void check(const std::string& kind) const;
+};
+
 }  // namespace ringtape

@@ -1,5 +1,5 @@
 // The whole command line with a network, a data set and a callback of one's own: they are in --help, `list`, files of
-// settings and `compare`. Optimizers, schedules and methods can be added, too. Try `train --data stripes`.
+// settings and `compare`. So can transforms of images, optimizers, schedules and methods. Try `train --data stripes`.
 // With the arguments: list callbacks
 // Prints:
 //   callbacks:

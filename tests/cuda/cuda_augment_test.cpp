@@ -2,7 +2,7 @@
 #include "kernels/random_view.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
-#include "train/data/loader.h"
+#include "tests/support/transforms.h"
 
 namespace ringtape {
 namespace {
@@ -47,6 +47,13 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
                           " cutout ", what.cutout, " gathered ", gathered);
           }
         }
+}
+
+TEST(CudaTransforms, EqualTheCpuBitForBit) {
+  RT_NEEDS_CUDA();
+  for (const bool views : {false, true})
+    for (const int workers : {0, 2})
+      EXPECT_TRUE(test::stamped_batches(kCuda, views, 2, workers) == test::stamped_batches({}, views, 1, 0));
 }
 
 TEST(CudaRandomView, EqualsTheCpuBitForBit) {

@@ -2,8 +2,8 @@
 
 namespace ringtape::cli {
 
-// The whole command line. A program of one's own is it, with the models, data sets, methods, optimizers, schedules and
-// callbacks that its files register:
+// The whole command line. A program of one's own is it, with the models, data sets, transforms of images, methods,
+// optimizers, schedules and callbacks that its files register:
 //   int main(int argc, char** argv) { return ringtape::cli::main(argc, argv); }
 // Returns the exit code: 0 done, 1 failed (also if what was printed is lost), 2 wrong usage, 3 out of memory, 75
 // stopped by a signal (resume from a checkpoint or start again); `launch` returns the code of its first rank that

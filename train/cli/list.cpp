@@ -86,6 +86,7 @@ const Kind kKinds[] = {
     {"presets", recipes},
     {"optimizers", [] { return plain(names_of(optimizers())); }},
     {"schedules", [] { return plain(names_of(schedules())); }},
+    {"transforms", [] { return entries(transforms()); }},
     {"callbacks", [] { return entries(callbacks()); }},
     {"strategies", [] { return choices("strategy"); }},
     {"transports", transports},

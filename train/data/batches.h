@@ -36,6 +36,9 @@ class BatchMaker {
 
  private:
   struct Layout;  // positions in the bytes that are sent
+  int64_t copies() const { return transforms_.empty() || views_.empty() ? 1 : int64_t(views_.size()); }
+  // Writes copies() times the samples' images, transformed, to `to`: (copies, samples, H, W, C).
+  void collect(uint8_t* to, std::span<const int64_t> samples, int64_t epoch) const;
   void make(Chunk& chunk, View images, View samples, bool gathered, int64_t epoch) const;
 
   Tensor images_, labels_;
@@ -43,6 +46,7 @@ class BatchMaker {
   Device device_;
   Augmentation augmentation_;
   std::vector<ViewAugmentation> views_;
+  Transforms transforms_;
   uint64_t seed_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "kernels/random_view.h"
 #include "train/data/dataset.h"
+#include "train/data/transform.h"
 
 namespace ringtape {
 
@@ -28,6 +29,7 @@ struct LoaderConfig {
   // If not empty: replaces augmentation; each entry gives one random view of each image, of the image's size or its
   // own.
   std::vector<ViewAugmentation> views = {};
+  Transforms transforms = {};  // before these, of the bytes of each image and view; the data set is on a CPU then
   // Rank r of `ranks` gets part r of each batch of batch_size samples; of the last batch, the part may be empty.
   int rank = 0, ranks = 1;
 };

@@ -1,7 +1,6 @@
 #pragma once
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/settings.h"
@@ -42,15 +41,11 @@ std::unique_ptr<Callback> make_callback(const Settings& settings) {
 }
 
 struct CallbackOptions {
-  std::string names;               // separated by commas, in the order of their calls
-  Selection settings{callbacks()};
-  std::vector<std::string> chosen() const;
+  Several chosen{callbacks()};
 };
 void visit(Fields& f, CallbackOptions& o);  // except the settings of each callback
 
-void check_callbacks(const CallbackOptions& options);  // throws UsageError for unknown names and repeated ones
-
 using Callbacks = std::vector<std::unique_ptr<Callback>>;
-Callbacks make_callbacks(const CallbackOptions& options);
+Callbacks make_callbacks(const CallbackOptions& options);  // throws UsageError for unknown names and repeated ones
 
 }  // namespace ringtape

@@ -73,6 +73,9 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit_components(f, {"Data"}, "data", o.data.set, {o.data.set.name});
   f.group = {"Augmentation", Learning::supervised};
   visit(f, o.augmentation);
+  f.group = {"Transforms"};
+  visit(f, o.transforms);
+  visit_components(f, {"Transforms"}, "transform", o.transforms.chosen.settings, o.transforms.chosen.chosen());
   f.group = {"Training"};
   visit(f, o.trainer);
   f.group = {"Optimizer"};
@@ -89,7 +92,7 @@ void visit(OptionWalk& f, TrainOptions& o) {
                    {o.parallel.reducer.reduction.name});
   f.group = {"Callbacks"};
   visit(f, o.callbacks);
-  visit_components(f, {"Callbacks"}, "callback", o.callbacks.settings, o.callbacks.chosen());
+  visit_components(f, {"Callbacks"}, "callback", o.callbacks.chosen.settings, o.callbacks.chosen.chosen());
   f.group = {"Run"};
   visit(f, o.run);
   visit(f, o.checkpoint);

@@ -99,7 +99,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
               "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,
               "--resume and --overwrite: one continues the run, the other replaces it");
-  check_callbacks(options.callbacks);
+  options.callbacks.chosen.check("callback");
+  options.transforms.chosen.check("transform");
   check_parallel(options.parallel, ranks);
   if (options.trainer.batch_size_per_rank > 0) options.trainer.batch_size = options.trainer.batch_size_per_rank * ranks;
   RT_CHECK_AS(UsageError, options.schedule.base_lr == 0 || options.schedule.lr_scale == "none", "--lr-scale ",

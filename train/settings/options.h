@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "train/checkpoint/checkpoint_options.h"
 #include "train/data/dataset.h"
+#include "train/data/transform.h"
 #include "train/data/views.h"
 #include "train/evaluation/evaluation.h"
 #include "train/loop/callback.h"
@@ -34,6 +35,7 @@ struct TrainOptions {
   EvaluationOptions evaluation;
   DataOptions data;
   Augmentation augmentation;  // of training images in supervised runs
+  TransformOptions transforms;  // of the program's own, before the augmentation or the views
   TrainerOptions trainer;
   StepOptions step;
   ScheduleOptions schedule;

@@ -57,6 +57,7 @@ LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::Proces
           .seed = uint64_t(o.execution.seed),
           .workers = int(o.execution.workers),
           .device = task.device,
+          .transforms = make_transforms(o.transforms),
           .rank = group.rank(),
           .ranks = group.size()};
 }
@@ -74,7 +75,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   model_name = options.model.name, method_name = options.method.name;
   set_threads(int(options.execution.threads));
   data = load(options, beginning);
-  keep_on_device(data, device);
+  if (options.transforms.chosen.names.empty()) keep_on_device(data, device);
   if (options.self_supervised()) options.data.val_size = 0;
   if (options.data.val_size < 0)
     options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
