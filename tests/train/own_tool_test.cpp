@@ -4,6 +4,7 @@
 #include "kernels/copy.h"
 #include "tests/support/cli_command.h"
 #include "tests/support/settings.h"
+#include "train/cli/cli.h"
 #include "train/io/json_reader.h"
 #include "train/settings/run_setup.h"
 
@@ -99,6 +100,21 @@ TEST(OwnComponents, TrainFromSettings) {
   });
   EXPECT_EQ(rates, (std::vector<double>{0.01, 0.005}));
   EXPECT_MENTIONS(config_text(o), "sign-floor = 0.001");
+}
+
+struct SeedOptions : SignOptions {};
+void visit(Fields& f, SeedOptions& o) { f("seed", o.floor, {.help = "", .unit = "X"}); }
+
+TEST(OwnComponents, HaveSettingsOfTheirOwnNames) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not listed the settings yet
+  const auto list = [] {
+    const RegisterCallback seeds({.name = "seeds", .summary = "", .settings = SeedOptions{}, .make = nullptr});
+    std::string words[] = {"ringtape", "list", "models"};
+    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+    std::exit(cli::main(3, arguments));
+  };
+  EXPECT_EXIT(list(), testing::ExitedWithCode(2),
+              "ringtape: error: callback seeds: its setting 'seed' has the name of one of every run; rename it");
 }
 
 TEST(OwnComponents, AreRegisteredOnce) {

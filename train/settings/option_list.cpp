@@ -91,6 +91,11 @@ std::span<const Option> train_options() {
       visit(*this, defaults);
     }
     void field(const char* name, FieldRef value, const FieldInfo& info) override {
+      for (const Option& known : options)
+        RT_CHECK_AS(UsageError,
+                    known.name != std::string_view(name) || known.group.kind == std::string_view(group.kind),
+                    group.kind, " ", group.name, ": its setting '", name, "' has the name of one of ",
+                    *known.group.kind ? concat(known.group.kind, " ", known.group.name) : "every run", "; rename it");
       options.push_back({group, name, info, field_text(value), std::holds_alternative<bool*>(value),
                          std::holds_alternative<std::string*>(value)});
     }
