@@ -35,4 +35,15 @@ void for_each_source(const fs::path& folder, F&& f) {
   }
 }
 
+// Every page: of the root and of docs/, by its path from the root, in order.
+inline std::set<std::string> pages() {
+  std::set<std::string> out;
+  const auto add = [&](const fs::path& path) {
+    if (path.extension() == ".md") out.insert(fs::relative(path, kRoot).string());
+  };
+  for (const auto& entry : fs::directory_iterator(kRoot)) add(entry.path());
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs")) add(entry.path());
+  return out;
+}
+
 }  // namespace ringtape
