@@ -41,7 +41,7 @@ fi
 build=("${gxx[$codename]}" cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
-  iproute2 curl git python3 strace)
+  iproute2 curl git python3 strace doxygen)
 readonly check=(clang clang-tidy "${clang_rt[$codename]}" pkg-config)
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
@@ -91,9 +91,9 @@ if ! command -v apt-get >/dev/null; then
   fedora+=" libpng-devel openssl-devel"
   arch="gcc cmake ninja cli11 fmt nlohmann-json tomlplusplus zlib libjpeg-turbo libpng openssl"
   if [[ ${1:-test} != build ]]; then
-    plain+="; for the tests: GoogleTest, Google Benchmark, Open MPI, iproute2, curl, git, Python 3, strace"
-    fedora+=" gtest-devel gmock-devel google-benchmark-devel openmpi iproute curl git python3 strace"
-    arch+=" gtest benchmark openmpi iproute2 curl git python strace"
+    plain+="; for the tests: GoogleTest, Google Benchmark, Open MPI, iproute2, curl, git, Python 3, strace, Doxygen"
+    fedora+=" gtest-devel gmock-devel google-benchmark-devel openmpi iproute curl git python3 strace doxygen"
+    arch+=" gtest benchmark openmpi iproute2 curl git python strace doxygen"
   fi
   case "${1:-test}" in
     check)

@@ -57,7 +57,7 @@ build+=" libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs"
 list() { run "$@" | paste -sd ' '; }
 lists() { # SYSTEM BUILD MPI CLANG_RT
   local all="$2 libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin $3 iproute2 curl git"
-  all+=" python3 strace"
+  all+=" python3 strace doxygen"
   expect "$1, build" "$2 exit 0" "$(list "$1" --list build)"
   expect "$1, test" "$all exit 0" "$(list "$1" --list)"
   expect "$1, check" "$all clang clang-tidy $4 pkg-config exit 0" "$(list "$1" --list check)"

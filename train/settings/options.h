@@ -123,6 +123,7 @@ std::map<std::string, std::string> weights_metadata(const TrainOptions& options)
 TrainOptions resolve(TrainOptions options, int ranks = 1);
 // Throws UsageError for settings that do not work for a self-supervised run on `ranks` ranks.
 void check_pretraining(const TrainOptions& options, int ranks);
+
 MethodPlan method_plan(const TrainOptions& options);  // of a self-supervised run; refers to the options
 
 // If no model is given, selects the data set's default. Throws UsageError for an unknown data set.

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Filters a header for Doxygen: plain comments above or behind a declaration become its documentation.
+
+  docs/doxygen_comments.py HEADER    prints it; docs/Doxyfile calls this
+
+What is indented in a comment stays as it is, comments in bodies of functions are left out, and a table of operations
+(X macros, kernels/*.h) becomes the declarations that it stands for.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMMENT = re.compile(r"^ *// ?(.*)$")
+TRAILING = re.compile(r"^( *[^ /\"][^\"]*?(?:\"[^\"]*\"[^\"]*?)*)  +// (.*)$")
+SCOPE = re.compile(r"^\s*(template <.*> *)?(typedef )?(namespace|struct|class|union|enum|extern \"C\")\b")
+TABLE = re.compile(r"((?:^//.*\n)*)^#define X\(name, \.\.\.\)((?:.*\\\n)*.*\n)(RT_\w+_OPS)\(X\)\n#undef X\n", re.M)
+
+
+def rows(table):
+    """The names in a table of operations."""
+    for file in sorted((ROOT / "kernels").glob("*.h")):
+        if found := re.search(rf"#define {table}\(X\)((?:.*\\\n)*.*)", file.read_text()):
+            return re.findall(r"\bX\((\w+),", found[1])
+    sys.exit(f"doxygen_comments.py: there is no table {table}")
+
+
+def written_out(match):
+    comment, body, table = match.groups()
+    lines = [line.rstrip(" \\").strip() for line in body.splitlines() if line.strip(" \\")]
+    return "".join(f"{comment}{line.replace('name(', name + '(')}\n" for name in rows(table) for line in lines)
+
+
+def escaped(text):
+    return re.sub(r"([\\@<>&#%])", r"\\\1", text).replace("*", "&lowast;")
+
+
+def documentation(lines, command=""):
+    """A comment of Doxygen's; lines that are indented further keep their form."""
+    out, verbatim = ["/**" + command], False
+    for line in lines:
+        formula = line.startswith(" ")
+        if formula != verbatim:
+            out.append("@verbatim" if formula else "@endverbatim")
+            verbatim = formula
+        out.append(line if formula else escaped(line))
+    return out + (["@endverbatim"] if verbatim else []) + ["*/"]
+
+
+def name_of(line):
+    """What a declaration of a function declares; empty: none."""
+    found = re.match(r"[\w:<>,&* \[\]]*?\b(\w+)\(", line.strip())
+    return found[1] if found else ""
+
+
+def filtered(text):
+    out, block, last = [], [], ("", [])  # the comment that waits for its declaration; the last function and its comment
+    scopes, named = [], False            # for each open brace whether declarations follow; whether the file has its own
+    for line in TABLE.sub(written_out, text).split("\n"):
+        inside = not all(scopes)
+        if found := COMMENT.match(line):
+            if not inside:
+                block.append(found[1])
+            continue
+        trailing = TRAILING.match(line)
+        code, behind = trailing.groups() if trailing else (line, "")
+        if inside:
+            behind, block = "", []
+        if block and (not code.strip() or code.startswith(("namespace", "#include"))):
+            out += documentation(block, "" if named else "@file")  # nothing follows: it is the file's
+            named, block = True, []
+        elif block:
+            out += documentation(block)
+            last, block = (name_of(code), block), []
+        elif not inside and name_of(code) and "->" not in behind and (
+                name_of(code) == last[0] or last[0] and not code.startswith(" ")):
+            out += documentation(last[1] + ([behind[0].upper() + behind[1:]] if behind else []))  # of several functions
+            behind = ""
+        else:
+            last = ("", [])
+        if code.endswith("{") and behind:
+            out += documentation([behind])  # of what begins here
+        elif behind and not re.match(r"\s*((struct|class) \w+;$|[#}]|(public|protected|private):)", code):
+            code += f"  ///< {escaped(behind)}"
+        out.append(code)
+        for brace in re.findall("[{}]", re.sub(r"\"(\\.|[^\"])*\"|'(\\.|[^'])'", "", line.split("  // ")[0])):
+            if brace == "{":
+                scopes.append(bool(SCOPE.match(code)) and all(scopes))
+            elif scopes:
+                scopes.pop()
+    return "\n".join(out if named else ["/** @file */", *out])
+
+
+if len(sys.argv) != 2:
+    sys.exit(__doc__)
+print(filtered(pathlib.Path(sys.argv[1]).read_text()), end="")
