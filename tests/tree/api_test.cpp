@@ -1,7 +1,6 @@
 // docs/api.md lists the public headers: all that examples and pages include, each of which compiles alone, and those
 // that Doxygen reads.
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -9,23 +8,6 @@
 
 namespace ringtape {
 namespace {
-
-// The first groups of all matches, in order.
-std::vector<std::string> found(const std::string& text, const char* pattern) {
-  std::vector<std::string> out;
-  const std::regex expression(pattern);
-  for (std::sregex_iterator it(text.begin(), text.end(), expression), end; it != end; ++it) out.push_back((*it)[1]);
-  return out;
-}
-
-// Those in the rows of the tables.
-std::vector<std::string> public_headers() {
-  std::istringstream in(text_of("docs/api.md"));
-  std::string rows;
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("| `")) rows += line + '\n';
-  return found(rows, "`([\\w/]+\\.h)`");
-}
 
 TEST(Api, PublicHeadersCompileAlone) {
   const std::vector<std::string> headers = public_headers();

@@ -78,6 +78,7 @@ const Rows kStd = {
     {"endl flush", "ostream fstream iostream sstream"},
     {"priority_queue queue", "queue"},
     {"mt19937 mt19937_64 normal_distribution random_device uniform_int_distribution", "random"},
+    {"regex regex_match regex_replace regex_search smatch sregex_iterator", "regex"},
     {"set multiset", "set"},
     {"shared_lock shared_mutex", "shared_mutex"},
     {"source_location", "source_location"},

@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 namespace ringtape {
 
@@ -44,6 +47,23 @@ inline std::set<std::string> pages() {
   for (const auto& entry : fs::directory_iterator(kRoot)) add(entry.path());
   for (const auto& entry : fs::recursive_directory_iterator(kRoot / "docs")) add(entry.path());
   return out;
+}
+
+// The first groups of all matches, in order.
+inline std::vector<std::string> found(const std::string& text, const char* pattern) {
+  std::vector<std::string> out;
+  const std::regex expression(pattern);
+  for (std::sregex_iterator it(text.begin(), text.end(), expression), end; it != end; ++it) out.push_back((*it)[1]);
+  return out;
+}
+
+// The headers of docs/api.md, in its order.
+inline std::vector<std::string> public_headers() {
+  std::istringstream in(text_of("docs/api.md"));
+  std::string rows;
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("| `")) rows += line + '\n';
+  return found(rows, "`([\\w/]+\\.h)`");
 }
 
 }  // namespace ringtape
