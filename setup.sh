@@ -42,7 +42,7 @@ build=("${gxx[$codename]}" cmake ninja-build ccache libcli11-dev libfmt-dev nloh
   zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
   iproute2 curl git python3 strace doxygen)
-readonly check=(clang clang-tidy "${clang_rt[$codename]}" pkg-config)
+readonly check=(clang clang-tidy "${clang_rt[$codename]}" pkg-config lintian)
 readonly peers=(libdnnl-dev libopenblas-dev)
 older() { [[ $1 != "$2" && $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$1" ]]; } # VERSION OTHER
 if older "${cmake[$codename]}" $cmake_needed; then build=("${build[@]/#cmake/}"); fi # one that is no help
@@ -54,7 +54,7 @@ Usage: ./setup.sh [--list] [build|test|check|bench]
 Installs what is missing of these packages, as root or with sudo; does nothing if all are there.
   build  ${build[*]}
   test   the above and ${test[*]} (the default)
-  check  those of test and ${check[*]}, for fuzzing (tests/fuzz/run.sh) and clang's checks (tests/tidy.sh)
+  check  those of test and ${check[*]}, for fuzzing, clang's checks and packages
   bench  those of test and ${peers[*]}, which the benchmarks compare with
   --list prints the packages and installs nothing
 Tried on Debian 12 and 13. The names of Ubuntu 22.04 and 24.04 are known, too; elsewhere the closest of these are taken.

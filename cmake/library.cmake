@@ -3,6 +3,9 @@
 #   ringtape::ringtape_static  libringtape.a, whole: the linker would drop what registers itself (RINGTAPE_STATIC)
 # Headers are included as "autograd/ops.h"; once installed, also as <ringtape/autograd/ops.h>. They need no header of
 # another library.
+if(RINGTAPE_PACKAGES AND CMAKE_LIBRARY_ARCHITECTURE)
+  set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "Where libraries are installed")
+endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -70,3 +73,8 @@ file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefi
 configure_file(cmake/ringtape.pc.in ringtape.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT development)
+if(RINGTAPE_PACKAGES)
+  set(compiled_in libcli11-dev nlohmann-json3-dev libjs-dygraphs)  # Debian's packages: their licences go with it
+  include(package/deb.cmake)
+  include(package/wheel.cmake)
+endif()

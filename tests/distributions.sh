@@ -14,7 +14,7 @@ two cores.
   --compilers    only compile, with each of the compilers
   --no-tests     leave the tests out of what the other compilers compile
   --uncommitted  with the changes of this work tree
-Variables: TMPDIR; RINGTAPE_DEBIAN_MIRROR [http://deb.debian.org/debian]; CMAKE_BUILD_PARALLEL_LEVEL and
+Variables: TMPDIR; RINGTAPE_DEBIAN_MIRROR [that of this machine's apt]; CMAKE_BUILD_PARALLEL_LEVEL and
 CTEST_PARALLEL_LEVEL are passed on. Exit status: 0 all passed, 1 something failed, 2 usage, 77 skipped.
 USAGE
 }
@@ -22,9 +22,10 @@ USAGE
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=.ci/quietly.sh
 source .ci/quietly.sh
+# shellcheck source=tests/fresh_system.sh
+source tests/fresh_system.sh
 
 if_interrupted="the systems it made are removed"
-readonly mirror=${RINGTAPE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 # The system's own compiler first: ./test.sh takes this one.
 declare -rA compilers=([bookworm]="g++-12 clang++-14" [trixie]="g++-14 g++-13 clang++-19")
 
@@ -42,40 +43,17 @@ for argument; do
 done
 if ((${#systems[@]} == 0)); then systems=(bookworm trixie); fi
 
-skip() { echo "distributions.sh: skipped: $1" && exit 77; }
-((EUID == 0)) || skip "only root can make a system of its own"
-command -v debootstrap >/dev/null || skip "there is no debootstrap (apt-get install debootstrap)"
+needs_fresh_systems
 
 logs=$PWD/build/distributions
 work=$(mktemp -d -t ringtape-distributions-XXXXXX)
 mkdir -p "$logs"
 
-# Removes a folder, with all that runs in it and is mounted in it, the last first. Nothing is removed as long as
-# something is mounted: it may be this machine's.
-mounts() { awk -v below="$1/" 'index($5, below) == 1 { print $5 }' /proc/self/mountinfo | tac; }
-remove() { # FOLDER
-  local process mount
-  for process in /proc/[0-9]*; do
-    if [[ $(readlink "$process/root") == "$1"/* ]]; then kill -KILL "${process##*/}"; fi
-  done 2>/dev/null
-  while read -r mount; do umount "$mount" 2>/dev/null || umount --lazy "$mount"; done < <(mounts "$1")
-  if [[ $(mounts "$1") ]]; then
-    echo "distributions.sh: still mounted, so not removed: $1" >&2
-  else
-    rm -rf --one-file-system "$1"
-  fi
-}
 trap 'set +e; remove "$work"' EXIT
 
-make_system() { # SYSTEM
+system_with_clone() { # SYSTEM
   local system=$1 root=$work/$1
-  # debootstrap has no limit of its own for an unreachable mirror.
-  debootstrap --variant=minbase "$system" "$root" "$mirror" || return
-  mount -t proc proc "$root/proc" && mount -t sysfs -o ro sysfs "$root/sys" && mount --rbind /dev "$root/dev" &&
-    mount --make-rprivate "$root/dev" || return # or what is unmounted there is here, too
-  # A mirror that is a copy may be older than its files allow.
-  printf '%s\n' 'Acquire::Check-Valid-Until "false";' 'Acquire::Check-Date "false";' \
-    >"$root/etc/apt/apt.conf.d/99ringtape"
+  make_system "$system" "$root" || return
   git clone --quiet --no-hardlinks . "$root/ringtape" || return
   if $uncommitted; then
     git ls-files --deleted -z | (cd "$root/ringtape" && xargs -0r rm -f --) &&
@@ -85,21 +63,12 @@ make_system() { # SYSTEM
   fi
 }
 
-inside() { # SYSTEM COMMAND...: runs it in the clone
-  local system=$1 variables=(HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 RINGTAPE_WERROR=ON) name
-  shift
-  for name in CMAKE_BUILD_PARALLEL_LEVEL CTEST_PARALLEL_LEVEL http_proxy; do
-    if [[ ${!name:-} ]]; then variables+=("$name=${!name}"); fi
-  done
-  env -i "${variables[@]}" chroot "$work/$system" sh -c 'cd /ringtape && exec "$@"' sh "$@"
-}
-
 # step SYSTEM COMPILER NAME COMMAND...: a line of how it went. The others are run even if one fails.
 failures=0
 step() {
   local system=$1 compiler=$2 name=$3 log=$logs/$1${2:+-$2}-${3//[^-.a-z0-9]/}.log began=$SECONDS result=ok
   shift 3
-  own_job logged "$log" inside "$system" "$@" || result=FAILED
+  own_job logged "$log" in_system "$work/$system" "$@" || result=FAILED
   printf '%-8s  %-10s  %-24s  %5d s  %-6s  %s\n' "$system" "$compiler" "$name" $((SECONDS - began)) $result \
     "$(grep -v '^ *$' "$log" | tail -n 1 | cut -c -100)"
   if [[ $result == FAILED ]]; then
@@ -120,9 +89,10 @@ compile() { # COMPILER
 
 for system in "${systems[@]}"; do
   log=$logs/$system-system.log began=$SECONDS
-  if ! own_job logged "$log" make_system "$system"; then
-    if grep -qE 'Failed getting release file|unable to resolve|Temporary failure|unreachable' "$log"; then
-      skip "$mirror cannot be reached (RINGTAPE_DEBIAN_MIRROR names another)"
+  if ! own_job logged "$log" system_with_clone "$system"; then
+    if of_mirror "$log"; then
+      echo "distributions.sh: skipped: $(debian_mirror) cannot be reached (RINGTAPE_DEBIAN_MIRROR names another)"
+      exit 77
     fi
     tail -n 5 "$log" >&2
     die "a fresh $system could not be made; the whole output is in $log"
