@@ -32,7 +32,8 @@ def written_out(match):
 
 
 def escaped(text):
-    return re.sub(r"([\\@<>&#%])", r"\\\1", text).replace("*", "&lowast;")
+    """Text that Doxygen shows as it is; what is in quotes it does not read."""
+    return re.sub(r"\"[^\"]*\"|[\\@<&#%*]", lambda m: {"*": "&lowast;"}.get(m[0], "\\" * (len(m[0]) == 1) + m[0]), text)
 
 
 def documentation(lines, command=""):
@@ -82,7 +83,8 @@ def filtered(text):
             out += documentation([behind])  # of what begins here
         elif behind and not re.match(r"\s*((struct|class) \w+;$|[#}]|(public|protected|private):)", code):
             code += f"  ///< {escaped(behind)}"
-        out.append(code)
+        if not code.startswith("#include"):  # Doxygen would read that file, too
+            out.append(code)
         for brace in re.findall("[{}]", re.sub(r"\"(\\.|[^\"])*\"|'(\\.|[^'])'", "", line.split("  // ")[0])):
             if brace == "{":
                 scopes.append(bool(SCOPE.match(code)) and all(scopes))
