@@ -117,6 +117,18 @@ TEST(OwnComponents, HaveSettingsOfTheirOwnNames) {
               "ringtape: error: callback seeds: its setting 'seed' has the name of one of every run; rename it");
 }
 
+const RegisterModel plain({.name = "plain", .summary = "without features",
+                           .make = [](const ModelSpec&) -> std::unique_ptr<nn::Module> {
+                             return std::make_unique<nn::Sequential>();
+                           }});
+
+TEST(OwnComponents, AMethodNeedsFeatures) {
+  TrainOptions o;
+  test::set(o, {{"data", "shapes"}, {"train-size", "64"}, {"method", "simclr"}, {"model", "plain"}, {"device", "cpu"}});
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { RunSetup(resolve(o)); }),
+                  "--model plain: does not say how many features it has");
+}
+
 TEST(OwnComponents, AreRegisteredOnce) {
   EXPECT_EXIT(RegisterSchedule({.name = "cosine", .rate = nullptr}), testing::ExitedWithCode(2),
               "two entries 'cosine' of one kind; rename one");

@@ -12,12 +12,12 @@ namespace ringtape {
 // Labelled images, as bytes in the memory of the host or, after keep_on_device(), of a device.
 struct Dataset {
   std::string name;    // "mnist"
-  std::string source;  // the origin: a folder, or "generated, seed 1"
+  std::string source = {};  // the origin: a folder, or "generated, seed 1"
   Tensor images;       // u8 (N, H, W, C)
   Tensor labels;       // i64 (N), each in [0, classes)
   int classes = 0;
   std::vector<float> mean, deviation;  // per channel, for pixels scaled to [0, 1]
-  std::vector<std::string> class_names;
+  std::vector<std::string> class_names = {};
 
   int64_t size() const { return images.dim(0); }
 };

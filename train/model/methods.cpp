@@ -14,6 +14,8 @@ std::unique_ptr<nn::Method> make_method(const MethodPlan& plan, const ModelSpec&
   RT_CHECK_AS(UsageError, one_size || model.any_size, "--small-views ", views.small_count, ": ", plan.backbone.name,
               " accepts only one image size; use a model for any size, such as resnet18, or --small-view-size ",
               own.image[0]);
+  RT_CHECK_AS(UsageError, model.features, "--model ", plan.backbone.name,
+              ": does not say how many features it has (ModelEntry::features), which a method needs");
   const int64_t features = model.features(own);
   const nn::Backbone backbone{.make = [&] { return model.make(own); }, .features = features, .sync_bn = plan.sync_bn};
   auto out = nn::find_method(plan.method.name).make(backbone, plan.method.chosen());

@@ -27,8 +27,9 @@ struct ModelEntry {
   const char* summary;  // one line
   Settings settings = {};
   std::unique_ptr<nn::Module> (*make)(const ModelSpec& spec);
-  int64_t (*features)(const ModelSpec& spec);  // F of its features (N, F), the input of the last layer
-  Shape image;            // (H, W, C) used by benchmarks
+  // F of its features (N, F), the input of the last layer; null: it is no nn::Classifier.
+  int64_t (*features)(const ModelSpec& spec) = nullptr;
+  Shape image = {};       // (H, W, C) used by benchmarks
   bool any_size = false;  // after construction, accepts images of other sizes, too
   // Name and shape, in the order of files, of its first weight: it shows the sizes of the network in a file.
   NamedShape (*first)(const ModelSpec& spec) = nullptr;

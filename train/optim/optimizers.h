@@ -10,7 +10,7 @@ namespace ringtape {
 // An update rule that the command line knows by name, from here or from a program that registers its own.
 struct OptimizerEntry {
   const char* name;
-  Settings settings;  // with the defaults of the command line
+  Settings settings = {};  // with the defaults of the command line
   std::unique_ptr<Optimizer> (*make)(FlatParameters& parameters, const Settings& settings);
   bool whole = false;  // the rule needs whole parameters: shards must not divide one
 };
