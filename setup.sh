@@ -91,9 +91,11 @@ if ! command -v apt-get >/dev/null; then
   fedora+=" libpng-devel openssl-devel"
   arch="gcc cmake ninja cli11 fmt nlohmann-json tomlplusplus zlib libjpeg-turbo libpng openssl"
   if [[ ${1:-test} != build ]]; then
-    plain+="; for the tests: GoogleTest, Google Benchmark, Open MPI, iproute2, curl, git, Python 3, strace, Doxygen"
-    fedora+=" gtest-devel gmock-devel google-benchmark-devel openmpi iproute curl git python3 strace doxygen"
-    arch+=" gtest benchmark openmpi iproute2 curl git python strace doxygen"
+    plain+="; for the tests: GoogleTest, Eigen, DLPack, Google Benchmark, Open MPI, iproute2, curl, git, Python 3,"
+    plain+=" strace, Doxygen"
+    fedora+=" gtest-devel gmock-devel eigen3-devel dlpack-devel google-benchmark-devel openmpi iproute curl git python3"
+    fedora+=" strace doxygen"
+    arch+=" gtest eigen dlpack benchmark openmpi iproute2 curl git python strace doxygen"
   fi
   case "${1:-test}" in
     check)

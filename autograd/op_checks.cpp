@@ -192,12 +192,12 @@ std::string inputs(const Op& op, Device device) {
   });
 }
 
-// The message of the Error that f throws; empty: none.
-template <class F>
+// The message of the E that f throws; empty: none.
+template <class E, class F>
 std::string refusal(F&& f) {
   try {
     f();
-  } catch (const Error& e) {
+  } catch (const E& e) {
     return e.what();
   }
   return "";
@@ -205,7 +205,7 @@ std::string refusal(F&& f) {
 
 std::string refusals(const Op& op, Device) {
   for (const Sample& sample : op.invalid) {
-    const std::string message = refusal([&] { sample.call(draw(sample, DType::f32, 1)); });
+    const std::string message = refusal<Error>([&] { sample.call(draw(sample, DType::f32, 1)); });
     if (message.empty()) return concat("invalid call ", sample.tag, " is not refused");
     if (message.rfind(op.name, 0) != 0 || message.find('\n') != std::string::npos)
       return concat("invalid call ", sample.tag, " is refused with '", message, "'; expected a line that begins with ",
@@ -214,10 +214,10 @@ std::string refusals(const Op& op, Device) {
   return each_sample(op, DType::f32, {}, [&](const Sample& sample, Tensors given) -> std::string {
     if (given.size() < 2 || given[0].dtype() != DType::f32 || given[1].dtype() != DType::f32) return "";
     given[1] = cast(given[1], DType::f64);
-    const std::string message = refusal([&] { sample.call(given); });
+    const std::string message = refusal<DTypeError>([&] { sample.call(given); });
     return message.find("f32 and f64") != std::string::npos
                ? ""
-               : concat("operands of f32 and f64: expected a refusal that names both, got '", message, "'");
+               : concat("operands of f32 and f64: expected a DTypeError that names both, got '", message, "'");
   });
 }
 
@@ -268,12 +268,12 @@ std::string layouts(const Op& op, Device device) {
   const double tolerance = host ? 1e-12 : 8 * epsilon(dtype) * op.tolerance;
   const std::pair<const char*, Tensor (*)(const Tensor&)> known[] = {
       {"permuted", permuted}, {"sliced", sliced}, {"repeated", repeated}};
-  return each_sample(op, dtype, device, [&](const Sample& sample, const Tensors& given) -> std::string {
+  return each_sample(op, dtype, Device{}, [&](const Sample& sample, const Tensors& given) -> std::string {
     for (const auto& [name, layout] : known) {
-      Tensors strided, dense;
+      Tensors strided, dense;  // the latter by the CPU: a GPU's copy of strided elements may be wrong in ops, too
       for (const Tensor& x : given) {
-        strided.push_back(layout(x));
-        dense.push_back(to(contiguous(strided.back()), Device{}));
+        strided.push_back(layout(to(x, device)));
+        dense.push_back(contiguous(layout(x)));
       }
       const std::string said = far_apart(run(op, sample, strided), run(op, sample, dense), tolerance);
       if (!said.empty()) return concat(name, ": ", said);

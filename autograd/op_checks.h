@@ -20,8 +20,8 @@ struct OpCheck {
 //   instruction_sets  CPU: those of this build and machine agree in f32
 //   written           CPU: every element of the results is written, in all dtypes and instruction sets
 //   inputs            CPU: the inputs are left alone
-//   refusals          CPU: the record's invalid calls, and operands of two dtypes, throw an Error of one line, which
-//                     begins with the op's name
+//   refusals          CPU: the record's invalid calls throw an Error of one line, which begins with the op's name; f32
+//                     and f64 operands a DTypeError that names both
 //   cpu               GPU: values and gradients agree with the CPU's, in all dtypes
 //   layouts           permuted, sliced and repeated operands give what dense ones do
 //   repeats           the same bytes again; on the CPU for 1, 2 and 3 threads

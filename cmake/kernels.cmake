@@ -10,8 +10,9 @@ function(ringtape_kernel_options name isa level)
   # sqrt and comparisons of kernels set neither errno nor floating-point exceptions: loops over them vectorise.
   # Products and sums are fused by clang, too, as GCC does unless told otherwise; by g++ 14 also in a chain of sums, as
   # a row's sums must not depend on how many rows its tile has.
-  target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:${level}>" -fno-math-errno -fno-trapping-math
-                         -Wno-psabi $<IF:$<CXX_COMPILER_ID:Clang>,-ffp-contract=fast,--param=avoid-fma-max-bits=0>)
+  target_compile_options(${name} PRIVATE "$<$<NOT:$<CONFIG:Debug,RelWithDebInfo>>:${level}>" -fno-math-errno
+                         -fno-trapping-math -Wno-psabi
+                         $<IF:$<CXX_COMPILER_ID:Clang>,-ffp-contract=fast,--param=avoid-fma-max-bits=0>)
   set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # their headers take little of their time
 endfunction()
 
@@ -48,7 +49,7 @@ function(ringtape_add_kernels target)
     endforeach()
   endif()
   if(cu AND cuda STREQUAL "ON")
-    if(NOT CMAKE_CUDA_COMPILER)
+    if(NOT CMAKE_CUDA_COMPILER_LOADED)
       message(FATAL_ERROR "ringtape_add_kernels: ${cu}: this ringtape has CUDA, so nvcc is needed: "
                           "project(... LANGUAGES CXX CUDA)")
     endif()
@@ -56,7 +57,8 @@ function(ringtape_add_kernels target)
     ringtape_kernel_objects(${target} cuda ${cu})
     ringtape_compile_cuda(${target}_cuda)
     target_link_libraries(${target}_cuda PRIVATE CUDA::cudart)
-    target_link_libraries(${target} PRIVATE CUDA::cudart)
+    # Fits both forms of target_link_libraries, with and without PRIVATE.
+    set_property(TARGET ${target} APPEND PROPERTY LINK_LIBRARIES CUDA::cudart)
   elseif(cu AND cuda AND COMMAND ringtape_emulate)  # PLAIN or CHECKED, as ringtape's own; not when installed
     set_source_files_properties(${cu} PROPERTIES LANGUAGE CXX)
     ringtape_kernel_objects(${target} cuda ${cu})

@@ -3,8 +3,8 @@
 #   ringtape::ringtape_static  libringtape.a, whole: the linker would drop what registers itself (RINGTAPE_STATIC)
 # Headers are included as "autograd/ops.h"; once installed, also as <ringtape/autograd/ops.h>. They need no header of
 # another library.
-if(RINGTAPE_PACKAGES AND CMAKE_LIBRARY_ARCHITECTURE)
-  set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE PATH "Where libraries are installed")
+if(RINGTAPE_PACKAGES AND CMAKE_LIBRARY_ARCHITECTURE AND NOT DEFINED CMAKE_INSTALL_LIBDIR)
+  set(CMAKE_INSTALL_LIBDIR lib/${CMAKE_LIBRARY_ARCHITECTURE} CACHE STRING "Where libraries are installed")
 endif()
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)

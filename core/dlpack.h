@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 
 #include "core/tensor.h"
 
@@ -32,11 +31,25 @@ struct DlpackLoan {
   Shape shape, strides;
 };
 
+// Gives back what was given, once it is set.
+struct DlpackOwner {
+  DLManagedTensor* given;
+  Device device;
+  ~DlpackOwner() {
+    if (!given || !given->deleter) return;
+    try {
+      if (device.type == DeviceType::cuda) synchronize(device);  // its kernels may still use it
+    } catch (const Error&) {  // the device is lost, and with it the memory
+    }
+    given->deleter(given);
+  }
+};
+
 }  // namespace detail
 
 // The elements of x for another framework, which calls the deleter when it needs them no more; outside the graph, and
-// as they may be written, backward() does not notice. Waits until a GPU has computed them. Throws UsageError if x is
-// undefined.
+// as they may be written, backward() does not notice. Waits until a GPU has computed them; the deleter must be called
+// behind the other framework's last use there. Throws UsageError if x is undefined.
 inline DLManagedTensor* to_dlpack(const Tensor& x) {
   RT_CHECK_AS(UsageError, x.defined(), "to_dlpack: the tensor is undefined");
   synchronize(x.device());
@@ -55,8 +68,9 @@ inline DLManagedTensor* to_dlpack(const Tensor& x) {
 }
 
 // A tensor of the elements of another framework's tensor, on a CPU (cpu:0) or GPU, whose elements have been computed.
-// It calls the deleter when its storage is no longer needed. After an exception the caller still owns `given`:
-// UsageError (null), DTypeError, ShapeError (over 8 axes, a negative stride) or DeviceError.
+// It calls the deleter when its storage is no longer needed, on a GPU behind all work that is queued there. After an
+// exception the caller still owns `given`: UsageError (null), DTypeError, ShapeError (over 8 axes, a negative stride),
+// DeviceError or std::bad_alloc.
 inline Tensor from_dlpack(DLManagedTensor* given) {
   RT_CHECK_AS(UsageError, given, "from_dlpack: there is no tensor");
   const DLTensor& t = given->dl_tensor;
@@ -84,11 +98,12 @@ inline Tensor from_dlpack(DLManagedTensor* given) {
                 "; copy the tensor first");
     if (reach > 0) reach += (shape[i] - 1) * strides[i];
   }
-  std::shared_ptr<void> memory(static_cast<char*>(t.data) + t.byte_offset, [given](void*) {
-    if (given->deleter) given->deleter(given);
-  });
-  const auto storage = std::make_shared<Storage>(std::move(memory), size_t(reach) * size_of(type->dtype), device);
-  return Tensor(storage, {reach}, type->dtype).window(shape, strides);
+  const auto owned = std::make_shared<detail::DlpackOwner>(detail::DlpackOwner{nullptr, device});
+  const std::shared_ptr<void> memory(owned, static_cast<char*>(t.data) + (reach > 0 ? t.byte_offset : 0));
+  const auto storage = std::make_shared<Storage>(memory, size_t(reach) * size_of(type->dtype), device);
+  const Tensor out = Tensor(storage, {reach}, type->dtype).window(shape, strides);
+  owned->given = given;
+  return out;
 }
 
 }  // namespace ringtape

@@ -1,7 +1,13 @@
 # `cmake --build --preset package --target wheel`: the program for pip, with the libraries that not every Linux has. It
 # finds these where pip puts them, before those of the system and of LD_LIBRARY_PATH; data/ is their place in the wheel.
 find_package(Python3 COMPONENTS Interpreter QUIET)
-if(NOT Python3_FOUND)
+if(NOT Python3_FOUND OR RINGTAPE_USE_CUDA)
+  set(why "there is no python3")
+  if(RINGTAPE_USE_CUDA)
+    set(why "it would have to bring CUDA's libraries: configure with -DRINGTAPE_CUDA=OFF")
+  endif()
+  add_custom_target(wheel COMMAND ${CMAKE_COMMAND} -E echo "no wheel: ${why}" COMMAND ${CMAKE_COMMAND} -E false
+                    VERBATIM)
   return()
 endif()
 add_executable(ringtape_wheel EXCLUDE_FROM_ALL train/cli/main.cpp)

@@ -46,7 +46,7 @@ if ((${#systems[@]} == 0)); then systems=(bookworm trixie); fi
 needs_fresh_systems
 
 logs=$PWD/build/distributions
-work=$(mktemp -d -t ringtape-distributions-XXXXXX)
+work=$(realpath "$(mktemp -d -t ringtape-distributions-XXXXXX)")
 mkdir -p "$logs"
 
 trap 'set +e; remove "$work"' EXIT

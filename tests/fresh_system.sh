@@ -51,7 +51,7 @@ mounts() { awk -v below="$1/" 'index($5, below) == 1 { print $5 }' /proc/self/mo
 remove() { # FOLDER
   local process mount
   for process in /proc/[0-9]*; do
-    if [[ $(readlink "$process/root") == "$1"/* ]]; then kill -KILL "${process##*/}"; fi
+    if [[ $(readlink "$process/root")/ == "$1"/* ]]; then kill -KILL "${process##*/}"; fi
   done 2>/dev/null
   while read -r mount; do umount "$mount" 2>/dev/null || umount --lazy "$mount"; done < <(mounts "$1")
   if [[ $(mounts "$1") ]]; then

@@ -80,7 +80,8 @@ rm "$work/bin/apt-cache"
 # Systems without apt-get: one line of what is needed, and one with their names where these are known.
 expect "no apt-get" "there is no apt-get here; install these, then use --no-setup: g++ 12 or clang++ 14, CMake 3.25, \
 Ninja, CLI11, fmt, nlohmann-json, toml++, zlib, libjpeg, libpng, OpenSSL -> 1" "$(says alpine build)"
-contain "no apt-get, test" "OpenSSL; for the tests: GoogleTest, Google Benchmark, Open MPI" "$(says alpine)"
+said="OpenSSL; for the tests: GoogleTest, Eigen, DLPack, Google Benchmark, Open MPI"
+contain "no apt-get, test" "$said" "$(says alpine)"
 contain Fedora "(not tried) dnf install gcc-c++ cmake" "$(says fedora build | tail -n 1)"
 contain Arch "(not tried) pacman -S --needed gcc cmake" "$(says manjaro test | tail -n 1)"
 

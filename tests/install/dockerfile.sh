@@ -23,7 +23,7 @@ case "${1:-}" in
   ?*) die "unknown argument '$1'; tests/install/dockerfile.sh --help lists all" 2 ;;
 esac
 needs_fresh_systems
-work=$(mktemp -d -t ringtape-dockerfile-XXXXXX)
+work=$(realpath "$(mktemp -d -t ringtape-dockerfile-XXXXXX)")
 trap 'set +e; remove "$work"' EXIT
 if_interrupted="the systems it made are removed"
 
@@ -32,7 +32,7 @@ within() { in_system "$stage" runuser -u "$user" -- sh -c "cd '$folder' && $1"; 
 from() { # IMAGE [AS NAME]
   [[ $1 =~ ^debian:([a-z]+)(-slim)?$ ]] || { echo "expected an image of Debian" && return 1; }
   stage=$work/${3:-last} user=root folder=/
-  make_system "${BASH_REMATCH[1]}" "$stage"
+  own_job make_system "${BASH_REMATCH[1]}" "$stage"
 }
 copy() { # [--from=STAGE] SOURCE TARGET
   if [[ $1 == --from=* ]]; then

@@ -36,7 +36,7 @@ needs_fresh_systems
 source tests/install/packages.sh
 find_packages "$packages"
 
-work=$(mktemp -d -t ringtape-root-XXXXXX)
+work=$(realpath "$(mktemp -d -t ringtape-root-XXXXXX)")
 trap 'set +e; remove "$work"' EXIT
 root=$work/root
 if_interrupted="the system it made is removed"
@@ -52,7 +52,7 @@ inside() { in_system "$root" "$@"; }
 apt() { inside env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends "$@"; }
 user() { inside runuser -u user -- env HOME=/home/user sh -c 'cd && exec "$@"' sh "$@"; }
 system() {
-  make_system bookworm "$root"
+  make_system bookworm "$root" || return
   inside useradd --create-home user
 }
 if ! own_job logged "$work/log" system; then

@@ -104,17 +104,28 @@ TEST(OwnComponents, TrainFromSettings) {
 
 struct SeedOptions : SignOptions {};
 void visit(Fields& f, SeedOptions& o) { f("seed", o.floor, {.help = "", .unit = "X"}); }
+struct LevelOptions : SignOptions {};
+void visit(Fields& f, LevelOptions& o) { f("level", o.floor, {.help = "", .unit = "X"}); }
+
+CallbackEntry callback(const char* name, Settings settings) {
+  return {.name = name, .summary = "", .settings = std::move(settings), .make = nullptr};
+}
+void list_models() {
+  std::string words[] = {"ringtape", "list", "models"};
+  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  std::exit(cli::main(3, arguments));
+}
 
 TEST(OwnComponents, HaveSettingsOfTheirOwnNames) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process, which has not listed the settings yet
-  const auto list = [] {
-    const RegisterCallback seeds({.name = "seeds", .summary = "", .settings = SeedOptions{}, .make = nullptr});
-    std::string words[] = {"ringtape", "list", "models"};
-    char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
-    std::exit(cli::main(3, arguments));
-  };
-  EXPECT_EXIT(list(), testing::ExitedWithCode(2),
-              "ringtape: error: callback seeds: its setting 'seed' has the name of one of every run; rename it");
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";  // a new process, which has not listed the settings yet
+  EXPECT_EXIT((RegisterCallback(callback("seeds", SeedOptions{})), list_models()), testing::ExitedWithCode(2),
+              "error: every run and callback seeds both have a setting 'seed'; rename a component's");
+  const ModelEntry mine{.name = "mine", .summary = "", .settings = SeedOptions{}, .make = nullptr};
+  EXPECT_EXIT((RegisterModel(mine), list_models()),
+              testing::ExitedWithCode(2), "error: model mine and every run both have a setting 'seed'");
+  EXPECT_EXIT((RegisterCallback(callback("a", LevelOptions{})), RegisterCallback(callback("b", LevelOptions{})),
+               list_models()),
+              testing::ExitedWithCode(2), "error: callback a and callback b both have a setting 'level'");
 }
 
 const RegisterModel plain({.name = "plain", .summary = "without features",

@@ -55,6 +55,7 @@ std::unique_ptr<Learner> supervised_learner(const Task& task, const Holdout& spl
 // Learning without labels: the loss of the task's method on random views, judged by kNN on its features.
 struct SelfSupervisedOptions {
   std::vector<ViewAugmentation> views;
+  Transforms transforms = {};  // of the images whose views a snapshot shows
   EvaluationOptions evaluation = {};
   uint64_t seed = 1;
   int64_t images = 0;  // of a batch, on each rank

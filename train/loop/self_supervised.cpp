@@ -60,7 +60,8 @@ class SelfSupervised : public Learner {
     if (method_.has_probe())
       out.push_back(evaluate(task_, task_.data.test, all_samples(task_.data.test), "probe", options));
     if (snapshot && options.group->rank() == 0)
-      add_views(*snapshot, task_.data.train, split.train, loading({.seed = options_.seed, .device = task_.device}),
+      add_views(*snapshot, task_.data.train, split.train,
+                loading({.seed = options_.seed, .device = task_.device, .transforms = options_.transforms}),
                 snapshot->epoch - 1);
     return out;
   }

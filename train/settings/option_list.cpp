@@ -51,6 +51,16 @@ std::string owners_text(const std::vector<Place>& places) {
                            "; ", owners_text(places), " (--", kind, ")");
 }
 
+std::string owner_of(const OptionGroup& group) {
+  return *group.kind ? concat(group.kind, " ", group.name) : std::string("every run");
+}
+
+// Components of which a run has one.
+bool may_share_names(const OptionGroup& a, const OptionGroup& b) {
+  const std::string_view kind = a.kind;
+  return kind == b.kind && !kind.empty() && kind != "callback" && kind != "transform";
+}
+
 // Sets what a file gives, if the chosen component has such a setting and accepts the value.
 void set_from_file(TrainOptions& options, const Given& file, const Given::Setting& given) {
   const std::string& text = given.text;
@@ -92,10 +102,9 @@ std::span<const Option> train_options() {
     }
     void field(const char* name, FieldRef value, const FieldInfo& info) override {
       for (const Option& known : options)
-        RT_CHECK_AS(UsageError,
-                    known.name != std::string_view(name) || known.group.kind == std::string_view(group.kind),
-                    group.kind, " ", group.name, ": its setting '", name, "' has the name of one of ",
-                    *known.group.kind ? concat(known.group.kind, " ", known.group.name) : "every run", "; rename it");
+        RT_CHECK_AS(UsageError, known.name != std::string_view(name) || may_share_names(known.group, group),
+                    owner_of(known.group), " and ", owner_of(group), " both have a setting '", name,
+                    "'; rename a component's");
       options.push_back({group, name, info, field_text(value), std::holds_alternative<bool*>(value),
                          std::holds_alternative<std::string*>(value)});
     }

@@ -110,6 +110,7 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, c
   if (!task.method()) return supervised_learner(task, split, {o.augmentation, o.step.label_smoothing});
   return self_supervised_learner(task, split,
                                  {.views = views_of(o.views),
+                                  .transforms = make_transforms(o.transforms),
                                   .evaluation = o.evaluation,
                                   .seed = uint64_t(o.execution.seed),
                                   .images = o.trainer.batch_size / ranks});
