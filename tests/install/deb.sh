@@ -17,15 +17,7 @@ runs wherever they are unpacked. tests/install/root.sh installs them.
 USAGE
 }
 
-packages=build/package
-while (($#)); do
-  case "$1" in
-    -h | --help) usage && exit ;;
-    --packages) packages=${2:?--packages: needs a folder} && shift ;;
-    *) die "unknown argument '$1'; tests/install/deb.sh --help lists all" 2 ;;
-  esac
-  shift
-done
+packages_argument "$@"
 find_packages "$packages"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

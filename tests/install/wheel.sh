@@ -4,6 +4,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=.ci/quietly.sh
 source .ci/quietly.sh
+# shellcheck source=tests/install/packages.sh
+source tests/install/packages.sh
 
 usage() {
   cat <<'USAGE'
@@ -16,15 +18,7 @@ Prints how long the program takes to start. Without Python's module venv it is s
 USAGE
 }
 
-packages=build/package
-while (($#)); do
-  case "$1" in
-    -h | --help) usage && exit ;;
-    --packages) packages=${2:?--packages: needs a folder} && shift ;;
-    *) die "unknown argument '$1'; tests/install/wheel.sh --help lists all" 2 ;;
-  esac
-  shift
-done
+packages_argument "$@"
 wheel=$(find "$packages" -maxdepth 1 -name 'ringtape-*.whl' 2>/dev/null) || true
 [[ -f $wheel ]] || die "$packages has no wheel, or several; cmake --build --preset package --target wheel makes it"
 work=$(mktemp -d)
