@@ -14,14 +14,16 @@ std::string answer_key(int rank) { return concat("hub/answer/", rank); }
 std::string left_key(int rank) { return concat("hub/left/", rank); }
 }  // namespace
 
-Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, std::string self)
+Hub::Hub(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size, std::string self,
+         std::function<void()> changed)
     : store_(std::move(store)), failure_(std::move(failure)), rank_(rank), size_(size), self_(std::move(self)),
-      left_(left_key(rank)) {}
+      left_(left_key(rank)), changed_(std::move(changed)) {}
 
 std::shared_ptr<Hub> Hub::open(std::shared_ptr<Store> store, std::shared_ptr<Failure> failure, int rank, int size,
-                               const std::string& self) {
+                               const std::string& self, std::function<void()> changed) {
   store->will(kFailureKey, self);
-  const std::shared_ptr<Hub> hub(new Hub(std::move(store), std::move(failure), rank, size, self));
+  const std::shared_ptr<Hub> hub(
+      new Hub(std::move(store), std::move(failure), rank, size, self, std::move(changed)));
   hub->failure_->set_peers(hub);
   hub->watcher_ = start_thread("the watch over the other ranks", [hub = hub.get()] { hub->watch(); });
   return hub;
@@ -38,15 +40,21 @@ Hub::~Hub() {
 }
 
 void Hub::watch() {
-  bool answered = false;
+  bool answered = false, changes = changed_ != nullptr;
   try {
     for (;;) {
       std::vector<std::string> keys = {kFailureKey, left_};
       if (!answered) keys.push_back(kQuestion);
+      if (changes) keys.push_back(kChangeKey);
       const auto entry = store_->wait_any(keys, Deadline(Seconds(1e8)));
       if (!entry) continue;
       if (entry->key == left_) return;
       if (entry->key == kFailureKey) return failure_->raise_agreed(entry->value);
+      if (entry->key == kChangeKey) {
+        changes = false;
+        changed_();
+        continue;
+      }
       store_->set(answer_key(rank_), Activity::process().rows(failure_.get(), rank_));
       answered = true;
     }

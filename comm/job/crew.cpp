@@ -1,0 +1,280 @@
+#include "comm/job/crew.h"
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include "comm/job/hub.h"
+
+namespace ringtape::comm {
+
+namespace {
+
+constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
+constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
+constexpr Seconds kPrompt{1};  // for those that hang: when nobody has gone, they have been waited for already
+
+std::string gone_key(int64_t id) { return concat("crew/gone/", id); }
+std::string deal_key(int64_t number) { return concat("crew/deal/", number); }
+std::string vote_key(int64_t number, int64_t id) { return concat("crew/vote/", number, "/", id); }
+std::string folder_of(int64_t number) { return concat("gen/", number); }
+
+std::string one_line(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return text;
+}
+
+// Cells of a line, separated by tabs.
+class Cells {
+ public:
+  explicit Cells(std::string line) : in_(std::move(line)) {}
+  std::string word() {
+    std::string out;
+    RT_CHECK_AS(CommError, bool(std::getline(in_, out, '\t')), "the store has a damaged record of the job");
+    return out;
+  }
+  int64_t number() {
+    const std::string cell = word();
+    int64_t out = 0;
+    const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
+    RT_CHECK_AS(CommError, error == std::errc() && at == cell.data() + cell.size(),
+                "the store has a damaged record of the job");
+    return out;
+  }
+  bool more() { return in_.peek() != std::char_traits<char>::eof(); }
+
+ private:
+  std::istringstream in_;
+};
+
+std::string vote_text(const Standing& s, const std::string& host, const std::string& self) {
+  return concat(s.step, "\t", s.epochs, "\t", host, "\t", self);
+}
+
+Member member_of(int64_t id, Cells cells) {
+  Member out{.id = id};
+  out.standing = {cells.number(), cells.number()};
+  out.host = cells.word(), out.self = cells.word();
+  return out;
+}
+
+bool is_ahead(const Standing& a, const Standing& b) {
+  return a.step != b.step ? a.step > b.step : a.epochs < b.epochs;
+}
+
+// The members of a host follow each other, in the order of each host's first; else the order stays.
+void group_by_host(std::vector<Member>& members) {
+  std::vector<std::string> hosts;
+  for (const Member& m : members)
+    if (std::ranges::find(hosts, m.host) == hosts.end()) hosts.push_back(m.host);
+  std::ranges::stable_sort(members, {}, [&](const Member& m) { return std::ranges::find(hosts, m.host); });
+}
+
+// Context::island of hosts in this order.
+int island_of(const std::vector<Member>& members) {
+  size_t island = 1;
+  while (island < members.size() && members[island].host == members[0].host) ++island;
+  if (members.size() % island != 0) return 1;
+  for (size_t i = 1; i < members.size(); ++i)
+    if ((members[i].host == members[i - 1].host) == (i % island == 0)) return 1;
+  return int(island);
+}
+
+}  // namespace
+
+std::string Deal::text() const {
+  std::string out = concat(number, "\t", last, "\t", source, "\t", stalls, "\t", one_line(cause), "\n");
+  for (const int64_t id : others) out += concat(id, "\t");
+  for (const Member& m : members) out += concat("\n", m.id, "\t", vote_text(m.standing, m.host, m.self));
+  return out;
+}
+
+Deal Deal::parse(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  const auto next = [&](std::string& line) { return bool(std::getline(lines, line)); };
+  std::string line;
+  RT_CHECK_AS(CommError, next(line), "the store has a damaged record of the job");
+  Cells head(line);
+  Deal out{.number = head.number(), .last = head.number(), .source = int(head.number()), .stalls = head.number()};
+  if (head.more()) out.cause = head.word();
+  if (next(line))
+    for (Cells ids(line); ids.more();) out.others.push_back(ids.number());
+  while (next(line)) {
+    Cells cells(line);
+    const int64_t id = cells.number();
+    out.members.push_back(member_of(id, std::move(cells)));
+  }
+  RT_CHECK_AS(CommError, !out.members.empty() && out.source < int(out.members.size()),
+              "the store has a damaged record of the job");
+  return out;
+}
+
+struct Crew::Ballot {
+  std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others
+  std::vector<int64_t> missing;  // members that have neither voted nor gone
+  std::vector<std::string> gone; // what happened to members
+  std::vector<int64_t> unknown;  // others that have not voted
+  int64_t last = 0;
+};
+
+Crew::Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self)
+    : store_(std::move(store)), options_(options), host_(one_line(std::move(host))), self_(one_line(std::move(self))) {
+  id_ = store_->add(kIds, 1);
+  store_->will(gone_key(id_), self_);
+}
+
+Crew::~Crew() {
+  try {
+    store_->set_once(gone_key(id_), self_ + " left the job");
+  } catch (const CommError&) {  // the store is lost
+  }
+}
+
+int Crew::rank() const {
+  const auto at = std::ranges::find(deal_.members, id_, &Member::id);
+  return at == deal_.members.end() ? -1 : int(at - deal_.members.begin());
+}
+
+void Crew::check() {
+  const auto gone = store_->get(gone_key(id_));
+  RT_CHECK_AS(comm::Evicted, !gone, "the other ranks have gone on without this process: ", *gone);
+}
+
+void Crew::check_job() {
+  check();
+  if (const auto cause = store_->get(kFailureKey)) throw JobFailed(*cause);
+  RT_CHECK_AS(comm::JobDone, !store_->get(kDoneKey), "the job's work is done");
+}
+
+// Goes on to the newest deal.
+void Crew::follow() {
+  if (deal_.number == 0)
+    if (const auto now = store_->get(kNow))
+      if (const auto text = store_->get(deal_key(Cells(*now).number()))) deal_ = Deal::parse(*text);
+  while (const auto text = store_->get(deal_key(deal_.number + 1))) deal_ = Deal::parse(*text);
+}
+
+Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
+  for (;;) {
+    const bool was_member = rank() >= 0;
+    if (!was_member) follow();
+    const int64_t number = deal_.number + 1;
+    store_->set(vote_key(number, id_), vote_text(standing, host_, self_));
+    if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
+      store_->set(concat(folder_of(deal_.number), "/", kChangeKey), self_ + " joins");
+    deal_ = Deal::parse(decide(number, end, cause));
+    if (rank() >= 0) break;
+    check();
+    RT_CHECK_AS(comm::Evicted, !was_member, "the other ranks have gone on without this process");
+  }
+  change_->store(false);
+  return deal_;
+}
+
+Crew::Ballot Crew::look(int64_t number) {
+  Ballot out;
+  const auto voter = [&](int64_t id) -> bool {
+    const auto vote = store_->get(vote_key(number, id));
+    if (vote) out.voters.push_back(member_of(id, Cells(*vote)));
+    return vote.has_value();
+  };
+  for (const Member& m : deal_.members) {
+    if (auto gone = store_->get(gone_key(m.id))) out.gone.push_back(std::move(*gone));
+    else if (!voter(m.id)) out.missing.push_back(m.id);
+  }
+  out.last = store_->add(kIds, 0);
+  std::vector<int64_t> others = deal_.others;
+  for (int64_t id = deal_.last + 1; id <= out.last; ++id) others.push_back(id);
+  for (const int64_t id : others)
+    if (!store_->get(gone_key(id)) && !voter(id)) out.unknown.push_back(id);
+  return out;
+}
+
+// Returns the deal of generation `number`, which this process makes if it is the first to see all votes.
+std::string Crew::decide(int64_t number, End end, const std::string& cause) {
+  std::optional<Deadline> patience;
+  for (Seconds starved{0};;) {
+    if (auto dealt = store_->get(deal_key(number))) return *dealt;
+    check_job();
+    const Ballot ballot = look(number);
+    if (!ballot.missing.empty()) {
+      const int64_t id = ballot.missing.front();
+      const std::string keys[] = {deal_key(number), kFailureKey, kDoneKey, vote_key(number, id), gone_key(id)};
+      // Members of a generation that goes on are not late.
+      const bool hangs = end == End::failure && ballot.gone.empty();
+      if (end == End::none) patience = Deadline(Seconds(1e8));
+      else if (!patience) patience = Deadline(hangs ? std::min(kPrompt, options_.patience) : options_.patience);
+      if (store_->wait_any(keys, *patience)) continue;
+      for (const int64_t late : ballot.missing)
+        store_->set_once(gone_key(late), concat("process ", late, " did not answer", cause.empty() ? "" : ": ", cause));
+      continue;
+    }
+    const auto voters = int(ballot.voters.size());
+    const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
+    const bool waited = starved >= options_.wait_for_ranks;
+    if (all || (waited && voters >= options_.min_ranks)) {
+      const Deal deal = propose(number, ballot, end, cause);
+      const std::string dealt = store_->set_once(deal_key(number), deal.text());
+      store_->set(kNow, std::to_string(number));
+      return dealt;
+    }
+    RT_CHECK_AS(comm::Starved, !waited, voters, voters == 1 ? " rank is" : " ranks are", " left of at least ",
+                options_.min_ranks, ", and no others have come for ", options_.wait_for_ranks.count(), " s");
+    const std::string keys[] = {deal_key(number), kFailureKey, kDoneKey};
+    if (!store_->wait_any(keys, Deadline(kPoll))) starved += kPoll;
+  }
+}
+
+Deal Crew::propose(int64_t number, const Ballot& ballot, End end, const std::string& cause) {
+  Deal out{.number = number, .members = ballot.voters, .others = ballot.unknown, .last = ballot.last};
+  while (int(out.members.size()) > options_.max_ranks) {
+    out.others.push_back(out.members.back().id);
+    out.members.pop_back();
+  }
+  group_by_host(out.members);
+  for (int r = 0; r < int(out.members.size()); ++r) {
+    const Standing& s = out.members[size_t(r)].standing;
+    if (s.step >= 0 && (out.source < 0 || is_ahead(s, out.members[size_t(out.source)].standing))) out.source = r;
+  }
+  out.cause = !ballot.gone.empty() ? ballot.gone.front() : cause;
+  const bool stalls = end == End::failure && ballot.gone.empty() && deal_.source >= 0 && out.source >= 0 &&
+                      out.members[size_t(out.source)].standing.step ==
+                          deal_.members[size_t(deal_.source)].standing.step;
+  if (stalls) out.stalls = deal_.stalls + 1;
+  if (out.stalls >= kMostStalls) throw JobFailed(store_->set_once(kFailureKey, cause));
+  return out;
+}
+
+Job Crew::open(int local_rank, int local_size) {
+  Job job{.rank = rank(),
+          .size = int(deal_.members.size()),
+          .local_rank = local_rank,
+          .local_size = local_size,
+          .island = island_of(deal_.members),
+          .host = host_};
+  job.store = prefix_store(store_, folder_of(deal_.number));
+  job.failure = failure_ = std::make_shared<Failure>();
+  job.hub = Hub::open(job.store, job.failure, job.rank, job.size, self_, [change = change_] { change->store(true); });
+  return job;
+}
+
+void Crew::fail(const std::string& cause) {
+  store_->set_once(kFailureKey, cause);
+  if (failure_) failure_->raise(cause);
+}
+
+void Crew::finish() { store_->set(kDoneKey, "1"); }
+
+void Crew::wait_until_done() {
+  constexpr Seconds kLook{0.1};
+  const std::string keys[] = {kDoneKey, kFailureKey};
+  for (;;) {
+    if (const auto entry = store_->wait_any(keys, Deadline(kLook))) {
+      if (entry->key == kDoneKey) return;
+      throw JobFailed(entry->value);
+    }
+    failure_->check();
+  }
+}
+
+}  // namespace ringtape::comm

@@ -1,0 +1,114 @@
+#pragma once
+#include <atomic>
+#include <climits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/job/rendezvous.h"
+#include "comm/store/store.h"
+
+namespace ringtape::comm {
+
+// How far the state of a process has come. Of two states the one with more steps counts; after equally many steps the
+// one that has completed fewer epochs, because what belongs to the end of an epoch may not be done.
+struct Standing {
+  int64_t step = -1;  // of the training; -1: it has no state
+  int64_t epochs = 0;
+};
+
+// A process of an elastic job in one generation.
+struct Member {
+  int64_t id = 0;    // of the process; never used again
+  Standing standing{};  // when the generation began
+  std::string host{};   // equal for processes of one machine
+  std::string self{};   // describes it
+};
+
+// What all processes agreed on: who works together from now on. A generation is such a set of processes, with ranks.
+struct Deal {
+  int64_t number = 0;            // of the generation; 1: the first
+  std::vector<Member> members{};  // by rank
+  std::vector<int64_t> others{};  // processes that are not members, and may have come or may come
+  int64_t last = 0;               // the largest id of which this or an earlier deal took note
+  int source = -1;                // the rank whose state all take; -1: none has one
+  int64_t stalls = 0;  // how many generations before it failed one after another at one step, though nobody had gone
+  std::string cause{};            // why the generation before it ended; one line
+
+  std::string text() const;
+  static Deal parse(std::string_view text);  // throws CommError
+};
+
+// The processes of a job that come and go, seen from one of them. They agree only through the store, which is the only
+// judge of who is there: a process lives until the store has its end. The steps of a process:
+//   Crew crew(store, ...);                      // says hello, and leaves a will
+//   for (Deal deal = crew.next({}, starts);;) { // waits until it is dealt in
+//     Job job = crew.open();                    // of this generation, with a failure of its own
+//     ...                                       // works, until the failure is raised or a change is due
+//     deal = crew.next(standing, ...);          // votes: says how far it is
+//   }
+// Every member of a generation votes for the next one, or has gone. Then the first to see this writes the deal with
+// set_once. Who hangs is waited for, then counts as gone, and ends itself once it notices.
+class Crew {
+ public:
+  struct Options {
+    int ranks = 1;               // that the first generation waits for
+    int min_ranks = 1;           // fewer do not work
+    int max_ranks = INT_MAX;     // more do not work: they wait until one is needed
+    Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
+    Seconds patience{600};       // how long a vote waits for a member that has not gone
+  };
+  Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self);
+  ~Crew();  // says that this process has gone
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  // Why the generation, of which this process was a member, has ended.
+  enum class End : uint8_t { none, change, failure };
+  // The next generation in which this process has a rank. `cause`: of a failure. Throws Evicted, Starved, JobDone or
+  // JobFailed, as CommError if the store is lost.
+  Deal next(const Standing& standing, End end, const std::string& cause = "");
+  const Deal& deal() const { return deal_; }
+  int rank() const;  // in deal(); -1: none
+
+  // Of this generation: with a failure of its own, which the end of a member raises. Place: of this process on its host.
+  Job open(int local_rank, int local_size);
+  // Whether a process asks for the end of this generation after a step: it comes or goes.
+  bool change_is_due() const { return change_->load(std::memory_order_relaxed); }
+
+  // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier.
+  void fail(const std::string& cause);
+  void finish();       // the job's work is done: processes that are not members any more get JobDone
+  void wait_until_done();  // returns after finish(), or throws CommError when `failure` of the generation is raised
+  // Throws Evicted if others have gone on without this process. Call it before writing what they may write, too.
+  void check();
+
+ private:
+  struct Ballot;
+  Ballot look(int64_t number);
+  std::string decide(int64_t number, End end, const std::string& cause);
+  Deal propose(int64_t number, const Ballot& ballot, End end, const std::string& cause);
+  void check_job();
+  void follow();
+
+  const std::shared_ptr<Store> store_;
+  const Options options_;
+  const std::string host_, self_;
+  int64_t id_ = 0;
+  Deal deal_;
+  std::shared_ptr<Failure> failure_;
+  std::shared_ptr<std::atomic<bool>> change_ = std::make_shared<std::atomic<bool>>(false);
+};
+
+struct Evicted : CommError { using CommError::CommError; };    // the others went on without this process
+struct Starved : CommError { using CommError::CommError; };    // fewer than min_ranks are left, and nobody comes
+struct JobDone : CommError { using CommError::CommError; };    // nothing is left to do
+struct JobFailed : CommError { using CommError::CommError; };  // for all, with its cause
+
+inline constexpr const char* kDoneKey = "crew/done";  // set once the job's work is done
+// A process has this many generations' time to end the same step before the job fails with what stops it.
+inline constexpr int64_t kMostStalls = 3;
+
+}  // namespace ringtape::comm
