@@ -71,13 +71,17 @@ class Crew {
   // JobFailed, as CommError if the store is lost.
   Deal next(const Standing& standing, End end, const std::string& cause = "");
   const Deal& deal() const { return deal_; }
+  const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none
 
-  // Of this generation: with a failure of its own, which the end of a member raises. Place: of this process on its host.
+  // Of this generation: with a failure of its own, which the end of a member raises. `local_rank`, `local_size`: of this
+  // process on its host.
   Job open(int local_rank, int local_size);
   // Whether a process asks for the end of this generation after a step: it comes or goes.
   bool change_is_due() const { return change_->load(std::memory_order_relaxed); }
 
+  // Whether this generation has failed, as when one of its members has gone.
+  bool failed() const { return failure_ && failure_->raised(); }
   // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier.
   void fail(const std::string& cause);
   void finish();       // the job's work is done: processes that are not members any more get JobDone

@@ -318,6 +318,20 @@ std::optional<Job> job_from_environment(Seconds timeout) {
   return job;
 }
 
+std::shared_ptr<Store> lasting_store(const Place& place, Seconds timeout) {
+  asked = true;
+  constexpr const char* kHow = "; start it with ringtape launch --elastic, or on a ringtape store by launch --join";
+  RT_CHECK_AS(UsageError, std::string_view(place.launcher) != "mpirun",
+              "--elastic: mpirun ends all ranks when one ends", kHow);
+  const std::string where = env::store();
+  RT_CHECK_AS(UsageError, !where.empty() && where.find('/') == std::string::npos, "--elastic: ", place.launcher,
+              " gives the ranks no store that outlives each of them", kHow);
+  return store_at(where, {.store = where, .token = env::token(), .heartbeat = Seconds(env::heartbeat())},
+                  Deadline(timeout));
+}
+
+int founders(Store& store, int ranks) { return std::atoi(store.set_once("job/founders", text(ranks)).c_str()); }
+
 void excuse_from_job(const std::string& cause, Seconds timeout) noexcept {
   if (asked) return;
   try {

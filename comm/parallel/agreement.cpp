@@ -86,11 +86,11 @@ std::vector<int64_t> of_each(ProcessGroup& group, int64_t own) {
   return {values.begin(), values.end()};
 }
 
-void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors) {
+void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors, int root) {
   if (group.size() == 1) return;
   std::string checksums;
   for (const Tensor& t : tensors) {
-    group.broadcast(t, 0).wait();
+    group.broadcast(t, root).wait();
     const Tensor host = t.copy_to(Device{});
     const size_t bytes = size_t(host.size()) * size_of(host.dtype());
     checksums += concat(t.dtype(), " ", t.shape(), " with checksum ",

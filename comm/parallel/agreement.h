@@ -20,8 +20,8 @@ double max_over_ranks(ProcessGroup& group, double own);
 std::vector<std::string> gather_texts(ProcessGroup& group, const std::string& own);  // one per rank
 std::vector<int64_t> of_each(ProcessGroup& group, int64_t own);                      // one per rank
 
-// Copies rank 0's values to all ranks. Throws CommError if the ranks' values differ afterwards: an error of a transport
-// or a device.
-void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors);
+// Copies the values of rank `root` to all ranks. Throws CommError if the ranks' values differ afterwards: an error of a
+// transport or a device.
+void replicate(ProcessGroup& group, const std::vector<Tensor>& tensors, int root = 0);
 
 }  // namespace ringtape::comm

@@ -13,7 +13,8 @@ namespace ringtape::comm {
 namespace {
 
 // The control words are elements of the gradients' dtype: sums of small whole numbers are exact in it.
-enum Word : int64_t { kLoss, kSamples, kStop, kUsed };  // kUsed + i: how many ranks have a gradient of parameter i
+enum Word : int64_t { kLoss, kSamples, kStop, kChange, kTop1, kTop5, kUsed };
+// kUsed + i: how many ranks have a gradient of parameter i
 
 constexpr int64_t kAligned = 16;  // elements: gradients begin on a 64-byte boundary
 
@@ -55,7 +56,7 @@ int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters +
 
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
                  const Sharding& sharding)
-    : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction),
+    : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction), prompt_(options.prompt),
       exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
@@ -210,7 +211,8 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
 void Reducer::write_words(const Step& step) {
   std::vector<double> words(size_t(Reducer::control_size(int64_t(slots_.size()))));
   words[kSamples] = double(step.samples);
-  words[kStop] = step.stop;
+  words[kStop] = step.stop, words[kChange] = step.change;
+  words[kTop1] = double(step.top1), words[kTop5] = double(step.top5);
   std::copy(used_.begin(), used_.end(), words.begin() + kUsed);
   expected_ = step.expected;
   if (words != control_words_) {
@@ -298,7 +300,7 @@ void Reducer::settle_missing() {
 }
 
 void Reducer::read_words() {
-  const bool waits = memory_.device().type != DeviceType::cpu;
+  const bool waits = memory_.device().type != DeviceType::cpu && !prompt_;
   Readback now(window(0, kUsed));
   Readback& known = waits ? pending_control_words_ : now;
   const int64_t expected = waits ? std::exchange(expected_before_, expected_) : expected_;
@@ -308,7 +310,7 @@ void Reducer::read_words() {
     const double* const w = words.data<double>();
     RT_CHECK_AS(CommError, int64_t(w[kSamples]) == expected, "the ranks had ", int64_t(w[kSamples]),
                 " samples in a step, expected ", expected, "; they must read the same data with the same --batch-size");
-    stop_ = w[kStop] > 0;
+    words_read_ = {int64_t(w[kStop]), w[kChange] > 0, int64_t(w[kTop1]), int64_t(w[kTop5])};
   }
   if (waits) pending_control_words_ = std::move(now);
 }

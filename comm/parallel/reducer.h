@@ -38,6 +38,7 @@ struct ReducerOptions {
   int64_t small_bytes = 1 << 20;
   bool no_overlap = false;  // one bucket, which is sent after backward()
   Selection reduction{reductions(), "sum"};
+  bool prompt = false;  // the host waits for the words of each step, on a GPU, too; no setting
 };
 void visit(Fields& f, ReducerOptions& o);  // without the settings of the reductions
 
@@ -75,6 +76,8 @@ class Reducer {
     int64_t samples = 0;  // of this rank
     int64_t expected = 0; // of all ranks together
     bool stop = false;    // request to stop
+    bool change = false;  // request for other ranks: one comes or goes
+    int64_t top1 = 0, top5 = 0;  // of its samples, those that are right
   };
   // The buckets, with the part of each rank; empty if they are not divided.
   const std::vector<Stretch>& stretches() const { return stretches_; }
@@ -93,9 +96,15 @@ class Reducer {
 
   // (): the sum of all ranks' weighted losses, of the step that finish() ended.
   const Tensor& loss() const { return loss_; }
-  // Whether a rank requested to stop, the same on all ranks: in the step that ended; on a GPU in the step before, so
-  // that the host does not wait.
-  bool stop() const { return stop_; }
+  // Of all ranks together, the same on all: in the step that ended; on a GPU in the step before, so that the host does
+  // not wait, unless ReducerOptions::prompt.
+  struct Words {
+    int64_t stops = 0;    // ranks that requested to stop
+    bool change = false;  // a rank requested other ranks
+    int64_t top1 = 0, top5 = 0;
+  };
+  const Words& words() const { return words_read_; }
+  bool stop() const { return words_read_.stops > 0; }
 
   // The times of one bucket in the last step, on the host: its gradients were complete; its first message was sent; its
   // last message was back.
@@ -131,6 +140,7 @@ class Reducer {
   const Tensor memory_;
   const std::vector<GradientSlot> slots_;
   const Selection reduction_;
+  const bool prompt_;
   const bool exact_;                // the control words are in front of the last bucket
   const bool releases_;
   Work words_;                      // if the control words are sent separately
@@ -148,7 +158,7 @@ class Reducer {
   Tensor loss_;
   Readback pending_control_words_;
   int64_t expected_ = 0, expected_before_ = 0;
-  bool stop_ = false;
+  Words words_read_;
   Totals totals_;
   Work::Span waited_;
 };

@@ -41,16 +41,6 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   return options;
 }
 
-// With --batch-size-per-rank, another number of ranks would change the batch of a resumed run; its options have both
-// sizes.
-void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
-  const int64_t each = o.trainer.batch_size_per_rank;
-  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.trainer.batch_size == each * ranks, "--batch-size-per-rank ",
-              each, ": ", path, " was trained with ", o.trainer.batch_size, " images per step on ",
-              o.trainer.batch_size / each, " ranks; ", ranks, " ranks would have ", each * ranks,
-              "; start as many ranks as before");
-}
-
 // Reports errors once, before the ranks start.
 int start_ranks(const TrainOptions& options, const Invocation& invocation) {
   hold_stops();
@@ -75,7 +65,11 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
   RunSetup setup(options, {.data = before, .leads = world.leads(), .reading = say});
   check_classes(setup.data.train, before, "--resume: " + path, "bring them back, or choose another --run");
   try {
-    return world.leads() ? lead(setup, world, invocation, said) : follow(setup, world);
+    Trainer trainer = make_trainer(setup, world.group());
+    stop_after_step();
+    const auto role = world.leads() ? leader(setup, invocation, said, earlier(setup.options.run)) : follower(setup);
+    role->begin(trainer, world);
+    return role->train(trainer, world);
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(error_text(e, setup, world));
   }
@@ -83,12 +77,25 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
 
 }  // namespace
 
+// The options have both sizes.
+void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
+  const int64_t each = o.trainer.batch_size_per_rank;
+  RT_CHECK_AS(UsageError, path.empty() || each == 0 || o.trainer.batch_size == each * ranks, "--batch-size-per-rank ",
+              each, ": ", path, " was trained with ", o.trainer.batch_size, " images per step on ",
+              o.trainer.batch_size / each, " ranks; ", ranks, " ranks would have ", each * ranks,
+              "; start as many ranks as before");
+}
+
 int run_training(const Invocation& invocation, Use use) {
   const auto place = comm::place_of_process();
   const bool leads = !place || place->rank == 0;
   stop_at_once(leads);
   std::vector<std::string> notes;
   TrainOptions options = training_options(invocation, use, notes);
+  const bool elastic = options.parallel.elastic.on;
+  RT_CHECK_AS(UsageError, !elastic || place, "--elastic: ranks that may come back need a launcher; start them with "
+              "ringtape launch --elastic -n N -- train ...");
+  if (elastic) return train_elastically(std::move(options), *place, invocation, continued(invocation));
   check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options.run));
   if (leads) SaveHook::check(on_save(options.run));
   if (wants_ranks(options.parallel)) return start_ranks(options, invocation);

@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <optional>
+#include <set>
+#include <tuple>
 
 #include "autograd/ops.h"
 #include "core/cgroup.h"
@@ -60,45 +63,63 @@ void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) 
     events.histogram("weights/" + p.name, snapshot.step, to(contiguous(p.tensor->detach()), Device{}).span<float>());
 }
 
+using Journal = std::deque<Metrics>;
+
 // The training on rank 0 and the files of its run.
-class TrainingRun {
+class Leader : public Role {
  public:
-  TrainingRun(const RunSetup& setup, Trainer& trainer, const World& world, Clock::time_point begin)
-      : setup_(setup), trainer_(trainer), world_(world), begin_(begin), o_(setup.options),
-        run_(claim_run_path(o_.run.name, setup.name(), o_.data.set.name), earlier(o_.run)), out_(run_, o_.run.json),
+  Leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier, const Journal* journal)
+      : setup_(setup), invocation_(invocation), said_(said), earlier_(earlier), journal_(journal), o_(setup.options),
+        run_(claim_run_path(o_.run.name, setup.name(), o_.data.set.name), earlier), out_(run_, o_.run.json),
         hook_(run_, on_save(o_.run), o_.run.on_save_timeout), album_(run_, hook_),
         checkpoints_(run_.file("checkpoints"), o_.checkpoint.keep,
                      [this](const std::string& path) { return hook_.needs(path); }) {}
 
-  bool train(const Invocation& invocation, bool said);  // false: a signal stopped it
+  void begin(Trainer& trainer, const World& world) override;
+  bool train(Trainer& trainer, const World& world) override;
 
  private:
-  std::string resume();
-  void introduce(const Invocation& invocation, bool said);
-  void save(MetricsLog& log, const Course& course);
-  void load_best(int64_t step, const Course& course) const;
-  void stopped();
-  void finish(MetricsLog& log, const std::vector<Metrics>& all);
-  bool fit(const Invocation& invocation, bool said);
+  void logging_errors(const World& world, const std::function<void()>& f);
+  void start(Trainer& trainer, const World& world);
+  std::string resume(Trainer& trainer, const World& world);
+  void introduce(const Trainer& trainer, const World& world);
+  void open_log(const Trainer& trainer);
+  void take_place(Trainer& trainer);
+  void tell_of_ranks(const Trainer& trainer, const World& world);
+  void report(const Metrics& m);
+  void save(Trainer& trainer);
+  void load_best(const Trainer& trainer, int64_t step) const;
+  void stopped(const Trainer& trainer, const World& world);
+  void finish(const Trainer& trainer, const World& world);
+  bool fit(Trainer& trainer, const World& world);
+  // Throws if other ranks have gone on without this process: then it must not write to the run.
+  void check(const World& world) const {
+    if (world.crew) world.crew->check();
+  }
 
   const RunSetup& setup_;
-  Trainer& trainer_;
-  const World& world_;
-  const Clock::time_point begin_;
+  const Invocation& invocation_;
+  const bool said_;
+  const Earlier earlier_;
+  const Journal* const journal_;
+  const Clock::time_point begin_ = Clock::now();
   const TrainOptions& o_;
   RunDir run_;
   Output out_;
   SaveHook hook_;
   SnapshotFiles album_;
   const Checkpoints checkpoints_;
+  std::optional<MetricsLog> log_;
+  std::vector<Metrics> all_;  // but for steps
+  std::set<std::tuple<std::string, int64_t, int64_t>> written_;  // with a crew: split, epoch and step of each line
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
 };
 
 // Restores the trainer from the newest complete checkpoint; returns what it says about that. Reads all that it needs
 // before it changes anything. Throws IoError if something cannot be read, or if there is no checkpoint although the run
 // has saved one.
-std::string TrainingRun::resume() {
-  const Course course = trainer_.course();
+std::string Leader::resume(Trainer& trainer, const World& world) {
+  const Course course = trainer.course();
   const int64_t epochs = o_.trainer.epochs;
   const auto found =
       checkpoints_.newest(course, [&](const std::string& why) { out_.line("checkpoint not used: " + why); });
@@ -113,13 +134,13 @@ std::string TrainingRun::resume() {
   MetricsLog::check(run_);
   RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has already trained ",
               found->state.epoch, " epochs");
-  Checkpoints::load(found->path, trainer_.files());
-  trainer_.restore(found->state);
+  Checkpoints::load(found->path, trainer.files());
+  trainer.restore(found->state);
   if (hook_.used()) hook_.earlier(checkpoints_, found->state.step, course);  // before old ones are removed
   checkpoints_.settle(found->state);
   run_.note_checkpoint();
   album_.go_on_from(found->state.epoch);
-  const int before = std::max(int(found->state.counters.size()), 1), ranks = world_.size();
+  const int before = std::max(int(found->state.counters.size()), 1), ranks = world.size();
   const std::string others = concat("; it was written by ", before, before == 1 ? " rank" : " ranks", ", and ", ranks,
                                     " do not go on with the same bits");
   return concat("resume ", found->path, ": step ", found->state.step,
@@ -128,60 +149,60 @@ std::string TrainingRun::resume() {
 }
 
 // Writes what the run is, and says it.
-void TrainingRun::introduce(const Invocation& invocation, bool said) {
+void Leader::introduce(const Trainer& trainer, const World& world) {
   write_file(run_.file("config.toml"), config_text(o_));
-  Json about = environment(invocation.command_line);
-  about["ranks"] = world_.size(), about["steps_per_epoch"] = trainer_.steps_per_epoch();
+  Json about = environment(invocation_.command_line);
+  about["ranks"] = world.size(), about["steps_per_epoch"] = trainer.steps_per_epoch();
   write_file(run_.file("env.json"), about.text(2) + "\n");
   if (const std::string path = run_.file(kTrainedOnFile); !is_there(path))
     write_trained_on(path, trained_on(setup_.data.train));
-  if (said)
+  if (said_)
     out_.log(first_line(o_));
   else
     out_.line(first_line(o_));
   for (const std::string& note : setup_.data.notes) out_.log("warning: " + note);
-  for (const std::string& line : introduction(setup_, trainer_, world_, run_)) out_.line(line);
+  for (const std::string& line : introduction(setup_, trainer, world, run_)) out_.line(line);
 }
 
-void TrainingRun::save(MetricsLog& log, const Course& course) {
+void Leader::save(Trainer& trainer) {
   album_.finish();
-  TrainState state = trainer_.state();
-  state.lengths = log.sync();
-  hook_.checkpoint(checkpoints_.save(state, trainer_.files(), course));
+  TrainState state = trainer.state();
+  state.lengths = log_->sync();
+  hook_.checkpoint(checkpoints_.save(state, trainer.files(), trainer.course()));
   run_.note_checkpoint();
 }
 
-void TrainingRun::load_best(int64_t step, const Course& course) const {
+void Leader::load_best(const Trainer& trainer, int64_t step) const {
   try {
-    (void)check_checkpoint(checkpoints_.path_of(step), step, course);
-    Checkpoints::load(checkpoints_.path_of(step), trainer_.files());
+    (void)check_checkpoint(checkpoints_.path_of(step), step, trainer.course());
+    Checkpoints::load(checkpoints_.path_of(step), trainer.files());
   } catch (const Error& e) {
     throw IoError(concat("--export best: ", e.what(), "; train --run ", run_.path(),
                          " --resume --export last exports the last weights"));
   }
 }
 
-void TrainingRun::stopped() {
-  out_.line(concat("stopped by a signal at step ", trainer_.steps(),
+void Leader::stopped(const Trainer& trainer, const World& world) {
+  out_.line(concat("stopped by a signal at step ", trainer.steps(),
                    ", with a checkpoint; resume it with --resume --run ", run_.path()));
   // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
   const auto most = Clock::now() + std::chrono::seconds(8);
   album_.finish();
-  hook_.finish([&] { return world_.size() > 1 && Clock::now() > most; }, say_);  // or until a second signal
+  hook_.finish([&] { return world.size() > 1 && Clock::now() > most; }, say_);  // or until a second signal
 }
 
 // Exports the weights and writes the summary and the report.
-void TrainingRun::finish(MetricsLog& log, const std::vector<Metrics>& all) {
-  const bool backbone = trainer_.learner().facts.exports_backbone;
+void Leader::finish(const Trainer& trainer, const World& world) {
+  const bool backbone = trainer.learner().facts.exports_backbone;
   const std::string weights = run_.file(concat("exported/", exported_name(backbone)));
-  trainer_.export_weights(weights);
+  trainer.export_weights(weights);
   write_file(run_.file("exported/README.md"), exported_readme(setup_, exported_name(backbone), backbone));
   out_.line(
       concat("saved  ", weights, o_.step.ema > 0 ? ", the averaged weights" : "",
-             o_.checkpoint.exported == "best" ? concat(", of step ", trainer_.state().best->step, ", the best") : ""));
+             o_.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
   album_.finish();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
-  out_.json(log.finish(run_summary(setup_, trainer_, run_, all, world_.size(), seconds)).text());
+  out_.json(log_->finish(run_summary(setup_, trainer, run_, all_, world.size(), seconds)).text());
   std::exception_ptr no_report;  // the export is delivered all the same
   try {
     write_report(run_.file(kReport), {run_.path()});
@@ -191,43 +212,106 @@ void TrainingRun::finish(MetricsLog& log, const std::vector<Metrics>& all) {
   hook_.exported(run_.file("exported"));
   hook_.finish(stop_requested, say_);
   if (no_report) std::rethrow_exception(no_report);
-  if (hook_.used() && is_there(checkpoints_.path_of(trainer_.steps()))) checkpoints_.settle(trainer_.state());
+  if (hook_.used() && is_there(checkpoints_.path_of(trainer.steps()))) checkpoints_.settle(trainer.state());
+  if (world.crew) world.crew->finish();
 }
 
-bool TrainingRun::fit(const Invocation& invocation, bool said) {
-  const std::string resumed = o_.run.resume ? resume() : "";
-  introduce(invocation, said);
+void Leader::open_log(const Trainer& trainer) {
+  const bool takes_over = earlier_ == Earlier::take_over;
+  log_.emplace(run_, takes_over ? MetricsLog::cut_behind(run_, trainer.steps()) : trainer.state().lengths,
+               trainer.steps());
+  log_->events().settings(config_values(config_text(o_), "config.toml"));
+  all_ = log_->earlier();
+  for (const Metrics& m : all_) written_.emplace(m.split, m.epoch, m.step);
+}
+
+// Does what another rank may have left undone when it was lost.
+void Leader::take_place(Trainer& trainer) {
+  if (journal_)
+    for (const Metrics& m : *journal_)
+      if (m.step <= trainer.steps()) report(m);
+  album_.go_on_from(trainer.state().epoch + (trainer.state().batch > 0 ? 1 : 0));
+  const int64_t due = trainer.saved_step();
+  if (due > 0 && due == trainer.steps() && !is_there(checkpoints_.path_of(due))) save(trainer);
+}
+
+void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
+  const comm::Deal& deal = world.crew->deal();
+  if (deal.number == 1) return;
+  const std::string ranks = concat(world.size(), world.size() == 1 ? " rank" : " ranks");
+  out_.line(concat("ranks  generation ", deal.number, ": ", ranks, ", step ", trainer.steps(),
+                   deal.cause.empty() ? "" : concat("; ", deal.cause)));
+  log_->note({{"split", kMembership},
+              {"epoch", trainer.state().epoch + 1},
+              {"step", trainer.steps()},
+              {"generation", deal.number},
+              {"ranks", world.size()},
+              {"cause", deal.cause}});
+}
+
+void Leader::start(Trainer& trainer, const World& world) {
+  const int source = world.crew ? world.crew->deal().source : -1;
+  const bool resumes = source < 0 && (o_.run.resume || earlier_ == Earlier::resume);
+  const std::string resumed = resumes ? resume(trainer, world) : "";
+  const bool first = !log_, takes_over = first && earlier_ == Earlier::take_over;
+  if (first && !takes_over) introduce(trainer, world);
   if (!resumed.empty()) out_.line(resumed);
-  const Course course = trainer_.course();
-  trainer_.share_state();
-  MetricsLog log(run_, trainer_.state().lengths, trainer_.steps());
-  log.events().settings(config_values(config_text(o_), "config.toml"));
-  trainer_.set_album([&](const Snapshot& snapshot) {
-    add_events(log.events(), snapshot, *setup_.model);
+  trainer.share_state(std::max(source, 0));
+  check(world);
+  if (first) open_log(trainer);
+  if (takes_over) take_place(trainer);
+  if (world.crew) tell_of_ranks(trainer, world);
+  trainer.set_album([&](const Snapshot& snapshot) {
+    add_events(log_->events(), snapshot, *setup_.model);
     album_.add(snapshot);
   });
-  std::vector<Metrics> all = log.earlier();
-  const auto report = [&](const Metrics& m) {
-    log.write(m);
-    out_.json(json_line(m));
-    out_.line(metrics_text(m, o_.trainer.epochs));
-    if (m.split != "train_step") all.push_back(m);
+}
+
+void Leader::report(const Metrics& m) {
+  log_->write(m);
+  written_.emplace(m.split, m.epoch, m.step);
+  out_.json(json_line(m));
+  out_.line(metrics_text(m, o_.trainer.epochs));
+  if (m.split != "train_step") all_.push_back(m);
+}
+
+bool Leader::fit(Trainer& trainer, const World& world) {
+  const auto report_new = [&](const Metrics& m) {
+    check(world);
+    if (!world.crew || !written_.contains({m.split, m.epoch, m.step})) report(m);
   };
-  const bool whole = trainer_.fit(
-      report, [&] { save(log, course); }, !o_.run.json, [&](int64_t step) { load_best(step, course); });
+  const auto save_now = [&] {
+    check(world);
+    save(trainer);
+  };
+  const bool whole =
+      trainer.fit(report_new, save_now, !o_.run.json, [&](int64_t step) { load_best(trainer, step); });
   if (whole)
-    finish(log, all);
+    finish(trainer, world);
   else
-    stopped();
+    stopped(trainer, world);
   return whole;
 }
 
-bool TrainingRun::train(const Invocation& invocation, bool said) {
-  if (world_.size() > 1) trainer_.trace_into(run_.file(kTraceFile));
+void Leader::begin(Trainer& trainer, const World& world) {
+  logging_errors(world, [&] { start(trainer, world); });
+}
+
+bool Leader::train(Trainer& trainer, const World& world) {
+  if (world.size() > 1) trainer.trace_into(run_.file(kTraceFile));
+  bool whole = false;
+  logging_errors(world, [&] { whole = fit(trainer, world); });
+  return whole;
+}
+
+void Leader::logging_errors(const World& world, const std::function<void()>& f) {
   try {
-    return fit(invocation, said);
+    f();
+  } catch (const RanksChange&) {
+    throw;
   } catch (const std::exception& e) {
-    run_.log(concat("error: ", error_text(e, setup_, world_)));
+    if (world.crew && world.crew->failed()) throw;  // the job goes on, perhaps without this process
+    run_.log(concat("error: ", error_text(e, setup_, world)));
     try {
       album_.finish();
       hook_.finish([] { return true; }, say_);  // not for long: it names what is left
@@ -235,6 +319,33 @@ bool TrainingRun::train(const Invocation& invocation, bool said) {
     }
     throw;
   }
+}
+
+class Follower : public Role {
+ public:
+  explicit Follower(const RunSetup& setup) : setup_(setup) {}
+  void begin(Trainer& trainer, const World& world) override;
+  bool train(Trainer& trainer, const World& world) override;
+
+ private:
+  const RunSetup& setup_;
+};
+
+void Follower::begin(Trainer& trainer, const World& world) {
+  const TrainOptions& o = setup_.options;
+  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
+                  device_text(setup_.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
+                  "; process ", ::getpid(), " on ", world.job.host));
+  trainer.set_diary(rank_log);
+  trainer.share_state(world.crew ? std::max(world.crew->deal().source, 0) : 0);
+}
+
+bool Follower::train(Trainer& trainer, const World& world) {
+  trainer.trace_into(kTraceFile);  // which rank 0 writes
+  if (!trainer.fit({})) return false;
+  trainer.export_weights();
+  if (world.crew) world.crew->wait_until_done();
+  return true;
 }
 
 }  // namespace
@@ -257,26 +368,10 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
   return concat(e.what(), smaller_strategy(model_size(*setup.model), o.step, o.parallel, world.size()));
 }
 
-bool lead(RunSetup& setup, const World& world, const Invocation& invocation, bool said) {
-  const auto begin = Clock::now();
-  Trainer trainer = make_trainer(setup, world.group());
-  stop_after_step();
-  return TrainingRun(setup, trainer, world, begin).train(invocation, said);
+std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
+                             const std::deque<Metrics>* journal) {
+  return std::make_unique<Leader>(setup, invocation, said, earlier, journal);
 }
-
-bool follow(RunSetup& setup, const World& world) {
-  Trainer trainer = make_trainer(setup, world.group());
-  stop_after_step();
-  const TrainOptions& o = setup.options;
-  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
-                  device_text(setup.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
-                  "; process ", ::getpid(), " on ", world.job.host));
-  trainer.set_diary(rank_log);
-  trainer.trace_into(kTraceFile);  // which rank 0 writes
-  trainer.share_state();
-  if (!trainer.fit({})) return false;
-  trainer.export_weights();
-  return true;
-}
+std::unique_ptr<Role> follower(const RunSetup& setup) { return std::make_unique<Follower>(setup); }
 
 }  // namespace ringtape::cli

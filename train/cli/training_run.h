@@ -1,5 +1,7 @@
 #pragma once
+#include <deque>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,11 +13,19 @@
 // A training of `train` and `pretrain`, from its components to the files of the run.
 namespace ringtape::cli {
 
-// Trains on rank 0, which writes the files of the run. `said`: the first line has been printed. Returns false if a
-// signal stopped it.
-bool lead(RunSetup& setup, const World& world, const Invocation& invocation, bool said);
-// Trains on another rank, which writes no files of the run. Returns false if a signal stopped it.
-bool follow(RunSetup& setup, const World& world);
+// A rank's part in a training. If ranks come and go, begin() and train() are called once for each generation.
+class Role {
+ public:
+  virtual ~Role() = default;
+  // Gives all ranks the same state: that of the run or, with a crew, of the rank that the deal names.
+  virtual void begin(Trainer& trainer, const World& world) = 0;
+  virtual bool train(Trainer& trainer, const World& world) = 0;  // false: a signal stopped it
+};
+// Of rank 0, which writes the files of the run. `said`: the first line has been printed. `journal`: of a rank that
+// takes the place of another: what that one may not have written.
+std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
+                             const std::deque<Metrics>* journal = nullptr);
+std::unique_ptr<Role> follower(const RunSetup& setup);  // of another rank, which writes no files of the run
 
 Earlier earlier(const RunOptions& o);      // what happens to an existing run
 std::string on_save(const RunOptions& o);  // the command; empty: none

@@ -20,6 +20,11 @@ void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) 
   pending_rank_ = rank_now;
 }
 
+void Tally::add(double loss, int64_t samples, int64_t top1, int64_t top5) {
+  totals_.loss += loss * double(samples);
+  totals_.samples += samples, totals_.top1 += top1, totals_.top5 += top5;
+}
+
 void Tally::finish() {
   if (!pending_loss_.defined()) return;
   const Tensor rank = pending_rank_.get();

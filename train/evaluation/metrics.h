@@ -12,6 +12,8 @@ class Tally {
  public:
   // loss (): the mean over the batch; logits (B, C); labels (B) i64. Without logits, no sample counts as correct.
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels);
+  // The same for a batch over all ranks whose results are known.
+  void add(double loss, int64_t samples, int64_t top1, int64_t top5);
   void finish();  // reads the last batch
 
   int64_t samples() const { return totals_.samples; }

@@ -20,9 +20,8 @@ static std::vector<int64_t> first_of(std::vector<int64_t> samples, int64_t batch
   return samples;
 }
 
-Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& own, const std::string& split, double seconds,
+Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& tally, const std::string& split, double seconds,
                       const comm::Devices& devices) {
-  const Tally tally = of_all(group, own);
   Metrics m;
   m.split = split;
   m.loss = tally.loss(), m.top1 = tally.top1(), m.top5 = tally.top5();
@@ -64,7 +63,8 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     tally.finish();
   }
   passes.end();
-  const Metrics metrics = epoch_metrics(*options.group, tally, split, watch.lap(), task.devices());
+  const Tally all = of_all(*options.group, tally);
+  const Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
   if (snapshot) add_predictions(*snapshot, data, samples, *outputs, *options.group);
   return metrics;
 }

@@ -32,8 +32,8 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
 Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, const Knn& knn,
                           const EvalOptions& options, Snapshot* snapshot = nullptr);
 
-// Metrics of a pass over a split that took `seconds`, from the tallies of all ranks: a collective.
-Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& own, const std::string& split, double seconds,
+// Metrics of a pass over a split that took `seconds`, from the tally over all ranks: a collective.
+Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& tally, const std::string& split, double seconds,
                       const comm::Devices& devices);
 
 }  // namespace ringtape

@@ -85,6 +85,14 @@ void visit(Fields& f, ParallelOptions& o) {
      .range = {0.001, 1e8},
      .scope = Scope::rank,
      .may_change = true});
+  visit(f, o.elastic);
+}
+
+void check_elastic(const ParallelOptions& o) {
+  RT_CHECK_AS(UsageError, !o.replicates() && !o.shards() && o.strategy != "single", "--elastic: not with --strategy ",
+              o.strategy, ", whose ranks hold what the others do not have; use ddp");
+  RT_CHECK_AS(UsageError, o.transport != "mpi", "--elastic: not over --transport mpi, which ends all ranks when one "
+              "dies; use shm or tcp");
 }
 
 void check_ranks(const ParallelOptions& options, int64_t ranks) {

@@ -1,5 +1,6 @@
 #pragma once
 #include "comm/parallel/reducer.h"
+#include "train/loop/elastic.h"
 
 namespace ringtape {
 
@@ -16,6 +17,7 @@ struct ParallelOptions {
   int64_t shard_within = 0;    // hsdp: ranks; 0: those of a machine
   comm::ReducerOptions reducer;
   double comm_timeout = 600;  // seconds
+  ElasticOptions elastic;
 
   bool replicates() const { return strategy == "dp" || strategy == "ddp2"; }
   bool shards() const { return strategy == "zero1" || releases_gradients(); }
@@ -28,6 +30,9 @@ struct ParallelOptions {
   int64_t own_devices() const;
 };
 void visit(Fields& f, ParallelOptions& o);
+
+// Throws UsageError if the options do not permit ranks that come and go.
+void check_elastic(const ParallelOptions& options);
 
 // Throws UsageError if that many ranks, which are processes, cannot use the transport or be divided so.
 void check_ranks(const ParallelOptions& options, int64_t ranks);

@@ -9,6 +9,7 @@
 #include "core/registry.h"
 #include "kernels/conv2d.h"
 #include "kernels/copy.h"
+#include "train/evaluation/metrics.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -144,6 +145,17 @@ static Tensors slice_rows(const Tensors& images, const Part& rows) {
   return out;
 }
 
+static Tensor joined(const Tensors& logits) {
+  return logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits);
+}
+
+static Tally::Totals count_right(const Tensors& logits, const Tensor& y) {
+  Tally tally;
+  if (!logits.empty()) tally.add(zeros({}), joined(logits), y);
+  tally.finish();
+  return tally.totals();
+}
+
 // Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
 Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
                              const std::function<void(Phase)>& ended) {
@@ -155,6 +167,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
   if (some_idle && samples > 0) weights_->announce(true);
   Tensor loss, spread;
   Tensors logits;
+  Tally::Totals right;
   for (int i = 0; i < parts; ++i) {
     const Part rows = part_of(samples, parts, i);
     const double share = double(rows.size()) / double(all);
@@ -170,7 +183,9 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     }
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    if (reducer_ && i == parts - 1) reducer_->arm(total, {loss, samples, all, whole.stop});
+    if (i == parts - 1 && whole.counts) right = count_right(logits, y);
+    if (reducer_ && i == parts - 1)
+      reducer_->arm(total, {loss, samples, all, whole.stop, whole.change, right.top1, right.top5});
     if (total.defined())
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (some_idle && samples > 0) weights_->announce(false);
@@ -178,11 +193,8 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     if (reducer_ && i == parts - 1) reducer_->finish();
     if (ended) ended(Phase::backward);
   }
-  return {reducer_ ? reducer_->loss() : loss,
-          logits.empty()       ? Tensor{}
-          : logits.size() == 1 ? logits[0]
-                               : concat(logits),
-          loss, spread};
+  if (reducer_) right.top1 = reducer_->words().top1, right.top5 = reducer_->words().top5;
+  return {reducer_ ? reducer_->loss() : loss, joined(logits), loss, spread, right.top1, right.top5};
 }
 
 Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended,

@@ -19,6 +19,8 @@ namespace ringtape {
 struct WholeBatch {
   int64_t samples = 0;  // total over all ranks; 0: this rank has all
   bool stop = false;    // whether this rank asks to stop
+  bool change = false;  // whether it asks for other ranks
+  bool counts = false;  // whether the result has the numbers of right samples; the host waits for them
 };
 
 struct StepOptions {
@@ -52,6 +54,7 @@ class Step {
     Tensor logits;  // of this rank's samples; undefined without samples or without logits
     Tensor own;     // (): this rank's share of the sum that makes `loss`
     Tensor spread;  // (): the objective's, on this rank
+    int64_t top1 = 0, top5 = 0;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
   // Images, one tensor (B, ...) per view, and labels y (B) i64. `ended` is called at the end of each phase, once for
   // each part of an accumulated batch.

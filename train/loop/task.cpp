@@ -10,7 +10,7 @@ Tensor Task::classify(const Tensor& images) const {
 }
 
 void Task::distribute(comm::ProcessGroup& group, bool sync_bn) const {
-  if (group.size() > 1 && sync_bn) nn::synchronize_batch_norm(*model, &group);
+  if (sync_bn && !replicas) nn::synchronize_batch_norm(*model, group.size() > 1 ? &group : nullptr);
   if (nn::Method* const m = method()) m->distribute(group);
 }
 

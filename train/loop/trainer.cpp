@@ -32,16 +32,26 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   const double lr = p_.schedule.at(steps());
   p_.trace.begin(steps() + 1);
   comm::Activity::process().set_step(steps() + 1);
+  if (p_.crew) remember();
   p_.learner->begin_step({steps(), p_.epochs * steps_per_epoch(), at_.epoch, p_.seed,
                           [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
-  const Step::Result result = p_.step->run(batch->images(), batch->y, lr, ended, {batch->whole, stop_requested()});
+  asked_to_stop_ = stop_requested();
+  const Step::Result result =
+      p_.step->run(batch->images(), batch->y, lr, ended,
+                   {.samples = batch->whole,
+                    .stop = asked_to_stop_,
+                    .change = p_.crew && p_.crew->change_is_due(),
+                    .counts = p_.crew != nullptr});
+  if (p_.crew) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
+  else tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
+  ++at_.batch;
+  before_.in_step = false;
   if (result.spread.defined()) spread_ = Readback(result.spread);
   p_.trace.end(p_.step->reducer(), p_.group);
   log.add(*p_.step, result, batch->whole, at_.epoch + 1, lr);
-  tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
+  if (p_.crew) log.flush();
   if (p_.group.size() > 1 && tally_.finite())
     add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
-  ++at_.batch;
   for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
 }
 
@@ -72,7 +82,12 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
     train_step(batches, log);
     if (!tally_.finite()) break;
     show_progress(bar);
-    const bool stop = p_.step->reducer() ? p_.step->reducer()->stop() : stop_requested();
+    const Wish wished = wish();
+    const bool stop = wished == Wish::stop;
+    if (wished == Wish::change) {
+      settle(log);
+      throw RanksChange("ranks come or go");
+    }
     if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
     settle(log);
     if (!tally_.finite()) return true;
@@ -81,6 +96,16 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   }
   settle(log);
   return true;
+}
+
+// A rank that is asked to stop leaves the others to go on, if there are enough of them.
+Trainer::Wish Trainer::wish() const {
+  const comm::Reducer* const reducer = p_.step->reducer();
+  const int64_t stops = reducer ? reducer->words().stops : asked_to_stop_;
+  const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
+  if (stops > 0 && p_.group.size() - stops < needed) return Wish::stop;
+  const bool change = reducer ? reducer->words().change : p_.crew && p_.crew->change_is_due();
+  return stops > 0 || change ? Wish::change : Wish::none;
 }
 
 // Reads the value of the previous step, which the device has finished.
@@ -104,8 +129,11 @@ void Trainer::count_traffic() {
   counted_ = now;
 }
 
+// With a crew, the words of each step have what all ranks counted.
+Tally Trainer::whole_tally() const { return p_.crew ? tally_ : of_all(p_.group, tally_); }
+
 Metrics Trainer::train_metrics() {
-  Metrics m = epoch_metrics(p_.group, tally_, "train", at_.seconds.whole, p_.task.devices());
+  Metrics m = epoch_metrics(p_.group, whole_tally(), "train", at_.seconds.whole, p_.task.devices());
   m.lr = p_.schedule.at(steps() - 1);
   if (!p_.learner->facts.counts_right) m.top1 = m.top5 = std::nullopt;
   if (spread_.defined()) m.spread = spread_.get().item();
@@ -125,6 +153,7 @@ void Trainer::emit(const Report& report, Metrics m, int64_t epoch) const {
   m.step = steps();
   if (m.loss && std::isnan(*m.loss)) m.loss = std::numeric_limits<double>::quiet_NaN();  // without a sign
   if (leads()) report(m);
+  if (journal_) journal_(m);
   RT_CHECK_AS(Error, std::isfinite(m.loss.value_or(0)), "the ", m.split, " loss became ", *m.loss, whose_loss(),
               " by step ", m.step, " (epoch ", epoch, ", learning rate ", p_.schedule.at(m.step),
               "); lower --lr, or find the operation with RINGTAPE_NAN=1");
@@ -145,7 +174,7 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
   if (first) figures[0].left_s = left_->seconds(steps());
   for (const Metrics& m : figures) emit(report, m, epoch);
   const double top1 = *figures[0].top1;
-  const bool best = !at_.best || top1 > at_.best->top1;
+  const bool best = !at_.best || top1 > at_.best->top1 || at_.best->step == steps();
   if (best) at_.best = TrainState::Best{steps(), top1};
   return best;
 }
@@ -171,7 +200,10 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
   const int64_t epochs = p_.epochs, first = at_.epoch, every = p_.checkpoint.every;
-  StepLog log(p_.log_every, leads() ? report : Report([](const Metrics&) {}));
+  StepLog log(p_.log_every, [&](const Metrics& m) {
+    if (leads()) report(m);
+    if (journal_) journal_(m);
+  });
   left_.emplace(steps(), epochs * steps_per_epoch());
   while (at_.epoch < epochs) {
     if (!train_epoch(log, save, progress)) return false;
@@ -186,7 +218,9 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
     tally_ = {};
     own_loss_ = {}, own_losses_ = own_share_ = pending_share_ = 0;
     for (const auto& callback : p_.callbacks) callback->after_epoch(epoch);
-    const bool stop = epoch < epochs && any_of(p_.group, stop_requested());
+    // With a crew, some of the ranks leave after the next step.
+    const bool stop = epoch < epochs && (p_.crew ? !any_of(p_.group, !stop_requested())
+                                                 : any_of(p_.group, stop_requested()));
     if (stop || (every > 0 && (best || epoch % every == 0 || epoch == epochs))) checkpoint(save);
     if (stop) return false;
   }

@@ -2,6 +2,7 @@
 #include <functional>
 #include <memory>
 
+#include "comm/job/crew.h"
 #include "train/checkpoint/checkpoint.h"
 #include "train/checkpoint/checkpoint_options.h"
 #include "train/loop/callback.h"
@@ -30,9 +31,20 @@ struct Training {
   CheckpointOptions checkpoint;
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;
+  const comm::Crew* crew = nullptr;  // the ranks come and go; null: they stay
   Course course = {};                                // except `files`
   std::map<std::string, std::string> metadata = {};  // of files of weights
 };
+
+// What a process of a training with a crew takes from one generation of ranks to the next.
+struct Carried {
+  TrainState state;
+  int64_t saved_step = -1;  // of the newest checkpoint
+  Tensors tensors;          // Step::replicated()
+};
+
+// Thrown by fit() on every rank after a step, when ranks come or go.
+struct RanksChange : Error { using Error::Error; };
 
 // Trains a learner on all ranks of a group: each rank creates one trainer and makes the same calls. Rank 0 reports and
 // saves. train/settings/run_setup.h makes one from settings.
@@ -70,14 +82,22 @@ class Trainer {
   // Without --trace, its step is recorded into this file by rank 0; all ranks call it, or none.
   void trace_into(const std::string& path) { p_.trace.otherwise_into(path); }
   // Sets where snapshots go on rank 0, as often as --snapshots says; by default nowhere.
+  // Sets what gets the metrics on every rank, besides rank 0's report.
+  void set_journal(Report journal) { journal_ = std::move(journal); }
   void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
 
   const TrainState& state() const { return at_; }
   std::vector<TensorFile> files() const;  // until the end of fit(), which leaves the weights that were tested
   Course course() const;
   void restore(const TrainState& state);  // call it after reading the tensors of files()
-  // Copies rank 0's state to all ranks; a collective. Before it, rank 0 may read into the tensors of files().
-  void share_state();
+  // Copies the state of rank `source` to all ranks; a collective. Before it, that rank may read into the tensors of
+  // files().
+  void share_state(int source = 0);
+  // The state after the last whole step, also when an exception has ended fit(). Only with a crew.
+  Carried carry();
+  void take(const Carried& carried);
+  int64_t saved_step() const { return saved_step_; }  // of the newest checkpoint
+  bool leaves() const { return asked_to_stop_; }  // after RanksChange: whether this rank is one that goes
 
   // After fit(), on all ranks: rank 0 writes the weights that were tested (with --ema the averaged ones; for a method
   // those of its backbone) as a safetensors file.
@@ -87,8 +107,11 @@ class Trainer {
   // trainer.cpp
   bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within the epoch
   void train_step(Loader::Epoch& batches, StepLog& log);
+  enum class Wish : uint8_t { none, stop, change };
+  Wish wish() const;  // of any rank, in the step that ended
   void show_progress(Progress& bar) const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
+  Tally whole_tally() const;
   Metrics train_metrics();
   void count_traffic();
   int64_t most_on_a_rank(int64_t bytes) const;
@@ -109,6 +132,7 @@ class Trainer {
   std::unique_ptr<Ema::Use> weights_to_judge();
   void take_best(const Load& load);
   RandomState own_random(const TrainState& state) const;
+  void remember();
   bool leads() const { return p_.group.rank() == 0; }
 
   Training p_;
@@ -122,6 +146,14 @@ class Trainer {
   double own_losses_ = 0, own_share_ = 0, pending_share_ = 0;
   std::function<void(const std::string&)> diary_;
   std::function<void(const Snapshot&)> album_;
+  Report journal_;
+  // With a crew, from the beginning of a step to its end: what it changes apart from weights and optimizer.
+  struct Before {
+    bool in_step = false;
+    Tensors buffers;
+    RandomState random;
+  } before_;
+  bool asked_to_stop_ = false;  // in the last step
   comm::Reducer::Totals counted_;  // the reducer's totals that at_.traffic includes,
   int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint

@@ -1,5 +1,6 @@
 #include "autograd/create.h"
 #include "comm/parallel/agreement.h"
+#include "kernels/copy.h"
 #include "train/io/json_reader.h"
 #include "train/loop/trainer.h"
 #include "train/weights/weights.h"
@@ -7,13 +8,15 @@
 // What a trainer saves and goes on from, on all ranks.
 namespace ringtape {
 
+static constexpr uint64_t kApart = uint64_t{1} << 48;  // numbers between the ranks' positions in a stream
+
 void Trainer::checkpoint(const Save& save) {
   if (saved_step_ == steps()) return;
   RT_CHECK_AS(Error, p_.step->finite(), "the weights are no longer finite after step ", steps(), " (learning rate ",
               p_.schedule.at(steps()), ") and are not saved; lower --lr, or find the operation with RINGTAPE_NAN=1");
   at_.step = saved_step_ = steps();
   at_.parameter_steps = p_.step->own_counts();
-  at_.tally = of_all(p_.group, tally_).totals();
+  at_.tally = whole_tally().totals();
   at_.random = default_generator().state();
   at_.counters = p_.group.size() > 1 ? of_each(p_.group, int64_t(at_.random.counter)) : std::vector<int64_t>();
   share_buffers();
@@ -54,7 +57,7 @@ void Trainer::export_weights(const std::string& path) const {
 
 void Trainer::restore(const TrainState& state) {
   at_ = state;
-  tally_ = leads() ? Tally(state.tally) : Tally();
+  tally_ = leads() || p_.crew ? Tally(state.tally) : Tally();
   p_.step->set_count(state.step, state.parameter_steps);
   saved_step_ = state.step;
   default_generator().set_state(own_random(state));
@@ -63,7 +66,6 @@ void Trainer::restore(const TrainState& state) {
 // Ranks draw from distant positions of one stream, so that each has its own dropout. If the number of ranks is
 // unchanged, each resumes at its own position.
 RandomState Trainer::own_random(const TrainState& state) const {
-  constexpr uint64_t kApart = uint64_t{1} << 48;
   RandomState own = state.random;
   if (state.counters.size() == size_t(p_.group.size()))
     own.counter = uint64_t(state.counters[size_t(p_.group.rank())]);
@@ -72,14 +74,61 @@ RandomState Trainer::own_random(const TrainState& state) const {
   return own;
 }
 
-void Trainer::share_state() {
+void Trainer::share_state(int source) {
   if (p_.group.size() == 1) return;
   p_.step->exchange([] {});  // which rank 0 has done before
   at_.step = steps(), at_.parameter_steps = p_.step->own_counts();
-  constexpr const char* kFrom = "the state of rank 0";
-  restore(parse_train_state(parse_json(comm::broadcast_text(p_.group, to_json(at_).text(), 0), kFrom), kFrom));
-  replicate(p_.group, p_.step->replicated());
+  const std::string from = concat("the state of rank ", source);
+  const Json ours{{"state", to_json(at_)}, {"saved", saved_step_}};
+  const Json json = parse_json(comm::broadcast_text(p_.group, ours.text(), source), from);
+  const JsonFields fields(json, from);
+  restore(parse_train_state(json["state"], from));
+  saved_step_ = fields.whole("saved", -1);
+  replicate(p_.group, p_.step->replicated(), source);
   if (steps() == 0) p_.step->restart_average();
+}
+
+static void copy_all(const Tensors& to, const Tensors& from) {
+  RT_CHECK_EQ(to.size(), from.size());
+  for (size_t i = 0; i < to.size(); ++i) copy(to[i], from[i]);
+}
+
+static Tensors clones(const Tensors& tensors) {
+  Tensors out;
+  for (const Tensor& t : tensors) out.push_back(empty_like(t));
+  copy_all(out, tensors);
+  return out;
+}
+
+void Trainer::remember() {
+  const Tensors buffers = p_.step->buffers();
+  if (before_.buffers.empty()) before_.buffers = clones(buffers);
+  else copy_all(before_.buffers, buffers);
+  before_.random = default_generator().state();
+  before_.in_step = true;
+}
+
+Carried Trainer::carry() {
+  averaged_.reset();
+  // Weights and optimizer change last, when all ranks' gradients are there.
+  if (before_.in_step) {
+    copy_all(p_.step->buffers(), before_.buffers);
+    default_generator().set_state(before_.random);
+  }
+  before_.in_step = false;
+  Carried out{.state = at_, .saved_step = saved_step_, .tensors = clones(p_.step->replicated())};
+  out.state.step = steps(), out.state.parameter_steps = p_.step->own_counts();
+  out.state.tally = tally_.totals();
+  out.state.random = default_generator().state();
+  out.state.random.counter %= kApart;
+  out.state.counters.clear();
+  return out;
+}
+
+void Trainer::take(const Carried& carried) {
+  restore(carried.state);
+  saved_step_ = carried.saved_step;
+  copy_all(p_.step->replicated(), carried.tensors);
 }
 
 // Running statistics differ between ranks, since each has its own samples: rank 0's are copied to all, as in PyTorch's

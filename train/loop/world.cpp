@@ -1,11 +1,14 @@
 #include "train/loop/world.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
-#include "comm/job/place.h"
+#include "comm/base/host_name.h"
 #include "comm/launch/launch.h"
 #include "comm/store/token.h"
+#include "comm/transport/host.h"
 #include "comm/transport/transports.h"
 #include "core/cgroup.h"
 #include "core/env.h"
@@ -56,7 +59,8 @@ std::string device_of(const ParallelOptions& options, const std::string& device,
 std::unique_ptr<comm::Transport> transport_of(const ParallelOptions& options, const std::string& device,
                                               const comm::Job& job) {
   check_ranks(options, job.size);
-  return comm::make_transport(options.transport, job.context(comm::Seconds(options.comm_timeout)),
+  const double timeout = options.elastic.step_timeout > 0 ? options.elastic.step_timeout : options.comm_timeout;
+  return comm::make_transport(options.transport, job.context(comm::Seconds(timeout)),
                               device == "auto" ? Device{} : parse_device(device));
 }
 
@@ -100,6 +104,38 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution) {
     world.fail(e.what());
     throw;
   }
+  return world;
+}
+
+std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const ParallelOptions& options, int ranks,
+                                      int64_t batch) {
+  const ElasticOptions& e = options.elastic;
+  const double patience = e.step_timeout > 0 ? e.step_timeout : options.comm_timeout;
+  return std::make_unique<comm::Crew>(std::move(store),
+                                      comm::Crew::Options{.ranks = ranks,
+                                                          .min_ranks = int(e.min_ranks),
+                                                          .max_ranks = int(std::min<int64_t>(batch, 1 << 20)),
+                                                          .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
+                                                          .patience = comm::Seconds(patience)},
+                                      comm::host_identity("net"),
+                                      concat("a rank (pid ", ::getpid(), " on ", comm::host_name(), ")"));
+}
+
+void settle_process(const comm::Place& place, const ParallelOptions& options, ExecutionOptions& execution) {
+  const comm::Job job{
+      .rank = place.rank, .size = place.size, .local_rank = place.local_rank, .local_size = place.local_size};
+  check_strategy(options, job, true);
+  execution.device = device_of(options, execution.device, job, place.local_size > 1);
+  execution.threads = threads_of(execution, place.local_size);
+}
+
+World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptions& options,
+                 const ExecutionOptions& execution) {
+  World world;
+  world.crew = &crew;
+  world.job = crew.open(place.local_rank, place.local_size);
+  if (world.size() > 1)
+    world.own = std::make_unique<comm::ProcessGroup>(transport_of(options, execution.device, world.job));
   return world;
 }
 

@@ -2,7 +2,8 @@
 #include <memory>
 #include <optional>
 
-#include "comm/job/rendezvous.h"
+#include "comm/job/crew.h"
+#include "comm/job/place.h"
 #include "comm/parallel/data_parallel.h"
 #include "comm/process_group.h"
 #include "train/loop/execution.h"
@@ -18,6 +19,7 @@ struct World {
   comm::ProcessGroup& group() const { return own ? *own : comm::alone(); }
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
+  comm::Crew* crew = nullptr;  // whose generation these ranks are; null: they stay to the end
   // Tells the other ranks why this rank fails. If another rank failed first, waits 0.2 s so that the launcher, which
   // reports the first process to exit, reports that one. No effect with one rank.
   void fail(const std::string& cause) noexcept;
@@ -31,6 +33,15 @@ comm::Devices devices_of(const ParallelOptions& options, DeviceType type);
 // `execution` to those of this rank: its device, its share of the machine's threads. Throws UsageError if the options
 // contradict the launcher.
 World join_world(const ParallelOptions& options, ExecutionOptions& execution);
+
+// The same for ranks that come and go: options.elastic. The processes of the job, from which open_world() makes the
+// ranks of a generation. `ranks`: of the first one; `batch`: images of a batch, at least one for each rank.
+std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const ParallelOptions& options, int ranks,
+                                      int64_t batch);
+// Sets device and threads in `execution` to those of this process.
+void settle_process(const comm::Place& place, const ParallelOptions& options, ExecutionOptions& execution);
+World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptions& options,
+                 const ExecutionOptions& execution);
 
 // Whether the options need several ranks and no launcher has started them, so that this process must start them.
 bool wants_ranks(const ParallelOptions& options);

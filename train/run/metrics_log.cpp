@@ -85,7 +85,7 @@ static std::optional<Metrics> parse_metrics(const std::string& line, const std::
   const JsonFields fields(json, where);
   Metrics m;
   m.split = fields.text("split");
-  if (m.split == "summary") return {};
+  if (m.split == "summary" || m.split == kMembership) return {};
   m.epoch = fields.has("epoch") ? fields.whole("epoch") : 0, m.step = fields.has("step") ? fields.whole("step") : 0;
   for (const MetricsColumn& c : kColumns)
     if (fields.has(c.name)) m.*c.value = read_number(fields, c.name);
@@ -142,6 +142,30 @@ static int64_t lines_kept(const std::string& path, int64_t keep) {
   return end;
 }
 
+MetricsLog::Lengths MetricsLog::cut_behind(const RunDir& run, int64_t step) {
+  const auto step_in_json = [](const std::string& line) {
+    const Json json = parse_json(line, "", 4);
+    return JsonFields(json, "").whole("step");
+  };
+  const auto step_in_csv = [](const std::string& line) {
+    const size_t comma = line.find(',', line.find(',') + 1);
+    return line.starts_with("split,") || comma == std::string::npos ? 0 : std::atoll(line.c_str() + comma + 1);
+  };
+  const auto cut = [&](const std::string& path, const auto& step_in) {
+    std::string kept;
+    std::istringstream lines(is_there(path) ? read_file(path) : "");
+    for (std::string line; std::getline(lines, line) && !lines.eof();) {  // the last one may not be complete
+      try {
+        if (step_in(line) <= step) kept += line + '\n';
+      } catch (const FormatError&) {  // a line of half a write
+      }
+    }
+    write_file(path, kept);
+    return int64_t(kept.size());
+  };
+  return {{kJsonl, cut(run.file(kJsonl), step_in_json)}, {kCsv, cut(run.file(kCsv), step_in_csv)}};
+}
+
 void MetricsLog::check(const RunDir& run) {
   for (const char* name : {kJsonl, kCsv}) (void)lines_kept(run.file(name), 0);
 }
@@ -176,6 +200,11 @@ void MetricsLog::write(const Metrics& metrics) {
   csv_.write(csv_line(metrics));
   for (const MetricsColumn& c : kColumns)
     if (const auto& value = metrics.*c.value) events_.write(metrics.split + "/" + c.name, metrics.step, *value);
+}
+
+void MetricsLog::note(const Json& line) {
+  check_in_place();
+  jsonl_.write(line.text());
 }
 
 Json MetricsLog::finish(Json summary) {

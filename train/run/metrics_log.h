@@ -12,6 +12,7 @@
 namespace ringtape {
 
 constexpr const char *kJsonl = "metrics.jsonl", *kCsv = "metrics.csv";
+constexpr const char* kMembership = "membership";  // the "split" of a line about ranks that come or go
 constexpr const char* kMetricsCrc = "metrics_crc32";  // in the summary: CRC-32 of all lines before it
 
 // The results of a pass over a split; fields that do not apply are empty. Accuracies are in [0, 1], times in seconds;
@@ -52,9 +53,13 @@ class MetricsLog {
   // Continues after these lengths, at step `from`. A file that is shorter is cut after its last complete line, with a
   // warning; one that cannot be read is not cut: throws IoError.
   explicit MetricsLog(const RunDir& run, const Lengths& keep = {}, int64_t from = 0);
+  // Cuts both files, as new files, after what belongs to this step or an earlier one: for a process that goes on in
+  // place of another, which may still hold them. Returns their lengths.
+  static Lengths cut_behind(const RunDir& run, int64_t step);
   static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
   std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
   void write(const Metrics& metrics);
+  void note(const Json& line);  // in metrics.jsonl only; its "split" is none of the Metrics'
   EventFile& events() { return events_; }  // for what is no scalar
   Json finish(Json summary);  // the last line of metrics.jsonl, with its checksum, which is returned
   // Flushes both files to the disk; returns their lengths. Throws IoError, as write(), if one has lost its name.

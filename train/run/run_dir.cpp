@@ -185,24 +185,32 @@ void LineFile::check_in_place() const {
               "continue with --resume");
 }
 
+// Whoever still has the old files open writes to files without a name, or finds that they have lost it.
+void RunDir::take_over_files() const {
+  for (const char* name : {kLock, kLog})
+    if (is_there(file(name))) write_file(file(name), read_file(file(name)));
+}
+
 RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
-  check_run_path(path_, earlier);
+  const bool takes_over = earlier == Earlier::take_over, goes_on = earlier == Earlier::resume || takes_over;
+  if (!takes_over) check_run_path(path_, earlier);
   try {
     make_folder(path_);
+    if (takes_over) take_over_files();
     lock_ = locked_file(path_, file(kLock));
-    RT_CHECK_AS(UsageError, !stays_locked(file(kMetrics)), "--run ", path_, kTraining);
+    RT_CHECK_AS(UsageError, takes_over || !stays_locked(file(kMetrics)), "--run ", path_, kTraining);
     RT_CHECK_AS(UsageError, earlier != Earlier::refuse || !is_there(file(kConfig)), "--run ", path_, kHoldsARun);
     if (earlier == Earlier::replace) {
       const std::string lack = lack_of_descriptors(kDescriptors);
       RT_CHECK_AS(IoError, lack.empty(), "--run ", path_, ": not replaced: ", lack);
     }
-    if (earlier != Earlier::resume) remove_run(path_);
+    if (!goes_on) remove_run(path_);
     remove_leftovers(path_);
     make_folder(file(kExported));
   } catch (const fs::filesystem_error& e) {
     detail::fail<IoError>("--run ", path_, ": cannot write: ", e.code().message());
   }
-  log_ = std::make_unique<LineFile>(file(kLog), earlier == Earlier::resume ? INT64_MAX : 0);
+  log_ = std::make_unique<LineFile>(file(kLog), goes_on ? INT64_MAX : 0);
 }
 
 void RunDir::note_checkpoint() const {

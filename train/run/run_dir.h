@@ -14,7 +14,12 @@ std::string claim_run_path(const std::string& run, const std::string& model, con
 std::string exported_name(bool backbone);  // "backbone.safetensors" or "model.safetensors"
 
 // What to do with an existing run.
-enum class Earlier : uint8_t { refuse, replace, resume };
+enum class Earlier : uint8_t {
+  refuse,
+  replace,
+  resume,
+  take_over,  // goes on in place of a process that may still hold it, but has lost the job
+};
 
 // Throws UsageError if `path` exists and is not empty, unless it is a finished or interrupted run and `earlier` permits
 // replacing or resuming it; IoError if it cannot be read. A run that is still in progress is never touched. Changes
@@ -64,6 +69,7 @@ class RunDir {
 
  private:
   std::string path_;
+  void take_over_files() const;
   File lock_;  // held until the process ends or the object is destroyed
   std::unique_ptr<LineFile> log_;
 };

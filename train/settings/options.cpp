@@ -81,6 +81,7 @@ static void check_parallel(const ParallelOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, !o.releases_gradients() || !comm::find_reduction(reduction).whole, "--gradient-reduction ",
               reduction, ": needs whole gradients, which --strategy ", o.strategy, " does not keep; use zero1");
   check_ranks(o, ranks);
+  if (o.elastic.on) check_elastic(o);
 }
 
 TrainOptions resolve(TrainOptions options, int ranks) {
@@ -114,6 +115,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(
       UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
       "--export best: --checkpoint-every 0 does not keep the best weights; set --checkpoint-every to 1 or more");
+  RT_CHECK_AS(UsageError, !options.parallel.elastic.on || !options.self_supervised(),
+              "--elastic: not for self-supervised methods, which need the same number of images on each rank");
   if (options.self_supervised()) check_pretraining(options, ranks);
   for (const auto& [option, value] : values_of(options))
     RT_CHECK_AS(UsageError, !option->is_recorded() || is_utf8(value), "--", option->name,

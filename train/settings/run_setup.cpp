@@ -118,12 +118,14 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, c
 
 std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const Learner& learner, double lr,
                                 comm::ProcessGroup& group) {
-  auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, o.parallel);
+  ParallelOptions parallel = o.parallel;
+  parallel.reducer.prompt = parallel.elastic.on;
+  auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, parallel);
   if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
   return step;
 }
 
-Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
@@ -138,7 +140,8 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
   auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
-  const Schedule schedule(o.schedule, peak_lr(o.schedule, group.size()), steps_per_epoch, o.trainer.epochs);
+  const double lr = peak_lr(o.schedule, crew ? crew->options().ranks : group.size());
+  const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs);
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
   trace.check_before(o.trainer.epochs * steps_per_epoch);
@@ -157,6 +160,7 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group) {
                   .log_every = o.run.log_every,
                   .snapshots = o.run.snapshots,
                   .seed = uint64_t(o.execution.seed),
+                  .crew = crew,
                   .course = {kept_settings(o), changed, identity, steps_per_epoch},
                   .metadata = metadata(o, data.train)});
 }

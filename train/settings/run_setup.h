@@ -38,8 +38,9 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& options, const Task& t
 std::unique_ptr<Step> make_step(const TrainOptions& options, const Task& task, const Learner& learner, double lr,
                                 comm::ProcessGroup& group);
 
-// A trainer of the setup's task on all ranks of a group; both must outlive it. Throws UsageError for a batch larger
+// A trainer of the setup's task on all ranks of a group; both must outlive it. `crew`: whose generation the group is;
+// null: the ranks stay. Throws UsageError for a batch larger
 // than the data set or a split that cannot judge the run, CommError if ranks differ in settings, data or model.
-Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group = comm::alone());
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group = comm::alone(), const comm::Crew* crew = nullptr);
 
 }  // namespace ringtape

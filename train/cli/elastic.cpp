@@ -1,0 +1,134 @@
+#include <deque>
+
+#include "comm/launch/launch.h"
+#include "core/log.h"
+#include "core/printable.h"
+#include "train/cli/introduction.h"
+#include "train/cli/training.h"
+#include "train/cli/training_run.h"
+#include "train/run/stop.h"
+
+namespace ringtape::cli {
+namespace {
+
+// One process of a training whose ranks come and go: what it keeps from one generation to the next.
+class Elastic {
+ public:
+  Elastic(RunSetup& setup, comm::Crew& crew, const comm::Place& place, const Invocation& invocation, bool said)
+      : setup_(setup), o_(setup.options), crew_(crew), place_(place), invocation_(invocation), said_(said) {}
+  bool run();  // false: this process leaves before the training is whole
+
+ private:
+  comm::Standing standing() const;
+  bool train(const World& world);
+  void keep(Trainer& trainer);
+  Earlier earlier_run() const;
+
+  RunSetup& setup_;
+  const TrainOptions& o_;
+  comm::Crew& crew_;
+  const comm::Place& place_;
+  const Invocation& invocation_;
+  const bool said_;
+  std::optional<Carried> carried_;  // between two generations
+  bool has_state_ = false;          // of the training, not only initial values
+  bool leaves_ = false;
+  std::unique_ptr<Role> leader_;    // of a process that leads once it does: to the end
+  std::deque<Metrics> journal_;     // the last metrics of all ranks
+};
+
+comm::Standing Elastic::standing() const {
+  return has_state_ ? comm::Standing{carried_->state.step, carried_->state.epoch} : comm::Standing{};
+}
+
+// A process takes the place of another leader, which may be stopped and hold its files, not dead.
+Earlier Elastic::earlier_run() const {
+  const comm::Deal& deal = crew_.deal();
+  return deal.number == 1 ? earlier(o_.run) : deal.source >= 0 ? Earlier::take_over : Earlier::resume;
+}
+
+void Elastic::keep(Trainer& trainer) {
+  carried_ = trainer.carry();
+  leaves_ = trainer.leaves();
+}
+
+bool Elastic::train(const World& world) {
+  Trainer trainer = make_trainer(setup_, world.group(), &crew_);
+  if (carried_) trainer.take(*carried_);
+  else keep(trainer);  // the initial weights, if others do not give theirs
+  stop_after_step();
+  std::unique_ptr<Role> follows;
+  if (world.leads() && !leader_) leader_ = leader(setup_, invocation_, said_, earlier_run(), &journal_);
+  if (!world.leads()) follows = follower(setup_);
+  Role& role = world.leads() ? *leader_ : *follows;
+  trainer.set_journal([this](const Metrics& m) {
+    constexpr size_t kMost = 1000;  // lines
+    journal_.push_back(m);
+    if (journal_.size() > kMost) journal_.pop_front();
+  });
+  role.begin(trainer, world);
+  carried_.reset();
+  has_state_ = true;
+  try {
+    return role.train(trainer, world);
+  } catch (const Error&) {
+    keep(trainer);
+    throw;
+  }
+}
+
+bool Elastic::run() {
+  comm::Crew::End end = comm::Crew::End::none;
+  for (std::string cause;;) {
+    crew_.next(standing(), end, cause);
+    std::string failed;
+    try {
+      const World world = open_world(crew_, place_, o_.parallel, o_.execution);
+      try {
+        return train(world);
+      } catch (const RanksChange&) {
+        if (leaves_) return false;
+        end = comm::Crew::End::change, cause.clear();
+        continue;
+      } catch (const CommError& e) {
+        failed = e.what();
+      }
+    } catch (const CommError& e) {  // the ranks did not meet
+      failed = e.what();
+    } catch (const std::exception& e) {
+      crew_.fail(concat("rank ", crew_.rank(), " on ", place_.host, ": ", e.what()));
+      throw;
+    }
+    if (!crew_.failed()) {
+      crew_.fail(failed);
+      throw CommError(failed);
+    }
+    end = comm::Crew::End::failure, cause = failed;
+  }
+}
+
+}  // namespace
+
+int train_elastically(TrainOptions options, const comm::Place& place, const Invocation& invocation,
+                      const std::string& path) {
+  const auto store = comm::lasting_store(place);
+  const int ranks = comm::founders(*store, place.size);
+  check_same_batch(options, path, ranks);
+  settle_process(place, options.parallel, options.execution);
+  options = resolve(std::move(options), ranks);
+  const bool leads = place.rank == 0;
+  if (leads && !options.run.json) print_line(printable(first_line(options)));
+  RunSetup setup(options, {.leads = leads});
+  const auto crew = join_crew(store, options.parallel, ranks, options.trainer.batch_size);
+  try {
+    return Elastic(setup, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
+  } catch (const comm::JobDone&) {
+    return 0;
+  } catch (const CommError& e) {
+    if (!stop_requested()) throw;
+    log_warn("stopped by a signal: ", e.what());
+    return comm::kPreempted;
+  }
+}
+
+}  // namespace ringtape::cli
