@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "comm/parallel/agreement.h"
+#include "comm/parallel/reduction/reductions.h"
 #include "kernels/copy.h"
 #include "kernels/fill.h"
 
@@ -57,6 +58,7 @@ int64_t Reducer::control_size(int64_t parameters) { return (kUsed + parameters +
 Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<GradientSlot> slots, ReducerOptions options,
                  const Sharding& sharding)
     : group_(group), memory_(memory), slots_(std::move(slots)), reduction_(options.reduction), prompt_(options.prompt),
+      kept_shares_{.shares = options.shares},
       exact_(sharding.places.empty() && find_reduction(reduction_.name).exact), releases_(sharding.release),
       bucket_of_(slots_.size()), used_(slots_.size()), done_(slots_.size()), reached_(slots_.size()),
       loss_(zeros({}, memory.dtype(), memory.device())) {
@@ -67,6 +69,7 @@ Reducer::Reducer(ProcessGroup& group, const Tensor& memory, std::vector<Gradient
   for (const GradientSlot& s : slots_) lines += concat(s.name, " ", memory_.dtype(), " ", s.leaf->shape, "\n");
   check_same(group_, "the parameters", lines);
   plan(options);
+  begin_shares();
   if (!sharding.places.empty()) divide_buckets(sharding.places);
   for (Bucket& b : buckets_) {
     if (releases_) continue;
@@ -105,7 +108,7 @@ std::vector<Part> buckets_of(std::span<const Part> gradients, const ReducerOptio
 }
 
 void Reducer::plan(const ReducerOptions& options) {
-  const int64_t front = control_size(int64_t(slots_.size())), bytes = int64_t(size_of(memory_.dtype()));
+  const int64_t front = slots_.front().begin, bytes = int64_t(size_of(memory_.dtype()));
   std::vector<Part> gradients;
   for (const GradientSlot& s : slots_) gradients.push_back({bytes * (s.begin - front), bytes * (s.end - front)});
   for (const Part& part : buckets_of(gradients, options)) {
@@ -139,6 +142,11 @@ void Reducer::make_reduction(Bucket& bucket) {
     const Tensor gradient = bucket.memory.window(shape, contiguous_strides(shape), s.begin - bucket.begin);
     if (releases_) s.leaf->grad_slot = gradient;
     gradients.members.push_back({gradient, memory_.window({}, {}, kUsed + int64_t(i)), s.begin});
+  }
+  if (kept_shares_.shares > 0) {
+    gradients.kept = &kept_shares_, gradients.begin = bucket.begin;
+    bucket.reduction = make_over_shares(group_, std::move(gradients));
+    return;
   }
   bucket.reduction = find_reduction(reduction_.name).make(group_, std::move(gradients), reduction_.chosen());
 }
@@ -184,6 +192,19 @@ void Reducer::release() {
   --open_;
 }
 
+void Reducer::keep(const Step& step) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    used_[i] = slots_[i].leaf->grad.defined();
+    if (!used_[i]) fill(window(slots_[i].begin, slots_[i].end), 0);
+    slots_[i].leaf->grad = {};
+  }
+  write_words(step);
+  const Tensor sum = empty_like(memory_);
+  copy(sum, memory_);
+  const int64_t at = kept_shares_.next++;
+  add_share(kept_shares_.sums, {{at, at + 1}, sum}, kept_shares_.shares);
+}
+
 void Reducer::arm(const Tensor& loss, const Step& step) {
   RT_CHECK(!armed_, "Reducer::arm: the previous step has not finished");
   std::unordered_set<const Node*> reached;
@@ -206,6 +227,12 @@ void Reducer::arm(const Tensor& loss, const Step& step) {
   for (size_t i = slots_.size(); i-- > 0;)
     if (!reached.contains(slots_[i].leaf.get())) completed(i);
   waits_ = true;  // not before: other ranks may need this one to begin its backward()
+}
+
+void Reducer::begin_shares() {
+  if (kept_shares_.shares == 0) return;
+  kept_shares_.sums.clear();
+  kept_shares_.next = part_of(kept_shares_.shares, group_.size(), group_.rank()).begin;
 }
 
 void Reducer::write_words(const Step& step) {
@@ -265,6 +292,7 @@ void Reducer::finish() {
     if (b.reduction) b.finish();
   waited_.end = Clock::now();
   armed_ = waits_ = false;
+  begin_shares();
   totals_.exposed += waited_.end - waited_.begin;
   totals_.steps += 1;
   count_sent();

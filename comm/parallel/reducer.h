@@ -38,6 +38,7 @@ struct ReducerOptions {
   int64_t small_bytes = 1 << 20;
   bool no_overlap = false;  // one bucket, which is sent after backward()
   Selection reduction{reductions(), "sum"};
+  int64_t shares = 0;   // a batch consists of so many (comm/parallel/share_tree.h); 0: of a part for each rank; no setting
   bool prompt = false;  // the host waits for the words of each step, on a GPU, too; no setting
 };
 void visit(Fields& f, ReducerOptions& o);  // without the settings of the reductions
@@ -86,6 +87,10 @@ class Reducer {
   // By slot, after finish(): whether any rank has its gradient.
   const std::vector<char>& reached() const { return reached_; }
 
+  // With shares: the gradients of one of this rank's shares of the batch, but the last, are complete: it is as if
+  // another backward() began.
+  void keep(const Step& step);
+
   // The next backward(loss) on this thread is the last of the step: it completes the gradients. An undefined loss means
   // no backward(): the gradients are sent as they are.
   void arm(const Tensor& loss, const Step& step);
@@ -131,6 +136,7 @@ class Reducer {
   void completed(size_t slot);
   void launch();
   void write_words(const Step& step);
+  void begin_shares();
   void read_words();
   void settle_missing();
   void count_sent();
@@ -141,6 +147,7 @@ class Reducer {
   const std::vector<GradientSlot> slots_;
   const Selection reduction_;
   const bool prompt_;
+  KeptShares kept_shares_;
   const bool exact_;                // the control words are in front of the last bucket
   const bool releases_;
   Work words_;                      // if the control words are sent separately

@@ -28,6 +28,14 @@ void Reduction::send(const Tensor& y, const ProcessGroup::Cuts& cuts) {
   sent_.push_back({work.start(), y.size() * int64_t(size_of(y.dtype())) / (cuts ? 2 : 1)});
 }
 
+void Reduction::exchange(const Tensor& y, const Tensor& x) {
+  sent_.push_back({group_.all_to_all(y, x).start(), y.size() * int64_t(size_of(y.dtype())) / 2});
+}
+
+void Reduction::gather(const Tensor& y, const Tensor& x) {
+  sent_.push_back({group_.all_gather(y, x).start(), y.size() * int64_t(size_of(y.dtype())) / 2});
+}
+
 void Reduction::wait() const {
   for (const Sent& s : sent_) s.work.wait();
 }

@@ -1,10 +1,18 @@
 #pragma once
 #include <span>
 
+#include "comm/parallel/share_tree.h"
 #include "comm/process_group.h"
 #include "core/settings.h"
 
 namespace ringtape::comm {
+
+// The shares of a batch that a rank has computed before its last one, which is in the buckets.
+struct KeptShares {
+  int64_t shares = 0;  // of the whole batch; 0: it is not divided so
+  int64_t next = 0;    // the one that is computed next
+  std::vector<ShareSum> sums{};
+};
 
 // The gradients of a bucket.
 struct Gradients {
@@ -17,6 +25,8 @@ struct Gradients {
   std::vector<Member> members;
   // Which elements of `all` a rank needs the sums of; null: all of them.
   ProcessGroup::Cuts cuts = {};
+  const KeptShares* kept = nullptr;  // `all` is elements [begin, begin + n) of their sums; null: none
+  int64_t begin = 0;
 };
 
 // Replaces the gradients of one bucket, or at least this rank's part of them, by their exact or approximate sums over
@@ -43,6 +53,9 @@ class Reduction {
   virtual void begin() = 0;
   // Begins to sum y over the ranks, in place; with cuts, each rank's part of it.
   void send(const Tensor& y, const ProcessGroup::Cuts& cuts = {});
+  // Begins all_to_all, all_gather.
+  void exchange(const Tensor& y, const Tensor& x);
+  void gather(const Tensor& y, const Tensor& x);
   void wait() const;           // for everything that was sent
 
  private:

@@ -23,6 +23,13 @@ struct Loader::Source {
   int64_t batches_a_chunk;
 };
 
+Part own_rows(int64_t batch, const LoaderConfig& config) {
+  if (config.shares == 0) return part_of(batch, config.ranks, config.rank);
+  const auto shares = int(config.shares);
+  const Part own = part_of(shares, config.ranks, config.rank);
+  return {part_of(batch, shares, int(own.begin)).begin, part_of(batch, shares, int(own.end) - 1).end};
+}
+
 // Workers deliver several small batches at once to reduce the cost of waking the other side.
 static constexpr int64_t kChunkBytes = 1 << 20;
 static constexpr int64_t kChunksAWorker = 4;
@@ -68,7 +75,7 @@ class EpochState {
  private:
   int64_t own_size() const {  // size of this rank's batches, except the last one
     const LoaderConfig& config = source_->config;
-    return part_of(config.batch_size, config.ranks, config.rank).size();
+    return own_rows(config.batch_size, config).size();
   }
 
   // This rank's samples, batch by batch.
@@ -77,7 +84,7 @@ class EpochState {
     const auto all = order.span<int64_t>();
     std::vector<int64_t> own;
     for (int64_t begin = 0; begin < order.size(); begin += config.batch_size) {
-      const Part part = part_of(std::min(config.batch_size, order.size() - begin), config.ranks, config.rank);
+      const Part part = own_rows(std::min(config.batch_size, order.size() - begin), config);
       own.insert(own.end(), all.begin() + begin + part.begin, all.begin() + begin + part.end);
     }
     return from_host(own, {int64_t(own.size())});
@@ -180,7 +187,7 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   for (int64_t i : samples)
     RT_CHECK_AS(ShapeError, i >= 0 && i < shape[0], "sample ", i, " of a data set of ", shape[0]);
   const int64_t copies = std::max<int64_t>(int64_t(config.views.size()), 1);
-  const int64_t batch_bytes = part_of(config.batch_size, config.ranks, config.rank).size() * copies *
+  const int64_t batch_bytes = own_rows(config.batch_size, config).size() * copies *
                               shape.without(0).size() * int64_t(sizeof(float));
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;

@@ -2,6 +2,7 @@
 #include <iterator>
 #include <memory>
 
+#include "core/part.h"
 #include "kernels/random_view.h"
 #include "train/data/dataset.h"
 #include "train/data/transform.h"
@@ -32,7 +33,11 @@ struct LoaderConfig {
   Transforms transforms = {};  // before these, of the bytes of each image and view; the data set is on a CPU then
   // Rank r of `ranks` gets part r of each batch of batch_size samples; of the last batch, the part may be empty.
   int rank = 0, ranks = 1;
+  // Each batch consists of so many parts, and a rank gets part_of(shares, ranks, rank) of them; 0: of one for each rank.
+  int64_t shares = 0;
 };
+// The samples of a batch that a rank gets.
+Part own_rows(int64_t batch, const LoaderConfig& config);
 
 // Delivers the chosen samples of a data set in batches. Their order and augmentation depend only on (seed, epoch) and
 // the list of samples: not on workers, device, timing or the number of ranks.

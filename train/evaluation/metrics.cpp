@@ -5,6 +5,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/process_group.h"
+#include "core/part.h"
 #include "kernels/topk.h"
 
 namespace ringtape {
@@ -45,6 +46,25 @@ Tally of_all(comm::ProcessGroup& group, const Tally& own) {
   const Tensor host = sums.copy_to(Device{});
   const auto s = host.span<double>();
   return Tally({int64_t(s[0]), int64_t(s[1]), int64_t(s[2]), s[3]});
+}
+
+Tally of_shares(comm::ProcessGroup& group, const std::vector<Tally>& own, int64_t shares) {
+  constexpr size_t kValues = 4;
+  std::vector<double> values(size_t(shares) * kValues);
+  size_t at = size_t(part_of(shares, group.size(), group.rank()).begin) * kValues;
+  for (const Tally& tally : own)
+    for (const double value : {double(tally.totals().samples), double(tally.totals().top1),
+                               double(tally.totals().top5), tally.totals().loss})
+      values[at++] = value;
+  const Tensor all = from_host(values, {int64_t(values.size())}, group.transport().device());
+  group.all_reduce(all).wait();  // the other ranks' are zeros
+  const Tensor host = all.copy_to(Device{});
+  Tally::Totals out;
+  for (const double* s = host.data<double>(); s < host.data<double>() + values.size(); s += kValues) {
+    out.samples += int64_t(s[0]), out.top1 += int64_t(s[1]), out.top5 += int64_t(s[2]);
+    out.loss += s[3];
+  }
+  return Tally(out);
 }
 
 }  // namespace ringtape

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "core/readback.h"
 
 namespace ringtape {
@@ -37,5 +39,7 @@ class Tally {
 };
 
 Tally of_all(comm::ProcessGroup& group, const Tally& own);  // the sum over ranks; a collective
+// The sum over fixed shares in their order, of which a rank has those of part_of(shares, ranks, rank); a collective.
+Tally of_shares(comm::ProcessGroup& group, const std::vector<Tally>& own, int64_t shares);
 
 }  // namespace ringtape

@@ -1,10 +1,13 @@
 #include "train/loop/evaluate.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "autograd/autocast.h"
 #include "autograd/ops.h"
 #include "comm/parallel/agreement.h"
+#include "core/part.h"
 #include "nn/mode_guard.h"
 #include "train/data/loader.h"
 #include "train/evaluation/features.h"
@@ -35,6 +38,18 @@ Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& tally, const std::
   return m;
 }
 
+static int64_t batches_of(const Part& part) { return (part.size() + kEvalBatch - 1) / kEvalBatch; }
+
+// This rank's parts of n samples, which follow one another.
+static std::vector<Part> own_parts(int64_t n, const EvalOptions& options) {
+  const int ranks = options.group->size(), rank = options.group->rank();
+  if (options.shares == 0) return {part_of(n, ranks, rank)};
+  std::vector<Part> out;
+  const Part own = part_of(options.shares, ranks, rank);
+  for (int64_t w = own.begin; w < own.end; ++w) out.push_back(part_of(n, int(options.shares), int(w)));
+  return out;
+}
+
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
                  const EvalOptions& options, Tensors* outputs, Snapshot* snapshot) {
   const NoGrad no_grad;
@@ -42,30 +57,39 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   const nn::ModeGuard mode(*task.model, false);
   samples = first_of(std::move(samples), options.limit_batches);
   const auto n = int64_t(samples.size());
-  samples = own_part(samples, *options.group);
+  const std::vector<Part> parts = own_parts(n, options);
   SharedPasses passes(n, *options.group, options.weights);
   Stopwatch watch;
-  Tally tally;
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
-  if (!samples.empty()) {
-    const int64_t batch_size = std::min(kEvalBatch, int64_t(samples.size()));
-    const Loader loader(data, samples, {.batch_size = batch_size, .workers = options.workers, .device = task.device});
-    Progress bar(split, loader.batches(), options.progress);
+  const Part own{parts.front().begin, parts.back().end};
+  const int64_t batches = std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus(), batches_of);
+  Progress bar(split, batches, options.progress);
+  std::vector<Tally> tallies;
+  int64_t at = 0;
+  for (const Part& part : parts) {
+    Tally& tally = tallies.emplace_back();
+    if (part.size() == 0) continue;
+    const Loader loader(data, {samples.begin() + part.begin, samples.begin() + part.end},
+                        {.batch_size = std::min(kEvalBatch, part.size()),
+                         .workers = options.workers,
+                         .device = task.device});
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
-      passes.begin(batch->index);
+      passes.begin(at);
       const Tensor logits = task.classify(batch->x);
       tally.add(cross_entropy(logits, batch->y), logits, batch->y);
       if (outputs) outputs->push_back(to(logits, Device{}));
-      bar.update(batch->index + 1);
+      bar.update(++at);
     }
     tally.finish();
   }
   passes.end();
-  const Tally all = of_all(*options.group, tally);
+  const Tally all = options.shares > 0 ? of_shares(*options.group, tallies, options.shares)
+                                       : of_all(*options.group, tallies[0]);
   const Metrics metrics = epoch_metrics(*options.group, all, split, watch.lap(), task.devices());
-  if (snapshot) add_predictions(*snapshot, data, samples, *outputs, *options.group);
+  if (snapshot) add_predictions(*snapshot, data, {samples.begin() + own.begin, samples.begin() + own.end},
+                                *outputs, *options.group);
   return metrics;
 }
 

@@ -19,6 +19,7 @@ struct EvalOptions {
   bool progress = false;                       // whether to show a bar
   comm::ShardedBuffers* weights = nullptr;      // as EmbedOptions::weights
   comm::ProcessGroup* group = &comm::alone();  // whose ranks share the images; all get the metrics of all images
+  int64_t shares = 0;  // in so many fixed parts, which ranks compute one after another; 0: in one for each rank
 };
 
 // Loss and accuracy of the network on samples of a data set, in evaluation mode. Batches have at most kEvalBatch

@@ -77,6 +77,11 @@ void visit(Fields& f, ParallelOptions& o) {
      .range = {1, 1 << 20},
      .automatic = "the ranks of a machine",
      .may_change = true});
+  f("shares", o.shares,
+    {.help = "divide each batch into so many fixed parts, which the ranks compute and add in an order of their own: "
+             "the same bits for 1 to N ranks, whichever come and go; 0: one part for each rank",
+     .unit = "N",
+     .range = {0, 4096}});
   visit(f, o.reducer);
   f("comm-timeout", o.comm_timeout,
     {.help = "maximum seconds to wait for another rank; then the training ends and reports what each rank is doing (a "
@@ -86,6 +91,16 @@ void visit(Fields& f, ParallelOptions& o) {
      .scope = Scope::rank,
      .may_change = true});
   visit(f, o.elastic);
+}
+
+void check_shares(const ParallelOptions& o, int64_t ranks) {
+  if (o.shares == 0) return;
+  RT_CHECK_AS(UsageError, !o.replicates() && !o.shards(), "--shares: not with --strategy ", o.strategy, "; use ddp");
+  RT_CHECK_AS(UsageError, !o.sync_bn, "--shares and --sync-bn: a rank computes its shares one after another, so that "
+              "layers cannot use all of them; leave one out");
+  RT_CHECK_AS(UsageError, o.reducer.reduction.name == "sum", "--shares and --gradient-reduction ",
+              o.reducer.reduction.name, ": only exact sums are the same for any ranks; use sum");
+  RT_CHECK_AS(UsageError, ranks <= o.shares, "--shares ", o.shares, ": fewer than the ", ranks, " ranks");
 }
 
 void check_elastic(const ParallelOptions& o) {

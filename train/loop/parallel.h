@@ -15,6 +15,7 @@ struct ParallelOptions {
   bool keep_weights = false;   // fsdp: from the forward to the backward pass
   bool share_weights = false;  // zero1, zero2: one copy of the weights for all ranks
   int64_t shard_within = 0;    // hsdp: ranks; 0: those of a machine
+  int64_t shares = 0;          // of a batch; 0: one for each rank
   comm::ReducerOptions reducer;
   double comm_timeout = 600;  // seconds
   ElasticOptions elastic;
@@ -31,8 +32,9 @@ struct ParallelOptions {
 };
 void visit(Fields& f, ParallelOptions& o);
 
-// Throws UsageError if the options do not permit ranks that come and go.
+// Throws UsageError if the options do not permit ranks that come and go, or fixed shares for so many ranks.
 void check_elastic(const ParallelOptions& options);
+void check_shares(const ParallelOptions& options, int64_t ranks);
 
 // Throws UsageError if that many ranks, which are processes, cannot use the transport or be divided so.
 void check_ranks(const ParallelOptions& options, int64_t ranks);

@@ -9,7 +9,7 @@
 #include "core/registry.h"
 #include "kernels/conv2d.h"
 #include "kernels/copy.h"
-#include "train/evaluation/metrics.h"
+#include "train/loop/step_parts.h"
 #include "train/weights/weights.h"
 
 namespace ringtape {
@@ -38,7 +38,7 @@ void visit(Fields& f, StepOptions& o) {
 Step::Step(nn::Module& model, Objective objective, const StepOptions& options, const ExecutionOptions& execution,
            comm::ProcessGroup& group, const ParallelOptions& parallel)
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
-      accumulate_(options.accumulate), synchronized_(group.size() > 1 && parallel.sync_bn),
+      accumulate_(options.accumulate), batch_shares_(parallel.shares), synchronized_(group.size() > 1 && parallel.sync_bn),
       precision_(compute_dtype(execution)),
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
@@ -64,8 +64,8 @@ Step::Step(nn::Module& model, Objective objective, const StepOptions& options, c
 }
 
 std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, const ParallelOptions& parallel) {
-  if (group_->size() == 1) return nullptr;
-  const int64_t front = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
+  if (group_->size() == 1 && batch_shares_ == 0) return nullptr;
+  const int64_t front = this->front(int64_t(parameters_.parameters().size()));
   std::vector<comm::GradientSlot> slots;
   comm::Sharding sharding{.release = parallel.releases_gradients()};
   const bool whole = find_entry(optimizers(), options.optimizer.name, "optimizer").whole;
@@ -76,7 +76,9 @@ std::unique_ptr<comm::Reducer> Step::make_reducer(const StepOptions& options, co
   const auto cells = parameters_.cells().span<int64_t>();
   for (size_t i = 0; i < cells.size() && parallel.shards() && !whole; i += 4)
     if (cells[i] % 16 == 0) sharding.places.push_back(front + cells[i]);  // aligned for vectors
-  return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), parallel.reducer, sharding);
+  comm::ReducerOptions reducer = parallel.reducer;
+  reducer.shares = batch_shares_, reducer.prompt = parallel.elastic.on || batch_shares_ > 0;
+  return std::make_unique<comm::Reducer>(*group_, memory_, std::move(slots), reducer, sharding);
 }
 
 std::unique_ptr<comm::Shards> Step::make_shards() {
@@ -119,8 +121,8 @@ std::unique_ptr<ShardedTeacher> Step::make_teacher(comm::ProcessGroup& group, co
 
 // Memory that other ranks can reach; the gradients follow the reducer's control words, or get memory from the reducer.
 Tensor Step::gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device) {
-  if (group_->size() == 1) return zeros({size}, dtype, device);
-  const int64_t front = comm::Reducer::control_size(parameters);
+  if (group_->size() == 1 && batch_shares_ == 0) return zeros({size}, dtype, device);
+  const int64_t front = this->front(parameters);
   memory_ = group_->allocate({released ? front : front + size}, dtype);
   return released ? Tensor() : memory_.window({size}, {1}, front);
 }
@@ -139,7 +141,7 @@ bool Step::has_common_memory(const ParallelOptions& parallel) const {
   return t.abilities().shares_memory && t.device().type == DeviceType::cpu;
 }
 
-static Tensors slice_rows(const Tensors& images, const Part& rows) {
+Tensors slice_rows(const Tensors& images, const Part& rows) {
   Tensors out;
   for (const Tensor& x : images) out.push_back(rows.size() == x.dim(0) ? x : slice(x, 0, rows.begin, rows.end));
   return out;
@@ -149,11 +151,23 @@ static Tensor joined(const Tensors& logits) {
   return logits.empty() ? Tensor{} : logits.size() == 1 ? logits[0] : concat(logits);
 }
 
-static Tally::Totals count_right(const Tensors& logits, const Tensor& y) {
+Tally::Totals count_right(const Tensors& logits, const Tensor& y) {
   Tally tally;
   if (!logits.empty()) tally.add(zeros({}), joined(logits), y);
   tally.finish();
   return tally.totals();
+}
+
+void copy_all(const Tensors& to, const Tensors& from) {
+  RT_CHECK_EQ(to.size(), from.size());
+  for (size_t i = 0; i < to.size(); ++i) copy(to[i], from[i]);
+}
+
+Tensors clones(const Tensors& tensors) {
+  Tensors out;
+  for (const Tensor& t : tensors) out.push_back(empty_like(t));
+  copy_all(out, tensors);
+  return out;
 }
 
 // Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
@@ -204,7 +218,7 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   Result out;
   {
     const Autocast autocast(precision_);
-    out = gradients(images, y, whole, ended);
+    out = batch_shares_ > 0 ? share_gradients(images, y, whole, ended) : gradients(images, y, whole, ended);
   }
   const Tensor squares =
       scale_.active() || optimizer_->wants_squares() ? parameters_.gradient_squares() : Tensor{};

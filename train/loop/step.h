@@ -71,6 +71,7 @@ class Step {
   const Ema* ema() const { return ema_ ? &*ema_ : nullptr; }
   const comm::Reducer* reducer() const { return reducer_.get(); }  // null in a group of one
   comm::Reducer::Totals traffic() const;                           // also of the weights that shards exchange
+  int64_t shares() const { return batch_shares_; }  // ParallelOptions::shares
   // Of this rank's weights, their gradients, the optimizer's state, the average and a teacher's weights.
   int64_t state_bytes() const;
 
@@ -95,6 +96,11 @@ class Step {
 
  private:
   Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
+  // step_shares.cpp
+  Result share_gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
+                         const std::function<void(Phase)>& ended);
+  std::vector<Tensor> places_of(const std::vector<Tensor>& buffers) const;
+  int64_t front(int64_t parameters) const;
   Tensor gradient_memory(bool released, int64_t size, int64_t parameters, DType dtype, Device device);
   Tensor value_memory(const ParallelOptions& parallel, int64_t size, int64_t parameters, DType dtype, Device device);
   bool has_common_memory(const ParallelOptions& parallel) const;
@@ -113,6 +119,7 @@ class Step {
   // A separate group: collectives inside the model need not wait for gradients.
   const std::unique_ptr<comm::ProcessGroup> group_;
   int64_t accumulate_;
+  int64_t batch_shares_;  // 0: a batch consists of a part for each rank
   bool synchronized_;  // modules communicate: ranks without samples also run them
   DType precision_;
   Tensor memory_;  // gradients, after the reducer's control words

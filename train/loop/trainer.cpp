@@ -41,8 +41,8 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
                    {.samples = batch->whole,
                     .stop = asked_to_stop_,
                     .change = p_.crew && p_.crew->change_is_due(),
-                    .counts = p_.crew != nullptr});
-  if (p_.crew) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
+                    .counts = counts_all()});
+  if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
   else tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
   ++at_.batch;
   before_.in_step = false;
@@ -129,8 +129,7 @@ void Trainer::count_traffic() {
   counted_ = now;
 }
 
-// With a crew, the words of each step have what all ranks counted.
-Tally Trainer::whole_tally() const { return p_.crew ? tally_ : of_all(p_.group, tally_); }
+Tally Trainer::whole_tally() const { return counts_all() ? tally_ : of_all(p_.group, tally_); }
 
 Metrics Trainer::train_metrics() {
   Metrics m = epoch_metrics(p_.group, whole_tally(), "train", at_.seconds.whole, p_.task.devices());

@@ -111,6 +111,7 @@ class Trainer {
   Wish wish() const;  // of any rank, in the step that ended
   void show_progress(Progress& bar) const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
+  bool counts_all() const { return p_.crew || p_.step->shares() > 0; }  // each rank counts the samples of all
   Tally whole_tally() const;
   Metrics train_metrics();
   void count_traffic();

@@ -1,7 +1,7 @@
 #include "autograd/create.h"
 #include "comm/parallel/agreement.h"
-#include "kernels/copy.h"
 #include "train/io/json_reader.h"
+#include "train/loop/step_parts.h"
 #include "train/loop/trainer.h"
 #include "train/weights/weights.h"
 
@@ -57,7 +57,7 @@ void Trainer::export_weights(const std::string& path) const {
 
 void Trainer::restore(const TrainState& state) {
   at_ = state;
-  tally_ = leads() || p_.crew ? Tally(state.tally) : Tally();
+  tally_ = leads() || counts_all() ? Tally(state.tally) : Tally();
   p_.step->set_count(state.step, state.parameter_steps);
   saved_step_ = state.step;
   default_generator().set_state(own_random(state));
@@ -67,6 +67,7 @@ void Trainer::restore(const TrainState& state) {
 // unchanged, each resumes at its own position.
 RandomState Trainer::own_random(const TrainState& state) const {
   RandomState own = state.random;
+  if (p_.step->shares() > 0) return own;  // each share has its own
   if (state.counters.size() == size_t(p_.group.size()))
     own.counter = uint64_t(state.counters[size_t(p_.group.rank())]);
   else
@@ -86,18 +87,6 @@ void Trainer::share_state(int source) {
   saved_step_ = fields.whole("saved", -1);
   replicate(p_.group, p_.step->replicated(), source);
   if (steps() == 0) p_.step->restart_average();
-}
-
-static void copy_all(const Tensors& to, const Tensors& from) {
-  RT_CHECK_EQ(to.size(), from.size());
-  for (size_t i = 0; i < to.size(); ++i) copy(to[i], from[i]);
-}
-
-static Tensors clones(const Tensors& tensors) {
-  Tensors out;
-  for (const Tensor& t : tensors) out.push_back(empty_like(t));
-  copy_all(out, tensors);
-  return out;
 }
 
 void Trainer::remember() {

@@ -114,7 +114,7 @@ std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const 
   return std::make_unique<comm::Crew>(std::move(store),
                                       comm::Crew::Options{.ranks = ranks,
                                                           .min_ranks = int(e.min_ranks),
-                                                          .max_ranks = int(std::min<int64_t>(batch, 1 << 20)),
+                                                          .max_ranks = int(options.shares > 0 ? options.shares : std::min<int64_t>(batch, 1 << 20)),
                                                           .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
                                                           .patience = comm::Seconds(patience)},
                                       comm::host_identity("net"),

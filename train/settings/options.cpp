@@ -81,6 +81,7 @@ static void check_parallel(const ParallelOptions& o, int ranks) {
   RT_CHECK_AS(UsageError, !o.releases_gradients() || !comm::find_reduction(reduction).whole, "--gradient-reduction ",
               reduction, ": needs whole gradients, which --strategy ", o.strategy, " does not keep; use zero1");
   check_ranks(o, ranks);
+  check_shares(o, ranks);
   if (o.elastic.on) check_elastic(o);
 }
 
@@ -115,6 +116,11 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(
       UsageError, options.checkpoint.exported == "last" || options.checkpoint.every > 0,
       "--export best: --checkpoint-every 0 does not keep the best weights; set --checkpoint-every to 1 or more");
+  const int64_t shares = options.parallel.shares;
+  RT_CHECK_AS(UsageError, shares == 0 || !options.self_supervised(),
+              "--shares: not for self-supervised methods, whose losses may compare all images of a batch");
+  RT_CHECK_AS(UsageError, shares == 0 || options.step.accumulate == 1,
+              "--shares and --accumulate: shares are computed one after another, too; leave --accumulate out");
   RT_CHECK_AS(UsageError, !options.parallel.elastic.on || !options.self_supervised(),
               "--elastic: not for self-supervised methods, which need the same number of images on each rank");
   if (options.self_supervised()) check_pretraining(options, ranks);

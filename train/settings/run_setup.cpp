@@ -59,7 +59,8 @@ LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::Proces
           .device = task.device,
           .transforms = make_transforms(o.transforms),
           .rank = group.rank(),
-          .ranks = group.size()};
+          .ranks = group.size(),
+          .shares = o.parallel.shares};
 }
 
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
@@ -103,7 +104,8 @@ EvalOptions eval_options(const TrainOptions& o, comm::ProcessGroup& group) {
   return {.precision = compute_dtype(o.execution),
           .workers = int(o.execution.workers),
           .limit_batches = o.trainer.limit_eval_batches,
-          .group = &group};
+          .group = &group,
+          .shares = o.parallel.shares};
 }
 
 std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, const Holdout& split, int ranks) {
@@ -118,9 +120,7 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, c
 
 std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const Learner& learner, double lr,
                                 comm::ProcessGroup& group) {
-  ParallelOptions parallel = o.parallel;
-  parallel.reducer.prompt = parallel.elastic.on;
-  auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, parallel);
+  auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, o.parallel);
   if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
   return step;
 }
@@ -140,7 +140,8 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Cre
   auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
   const int64_t limit = o.trainer.limit_train_batches;
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
-  const double lr = peak_lr(o.schedule, crew ? crew->options().ranks : group.size());
+  const int64_t ranks = o.parallel.shares > 0 ? o.parallel.shares : crew ? crew->options().ranks : group.size();
+  const double lr = peak_lr(o.schedule, int(ranks));
   const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs);
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));

@@ -1,0 +1,16 @@
+#pragma once
+#include "core/part.h"
+#include "core/tensor.h"
+#include "train/evaluation/metrics.h"
+
+// What the parts of a step share.
+namespace ringtape {
+
+Tensors slice_rows(const Tensors& images, const Part& rows);
+// The numbers of samples that are right; waits for the device.
+Tally::Totals count_right(const Tensors& logits, const Tensor& y);
+
+void copy_all(const Tensors& to, const Tensors& from);
+Tensors clones(const Tensors& tensors);
+
+}  // namespace ringtape

@@ -1,0 +1,103 @@
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "core/part.h"
+#include "kernels/copy.h"
+#include "train/loop/step.h"
+#include "train/loop/step_parts.h"
+
+// A step whose batch consists of fixed shares: its results have the same bits whichever ranks compute them.
+namespace ringtape {
+
+namespace {
+
+constexpr int64_t kBufferAligned = 16;  // elements
+
+int64_t elements_of(const Tensors& buffers) {
+  int64_t out = 0;
+  for (const Tensor& b : buffers) out += b.size();
+  return (out + kBufferAligned - 1) / kBufferAligned * kBufferAligned;
+}
+
+bool is_float(const Tensor& x) { return x.dtype() != DType::i64 && x.dtype() != DType::u8 && x.dtype() != DType::b8; }
+
+Tensor in_f64(const Tensor& x) {
+  Tensor out(x.shape(), DType::f64, x.device());
+  copy(out, x);
+  return out;
+}
+
+// Each share draws from a place of its own, which depends on the step.
+RandomState place_of(const RandomState& base, int64_t step, int64_t share) {
+  return {base.seed, Stream(uint64_t(Stream::tensors) | uint64_t(step) << 8), uint64_t(share) << 48};
+}
+
+}  // namespace
+
+// Elements in front of the gradients: the reducer's words, and with shares the model's buffers.
+int64_t Step::front(int64_t parameters) const {
+  return comm::Reducer::control_size(parameters) + (batch_shares_ > 0 ? elements_of(buffers()) : 0);
+}
+
+// Where each buffer is summed over the shares.
+Tensors Step::places_of(const Tensors& buffers) const {
+  Tensors out;
+  int64_t at = comm::Reducer::control_size(int64_t(parameters_.parameters().size()));
+  for (const Tensor& b : buffers) {
+    out.push_back(memory_.window(b.shape(), contiguous_strides(b.shape()), at));
+    at += b.size();
+  }
+  return out;
+}
+
+// All shares begin with the same buffers. What they make of running statistics is averaged; counters, which all change
+// alike, are taken from the first share, as differences, which floats hold exactly.
+Step::Result Step::share_gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
+                                   const std::function<void(Phase)>& ended) {
+  const int64_t all = whole.samples > 0 ? whole.samples : y.size();
+  const auto shares = int(batch_shares_);
+  const Part own = part_of(shares, group_->size(), group_->rank());
+  const int64_t first = part_of(all, shares, int(own.begin)).begin;
+  const Tensors buffers = this->buffers(), before = clones(buffers), places = places_of(buffers);
+  const RandomState random = default_generator().state();
+  Result out;
+  for (int64_t w = own.begin; w < own.end; ++w) {
+    const Part place = part_of(all, shares, int(w)), rows{place.begin - first, place.end - first};
+    const double share = double(rows.size()) / double(all);
+    const bool last = w + 1 == own.end;
+    copy_all(buffers, before);
+    default_generator().set_state(place_of(random, count() + 1, w));
+    Outcome part;
+    Tensor loss;
+    if (rows.size() > 0) {
+      const Tensor labels = slice_rows({y}, rows)[0];
+      part = objective_(slice_rows(images, rows), labels);
+      loss = part.loss.detach() * share;
+      out.loss = out.loss.defined() ? out.loss + loss : loss;
+      out.spread = part.spread;
+      const Tally::Totals right = count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels);
+      out.top1 = right.top1, out.top5 = right.top5;
+    } else {
+      out.top1 = out.top5 = 0;
+    }
+    for (size_t i = 0; i < buffers.size(); ++i)
+      copy(places[i], is_float(buffers[i]) ? in_f64(buffers[i]) * share
+                                           : (in_f64(buffers[i]) - in_f64(before[i])) * double(w == 0));
+    if (ended) ended(Phase::forward);
+    const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
+    const comm::Reducer::Step words{loss, rows.size(), all, whole.stop && last, whole.change && last,
+                                    out.top1, out.top5};
+    if (last) reducer_->arm(total, words);
+    if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
+    if (last) reducer_->finish();
+    else reducer_->keep(words);
+    if (ended) ended(Phase::backward);
+  }
+  default_generator().set_state(random);
+  for (size_t i = 0; i < buffers.size(); ++i)
+    copy(buffers[i], is_float(buffers[i]) ? places[i] : in_f64(before[i]) + in_f64(places[i]));
+  out.own = out.loss, out.loss = reducer_->loss();
+  out.top1 = reducer_->words().top1, out.top5 = reducer_->words().top5;
+  return out;
+}
+
+}  // namespace ringtape
