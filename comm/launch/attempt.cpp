@@ -56,16 +56,17 @@ Attempt::~Attempt() {
 
 int Attempt::run() {
   start();
-  while (running()) wait();
+  while (goes_on()) wait();
   kill_strays(guard_.pid());
   display_.bar("");
   for (Rank& r : ranks_) drain(r);
-  return code_;
+  const bool is_done = launch_.elastic && std::ranges::any_of(ranks_, [](const Rank& r) { return r.code == 0; });
+  return is_done && (first_ || code_ == 0) ? 0 : code_;
 }
 
 // Reads the remaining output of a rank, as fast as the display takes it, unless this process was told to end.
-void Attempt::drain(Rank& r) {
-  for (bool any = true; any;) {
+void Attempt::drain(Rank& r, int reads) {
+  for (bool any = true; any && reads > 0; --reads) {
     while ((r.output->is_full(1) || r.output->is_full(2)) && !stopped_ && !deadline_.passed()) {
       pollfd signal{signals_.fd(), POLLIN, 0};
       ::poll(&signal, 1, kHeldBackMs);
@@ -77,9 +78,9 @@ void Attempt::drain(Rank& r) {
 }
 
 // Creates the folder of its logs; empty if there are none.
-std::string Attempt::log_folder() const {
+std::string Attempt::log_folder(int number) const {
   if (launch_.log_dir.empty()) return "";
-  const std::string folder = concat(launch_.log_dir, "/attempt_", number_, "/");
+  const std::string folder = concat(launch_.log_dir, "/attempt_", number, "/");
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   RT_CHECK_AS(IoError, !error, folder, ": cannot create: ", error.message());
@@ -87,45 +88,50 @@ std::string Attempt::log_folder() const {
 }
 
 void Attempt::start() {
-  const std::string folder = log_folder();
-  const std::vector<int> cores = usable_cores();
-  const auto parts = divide_cores(cores, launch_.local_size);
+  const auto parts = divide_cores(usable_cores(), launch_.local_size);
   const std::vector<int> threads = divide_threads(usable_cpus(), launch_.local_size);
-  ranks_.reserve(size_t(launch_.local_size));
+  ranks_.resize(size_t(launch_.local_size));
   for (int local = 0; local < launch_.local_size; ++local) {
-    Rank r;
-    r.rank = launch_.node * launch_.local_size + local;
-    if (!folder.empty()) r.log = concat(folder, "rank_", r.rank, ".log");
-    const bool shown = !launch_.shown || launch_.shown->count(r.rank);
-    r.output = std::make_unique<RankOutput>(r.rank, shown ? &display_ : nullptr, launch_.prefix, r.log);
-    ChildSpec spec;
-    spec.command = launch_.command;
-    if (number_ > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
-    PipeEnds bar;
-    if (r.rank == 0 && shown && display_.is_terminal()) {
-      bar = make_pipe();
-      ::fcntl(bar.read.get(), F_SETFL, O_NONBLOCK);
-      spec.inherited = bar.write.get();
-    }
-    spec.environment = rank_environment(launch_, {.local_rank = local,
-                                                  .attempt = number_,
-                                                  .port = port_,
-                                                  .threads = threads[size_t(local)],
-                                                  .bar = spec.inherited,
-                                                  .log = r.log});
-    if (launch_.pin) spec.cores = parts[size_t(local)];
-    spec.input = r.rank == 0 && !::isatty(0);  // a background group may not read from a terminal
-    spec.announced = guard_.to_watch();
-    Child child = start_child(spec, signals_);
-    r.pid = child.pid;
-    r.out = std::move(child.out);
-    r.err = std::move(child.err);
-    r.bar = std::move(bar.read);
-    ranks_.push_back(std::move(r));
+    Rank& r = ranks_[size_t(local)];
+    r.local = local, r.rank = launch_.first_rank() + local, r.number = number_;
+    r.threads = threads[size_t(local)];
+    if (launch_.pin) r.cores = parts[size_t(local)];
+    start(r);
   }
 }
 
-// Waits for one event: output, a signal, the end of a rank, a deadline.
+void Attempt::start(Rank& r) {
+  if (const std::string folder = log_folder(r.number); !folder.empty()) r.log = concat(folder, "rank_", r.rank, ".log");
+  const bool shown = !launch_.shown || launch_.shown->count(r.rank);
+  r.output = std::make_unique<RankOutput>(r.rank, shown ? &display_ : nullptr, launch_.prefix, r.log);
+  ChildSpec spec;
+  spec.command = launch_.command;
+  if (r.number > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
+  PipeEnds bar;
+  if (r.rank == 0 && shown && display_.is_terminal()) {
+    bar = make_pipe();
+    ::fcntl(bar.read.get(), F_SETFL, O_NONBLOCK);
+    spec.inherited = bar.write.get();
+  }
+  spec.environment = rank_environment(launch_, {.local_rank = r.local,
+                                                .attempt = r.number,
+                                                .port = port_,
+                                                .threads = r.threads,
+                                                .bar = spec.inherited,
+                                                .log = r.log});
+  spec.cores = r.cores;
+  spec.input = r.rank == 0 && !::isatty(0);  // a background group may not read from a terminal
+  spec.announced = guard_.to_watch();
+  Child child = start_child(spec, signals_);
+  r.running = true;
+  r.begin = Clock::now();
+  r.pid = child.pid;
+  r.out = std::move(child.out);
+  r.err = std::move(child.err);
+  r.bar = std::move(bar.read);
+}
+
+// Waits for one event: output, a signal, the end of a rank, a deadline. Starts ranks again.
 void Attempt::wait() {
   std::vector<pollfd> ready = {{signals_.fd(), POLLIN, 0}};
   bool held_back = false;
@@ -137,7 +143,9 @@ void Attempt::wait() {
     ready.push_back({r.bar.get(), POLLIN, 0});
   }
   const Deadline& next = kill_at_ ? *kill_at_ : deadline_;
-  const int patience = killed_ ? 1000 : next.left_ms();
+  int patience = killed_ ? 1000 : next.left_ms();
+  for (const Rank& r : ranks_)
+    if (r.again) patience = std::min(patience, r.again->left_ms());
   ::poll(ready.data(), ready.size(), held_back ? std::min(patience, kHeldBackMs) : patience);
   for (size_t i = 1; i < ready.size(); ++i) {
     Rank& r = ranks_[(i - 1) / 3];
@@ -146,8 +154,10 @@ void Attempt::wait() {
     else read(r);
   }
   handle_signals();
-  if (deadline_.passed() && code_ == 0) failed(nullptr, kTimedOut);
+  if (deadline_.passed() && (code_ == 0 || (launch_.elastic && !kill_at_))) failed(nullptr, kTimedOut);
   if (kill_at_ && kill_at_->passed() && !std::exchange(killed_, true)) send(SIGKILL, true);
+  for (Rank& r : ranks_)
+    if (r.again && r.again->passed()) start_again(r);
 }
 
 void Attempt::handle_signals() {
@@ -160,6 +170,7 @@ void Attempt::handle_signals() {
 void Attempt::pass_on(int signal) {
   if (signal == SIGUSR1 || signal == SIGUSR2) return send(signal, false);
   stopped_ = true;
+  give_up_waiting("the launcher was told to end");
   if (signal == SIGINT && ++interrupts_ == 2) kill_at_ = Deadline(Seconds(0));
   else send(signal, true);
 }
@@ -171,6 +182,7 @@ static int likelihood(int code) { return code > 128 ? 3 : code == kPreempted ? 2
 // Collects the ranks that have ended. If several have, their order is unknown.
 void Attempt::reap() {
   Rank* failure = nullptr;
+  std::vector<Rank*> ended;
   for (siginfo_t info{}; ::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const auto r = std::find_if(ranks_.begin(), ranks_.end(),
                                 [&](const Rank& each) { return each.running && each.pid == info.si_pid; });
@@ -179,13 +191,19 @@ void Attempt::reap() {
       guard_.forget(r->pid);
       r->running = false;
       r->code = code_of(info);
-      r->seconds = Seconds(Clock::now() - begin_).count();
+      r->seconds = Seconds(Clock::now() - r->begin).count();
+      ended.push_back(&*r);
       if (likelihood(r->code) > likelihood(failure ? failure->code : 0)) failure = &*r;
-      if (r->code == 0) tell_of_end(*r);
+      if (r->code == 0 && !launch_.elastic) tell_of_end(*r);
     }
     ::waitpid(info.si_pid, nullptr, 0);
   }
-  if (failure && code_ == 0) failed(failure, failure->code);
+  if (!launch_.elastic) {
+    if (failure && code_ == 0) failed(failure, failure->code);
+    return;
+  }
+  std::ranges::stable_sort(ended, std::ranges::greater(), [](const Rank* r) { return likelihood(r->code); });
+  for (Rank* r : ended) settle(*r);
 }
 
 // The other ranks would wait for a rank that ends without having joined the job.
@@ -201,16 +219,20 @@ void Attempt::tell_of_end(const Rank& r) {
 std::string Attempt::lost() const {
   for (const Rank& r : ranks_)
     if (!r.output->lost().empty()) return r.output->lost();
-  return "";
+  return lost_;
 }
 
-// Ends the other ranks, too. If they were told to end already, they may be writing a checkpoint, which another SIGTERM
-// would interrupt.
 void Attempt::failed(Rank* first, int code) {
   first_ = first;
   code_ = code;
+  end_others();
+}
+
+// If they were told to end already, they may be writing a checkpoint, which another SIGTERM would interrupt.
+void Attempt::end_others() {
   if (!stopped_) send(SIGTERM, true);
   if (!kill_at_) kill_at_ = Deadline(launch_.grace);
+  give_up_waiting(deadline_.passed() ? "--timeout has passed" : "the job has failed");
 }
 
 void Attempt::send(int signal, bool group) {
@@ -246,6 +268,10 @@ void Attempt::read_bar(Rank& r) {
 
 bool Attempt::running() const {
   return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.running; });
+}
+
+bool Attempt::goes_on() const {
+  return running() || std::ranges::any_of(ranks_, [](const Rank& r) { return r.again.has_value(); });
 }
 
 }  // namespace ringtape::comm

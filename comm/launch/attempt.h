@@ -1,5 +1,8 @@
 #pragma once
+#include <climits>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/launch/child.h"
@@ -11,7 +14,7 @@
 
 namespace ringtape::comm {
 
-// Runs all ranks of this machine once.
+// Runs all ranks of this machine once; those of an elastic job again and again.
 class Attempt {
  public:
   // `port`: where the job meets; `deadline`: of the whole launch.
@@ -26,29 +29,51 @@ class Attempt {
 
  private:
   struct Rank {
-    int rank = 0;
+    int local = 0, rank = 0;
+    int number = 0;  // of the attempt; elastic: how often it was started again
+    std::vector<int> cores;
+    int threads = 1;
     pid_t pid = 0;
     Fd out, err, bar;
     std::unique_ptr<RankOutput> output;
     std::string log;
-    bool running = true;
-    int code = 0;        // 128 + signal
-    double seconds = 0;  // running time
+    bool running = false;
+    Clock::time_point begin{};
+    int code = 0;                   // 128 + signal
+    double seconds = 0;             // running time
+    std::optional<Deadline> again{};  // when it is started again
+    Seconds pause{0};               // before that
   };
-  std::string log_folder() const;
+  std::string log_folder(int number) const;
   void start();
+  void start(Rank& rank);
   void wait();
   void handle_signals();
-  void drain(Rank& rank);
+  void drain(Rank& rank, int reads = INT_MAX);
   void pass_on(int signal);
   void reap();
   void tell_of_end(const Rank& rank);
   void failed(Rank* first, int code);
-  void end_after_grace();
+  void end_others();
   void send(int signal, bool group);
   bool read(Rank& rank);
   void read_bar(Rank& rank);
   bool running() const;
+  bool goes_on() const;
+
+  // Of an elastic job:
+  struct Refusal {
+    std::string why;
+    bool ends_all = false;
+  };
+  std::string end_of(const Rank& rank) const;
+  void settle(Rank& rank);
+  std::optional<Refusal> refusal(const Rank& rank) const;
+  std::optional<Refusal> end_of_job() const;
+  void start_again(Rank& rank);
+  void give_up(Rank& rank, const std::string& why);
+  void give_up_waiting(const std::string& why);
+  void note_failure(Rank& rank);
 
   const Launch& launch_;
   const int number_, port_;
@@ -56,12 +81,12 @@ class Attempt {
   Signals& signals_;
   Guard& guard_;
   Display& display_;
-  const Clock::time_point begin_ = Clock::now();
   std::vector<Rank> ranks_;
   Rank* first_ = nullptr;  // first rank that failed
   int code_ = 0;
   bool stopped_ = false, killed_ = false, joined_ = false;  // joined_: all ranks have joined the job
-  int interrupts_ = 0;
+  int interrupts_ = 0, restarts_ = 0;
+  std::string lost_;  // of outputs that are not there any more
   std::optional<Deadline> kill_at_;
 };
 

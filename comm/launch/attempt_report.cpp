@@ -22,15 +22,19 @@ std::string tenths(double seconds) {
 
 }  // namespace
 
+std::string Attempt::end_of(const Rank& r) const {
+  return concat("rank ", r.rank, " (pid ", r.pid, ") ", r.code <= 128 ? "ended with " : "was ", end_text(r.code),
+                " after ", tenths(r.seconds));
+}
+
 std::string Attempt::report() const {
   if (!first_)
     return concat("ringtape: error: the job did not end within the ", launch_.timeout.count(), " s of --timeout\n");
   const Rank& f = *first_;
   if (code_ == kPreempted)
     return concat("ringtape: stopped, can be resumed: exit code 75, first on rank ", f.rank, "\n");
-  std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.nodes * launch_.local_size,
-                           " was the first to fail: ", end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid,
-                           " on ", host_name(), ")\n");
+  std::string out = concat("ringtape: error: rank ", f.rank, " of ", launch_.ranks(), " was the first to fail: ",
+                           end_text(code_), " after ", tenths(f.seconds), " (pid ", f.pid, " on ", host_name(), ")\n");
   if (code_ == 128 + SIGKILL && !stopped_)
     out += "  another process killed it, or the kernel if memory ran out; the kernel log (dmesg) shows this\n";
   if (!f.output->last_lines().empty()) out += "  its last lines:\n";

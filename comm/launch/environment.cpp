@@ -11,7 +11,7 @@
 namespace ringtape::comm {
 
 std::vector<std::string> rank_environment(const Launch& launch, const RankPlace& place) {
-  const int rank = launch.node * launch.local_size + place.local_rank, size = launch.nodes * launch.local_size;
+  const int rank = launch.first_rank() + place.local_rank, size = launch.ranks();
   const std::string& address = launch.master_addr;
   const std::string host = address.find(':') == std::string::npos ? address : concat("[", address, "]");  // IPv6
   std::map<std::string, std::string> set = {

@@ -7,6 +7,7 @@
 
 #include "comm/launch/attempt.h"
 #include "comm/launch/display.h"
+#include "comm/launch/elastic.h"
 #include "comm/store/tcp_store.h"
 #include "comm/store/token.h"
 #include "core/env.h"
@@ -32,10 +33,11 @@ class Subreaper {
 };
 
 std::unique_ptr<StoreServer> host_store(const Launch& l) {
+  const bool for_others = l.nodes > 1 || (l.elastic && l.master_addr != Launch().master_addr);
   try {
     return std::make_unique<StoreServer>(StoreServer::Options{.token = l.token,
                                                               .name = concat("ringtape launch (pid ", ::getpid(), ")"),
-                                                              .host = l.nodes == 1 ? "127.0.0.1" : "",
+                                                              .host = for_others ? "" : "127.0.0.1",
                                                               .port = l.master_port,
                                                               .heartbeat = Seconds(env::heartbeat())});
   } catch (const CommError& e) {
@@ -48,16 +50,16 @@ std::unique_ptr<StoreServer> host_store(const Launch& l) {
 void check_descriptors(const Launch& l) {
   constexpr int64_t kOfARank = 4, kSpare = 64;
   raise_descriptor_limit();
-  const int64_t connections = l.node == 0 ? int64_t(l.nodes) * l.local_size : 0;
+  const int64_t connections = l.node == 0 && !l.joins ? l.ranks() : 0;
   const std::string lack = lack_of_descriptors(kOfARank * l.local_size + connections + kSpare);
-  RT_CHECK_AS(IoError, lack.empty(), "launch: ", l.local_size, " ranks here, of ", int64_t(l.nodes) * l.local_size,
-              ": ", lack);
+  RT_CHECK_AS(IoError, lack.empty(), "launch: ", l.local_size, " ranks here, of ", l.ranks(), ": ", lack);
 }
 
 }  // namespace
 
 int launch(const Launch& l) {
   constexpr Seconds kReading(3), kLeaving(1);  // at the end: time for the reader of this process's output
+  constexpr Seconds kBeginning(60);            // for the first keys of its store
   check_descriptors(l);
   const Subreaper subreaper;
   Signals signals;
@@ -71,14 +73,15 @@ int launch(const Launch& l) {
   const Deadline deadline(l.timeout.count() > 0 ? l.timeout : Seconds(1e8));
   for (int number = 0;; ++number) {
     std::unique_ptr<StoreServer> server;
-    if (l.node == 0) server = host_store(l);
+    if (l.node == 0 && !l.joins) server = host_store(l);
+    if (server && l.elastic) begin_job(*tcp_store({"127.0.0.1", server->port(), l.token}, Deadline(kBeginning)), l);
     Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard, display);
     const int code = attempt.run();
     const bool ends = attempt.stopped() || deadline.passed();
     if (code != 0) display.write(2, attempt.report());
     if (const std::string lost = attempt.lost(); !lost.empty()) display.write(2, concat(kError, lost, "\n"));
     const bool usage = l.command[0].empty() && code == kWrongUsage;  // another program's code may mean anything
-    if (ends || code == 0 || code == kPreempted || usage || number == l.max_restarts) {
+    if (ends || code == 0 || code == kPreempted || usage || l.elastic || number == l.max_restarts) {
       display.finish(ends ? kLeaving : kReading, told_to_end);
       const std::string lost = display.lost();
       if (!lost.empty()) std::fprintf(stderr, "%s%s\n", kError, lost.c_str());

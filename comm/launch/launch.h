@@ -20,10 +20,18 @@ struct Launch {
   std::string log_dir;                  // folder of attempt_0/rank_2.log and so on; empty: no logs
   std::optional<std::set<int>> shown;   // ranks whose output is shown; nullopt: all
   bool prefix = true;                   // "[2] " before the lines of rank 2
-  int max_restarts = 0;
+  int max_restarts = 0;                 // of all ranks together; elastic: of single ranks, of all on this machine
   Seconds grace{10};                    // from SIGTERM to SIGKILL
   Seconds timeout{0};                   // of all attempts together; 0: none
   bool pin = true;                      // each rank to its own cores
+
+  // Of an elastic job (comm/launch/elastic.h): a rank that ends is started again alone, while the others go on.
+  bool elastic = false;
+  bool joins = false;                   // another process hosts the job's store at master_addr:master_port
+  int base = 0;                         // joins: RANK of the first rank here
+
+  int first_rank() const { return joins ? base : node * local_size; }
+  int ranks() const { return joins ? base + local_size : nodes * local_size; }  // WORLD_SIZE
 };
 
 inline constexpr int kPreempted =
@@ -38,6 +46,12 @@ inline constexpr int kWrongUsage = 2;   // exit code of a wrong ringtape command
 // they get SIGKILL at once. SIGTERM, SIGINT, SIGQUIT and SIGHUP are forwarded to the ranks' process groups, SIGUSR1 and
 // SIGUSR2 to the ranks; a second SIGINT kills them. Uses the whole process: its signals and its children. Throws
 // UsageError if the program cannot be started, CommError if it cannot listen at the port, IoError.
+//
+// Elastic: the others go on, and a line on standard error says of each end whether the rank is started again. It is not
+// after exit code 0, kPreempted, or kWrongUsage of a ringtape command; when the job is done or has failed for all; and
+// when this process was told to end. After wrong usage and a failure of the job the others get SIGTERM as above.
+// Returns 0 if a rank ended with 0; else kPreempted if all ended with that, or one did after a signal told this process
+// to end; else the code of the first rank that failed for good.
 int launch(const Launch& launch);
 
 }  // namespace ringtape::comm

@@ -17,7 +17,7 @@ namespace {
 
 const std::vector<std::string> kCommands = {
     "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
-    "bench step", "bench collectives", "data info", "data verify", "data download", "doctor", "list"};
+    "store", "bench step", "bench collectives", "data info", "data verify", "data download", "doctor", "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);

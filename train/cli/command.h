@@ -48,6 +48,7 @@ Command view_command();
 Command bench_step_command();
 Command bench_collectives_command();
 Command launch_command();
+Command store_command();
 Command compare_command();
 Command data_info_command();
 Command data_verify_command();

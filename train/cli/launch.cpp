@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "comm/launch/elastic.h"
 #include "comm/store/token.h"
 #include "core/check.h"
 #include "core/env.h"
@@ -12,7 +13,7 @@
 namespace ringtape::cli {
 namespace {
 
-constexpr int kMaxLaunchRanks = 4096;
+constexpr int kMaxLaunchRanks = 4096, kElasticRestarts = 10;
 
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
@@ -32,6 +33,7 @@ std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
 // The command to launch: a ringtape command, unless it is a path or --exec says that it is a program.
 std::vector<std::string> command_of(const Invocation& invocation) {
   std::vector<std::string> command = invocation.after;
+  if (command.empty() && invocation.flag("join")) return {};  // the job's
   RT_CHECK_AS(UsageError, !command.empty() && !command[0].empty(),
               "launch: needs a command after --, as in ringtape launch -n 4 -- train");
   if (!invocation.has("exec") && command[0].find('/') == std::string::npos) command.insert(command.begin(), "");
@@ -45,19 +47,43 @@ bool has_flag(const std::vector<std::string>& command, const std::string& flag) 
 
 // Whether it is a ringtape command that trains a run, which can be resumed.
 bool is_training(const comm::Launch& launch) {
-  return launch.command[0].empty() && (launch.command[1] == "train" || launch.command[1] == "pretrain");
+  return !launch.command.empty() && launch.command[0].empty() &&
+         (launch.command[1] == "train" || launch.command[1] == "pretrain");
 }
 
-comm::Launch launch_of(const Invocation& invocation) {
-  comm::Launch l;
-  l.command = command_of(invocation);
-  RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: needs -n, the number of ranks on this machine");
-  l.local_size = number_flag(invocation, "n", 1, kMaxLaunchRanks, 1);
+// Elastic training is told so; what starts again resumes. Does nothing the second time.
+void add_training_flags(comm::Launch& l, const Invocation& invocation) {
+  if (!is_training(l) || (l.max_restarts == 0 && !l.elastic)) return;
+  RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), l.elastic ? "--elastic" : "--max-restarts", ": needs ",
+              l.command[1], " --run NAME, to resume the run from its checkpoints");
+  if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
+  if (l.elastic && !has_flag(l.command, "--elastic")) l.command.emplace_back("--elastic");
+  if (const std::string* least = invocation.flag("min-ranks"); least && !has_flag(l.command, "--min-ranks"))
+    l.command.insert(l.command.end(), {"--min-ranks", *least});
+}
+
+// The store of --join: node0:29500 or [::1]:29500.
+void set_store(comm::Launch& l, const Invocation& invocation, const std::string& where) {
+  for (const char* name : {"nnodes", "node-rank", "master-addr", "master-port"})
+    RT_CHECK_AS(UsageError, !invocation.flag(name), "--join ", where, ": not with --", name);
+  const size_t colon = std::min(where.rfind(':'), where.size());
+  const char* const end = where.data() + where.size();
+  const auto [rest, error] = std::from_chars(where.data() + std::min(colon + 1, where.size()), end, l.master_port);
+  l.master_addr = where.substr(0, colon);
+  if (l.master_addr.starts_with('[') && l.master_addr.ends_with(']'))
+    l.master_addr = l.master_addr.substr(1, l.master_addr.size() - 2);
+  RT_CHECK_AS(UsageError, !l.master_addr.empty() && error == std::errc{} && rest == end && l.master_port > 0 &&
+              l.master_port < 65536, "--join: expected HOST:PORT, as in node0:29500, got '", where, "'");
+  RT_CHECK_AS(UsageError, !l.token.empty(), "--join: needs the environment variable RINGTAPE_TOKEN, that of the ",
+              "job's store");
+  l.joins = true;
+}
+
+void set_nodes(comm::Launch& l, const Invocation& invocation) {
   l.nodes = number_flag(invocation, "nnodes", 1, kMaxLaunchRanks, 1);
   l.node = number_flag(invocation, "node-rank", 0, l.nodes - 1, 0);
   l.master_port = number_flag(invocation, "master-port", 0, 65535, 0);
   if (const std::string* address = invocation.flag("master-addr")) l.master_addr = *address;
-  l.token = env::token();
   if (l.nodes > 1) {
     for (const char* name : {"node-rank", "master-addr", "master-port"})
       RT_CHECK_AS(UsageError, invocation.flag(name), "--nnodes ", l.nodes, ": also needs --", name);
@@ -66,19 +92,35 @@ comm::Launch launch_of(const Invocation& invocation) {
     RT_CHECK_AS(UsageError, !l.token.empty(), "--nnodes ", l.nodes,
                 ": needs the environment variable RINGTAPE_TOKEN, the same secret on all nodes (openssl rand -hex 16)");
   } else if (l.token.empty()) {
+    RT_CHECK_AS(UsageError, !l.elastic || !invocation.flag("master-addr"), "--elastic --master-addr ", l.master_addr,
+                ": needs the environment variable RINGTAPE_TOKEN, for those who join (openssl rand -hex 16)");
     l.token = comm::random_token();
   }
+}
+
+comm::Launch launch_of(const Invocation& invocation) {
+  comm::Launch l;
+  l.command = command_of(invocation);
+  RT_CHECK_AS(UsageError, invocation.flag("n"), "launch: needs -n, the number of ranks on this machine");
+  l.local_size = number_flag(invocation, "n", 1, kMaxLaunchRanks, 1);
+  l.token = env::token();
+  const std::string* const store = invocation.flag("join");
+  l.elastic = store || invocation.has("elastic");
+  if (store) set_store(l, invocation, *store);
+  else set_nodes(l, invocation);
+  const bool has_least = number_flag(invocation, "min-ranks", 1, kMaxLaunchRanks, 0) > 0;
+  RT_CHECK_AS(UsageError, !has_least || l.elastic, "--min-ranks: needs --elastic or --join");
+  RT_CHECK_AS(UsageError, !has_least || !l.command.empty(),
+              "--min-ranks: needs a command after --; the job's has its own");
   if (const std::string* folder = invocation.flag("log-dir")) l.log_dir = *folder;
-  if (const std::string* ranks = invocation.flag("tee")) l.shown = shown_ranks(*ranks, l.nodes * l.local_size);
-  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, 0);
+  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, l.elastic ? kElasticRestarts : 0);
   l.grace = comm::Seconds(number_flag(invocation, "grace", 0.0, 1e6, l.grace.count()));
   l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");
-  if (is_training(l) && l.max_restarts > 0) {
-    RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), "--max-restarts: needs ", l.command[1],
-                " --run NAME, to resume the run from its checkpoints");
-    if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
-  }
+  add_training_flags(l, invocation);
+  if (l.joins) comm::join_job(l);
+  add_training_flags(l, invocation);  // to the job's command
+  if (const std::string* ranks = invocation.flag("tee")) l.shown = shown_ranks(*ranks, l.ranks());
   return l;
 }
 
@@ -92,6 +134,8 @@ Command launch_command() {
   command.examples = {"launch -n 4 -- train --data mnist --strategy ddp",
                       "launch -n 2 --log-dir logs --max-restarts 3 -- train --run digits",
                       "launch -n 8 --nnodes 2 --node-rank 0 --master-addr node0 --master-port 29500 -- train",
+                      "launch -n 4 --elastic --min-ranks 2 -- train --run digits",
+                      "launch -n 4 --join node0:29500",
                       "launch -n 2 --exec -- python3 my_script.py"};
   command.takes_command = true;
   command.flags = {
@@ -105,10 +149,17 @@ Command launch_command() {
       {"Machines", "master-port", "PORT", "port on machine 0; 0: any free one, for a single machine only", "0"},
       {"Output", "tee", "RANKS", "ranks whose output is shown: all, none, or a list as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
+      {"Elastic jobs", "elastic", "",
+       "when a rank ends, the others go on and it alone is started again; train and pretrain get --elastic", ""},
+      {"Elastic jobs", "min-ranks", "N", "for train and pretrain: fewer ranks do not go on", "1"},
+      {"Elastic jobs", "join", "HOST:PORT",
+       "start ranks for the elastic job whose store is there, of ringtape store or launch --elastic; without COMMAND "
+       "they run the job's",
+       ""},
       {"Failures", "max-restarts", "N",
        "restart all ranks after a failure, except for wrong usage, at most N times; train and pretrain continue with "
-       "--resume",
-       "0"},
+       "--resume; of an elastic job, single ranks, N times in all",
+       "0, elastic 10"},
       {"Failures", "grace", "SECONDS", "seconds from SIGTERM to SIGKILL for the other ranks when one has failed", "10"},
       {"Failures", "timeout", "SECONDS", "end the job after this time, with exit code 124; 0: never", "0"},
   };
