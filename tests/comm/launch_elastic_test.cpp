@@ -157,7 +157,7 @@ TEST_F(LaunchElasticTest, ItEndsWhenToldTo) {
   EXPECT_TRUE(code == 3 || code == 128 + SIGTERM) << code;
   EXPECT_MENTIONS(log(), "not started again: the launcher was told to end");
 
-  write_rank("sleep 100");
+  write_rank("exec sleep 100");
   EXPECT_EQ(run(concat("ringtape launch ", elastic(2, "--timeout 0.3"))), comm::kTimedOut);
   EXPECT_MENTIONS(log(), "not started again: --timeout has passed");
 }
@@ -240,6 +240,28 @@ TEST_F(LaunchElasticTest, OneJoinsAnotherLauncher) {
   EXPECT_EQ(wait(first), 0) << log("first");
   EXPECT_MENTIONS(log("first"), "[1] 1 2\n");
   EXPECT_MENTIONS(log("second"), "[2] 2 3\n");
+}
+
+TEST_F(LaunchElasticTest, ALauncherAsksTheStoreOfAnotherNode) {
+  write_rank("echo $RANK $WORLD_SIZE; wait_for go");
+  const int port = free_port();
+  const auto node = [&](int number) {
+    const std::string flags = concat("--nnodes 2 --node-rank ", number, " --master-addr 127.0.0.1 --master-port ", port);
+    return launch(elastic(1, flags), concat("node", number));
+  };
+  const pid_t first = node(0);
+  started(0);
+  const pid_t second = node(1);
+  kill_rank(1);
+  started(1, 2);
+  EXPECT_TRUE(says("[1] 1 2\n", "node1"));
+  EXPECT_EQ(store_at(port)->get(comm::kRanksKey), "2");
+  EXPECT_EQ(store_at(port)->add(comm::kSlotsKey, 0), 2);
+  ::kill(first, SIGKILL);
+  EXPECT_EQ(wait(first), -SIGKILL);
+  kill_rank(1, 2);
+  EXPECT_EQ(wait(second), 128 + SIGKILL);
+  EXPECT_MENTIONS(log("node1"), concat("not started again: no connection to the store at 127.0.0.1:", port));
 }
 
 TEST_F(LaunchElasticTest, TrainingIsToldThatItIsElastic) {

@@ -127,7 +127,8 @@ TEST_F(CliTest, ListsEveryKind) {
 
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
-               "available: train pretrain evaluate predict embed export compare view launch bench data doctor list");
+               "available: train pretrain evaluate predict embed export compare view launch store bench data doctor "
+               "list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
