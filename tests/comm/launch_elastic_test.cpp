@@ -121,6 +121,19 @@ TEST_F(LaunchElasticTest, RestartsAreUsedUp) {
   EXPECT_MENTIONS(log(), "not started again: --max-restarts 0");
 }
 
+TEST_F(LaunchElasticTest, OnlyWhatStartsAgainResumes) {
+  write_rank("echo $# $1 >>arguments; test $RINGTAPE_RESTART = 1");
+  Child launcher([&] {
+    fs::current_path(folder_);
+    comm::Launch l;
+    l.command = {"./rank"}, l.on_restart = {"--resume"}, l.token = kToken;
+    l.elastic = true, l.max_restarts = 2;
+    ::_exit(comm::launch(l));
+  });
+  EXPECT_EQ(launcher.wait(), 0);
+  EXPECT_EQ(log("arguments"), "0\n1 --resume\n");
+}
+
 TEST_F(LaunchElasticTest, WhatEndsWellOrWithWrongUsageStaysEnded) {
   write_rank("test $RANK = 1 && exit 75; wait_for go; exit $(cat go)");
   for (const auto& [end, code] : std::map<std::string, int>{{"0", 0}, {"75", 75}}) {
@@ -246,8 +259,8 @@ TEST_F(LaunchElasticTest, ALauncherAsksTheStoreOfAnotherNode) {
   write_rank("echo $RANK $WORLD_SIZE; wait_for go");
   const int port = free_port();
   const auto node = [&](int number) {
-    const std::string flags = concat("--nnodes 2 --node-rank ", number, " --master-addr 127.0.0.1 --master-port ", port);
-    return launch(elastic(1, flags), concat("node", number));
+    const std::string at = concat("--nnodes 2 --node-rank ", number, " --master-addr 127.0.0.1 --master-port ", port);
+    return launch(elastic(1, at), concat("node", number));
   };
   const pid_t first = node(0);
   started(0);
