@@ -12,9 +12,9 @@ namespace {
 
 constexpr int64_t kBufferAligned = 16;  // elements
 
-int64_t elements_of(const Tensors& buffers) {
+int64_t buffer_elements(nn::Module& model) {
   int64_t out = 0;
-  for (const Tensor& b : buffers) out += b.size();
+  for (const nn::Named& b : nn::named_buffers(model)) out += b.tensor->size();
   return (out + kBufferAligned - 1) / kBufferAligned * kBufferAligned;
 }
 
@@ -35,7 +35,7 @@ RandomState place_of(const RandomState& base, int64_t step, int64_t share) {
 
 // Elements in front of the gradients: the reducer's words, and with shares the model's buffers.
 int64_t Step::front(int64_t parameters) const {
-  return comm::Reducer::control_size(parameters) + (batch_shares_ > 0 ? elements_of(buffers()) : 0);
+  return comm::Reducer::control_size(parameters) + (batch_shares_ > 0 ? buffer_elements(model_) : 0);
 }
 
 // Where each buffer is summed over the shares.
