@@ -330,8 +330,6 @@ std::shared_ptr<Store> lasting_store(const Place& place, Seconds timeout) {
                   Deadline(timeout));
 }
 
-int founders(Store& store, int ranks) { return std::atoi(store.set_once("job/founders", text(ranks)).c_str()); }
-
 void excuse_from_job(const std::string& cause, Seconds timeout) noexcept {
   if (asked) return;
   try {

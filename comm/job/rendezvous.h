@@ -37,8 +37,6 @@ std::optional<Job> job_from_environment(Seconds timeout = Seconds(300));
 // The store of an elastic job, RINGTAPE_STORE=host:port, which outlives each of its processes. Throws UsageError if
 // there is none, or if the launcher ends all processes when one ends; CommError if it is not reached by the deadline.
 std::shared_ptr<Store> lasting_store(const Place& place, Seconds timeout = Seconds(300));
-// The number of ranks with which the job began: `ranks` of the first process that asks.
-int founders(Store& store, int ranks);
 
 // For a process that has failed before it called job_from_environment(): once the waiting ranks are there, tells them
 // why this process does not join. Does nothing without a launcher, or after job_from_environment().

@@ -34,7 +34,8 @@ void become(const ChildSpec& spec, const Signals& signals, char* const* argv, ch
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);  // the parent died before the prctl call
   const pid_t self = ::getpid();
-  if (spec.announced >= 0 && ::write(spec.announced, &self, sizeof self) != ssize_t(sizeof self)) return;
+  if (spec.announced >= 0 && ::write(spec.announced, &self, sizeof self) != ssize_t(sizeof self) && errno != EPIPE)
+    return;  // EPIPE: somebody has killed who reads it, and only that protection is lost
   if (!spec.input) {
     const int null = ::open("/dev/null", O_RDONLY);
     if (null < 0 || ::dup2(null, 0) < 0) return;

@@ -1,5 +1,6 @@
 #include <deque>
 
+#include "comm/launch/elastic.h"
 #include "comm/launch/launch.h"
 #include "core/log.h"
 #include "core/printable.h"
@@ -112,7 +113,7 @@ bool Elastic::run() {
 int train_elastically(TrainOptions options, const comm::Place& place, const Invocation& invocation,
                       const std::string& path) {
   const auto store = comm::lasting_store(place);
-  const int ranks = comm::founders(*store, place.size);
+  const int ranks = std::atoi(store->set_once(comm::kRanksKey, text(place.size)).c_str());  // its launcher set it
   check_same_batch(options, path, ranks);
   settle_process(place, options.parallel, options.execution);
   options = resolve(std::move(options), ranks);

@@ -87,6 +87,7 @@ class Leader : public Role {
   void take_place(Trainer& trainer);
   void tell_of_ranks(const Trainer& trainer, const World& world);
   void report(const Metrics& m);
+  bool is_written(const Metrics& m) const { return written_.contains({m.split, m.epoch, m.step}); }
   void save(Trainer& trainer);
   void load_best(const Trainer& trainer, int64_t step) const;
   void stopped(const Trainer& trainer, const World& world);
@@ -229,7 +230,7 @@ void Leader::open_log(const Trainer& trainer) {
 void Leader::take_place(Trainer& trainer) {
   if (journal_)
     for (const Metrics& m : *journal_)
-      if (m.step <= trainer.steps()) report(m);
+      if (m.step <= trainer.steps() && !is_written(m)) report(m);
   album_.go_on_from(trainer.state().epoch + (trainer.state().batch > 0 ? 1 : 0));
   const int64_t due = trainer.saved_step();
   if (due > 0 && due == trainer.steps() && !is_there(checkpoints_.path_of(due))) save(trainer);
@@ -278,7 +279,7 @@ void Leader::report(const Metrics& m) {
 bool Leader::fit(Trainer& trainer, const World& world) {
   const auto report_new = [&](const Metrics& m) {
     check(world);
-    if (!world.crew || !written_.contains({m.split, m.epoch, m.step})) report(m);
+    if (!world.crew || !is_written(m)) report(m);
   };
   const auto save_now = [&] {
     check(world);
