@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include "comm/job/hub.h"
 
@@ -13,45 +12,58 @@ namespace {
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
 constexpr Seconds kPrompt{1};  // for those that hang: when nobody has gone, they have been waited for already
+const std::string kLate = "late: ";  // and why: what others put in the place of a vote
+const std::string kFinished = "done";  // in the place of a deal
+const std::string kDamaged = "the store has a damaged record of the job";
 
 std::string gone_key(int64_t id) { return concat("crew/gone/", id); }
 std::string deal_key(int64_t number) { return concat("crew/deal/", number); }
 std::string vote_key(int64_t number, int64_t id) { return concat("crew/vote/", number, "/", id); }
+std::string here_key(int64_t number, int64_t id) { return concat("crew/here/", number, "/", id); }
 std::string folder_of(int64_t number) { return concat("gen/", number); }
+std::string failure_key(int64_t number) { return concat(folder_of(number), "/", kFailureKey); }
 
 std::string one_line(std::string text) {
   std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\t'; }, ' ');
   return text;
 }
 
+// Takes what is before the next `end` from the text; nullopt: the text has ended.
+std::optional<std::string_view> take(std::optional<std::string_view>& text, char end) {
+  if (!text) return std::nullopt;
+  const size_t at = text->find(end);
+  const std::string_view out = text->substr(0, at);
+  text = at == text->npos ? std::nullopt : std::optional(text->substr(at + 1));
+  return out;
+}
+
 // Cells of a line, separated by tabs.
 class Cells {
  public:
-  explicit Cells(std::string line) : in_(std::move(line)) {}
+  explicit Cells(std::string_view line) : rest_(line) {}
   std::string word() {
-    std::string out;
-    RT_CHECK_AS(CommError, bool(std::getline(in_, out, '\t')), "the store has a damaged record of the job");
-    return out;
+    const auto out = take(rest_, '\t');
+    RT_CHECK_AS(CommError, out, kDamaged);
+    return std::string(*out);
   }
   int64_t number() {
     const std::string cell = word();
     int64_t out = 0;
     const auto [at, error] = std::from_chars(cell.data(), cell.data() + cell.size(), out);
-    RT_CHECK_AS(CommError, error == std::errc() && at == cell.data() + cell.size(),
-                "the store has a damaged record of the job");
+    RT_CHECK_AS(CommError, error == std::errc() && at == cell.data() + cell.size(), kDamaged);
     return out;
   }
-  bool more() { return in_.peek() != std::char_traits<char>::eof(); }
+  bool more() const { return rest_ && !rest_->empty(); }
 
  private:
-  std::istringstream in_;
+  std::optional<std::string_view> rest_;
 };
 
-std::string vote_text(const Standing& s, const std::string& host, const std::string& self) {
+std::string member_text(const Standing& s, const std::string& host, const std::string& self) {
   return concat(s.step, "\t", s.epochs, "\t", host, "\t", self);
 }
 
-Member member_of(int64_t id, Cells cells) {
+Member member_of(int64_t id, Cells& cells) {
   Member out{.id = id};
   out.standing = {cells.number(), cells.number()};
   out.host = cells.word(), out.self = cells.word();
@@ -85,28 +97,33 @@ int island_of(const std::vector<Member>& members) {
 std::string Deal::text() const {
   std::string out = concat(number, "\t", last, "\t", source, "\t", stalls, "\t", one_line(cause), "\n");
   for (const int64_t id : others) out += concat(id, "\t");
-  for (const Member& m : members) out += concat("\n", m.id, "\t", vote_text(m.standing, m.host, m.self));
+  for (const Member& m : members) out += concat("\n", m.id, "\t", member_text(m.standing, m.host, m.self));
   return out;
 }
 
 Deal Deal::parse(std::string_view text) {
-  std::istringstream lines{std::string(text)};
-  const auto next = [&](std::string& line) { return bool(std::getline(lines, line)); };
-  std::string line;
-  RT_CHECK_AS(CommError, next(line), "the store has a damaged record of the job");
-  Cells head(line);
-  Deal out{.number = head.number(), .last = head.number(), .source = int(head.number()), .stalls = head.number()};
-  if (head.more()) out.cause = head.word();
-  if (next(line))
-    for (Cells ids(line); ids.more();) out.others.push_back(ids.number());
-  while (next(line)) {
-    Cells cells(line);
+  std::optional<std::string_view> lines = text;
+  Cells head(*take(lines, '\n'));
+  Deal out{.number = head.number(), .last = head.number()};
+  const int64_t source = head.number();
+  out.stalls = head.number();
+  out.cause = head.word();
+  const auto others = take(lines, '\n');
+  RT_CHECK_AS(CommError, others, kDamaged);
+  for (Cells ids(*others); ids.more();) out.others.push_back(ids.number());
+  while (const auto line = take(lines, '\n')) {
+    Cells cells(*line);
     const int64_t id = cells.number();
-    out.members.push_back(member_of(id, std::move(cells)));
+    out.members.push_back(member_of(id, cells));
   }
-  RT_CHECK_AS(CommError, !out.members.empty() && out.source < int(out.members.size()),
-              "the store has a damaged record of the job");
+  RT_CHECK_AS(CommError, !out.members.empty() && source >= -1 && source < int64_t(out.members.size()), kDamaged);
+  out.source = int(source);
   return out;
+}
+
+static Deal read_deal(const std::string& text) {
+  RT_CHECK_AS(comm::JobDone, text != kFinished, "the job's work is done");
+  return Deal::parse(text);
 }
 
 struct Crew::Ballot {
@@ -114,6 +131,8 @@ struct Crew::Ballot {
   std::vector<int64_t> missing;  // members that have neither voted nor gone
   std::vector<std::string> gone; // what happened to members
   std::vector<int64_t> unknown;  // others that have not voted
+  bool failed = false;           // as a member says
+  std::string cause;             // of this; the first member's
   int64_t last = 0;
 };
 
@@ -150,20 +169,28 @@ void Crew::check_job() {
 void Crew::follow() {
   if (deal_.number == 0)
     if (const auto now = store_->get(kNow))
-      if (const auto text = store_->get(deal_key(Cells(*now).number()))) deal_ = Deal::parse(*text);
-  while (const auto text = store_->get(deal_key(deal_.number + 1))) deal_ = Deal::parse(*text);
+      if (const auto text = store_->get(deal_key(Cells(*now).number()))) deal_ = read_deal(*text);
+  while (const auto text = store_->get(deal_key(deal_.number + 1))) deal_ = read_deal(*text);
 }
 
 Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
-  for (;;) {
+  for (std::string why = cause;;) {
     const bool was_member = rank() >= 0;
     if (!was_member) follow();
     const int64_t number = deal_.number + 1;
-    store_->set(vote_key(number, id_), vote_text(standing, host_, self_));
+    const std::string vote =
+        concat(member_text(standing, host_, self_), "\t", int(end == End::failure), "\t", one_line(why));
+    const std::string voted = store_->set_once(vote_key(number, id_), vote);
+    if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
       store_->set(concat(folder_of(deal_.number), "/", kChangeKey), self_ + " joins");
-    deal_ = Deal::parse(decide(number, end, cause));
-    if (rank() >= 0) break;
+    deal_ = read_deal(decide(number, end, why));
+    if (rank() >= 0) {
+      const auto failure = gather();
+      if (!failure) break;
+      end = End::failure, why = *failure;
+      continue;
+    }
     check();
     RT_CHECK_AS(comm::Evicted, !was_member, "the other ranks have gone on without this process");
   }
@@ -171,49 +198,79 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
   return deal_;
 }
 
+// Waits until all members of the new generation know that they are; from then on the store tells the others of their
+// end. Returns why the generation failed before.
+std::optional<std::string> Crew::gather() {
+  const std::string failure = failure_key(deal_.number);
+  store_->will(failure, self_);
+  store_->set(here_key(deal_.number, id_), "1");
+  const Deadline deadline(options_.patience);
+  for (const Member& m : deal_.members) {
+    const std::string keys[] = {failure, gone_key(m.id), here_key(deal_.number, m.id)};
+    const auto entry = store_->wait_any(keys, deadline);
+    if (!entry || entry->key != keys[2])
+      return store_->set_once(failure, entry ? entry->value : concat("process ", m.id, " did not answer"));
+  }
+  return std::nullopt;
+}
+
 Crew::Ballot Crew::look(int64_t number) {
   Ballot out;
-  const auto voter = [&](int64_t id) -> bool {
-    const auto vote = store_->get(vote_key(number, id));
-    if (vote) out.voters.push_back(member_of(id, Cells(*vote)));
-    return vote.has_value();
-  };
   for (const Member& m : deal_.members) {
-    if (auto gone = store_->get(gone_key(m.id))) out.gone.push_back(std::move(*gone));
-    else if (!voter(m.id)) out.missing.push_back(m.id);
+    if (auto gone = store_->get(gone_key(m.id))) {
+      out.gone.push_back(std::move(*gone));
+    } else if (const auto vote = store_->get(vote_key(number, m.id)); !vote) {
+      out.missing.push_back(m.id);
+    } else if (vote->starts_with(kLate)) {
+      out.gone.push_back(store_->set_once(gone_key(m.id), vote->substr(kLate.size())));
+    } else {
+      Cells cells(*vote);
+      out.voters.push_back(member_of(m.id, cells));
+      const bool failed = cells.number() != 0;
+      if (failed && !out.failed) out.cause = cells.word();
+      out.failed |= failed;
+    }
   }
   out.last = store_->add(kIds, 0);
   std::vector<int64_t> others = deal_.others;
   for (int64_t id = deal_.last + 1; id <= out.last; ++id) others.push_back(id);
-  for (const int64_t id : others)
-    if (!store_->get(gone_key(id)) && !voter(id)) out.unknown.push_back(id);
+  for (const int64_t id : others) {
+    if (store_->get(gone_key(id))) continue;
+    const auto vote = store_->get(vote_key(number, id));
+    if (!vote) {
+      out.unknown.push_back(id);
+      continue;
+    }
+    Cells cells(*vote);
+    out.voters.push_back(member_of(id, cells));
+  }
   return out;
 }
 
 // Returns the deal of generation `number`, which this process makes if it is the first to see all votes.
 std::string Crew::decide(int64_t number, End end, const std::string& cause) {
-  std::optional<Deadline> patience;
+  const Deadline patience(end == End::none ? Seconds(1e8) : options_.patience);
+  const Deadline prompt(std::min(kPrompt, options_.patience));
   for (Seconds starved{0};;) {
-    if (auto dealt = store_->get(deal_key(number))) return *dealt;
-    check_job();
     const Ballot ballot = look(number);
+    if (auto dealt = store_->get(deal_key(number))) return *dealt;  // after the look, which may have come too late
+    check_job();
     if (!ballot.missing.empty()) {
       const int64_t id = ballot.missing.front();
       const std::string keys[] = {deal_key(number), kFailureKey, kDoneKey, vote_key(number, id), gone_key(id)};
       // Members of a generation that goes on are not late.
       const bool hangs = end == End::failure && ballot.gone.empty();
-      if (end == End::none) patience = Deadline(Seconds(1e8));
-      else if (!patience) patience = Deadline(hangs ? std::min(kPrompt, options_.patience) : options_.patience);
-      if (store_->wait_any(keys, *patience)) continue;
-      for (const int64_t late : ballot.missing)
-        store_->set_once(gone_key(late), concat("process ", late, " did not answer", cause.empty() ? "" : ": ", cause));
+      if (store_->wait_any(keys, hangs ? prompt : patience)) continue;
+      for (const int64_t late : ballot.missing)  // in the place of its vote: whoever has voted cannot be evicted
+        store_->set_once(vote_key(number, late),
+                         concat(kLate, "process ", late, " did not answer", cause.empty() ? "" : ": ", one_line(cause)));
       continue;
     }
     const auto voters = int(ballot.voters.size());
     const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
     const bool waited = starved >= options_.wait_for_ranks;
     if (all || (waited && voters >= options_.min_ranks)) {
-      const Deal deal = propose(number, ballot, end, cause);
+      const Deal deal = propose(number, ballot);
       const std::string dealt = store_->set_once(deal_key(number), deal.text());
       store_->set(kNow, std::to_string(number));
       return dealt;
@@ -225,7 +282,7 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
   }
 }
 
-Deal Crew::propose(int64_t number, const Ballot& ballot, End end, const std::string& cause) {
+Deal Crew::propose(int64_t number, const Ballot& ballot) {
   Deal out{.number = number, .members = ballot.voters, .others = ballot.unknown, .last = ballot.last};
   while (int(out.members.size()) > options_.max_ranks) {
     out.others.push_back(out.members.back().id);
@@ -236,12 +293,10 @@ Deal Crew::propose(int64_t number, const Ballot& ballot, End end, const std::str
     const Standing& s = out.members[size_t(r)].standing;
     if (s.step >= 0 && (out.source < 0 || is_ahead(s, out.members[size_t(out.source)].standing))) out.source = r;
   }
-  out.cause = !ballot.gone.empty() ? ballot.gone.front() : cause;
-  const bool stalls = end == End::failure && ballot.gone.empty() && deal_.source >= 0 && out.source >= 0 &&
-                      out.members[size_t(out.source)].standing.step ==
-                          deal_.members[size_t(deal_.source)].standing.step;
-  if (stalls) out.stalls = deal_.stalls + 1;
-  if (out.stalls >= kMostStalls) throw JobFailed(store_->set_once(kFailureKey, cause));
+  out.cause = !ballot.gone.empty() ? ballot.gone.front() : ballot.cause;
+  const auto step = [](const Deal& d) { return d.source < 0 ? -1 : d.members[size_t(d.source)].standing.step; };
+  if (ballot.failed && ballot.gone.empty() && step(out) == step(deal_)) out.stalls = deal_.stalls + 1;
+  if (out.stalls >= kMostStalls) throw JobFailed(store_->set_once(kFailureKey, out.cause));
   return out;
 }
 
@@ -263,7 +318,11 @@ void Crew::fail(const std::string& cause) {
   if (failure_) failure_->raise(cause);
 }
 
-void Crew::finish() { store_->set(kDoneKey, "1"); }
+void Crew::finish() {
+  RT_CHECK_AS(comm::Evicted, rank() >= 0 && store_->set_once(deal_key(deal_.number + 1), kFinished) == kFinished,
+              "the other ranks have gone on without this process");
+  store_->set(kDoneKey, "1");
+}
 
 void Crew::wait_until_done() {
   constexpr Seconds kLook{0.1};

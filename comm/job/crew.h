@@ -50,7 +50,8 @@ struct Deal {
 //     deal = crew.next(standing, ...);          // votes: says how far it is
 //   }
 // Every member of a generation votes for the next one, or has gone. Then the first to see this writes the deal with
-// set_once. Who hangs is waited for, then counts as gone, and ends itself once it notices.
+// set_once. Who hangs is waited for, then gets a vote that says so: it counts as gone, and ends itself once it notices.
+// A generation begins when all its members know of it; if one goes before, they vote again.
 class Crew {
  public:
   struct Options {
@@ -58,7 +59,7 @@ class Crew {
     int min_ranks = 1;           // fewer do not work
     int max_ranks = INT_MAX;     // more do not work: they wait until one is needed
     Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
-    Seconds patience{600};       // how long a vote waits for a member that has not gone
+    Seconds patience{600};       // how long a member that has not gone is waited for
   };
   Crew(std::shared_ptr<Store> store, const Options& options, std::string host, std::string self);
   ~Crew();  // says that this process has gone
@@ -84,7 +85,8 @@ class Crew {
   bool failed() const { return failure_ && failure_->raised(); }
   // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier.
   void fail(const std::string& cause);
-  void finish();       // the job's work is done: processes that are not members any more get JobDone
+  // The job's work is done: no generation follows, and next() throws JobDone. One member calls it, or throws Evicted.
+  void finish();
   void wait_until_done();  // returns after finish(), or throws CommError when `failure` of the generation is raised
   // Throws Evicted if others have gone on without this process. Call it before writing what they may write, too.
   void check();
@@ -93,7 +95,8 @@ class Crew {
   struct Ballot;
   Ballot look(int64_t number);
   std::string decide(int64_t number, End end, const std::string& cause);
-  Deal propose(int64_t number, const Ballot& ballot, End end, const std::string& cause);
+  Deal propose(int64_t number, const Ballot& ballot);
+  std::optional<std::string> gather();
   void check_job();
   void follow();
 

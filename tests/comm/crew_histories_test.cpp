@@ -1,0 +1,147 @@
+// Processes that come, go, die and hang at every call: what must hold for all histories of an elastic training.
+#include <cstdlib>
+#include <map>
+
+#include "tests/support/crew_training.h"
+#include "tests/support/support.h"
+
+namespace ringtape::test {
+namespace {
+
+std::string text_of(const Plan& plan) {
+  std::string out = concat(plan.processes, "+", plan.newcomers, " processes, at least ", plan.min_ranks, ", at most ",
+                           plan.max_ranks, ", begin ", plan.begin, ", leaver ", plan.leaver, ", order ", plan.order,
+                           ", random ", plan.random_strikes, ", strikes");
+  for (const Strike& s : plan.strikes) out += concat(" {", s.decision, ", ", s.process, ", ", s.deadlines, "}");
+  return out;
+}
+
+std::vector<Plan> plans() {
+  std::vector<Plan> out;
+  for (const int order : {0, 1, 3}) {
+    out.push_back({.order = order});
+    out.push_back({.newcomers = 2, .min_ranks = 2, .begin = 90, .order = order});
+    out.push_back({.newcomers = 2, .max_ranks = 3, .begin = 20, .order = order});
+    out.push_back({.leaver = order % 3, .order = order});
+    out.push_back({.processes = 2, .newcomers = 1, .min_ranks = 2, .order = order});
+  }
+  return out;
+}
+
+constexpr int kKinds[] = {Strike::kCrash, 1, 2, Strike::kForLong};
+
+bool full() { return std::getenv("RINGTAPE_LADDER") != nullptr; }
+
+// Runs plans, and counts how their processes end.
+class Tries {
+ public:
+  // False, and a failure of the test, if an invariant is broken.
+  bool hold(const Plan& plan) {
+    CrewTraining training(plan);
+    const std::string result = training.check();
+    EXPECT_EQ(result, "") << text_of(plan);
+    decisions_ = training.decisions();
+    ++histories_;
+    for (const char* end : {"done", "crashed", "evicted", "told", "starved"}) ends_[end] += training.count(end);
+    return result.empty();
+  }
+  int decisions_of(const Plan& plan) { return hold(plan) ? decisions_ : 0; }
+  void record(int at_least) const {
+    testing::Test::RecordProperty("histories", histories_);
+    for (const auto& [end, count] : ends_) testing::Test::RecordProperty(end, count);
+    EXPECT_GE(histories_, at_least);
+  }
+
+ private:
+  int histories_ = 0, decisions_ = 0;
+  std::map<std::string, int> ends_;
+};
+
+TEST(CrewHistories, NothingHappens) {
+  for (const Plan& plan : plans()) {
+    CrewTraining training(plan);
+    EXPECT_EQ(training.check(), "") << text_of(plan);
+    EXPECT_EQ(training.count("done"), plan.processes + plan.newcomers - (plan.leaver >= 0)) << text_of(plan);
+  }
+}
+
+// Every process, at every call of any process, dies or hangs.
+TEST(CrewHistories, OneStrike) {
+  Tries tries;
+  for (Plan plan : plans()) {
+    const int decisions = tries.decisions_of(plan);
+    for (int at = 1; at <= decisions; ++at)
+      for (size_t p = 0; p < size_t(plan.processes + plan.newcomers); ++p)
+        for (const int kind : kKinds) {
+          plan.strikes = {{at, p, kind}};
+          if (!tries.hold(plan)) return;
+        }
+  }
+  tries.record(20'000);
+}
+
+// Pairs: of all, each kPart-th.
+TEST(CrewHistories, TwoStrikes) {
+  const int part = full() ? 97 : 1999;  // prime to all else
+  Tries tries;
+  int64_t n = 0;
+  for (Plan plan : plans()) {
+    const int decisions = tries.decisions_of(plan);
+    const size_t processes = size_t(plan.processes + plan.newcomers);
+    for (int first = 1; first <= decisions; ++first)
+      for (int second = first; second <= decisions + 60; ++second)
+        for (size_t p = 0; p < processes; ++p)
+          for (size_t q = 0; q < processes; ++q)
+            for (const int kind : kKinds)
+              for (const int other : kKinds) {
+                if (p == q || (kind != Strike::kCrash && other != Strike::kCrash) || n++ % part != 0) continue;
+                plan.strikes = {{first, p, kind}, {second, q, other}};
+                if (!tries.hold(plan)) return;
+              }
+  }
+  tries.record(5'000);
+}
+
+TEST(CrewHistories, RandomStrikes) {
+  Tries tries;
+  for (int i = 0; i < (full() ? 100'000 : 20'000); ++i) {
+    const Plan plan{.processes = 2 + i % 3,
+                    .newcomers = i / 3 % 4,
+                    .min_ranks = 1 + i / 12 % 2,
+                    .max_ranks = i / 24 % 2 ? 3 : 8,
+                    .begin = 10 + i % 150,
+                    .leaver = i / 48 % 4 - 1,
+                    .order = i,
+                    .steps = 1 + i / 192 % 5,
+                    .random_strikes = i / 960 % 7};
+    if (!tries.hold(plan)) return;
+  }
+  tries.record(20'000);
+}
+
+// The invariants can fail: each of these finds a store that breaks its promises.
+TEST(CrewHistories, FindsBrokenStores) {
+  const std::pair<Bug, const char*> bugs[] = {{Bug::set_once_overwrites, "one deal per generation"},
+                                              {Bug::deals_are_lost, "one deal per generation"},
+                                              {Bug::wills_are_lost, "all end"},
+                                              {Bug::ids_come_twice, "nobody is dealt in twice"},
+                                              {Bug::the_gone_look_alive, "the gone do nothing"},
+                                              {Bug::votes_are_ahead, "members have the dealt state"},
+                                              {Bug::votes_are_behind, "the furthest state is taken"},
+                                              {Bug::voters_are_evicted, "only who hangs is evicted"}};
+  for (const auto& [bug, invariant] : bugs) {
+    std::map<std::string, int> found;
+    for (int i = 0; i < 1'000; ++i) {
+      Plan plan{.order = i, .random_strikes = i % 9, .bug = bug};
+      if (bug == Bug::wills_are_lost)
+        for (const size_t p : {0, 1, 2}) plan.strikes.push_back({20 + i % 97, p});
+      CrewTraining training(plan);
+      const std::string result = training.check();
+      ++found[result.substr(0, result.find(':'))];
+    }
+    EXPECT_GT(found[invariant], 0) << testing::PrintToString(found);
+  }
+}
+
+}  // namespace
+}  // namespace ringtape::test

@@ -1,0 +1,301 @@
+// Processes that come and go: deals and their text, who is dealt in, and what next() throws.
+#include "comm/job/crew.h"
+
+#include <unistd.h>
+
+#include <functional>
+#include <thread>
+
+#include "comm/store/socket.h"
+#include "comm/store/tcp_store.h"
+#include "tests/support/processes.h"
+#include "tests/support/support.h"
+
+namespace ringtape::comm {
+namespace {
+
+using test::Child;
+using test::message_of;
+using End = Crew::End;
+using Crews = std::vector<std::unique_ptr<Crew>>;
+
+Crews crews(const std::shared_ptr<Store>& store, const std::vector<std::string>& hosts, const Crew::Options& options) {
+  Crews out;
+  for (size_t i = 0; i < hosts.size(); ++i)
+    out.push_back(std::make_unique<Crew>(store, options, hosts[i], concat("process ", i + 1)));
+  return out;
+}
+
+void at_once(const std::vector<std::function<void()>>& all) {
+  std::vector<std::thread> threads;
+  for (const auto& f : all) threads.emplace_back(f);
+  for (std::thread& t : threads) t.join();
+}
+
+// Each crew, by itself, goes on to the next generation.
+void all_next(const Crews& all, const Standing& standing = {}, End end = End::none, const std::string& cause = "") {
+  std::vector<std::function<void()>> calls;
+  for (const auto& crew : all) calls.push_back([&] { EXPECT_NO_THROW(crew->next(standing, end, cause)); });
+  at_once(calls);
+}
+
+std::vector<int64_t> ids(const Deal& deal) {
+  std::vector<int64_t> out;
+  for (const Member& m : deal.members) out.push_back(m.id);
+  return out;
+}
+
+const Deal kDeal{.number = 7,
+                 .members = {{3, {12, 1}, "a", "process 3"}, {1, {-1, 0}, "", ""}},
+                 .others = {2, 9},
+                 .last = 9,
+                 .source = 0,
+                 .stalls = 2,
+                 .cause = "rank 1 (pid 7) died"};
+
+TEST(Deal, ReadsWhatItWrote) {
+  for (Deal deal : {kDeal, Deal{.number = 1, .members = {{1, {}, "h", "s"}}, .last = 1}}) {
+    const Deal read = Deal::parse(deal.text());
+    EXPECT_EQ(read.text(), deal.text());
+    EXPECT_EQ(ids(read), ids(deal));
+    EXPECT_EQ(read.others, deal.others);
+    EXPECT_EQ(read.cause, deal.cause);
+    EXPECT_EQ(read.members.back().self, deal.members.back().self);
+    EXPECT_EQ(read.members.front().standing.step, deal.members.front().standing.step);
+    EXPECT_EQ(read.source, deal.source);
+  }
+  Deal deal = kDeal;
+  deal.cause = "two\nlines\tof it";
+  EXPECT_EQ(Deal::parse(deal.text()).cause, "two lines of it");
+}
+
+TEST(Deal, RefusesDamagedText) {
+  const std::string text = kDeal.text();
+  const size_t members = text.find("\n3\t");
+  for (size_t n = 0; n < text.size(); ++n) try {
+      Deal::parse(std::string_view(text).substr(0, n));
+      EXPECT_GT(n, members) << n;
+    } catch (const CommError& e) {
+      EXPECT_STREQ(e.what(), "the store has a damaged record of the job");
+    }
+  for (const char* bad : {"", "\n\n", "1\t1\t0\t0\t\n\n1\tx\t0\th\ts", "1\t1\t1\t0\t\n\n1\t0\t0\th\ts",
+                          "1\t1\t-2\t0\t\n\n1\t0\t0\th\ts", "1\t1\t4294967296\t0\t\n\n1\t0\t0\th\ts",
+                          "99999999999999999999\t1\t0\t0\t\n\n1\t0\t0\th\ts", "1\t1\t0\t0\t\n2\t\t\n1\t0\t0\th\ts"})
+    EXPECT_THROW(Deal::parse(bad), CommError) << bad;
+}
+
+TEST(Crew, MakesNamesOneLine) {
+  const auto store = memory_store();
+  Crew crew(store, {}, "a\thost", "a\nprocess of many words");
+  const Deal deal = crew.next({4, 2}, End::none);
+  ASSERT_EQ(deal.members.size(), 1u);
+  EXPECT_EQ(deal.members[0].host, "a host");
+  EXPECT_EQ(deal.members[0].self, "a process of many words");
+  EXPECT_EQ(deal.members[0].standing.step, 4);
+  EXPECT_EQ(deal.members[0].standing.epochs, 2);
+}
+
+TEST(Crew, GroupsRanksByHost) {
+  const auto island = [](const std::vector<std::string>& hosts, const std::vector<int64_t>& order) {
+    const Crews all = crews(memory_store(), hosts, {.ranks = int(hosts.size())});
+    all_next(all);
+    std::vector<int> islands(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(ids(all[i]->deal()), order);
+      EXPECT_EQ(order[size_t(all[i]->rank())], int64_t(i) + 1);
+      const Job job = all[i]->open(0, 1);
+      EXPECT_EQ(job.size, int(hosts.size()));
+      EXPECT_EQ(job.rank, all[i]->rank());
+      islands[i] = job.island;
+      EXPECT_EQ(islands[i], islands[0]);
+    }
+    return islands[0];
+  };
+  EXPECT_EQ(island({"a", "b", "a", "b"}, {1, 3, 2, 4}), 2);
+  EXPECT_EQ(island({"a", "a", "b"}, {1, 2, 3}), 1);
+  EXPECT_EQ(island({"b", "a", "b"}, {1, 3, 2}), 1);
+  EXPECT_EQ(island({"a", "b"}, {1, 2}), 1);
+  EXPECT_EQ(island({"a", "a"}, {1, 2}), 2);
+}
+
+TEST(Crew, TakesTheStateThatIsFurthest) {
+  const auto source = [](const std::vector<Standing>& standings) {
+    const Crews all = crews(memory_store(), std::vector<std::string>(standings.size(), "a"),
+                            {.ranks = int(standings.size())});
+    std::vector<std::function<void()>> calls;
+    for (size_t i = 0; i < all.size(); ++i) calls.push_back([&, i] { all[i]->next(standings[i], End::none); });
+    at_once(calls);
+    return all[0]->deal().source;
+  };
+  EXPECT_EQ(source({{-1, 0}, {-1, 0}}), -1);
+  EXPECT_EQ(source({{-1, 0}, {0, 0}}), 1);
+  EXPECT_EQ(source({{7, 1}, {8, 1}, {8, 1}}), 1);
+  EXPECT_EQ(source({{8, 2}, {8, 1}, {7, 0}}), 1);  // the end of its epoch is not done
+}
+
+TEST(Crew, AsksForAChangeWhereItCanJoin) {
+  for (const bool full : {false, true}) {
+    const auto store = memory_store();
+    const Crews members = crews(store, {"a"}, {.max_ranks = full ? 1 : 2});
+    all_next(members);
+    const Job job = members[0]->open(0, 1);
+    Crew second(store, {.max_ranks = full ? 1 : 2}, "a", "process 2");
+    std::thread joins([&] {
+      if (full) EXPECT_THROW(second.next({}, End::none), JobDone);
+      else EXPECT_EQ(ids(second.next({}, End::none)), (std::vector<int64_t>{1, 2}));
+    });
+    store->wait("crew/vote/2/2", Deadline(Seconds(60)));
+    if (full) {
+      EXPECT_FALSE(job.store->get(kChangeKey));
+      members[0]->finish();
+    } else {
+      EXPECT_EQ(job.store->wait(kChangeKey, Deadline(Seconds(60))), "process 2 joins");
+      while (!members[0]->change_is_due()) std::this_thread::yield();
+      EXPECT_EQ(members[0]->next({3, 0}, End::change).source, 0);
+      EXPECT_FALSE(members[0]->change_is_due());
+    }
+    joins.join();
+  }
+}
+
+TEST(Crew, SparesTakeThePlaceOfWhoGoes) {
+  const auto store = memory_store();
+  Crews all = crews(store, {"a", "b", "b"}, {.ranks = 3, .max_ranks = 2});
+  std::thread spare([&] { EXPECT_EQ(ids(all[2]->next({}, End::none)), (std::vector<int64_t>{2, 3})); });
+  store->wait("crew/vote/1/3", Deadline(Seconds(60)));
+  at_once({[&] { all[0]->next({0, 0}, End::none); }, [&] { all[1]->next({0, 0}, End::none); }});
+  EXPECT_EQ(ids(all[1]->deal()), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(all[1]->deal().others, std::vector<int64_t>{3});
+  all[0].reset();
+  EXPECT_EQ(all[1]->next({1, 0}, End::failure, "lost").cause, "process 1 left the job");
+  spare.join();
+}
+
+TEST(Crew, StarvesWithTooFew) {
+  const Crew::Options options{.ranks = 3, .min_ranks = 2, .wait_for_ranks = Seconds(0.1)};
+  const Crews one = crews(memory_store(), {"a"}, options);
+  EXPECT_EQ(message_of<Starved>([&] { one[0]->next({}, End::none); }),
+            "1 rank is left of at least 2, and no others have come for 0.1 s");
+  Crews two = crews(memory_store(), {"a", "a"}, options);  // fewer than wanted, but enough
+  all_next(two);
+  EXPECT_EQ(two[0]->deal().members.size(), 2u);
+  two[1].reset();
+  EXPECT_THROW(two[0]->next({0, 0}, End::failure, "lost"), Starved);
+}
+
+TEST(Crew, EvictsWhoDoesNotAnswer) {
+  for (const End end : {End::change, End::failure}) {
+    const Crews all = crews(memory_store(), {"a", "a"}, {.ranks = 2, .patience = Seconds(0.1)});
+    all_next(all, {5, 0});
+    const Deal deal = all[0]->next({6, 0}, end, "a timeout");
+    EXPECT_EQ(ids(deal), std::vector<int64_t>{1});
+    EXPECT_EQ(deal.cause, "process 2 did not answer: a timeout");
+    const std::string why = "the other ranks have gone on without this process: process 2 did not answer: a timeout";
+    EXPECT_EQ(message_of<Evicted>([&] { all[1]->check(); }), why);
+    EXPECT_EQ(message_of<Evicted>([&] { all[1]->next({5, 0}, end, "late"); }), why);
+    EXPECT_THROW(all[1]->finish(), Evicted);
+    EXPECT_NO_THROW(all[0]->finish());
+  }
+}
+
+TEST(Crew, FailsWhenTheSameStepFailsAgainAndAgain) {
+  for (const int64_t step : {-1, 0, 9}) {
+    const auto store = memory_store();
+    Crew crew(store, {.max_ranks = 1}, "a", "process 1");
+    crew.next({step, 0}, End::none);
+    EXPECT_EQ(crew.next({step, 0}, End::failure, "a NaN").stalls, 1);
+    EXPECT_EQ(crew.next({step, 0}, End::change).stalls, 0);
+    EXPECT_EQ(crew.next({step, 0}, End::failure, "a NaN").stalls, 1);
+    EXPECT_EQ(crew.next({step + 1, 0}, End::failure, "a NaN").stalls, 0);
+    for (int i = 1; i < kMostStalls; ++i) {
+      EXPECT_EQ(crew.next({step + 1, 0}, End::failure, "a NaN").stalls, i);
+      EXPECT_EQ(crew.deal().cause, "a NaN");
+    }
+    EXPECT_EQ(message_of<JobFailed>([&] { crew.next({step + 1, 0}, End::failure, "a NaN"); }), "a NaN");
+    Crew other(store, {}, "a", "process 2");
+    EXPECT_EQ(message_of<JobFailed>([&] { other.next({}, End::none); }), "a NaN");
+  }
+}
+
+// Whoever makes the deal: it says what the members say.
+TEST(Crew, NewcomersKeepCountAndCause) {
+  const auto store = memory_store();
+  const Crews all = crews(store, {"a", "a"}, {.ranks = 2});
+  all_next(all, {5, 0});
+  store->set("crew/vote/2/1", "5\t0\ta\tprocess 1\t1\ta NaN");
+  store->set("crew/vote/2/2", "5\t0\ta\tprocess 2\t1\tanother");
+  Crew third(store, {}, "a", "process 3");
+  std::thread deals([&] { EXPECT_THROW(third.next({}, End::none), JobDone); });
+  const Deal deal = Deal::parse(store->wait("crew/deal/2", Deadline(Seconds(60))));
+  EXPECT_EQ(deal.stalls, 1);
+  EXPECT_EQ(deal.cause, "a NaN");
+  EXPECT_EQ(deal.members.size(), 3u);
+  store->set(kDoneKey, "1");
+  store->set("crew/gone/1", "process 1 died");
+  deals.join();
+}
+
+TEST(Crew, EndsForAll) {
+  const auto store = memory_store();
+  const Crews all = crews(store, {"a", "a"}, {.ranks = 2});
+  all_next(all, {5, 0});
+  const Job job = all[1]->open(0, 1);
+  at_once({[&] { all[0]->finish(); }, [&] { EXPECT_NO_THROW(all[1]->wait_until_done()); }});
+  EXPECT_THROW(all[1]->next({5, 0}, End::failure, "late"), JobDone);
+  Crew newcomer(store, {}, "a", "process 3");
+  EXPECT_THROW(newcomer.next({}, End::none), JobDone);
+}
+
+TEST(Crew, FailsForAll) {
+  const auto store = memory_store();
+  const Crews all = crews(store, {"a", "a"}, {.ranks = 2});
+  all_next(all, {5, 0});
+  const Job first = all[0]->open(0, 1), second = all[1]->open(0, 1);
+  all[0]->fail("no such folder");
+  EXPECT_EQ(message_of<CommError>([&] { all[1]->wait_until_done(); }), "no such folder");
+  EXPECT_EQ(message_of<JobFailed>([&] { all[1]->next({5, 0}, End::failure, "lost"); }), "no such folder");
+}
+
+// A process that is killed while it works: the others learn it, and go on.
+TEST(Crew, GoesOnWithoutWhoDied) {
+  const std::string token = "0123456789abcdef";
+  const Fd listening = listen_on("127.0.0.1", 0);  // before the threads start: a fork would not have them
+  const StoreAddress address{"127.0.0.1", port_of(listening), token};
+  const Crew::Options options{.ranks = 3};
+  const auto work = [&](const std::string& self, const std::function<void(Crew&)>& then) {
+    Crew crew(tcp_store(address, Deadline(Seconds(60))), options, "a", self);
+    crew.next({}, End::none);
+    then(crew);
+  };
+  Child dies([&] {
+    work("process 0", [&](Crew& crew) {
+      const Job job = crew.open(0, 1);
+      job.store->add("works", 1);
+      ::pause();
+    });
+  });
+  const StoreServer server({.token = token, .listening = ::dup(listening.get())});
+  const auto goes_on = [&](const std::string& self) {
+    work(self, [&](Crew& crew) {
+      std::string cause;
+      {
+        const Job job = crew.open(0, 1);
+        EXPECT_EQ(crew.deal().members.size(), 3u);
+        job.store->add("works", 1);
+        while (job.store->get("works") != "3") std::this_thread::yield();
+        dies.kill(SIGKILL);
+        cause = job.store->wait(kFailureKey, Deadline(Seconds(60)));
+      }
+      const Deal deal = crew.next({0, 0}, End::failure, cause);
+      EXPECT_EQ(deal.members.size(), 2u);
+      EXPECT_EQ(deal.cause, "process 0 died");
+      const Job job = crew.open(0, 1);
+      job.store->add("met", 1);
+      while (job.store->get("met") != "2") std::this_thread::yield();
+    });
+  };
+  at_once({[&] { goes_on("process 1"); }, [&] { goes_on("process 2"); }});
+}
+
+}  // namespace
+}  // namespace ringtape::comm

@@ -1,0 +1,252 @@
+#pragma once
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/job/crew.h"
+#include "comm/job/hub.h"
+#include "tests/support/simulated_processes.h"
+
+namespace ringtape::test {
+
+// What is broken on purpose, to show that the invariants find it.
+enum class Bug {
+  none,
+  set_once_overwrites,  // two deals of one generation
+  deals_are_lost,       // as if nobody had dealt
+  wills_are_lost,       // nobody learns who died
+  ids_come_twice,
+  the_gone_look_alive,  // to themselves
+  votes_are_ahead,      // they promise a state that nobody has
+  votes_are_behind,     // the newest state is not taken
+  voters_are_evicted,   // a late vote takes the place of one that is there
+};
+
+struct Plan {
+  int processes = 3, newcomers = 1, min_ranks = 1, max_ranks = 8;
+  int begin = 60;     // decision at which newcomers begin; each begins earlier if another process has ended
+  int leaver = -1;    // the process that leaves after its first step, as it was told
+  int order = 0;      // as of SimulatedProcesses
+  int64_t steps = 3;  // of the training
+  std::vector<Strike> strikes{};
+  int random_strikes = 0;
+  Bug bug = Bug::none;
+};
+
+// An elastic training over comm::Crew: it takes steps that all members of a generation complete together, and starts
+// again from the state of the one that is furthest. Checks what must hold for all histories.
+class CrewTraining : public SimulatedProcesses {
+ public:
+  explicit CrewTraining(const Plan& plan)
+      : SimulatedProcesses(plan.order, plan.strikes, plan.random_strikes), plan_(plan),
+        states_(size_t(plan.processes + plan.newcomers)), ids_(states_.size()) {
+    for (int i = 0; i < plan.processes + plan.newcomers; ++i) {
+      const int n = i - plan.processes;  // of the newcomer
+      add([this](Process& p) { live(p); }, n < 0 ? 0 : plan.begin + 30 * n, n < 0 ? 1000 : n + 1);
+    }
+    history_.push_back(kFirst);
+  }
+  std::string check() {
+    run();
+    if (result().empty()) check_end();
+    return result();
+  }
+  int count(const std::string& end) const {
+    return int(std::ranges::count_if(processes_, [&](const Process& p) { return p.end == end; }));
+  }
+
+ private:
+  using Crew = comm::Crew;
+  using Store = comm::Store;
+  using SimulatedProcesses::add;
+  // What training has made: `made` has the generation of each step.
+  struct State {
+    int64_t step = -1;
+    std::string made{};
+    bool operator==(const State&) const = default;
+  };
+  static inline const State kFirst{0, ""};
+  static constexpr comm::Seconds kTimeout{30}, kNever{1e8};
+
+  static std::string folder(int64_t generation) { return concat("gen/", generation, "/"); }
+  std::string gone_key(const Process& p) const { return concat("crew/gone/", ids_[p.index]); }
+  State& state(const Process& p) { return states_[p.index]; }
+
+  void live(Process& p) {
+    const std::string self = concat("process ", p.index);
+    try {
+      const auto store = store_of(p);
+      std::optional<Crew> crew;
+      crew.emplace(store,
+                   Crew::Options{.ranks = plan_.processes,
+                                 .min_ranks = plan_.min_ranks,
+                                 .max_ranks = plan_.max_ranks,
+                                 .wait_for_ranks = comm::Seconds(0.1)},
+                   concat("host ", p.index % 2), self);
+      std::string cause, last;
+      for (Crew::End end = Crew::End::none; last.empty();) {
+        const comm::Deal deal = crew->next({state(p).step, 0}, end, cause);
+        check_deal(p, deal, crew->rank());
+        store->will(folder(deal.number) + comm::kFailureKey, self);  // as Hub::open
+        cause.clear();
+        end = train(p, *store, *crew, cause, last);
+      }
+      p.leaves = true;
+      crew.reset();
+      if (!p.crashed) p.end = last;
+    } catch (const comm::Evicted& e) {
+      if (!p.has_hung) wrong("only who hangs is evicted", concat("process ", p.index, ": ", e.what()));
+      p.end = "evicted";
+    } catch (const comm::Starved& e) {
+      const auto others = std::ranges::count_if(
+          processes_, [&](const Process& q) { return &q != &p && is_well(q) && !values_.count(gone_key(q)); });
+      if (1 + others >= plan_.min_ranks) wrong("only too few starve", concat("process ", p.index, ": ", e.what()));
+      p.end = "starved";
+    } catch (const comm::JobDone&) {
+      p.end = "done";
+    } catch (const comm::JobFailed& e) {
+      p.end = concat("failed: ", e.what());
+    } catch (const CommError& e) {
+      if (!p.crashed) wrong("the store's records are sound", e.what());
+    }
+  }
+
+  // In the deal's generation. Sets `last` if the process has nothing left to do.
+  Crew::End train(Process& p, Store& store, Crew& crew, std::string& cause, std::string& last) {
+    const comm::Deal& deal = crew.deal();
+    const std::string in = folder(deal.number);
+    const auto failure = in + comm::kFailureKey, change = in + comm::kChangeKey;
+    // Of one of the keys; nullopt if the generation fails first.
+    const auto wait = [&](std::vector<std::string> keys, comm::Seconds timeout) -> std::optional<Store::Entry> {
+      keys.insert(keys.begin(), failure);
+      const auto entry = store.wait_any(keys, comm::Deadline(timeout));
+      if (entry && entry->key != failure) return entry;
+      if (!entry && std::ranges::none_of(processes_, &Process::has_hung))
+        wrong("nobody waits in vain", concat("process ", p.index, " for ", keys.back()));
+      cause = entry ? entry->value : store.set_once(failure, concat("process ", p.index, " waited too long"));
+      return std::nullopt;
+    };
+    if (deal.source < 0) {
+      state(p) = kFirst;
+    } else if (crew.rank() == deal.source) {
+      store.set(in + "state", concat(state(p).step, "\t", state(p).made));
+    } else {
+      const auto entry = wait({in + "state"}, kTimeout);
+      if (!entry) return Crew::End::failure;
+      state(p) = {std::stoll(entry->value), entry->value.substr(entry->value.find('\t') + 1)};
+    }
+    while (state(p).step < plan_.steps) {
+      const bool told = int(p.index) == plan_.leaver && state(p).step > 0;
+      if (told) store.set_once(change, "told to leave");
+      const State before = state(p);
+      const std::string step = concat(in, "step/", before.step + 1);
+      if (store.get(change)) store.set(step + "/change", "1");
+      const State& of_others = arrived_.try_emplace(step, before).first->second;
+      if (before != of_others) wrong("all members have one state", concat(step, ": ", before.made, "not ", of_others.made));
+      if (store.add(step, 1) == int64_t(deal.members.size()))
+        store.set(step + "/done", store.get(step + "/change") ? "change" : "go on");
+      const auto done = wait({step + "/done"}, kTimeout);
+      if (!done) return Crew::End::failure;
+      state(p) = {before.step + 1, concat(before.made, deal.number, " ")};
+      crew.check();
+      publish(p, deal.number, before);
+      if (done->value != "change" || state(p).step == plan_.steps) continue;
+      if (told) last = "told";
+      return Crew::End::change;
+    }
+    if (crew.rank() == 0) crew.finish();
+    else if (!wait({comm::kDoneKey}, kNever)) return Crew::End::failure;
+    last = "done";
+    return Crew::End::none;
+  }
+
+  void check_deal(const Process& p, const comm::Deal& deal, int rank) {
+    const auto known = deals_.try_emplace(deal.number, deal.text()).first;
+    if (known->second != deal.text()) wrong("one deal per generation", concat(known->second, " and ", deal.text()));
+    std::set<int64_t> ids;
+    for (const comm::Member& m : deal.members)
+      if (!ids.insert(m.id).second) wrong("nobody is dealt in twice", deal.text());
+    for (const Process& other : processes_)
+      if (other.index != p.index && other.end.empty() && ids_[other.index] == ids_[p.index])
+        wrong("nobody is dealt in twice", concat("the id ", ids_[p.index]));
+    if (int(ids.size()) < plan_.min_ranks || int(ids.size()) > plan_.max_ranks)
+      wrong("ranks are within the limits", deal.text());
+    const comm::Member& mine = deal.members[size_t(rank)];
+    const int64_t step = state(p).step;
+    const int64_t taken = deal.source < 0 ? -1 : deal.members[size_t(deal.source)].standing.step;
+    if (taken < step) wrong("the furthest state is taken", concat(step, " steps of ", deal.text()));
+    if (mine.id != ids_[p.index] || mine.standing.step != step)
+      wrong("members have the dealt state", concat(step, " steps of ", deal.text()));
+  }
+
+  // A step that others may see, as a line of a log.
+  void publish(const Process& p, int64_t generation, const State& before) {
+    const State& now = state(p);
+    if (p.crashed || values_.count(gone_key(p))) wrong("the gone do nothing", concat("process ", p.index));
+    if (generation < newest_) wrong("one generation works", concat(generation, " after ", newest_));
+    newest_ = generation;
+    const auto n = size_t(now.step);
+    if (n > history_.size() || before != history_[n - 1]) {
+      wrong("steps follow each other", concat(now.step, " by ", now.made));
+    } else if (n == history_.size()) {
+      history_.push_back(now);
+    } else if (now != history_[n]) {
+      for (const Process& other : processes_)
+        if (other.end.empty() && !values_.count(gone_key(other)) && size_t(state(other).step) < history_.size() &&
+            state(other).step >= now.step && state(other) == history_[size_t(state(other).step)])
+          wrong("no step is lost", concat(now.step, " by ", now.made, "though process ", other.index, " has it"));
+      history_.resize(n);
+      history_.push_back(now);
+    }
+  }
+
+  void check_end() {
+    int hung = plan_.random_strikes;
+    for (const Strike& s : plan_.strikes) hung += s.deadlines != Strike::kCrash;
+    for (const Process& p : processes_)
+      if (p.end.starts_with("failed") && hung < comm::kMostStalls)
+        wrong("only what stalls fails", concat("process ", p.index, " ", p.end));
+    if (count("done") > 0 && int64_t(history_.size()) != plan_.steps + 1)
+      wrong("the work is done", concat(history_.size() - 1, " steps"));
+  }
+
+  // What is broken on purpose.
+  int64_t add(Process& p, const std::string& key, int64_t amount) override {
+    int64_t sum = SimulatedProcesses::add(p, key, amount);
+    if (key != "crew/ids" || amount == 0) return sum;
+    if (plan_.bug == Bug::ids_come_twice && sum == 2) sum = SimulatedProcesses::add(p, key, -1);
+    return ids_[p.index] = sum;
+  }
+  std::optional<std::string> get(const Process& p, const std::string& key) override {
+    if (plan_.bug == Bug::the_gone_look_alive && key == gone_key(p)) return std::nullopt;
+    return SimulatedProcesses::get(p, key);
+  }
+  std::string set_once(const Process& p, const std::string& key, const std::string& value) override {
+    const bool deal = key.starts_with("crew/deal/"), vote = key.starts_with("crew/vote/");
+    if (deal && plan_.bug == Bug::deals_are_lost) return value;
+    if ((deal && plan_.bug == Bug::set_once_overwrites) || (vote && plan_.bug == Bug::voters_are_evicted))
+      return set(key, value), value;
+    const int64_t off = plan_.bug == Bug::votes_are_ahead ? 1 : plan_.bug == Bug::votes_are_behind ? -1 : 0;
+    if (vote && off && state(p).step > 0 && !value.starts_with("late"))
+      return SimulatedProcesses::set_once(p, key, concat(state(p).step + off, value.substr(value.find('\t'))));
+    return SimulatedProcesses::set_once(p, key, value);
+  }
+  void execute(const std::string& key, const std::string& who) override {
+    if (plan_.bug != Bug::wills_are_lost) SimulatedProcesses::execute(key, who);
+  }
+
+  const Plan plan_;
+  std::vector<State> states_;
+  std::vector<int64_t> ids_;
+  std::map<int64_t, std::string> deals_;  // texts
+  std::map<std::string, State> arrived_;  // at a step: the first
+  std::vector<State> history_;            // published, by step
+  int64_t newest_ = 0;                    // generation that has published
+};
+
+}  // namespace ringtape::test
