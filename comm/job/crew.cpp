@@ -13,6 +13,7 @@ constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of proc
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
 constexpr Seconds kPrompt{1};  // for those that hang: when nobody has gone, they have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
+const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
 const std::string kDamaged = "the store has a damaged record of the job";
 
@@ -128,7 +129,7 @@ static Deal read_deal(const std::string& text) {
 
 struct Crew::Ballot {
   std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others
-  std::vector<int64_t> missing;  // members that have neither voted nor gone
+  std::vector<Member> missing;   // members that have neither voted nor gone
   std::vector<std::string> gone; // what happened to members
   std::vector<int64_t> unknown;  // others that have not voted
   bool failed = false;           // as a member says
@@ -209,7 +210,7 @@ std::optional<std::string> Crew::gather() {
     const std::string keys[] = {failure, gone_key(m.id), here_key(deal_.number, m.id)};
     const auto entry = store_->wait_any(keys, deadline);
     if (!entry || entry->key != keys[2])
-      return store_->set_once(failure, entry ? entry->value : concat("process ", m.id, " did not answer"));
+      return store_->set_once(failure, entry ? entry->value : m.self + kSilent);
   }
   return std::nullopt;
 }
@@ -220,7 +221,7 @@ Crew::Ballot Crew::look(int64_t number) {
     if (auto gone = store_->get(gone_key(m.id))) {
       out.gone.push_back(std::move(*gone));
     } else if (const auto vote = store_->get(vote_key(number, m.id)); !vote) {
-      out.missing.push_back(m.id);
+      out.missing.push_back(m);
     } else if (vote->starts_with(kLate)) {
       out.gone.push_back(store_->set_once(gone_key(m.id), vote->substr(kLate.size())));
     } else {
@@ -256,14 +257,16 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
     if (auto dealt = store_->get(deal_key(number))) return *dealt;  // after the look, which may have come too late
     check_job();
     if (!ballot.missing.empty()) {
-      const int64_t id = ballot.missing.front();
-      const std::string keys[] = {deal_key(number), kFailureKey, kDoneKey, vote_key(number, id), gone_key(id)};
+      std::vector<std::string> keys = {deal_key(number), kFailureKey, kDoneKey,
+                                       vote_key(number, ballot.missing.front().id)};
+      for (const Member& m : ballot.missing) keys.push_back(gone_key(m.id));
       // Members of a generation that goes on are not late.
       const bool hangs = end == End::failure && ballot.gone.empty();
       if (store_->wait_any(keys, hangs ? prompt : patience)) continue;
-      for (const int64_t late : ballot.missing)  // in the place of its vote: whoever has voted cannot be evicted
-        store_->set_once(vote_key(number, late),
-                         concat(kLate, "process ", late, " did not answer", cause.empty() ? "" : ": ", one_line(cause)));
+      for (const Member& m : ballot.missing) {  // in the place of its vote: whoever has voted cannot be evicted
+        const bool known = cause.empty() || cause.starts_with(m.self + kSilent);
+        store_->set_once(vote_key(number, m.id), concat(kLate, m.self, kSilent, known ? "" : ": " + one_line(cause)));
+      }
       continue;
     }
     const auto voters = int(ballot.voters.size());

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <span>
 #include <thread>
 
 #include "comm/store/socket.h"
@@ -166,6 +167,7 @@ TEST(Crew, SparesTakeThePlaceOfWhoGoes) {
   at_once({[&] { all[0]->next({0, 0}, End::none); }, [&] { all[1]->next({0, 0}, End::none); }});
   EXPECT_EQ(ids(all[1]->deal()), (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(all[1]->deal().others, std::vector<int64_t>{3});
+  store->wait("crew/vote/2/3", Deadline(Seconds(60)));
   all[0].reset();
   EXPECT_EQ(all[1]->next({1, 0}, End::failure, "lost").cause, "process 1 left the job");
   spare.join();
@@ -196,6 +198,47 @@ TEST(Crew, EvictsWhoDoesNotAnswer) {
     EXPECT_THROW(all[1]->finish(), Evicted);
     EXPECT_NO_THROW(all[0]->finish());
   }
+}
+
+// A store that calls `before` when a process is about to wait.
+class WatchedStore : public Store {
+ public:
+  explicit WatchedStore(std::function<void(Store&, Seconds left)> before) : before_(std::move(before)) {}
+  void set(const std::string& key, const std::string& value) override { store_->set(key, value); }
+  std::string set_once(const std::string& key, const std::string& value) override {
+    return store_->set_once(key, value);
+  }
+  std::optional<std::string> get(const std::string& key) override { return store_->get(key); }
+  std::optional<Entry> wait_any(std::span<const std::string> keys, Deadline deadline) override {
+    before_(*store_, deadline.left());
+    return store_->wait_any(keys, deadline);
+  }
+  int64_t add(const std::string& key, int64_t amount) override { return store_->add(key, amount); }
+  void erase(const std::string& key) override { store_->erase(key); }
+
+ private:
+  const std::shared_ptr<Store> store_ = memory_store();
+  const std::function<void(Store&, Seconds)> before_;
+};
+
+// The end of a process may be known later than the failure that it causes: those that work on are no reason for it.
+TEST(Crew, WaitsForTheOthersOnceItKnowsWhoHasGone) {
+  std::vector<bool> prompt;  // of its waits
+  const auto store = std::make_shared<WatchedStore>([&](Store& s, Seconds left) {
+    if (!s.get("crew/vote/2/3")) return;
+    prompt.push_back(left < Seconds(100));
+    if (prompt.size() == 1) return s.set("crew/gone/2", "process 2 died");
+    s.set("crew/vote/2/1", "6\t0\ta\tprocess 1\t1\tlost it, too");
+    s.set("crew/here/2/1", "1");
+  });
+  const Crews all = crews(store, {"a", "a", "a"}, {.ranks = 3});
+  all_next(all, {5, 0});
+  const Deal deal = all[2]->next({5, 0}, End::failure, "lost the connection");
+  EXPECT_EQ(ids(deal), (std::vector<int64_t>{1, 3}));
+  EXPECT_EQ(deal.cause, "process 2 died");
+  ASSERT_GE(prompt.size(), 2u);
+  EXPECT_TRUE(prompt[0]);
+  EXPECT_FALSE(prompt[1]);
 }
 
 TEST(Crew, FailsWhenTheSameStepFailsAgainAndAgain) {

@@ -120,7 +120,7 @@ class CrewTraining : public SimulatedProcesses {
   Crew::End train(Process& p, Store& store, Crew& crew, std::string& cause, std::string& last) {
     const comm::Deal& deal = crew.deal();
     const std::string in = folder(deal.number);
-    const auto failure = in + comm::kFailureKey, change = in + comm::kChangeKey;
+    const std::string failure = in + comm::kFailureKey, change = in + comm::kChangeKey;
     // Of one of the keys; nullopt if the generation fails first.
     const auto wait = [&](std::vector<std::string> keys, comm::Seconds timeout) -> std::optional<Store::Entry> {
       keys.insert(keys.begin(), failure);
@@ -147,7 +147,8 @@ class CrewTraining : public SimulatedProcesses {
       const std::string step = concat(in, "step/", before.step + 1);
       if (store.get(change)) store.set(step + "/change", "1");
       const State& of_others = arrived_.try_emplace(step, before).first->second;
-      if (before != of_others) wrong("all members have one state", concat(step, ": ", before.made, "not ", of_others.made));
+      if (before != of_others)
+        wrong("all members have one state", concat(step, ": ", before.made, "not ", of_others.made));
       if (store.add(step, 1) == int64_t(deal.members.size()))
         store.set(step + "/done", store.get(step + "/change") ? "change" : "go on");
       const auto done = wait({step + "/done"}, kTimeout);
