@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "comm/job/hub.h"
+#include "comm/store/frame.h"
 
 namespace ringtape::comm {
 
@@ -259,7 +260,8 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
     if (!ballot.missing.empty()) {
       std::vector<std::string> keys = {deal_key(number), kFailureKey, kDoneKey,
                                        vote_key(number, ballot.missing.front().id)};
-      for (const Member& m : ballot.missing) keys.push_back(gone_key(m.id));
+      for (const Member& m : ballot.missing)
+        if (keys.size() < kMaxFields) keys.push_back(gone_key(m.id));
       // Members of a generation that goes on are not late.
       const bool hangs = end == End::failure && ballot.gone.empty();
       if (store_->wait_any(keys, hangs ? prompt : patience)) continue;

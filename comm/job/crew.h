@@ -68,15 +68,15 @@ class Crew {
 
   // Why the generation, of which this process was a member, has ended.
   enum class End : uint8_t { none, change, failure };
-  // The next generation in which this process has a rank. `cause`: of a failure. Throws Evicted, Starved, JobDone or
-  // JobFailed, as CommError if the store is lost.
+  // The next generation in which this process has a rank. `standing`: of a state that is whole; -1 steps for one that
+  // was received in part. `cause`: of a failure. Throws Evicted, Starved, JobDone or JobFailed, or CommError if the
+  // store is lost.
   Deal next(const Standing& standing, End end, const std::string& cause = "");
   const Deal& deal() const { return deal_; }
   const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none
 
-  // Of this generation: with a failure of its own, which the end of a member raises. `local_rank`, `local_size`: of this
-  // process on its host.
+  // Of this generation: with a failure of its own, which the end of a member raises. The place is that on the host.
   Job open(int local_rank, int local_size);
   // Whether a process asks for the end of this generation after a step: it comes or goes.
   bool change_is_due() const { return change_->load(std::memory_order_relaxed); }

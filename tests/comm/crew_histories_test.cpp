@@ -11,7 +11,7 @@ namespace {
 std::string text_of(const Plan& plan) {
   std::string out = concat(plan.processes, "+", plan.newcomers, " processes, at least ", plan.min_ranks, ", at most ",
                            plan.max_ranks, ", begin ", plan.begin, ", leaver ", plan.leaver, ", order ", plan.order,
-                           ", random ", plan.random_strikes, ", strikes");
+                           ", random ", plan.random_strikes, ", failures ", plan.failures, ", strikes");
   for (const Strike& s : plan.strikes) out += concat(" {", s.decision, ", ", s.process, ", ", s.deadlines, "}");
   return out;
 }
@@ -65,6 +65,18 @@ TEST(CrewHistories, NothingHappens) {
   }
 }
 
+// Whoever deals, and a spare process may, too. The first failure is in a generation that had got further.
+TEST(CrewHistories, FailWhenAStepFailsAgainAndAgain) {
+  for (int order = 0; order < 300; ++order)
+    for (const int failures : {2, 3, 4}) {
+      const Plan plan{.newcomers = 0, .max_ranks = 2, .order = order, .failures = failures};
+      CrewTraining training(plan);
+      EXPECT_EQ(training.check(), "") << text_of(plan);
+      EXPECT_EQ(training.count(failures <= comm::kMostStalls ? "done" : "failed: lost a connection"), 3)
+          << text_of(plan);
+    }
+}
+
 // Every process, at every call of any process, dies or hangs.
 TEST(CrewHistories, OneStrike) {
   Tries tries;
@@ -113,7 +125,8 @@ TEST(CrewHistories, RandomStrikes) {
                     .leaver = i / 48 % 4 - 1,
                     .order = i,
                     .steps = 1 + i / 192 % 5,
-                    .random_strikes = i / 960 % 7};
+                    .random_strikes = i / 960 % 7,
+                    .failures = i / 6720 % 3};
     if (!tries.hold(plan)) return;
   }
   tries.record(20'000);

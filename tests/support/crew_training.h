@@ -35,6 +35,7 @@ struct Plan {
   int64_t steps = 3;  // of the training
   std::vector<Strike> strikes{};
   int random_strikes = 0;
+  int failures = 0;   // so often the second step fails, though nobody goes
   Bug bug = Bug::none;
 };
 
@@ -144,6 +145,10 @@ class CrewTraining : public SimulatedProcesses {
       const bool told = int(p.index) == plan_.leaver && state(p).step > 0;
       if (told) store.set_once(change, "told to leave");
       const State before = state(p);
+      if (before.step == 1 && int(failed_.size()) < plan_.failures && failed_.insert(deal.number).second) {
+        cause = store.set_once(failure, "lost a connection");
+        return Crew::End::failure;
+      }
       const std::string step = concat(in, "step/", before.step + 1);
       if (store.get(change)) store.set(step + "/change", "1");
       const State& of_others = arrived_.try_emplace(step, before).first->second;
@@ -207,10 +212,10 @@ class CrewTraining : public SimulatedProcesses {
   }
 
   void check_end() {
-    int hung = plan_.random_strikes;
-    for (const Strike& s : plan_.strikes) hung += s.deadlines != Strike::kCrash;
+    int failures = plan_.random_strikes + plan_.failures;
+    for (const Strike& s : plan_.strikes) failures += s.deadlines != Strike::kCrash;
     for (const Process& p : processes_)
-      if (p.end.starts_with("failed") && hung < comm::kMostStalls)
+      if (p.end.starts_with("failed") && failures < comm::kMostStalls)
         wrong("only what stalls fails", concat("process ", p.index, " ", p.end));
     if (count("done") > 0 && int64_t(history_.size()) != plan_.steps + 1)
       wrong("the work is done", concat(history_.size() - 1, " steps"));
@@ -245,6 +250,7 @@ class CrewTraining : public SimulatedProcesses {
   std::vector<State> states_;
   std::vector<int64_t> ids_;
   std::map<int64_t, std::string> deals_;  // texts
+  std::set<int64_t> failed_;              // generations, without a reason
   std::map<std::string, State> arrived_;  // at a step: the first
   std::vector<State> history_;            // published, by step
   int64_t newest_ = 0;                    // generation that has published
