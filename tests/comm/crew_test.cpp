@@ -194,6 +194,7 @@ TEST(Crew, EvictsWhoDoesNotAnswer) {
     EXPECT_EQ(deal.cause, "process 2 did not answer: a timeout");
     const std::string why = "the other ranks have gone on without this process: process 2 did not answer: a timeout";
     EXPECT_EQ(message_of<Evicted>([&] { all[1]->check(); }), why);
+    EXPECT_THROW(all[1]->finish(), Evicted);
     EXPECT_EQ(message_of<Evicted>([&] { all[1]->next({5, 0}, end, "late"); }), why);
     EXPECT_THROW(all[1]->finish(), Evicted);
     EXPECT_NO_THROW(all[0]->finish());
