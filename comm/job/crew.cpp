@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
-constexpr Seconds kPrompt{1};  // for those that hang: when nobody has gone, they have been waited for already
+constexpr Seconds kPrompt{2};  // for those that hang: when nobody has gone, they have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
@@ -61,13 +61,14 @@ class Cells {
   std::optional<std::string_view> rest_;
 };
 
-std::string member_text(const Standing& s, const std::string& host, const std::string& self) {
-  return concat(s.step, "\t", s.epochs, "\t", host, "\t", self);
+std::string member_text(const Member& m) {
+  return concat(m.standing.step, "\t", m.standing.epochs, "\t", m.place, "\t", m.host, "\t", m.self);
 }
 
 Member member_of(int64_t id, Cells& cells) {
   Member out{.id = id};
   out.standing = {cells.number(), cells.number()};
+  out.place = cells.number();
   out.host = cells.word(), out.self = cells.word();
   return out;
 }
@@ -99,7 +100,7 @@ int island_of(const std::vector<Member>& members) {
 std::string Deal::text() const {
   std::string out = concat(number, "\t", last, "\t", source, "\t", stalls, "\t", one_line(cause), "\n");
   for (const int64_t id : others) out += concat(id, "\t");
-  for (const Member& m : members) out += concat("\n", m.id, "\t", member_text(m.standing, m.host, m.self));
+  for (const Member& m : members) out += concat("\n", m.id, "\t", member_text(m));
   return out;
 }
 
@@ -129,7 +130,8 @@ static Deal read_deal(const std::string& text) {
 }
 
 struct Crew::Ballot {
-  std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others
+  std::vector<Member> voters;    // members of the last generation in the order of their ranks, then others:
+  int comers = 0;                // so many
   std::vector<Member> missing;   // members that have neither voted nor gone
   std::vector<std::string> gone; // what happened to members
   std::vector<int64_t> unknown;  // others that have not voted
@@ -180,8 +182,8 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
     const bool was_member = rank() >= 0;
     if (!was_member) follow();
     const int64_t number = deal_.number + 1;
-    const std::string vote =
-        concat(member_text(standing, host_, self_), "\t", int(end == End::failure), "\t", one_line(why));
+    const std::string ours = member_text({id_, standing, host_, self_, options_.place}),
+                      vote = concat(ours, "\t", int(end == End::failure), "\t", one_line(why));
     const std::string voted = store_->set_once(vote_key(number, id_), vote);
     if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
@@ -234,6 +236,7 @@ Crew::Ballot Crew::look(int64_t number) {
     }
   }
   out.last = store_->add(kIds, 0);
+  std::vector<Member> comers;
   std::vector<int64_t> others = deal_.others;
   for (int64_t id = deal_.last + 1; id <= out.last; ++id) others.push_back(id);
   for (const int64_t id : others) {
@@ -244,8 +247,11 @@ Crew::Ballot Crew::look(int64_t number) {
       continue;
     }
     Cells cells(*vote);
-    out.voters.push_back(member_of(id, cells));
+    comers.push_back(member_of(id, cells));
   }
+  std::ranges::stable_sort(comers, {}, &Member::place);
+  out.comers = int(comers.size());
+  out.voters.insert(out.voters.end(), comers.begin(), comers.end());
   return out;
 }
 
@@ -274,7 +280,8 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
     const auto voters = int(ballot.voters.size());
     const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
     const bool waited = starved >= options_.wait_for_ranks;
-    if (all || (waited && voters >= options_.min_ranks)) {
+    const auto has_state = [](const Member& m) { return m.standing.step >= 0; };
+    if (all || (waited && (voters >= options_.min_ranks || std::ranges::any_of(ballot.voters, has_state)))) {
       const Deal deal = propose(number, ballot);
       const std::string dealt = store_->set_once(deal_key(number), deal.text());
       store_->set(kNow, std::to_string(number));
@@ -299,6 +306,8 @@ Deal Crew::propose(int64_t number, const Ballot& ballot) {
     if (s.step >= 0 && (out.source < 0 || is_ahead(s, out.members[size_t(out.source)].standing))) out.source = r;
   }
   out.cause = !ballot.gone.empty() ? ballot.gone.front() : ballot.cause;
+  if (ballot.gone.size() > 1) out.cause += concat(", and ", ballot.gone.size() - 1, " more went");
+  if (out.cause.empty() && number > 1 && ballot.comers > 0) out.cause = concat(ballot.comers, " joined");
   const auto step = [](const Deal& d) { return d.source < 0 ? -1 : d.members[size_t(d.source)].standing.step; };
   if (ballot.failed && ballot.gone.empty() && step(out) == step(deal_)) out.stalls = deal_.stalls + 1;
   if (out.stalls >= kMostStalls) throw JobFailed(store_->set_once(kFailureKey, out.cause));

@@ -25,6 +25,7 @@ struct Member {
   Standing standing{};  // when the generation began
   std::string host{};   // equal for processes of one machine
   std::string self{};   // describes it
+  int64_t place = 0;    // newcomers get ranks in this order
 };
 
 // What all processes agreed on: who works together from now on. A generation is such a set of processes, with ranks.
@@ -56,6 +57,7 @@ class Crew {
  public:
   struct Options {
     int ranks = 1;               // that the first generation waits for
+    int place = 0;               // Member::place of this process
     int min_ranks = 1;           // fewer do not work
     int max_ranks = INT_MAX;     // more do not work: they wait until one is needed
     Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
@@ -70,11 +72,13 @@ class Crew {
   enum class End : uint8_t { none, change, failure };
   // The next generation in which this process has a rank. `standing`: of a state that is whole; -1 steps for one that
   // was received in part. `cause`: of a failure. Throws Evicted, Starved, JobDone or JobFailed, or CommError if the
-  // store is lost.
+  // store is lost. If too few have a state, and nobody comes, they get a last generation: see is_last().
   Deal next(const Standing& standing, End end, const std::string& cause = "");
   const Deal& deal() const { return deal_; }
   const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none
+  // Whether the generation has fewer than min_ranks members, who can only save what they have.
+  bool is_last() const { return int(deal_.members.size()) < options_.min_ranks; }
 
   // Of this generation: with a failure of its own, which the end of a member raises. The place is that on the host.
   Job open(int local_rank, int local_size);

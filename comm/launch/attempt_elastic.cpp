@@ -31,7 +31,7 @@ void Attempt::settle(Rank& r) {
     what = concat("started again ", hurries ? "" : concat("in ", r.pause.count(), " s "), "(", ++restarts_, " of ",
                   launch_.max_restarts, ")");
   }
-  display_.write(2, concat("ringtape: ", end_of(r), "; ", what, "\n"));
+  if (r.code != 0) display_.write(2, concat("ringtape: ", end_of(r), "; ", what, "\n"));
   if (no && r.code != 0) note_failure(r);
   if (no && no->ends_all && r.code != 0) end_others();
 }

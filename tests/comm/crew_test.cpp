@@ -182,7 +182,8 @@ TEST(Crew, StarvesWithTooFew) {
   all_next(two);
   EXPECT_EQ(two[0]->deal().members.size(), 2u);
   two[1].reset();
-  EXPECT_THROW(two[0]->next({0, 0}, End::failure, "lost"), Starved);
+  EXPECT_EQ(ids(two[0]->next({0, 0}, End::failure, "lost")), std::vector<int64_t>{1});
+  EXPECT_TRUE(two[0]->is_last());
 }
 
 TEST(Crew, EvictsWhoDoesNotAnswer) {
@@ -229,7 +230,7 @@ TEST(Crew, WaitsForTheOthersOnceItKnowsWhoHasGone) {
     if (!s.get("crew/vote/2/3")) return;
     prompt.push_back(left < Seconds(100));
     if (prompt.size() == 1) return s.set("crew/gone/2", "process 2 died");
-    s.set("crew/vote/2/1", "6\t0\ta\tprocess 1\t1\tlost it, too");
+    s.set("crew/vote/2/1", "6\t0\t0\ta\tprocess 1\t1\tlost it, too");
     s.set("crew/here/2/1", "1");
   });
   const Crews all = crews(store, {"a", "a", "a"}, {.ranks = 3});
@@ -266,8 +267,8 @@ TEST(Crew, NewcomersKeepCountAndCause) {
   const auto store = memory_store();
   const Crews all = crews(store, {"a", "a"}, {.ranks = 2});
   all_next(all, {5, 0});
-  store->set("crew/vote/2/1", "5\t0\ta\tprocess 1\t1\ta NaN");
-  store->set("crew/vote/2/2", "5\t0\ta\tprocess 2\t1\tanother");
+  store->set("crew/vote/2/1", "5\t0\t0\ta\tprocess 1\t1\ta NaN");
+  store->set("crew/vote/2/2", "5\t0\t0\ta\tprocess 2\t1\tanother");
   Crew third(store, {}, "a", "process 3");
   std::thread deals([&] { EXPECT_THROW(third.next({}, End::none), JobDone); });
   const Deal deal = Deal::parse(store->wait("crew/deal/2", Deadline(Seconds(60))));

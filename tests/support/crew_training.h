@@ -92,6 +92,7 @@ class CrewTraining : public SimulatedProcesses {
       std::string cause, last;
       for (Crew::End end = Crew::End::none; last.empty();) {
         const comm::Deal deal = crew->next({state(p).step, 0}, end, cause);
+        if (crew->is_last()) throw comm::Starved("the last generation");
         check_deal(p, deal, crew->rank());
         store->will(folder(deal.number) + comm::kFailureKey, self);  // as Hub::open
         cause.clear();

@@ -120,7 +120,7 @@ int train_elastically(TrainOptions options, const comm::Place& place, const Invo
   const bool leads = place.rank == 0;
   if (leads && !options.run.json) print_line(printable(first_line(options)));
   RunSetup setup(options, {.leads = leads});
-  const auto crew = join_crew(store, options.parallel, ranks, options.trainer.batch_size);
+  const auto crew = join_crew(store, place, options.parallel, ranks, options.trainer.batch_size);
   try {
     return Elastic(setup, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
   } catch (const comm::JobDone&) {

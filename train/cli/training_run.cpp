@@ -184,7 +184,9 @@ void Leader::load_best(const Trainer& trainer, int64_t step) const {
 }
 
 void Leader::stopped(const Trainer& trainer, const World& world) {
-  out_.line(concat("stopped by a signal at step ", trainer.steps(),
+  const bool alone = world.crew && world.crew->is_last();
+  const char* const why = alone ? "because fewer than --min-ranks are left," : "by a signal";
+  out_.line(concat("stopped ", why, " at step ", trainer.steps(),
                    ", with a checkpoint; resume it with --resume --run ", run_.path()));
   // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
   const auto most = Clock::now() + std::chrono::seconds(8);

@@ -100,6 +100,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
 
 // A rank that is asked to stop leaves the others to go on, if there are enough of them.
 Trainer::Wish Trainer::wish() const {
+  if (p_.crew && p_.crew->is_last()) return Wish::stop;
   const comm::Reducer* const reducer = p_.step->reducer();
   const int64_t stops = reducer ? reducer->words().stops : asked_to_stop_;
   const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();

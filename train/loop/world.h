@@ -36,8 +36,8 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution);
 
 // The same for ranks that come and go: options.elastic. The processes of the job, from which open_world() makes the
 // ranks of a generation. `ranks`: of the first one; `batch`: images of a batch, at least one for each rank.
-std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const ParallelOptions& options, int ranks,
-                                      int64_t batch);
+std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const comm::Place& place,
+                                      const ParallelOptions& options, int ranks, int64_t batch);
 // Sets device and threads in `execution` to those of this process.
 void settle_process(const comm::Place& place, const ParallelOptions& options, ExecutionOptions& execution);
 World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptions& options,
