@@ -38,8 +38,8 @@ void visit(Fields& f, StepOptions& o) {
 Step::Step(nn::Module& model, Objective objective, const StepOptions& options, const ExecutionOptions& execution,
            comm::ProcessGroup& group, const ParallelOptions& parallel)
     : model_(model), objective_(std::move(objective)), group_(group.split(0, group.rank())),
-      accumulate_(options.accumulate), batch_shares_(parallel.shares), synchronized_(group.size() > 1 && parallel.sync_bn),
-      precision_(compute_dtype(execution)),
+      accumulate_(options.accumulate), batch_shares_(parallel.shares),
+      synchronized_(group.size() > 1 && parallel.sync_bn), precision_(compute_dtype(execution)),
       parameters_(model, std::bind_front(&Step::gradient_memory, this, parallel.releases_gradients()),
                   parallel.shards() ? std::bind_front(&Step::value_memory, this, std::cref(parallel))
                                     : FlatParameters::Memory{},
