@@ -39,6 +39,7 @@ static void add_to(const Tensor& y, const Tensor& x) {
 }
 
 void add_share(std::vector<ShareSum>& sums, ShareSum next, int64_t shares) {
+  RT_CHECK(sums.empty() || sums.back().of.end == next.of.begin, "shares do not follow each other");
   while (!sums.empty()) {
     const Part both{sums.back().of.begin, next.of.end};
     if (!is_node(both, shares) || split_of(both) != next.of.begin) break;
