@@ -257,7 +257,8 @@ def use_of(pid):
 def soak(a):
     draw = random.Random(a.seed)
     with tempfile.TemporaryDirectory(prefix="ringtape-elastic-") as folder:
-        job = Job(a, folder, ["--model", "mlp", "--epochs", "100000", "--train-size", "4000", "--checkpoint-every", "50"])
+        job = Job(a, folder, ["--model", "mlp", "--epochs", "100000", "--train-size", "4000",
+                              "--checkpoint-every", "50"])
         job.wait_for_step(20)
         spared = job.ranks()[0]  # what one process needs after many generations
         end, reported, count = time.monotonic() + a.count, 0, 0

@@ -38,8 +38,10 @@ struct ReducerOptions {
   int64_t small_bytes = 1 << 20;
   bool no_overlap = false;  // one bucket, which is sent after backward()
   Selection reduction{reductions(), "sum"};
-  int64_t shares = 0;   // a batch consists of so many (comm/parallel/share_tree.h); 0: of a part for each rank; no setting
-  bool prompt = false;  // the host waits for the words of each step, on a GPU, too; no setting
+  // No settings: a batch consists of so many shares (comm/parallel/share_tree.h), 0: of a part for each rank; the host
+  // waits for the words of each step, on a GPU, too.
+  int64_t shares = 0;
+  bool prompt = false;
 };
 void visit(Fields& f, ReducerOptions& o);  // without the settings of the reductions
 

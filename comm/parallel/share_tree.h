@@ -6,8 +6,8 @@
 #include "core/tensor.h"
 
 // A batch in a fixed number of shares, whose gradients are added in an order that depends on that number alone: in the
-// tree T(a, b) = T(a, m) + T(m, b), m = a + the largest power of two below b - a, over shares [a, b). So the sum has the
-// same bits whichever ranks computed them. A rank has consecutive shares: part_of(shares, ranks, rank).
+// tree T(a, b) = T(a, m) + T(m, b), m = a + the largest power of two below b - a, over shares [a, b). So the sum has
+// the same bits whichever ranks computed them. A rank has consecutive shares: part_of(shares, ranks, rank).
 namespace ringtape::comm {
 
 // Where the node of these shares is split in two; it has more than one.

@@ -33,7 +33,7 @@ struct LoaderConfig {
   Transforms transforms = {};  // before these, of the bytes of each image and view; the data set is on a CPU then
   // Rank r of `ranks` gets part r of each batch of batch_size samples; of the last batch, the part may be empty.
   int rank = 0, ranks = 1;
-  // Each batch consists of so many parts, and a rank gets part_of(shares, ranks, rank) of them; 0: of one for each rank.
+  // Each batch consists of so many parts, of which a rank gets part_of(shares, ranks, rank); 0: of one for each rank.
   int64_t shares = 0;
 };
 // The samples of a batch that a rank gets.

@@ -109,16 +109,16 @@ World join_world(const ParallelOptions& options, ExecutionOptions& execution) {
 
 std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const comm::Place& place,
                                       const ParallelOptions& options, int ranks, int64_t batch) {
+  constexpr int64_t kMostRanks = 1 << 20;
   const ElasticOptions& e = options.elastic;
   const double patience = e.step_timeout > 0 ? e.step_timeout : options.comm_timeout;
-  return std::make_unique<comm::Crew>(std::move(store),
-                                      comm::Crew::Options{.ranks = ranks,
-                                                          .place = place.rank,
-                                                          .min_ranks = int(e.min_ranks),
-                                                          .max_ranks = int(options.shares > 0 ? options.shares : std::min<int64_t>(batch, 1 << 20)),
-                                                          .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
-                                                          .patience = comm::Seconds(patience)},
-                                      comm::host_identity("net"),
+  const comm::Crew::Options crew{.ranks = ranks,
+                                 .place = place.rank,
+                                 .min_ranks = int(e.min_ranks),
+                                 .max_ranks = int(options.shares > 0 ? options.shares : std::min(batch, kMostRanks)),
+                                 .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
+                                 .patience = comm::Seconds(patience)};
+  return std::make_unique<comm::Crew>(std::move(store), crew, comm::host_identity("net"),
                                       concat("a rank (pid ", ::getpid(), " on ", comm::host_name(), ")"));
 }
 

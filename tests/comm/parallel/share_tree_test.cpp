@@ -23,7 +23,7 @@ float tree(const std::vector<float>& x, Part node) {
 
 std::vector<float> some(int64_t n) {
   std::vector<float> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back(float(std::sin(37.1 * double(i + 1)) * 1e3));
+  for (int64_t i = 0; i < n; ++i) out.push_back(float(std::sin(double(i + 1)) * std::pow(7.3, double(i * 5 % 7))));
   return out;
 }
 
