@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "comm/job/hub.h"
 #include "comm/store/frame.h"
+#include "core/log.h"
 
 namespace ringtape::comm {
 
@@ -153,6 +155,8 @@ Crew::~Crew() {
   }
 }
 
+bool Crew::has_begun(Store& store) { return store.get(deal_key(1)).has_value(); }
+
 int Crew::rank() const {
   const auto at = std::ranges::find(deal_.members, id_, &Member::id);
   return at == deal_.members.end() ? -1 : int(at - deal_.members.begin());
@@ -188,6 +192,8 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
     if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
       store_->set(concat(folder_of(deal_.number), "/", kChangeKey), self_ + " joins");
+    if (!was_member && number > 1 && int(deal_.members.size()) >= options_.max_ranks && !std::exchange(told_, true))
+      log_info("this process waits for a place: the job has ", deal_.members.size(), " ranks, as many as it can use");
     deal_ = read_deal(decide(number, end, why));
     if (rank() >= 0) {
       const auto failure = gather();

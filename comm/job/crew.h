@@ -74,6 +74,7 @@ class Crew {
   // was received in part. `cause`: of a failure. Throws Evicted, Starved, JobDone or JobFailed, or CommError if the
   // store is lost. If too few have a state, and nobody comes, they get a last generation: see is_last().
   Deal next(const Standing& standing, End end, const std::string& cause = "");
+  static bool has_begun(Store& store);  // whether there has been a generation in the store's job
   const Deal& deal() const { return deal_; }
   const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none
@@ -109,6 +110,7 @@ class Crew {
   const std::string host_, self_;
   int64_t id_ = 0;
   Deal deal_;
+  bool told_ = false;  // that it waits for a place
   std::shared_ptr<Failure> failure_;
   std::shared_ptr<std::atomic<bool>> change_ = std::make_shared<std::atomic<bool>>(false);
 };

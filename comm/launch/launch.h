@@ -11,7 +11,7 @@ namespace ringtape::comm {
 // Ranks to start on this machine, as part of a job of nodes * local_size.
 struct Launch {
   std::vector<std::string> command;     // program and arguments; an empty program is this executable
-  std::vector<std::string> on_restart;  // arguments added on a restart
+  std::vector<std::string> on_restart, first_only;  // arguments added, and left out, on a restart
   int local_size = 1;
   int nodes = 1, node = 0;              // number of machines, each with local_size ranks; number of this one
   std::string master_addr = "127.0.0.1";
@@ -36,6 +36,7 @@ struct Launch {
 
 inline constexpr int kPreempted =
     75;  // exit code of ranks that were stopped and can be resumed, from a checkpoint or the beginning: no restart
+inline constexpr int kElasticRestarts = 10;  // of an elastic job, unless given
 inline constexpr int kTimedOut = 124;   // as timeout(1)
 inline constexpr int kLostOutput = 1;   // all ranks did well, but a log or standard output could not be written
 inline constexpr int kWrongUsage = 2;   // exit code of a wrong ringtape command; a restart would not help

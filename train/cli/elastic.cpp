@@ -34,8 +34,9 @@ class Elastic {
   std::optional<Carried> carried_;  // between two generations
   bool has_state_ = false;          // of the training, not only initial values
   bool leaves_ = false;
+  std::optional<comm::Clock::time_point> stopped_;  // when the last generation ended
   std::unique_ptr<Role> leader_;    // of a process that leads once it does: to the end
-  std::deque<Metrics> journal_;     // the last metrics of all ranks
+  Journal journal_;
 };
 
 comm::Standing Elastic::standing() const {
@@ -49,6 +50,7 @@ Earlier Elastic::earlier_run() const {
 }
 
 void Elastic::keep(Trainer& trainer) {
+  stopped_ = comm::Clock::now();
   carried_ = trainer.carry();
   leaves_ = trainer.leaves();
 }
@@ -56,11 +58,11 @@ void Elastic::keep(Trainer& trainer) {
 bool Elastic::train(const World& world) {
   Trainer trainer = make_trainer(setup_, world.group(), &crew_);
   if (carried_) trainer.take(*carried_);
-  else keep(trainer);  // the initial weights, if others do not give theirs
+  else carried_ = trainer.carry();  // the initial weights, if others do not give theirs
   stop_after_step();
   std::unique_ptr<Role> follows;
   if (world.leads() && !leader_) leader_ = leader(setup_, invocation_, said_, earlier_run(), &journal_);
-  if (!world.leads()) follows = follower(setup_);
+  if (!world.leads()) follows = follower(setup_, &journal_);
   Role& role = world.leads() ? *leader_ : *follows;
   trainer.set_journal([this](const Metrics& m) {
     constexpr size_t kMost = 1000;  // lines
@@ -84,7 +86,8 @@ bool Elastic::run() {
     crew_.next(standing(), end, cause);
     std::string failed;
     try {
-      const World world = open_world(crew_, place_, o_.parallel, o_.execution);
+      World world = open_world(crew_, place_, o_.parallel, o_.execution);
+      world.stopped = stopped_;
       try {
         return train(world);
       } catch (const RanksChange&) {
@@ -108,6 +111,16 @@ bool Elastic::run() {
   }
 }
 
+// An error before the first generation ends the job: it is in the settings or the data, and nothing is lost.
+std::unique_ptr<RunSetup> prepare(comm::Store& store, const std::function<std::unique_ptr<RunSetup>()>& make) {
+  try {
+    return make();
+  } catch (const std::exception& e) {
+    if (!comm::Crew::has_begun(store)) store.set_once(comm::kFailureKey, e.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 int train_elastically(TrainOptions options, const comm::Place& place, const Invocation& invocation,
@@ -116,13 +129,15 @@ int train_elastically(TrainOptions options, const comm::Place& place, const Invo
   const int ranks = std::atoi(store->set_once(comm::kRanksKey, text(place.size)).c_str());  // its launcher set it
   check_same_batch(options, path, ranks);
   settle_process(place, options.parallel, options.execution);
-  options = resolve(std::move(options), ranks);
   const bool leads = place.rank == 0;
-  if (leads && !options.run.json) print_line(printable(first_line(options)));
-  RunSetup setup(options, {.leads = leads});
+  const auto setup = prepare(*store, [&] {
+    options = resolve(std::move(options), ranks);
+    if (leads && !options.run.json) print_line(printable(first_line(options)));
+    return set_up(options, path, leads);
+  });
   const auto crew = join_crew(store, place, options.parallel, ranks, options.trainer.batch_size);
   try {
-    return Elastic(setup, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
+    return Elastic(*setup, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
   } catch (const comm::JobDone&) {
     return 0;
   } catch (const CommError& e) {

@@ -13,7 +13,7 @@
 namespace ringtape::cli {
 namespace {
 
-constexpr int kMaxLaunchRanks = 4096, kElasticRestarts = 10;
+constexpr int kMaxLaunchRanks = 4096;
 
 std::optional<std::set<int>> shown_ranks(const std::string& text, int ranks) {
   if (text == "all") return {};
@@ -56,7 +56,7 @@ void add_training_flags(comm::Launch& l, const Invocation& invocation) {
   if (!is_training(l) || (l.max_restarts == 0 && !l.elastic)) return;
   RT_CHECK_AS(UsageError, has_flag(l.command, "--run"), l.elastic ? "--elastic" : "--max-restarts", ": needs ",
               l.command[1], " --run NAME, to resume the run from its checkpoints");
-  if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"};
+  if (!has_flag(l.command, "--resume")) l.on_restart = {"--resume"}, l.first_only = {"--overwrite"};
   if (l.elastic && !has_flag(l.command, "--elastic")) l.command.emplace_back("--elastic");
   if (const std::string* least = invocation.flag("min-ranks"); least && !has_flag(l.command, "--min-ranks"))
     l.command.insert(l.command.end(), {"--min-ranks", *least});
@@ -113,7 +113,7 @@ comm::Launch launch_of(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, !has_least || !l.command.empty(),
               "--min-ranks: needs a command after --; the job's has its own");
   if (const std::string* folder = invocation.flag("log-dir")) l.log_dir = *folder;
-  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, l.elastic ? kElasticRestarts : 0);
+  l.max_restarts = number_flag(invocation, "max-restarts", 0, 1'000'000, l.elastic ? comm::kElasticRestarts : 0);
   l.grace = comm::Seconds(number_flag(invocation, "grace", 0.0, 1e6, l.grace.count()));
   l.timeout = comm::Seconds(number_flag(invocation, "timeout", 0.0, 1e8, 0.0));
   l.pin = !invocation.has("no-pin");

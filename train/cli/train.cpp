@@ -49,7 +49,14 @@ int start_ranks(const TrainOptions& options, const Invocation& invocation) {
   common.execution.device = "cpu";  // each rank chooses its own device
   check_same_batch(options, continued(invocation), ranks);
   (void)resolve(common, ranks);
-  return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()});
+  std::optional<std::vector<std::string>> again;
+  if (options.parallel.elastic.on) {
+    RT_CHECK_AS(UsageError, !options.run.name.empty(),
+                "--elastic: needs --run NAME, to go on with the run if all ranks have ended");
+    again.emplace();
+    if (!invocation.has("resume")) again->push_back("--resume");
+  }
+  return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()}, again);
 }
 
 // Returns false if a signal stopped the training.
@@ -58,12 +65,11 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
   check_same_batch(options, path, world.size());
   options = resolve(std::move(options), world.size());
   bool said = false;
-  const auto say = [&] {
+  const auto say = [&, options] {
     if (world.leads() && !options.run.json) print_line(printable(first_line(options))), said = true;
   };
-  const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
-  RunSetup setup(options, {.data = before, .leads = world.leads(), .reading = say});
-  check_classes(setup.data.train, before, "--resume: " + path, "bring them back, or choose another --run");
+  const auto made = set_up(std::move(options), path, world.leads(), say);
+  RunSetup& setup = *made;
   try {
     Trainer trainer = make_trainer(setup, world.group());
     stop_after_step();
@@ -76,6 +82,15 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
 }
 
 }  // namespace
+
+std::unique_ptr<RunSetup> set_up(TrainOptions options, const std::string& path, bool leads,
+                                 const std::function<void()>& reading) {
+  const TrainedOn before = path.empty() ? TrainedOn() : read_trained_on(concat(path, "/", kTrainedOnFile));
+  auto out = std::make_unique<RunSetup>(std::move(options),
+                                        Beginning{.data = before, .leads = leads, .reading = reading});
+  check_classes(out->data.train, before, "--resume: " + path, "bring them back, or choose another --run");
+  return out;
+}
 
 // The options have both sizes.
 void check_same_batch(const TrainOptions& o, const std::string& path, int64_t ranks) {
@@ -93,9 +108,9 @@ int run_training(const Invocation& invocation, Use use) {
   std::vector<std::string> notes;
   TrainOptions options = training_options(invocation, use, notes);
   const bool elastic = options.parallel.elastic.on;
-  RT_CHECK_AS(UsageError, !elastic || place, "--elastic: ranks that may come back need a launcher; start them with "
-              "ringtape launch --elastic -n N -- train ...");
-  if (elastic) return train_elastically(std::move(options), *place, invocation, continued(invocation));
+  RT_CHECK_AS(UsageError, !elastic || place || wants_ranks(options.parallel),
+              "--elastic: ranks that may come back need a launcher: --devices N, or ringtape launch --elastic -n N");
+  if (elastic && place) return train_elastically(std::move(options), *place, invocation, continued(invocation));
   check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options.run));
   if (leads) SaveHook::check(on_save(options.run));
   if (wants_ranks(options.parallel)) return start_ranks(options, invocation);

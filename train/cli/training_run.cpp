@@ -1,11 +1,13 @@
 #include "train/cli/training_run.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 #include "autograd/ops.h"
@@ -63,7 +65,14 @@ void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) 
     events.histogram("weights/" + p.name, snapshot.step, to(contiguous(p.tensor->detach()), Device{}).span<float>());
 }
 
-using Journal = std::deque<Metrics>;
+// For other ranks: what the rank whose state they take may know alone.
+std::string newest_lines(const Journal* journal) {
+  constexpr size_t kMost = 20;
+  std::string out;
+  for (size_t i = 0; journal && i < std::min(journal->size(), kMost); ++i)
+    out.insert(0, json_line((*journal)[journal->size() - 1 - i]) + "\n");
+  return out;
+}
 
 // The training on rank 0 and the files of its run.
 class Leader : public Role {
@@ -84,6 +93,7 @@ class Leader : public Role {
   std::string resume(Trainer& trainer, const World& world);
   void introduce(const Trainer& trainer, const World& world);
   void open_log(const Trainer& trainer);
+  void add_missing(const Metrics& m, const Trainer& trainer);
   void take_place(Trainer& trainer);
   void tell_of_ranks(const Trainer& trainer, const World& world);
   void report(const Metrics& m);
@@ -196,6 +206,7 @@ void Leader::stopped(const Trainer& trainer, const World& world) {
 
 // Exports the weights and writes the summary and the report.
 void Leader::finish(const Trainer& trainer, const World& world) {
+  check(world);
   const bool backbone = trainer.learner().facts.exports_backbone;
   const std::string weights = run_.file(concat("exported/", exported_name(backbone)));
   trainer.export_weights(weights);
@@ -228,11 +239,14 @@ void Leader::open_log(const Trainer& trainer) {
   for (const Metrics& m : all_) written_.emplace(m.split, m.epoch, m.step);
 }
 
+void Leader::add_missing(const Metrics& m, const Trainer& trainer) {
+  if (m.step <= trainer.steps() && !is_written(m)) report(m);
+}
+
 // Does what another rank may have left undone when it was lost.
 void Leader::take_place(Trainer& trainer) {
   if (journal_)
-    for (const Metrics& m : *journal_)
-      if (m.step <= trainer.steps() && !is_written(m)) report(m);
+    for (const Metrics& m : *journal_) add_missing(m, trainer);
   album_.go_on_from(trainer.state().epoch + (trainer.state().batch > 0 ? 1 : 0));
   const int64_t due = trainer.saved_step();
   if (due > 0 && due == trainer.steps() && !is_there(checkpoints_.path_of(due))) save(trainer);
@@ -242,14 +256,16 @@ void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
   const comm::Deal& deal = world.crew->deal();
   if (deal.number == 1) return;
   const std::string ranks = concat(world.size(), world.size() == 1 ? " rank" : " ranks");
-  out_.line(concat("ranks  generation ", deal.number, ": ", ranks, ", step ", trainer.steps(),
-                   deal.cause.empty() ? "" : concat("; ", deal.cause)));
-  log_->note({{"split", kMembership},
-              {"epoch", trainer.state().epoch + 1},
-              {"step", trainer.steps()},
-              {"generation", deal.number},
-              {"ranks", world.size()},
-              {"cause", deal.cause}});
+  Json note{{"split", kMembership},       {"epoch", trainer.state().epoch + 1}, {"step", trainer.steps()},
+            {"generation", deal.number}, {"ranks", world.size()},              {"cause", deal.cause}};
+  std::string stopped;
+  if (world.stopped) {
+    const double seconds = comm::Seconds(comm::Clock::now() - *world.stopped).count();
+    note["stopped_s"] = seconds, stopped = fmt::format("; stopped {:.2f} s", seconds);
+  }
+  out_.line(concat("ranks  generation ", deal.number, ": ", ranks, deal.cause.empty() ? "" : concat("; ", deal.cause),
+                   "; after step ", trainer.steps(), stopped));
+  log_->note(note);
 }
 
 void Leader::start(Trainer& trainer, const World& world) {
@@ -259,10 +275,12 @@ void Leader::start(Trainer& trainer, const World& world) {
   const bool first = !log_, takes_over = first && earlier_ == Earlier::take_over;
   if (first && !takes_over) introduce(trainer, world);
   if (!resumed.empty()) out_.line(resumed);
-  trainer.share_state(std::max(source, 0));
+  std::istringstream lines(trainer.share_state(std::max(source, 0), newest_lines(journal_)));
   check(world);
   if (first) open_log(trainer);
   if (takes_over) take_place(trainer);
+  for (std::string line; std::getline(lines, line);)
+    if (const auto m = parse_metrics(line, "the metrics of another rank")) add_missing(*m, trainer);
   if (world.crew) tell_of_ranks(trainer, world);
   trainer.set_album([&](const Snapshot& snapshot) {
     add_events(log_->events(), snapshot, *setup_.model);
@@ -326,12 +344,13 @@ void Leader::logging_errors(const World& world, const std::function<void()>& f) 
 
 class Follower : public Role {
  public:
-  explicit Follower(const RunSetup& setup) : setup_(setup) {}
+  Follower(const RunSetup& setup, const Journal* journal) : setup_(setup), journal_(journal) {}
   void begin(Trainer& trainer, const World& world) override;
   bool train(Trainer& trainer, const World& world) override;
 
  private:
   const RunSetup& setup_;
+  const Journal* const journal_;
 };
 
 void Follower::begin(Trainer& trainer, const World& world) {
@@ -340,7 +359,7 @@ void Follower::begin(Trainer& trainer, const World& world) {
                   device_text(setup_.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
                   "; process ", ::getpid(), " on ", world.job.host));
   trainer.set_diary(rank_log);
-  trainer.share_state(world.crew ? std::max(world.crew->deal().source, 0) : 0);
+  (void)trainer.share_state(world.crew ? std::max(world.crew->deal().source, 0) : 0, newest_lines(journal_));
 }
 
 bool Follower::train(Trainer& trainer, const World& world) {
@@ -372,9 +391,11 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
 }
 
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
-                             const std::deque<Metrics>* journal) {
+                             const Journal* journal) {
   return std::make_unique<Leader>(setup, invocation, said, earlier, journal);
 }
-std::unique_ptr<Role> follower(const RunSetup& setup) { return std::make_unique<Follower>(setup); }
+std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal) {
+  return std::make_unique<Follower>(setup, journal);
+}
 
 }  // namespace ringtape::cli

@@ -21,11 +21,13 @@ class Role {
   virtual void begin(Trainer& trainer, const World& world) = 0;
   virtual bool train(Trainer& trainer, const World& world) = 0;  // false: a signal stopped it
 };
-// Of rank 0, which writes the files of the run. `said`: the first line has been printed. `journal`: of a rank that
-// takes the place of another: what that one may not have written.
+// The last metrics that a process of a crew knows. One that leads writes those that are missing.
+using Journal = std::deque<Metrics>;
+// Of rank 0, which writes the files of the run. `said`: the first line has been printed.
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
-                             const std::deque<Metrics>* journal = nullptr);
-std::unique_ptr<Role> follower(const RunSetup& setup);  // of another rank, which writes no files of the run
+                             const Journal* journal = nullptr);
+// Of another rank, which writes no files of the run.
+std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal = nullptr);
 
 Earlier earlier(const RunOptions& o);      // what happens to an existing run
 std::string on_save(const RunOptions& o);  // the command; empty: none

@@ -91,8 +91,8 @@ class Trainer {
   Course course() const;
   void restore(const TrainState& state);  // call it after reading the tensors of files()
   // Copies the state of rank `source` to all ranks; a collective. Before it, that rank may read into the tensors of
-  // files().
-  void share_state(int source = 0);
+  // files(). Returns that rank's `text`.
+  std::string share_state(int source = 0, const std::string& text = "");
   // The state after the last whole step, also when an exception has ended fit(). Only with a crew.
   Carried carry();
   void take(const Carried& carried);

@@ -75,18 +75,19 @@ RandomState Trainer::own_random(const TrainState& state) const {
   return own;
 }
 
-void Trainer::share_state(int source) {
-  if (p_.group.size() == 1) return;
+std::string Trainer::share_state(int source, const std::string& text) {
+  if (p_.group.size() == 1) return text;
   p_.step->exchange([] {});  // which rank 0 has done before
   at_.step = steps(), at_.parameter_steps = p_.step->own_counts();
   const std::string from = concat("the state of rank ", source);
-  const Json ours{{"state", to_json(at_)}, {"saved", saved_step_}};
+  const Json ours{{"state", to_json(at_)}, {"saved", saved_step_}, {"text", text}};
   const Json json = parse_json(comm::broadcast_text(p_.group, ours.text(), source), from);
   const JsonFields fields(json, from);
   restore(parse_train_state(json["state"], from));
   saved_step_ = fields.whole("saved", -1);
   replicate(p_.group, p_.step->replicated(), source);
   if (steps() == 0) p_.step->restart_average();
+  return fields.text("text");
 }
 
 void Trainer::remember() {

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "comm/base/host_name.h"
+#include "comm/launch/elastic.h"
 #include "comm/launch/launch.h"
 #include "comm/store/token.h"
 #include "comm/transport/host.h"
@@ -144,13 +145,17 @@ bool wants_ranks(const ParallelOptions& options) {
   return options.devices > 1 && options.starts_ranks() && !comm::place_of_process();
 }
 
-int run_as_processes(int ranks, const std::vector<std::string>& arguments) {
+int run_as_processes(int ranks, const std::vector<std::string>& arguments,
+                     const std::optional<std::vector<std::string>>& again) {
   comm::Launch launch;
   launch.command = {""};
   launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
   launch.local_size = ranks;
   launch.token = comm::random_token();
   launch.prefix = false;
+  launch.elastic = again.has_value();
+  if (again) launch.on_restart = *again, launch.first_only = {"--overwrite"};
+  if (again) launch.max_restarts = comm::kElasticRestarts;
   return comm::launch(launch);
 }
 

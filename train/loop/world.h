@@ -20,6 +20,7 @@ struct World {
   int size() const { return job.size; }
   bool leads() const { return job.rank == 0; }
   comm::Crew* crew = nullptr;  // whose generation these ranks are; null: they stay to the end
+  std::optional<comm::Clock::time_point> stopped{};  // when this process stopped in the generation before
   // Tells the other ranks why this rank fails. If another rank failed first, waits 0.2 s so that the launcher, which
   // reports the first process to exit, reports that one. No effect with one rank.
   void fail(const std::string& cause) noexcept;
@@ -46,8 +47,10 @@ World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptio
 // Whether the options need several ranks and no launcher has started them, so that this process must start them.
 bool wants_ranks(const ParallelOptions& options);
 
-// Starts `ranks` processes of this executable with these arguments; each finds its rank in the environment. Returns the
-// launcher's exit code.
-int run_as_processes(int ranks, const std::vector<std::string>& arguments);
+// Starts `ranks` processes of this executable with these arguments; each finds its rank in the environment. `again`:
+// arguments of a process that takes the place of one that has ended, if ranks may come and go (ElasticOptions::on).
+// Returns the launcher's exit code.
+int run_as_processes(int ranks, const std::vector<std::string>& arguments,
+                     const std::optional<std::vector<std::string>>& again = {});
 
 }  // namespace ringtape

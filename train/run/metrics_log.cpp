@@ -80,7 +80,7 @@ static double read_number(const JsonFields& fields, const char* key) {
   detail::fail<FormatError>(fields.where(), ": ", key, ": expected a number, got a string");
 }
 
-static std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {
+std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {
   const Json json = parse_json(line, where, 4);
   const JsonFields fields(json, where);
   Metrics m;

@@ -41,6 +41,8 @@ double hidden_share(double comm_s, double exposed_s);
 // "inf" and "-inf".
 std::string json_line(const Metrics& metrics);
 Json json_number(double x);
+// What json_line() wrote; nothing for other lines of such a file. Throws FormatError, beginning with `where`.
+std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where);
 
 // The Metrics in a file written by json_line(). Throws IoError; FormatError with file and line for an invalid line,
 // unless `bad` is given: then `bad` gets the message and the line is skipped.
