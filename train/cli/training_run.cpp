@@ -25,7 +25,6 @@
 #include "train/loop/model_state.h"
 #include "train/run/earlier_steps.h"
 #include "train/run/environment.h"
-#include "train/run/rank_log.h"
 #include "train/run/save_hook.h"
 #include "train/run/snapshot_files.h"
 #include "train/run/stop.h"
@@ -63,15 +62,6 @@ void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) 
     events.image(concat(snapshot.split, "/", name), snapshot.step, pixels);
   for (const nn::Named& p : nn::named_parameters(model))
     events.histogram("weights/" + p.name, snapshot.step, to(contiguous(p.tensor->detach()), Device{}).span<float>());
-}
-
-// For other ranks: what the rank whose state they take may know alone.
-std::string newest_lines(const Journal* journal) {
-  constexpr size_t kMost = 20;
-  std::string out;
-  for (size_t i = 0; journal && i < std::min(journal->size(), kMost); ++i)
-    out.insert(0, json_line((*journal)[journal->size() - 1 - i]) + "\n");
-  return out;
 }
 
 // The training on rank 0 and the files of its run.
@@ -342,34 +332,6 @@ void Leader::logging_errors(const World& world, const std::function<void()>& f) 
   }
 }
 
-class Follower : public Role {
- public:
-  Follower(const RunSetup& setup, const Journal* journal) : setup_(setup), journal_(journal) {}
-  void begin(Trainer& trainer, const World& world) override;
-  bool train(Trainer& trainer, const World& world) override;
-
- private:
-  const RunSetup& setup_;
-  const Journal* const journal_;
-};
-
-void Follower::begin(Trainer& trainer, const World& world) {
-  const TrainOptions& o = setup_.options;
-  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
-                  device_text(setup_.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
-                  "; process ", ::getpid(), " on ", world.job.host));
-  trainer.set_diary(rank_log);
-  (void)trainer.share_state(world.crew ? std::max(world.crew->deal().source, 0) : 0, newest_lines(journal_));
-}
-
-bool Follower::train(Trainer& trainer, const World& world) {
-  trainer.trace_into(kTraceFile);  // which rank 0 writes
-  if (!trainer.fit({})) return false;
-  trainer.export_weights();
-  if (world.crew) world.crew->wait_until_done();
-  return true;
-}
-
 }  // namespace
 
 void print_line(const std::string& text) {
@@ -393,9 +355,6 @@ std::string error_text(const std::exception& e, const RunSetup& setup, const Wor
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
                              const Journal* journal) {
   return std::make_unique<Leader>(setup, invocation, said, earlier, journal);
-}
-std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal) {
-  return std::make_unique<Follower>(setup, journal);
 }
 
 }  // namespace ringtape::cli

@@ -23,6 +23,7 @@ class Role {
 };
 // The last metrics that a process of a crew knows. One that leads writes those that are missing.
 using Journal = std::deque<Metrics>;
+std::string newest_lines(const Journal* journal);  // what a rank whose state others take may know alone; null: nothing
 // Of rank 0, which writes the files of the run. `said`: the first line has been printed.
 std::unique_ptr<Role> leader(const RunSetup& setup, const Invocation& invocation, bool said, Earlier earlier,
                              const Journal* journal = nullptr);

@@ -1,0 +1,54 @@
+#include <unistd.h>
+
+#include "core/cgroup.h"
+#include "train/cli/introduction.h"
+#include "train/cli/training_run.h"
+#include "train/run/rank_log.h"
+
+namespace ringtape::cli {
+
+std::string newest_lines(const Journal* journal) {
+  constexpr size_t kMost = 20;
+  std::string out;
+  for (size_t i = 0; journal && i < std::min(journal->size(), kMost); ++i)
+    out.insert(0, json_line((*journal)[journal->size() - 1 - i]) + "\n");
+  return out;
+}
+
+namespace {
+
+class Follower : public Role {
+ public:
+  Follower(const RunSetup& setup, const Journal* journal) : setup_(setup), journal_(journal) {}
+  void begin(Trainer& trainer, const World& world) override;
+  bool train(Trainer& trainer, const World& world) override;
+
+ private:
+  const RunSetup& setup_;
+  const Journal* const journal_;
+};
+
+void Follower::begin(Trainer& trainer, const World& world) {
+  const TrainOptions& o = setup_.options;
+  rank_log(concat("rank ", world.job.rank, " of ", world.size(), " on ", o.execution.device, ", ",
+                  device_text(setup_.device), ", ", threads_text(o.execution), ", cores ", allowed_cpus_text(),
+                  "; process ", ::getpid(), " on ", world.job.host));
+  trainer.set_diary(rank_log);
+  (void)trainer.share_state(world.crew ? std::max(world.crew->deal().source, 0) : 0, newest_lines(journal_));
+}
+
+bool Follower::train(Trainer& trainer, const World& world) {
+  trainer.trace_into(kTraceFile);  // which rank 0 writes
+  if (!trainer.fit({})) return false;
+  trainer.export_weights();
+  if (world.crew) world.crew->wait_until_done();
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Role> follower(const RunSetup& setup, const Journal* journal) {
+  return std::make_unique<Follower>(setup, journal);
+}
+
+}  // namespace ringtape::cli
