@@ -87,7 +87,10 @@ class Leader : public Role {
   void take_place(Trainer& trainer);
   void tell_of_ranks(const Trainer& trainer, const World& world);
   void report(const Metrics& m);
-  bool is_written(const Metrics& m) const { return written_.contains({m.split, m.epoch, m.step}); }
+  void note_written(const Metrics& m);
+  bool is_written(const Metrics& m) const {
+    return m.step < forgotten_ || written_.contains({m.step, m.epoch, m.split});
+  }
   void save(Trainer& trainer);
   void load_best(const Trainer& trainer, int64_t step) const;
   void stopped(const Trainer& trainer, const World& world);
@@ -112,7 +115,8 @@ class Leader : public Role {
   const Checkpoints checkpoints_;
   std::optional<MetricsLog> log_;
   std::vector<Metrics> all_;  // but for steps
-  std::set<std::tuple<std::string, int64_t, int64_t>> written_;  // with a crew: split, epoch and step of each line
+  std::set<std::tuple<int64_t, int64_t, std::string>> written_;  // step, epoch and split of the last lines
+  int64_t forgotten_ = 0;  // lines of steps before this one are all written
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
 };
 
@@ -226,7 +230,7 @@ void Leader::open_log(const Trainer& trainer) {
                trainer.steps());
   log_->events().settings(config_values(config_text(o_), "config.toml"));
   all_ = log_->earlier();
-  for (const Metrics& m : all_) written_.emplace(m.split, m.epoch, m.step);
+  for (const Metrics& m : all_) note_written(m);
 }
 
 void Leader::add_missing(const Metrics& m, const Trainer& trainer) {
@@ -278,9 +282,17 @@ void Leader::start(Trainer& trainer, const World& world) {
   });
 }
 
+void Leader::note_written(const Metrics& m) {
+  constexpr size_t kMost = 4000;  // many more than ranks can differ by
+  written_.emplace(m.step, m.epoch, m.split);
+  if (written_.size() <= kMost) return;
+  forgotten_ = std::get<0>(*written_.begin()) + 1;
+  std::erase_if(written_, [this](const auto& line) { return std::get<0>(line) < forgotten_; });
+}
+
 void Leader::report(const Metrics& m) {
   log_->write(m);
-  written_.emplace(m.split, m.epoch, m.step);
+  note_written(m);
   out_.json(json_line(m));
   out_.line(metrics_text(m, o_.trainer.epochs));
   if (m.split != "train_step") all_.push_back(m);
