@@ -47,9 +47,9 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   ++at_.batch;
   before_.in_step = false;
   if (result.spread.defined()) spread_ = Readback(result.spread);
-  p_.trace.end(p_.step->reducer(), p_.group);
   log.add(*p_.step, result, batch->whole, at_.epoch + 1, lr);
   if (p_.crew) log.flush();
+  p_.trace.end(p_.step->reducer(), p_.group);  // may be a collective: the step is counted and logged
   if (p_.group.size() > 1 && tally_.finite())
     add_own_loss(result.own, double(batch->y.size()) / double(std::max<int64_t>(batch->whole, 1)));
   for (const auto& callback : p_.callbacks) callback->after_step(steps(), result);
