@@ -2,6 +2,7 @@
 """Trainings whose ranks are killed, asked to leave and joined by others, compared with undisturbed ones.
 
   tests/elastic.py histories N   with --shares: weights, optimizer and metrics must be the same bytes
+  tests/elastic.py samples N     without --shares: each sample of each epoch is used exactly once
   tests/elastic.py kills N       how long the others take to go on, over shm and tcp
   tests/elastic.py soak SECONDS  kills all the time: memory, descriptors and shared memory must not grow
 
@@ -215,6 +216,34 @@ def histories(a):
         return different == 0
 
 
+def epochs_of(job):
+    return [(m["epoch"], m["top1"], m["top5"], m["loss"]) for m in job.metrics() if m["split"] == "train"]
+
+
+def samples(a):
+    """With a rate that changes no weight, loss and accuracies of an epoch tell which samples it had."""
+    draw = random.Random(a.seed)
+    flags = [*MODELS["mlp"], "--dropout", "0", "--optimizer", "sgd", "--lr", "1e-30"]
+    with tempfile.TemporaryDirectory(prefix="ringtape-elastic-") as folder:
+        undisturbed, wrong = None, 0
+        for number in range(-1, a.count):
+            path = os.path.join(folder, str(number))
+            os.mkdir(path)
+            job = Job(a, path, flags, elastic=number >= 0)
+            events = disturb(job, draw, undisturbed[1]) if undisturbed else []
+            code, found = job.end(), epochs_of(job)
+            if not undisturbed:
+                undisturbed = found, job.step()
+                continue
+            same = code == 0 and len(found) == len(undisturbed[0]) and all(
+                x[:3] == y[:3] and abs(x[3] - y[3]) <= 1e-6 * y[3] for x, y in zip(found, undisturbed[0]))
+            wrong += not same
+            print(f"history {number}: {'every sample once' if same else f'WRONG: {code}, {found}'}: {' '.join(events)}",
+                  flush=True)
+        print(f"{a.count} histories, {wrong} wrong; undisturbed: {undisturbed[0]}")
+        return wrong == 0
+
+
 def kills(a):
     """Times from a kill to the next step in the metrics, and whether the others' processes stay."""
     fine = True
@@ -280,7 +309,7 @@ def soak(a):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("histories", "kills", "soak"))
+    parser.add_argument("what", choices=("histories", "samples", "kills", "soak"))
     parser.add_argument("count", type=int)
     parser.add_argument("--ringtape", default="build/cpu/ringtape")
     parser.add_argument("--model", choices=list(MODELS), default="mlp")
@@ -289,7 +318,7 @@ def main():
     parser.add_argument("--pause", type=float, nargs=2, default=(5, 15), help="soak: seconds between two kills")
     a = parser.parse_args()
     a.ringtape = os.path.abspath(a.ringtape)
-    sys.exit(0 if {"histories": histories, "kills": kills, "soak": soak}[a.what](a) else 1)
+    sys.exit(0 if {"histories": histories, "samples": samples, "kills": kills, "soak": soak}[a.what](a) else 1)
 
 
 if __name__ == "__main__":

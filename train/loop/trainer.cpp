@@ -196,7 +196,7 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
     for (const auto& callback : p_.callbacks) callback->reported(m);
   };
   for (const auto& callback : p_.callbacks) callback->begins(p_.task, p_.group);
-  p_.trace.check_after(steps());
+  if (!p_.crew || p_.crew->deal().number == 1) p_.trace.check_after(steps());
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
   const int64_t epochs = p_.epochs, first = at_.epoch, every = p_.checkpoint.every;
