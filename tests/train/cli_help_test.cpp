@@ -17,7 +17,8 @@ namespace {
 
 const std::vector<std::string> kCommands = {
     "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
-    "store", "bench step", "bench collectives", "data info", "data verify", "data download", "doctor", "list"};
+    "store", "bench step", "bench collectives", "simulate training", "data info", "data verify", "data download",
+    "doctor", "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);
@@ -127,8 +128,8 @@ TEST_F(CliTest, ListsEveryKind) {
 
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
-               "available: train pretrain evaluate predict embed export compare view launch store bench data doctor "
-               "list");
+               "available: train pretrain evaluate predict embed export compare view launch store bench simulate "
+               "data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {

@@ -22,8 +22,8 @@ TEST_F(CliTest, HelpAndVersion) {
   const CliResult overview = run("--help");
   EXPECT_EQ(overview.code, 0);
   for (const char* command : {"train", "pretrain", "evaluate", "embed", "export", "compare", "data info", "data verify",
-                              "data download", "launch", "store", "bench step", "bench collectives", "doctor",
-                              "list"}) {
+                              "data download", "launch", "store", "bench step", "bench collectives",
+                              "simulate training", "doctor", "list"}) {
     EXPECT_MENTIONS(overview.out, command);
     const CliResult help = run(std::string(command) + " --help");
     EXPECT_EQ(help.code, 0) << help.err;
