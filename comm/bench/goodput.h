@@ -47,8 +47,8 @@ Goodput simulate_goodput(const FailingJob& job, Recovery recovery, double second
 // Expected share of progress. With L the failures of all nodes per second:
 // - restart: L t / (exp(L R) (exp(L (t + C)) - 1)) for t seconds of work, a checkpoint of C, a restart of R (Daly, "A
 //   higher order estimate of the optimum checkpoint interval for restart dumps", 2006);
-// - live: a exp(-a L (D + G + 1.5 S + J)), where a = 1 / (1 + f W) of the nodes are there. For rare failures that is
-//   (1 - L (D + G + 1.5 S + J)) (1 - f W). (D: detect, G: regroup, S: step, J: join, W: replace, f: failures of a node.)
+// - live: a exp(-a L (D + G + 1.5 S + J)), where a = 1 / (1 + f W) of the nodes are there; for rare failures that is
+//   (1 - L (D + G + 1.5 S + J)) (1 - f W). D: detect, G: regroup, S: step, J: join, W: replace, f: failures of a node.
 double goodput_by_formula(const FailingJob& job, Recovery recovery);
 
 }  // namespace ringtape::comm

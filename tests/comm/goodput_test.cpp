@@ -89,8 +89,7 @@ TEST(Goodput, MoreFailuresThanProgress) {
 }
 
 TEST(Goodput, TheSeedDecides) {
-  const FailingJob job;
-  const auto share = [&](uint64_t seed) { return comm::simulate_goodput(job, Recovery::live, 3.6e6, seed).share(); };
+  const auto share = [](uint64_t seed) { return comm::simulate_goodput({}, Recovery::live, 3.6e6, seed).share(); };
   EXPECT_EQ(share(1), share(1));
   EXPECT_NE(share(1), share(2));
 }
@@ -98,7 +97,7 @@ TEST(Goodput, TheSeedDecides) {
 TEST_F(CliTest, SimulatesTraining) {
   const CliResult table = run("simulate training");
   EXPECT_EQ(table.code, 0) << table.err;
-  EXPECT_MENTIONS(table.out, "4,096 ranks on 512 nodes, a failure every 7.21 h; 1000 h simulated, seed 1; lost hours:\n");
+  EXPECT_MENTIONS(table.out, "4,096 ranks on 512 nodes, a failure every 7.21 h; 1000 h simulated, seed 1; lost");
   EXPECT_MENTIONS(table.out, "\nrestart ");
   EXPECT_MENTIONS(table.out, "\nlive ");
   EXPECT_MENTIONS(table.out, "restart: a checkpoint every 1");

@@ -52,7 +52,7 @@ class ClusterTest : public testing::Test {
   }
 
   // srun and scontrol for a job of 2 nodes with 2 tasks each, both of them this machine.
-  std::string slurm(const std::string& arguments) {
+  std::string slurm(const std::string& arguments, const std::string& script = "slurm.sh") {
     program("srun", R"(tasks=0
 while [[ $1 == --* ]]; do
   if [[ $1 == --ntasks=* ]]; then tasks=${1#*=}; fi
@@ -68,7 +68,7 @@ exit $code
     return "env -u RINGTAPE_TOKEN -u RANK -u WORLD_SIZE -u LOCAL_RANK -u MASTER_ADDR -u MASTER_PORT BINARY=$BINARY "
            "SLURM_JOB_NUM_NODES=2 "
            "SLURM_NTASKS=4 SLURM_NTASKS_PER_NODE=2 SLURM_CPUS_PER_TASK=3 SLURM_JOB_NODELIST=node[1-2] SLURM_JOB_ID=" +
-           job_ + " bash " + kFolder + "slurm.sh " + arguments;
+           job_ + " bash " + kFolder + script + " " + arguments;
   }
 
   std::string folder_;
@@ -126,16 +126,66 @@ TEST_F(ClusterTest, APreemptedSlurmJobIsQueuedAgain) {
   }
 }
 
+constexpr const char* kTraining =
+    "train --train-size 300 --test-size 60 --epochs 2 --batch-size 32 --hidden 16 --resume --run ";
+
+TEST_F(ClusterTest, AnElasticSlurmJobTrains) {
+  const std::string work = "BINARY=" RINGTAPE_BINARY "; " + slurm(kTraining + folder_ + "/run", "slurm-elastic.sh");
+  for (int job = 0; job < 2; ++job) shell(work);  // the second one, of the same name, finds nothing left to do
+  EXPECT_TRUE(fs::exists(folder_ + "/run/exported/model.safetensors"));
+  const std::string options = read_file(folder_ + "/options");
+  for (const char* option : {"--ntasks=2\n", "--ntasks-per-node=1\n", "--cpus-per-task=6\n", "--wait=0\n",
+                             "--kill-on-bad-exit=0\n", "--no-kill\n"})
+    EXPECT_MENTIONS(options, option);
+}
+
+TEST_F(ClusterTest, AnElasticSlurmJobIsQueuedAgainAndJoined) {
+  program("fake", "if [ $1 = store ]; then exec sleep 60; fi\necho \"$@\"\nexit $FAKE_CODE\n");
+  const std::string work = "BINARY=fake; " + slurm("train", "slurm-elastic.sh");
+  EXPECT_EQ(shell("export FAKE_CODE=75; " + work).count("requeued " + job_), 1u);
+  EXPECT_EQ(shell("export FAKE_CODE=5; " + work, 5).count("requeued " + job_), 0u);
+  const std::string join = "export FAKE_CODE=75 BINARY=fake; " + slurm("join node7:21234", "slurm-elastic.sh");
+  const std::string launcher = "launch --join node7:21234 -n 2 --grace 60 --";
+  EXPECT_EQ(shell(join, 75), (Lines{launcher, launcher}));
+}
+
+// The arguments of each container of a manifest.
+std::vector<std::vector<std::string>> arguments_in(const std::string& file) {
+  const std::string text = read_file(kFolder + file);
+  std::vector<std::vector<std::string>> out;
+  for (size_t at = 0; (at = text.find("args: [", at)) != std::string::npos; ++at)
+    out.push_back(parse_json(text.substr(at + 6, text.find(']', at) - at - 5)).get<std::vector<std::string>>());
+  return out;
+}
+
+// The store's command line and that of two pods, whose training is a short one.
+TEST_F(ClusterTest, AnElasticKubernetesJobTrains) {
+  const auto args = arguments_in("kubernetes-elastic.yaml");
+  ASSERT_EQ(args.size(), 2u);
+  const std::string port = std::to_string(20000 + ::getpid() % 10000);
+  std::vector<std::string> commands;
+  for (const auto& words : args) {
+    std::string& command = commands.emplace_back(RINGTAPE_BINARY);
+    for (const std::string& word : words) {
+      if (word == "train") break;
+      command += " " + (word == "29500" ? port : word == "ringtape-store:29500" ? "localhost:" + port : word);
+    }
+  }
+  EXPECT_EQ(args[1][args[1].size() - 3], "--resume");
+  const std::string pod = commands[1] + " " + kTraining + folder_ + "/run";
+  shell("export RINGTAPE_TOKEN=0123456789abcdef0123456789abcdef; unset SLURM_PROCID; " + commands[0] +
+        " & store=$!; " + pod + " & other=$!; " + pod + " && wait $other && wait $store");
+  EXPECT_TRUE(fs::exists(folder_ + "/run/exported/model.safetensors"));
+}
+
 // The pods' command line, with their variables put in and the probe in place of the training.
 TEST_F(ClusterTest, KubernetesStartsALauncherAPod) {
-  const std::string text = read_file(kFolder + "kubernetes.yaml");
-  const size_t at = text.find("args: [");
-  ASSERT_NE(at, std::string::npos);
-  const auto args = parse_json(text.substr(at + 6, text.find(']', at) - at - 5));
+  const auto args = arguments_in("kubernetes.yaml");
+  ASSERT_EQ(args.size(), 1u);
   std::string both;
   for (const char* node : {"0", "1"}) {
     std::string command = RINGTAPE_BINARY;
-    for (std::string word : args.get<std::vector<std::string>>()) {
+    for (std::string word : args[0]) {
       if (word == "$(NODE_RANK)") word = node;
       if (word == "ringtape-0.ringtape") word = "localhost";
       if (word == "29500") word = std::to_string(20000 + ::getpid() % 10000);

@@ -103,7 +103,8 @@ std::string interval_text(const FailingJob& job) {
 
 void print_table(const Simulation& s, const std::vector<Goodput>& all) {
   const double rate = s.job.failures * double(s.job.nodes);
-  fmt::print("{} ranks on {} nodes, {}; {:g} h simulated, seed {}; lost hours:\n\n", with_commas(s.ranks), with_commas(s.job.nodes),
+  fmt::print("{} ranks on {} nodes, {}; {:g} h simulated, seed {}; lost hours:\n\n", with_commas(s.ranks),
+             with_commas(s.job.nodes),
              rate > 0 ? fmt::format("a failure every {:.3g} h", 1 / rate / kHour) : "no failures", s.hours, s.seed);
   fmt::print("{:<8}{:>10}{:>11}{:>11}", "policy", "goodput %", "formula %", "failures");
   for (const Loss& loss : kLosses) fmt::print("  {:>8}", loss.name);
@@ -111,7 +112,8 @@ void print_table(const Simulation& s, const std::vector<Goodput>& all) {
     const Policy& policy = s.policies[i];
     fmt::print("\n{:<8}{:>10.2f}{:>11.2f}{:>11}", policy.name, 100 * all[i].share(),
                100 * comm::goodput_by_formula(s.job, policy.recovery), with_commas(all[i].failures));
-    for (const Loss& loss : kLosses) fmt::print("  {:>{}.2f}", all[i].*loss.seconds / kHour, std::max<size_t>(8, std::strlen(loss.name)));
+    for (const Loss& loss : kLosses)
+      fmt::print("  {:>{}.2f}", all[i].*loss.seconds / kHour, std::max<size_t>(8, std::strlen(loss.name)));
   }
   fmt::print("\n\n");
   if (s.policies[0].recovery == Recovery::restart) fmt::print("restart: {}\n", interval_text(s.job));
@@ -160,7 +162,8 @@ Command simulate_training_command() {
   command.flags = {
       {"Job", "ranks", "N", "number of ranks", text(kRanks)},
       {"Job", "island", "N", "ranks of a node, which fail together", text(kIsland)},
-      {"Job", "failures-per-node-day", "N", "failures of a node in a day", fmt::format("{:g}", kDay * defaults.failures)},
+      {"Job", "failures-per-node-day", "N", "failures of a node in a day",
+       fmt::format("{:g}", kDay * defaults.failures)},
       {"Job", "policy", "NAME", "what follows a failure: restart, live (launch --elastic) or both", "both"},
       {"Job", "checkpoint-every-s", "SECONDS", "restart: work between two checkpoints", "the best"},
   };

@@ -1,0 +1,52 @@
+#!/bin/bash
+# An elastic job of ringtape under Slurm: its ranks go on when a node is lost, and others join while it runs. With
+# --resume it can be resumed after a requeue.
+#
+#     export RINGTAPE_TOKEN=$(openssl rand -hex 16)
+#     sbatch docs/cluster/slurm-elastic.sh train --run digits --resume --epochs 90
+#   more ranks, at any time, where the first job's log says that its store is:
+#     sbatch --nodes=1 docs/cluster/slurm-elastic.sh join node7:21234
+#
+# The store is on the first node of the first job. When that node is lost, Slurm starts the job again, and all go on
+# from the newest checkpoint.
+#
+#SBATCH --job-name=ringtape
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=4
+#SBATCH --cpus-per-task=8
+#SBATCH --time=04:00:00
+#SBATCH --signal=TERM@180
+#SBATCH --no-kill
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --output=%x-%j.log
+set -u
+
+binary=${BINARY:-ringtape}
+RINGTAPE_TOKEN=${RINGTAPE_TOKEN:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')}  # srun passes the environment on
+export RINGTAPE_TOKEN
+
+store=
+if [ "${1-}" = join ]; then
+  where=${2-}
+  shift 2
+else
+  port=$((20000 + SLURM_JOB_ID % 10000))  # below what the kernel gives to outgoing connections
+  where=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$port
+  "$binary" store --port "$port" &
+  store=$!
+fi
+
+# One launcher a node. --wait=0, --kill-on-bad-exit=0 and --no-kill: those of other nodes go on when one has ended.
+srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
+  --cpus-per-task=$((SLURM_CPUS_PER_TASK * SLURM_NTASKS_PER_NODE)) --kill-on-bad-exit=0 --wait=0 --no-kill \
+  "$binary" launch --join "$where" -n "$SLURM_NTASKS_PER_NODE" --grace 60 -- "$@"
+code=$?
+
+if [ -n "$store" ]; then
+  [ $code -eq 0 ] || kill "$store" 2>/dev/null
+  wait "$store"  # until the ranks of other jobs have left, too
+  # 75: the time was nearly up (--signal), and there is a checkpoint.
+  if [ $code -eq 75 ]; then exec scontrol requeue "$SLURM_JOB_ID"; fi
+fi
+exit $code
