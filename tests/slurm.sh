@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # docs/cluster/slurm.sh and slurm-elastic.sh under a real Slurm of two nodes, both of them this machine: a training that
 # gets SIGTERM, as before the end of its time, is queued again, resumes and ends with the weights of an undisturbed
-# one. Its daemons live in namespaces of their own, which end with the script.
+# one; an elastic one also when it loses a node. Its daemons live in namespaces of their own, which end with the script.
 # Usage: tests/slurm.sh [BINARY]. Exit code 77: there is no Slurm, or this process may not make namespaces.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -59,6 +59,7 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
 ReturnToService=2
+SlurmdTimeout=5
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 SelectType=select/cons_tres
 NodeName=node0 NodeHostname=node0 Port=17003 CPUs=8
@@ -101,3 +102,26 @@ for i in "${!scripts[@]}"; do
     fail "${scripts[i]}: expected the weights of the undisturbed training"
   echo "slurm.sh: ${scripts[i]}: ended by a signal, queued again, resumed, the same weights"
 done
+
+# All processes of node1 end at once: its daemon, that of the job's step, the launcher and its rank.
+node1() {
+  cat "$work/slurmdnode1.pid"
+  grep -lsz '^SLURMD_NODENAME=node1$' /proc/[0-9]*/environ | cut -d / -f 3 | while read -r process; do
+    echo "$process"
+    parent=$(ps -o ppid= -p "$process" | tr -d ' ')
+    if [[ $(ps -o comm= -p "$parent") == slurmstepd* ]]; then echo "$parent"; fi
+  done | sort -u
+}
+elastic=docs/cluster/slurm-elastic.sh
+submit lost "$elastic"
+within 60 has_checkpoint lost || fail "$elastic: expected a checkpoint within 60 s"
+within 60 grep -q ': 2 ranks, step' "$work/lost.log" || fail "$elastic: expected two ranks"
+mapfile -t lost < <(node1)
+kill -9 "${lost[@]}" 2>/dev/null || true # with the launcher its rank ends
+within 300 ended || fail "$elastic: expected an end within 300 s"
+[[ $(scontrol show job "$job") == *JobState=COMPLETED*Restarts=0* ]] ||
+  fail "$elastic: expected COMPLETED and no restart, got $(scontrol show job "$job")"
+grep -q ': 1 rank, step' "$work/lost.log" || fail "$elastic: expected one rank to go on"
+cmp "$work/undisturbed/exported/model.safetensors" "$work/lost/exported/model.safetensors" ||
+  fail "$elastic: expected the weights of the undisturbed training"
+echo "slurm.sh: $elastic: without ${#lost[@]} processes of a node the other one went on, the same weights"

@@ -44,8 +44,10 @@ srun --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 \
 code=$?
 
 if [ -n "$store" ]; then
-  [ $code -eq 0 ] || kill "$store" 2>/dev/null
-  wait "$store"  # until the ranks of other jobs have left, too
+  # The store ends by itself, with 0, when the training is done, whatever became of single nodes, and all have left,
+  # those of other jobs too.
+  if [ $code -ne 0 ]; then sleep 1; kill "$store" 2>/dev/null; fi
+  wait "$store" && code=0
   # 75: the time was nearly up (--signal), and there is a checkpoint.
   if [ $code -eq 75 ]; then exec scontrol requeue "$SLURM_JOB_ID"; fi
 fi
