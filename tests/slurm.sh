@@ -96,7 +96,7 @@ for i in "${!scripts[@]}"; do
   # Without this, two minutes later. In the second in which the job ended its nodes do not take it again.
   scontrol update job "$job" StartTime=now+3
   within 300 ended || fail "${scripts[i]}: expected an end within 300 s"
-  shows 'JobState=COMPLETED' || fail "${scripts[i]}: expected COMPLETED, got $(scontrol show job "$job" | grep JobState)"
+  shows 'JobState=COMPLETED' || fail "${scripts[i]}: expected COMPLETED, got $(scontrol show job "$job")"
   grep -q 'resume .*step-' "$work/disturbed$i.log" || fail "${scripts[i]}: expected it to resume"
   cmp "$work/undisturbed/exported/model.safetensors" "$work/disturbed$i/exported/model.safetensors" ||
     fail "${scripts[i]}: expected the weights of the undisturbed training"
