@@ -73,6 +73,7 @@ class Attempt {
   void start_again(Rank& rank);
   void give_up(Rank& rank, const std::string& why);
   void give_up_waiting(const std::string& why);
+  void note_success();
   void note_failure(Rank& rank);
 
   const Launch& launch_;
@@ -88,6 +89,7 @@ class Attempt {
   int interrupts_ = 0, restarts_ = 0;
   std::string lost_;  // of outputs that are not there any more
   std::optional<Deadline> kill_at_;
+  bool done_ = false;  // the elastic job, as a rank has shown that ended well
 };
 
 }  // namespace ringtape::comm

@@ -32,6 +32,7 @@ void Attempt::settle(Rank& r) {
                   launch_.max_restarts, ")");
   }
   if (r.code != 0) display_.write(2, concat("ringtape: ", end_of(r), "; ", what, "\n"));
+  if (r.code == 0 && !kill_at_) note_success();
   if (no && r.code != 0) note_failure(r);
   if (no && no->ends_all && r.code != 0) end_others();
 }
@@ -40,7 +41,7 @@ std::optional<Attempt::Refusal> Attempt::refusal(const Rank& r) const {
   if (r.code == 0) return Refusal{"it is done"};
   if (stopped_) return Refusal{"the launcher was told to end", !kill_at_};
   if (deadline_.passed()) return Refusal{"--timeout has passed", !kill_at_};
-  if (kill_at_) return Refusal{"the job has failed"};
+  if (kill_at_) return Refusal{done_ ? "the job is done" : "the job has failed"};
   if (r.code == kPreempted) return Refusal{"it was asked to leave"};
   if (launch_.command[0].empty() && r.code == kWrongUsage) return Refusal{"wrong usage", true};
   if (auto over = end_of_job()) return over;
@@ -94,11 +95,20 @@ void Attempt::give_up_waiting(const std::string& why) {
     if (r.again) give_up(r, why);
 }
 
-// A failure for good: the first counts. Ranks that left count only if all left, or if all were told to.
+// Once the job is done, ranks that hang are not waited for.
+void Attempt::note_success() {
+  const auto over = end_of_job();
+  done_ = over && !over->ends_all;
+  if (done_) kill_at_ = Deadline(launch_.grace);
+}
+
+// A failure for good: the first counts. Ranks that left count only if all left, if all were told to, or if the last of
+// them left: with what the failures of others had not ended.
 void Attempt::note_failure(Rank& r) {
   const auto counts = [&](const Rank& each) { return (each.code == kPreempted) == stopped_; };
+  const bool last_leaves = r.code == kPreempted && !goes_on() && !kill_at_;
   if (code_ == kTimedOut && !first_) return;
-  if (first_ && (counts(*first_) || !counts(r))) return;
+  if (first_ && !last_leaves && (counts(*first_) || !counts(r))) return;
   first_ = &r;
   code_ = r.code;
 }

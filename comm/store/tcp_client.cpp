@@ -2,11 +2,13 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "comm/store/frame.h"
 #include "comm/store/socket.h"
@@ -184,12 +186,17 @@ class TcpStore : public Store {
     try {
       Deadline next_beat(heartbeat_ / 4);
       std::optional<Clock::time_point> unanswered;  // time of the oldest unanswered beat
-      for (;;) {
-        if (ready(socket_, POLLIN, next_beat)) {
+      Seconds stopped{0};  // this process, before it last looked too late
+      for (Clock::time_point looked = Clock::now(), woken{};;) {
+        const bool any = ready(socket_, POLLIN, next_beat);
+        const Clock::time_point now = Clock::now(), before = std::exchange(looked, now);
+        if (now - before > heartbeat_) woken = now, stopped = now - before;
+        if (any) {
           const bool open = inbox_.receive(socket_);
           unanswered.reset();
           while (auto frame = inbox_.next())
             if (!deliver(std::move(*frame))) return;
+          if (!open && now - woken < heartbeat_) return lose(too_late(stopped), false);
           if (!open) return lose(concat(host_, " died; it hosted ", name_), false);
         }
         if (!next_beat.passed()) continue;
@@ -203,6 +210,11 @@ class TcpStore : public Store {
     } catch (const std::exception& e) {
       lose(concat(name_, ": ", e.what()), false);
     }
+  }
+
+  std::string too_late(Seconds stopped) const {
+    return concat("this process, or its machine, was stopped for ", std::lround(stopped.count()), " s, but ", name_,
+                  " counts who is silent for ", heartbeat_.count(), " s as gone");
   }
 
   // False: the store says goodbye.

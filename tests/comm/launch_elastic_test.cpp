@@ -49,8 +49,8 @@ class LaunchElasticTest : public JobTest {
   bool says(const std::string& text, const std::string& log_name = "log") {
     return within(30, [&] { return log(log_name).find(text) != std::string::npos; });
   }
-  void kill_rank(int rank, size_t times = 1) {
-    if (const pid_t pid = started(rank, times); pid > 0) ::kill(pid, SIGKILL);
+  void kill_rank(int rank, size_t times = 1, int signal = SIGKILL) {
+    if (const pid_t pid = started(rank, times); pid > 0) ::kill(pid, signal);
   }
 
   static int free_port() { return comm::port_of(comm::listen_on("127.0.0.1", 0)); }
@@ -115,9 +115,15 @@ TEST_F(LaunchElasticTest, RestartsAreUsedUp) {
     EXPECT_EQ(pids(1).size(), 4u);
   }
   EXPECT_MENTIONS(log(), "ringtape: error: rank 1 of 2 was the first to fail: exit code 3 after ");
-  write_rank("test $RANK = 1 && exit 3; exit 75");
-  EXPECT_EQ(run(concat("ringtape launch ", elastic(2, "--max-restarts 0"))), 3);
-  EXPECT_MENTIONS(log(), "not started again: --max-restarts 0");
+  for (const auto& [last, code] : std::map<std::string, int>{{"0", 75}, {"1", 3}}) {  // the end of the last counts
+    fs::remove(folder_ / "go");
+    write_rank(concat("test $RANK = ", last, " && wait_for go; test $RANK = 1 && exit 3; exit 75"));
+    const pid_t launcher = launch(elastic(2, "--max-restarts 0"));
+    EXPECT_TRUE(says(", 1 rank goes on\n"));
+    let_go();
+    EXPECT_EQ(wait(launcher), code) << log();
+    EXPECT_MENTIONS(log(), "not started again: --max-restarts 0");
+  }
 }
 
 TEST_F(LaunchElasticTest, OnlyWhatStartsAgainResumes) {
@@ -190,8 +196,10 @@ TEST_F(LaunchElasticTest, AJobThatHasFailedOrIsDoneStartsNothing) {
       EXPECT_MENTIONS(log(), "the other ranks here: 0 killed by signal 9 (SIGKILL), 2 killed by signal 15 (SIGTERM)");
     } else {
       EXPECT_TRUE(says("; not started again: the job is done, 2 ranks go on\n"));
+      kill_rank(2, 1, SIGSTOP);  // and is not waited for
       let_go();
       EXPECT_EQ(wait(launcher), 0) << log();
+      EXPECT_MENTIONS(log(), "was killed by signal 9 (SIGKILL)");
     }
     for (const int rank : {0, 1, 2}) EXPECT_EQ(pids(rank).size(), 1u) << rank;
   }
