@@ -23,6 +23,8 @@ std::optional<std::string> gather_rows(Failure& failure) {
   return peers ? peers->activities() : Activity::process().rows(&failure);
 }
 
+constexpr const char *kWaited = " waited ", *kFor = " s for rank ";
+
 int wake = -1;
 void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
 
@@ -31,7 +33,7 @@ void on_sigquit(int) { (void)!::write(wake, "\1\0\0\0\0\0\0", 8); }
 void timed_out(Transport& transport) {
   Failure& failure = *transport.context().failure;
   failure.check();
-  std::string cause = concat("rank ", transport.rank(), " waited ", transport.context().timeout.count(), " s for rank ",
+  std::string cause = concat("rank ", transport.rank(), kWaited, transport.context().timeout.count(), kFor,
                              transport.waiting_on(), " in ", transport.operation(), " over ", transport.name());
   if (const auto rows = gather_rows(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
   else
@@ -40,6 +42,11 @@ void timed_out(Transport& transport) {
   failure.raise(cause);
   failure.check();
   throw CommError("unreachable");
+}
+
+bool is_timeout(const std::string& cause) {
+  const size_t at = cause.find(kWaited);
+  return at != cause.npos && cause.find(kFor, at) != cause.npos;
 }
 
 void dump_activity(const std::string& path) {

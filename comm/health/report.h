@@ -8,6 +8,8 @@ namespace ringtape::comm {
 // waits for its report.
 [[noreturn]] void timed_out(Transport& transport);
 
+bool is_timeout(const std::string& cause);  // whether it is of timed_out()
+
 // Appends Activity::history() of this process to a file; to standard error if the path is empty.
 void dump_activity(const std::string& path);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char *kIds = "crew/ids", *kNow = "crew/now";  // counter of processes; the newest generation, about
 constexpr Seconds kPoll{0.02};                                // between two looks for processes that are not there
-constexpr Seconds kPrompt{2};  // for those that hang: when nobody has gone, they have been waited for already
+constexpr Seconds kPrompt{2};  // for those that hang, and have been waited for already
 const std::string kLate = "late: ";  // and why: what others put in the place of a vote
 const std::string kSilent = " did not answer";
 const std::string kFinished = "done";  // in the place of a deal
@@ -126,9 +126,10 @@ Deal Deal::parse(std::string_view text) {
   return out;
 }
 
-static Deal read_deal(const std::string& text) {
-  RT_CHECK_AS(comm::JobDone, text != kFinished, "the job's work is done");
-  return Deal::parse(text);
+Deal Crew::read_deal(const std::string& text) {
+  if (text != kFinished) return Deal::parse(text);
+  store_->set(kDoneKey, "1");  // which its leader may not have come to
+  throw JobDone("the job's work is done");
 }
 
 struct Crew::Ballot {
@@ -187,7 +188,7 @@ Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
     if (!was_member) follow();
     const int64_t number = deal_.number + 1;
     const std::string ours = member_text({id_, standing, host_, self_, options_.place}),
-                      vote = concat(ours, "\t", int(end == End::failure), "\t", one_line(why));
+                      vote = concat(ours, "\t", int(end == End::failure || end == End::timeout), "\t", one_line(why));
     const std::string voted = store_->set_once(vote_key(number, id_), vote);
     if (voted.starts_with(kLate)) store_->set_once(gone_key(id_), voted.substr(kLate.size()));
     if (!was_member && number > 1 && int(deal_.members.size()) < options_.max_ranks)
@@ -275,7 +276,7 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
       for (const Member& m : ballot.missing)
         if (keys.size() < kMaxFields) keys.push_back(gone_key(m.id));
       // Members of a generation that goes on are not late.
-      const bool hangs = end == End::failure && ballot.gone.empty();
+      const bool hangs = end == End::timeout && ballot.gone.empty();
       if (store_->wait_any(keys, hangs ? prompt : patience)) continue;
       for (const Member& m : ballot.missing) {  // in the place of its vote: whoever has voted cannot be evicted
         const bool known = cause.empty() || cause.starts_with(m.self + kSilent);
@@ -285,7 +286,8 @@ std::string Crew::decide(int64_t number, End end, const std::string& cause) {
     }
     const auto voters = int(ballot.voters.size());
     const bool all = voters >= (number == 1 ? std::max(options_.ranks, options_.min_ranks) : options_.min_ranks);
-    const bool waited = starved >= options_.wait_for_ranks;
+    const bool waited =
+        starved >= options_.wait_for_ranks || (options_.told_to_stop && options_.told_to_stop());
     const auto has_state = [](const Member& m) { return m.standing.step >= 0; };
     if (all || (waited && (voters >= options_.min_ranks || std::ranges::any_of(ballot.voters, has_state)))) {
       const Deal deal = propose(number, ballot);
@@ -334,6 +336,12 @@ Job Crew::open(int local_rank, int local_size) {
 }
 
 void Crew::fail(const std::string& cause) {
+  try {
+    check();
+  } catch (const comm::Evicted&) {
+    throw;
+  } catch (const CommError&) {  // the store is lost: the others will notice
+  }
   store_->set_once(kFailureKey, cause);
   if (failure_) failure_->raise(cause);
 }

@@ -60,6 +60,7 @@ class Crew {
     int place = 0;               // Member::place of this process
     int min_ranks = 1;           // fewer do not work
     int max_ranks = INT_MAX;     // more do not work: they wait until one is needed
+    bool (*told_to_stop)() = nullptr;  // whether this process must not wait for others any more; null: it may
     Seconds wait_for_ranks{300}; // how long fewer than min_ranks wait for others
     Seconds patience{600};       // how long a member that has not gone is waited for
   };
@@ -69,7 +70,7 @@ class Crew {
   Crew& operator=(const Crew&) = delete;
 
   // Why the generation, of which this process was a member, has ended.
-  enum class End : uint8_t { none, change, failure };
+  enum class End : uint8_t { none, change, failure, timeout };  // timeout: a failure because somebody hangs
   // The next generation in which this process has a rank. `standing`: of a state that is whole; -1 steps for one that
   // was received in part. `cause`: of a failure. Throws Evicted, Starved, JobDone or JobFailed, or CommError if the
   // store is lost. If too few have a state, and nobody comes, they get a last generation: see is_last().
@@ -88,7 +89,9 @@ class Crew {
 
   // Whether this generation has failed, as when one of its members has gone.
   bool failed() const { return failure_ && failure_->raised(); }
-  // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier.
+  bool failed_here() const { return failed() && failure_->ours(); }  // and this process was the first to say so
+  // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier. Throws Evicted if
+  // others have gone on without this process.
   void fail(const std::string& cause);
   // The job's work is done: no generation follows, and next() throws JobDone. One member calls it, or throws Evicted.
   void finish();
@@ -103,6 +106,7 @@ class Crew {
   Deal propose(int64_t number, const Ballot& ballot);
   std::optional<std::string> gather();
   void check_job();
+  Deal read_deal(const std::string& text);
   void follow();
 
   const std::shared_ptr<Store> store_;

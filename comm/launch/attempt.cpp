@@ -106,10 +106,7 @@ void Attempt::start(Rank& r) {
   r.output = std::make_unique<RankOutput>(r.rank, shown ? &display_ : nullptr, launch_.prefix, r.log);
   ChildSpec spec;
   spec.command = launch_.command;
-  if (r.number > 0) {
-    for (const std::string& word : launch_.first_only) std::erase(spec.command, word);
-    spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
-  }
+  if (r.number > 0) spec.command.insert(spec.command.end(), launch_.on_restart.begin(), launch_.on_restart.end());
   PipeEnds bar;
   if (r.rank == 0 && shown && display_.is_terminal()) {
     bar = make_pipe();

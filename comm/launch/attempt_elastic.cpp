@@ -11,7 +11,7 @@ namespace ringtape::comm {
 namespace {
 
 constexpr Seconds kShortLife{10}, kFirstPause{0.1}, kLongestPause{10};
-constexpr Seconds kAnswer{3};     // of the job's store
+constexpr Seconds kAnswer{10};    // of the job's store
 constexpr int kReadsOfAPipe = 8;  // enough for all that it holds
 
 }  // namespace

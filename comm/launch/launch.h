@@ -11,7 +11,7 @@ namespace ringtape::comm {
 // Ranks to start on this machine, as part of a job of nodes * local_size.
 struct Launch {
   std::vector<std::string> command;     // program and arguments; an empty program is this executable
-  std::vector<std::string> on_restart, first_only;  // arguments added, and left out, on a restart
+  std::vector<std::string> on_restart;  // arguments added on a restart
   int local_size = 1;
   int nodes = 1, node = 0;              // number of machines, each with local_size ranks; number of this one
   std::string master_addr = "127.0.0.1";

@@ -235,7 +235,7 @@ TEST(Crew, WaitsForTheOthersOnceItKnowsWhoHasGone) {
   });
   const Crews all = crews(store, {"a", "a", "a"}, {.ranks = 3});
   all_next(all, {5, 0});
-  const Deal deal = all[2]->next({5, 0}, End::failure, "lost the connection");
+  const Deal deal = all[2]->next({5, 0}, End::timeout, "lost the connection");
   EXPECT_EQ(ids(deal), (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(deal.cause, "process 2 died");
   ASSERT_GE(prompt.size(), 2u);

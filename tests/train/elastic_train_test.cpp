@@ -178,7 +178,7 @@ TEST_F(ElasticTrainTest, WrongUsageIsRefusedBeforeAnythingIsWritten) {
     EXPECT_FALSE(fs::exists(run_folder("refused"))) << command;
   };
   const std::string alone = "ringtape " + kTraining, elastic = "ringtape launch -n 2 --elastic -- ";
-  refused(alone + " --elastic", "--elastic: ranks that may come back need a launcher; ");
+  refused(alone + " --elastic", "--elastic: ranks that may come back need a launcher: ");
   refused(alone + " --elastic", "--elastic: mpirun ends all ranks when one ends; ",
           "export OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
           "OMPI_COMM_WORLD_LOCAL_SIZE=2; ");

@@ -139,7 +139,7 @@ void check_data(const std::string& path, const JsonFields& state, const DataIden
 }  // namespace
 
 void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
-                      const Course& course) {
+                      const Course& course, const std::function<void()>& check) {
   AtomicFolder folder(path);
   Json json{{"schema", kSchema},
             {"settings", course.settings},
@@ -152,6 +152,7 @@ void write_checkpoint(const std::string& path, const TrainState& state, const st
   json["state"] = to_json(state);
   json[kCrc] = crc_of(json.text(2));
   write_file(folder.file(kState), json.text(2) + "\n");
+  if (check) check();
   folder.commit();
 }
 
@@ -222,7 +223,8 @@ std::string Checkpoints::save(const TrainState& state, const std::vector<TensorF
   make_folder(folder_);
   const bool again = name_type(path) != fs::file_type::not_found;
   if (again) set_aside(state.step);
-  write_checkpoint(path, state, files, course);
+  write_checkpoint(path, state, files, course, check_);
+  if (check_) check_();
   const std::vector<int64_t> aside = steps(kAside), all = steps(kPrefix);
   for (const int64_t step : aside)
     if (!(again && step == state.step) && remove_folder(path_of(kAside, step)))

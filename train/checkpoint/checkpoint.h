@@ -36,9 +36,9 @@ struct Course {
   std::vector<std::string> files = {};  // names of the files of tensors
 };
 
-// Throws IoError.
+// Throws IoError. `check`: called before the checkpoint gets its name.
 void write_checkpoint(const std::string& path, const TrainState& state, const std::vector<TensorFile>& files,
-                      const Course& course);
+                      const Course& course, const std::function<void()>& check = {});
 
 // Reads the state of a checkpoint and checks its files. Throws FormatError, with the reason, unless it is a checkpoint
 // of `step` and every file is there, as it was written; IoError if one cannot be read; UsageError if it has other
@@ -51,9 +51,11 @@ TrainState check_checkpoint(const std::string& path, int64_t step, const Course&
 // links `last` and `best` point to them.
 class Checkpoints {
  public:
-  // `needed`: whether a checkpoint, by its path, must not be removed yet although it is an old one.
-  Checkpoints(std::string folder, int64_t keep, std::function<bool(const std::string&)> needed = {})
-      : folder_(std::move(folder)), keep_(keep), needed_(std::move(needed)) {}
+  // `needed`: whether a checkpoint, by its path, must not be removed yet although it is an old one. `check` is called
+  // before save() changes what is there, and throws if the run is not this process's any more.
+  Checkpoints(std::string folder, int64_t keep, std::function<bool(const std::string&)> needed = {},
+              std::function<void()> check = {})
+      : folder_(std::move(folder)), keep_(keep), needed_(std::move(needed)), check_(std::move(check)) {}
 
   // Writes a checkpoint named by its step, then removes those that are no longer kept. Checkpoints of later steps,
   // which a training resumed from an earlier one has left behind, are renamed to aside-step-..., with a line in the
@@ -94,6 +96,7 @@ class Checkpoints {
   std::string folder_;
   int64_t keep_;
   std::function<bool(const std::string&)> needed_;
+  std::function<void()> check_;
 };
 
 }  // namespace ringtape

@@ -1,5 +1,7 @@
 #include <deque>
 
+#include "comm/base/host_name.h"
+#include "comm/health/report.h"
 #include "comm/launch/elastic.h"
 #include "comm/launch/launch.h"
 #include "core/log.h"
@@ -12,21 +14,28 @@
 namespace ringtape::cli {
 namespace {
 
+constexpr const char* kOpenedKey = "train/opened";  // once a leader has opened the folder of the run
+
 // One process of a training whose ranks come and go: what it keeps from one generation to the next.
 class Elastic {
  public:
-  Elastic(RunSetup& setup, comm::Crew& crew, const comm::Place& place, const Invocation& invocation, bool said)
-      : setup_(setup), o_(setup.options), crew_(crew), place_(place), invocation_(invocation), said_(said) {}
+  Elastic(RunSetup& setup, comm::Store& store, comm::Crew& crew, const comm::Place& place,
+          const Invocation& invocation, bool said)
+      : setup_(setup), o_(setup.options), store_(store), crew_(crew), place_(place), invocation_(invocation),
+        said_(said) {}
   bool run();  // false: this process leaves before the training is whole
 
  private:
   comm::Standing standing() const;
   bool train(const World& world);
   void keep(Trainer& trainer);
+  // Whether others go on without this process: they have a state of the training, and it has none yet.
+  bool is_guest() const { return !has_state_ && crew_.deal().source >= 0; }
   Earlier earlier_run() const;
 
   RunSetup& setup_;
   const TrainOptions& o_;
+  comm::Store& store_;
   comm::Crew& crew_;
   const comm::Place& place_;
   const Invocation& invocation_;
@@ -43,10 +52,11 @@ comm::Standing Elastic::standing() const {
   return has_state_ ? comm::Standing{carried_->state.step, carried_->state.epoch} : comm::Standing{};
 }
 
-// A process takes the place of another leader, which may be stopped and hold its files, not dead.
+// Only the job's first leader does with an earlier run what the command line says. Another takes its place; that one
+// may be stopped and hold its files, not dead.
 Earlier Elastic::earlier_run() const {
-  const comm::Deal& deal = crew_.deal();
-  return deal.number == 1 ? earlier(o_.run) : deal.source >= 0 ? Earlier::take_over : Earlier::resume;
+  if (!store_.get(kOpenedKey)) return earlier(o_.run);
+  return crew_.deal().source >= 0 ? Earlier::take_over : Earlier::resume;
 }
 
 void Elastic::keep(Trainer& trainer) {
@@ -61,7 +71,10 @@ bool Elastic::train(const World& world) {
   else carried_ = trainer.carry();  // the initial weights, if others do not give theirs
   stop_after_step();
   std::unique_ptr<Role> follows;
-  if (world.leads() && !leader_) leader_ = leader(setup_, invocation_, said_, earlier_run(), &journal_);
+  if (world.leads() && !leader_) {
+    leader_ = leader(setup_, invocation_, said_, earlier_run(), &journal_);
+    store_.set(kOpenedKey, "1");
+  }
   if (!world.leads()) follows = follower(setup_, &journal_);
   Role& role = world.leads() ? *leader_ : *follows;
   trainer.set_journal([this](const Metrics& m) {
@@ -91,6 +104,7 @@ bool Elastic::run() {
       try {
         return train(world);
       } catch (const RanksChange&) {
+        if (leaves_ && leader_) leader_->leave();
         if (leaves_) return false;
         end = comm::Crew::End::change, cause.clear();
         continue;
@@ -100,14 +114,13 @@ bool Elastic::run() {
     } catch (const CommError& e) {  // the ranks did not meet
       failed = e.what();
     } catch (const std::exception& e) {
-      crew_.fail(concat("rank ", crew_.rank(), " on ", place_.host, ": ", e.what()));
+      if (!is_guest()) crew_.fail(concat("rank ", crew_.rank(), " on ", comm::host_name(), ": ", e.what()));
       throw;
     }
-    if (!crew_.failed()) {
-      crew_.fail(failed);
-      throw CommError(failed);
-    }
-    end = comm::Crew::End::failure, cause = failed;
+    const bool alone = !crew_.failed();  // an error of this process, not the end of another
+    if (alone && !is_guest()) crew_.fail(failed);
+    if (alone || (is_guest() && crew_.failed_here())) throw CommError(failed);
+    end = comm::is_timeout(failed) ? comm::Crew::End::timeout : comm::Crew::End::failure, cause = failed;
   }
 }
 
@@ -137,7 +150,7 @@ int train_elastically(TrainOptions options, const comm::Place& place, const Invo
   });
   const auto crew = join_crew(store, place, options.parallel, ranks, options.trainer.batch_size);
   try {
-    return Elastic(*setup, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
+    return Elastic(*setup, *store, *crew, place, invocation, leads).run() ? 0 : comm::kPreempted;
   } catch (const comm::JobDone&) {
     return 0;
   } catch (const CommError& e) {

@@ -49,14 +49,10 @@ int start_ranks(const TrainOptions& options, const Invocation& invocation) {
   common.execution.device = "cpu";  // each rank chooses its own device
   check_same_batch(options, continued(invocation), ranks);
   (void)resolve(common, ranks);
-  std::optional<std::vector<std::string>> again;
-  if (options.parallel.elastic.on) {
-    RT_CHECK_AS(UsageError, !options.run.name.empty(),
-                "--elastic: needs --run NAME, to go on with the run if all ranks have ended");
-    again.emplace();
-    if (!invocation.has("resume")) again->push_back("--resume");
-  }
-  return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()}, again);
+  const bool elastic = options.parallel.elastic.on;
+  RT_CHECK_AS(UsageError, !elastic || !options.run.name.empty(),
+              "--elastic: needs --run NAME, to go on with the run if all ranks have ended");
+  return run_as_processes(ranks, {invocation.command_line.begin() + 1, invocation.command_line.end()}, elastic);
 }
 
 // Returns false if a signal stopped the training.
@@ -110,6 +106,10 @@ int run_training(const Invocation& invocation, Use use) {
   const bool elastic = options.parallel.elastic.on;
   RT_CHECK_AS(UsageError, !elastic || place || wants_ranks(options.parallel),
               "--elastic: ranks that may come back need a launcher: --devices N, or ringtape launch --elastic -n N");
+  if (elastic && place && leads) {
+    SaveHook::check(on_save(options.run));
+    for (const std::string& note : notes) log_info(note);
+  }
   if (elastic && place) return train_elastically(std::move(options), *place, invocation, continued(invocation));
   check_run_path(run_path(options.run.name, trained_name(options), options.data.set.name), earlier(options.run));
   if (leads) SaveHook::check(on_save(options.run));

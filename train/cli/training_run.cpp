@@ -72,10 +72,14 @@ class Leader : public Role {
         run_(claim_run_path(o_.run.name, setup.name(), o_.data.set.name), earlier), out_(run_, o_.run.json),
         hook_(run_, on_save(o_.run), o_.run.on_save_timeout), album_(run_, hook_),
         checkpoints_(run_.file("checkpoints"), o_.checkpoint.keep,
-                     [this](const std::string& path) { return hook_.needs(path); }) {}
+                     [this](const std::string& path) { return hook_.needs(path); },
+                     [this] {
+                       if (crew_) crew_->check();
+                     }) {}
 
   void begin(Trainer& trainer, const World& world) override;
   bool train(Trainer& trainer, const World& world) override;
+  void leave() override { wait_for_files(); }
 
  private:
   void logging_errors(const World& world, const std::function<void()>& f);
@@ -100,6 +104,8 @@ class Leader : public Role {
   void check(const World& world) const {
     if (world.crew) world.crew->check();
   }
+  void wait_for_files();
+  void save_what_is_due(Trainer& trainer);
 
   const RunSetup& setup_;
   const Invocation& invocation_;
@@ -113,6 +119,7 @@ class Leader : public Role {
   SaveHook hook_;
   SnapshotFiles album_;
   const Checkpoints checkpoints_;
+  comm::Crew* crew_ = nullptr;  // null: ranks do not come and go
   std::optional<MetricsLog> log_;
   std::vector<Metrics> all_;  // but for steps
   std::set<std::tuple<int64_t, int64_t, std::string>> written_;  // step, epoch and split of the last lines
@@ -150,7 +157,7 @@ std::string Leader::resume(Trainer& trainer, const World& world) {
                                     " do not go on with the same bits");
   return concat("resume ", found->path, ": step ", found->state.step,
                 found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
-                before == ranks ? "" : others);
+                before == ranks || o_.parallel.shares > 0 ? "" : others);
 }
 
 // Writes what the run is, and says it.
@@ -192,10 +199,16 @@ void Leader::stopped(const Trainer& trainer, const World& world) {
   const char* const why = alone ? "because fewer than --min-ranks are left," : "by a signal";
   out_.line(concat("stopped ", why, " at step ", trainer.steps(),
                    ", with a checkpoint; resume it with --resume --run ", run_.path()));
-  // The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
+  if (world.size() > 1) return wait_for_files();
+  album_.finish();
+  hook_.finish([] { return false; }, say_);  // or until a second signal
+}
+
+// The launcher of several ranks ends the last one ten seconds after the first by default (--grace).
+void Leader::wait_for_files() {
   const auto most = Clock::now() + std::chrono::seconds(8);
   album_.finish();
-  hook_.finish([&] { return world.size() > 1 && Clock::now() > most; }, say_);  // or until a second signal
+  hook_.finish([&] { return Clock::now() > most; }, say_);
 }
 
 // Exports the weights and writes the summary and the report.
@@ -209,6 +222,7 @@ void Leader::finish(const Trainer& trainer, const World& world) {
       concat("saved  ", weights, o_.step.ema > 0 ? ", the averaged weights" : "",
              o_.checkpoint.exported == "best" ? concat(", of step ", trainer.state().best->step, ", the best") : ""));
   album_.finish();
+  check(world);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   out_.json(log_->finish(run_summary(setup_, trainer, run_, all_, world.size(), seconds)).text());
   std::exception_ptr no_report;  // the export is delivered all the same
@@ -242,6 +256,11 @@ void Leader::take_place(Trainer& trainer) {
   if (journal_)
     for (const Metrics& m : *journal_) add_missing(m, trainer);
   album_.go_on_from(trainer.state().epoch + (trainer.state().batch > 0 ? 1 : 0));
+  if (hook_.used()) hook_.earlier(checkpoints_, trainer.steps(), trainer.course());
+}
+
+// A rank may have been lost while all were about to save.
+void Leader::save_what_is_due(Trainer& trainer) {
   const int64_t due = trainer.saved_step();
   if (due > 0 && due == trainer.steps() && !is_there(checkpoints_.path_of(due))) save(trainer);
 }
@@ -264,7 +283,9 @@ void Leader::tell_of_ranks(const Trainer& trainer, const World& world) {
 
 void Leader::start(Trainer& trainer, const World& world) {
   const int source = world.crew ? world.crew->deal().source : -1;
-  const bool resumes = source < 0 && (o_.run.resume || earlier_ == Earlier::resume);
+  const bool goes_on = earlier_ == Earlier::resume || earlier_ == Earlier::take_over;
+  const bool resumes = source < 0 && (o_.run.resume || goes_on);
+  crew_ = world.crew;
   const std::string resumed = resumes ? resume(trainer, world) : "";
   const bool first = !log_, takes_over = first && earlier_ == Earlier::take_over;
   if (first && !takes_over) introduce(trainer, world);
@@ -275,7 +296,10 @@ void Leader::start(Trainer& trainer, const World& world) {
   if (takes_over) take_place(trainer);
   for (std::string line; std::getline(lines, line);)
     if (const auto m = parse_metrics(line, "the metrics of another rank")) add_missing(*m, trainer);
-  if (world.crew) tell_of_ranks(trainer, world);
+  if (world.crew) {
+    tell_of_ranks(trainer, world);
+    save_what_is_due(trainer);
+  }
   trainer.set_album([&](const Snapshot& snapshot) {
     add_events(log_->events(), snapshot, *setup_.model);
     album_.add(snapshot);
@@ -333,7 +357,8 @@ void Leader::logging_errors(const World& world, const std::function<void()>& f) 
   } catch (const RanksChange&) {
     throw;
   } catch (const std::exception& e) {
-    if (world.crew && world.crew->failed()) throw;  // the job goes on, perhaps without this process
+    // The job goes on, perhaps without this process.
+    if (world.crew && world.crew->failed() && dynamic_cast<const CommError*>(&e)) throw;
     run_.log(concat("error: ", error_text(e, setup_, world)));
     try {
       album_.finish();

@@ -11,7 +11,8 @@
 namespace ringtape {
 
 // Code of one's own that a training calls: all ranks in the same order, so that it may use the group. An exception ends
-// the training with its text. It has no state in checkpoints. With --share-weights it must not write weights.
+// the training with its text. It has no state in checkpoints. With --elastic it is made anew, and begins() is called
+// again, whenever ranks come or go. With --share-weights it must not write weights.
 class Callback {
  public:
   virtual ~Callback() = default;

@@ -102,7 +102,7 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
 Trainer::Wish Trainer::wish() const {
   if (p_.crew && p_.crew->is_last()) return Wish::stop;
   const comm::Reducer* const reducer = p_.step->reducer();
-  const int64_t stops = reducer ? reducer->words().stops : asked_to_stop_;
+  const int64_t stops = reducer ? reducer->words().stops : stop_requested();
   const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
   if (stops > 0 && p_.group.size() - stops < needed) return Wish::stop;
   const bool change = reducer ? reducer->words().change : p_.crew && p_.crew->change_is_due();

@@ -81,9 +81,9 @@ class Trainer {
 
   // Without --trace, its step is recorded into this file by rank 0; all ranks call it, or none.
   void trace_into(const std::string& path) { p_.trace.otherwise_into(path); }
-  // Sets where snapshots go on rank 0, as often as --snapshots says; by default nowhere.
   // Sets what gets the metrics on every rank, besides rank 0's report.
   void set_journal(Report journal) { journal_ = std::move(journal); }
+  // Sets where snapshots go on rank 0, as often as --snapshots says; by default nowhere.
   void set_album(std::function<void(const Snapshot&)> album) { album_ = std::move(album); }
 
   const TrainState& state() const { return at_; }
@@ -97,7 +97,8 @@ class Trainer {
   Carried carry();
   void take(const Carried& carried);
   int64_t saved_step() const { return saved_step_; }  // of the newest checkpoint
-  bool leaves() const { return asked_to_stop_; }  // after RanksChange: whether this rank is one that goes
+  // After RanksChange: whether this rank is one that goes.
+  bool leaves() const { return asked_to_stop_ && p_.group.size() > 1; }
 
   // After fit(), on all ranks: rank 0 writes the weights that were tested (with --ema the averaged ones; for a method
   // those of its backbone) as a safetensors file.

@@ -14,6 +14,7 @@
 #include "core/cgroup.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "train/run/stop.h"
 
 namespace ringtape {
 namespace {
@@ -113,10 +114,12 @@ std::unique_ptr<comm::Crew> join_crew(std::shared_ptr<comm::Store> store, const 
   constexpr int64_t kMostRanks = 1 << 20;
   const ElasticOptions& e = options.elastic;
   const double patience = e.step_timeout > 0 ? e.step_timeout : options.comm_timeout;
+  const int64_t most = std::min(options.shares > 0 ? std::min(options.shares, batch) : batch, kMostRanks);
   const comm::Crew::Options crew{.ranks = ranks,
                                  .place = place.rank,
                                  .min_ranks = int(e.min_ranks),
-                                 .max_ranks = int(options.shares > 0 ? options.shares : std::min(batch, kMostRanks)),
+                                 .max_ranks = int(most),
+                                 .told_to_stop = stop_requested,
                                  .wait_for_ranks = comm::Seconds(e.wait_for_ranks),
                                  .patience = comm::Seconds(patience)};
   return std::make_unique<comm::Crew>(std::move(store), crew, comm::host_identity("net"),
@@ -145,17 +148,15 @@ bool wants_ranks(const ParallelOptions& options) {
   return options.devices > 1 && options.starts_ranks() && !comm::place_of_process();
 }
 
-int run_as_processes(int ranks, const std::vector<std::string>& arguments,
-                     const std::optional<std::vector<std::string>>& again) {
+int run_as_processes(int ranks, const std::vector<std::string>& arguments, bool elastic) {
   comm::Launch launch;
   launch.command = {""};
   launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
   launch.local_size = ranks;
   launch.token = comm::random_token();
   launch.prefix = false;
-  launch.elastic = again.has_value();
-  if (again) launch.on_restart = *again, launch.first_only = {"--overwrite"};
-  if (again) launch.max_restarts = comm::kElasticRestarts;
+  launch.elastic = elastic;
+  if (elastic) launch.max_restarts = comm::kElasticRestarts;
   return comm::launch(launch);
 }
 

@@ -47,10 +47,8 @@ World open_world(comm::Crew& crew, const comm::Place& place, const ParallelOptio
 // Whether the options need several ranks and no launcher has started them, so that this process must start them.
 bool wants_ranks(const ParallelOptions& options);
 
-// Starts `ranks` processes of this executable with these arguments; each finds its rank in the environment. `again`:
-// arguments of a process that takes the place of one that has ended, if ranks may come and go (ElasticOptions::on).
-// Returns the launcher's exit code.
-int run_as_processes(int ranks, const std::vector<std::string>& arguments,
-                     const std::optional<std::vector<std::string>>& again = {});
+// Starts `ranks` processes of this executable with these arguments; each finds its rank in the environment. `elastic`:
+// they may come and go. Returns the launcher's exit code.
+int run_as_processes(int ranks, const std::vector<std::string>& arguments, bool elastic = false);
 
 }  // namespace ringtape

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <sstream>
 
 #include "core/check.h"
@@ -145,7 +146,8 @@ static int64_t lines_kept(const std::string& path, int64_t keep) {
 MetricsLog::Lengths MetricsLog::cut_behind(const RunDir& run, int64_t step) {
   const auto step_in_json = [](const std::string& line) {
     const Json json = parse_json(line, "", 4);
-    return JsonFields(json, "").whole("step");
+    const JsonFields fields(json, "");  // the summary is made anew
+    return fields.text("split") == "summary" ? std::numeric_limits<int64_t>::max() : fields.whole("step");
   };
   const auto step_in_csv = [](const std::string& line) {
     const size_t comma = line.find(',', line.find(',') + 1);

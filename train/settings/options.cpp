@@ -119,6 +119,8 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   const int64_t shares = options.parallel.shares;
   RT_CHECK_AS(UsageError, shares == 0 || !options.self_supervised(),
               "--shares: not for self-supervised methods, whose losses may compare all images of a batch");
+  RT_CHECK_AS(UsageError, shares == 0 || options.trainer.batch_size_per_rank == 0,
+              "--shares and --batch-size-per-rank: the batch would depend on the ranks; use --batch-size");
   RT_CHECK_AS(UsageError, shares == 0 || options.step.accumulate == 1,
               "--shares and --accumulate: shares are computed one after another, too; leave --accumulate out");
   RT_CHECK_AS(UsageError, !options.parallel.elastic.on || !options.self_supervised(),
