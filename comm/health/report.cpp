@@ -35,7 +35,7 @@ void timed_out(Transport& transport) {
   failure.check();
   std::string cause = concat("rank ", transport.rank(), kWaited, transport.context().timeout.count(), kFor,
                              transport.waiting_on(), " in ", transport.operation(), " over ", transport.name());
-  if (const auto rows = gather_rows(failure)) cause += concat("; the ranks at that moment:\n", table(*rows));
+  if (const auto rows = gather_rows(failure)) cause += concat("\nthe ranks at that moment:\n", table(*rows));
   else
     for (const Deadline patience(kPatience); !failure.raised() && !patience.passed();)
       std::this_thread::sleep_for(Seconds(0.002));

@@ -184,6 +184,7 @@ void Crew::follow() {
 
 Deal Crew::next(const Standing& standing, End end, const std::string& cause) {
   for (std::string why = cause;;) {
+    why.resize(std::min(why.find('\n'), why.size()));  // a table of the ranks may follow
     const bool was_member = rank() >= 0;
     if (!was_member) follow();
     const int64_t number = deal_.number + 1;

@@ -39,7 +39,7 @@ TEST(Report, OfADeadlineSaysWhatEveryRankIsAt) {
   ranks[2].kill(SIGKILL);  // rank 0, which hosts the store, waits for it
   EXPECT_EQ(ranks.result(0), report);
   EXPECT_TRUE(
-      report.starts_with("rank 0 waited 2 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over shm; "
+      report.starts_with("rank 0 waited 2 s for rank 1 in all_reduce #12 (sum, f32, 1,048,576 elements) over shm\n"
                          "the ranks at that moment:\nrank  host"))
       << report;
   const auto expect_row = [&](int rank, std::initializer_list<std::string> parts) {
