@@ -84,8 +84,9 @@ TEST_F(ElasticTrainTest, AKilledRankCostsNoBit) {
 
 TEST_F(ElasticTrainTest, WhoIsTooManyWaitsUntilNeeded) {
   const int port = comm::port_of(comm::listen_on("127.0.0.1", 0));
-  const pid_t launcher = launch(4, "spare", concat("--max-restarts 0 --master-port ", port));
+  const pid_t launcher = launch(4, "spare", concat("--max-restarts 0 --master-port ", port), "", "100");
   await_steps("spare");
+  ::kill(rank_of(launcher, 1), SIGSTOP);  // the others wait for it
   const pid_t other = start(concat("export RINGTAPE_TOKEN=0123456789abcdef; ringtape launch --join 127.0.0.1:", port,
                                    " -n 1"), "other");
   const pid_t spare = rank_of(other, 0);
