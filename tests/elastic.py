@@ -247,7 +247,7 @@ def samples(a):
 def kills(a):
     """Times from a kill to the next step in the metrics, and whether the others' processes stay."""
     fine = True
-    for transport in ("shm", "tcp"):
+    for transport in a.transport:
         times, moved = [], 0
         draw = random.Random(a.seed)
         with tempfile.TemporaryDirectory(prefix="ringtape-elastic-") as folder:
@@ -260,12 +260,18 @@ def kills(a):
                     time.sleep(0.02)
                 time.sleep(0.5 + draw.random() * 0.5)
                 before = job.ranks()
+                if not job.runs() or not before:
+                    print(f"{transport}: the job has ended: {open(os.path.join(folder, 'log')).read()[-4000:]}")
+                    return False
                 victim = draw.choice(before)
                 step, begin = job.step(), time.monotonic()
                 kill(victim)
                 while job.step() <= step + 1 and job.runs() and time.monotonic() - begin < 30:
                     time.sleep(0.001)
                 times.append(time.monotonic() - begin)
+                if times[-1] > 1:
+                    changes = [m for m in job.metrics() if m["split"] == "membership" and m["step"] >= step]
+                    print(f"{times[-1]:.2f} s after step {step}: {changes}", flush=True)
                 moved += not set(before) - {victim} <= set(job.ranks())
             for launcher in job.launchers:
                 launcher.terminate()
@@ -314,6 +320,7 @@ def main():
     parser.add_argument("--ringtape", default="build/cpu/ringtape")
     parser.add_argument("--model", choices=list(MODELS), default="mlp")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--transport", nargs="+", default=("shm", "tcp"), help="kills")
     parser.add_argument("--keep", help="folder for what differs")
     parser.add_argument("--pause", type=float, nargs=2, default=(5, 15), help="soak: seconds between two kills")
     a = parser.parse_args()
