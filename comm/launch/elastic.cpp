@@ -1,5 +1,7 @@
 #include "comm/launch/elastic.h"
 
+#include <utility>
+
 #include "comm/store/tcp_store.h"
 #include "core/log.h"
 
