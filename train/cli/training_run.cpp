@@ -311,7 +311,7 @@ void Leader::note_written(const Metrics& m) {
   written_.emplace(m.step, m.epoch, m.split);
   if (written_.size() <= kMost) return;
   forgotten_ = std::get<0>(*written_.begin()) + 1;
-  std::erase_if(written_, [this](const auto& line) { return std::get<0>(line) < forgotten_; });
+  while (!written_.empty() && std::get<0>(*written_.begin()) < forgotten_) written_.erase(written_.begin());
 }
 
 void Leader::report(const Metrics& m) {
