@@ -5,27 +5,15 @@
 # make namespaces.
 set -euo pipefail
 binary=$(realpath "${1:-"$(dirname "${BASH_SOURCE[0]}")/../build/cpu/ringtape"}")
-work=$(mktemp -d)
+name=elastic_hosts.sh
 hosts=("ringtape-$$-0" "ringtape-$$-1" "ringtape-$$-2") switch="ringtape-$$-switch"
-cleanup() {
-  for host in "${hosts[@]}" "$switch"; do
-    ip netns pids "$host" 2>/dev/null | xargs -r kill -9 || true
-    ip netns del "$host" 2>/dev/null || true
-  done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-skip() { echo "elastic_hosts.sh: skipped: $1" && exit 77; }
-fail() { echo "elastic_hosts.sh: $1" >&2 && tail -n 5 "$work"/*.log >&2 && exit 1; }
-command -v ip >/dev/null || skip "there is no ip (apt-get install iproute2)"
-for host in "${hosts[@]}" "$switch"; do ip netns add "$host" 2>"$work/error" || skip "$(cat "$work/error")"; done
-ip netns exec "$switch" true 2>"$work/error" || skip "$(cat "$work/error")" # as in a chroot
-ip -n "$switch" link add bridge type bridge 2>"$work/error" || skip "$(cat "$work/error")"
+# shellcheck source=tests/hosts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/hosts.sh"
+make_namespaces "${hosts[@]}" "$switch"
+permitted ip -n "$switch" link add bridge type bridge
 ip -n "$switch" link set bridge up
 for i in 0 1 2; do
-  ip link add "port$i" netns "$switch" type veth peer name cable netns "${hosts[i]}" 2>"$work/error" ||
-    skip "$(cat "$work/error")"
+  permitted ip link add "port$i" netns "$switch" type veth peer name cable netns "${hosts[i]}"
   ip -n "$switch" link set "port$i" master bridge up
   ip -n "${hosts[i]}" address add "10.88.0.$((i + 1))/24" dev cable
   ip -n "${hosts[i]}" link set lo up

@@ -3,24 +3,12 @@
 # the cable is pulled out. Usage: tests/two_hosts.sh [BINARY]. Exit code 77: this process may not make namespaces.
 set -euo pipefail
 binary=$(realpath "${1:-"$(dirname "${BASH_SOURCE[0]}")/../build/cpu/ringtape"}")
-work=$(mktemp -d)
+name=two_hosts.sh
 hosts=("ringtape-$$-0" "ringtape-$$-1")
-cleanup() {
-  for host in "${hosts[@]}"; do
-    ip netns pids "$host" 2>/dev/null | xargs -r kill -9 || true
-    ip netns del "$host" 2>/dev/null || true
-  done
-  rm -rf "$work"
-}
-trap cleanup EXIT
-
-skip() { echo "two_hosts.sh: skipped: $1" && exit 77; }
-fail() { echo "two_hosts.sh: $1" >&2 && tail -n 30 "$work"/*.log >&2 && exit 1; }
-command -v ip >/dev/null || skip "there is no ip (apt-get install iproute2)"
-for host in "${hosts[@]}"; do ip netns add "$host" 2>"$work/error" || skip "$(cat "$work/error")"; done
-ip link add cable0 netns "${hosts[0]}" type veth peer name cable1 netns "${hosts[1]}" 2>"$work/error" ||
-  skip "$(cat "$work/error")"
-ip netns exec "${hosts[0]}" true 2>"$work/error" || skip "$(cat "$work/error")" # as in a chroot
+# shellcheck source=tests/hosts.sh
+. "$(dirname "${BASH_SOURCE[0]}")/hosts.sh"
+make_namespaces "${hosts[@]}"
+permitted ip link add cable0 netns "${hosts[0]}" type veth peer name cable1 netns "${hosts[1]}"
 for i in 0 1; do
   ip -n "${hosts[i]}" address add "10.87.0.$((i + 1))/24" dev "cable$i"
   ip -n "${hosts[i]}" link set lo up

@@ -150,7 +150,7 @@ Command launch_command() {
       {"Output", "tee", "RANKS", "ranks whose output is shown: all, none, or a list as in 0,2", "all"},
       {"Output", "log-dir", "DIR", "also write each rank's output to DIR/attempt_0/rank_0.log and so on", ""},
       {"Elastic jobs", "elastic", "",
-       "when a rank ends, the others go on and it alone is started again; train and pretrain get --elastic", ""},
+       "when a rank ends, the others go on and it alone is started again; train gets --elastic", ""},
       {"Elastic jobs", "min-ranks", "N", "for train and pretrain: fewer ranks do not go on", "1"},
       {"Elastic jobs", "join", "HOST:PORT",
        "start ranks for the elastic job whose store is there, of ringtape store or launch --elastic; without COMMAND "

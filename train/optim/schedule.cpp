@@ -57,7 +57,7 @@ void visit(Fields& f, ScheduleOptions& o) {
      .range = kAboveZero,
      .automatic = "none"});
   f("lr-scale", o.lr_scale,
-    {.help = "multiply --lr by the number of ranks (linear), by its square root (sqrt) or not (none)",
+    {.help = "multiply --lr by the number of ranks, or of --shares (linear), by its square root (sqrt) or not (none)",
      .unit = "RULE",
      .choices = [] { return std::vector<std::string>{"none", "linear", "sqrt"}; }});
   f("warmup-epochs", o.warmup_epochs,
