@@ -5,13 +5,13 @@
 #include "comm/launch/attempt.h"
 #include "comm/store/tcp_store.h"
 #include "core/check.h"
+#include "core/env.h"
 
 namespace ringtape::comm {
 
 namespace {
 
 constexpr Seconds kShortLife{10}, kFirstPause{0.1}, kLongestPause{10};
-constexpr Seconds kAnswer{10};    // of the job's store
 constexpr int kReadsOfAPipe = 8;  // enough for all that it holds
 
 }  // namespace
@@ -54,7 +54,8 @@ std::optional<Attempt::Refusal> Attempt::refusal(const Rank& r) const {
 std::optional<Attempt::Refusal> Attempt::end_of_job() const {
   const bool hosts = launch_.node == 0 && !launch_.joins;
   try {
-    const auto store = tcp_store({hosts ? "127.0.0.1" : launch_.master_addr, port_, launch_.token}, Deadline(kAnswer));
+    const auto store = tcp_store({hosts ? "127.0.0.1" : launch_.master_addr, port_, launch_.token},
+                                 Deadline(Seconds(env::heartbeat())));
     if (store->get(kDoneKey)) return Refusal{"the job is done"};
     const auto cause = store->get(kFailureKey);
     if (!cause) return std::nullopt;
