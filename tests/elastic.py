@@ -175,7 +175,7 @@ def disturb(job, draw, steps):
 
 def flags_of(a):
     return [*MODELS[a.model], "--shares", "4", "--deterministic", "--optimizer", "adam", "--ema", "0.99",
-            "--clip-grad-norm", "1", "--checkpoint-steps", "17"]
+            "--clip-grad-norm", "1", "--checkpoint-steps", "17", "--transport", (a.transport or ["auto"])[0]]
 
 
 def histories(a):
@@ -247,7 +247,7 @@ def samples(a):
 def kills(a):
     """Times from a kill to the next step in the metrics, and whether the others' processes stay."""
     fine = True
-    for transport in a.transport:
+    for transport in a.transport or ("shm", "tcp"):
         times, moved = [], 0
         draw = random.Random(a.seed)
         with tempfile.TemporaryDirectory(prefix="ringtape-elastic-") as folder:
@@ -320,7 +320,7 @@ def main():
     parser.add_argument("--ringtape", default="build/cpu/ringtape")
     parser.add_argument("--model", choices=list(MODELS), default="mlp")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--transport", nargs="+", default=("shm", "tcp"), help="kills")
+    parser.add_argument("--transport", nargs="+", help="kills: one after the other; histories: the first")
     parser.add_argument("--keep", help="folder for what differs")
     parser.add_argument("--pause", type=float, nargs=2, default=(5, 15), help="soak: seconds between two kills")
     a = parser.parse_args()

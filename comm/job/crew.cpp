@@ -336,6 +336,10 @@ Job Crew::open(int local_rank, int local_size) {
   return job;
 }
 
+void Crew::give_up(const std::string& cause) {
+  if (failure_) failure_->raise(cause);
+}
+
 void Crew::fail(const std::string& cause) {
   try {
     check();
@@ -344,7 +348,7 @@ void Crew::fail(const std::string& cause) {
   } catch (const CommError&) {  // the store is lost: the others will notice
   }
   store_->set_once(kFailureKey, cause);
-  if (failure_) failure_->raise(cause);
+  give_up(cause);
 }
 
 void Crew::finish() {

@@ -90,6 +90,7 @@ class Crew {
   // Whether this generation has failed, as when one of its members has gone.
   bool failed() const { return failure_ && failure_->raised(); }
   bool failed_here() const { return failed() && failure_->ours(); }  // and this process was the first to say so
+  void give_up(const std::string& cause);  // ends this generation: its members vote for another one
   // Ends the job: every process gets JobFailed from next(), if it does not meet the cause earlier. Throws Evicted if
   // others have gone on without this process.
   void fail(const std::string& cause);

@@ -117,9 +117,9 @@ bool Elastic::run() {
       if (!is_guest()) crew_.fail(concat("rank ", crew_.rank(), " on ", comm::host_name(), ": ", e.what()));
       throw;
     }
-    const bool alone = !crew_.failed();  // an error of this process, not the end of another
-    if (alone && !is_guest()) crew_.fail(failed);
-    if (alone || (is_guest() && crew_.failed_here())) throw CommError(failed);
+    // A connection may break before the store knows why. What is an error all the same comes again: Deal::stalls.
+    if (!crew_.failed()) crew_.give_up(failed);
+    if (is_guest() && crew_.failed_here()) throw CommError(failed);
     end = comm::is_timeout(failed) ? comm::Crew::End::timeout : comm::Crew::End::failure, cause = failed;
   }
 }
