@@ -121,7 +121,8 @@ class Leader : public Role {
   const Checkpoints checkpoints_;
   comm::Crew* crew_ = nullptr;  // null: ranks do not come and go
   std::optional<MetricsLog> log_;
-  std::vector<Metrics> all_;  // but for steps
+  static constexpr int kNoted = 1000;  // lines: many more than ranks can differ by
+  std::vector<Metrics> all_;           // but for steps; of a leader that takes over, once all are written
   std::set<std::tuple<int64_t, int64_t, std::string>> written_;  // step, epoch and split of the last lines
   int64_t forgotten_ = 0;  // lines of steps before this one are all written
   const std::function<void(const std::string&)> say_ = [this](const std::string& text) { out_.line(text); };
@@ -224,6 +225,7 @@ void Leader::finish(const Trainer& trainer, const World& world) {
   album_.finish();
   check(world);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+  if (earlier_ == Earlier::take_over) all_ = log_->earlier();
   out_.json(log_->finish(run_summary(setup_, trainer, run_, all_, world.size(), seconds)).text());
   std::exception_ptr no_report;  // the export is delivered all the same
   try {
@@ -243,8 +245,9 @@ void Leader::open_log(const Trainer& trainer) {
   log_.emplace(run_, takes_over ? MetricsLog::cut_behind(run_, trainer.steps()) : trainer.state().lengths,
                trainer.steps());
   log_->events().settings(config_values(config_text(o_), "config.toml"));
-  all_ = log_->earlier();
-  for (const Metrics& m : all_) note_written(m);
+  if (!takes_over) all_ = log_->earlier();
+  for (const Metrics& m : takes_over ? log_->newest(kNoted) : all_) note_written(m);
+  if (takes_over && written_.size() >= kNoted / 2) forgotten_ = std::get<0>(*written_.begin()) + 1;
 }
 
 void Leader::add_missing(const Metrics& m, const Trainer& trainer) {
@@ -307,9 +310,8 @@ void Leader::start(Trainer& trainer, const World& world) {
 }
 
 void Leader::note_written(const Metrics& m) {
-  constexpr size_t kMost = 4000;  // many more than ranks can differ by
   written_.emplace(m.step, m.epoch, m.split);
-  if (written_.size() <= kMost) return;
+  if (written_.size() <= kNoted) return;
   forgotten_ = std::get<0>(*written_.begin()) + 1;
   while (!written_.empty() && std::get<0>(*written_.begin()) < forgotten_) written_.erase(written_.begin());
 }

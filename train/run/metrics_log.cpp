@@ -93,10 +93,11 @@ std::optional<Metrics> parse_metrics(const std::string& line, const std::string&
   return m;
 }
 
-std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad) {
+static std::vector<Metrics> metrics_in(std::string text, const std::string& path,
+                                       const std::function<void(const std::string&)>& bad) {
   constexpr size_t kLongest = 1 << 20;  // maximum bytes of a line
   std::vector<Metrics> out;
-  std::istringstream lines(read_file(path));
+  std::istringstream lines(std::move(text));
   int64_t number = 1;
   for (std::string line; std::getline(lines, line); ++number) {
     const std::string where = concat(path, ":", number);
@@ -109,6 +110,10 @@ std::vector<Metrics> read_metrics(const std::string& path, const std::function<v
     }
   }
   return out;
+}
+
+std::vector<Metrics> read_metrics(const std::string& path, const std::function<void(const std::string&)>& bad) {
+  return metrics_in(read_file(path), path, bad);
 }
 
 static int64_t length(const MetricsLog::Lengths& lengths, const char* name) {
@@ -153,17 +158,20 @@ MetricsLog::Lengths MetricsLog::cut_behind(const RunDir& run, int64_t step) {
     const size_t comma = line.find(',', line.find(',') + 1);
     return line.starts_with("split,") || comma == std::string::npos ? 0 : std::atoll(line.c_str() + comma + 1);
   };
+  // From the end, since steps ascend; the last line may not be complete.
   const auto cut = [&](const std::string& path, const auto& step_in) {
-    std::string kept;
-    std::istringstream lines(is_there(path) ? read_file(path) : "");
-    for (std::string line; std::getline(lines, line) && !lines.eof();) {  // the last one may not be complete
+    std::string text = is_there(path) ? read_file(path) : "";
+    text.resize(text.rfind('\n') + 1);
+    while (!text.empty()) {
+      const size_t begin = text.rfind('\n', text.size() - 2) + 1;
       try {
-        if (step_in(line) <= step) kept += line + '\n';
+        if (step_in(text.substr(begin, text.size() - 1 - begin)) <= step) break;
       } catch (const FormatError&) {  // a line of half a write
       }
+      text.resize(begin);
     }
-    write_file(path, kept);
-    return int64_t(kept.size());
+    write_file(path, text);
+    return int64_t(text.size());
   };
   return {{kJsonl, cut(run.file(kJsonl), step_in_json)}, {kCsv, cut(run.file(kCsv), step_in_csv)}};
 }
@@ -185,6 +193,14 @@ MetricsLog::MetricsLog(const RunDir& run, int64_t jsonl, int64_t csv, int64_t fr
 
 std::vector<Metrics> MetricsLog::earlier() const {
   return read_metrics(path_, [](const std::string& why) { log_warn(why); });
+}
+
+std::vector<Metrics> MetricsLog::newest(int lines) const {
+  std::string text = read_file(path_);
+  size_t begin = text.size();
+  for (int i = 0; i <= lines && begin != text.npos && begin > 0; ++i) begin = text.rfind('\n', begin - 1);
+  if (begin != text.npos && begin > 0) text.erase(0, begin + 1);
+  return metrics_in(std::move(text), path_, [](const std::string& why) { log_warn(why); });
 }
 
 void MetricsLog::check_in_place() const {

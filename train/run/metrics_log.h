@@ -60,6 +60,7 @@ class MetricsLog {
   static Lengths cut_behind(const RunDir& run, int64_t step);
   static void check(const RunDir& run);          // throws IoError if there are files that cannot be read
   std::vector<Metrics> earlier() const;  // metrics written before; warns about invalid lines
+  std::vector<Metrics> newest(int lines) const;  // those in the last lines
   void write(const Metrics& metrics);
   void note(const Json& line);  // in metrics.jsonl only; its "split" is none of the Metrics'
   EventFile& events() { return events_; }  // for what is no scalar
