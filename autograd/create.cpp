@@ -1,8 +1,19 @@
 #include "autograd/create.h"
 
+#include <limits>
+
 #include "kernels/fill.h"
 
 namespace ringtape {
+
+static double largest_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    case DType::f32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
 
 Tensor full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor x(shape, dtype, device);
@@ -19,6 +30,10 @@ Tensor arange(int64_t n, DType dtype, Device device) {
 }
 
 Tensor rand(const Shape& shape, double low, double high, DType dtype, Device device) {
+  RT_CHECK_AS(DTypeError, is_float(dtype), "rand: needs a floating-point dtype, got ", dtype);
+  const double largest = largest_of(dtype);
+  RT_CHECK_AS(UsageError, -largest <= low && low <= high && high <= largest && high - low <= largest,
+              "rand: from ", low, " to ", high, "; expected low <= high, at most ", largest, " (", dtype, ") apart");
   Tensor x(shape, dtype, device);
   fill_uniform(x, default_generator().reserve(x.size()), low, high);
   return x;

@@ -79,11 +79,8 @@ void average_(const Tensors& averages, const Tensors& xs, double decay) {
   }
   for (size_t begin = 0, end; begin < xs.size(); begin = end) {
     int64_t size = xs[begin].size();
-    for (end = begin + 1; end < xs.size(); ++end) {
-      const int64_t apart = distance(xs[begin], xs[end]);
-      if (apart < size || apart != distance(averages[begin], averages[end])) break;
-      size = apart + xs[end].size();
-    }
+    for (end = begin + 1; end < xs.size(); size += xs[end++].size())
+      if (distance(xs[begin], xs[end]) != size || distance(averages[begin], averages[end]) != size) break;
     ema_step(averages[begin].window({size}, {1}), xs[begin].window({size}, {1}), decay);
   }
 }

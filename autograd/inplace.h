@@ -11,8 +11,7 @@ const Tensor& add_(const Tensor& x, const Tensor& y, double scale = 1); // x += 
 const Tensor& mul_(const Tensor& x, double factor);
 
 // averages[i] = decay averages[i] + (1 - decay) xs[i], f32 or f64, contiguous; the two have the same shape and dtype.
-// Pairs that follow each other in memory at the same distances in both lists are processed in one pass, including any
-// elements between them.
+// Pairs that follow each other in memory without a gap in both lists are processed in one pass.
 void average_(const Tensors& averages, const Tensors& xs, double decay);
 
 }  // namespace ringtape
