@@ -5,8 +5,9 @@
 
 // Mixed precision: parameters stay f32. While an Autocast lives, ops convert their operands through cast() according to
 // the table below, so that those that gain compute in 16 bits. Gradients arrive in the dtype of the original operand.
-// An op with an f64 operand is not affected. Ops that are not in the table take their operands as they are. Matrix
-// products, reductions, softmax and losses accumulate in f32 for any operands; cross_entropy returns f32.
+// An op with an f64 operand is not affected. Ops that are not in the table take their operands as they are (elementwise
+// ones of several dtypes have the result type of autograd/scalar.h). Matrix products, reductions, softmax and losses
+// accumulate in f32 for any operands; cross_entropy returns f32.
 namespace ringtape {
 
 enum class CastPolicy : uint8_t {
@@ -21,14 +22,14 @@ struct AutocastRule {
 inline constexpr AutocastRule kAutocastRules[] = {
     {"linear", CastPolicy::lower},     {"matmul", CastPolicy::lower},       {"conv2d", CastPolicy::lower},
 
-    {"exp", CastPolicy::full},         {"log", CastPolicy::full},           {"rsqrt", CastPolicy::full},
-    {"pow", CastPolicy::full},         {"sum", CastPolicy::full},           {"var", CastPolicy::full},
-    {"logsumexp", CastPolicy::full},   {"softmax", CastPolicy::full},       {"log_softmax", CastPolicy::full},
-    {"l2_normalize", CastPolicy::full},
+    {"exp", CastPolicy::full},         {"expm1", CastPolicy::full},         {"log", CastPolicy::full},
+    {"log2", CastPolicy::full},        {"log1p", CastPolicy::full},         {"rsqrt", CastPolicy::full},
+    {"reciprocal", CastPolicy::full},  {"softplus", CastPolicy::full},      {"pow", CastPolicy::full},
+    {"sum", CastPolicy::full},         {"prod", CastPolicy::full},          {"var", CastPolicy::full},
+    {"norm", CastPolicy::full},        {"logsumexp", CastPolicy::full},     {"softmax", CastPolicy::full},
+    {"log_softmax", CastPolicy::full}, {"l2_normalize", CastPolicy::full},  {"standard_deviation", CastPolicy::full},
 
-    {"add", CastPolicy::widest},       {"sub", CastPolicy::widest},         {"mul", CastPolicy::widest},
-    {"div", CastPolicy::widest},       {"maximum", CastPolicy::widest},     {"minimum", CastPolicy::widest},
-    {"where", CastPolicy::widest},     {"concat", CastPolicy::widest},
+    {"concat", CastPolicy::widest},
 };
 
 // While it lives, ops on this thread convert their operands, except in backward(). A leaf is converted to 16 bits once,

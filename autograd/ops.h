@@ -2,6 +2,7 @@
 #include <memory>
 #include <optional>
 
+#include "autograd/scalar.h"
 #include "core/random.h"
 #include "core/tensor.h"
 #include "kernels/binary.h"
@@ -10,43 +11,76 @@
 #include "kernels/unary.h"
 #include "kernels/window.h"
 
-// Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end; operands of different
-// dtypes are an error (cast one). Errors: ShapeError, DTypeError, DeviceError naming the op.
+// Every differentiable function. Shapes broadcast as in NumPy; negative axes count from the end. Elementwise arithmetic
+// and where() take operands of different dtypes (autograd/scalar.h says what comes out); elsewhere they are an error
+// (cast one). Errors: ShapeError, DTypeError, DeviceError naming the op.
 namespace ringtape {
 
 using Axes = std::vector<int>;  // {} means all axes
 
-// Elementwise: neg abs exp log sqrt rsqrt square relu sigmoid tanh gelu (exact, with erf). The slope of relu at 0 and
-// NaN is 0.
+// Elementwise: neg abs exp expm1 log log2 log1p sqrt rsqrt reciprocal square sin cos erf floor ceil round (half to
+// even) trunc sign relu sigmoid log_sigmoid softplus tanh gelu (exact, with erf) silu mish selu hardsigmoid hardswish.
+// The slope of relu at 0 and NaN is 0. Of whole numbers neg abs square relu sign floor ceil round trunc are whole, the
+// others f32.
 #define X(name, ...) Tensor name(const Tensor& x);
 RT_UNARY_OPS(X)
+RT_STEP_OPS(X)
+#undef X
+// leaky_relu(x, slope) and elu(x, alpha).
+#define X(name, y, dx, needs, number, ...) Tensor name(const Tensor& x, double p = number);
+RT_UNARY_NUMBER_OPS(X)
 #undef X
 
-// Elementwise with broadcasting: add sub mul div maximum minimum pow. A number acts as a tensor. Equal a and b share
-// the gradient of maximum and minimum.
+// Elementwise with broadcasting: add sub mul div maximum minimum pow remainder (the sign of b) floor_divide atan2. A
+// number acts as a tensor. Equal a and b share the gradient of maximum and minimum. Whole numbers are exact modulo
+// 2^bits, truth values add as "or" and multiply as "and"; div and atan2 of them are f32; x / 0 and x % 0 are 0.
 #define X(name, ...)                             \
   Tensor name(const Tensor& a, const Tensor& b); \
-  Tensor name(const Tensor& a, double b);        \
-  Tensor name(double a, const Tensor& b);
+  Tensor name(const Tensor& a, Scalar b);        \
+  Tensor name(Scalar a, const Tensor& b);
 RT_BINARY_OPS(X)
+X(floor_divide)  // slope 0
 #undef X
 
-// Comparisons with broadcasting, b8, without gradient: equal not_equal less less_equal greater greater_equal. A number
-// is rounded to a floating a's dtype.
+// Of whole numbers, bit by bit, and of truth values, with broadcasting: bitwise_and bitwise_or bitwise_xor bitwise_not.
+#define X(name, ...) Tensor name(const Tensor& a, const Tensor& b);
+RT_BIT_OPS(X)
+#undef X
+Tensor bitwise_not(const Tensor& x);
+
+// Comparisons and logic with broadcasting, b8, without gradient: equal not_equal less less_equal greater greater_equal
+// logical_and logical_or logical_xor (what is not 0 is true). A number is rounded to a floating a's dtype.
 #define X(name, ...)                             \
   Tensor name(const Tensor& a, const Tensor& b); \
-  Tensor name(const Tensor& a, double b);
+  Tensor name(const Tensor& a, Scalar b);
 RT_COMPARE_OPS(X)
 #undef X
+Tensor logical_not(const Tensor& x);
+Tensor isnan(const Tensor& x);
+Tensor isinf(const Tensor& x);
+Tensor isfinite(const Tensor& x);
 
-Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);  // cond (b8) ? a : b
-Tensor clamp(const Tensor& x, double low, double high);              // NaN stays NaN; slope 1 at both bounds
+// cond (b8) ? a : b. A number acts as a tensor.
+Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
+Tensor where(const Tensor& cond, const Tensor& a, Scalar b);
+Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
+// min(max(x, low), high); NaN stays NaN; slope 1 at both bounds. With tensors the bounds broadcast.
+Tensor clamp(const Tensor& x, Scalar low, Scalar high);
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
-// Over the given axes, which are removed unless keepdim.
+// Over the given axes, which are removed unless keepdim. Sums and products of whole numbers and truth values are i64,
+// exact modulo 2^64, their mean is f32; their max and min keep the dtype.
 Tensor sum(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
+Tensor prod(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor mean(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 Tensor max(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // ties share the gradient; empty: -inf
+Tensor min(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // likewise; empty: inf
+Tensor any(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // b8: whether one is not 0; empty: false
+Tensor all(const Tensor& x, const Axes& axes = {}, bool keepdim = false);  // b8: whether none is 0; empty: true
 Tensor var(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+// The root of var; its slope is 0 where that is 0, as that of norm.
+Tensor standard_deviation(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double correction = 1);
+Tensor norm(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double p = 2);  // sum(|x|^p)^(1/p)
 Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
 // (..., m, k) x (..., k, n) -> (..., m, n); leading axes broadcast. Transposed operands are not copied.
@@ -130,18 +164,20 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 
-inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
-inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
-inline Tensor operator-(const Tensor& a, double b) { return sub(a, b); }
-inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
-inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator+(double a, const Tensor& b) { return add(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return sub(a, b); }
-inline Tensor operator*(double a, const Tensor& b) { return mul(a, b); }
-inline Tensor operator/(double a, const Tensor& b) { return div(a, b); }
+#define RT_OPERATOR(sign, name)                                                               \
+  inline Tensor operator sign(const Tensor& a, const Tensor& b) { return name(a, b); }        \
+  inline Tensor operator sign(const Tensor& a, Scalar b) { return name(a, b); }               \
+  inline Tensor operator sign(Scalar a, const Tensor& b) { return name(a, b); }
+RT_OPERATOR(+, add)
+RT_OPERATOR(-, sub)
+RT_OPERATOR(*, mul)
+RT_OPERATOR(/, div)
+RT_OPERATOR(%, remainder)
+#undef RT_OPERATOR
 inline Tensor operator-(const Tensor& x) { return neg(x); }
+inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
+inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
+inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 
 }  // namespace ringtape

@@ -4,9 +4,13 @@
 
 namespace ringtape {
 
-Tensor clamp(const Tensor& x, double low, double high) {
-  check_float(x, "clamp");
+Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high) { return minimum(maximum(x, low), high); }
+
+Tensor clamp(const Tensor& x, Scalar from, Scalar to) {
+  check_defined(x, "clamp");
+  const double low = from.real(), high = to.real();
   RT_CHECK_AS(UsageError, low <= high, "clamp: low ", low, " is above high ", high);
+  if (!is_float(x.dtype())) return minimum(maximum(x, from), to);
   Tensor y = empty_like(x);
   clamp_forward(y, x, low, high);
   return record("clamp", {x}, y, [x = save(x), low, high](const Tensor& dy) -> Tensors {

@@ -10,18 +10,33 @@
 // Shared by the files of the ops.
 namespace ringtape {
 
-inline void check_float(const Tensor& x, const char* op) {
+inline void check_defined(const Tensor& x, const char* op) {
   RT_CHECK_AS(ShapeError, x.defined(), op, ": an undefined tensor");
+}
+
+inline void check_float(const Tensor& x, const char* op) {
+  check_defined(x, op);
   RT_CHECK_AS(DTypeError, is_float(x.dtype()), op, ": needs a floating-point tensor, got ", x.dtype(),
               "; convert it with cast(x, DType::f32)");
+}
+
+// x, or whole numbers and truth values as f32.
+inline Tensor as_float(const Tensor& x, const char* op) {
+  check_defined(x, op);
+  return is_float(x.dtype()) ? x : cast(x, DType::f32);
+}
+
+inline void check_same_device(const Tensor& a, const Tensor& b, const char* op) {
+  RT_CHECK_AS(ShapeError, a.defined() && b.defined(), op, ": an undefined tensor");
+  RT_CHECK_AS(DeviceError, a.device() == b.device(), op, ": operands on ", a.device(), " and ", b.device(),
+              "; move one with to(x, device)");
 }
 
 inline void check_same(const Tensor& a, const Tensor& b, const char* op) {
   RT_CHECK_AS(ShapeError, a.defined() && b.defined(), op, ": an undefined tensor");
   RT_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op, ": operands of ", a.dtype(), " and ", b.dtype(),
               "; convert one with cast(x, dtype)");
-  RT_CHECK_AS(DeviceError, a.device() == b.device(), op, ": operands on ", a.device(), " and ", b.device(),
-              "; move one with to(x, device)");
+  check_same_device(a, b, op);
 }
 
 // dy summed over the axes along which `shape` was broadcast to dy's shape.

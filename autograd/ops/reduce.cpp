@@ -1,5 +1,7 @@
 #include "kernels/reduce.h"
 
+#include <cmath>
+
 #include "autograd/ops/common.h"
 
 namespace ringtape {
@@ -11,7 +13,6 @@ struct Reduced {
   int64_t count = 1;  // elements reduced into one
 
   Reduced(const Tensor& x, const Axes& axes, bool keep, const char* op) {
-    check_float(x, op);
     bool gone[kMaxRank] = {};
     for (int a : axes) {
       const int axis = normalize_axis(a, x.rank(), op);
@@ -29,10 +30,43 @@ struct Reduced {
   Tensor result(const Tensor& y) const { return y.window(shape, contiguous_strides(shape)); }
 };
 
+using Reduction = Kernel<void(View, View)>;
+
+bool not_floating(const Tensor& x, const char* op) {
+  check_defined(x, op);
+  return !is_float(x.dtype());
+}
+
+// Whole numbers and truth values, reduced as i64.
+Tensor reduce_whole(const char* op, const Reduction& kernel, const Tensor& given, const Axes& axes, bool keepdim) {
+  const Tensor x = cast(given, DType::i64);
+  const Reduced r(x, axes, keepdim, op);
+  const Tensor y = r.empty(x);
+  kernel(y, x);
+  return r.result(y);
+}
+
+Tensor extreme(const char* op, const Reduction& forward, const Kernel<void(View, View, View, View)>& backward,
+               const Tensor& x, const Axes& axes, bool keepdim) {
+  if (not_floating(x, op)) {
+    RT_CHECK_AS(ShapeError, x.size() > 0, op, ": of no whole numbers (shape ", x.shape(), ") there is none");
+    return cast(reduce_whole(op, forward, x, axes, keepdim), x.dtype());
+  }
+  const Reduced r(x, axes, keepdim, op);
+  const Tensor y = r.empty(x);
+  forward(y, x);
+  return record(op, {x}, r.result(y), [&backward, x = save(x), y = save(y), r](const Tensor& dy) -> Tensors {
+    Tensor dx = empty_like(*x);
+    backward(dx, *x, *y, reshape(dy, r.keepdim));
+    return {dx};
+  });
+}
+
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
   if (const CastTo to = autocast("sum", x)) return sum(to(x), axes, keepdim);
+  if (not_floating(x, "sum")) return reduce_whole("sum", sum_forward, x, axes, keepdim);
   const Reduced r(x, axes, keepdim, "sum");
   const Tensor y = r.empty(x);
   sum_forward(y, x);
@@ -42,7 +76,9 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
+  const bool whole = not_floating(x, "mean");
   const Reduced r(x, axes, keepdim, "mean");
+  if (whole) return sum(x, axes, keepdim) / double(r.count);
   const Tensor y = r.empty(x);
   mean_forward(y, x);
   return record("mean", {x}, r.result(y), [shape = x.shape(), r](const Tensor& dy) -> Tensors {
@@ -51,18 +87,43 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
 }
 
 Tensor max(const Tensor& x, const Axes& axes, bool keepdim) {
-  const Reduced r(x, axes, keepdim, "max");
+  return extreme("max", max_forward, max_backward, x, axes, keepdim);
+}
+
+Tensor min(const Tensor& x, const Axes& axes, bool keepdim) {
+  return extreme("min", min_forward, min_backward, x, axes, keepdim);
+}
+
+Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
+  if (const CastTo to = autocast("prod", x)) return prod(to(x), axes, keepdim);
+  if (x.defined() && is_float(x.dtype()) && size_of(x.dtype()) == 2)
+    return cast(prod(cast(x, DType::f32), axes, keepdim), x.dtype());
+  if (not_floating(x, "prod")) return reduce_whole("prod", prod_forward, x, axes, keepdim);
+  const Reduced r(x, axes, keepdim, "prod");
   const Tensor y = r.empty(x);
-  max_forward(y, x);
-  return record("max", {x}, r.result(y), [x = save(x), y = save(y), r](const Tensor& dy) -> Tensors {
-    Tensor dx = empty_like(*x);
-    max_backward(dx, *x, *y, reshape(dy, r.keepdim));
-    return {dx};
+  prod_forward(y, x);
+  // The gradient is the product of the others: y / x, or where x is the only zero, that of all the others.
+  return record("prod", {x}, r.result(y), [x = save(x), y = save(y), axes, r](const Tensor& dy) -> Tensors {
+    const Tensor is_zero = equal(*x, 0), zeros = sum(is_zero, axes, true);
+    const Tensor others = where(is_zero, prod(where(is_zero, 1, *x), axes, true), 0);
+    const Tensor slope = where(equal(zeros, 0), *y / *x, where(equal(zeros, 1), others, 0));
+    return {reshape(dy, r.keepdim) * slope};
   });
 }
 
+// How many elements are not 0 (`of` true) or are 0, as i64.
+static Tensor count(const char* op, bool of, const Tensor& x, const Axes& axes, bool keepdim) {
+  check_defined(x, op);
+  return reduce_whole(op, sum_forward, of ? not_equal(x, 0) : equal(x, 0), axes, keepdim);
+}
+
+Tensor any(const Tensor& x, const Axes& axes, bool keepdim) { return greater(count("any", true, x, axes, keepdim), 0); }
+
+Tensor all(const Tensor& x, const Axes& axes, bool keepdim) { return equal(count("all", false, x, axes, keepdim), 0); }
+
 Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
   if (const CastTo to = autocast("var", x)) return var(to(x), axes, keepdim, correction);
+  check_float(x, "var");
   const Reduced r(x, axes, keepdim, "var");
   const Tensor y = r.empty(x), mean = r.empty(x);
   var_forward(y, mean, x, correction);
@@ -74,8 +135,36 @@ Tensor var(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
   });
 }
 
+// The square root whose slope at 0 is 0.
+static Tensor root(const Tensor& x) {
+  const Tensor y = sqrt(x.detach());
+  return record("sqrt", {x}, y, [y = save(y)](const Tensor& dy) -> Tensors {
+    return {where(equal(*y, 0), 0, dy / (*y * 2))};
+  });
+}
+
+Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keepdim, double correction) {
+  if (const CastTo to = autocast("standard_deviation", x))
+    return standard_deviation(to(x), axes, keepdim, correction);
+  check_float(x, "standard_deviation");
+  Reduced(x, axes, keepdim, "standard_deviation");  // refuses by this name
+  return root(var(x, axes, keepdim, correction));
+}
+
+Tensor norm(const Tensor& x, const Axes& axes, bool keepdim, double p) {
+  if (const CastTo to = autocast("norm", x)) return norm(to(x), axes, keepdim, p);
+  check_float(x, "norm");
+  Reduced(x, axes, keepdim, "norm");
+  RT_CHECK_AS(UsageError, p > 0, "norm: of order ", p, "; expected 1, 2, infinity or another number above 0");
+  if (p == 2) return root(sum(square(x), axes, keepdim));
+  if (p == 1) return sum(abs(x), axes, keepdim);
+  if (std::isinf(p)) return max(abs(x), axes, keepdim);
+  return pow(sum(pow(abs(x), p), axes, keepdim), 1 / p);
+}
+
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   if (const CastTo to = autocast("logsumexp", x)) return logsumexp(to(x), axes, keepdim);
+  check_float(x, "logsumexp");
   const Reduced r(x, axes, keepdim, "logsumexp");
   const Tensor y = r.empty(x);
   logsumexp_forward(y, x);
@@ -114,8 +203,28 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
 RT_REDUCE_RECORD(sum);
 RT_REDUCE_RECORD(mean);
 RT_REDUCE_RECORD(max);
+RT_REDUCE_RECORD(min);
+RT_REDUCE_RECORD(prod);
 RT_REDUCE_RECORD(var, {"population", {{{4, 6}}}, [](const Tensors& t) { return var(t[0], {1}, false, 0); }});
 RT_REDUCE_RECORD(logsumexp);
+RT_REDUCE_RECORD(standard_deviation);
+RT_REDUCE_RECORD(norm, {"one", {{{4, 6}}}, [](const Tensors& t) { return norm(t[0], {1}, false, 1); }},
+                 {"three", {{{4, 6}}}, [](const Tensors& t) { return norm(t[0], {1}, false, 3); }},
+                 {"infinity", {{{4, 6}}}, [](const Tensors& t) { return norm(t[0], {1}, false, INFINITY); }});
 #undef RT_REDUCE_RECORD
+
+#define RT_TRUTH_RECORD(op)                                                                                   \
+  static const RegisterOp register_##op{{                                                                     \
+      .name = #op,                                                                                            \
+      .samples = {{"mask", {{{3, 5}, 0, 1, Fill::mask}}, [](const Tensors& t) { return op(t[0], {1}); }},     \
+                  {"index", {{{7, 3}, 0, 2, Fill::index}}, [](const Tensors& t) { return op(t[0], {0}); }},   \
+                  {"real", {{{2, 3, 2}}}, [](const Tensors& t) { return op(t[0], {}, true); }},               \
+                  {"empty", {{{3, 0}}}, [](const Tensors& t) { return op(t[0], {1}); }}},                     \
+      .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], {2}); }}},                      \
+      .differentiable = false,                                                                                \
+  }}
+RT_TRUTH_RECORD(any);
+RT_TRUTH_RECORD(all);
+#undef RT_TRUTH_RECORD
 
 }  // namespace ringtape

@@ -6,15 +6,16 @@
 namespace ringtape {
 
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
-  if (const CastTo to = autocast("where", a, b)) return where(cond, to(a), to(b));
-  check_float(a, "where");
-  check_same(a, b, "where");
+  check_same_device(a, b, "where");
   RT_CHECK_AS(DTypeError, cond.dtype() == DType::b8, "where: the condition is ", cond.dtype(),
               ", not b8; compare first");
   const Shape shape = broadcast(broadcast(a.shape(), b.shape(), "where"), cond.shape(), "where");
-  Tensor y(shape, a.dtype(), a.device());
-  where_forward(y, cond, a, b);
-  return record("where", {a, b}, y,
+  const DType dtype = result_type(a, b);
+  const auto like = [dtype](const Tensor& x) { return is_float(dtype) ? cast(x, dtype) : x; };
+  const Tensor va = like(a), vb = like(b);
+  Tensor y(shape, dtype, a.device());
+  where_forward(y, cond, va, vb);
+  return record("where", {va, vb}, y,
                 [cond = save(cond), a_shape = a.shape(), b_shape = b.shape()](const Tensor& dy) -> Tensors {
     const Tensor none = zeros({}, dy.dtype(), dy.device());
     Tensor da = empty_like(dy), db = empty_like(dy);
@@ -24,11 +25,24 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   });
 }
 
+// A number as a tensor of rank 0, which changes the dtype as the number does.
+static Tensor where_number(Scalar value, const Tensor& like) {
+  check_defined(like, "where");
+  const DType dtype = result_type(like, value);
+  return full({}, value.real(), is_float(dtype) ? dtype : value.dtype(), like.device());
+}
+Tensor where(const Tensor& cond, const Tensor& a, Scalar b) { return where(cond, a, where_number(b, a)); }
+Tensor where(const Tensor& cond, Scalar a, const Tensor& b) { return where(cond, where_number(a, b), b); }
+
 static Tensor call_where(const Tensors& t) { return where(t[0], t[1], t[2]); }
 static const RegisterOp register_where{{
     .name = "where",
     .samples = {{"same", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}, {{3, 5}}}, call_where},
                 {"broadcast", {{{3, 1}, 0, 1, Fill::mask}, {{5}}, {{2, 1, 1}}}, call_where},
+                {"number", {{{3, 5}, 0, 1, Fill::mask}, {{3, 5}}},
+                 [](const Tensors& t) { return where(t[0], t[1], 0.5) + where(t[0], -0.25, t[1]); }},
+                {"index", {{{4, 6}, 0, 1, Fill::mask}, {{6}, -9, 9, Fill::index}, {{4, 1}, -9, 9, Fill::index}},
+                 call_where},
                 {"empty", {{{0, 5}, 0, 1, Fill::mask}, {{5}}, {{1, 1}}}, call_where}},
     .workloads = {{"4096x4096", {{{4096, 4096}, 0, 1, Fill::mask}, {{4096, 4096}}, {{4096, 4096}}}, call_where}},
     .invalid = {{"condition", {{{3, 5}}, {{3, 5}}, {{3, 5}}}, call_where},

@@ -18,4 +18,9 @@ using M = Math;
 RT_BINARY_OPS(X)
 #undef X
 
+#define X(name, expr) \
+  void name##_whole(View y, View a, View b) { map_as<int64_t>([](int64_t a, int64_t b) { return expr; }, y, a, b); }
+RT_WHOLE_OPS(X)
+#undef X
+
 RT_ISA_END

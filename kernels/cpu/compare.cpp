@@ -8,8 +8,9 @@ namespace {
 
 template <class F>
 void compare(const F& f, const View& y, const View& a, const View& b) {
-  if (a.dtype == DType::f16 || a.dtype == DType::bf16 || a.dtype == DType::f32) map_as<float>(f, y, a, b);
-  else map_as<double>(f, y, a, b);
+  if (!is_float(a.dtype)) map_as<int64_t>(f, y, a, b);
+  else if (a.dtype == DType::f64 || b.dtype == DType::f64) map_as<double>(f, y, a, b);
+  else map_as<float>(f, y, a, b);
 }
 
 }  // namespace

@@ -124,6 +124,8 @@ void copy(View y, View x) {
   if (y.dtype == x.dtype) {
     const auto operands = operands_of(std::array<View, 2>{y, x});
     dispatch(y.dtype, [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); });
+  } else if (!is_float(y.dtype) && !is_float(x.dtype)) {
+    map_as<int64_t>([](int64_t v) { return v; }, y, x);
   } else if (y.dtype == DType::f64 || x.dtype == DType::f64 || x.dtype == DType::i64 || x.dtype == DType::i32) {
     map_as<double>([](double v) { return v; }, y, x);
   } else {

@@ -10,8 +10,8 @@
 #include "kernels/layout.h"
 
 // y[i] = f(x1[i], x2[i], ...) over views of any dtype, strides and broadcasting. Operands are converted block by block
-// to the compute type C (float or double, the type of f), unless they are already contiguous and of that type. So f is
-// compiled once per C, and always runs over contiguous blocks that vectorise.
+// to the compute type C (float, double or int64_t, the type of f), unless they are already contiguous and of that type.
+// So f is compiled once per C, and always runs over contiguous blocks that vectorise.
 RT_ISA_BEGIN
 
 inline constexpr int64_t kBlock = 512;          // elements; five operands in double stay within the L1 cache
@@ -101,39 +101,29 @@ std::array<Operand, N> operands_of(const std::array<View, N>& views) {
   return out;
 }
 
-template <class C, class F, size_t N, size_t... I>
-void map_block(C* y, const std::array<const C*, N>& x, int64_t n, F f, std::index_sequence<I...>) {
-  // f is a copy, so stores to y cannot change its captures.
-  const C* const in[] = {x[I]...};
-  RT_IVDEP  // y is disjoint from each input or identical: f may work in place
-  for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
+// f over `n` contiguous elements of y and of each x.
+template <class C>
+using Block = void (*)(const void* f, C* y, const C* const* x, int64_t n);
+
+template <class C, class F, size_t... I>
+Block<C> block_of(std::index_sequence<I...>) {
+  return [](const void* function, C* y, const C* const* x, int64_t n) {
+    const F f = *static_cast<const F*>(function);  // a copy, so stores to y cannot change its captures
+    const C* const in[] = {x[I]...};
+    RT_IVDEP  // y is disjoint from each input or identical: f may work in place
+    for (int64_t i = 0; i < n; ++i) y[i] = f(in[I][i]...);
+  };
 }
+
+// Converts, and calls `block` with f; the views are y and the inputs. What does not depend on f is compiled once, in
+// elementwise.cpp, for C of float, double and int64_t and two to five views.
+template <class C, size_t N>
+void map_blocks(Block<C> block, const void* f, const std::array<View, N>& views);
 
 template <class C, class F, class... Inputs>
 void map_as(const F& f, const View& y, const Inputs&... inputs) {
-  constexpr size_t n_in = sizeof...(inputs);
-  const int64_t n = y.size();
-  if (n == 0) return;
-  const auto operands = operands_of(std::array<View, n_in + 1>{y, inputs...});
-  const bool direct_y = operands[0].dense && y.dtype == dtype_of<C>::value;
-  bool direct = direct_y;  // nothing to convert or gather: one block
-  for (const Operand& o : operands) direct = direct && o.dense && o.dtype == dtype_of<C>::value;
-
-  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-    C buffers[n_in + 1][kBlock];
-    std::array<const C*, n_in> x{};
-    const int64_t step = direct ? end - begin : kBlock;
-    for (size_t k = 0; k < n_in; ++k)
-      if (operands[k + 1].constant) x[k] = operands[k + 1].load(0, std::min(step, end - begin), buffers[k + 1]);
-    for (int64_t at = begin; at < end; at += step) {
-      const int64_t count = std::min(step, end - at);
-      for (size_t k = 0; k < n_in; ++k)
-        if (!operands[k + 1].constant) x[k] = operands[k + 1].load(at, count, buffers[k + 1]);
-      C* out = direct_y ? reinterpret_cast<C*>(operands[0].data) + at : buffers[0];
-      map_block(out, x, count, f, std::make_index_sequence<n_in>{});
-      if (!direct_y) operands[0].store(at, count, buffers[0]);
-    }
-  });
+  map_blocks<C>(block_of<C, F>(std::index_sequence_for<Inputs...>{}), &f,
+                std::array<View, 1 + sizeof...(inputs)>{y, inputs...});
 }
 
 // f must accept float and double: the compute type is that of y.
@@ -141,6 +131,13 @@ template <class F, class... Inputs>
 void map(const F& f, const View& y, const Inputs&... inputs) {
   if (y.dtype == DType::f64) map_as<double>(f, y, inputs...);
   else map_as<float>(f, y, inputs...);
+}
+
+// f must accept int64_t, too: whole numbers and truth values are computed with it, and stored modulo 2^bits.
+template <class F, class... Inputs>
+void map_any_dtype(const F& f, const View& y, const Inputs&... inputs) {
+  if (is_float(y.dtype)) map(f, y, inputs...);
+  else map_as<int64_t>(f, y, inputs...);
 }
 
 RT_ISA_END

@@ -15,6 +15,16 @@ struct Math {
   RT_INLINE static double log(double x) { return std::log(x); }
   RT_INLINE static double tanh(double x) { return std::tanh(x); }
   RT_INLINE static double erf(double x) { return std::erf(x); }
+  RT_INLINE static double log1p(double x) { return std::log1p(x); }
+  RT_INLINE static double expm1(double x) { return std::expm1(x); }
+  template <class T> RT_INLINE static T sin(T x) { return std::sin(x); }
+  template <class T> RT_INLINE static T cos(T x) { return std::cos(x); }
+  template <class T> RT_INLINE static T atan2(T y, T x) { return std::atan2(y, x); }
+  template <class T> RT_INLINE static T floor(T x) { return std::floor(x); }
+  template <class T> RT_INLINE static T ceil(T x) { return std::ceil(x); }
+  template <class T> RT_INLINE static T trunc(T x) { return std::trunc(x); }
+  template <class T> RT_INLINE static T round(T x) { return std::nearbyint(x); }  // to the even neighbour
+  template <class T> RT_INLINE static T fmod(T x, T y) { return std::fmod(x, y); }
   template <class T> RT_INLINE static T sqrt(T x) { return std::sqrt(x); }
   template <class T> RT_INLINE static T pow(T x, T y) { return std::pow(x, y); }
   template <class T> RT_INLINE static T abs(T x) { return std::fabs(x); }
@@ -60,6 +70,23 @@ struct Math {
     y = x == std::numeric_limits<float>::infinity() ? x : y;
     y = x == 0.f ? -std::numeric_limits<float>::infinity() : y;
     return x >= 0.f ? y : std::numeric_limits<float>::quiet_NaN();
+  }
+
+  // The rounding error of 1 + x is made good to first order (Kahan).
+  RT_INLINE static float log1p(float x) {
+    const float u = 1.f + x, error = x - (u - 1.f);
+    return log(u) + (u > 0.f && u < std::numeric_limits<float>::infinity() ? error / u : 0.f);
+  }
+
+  // The polynomial of exp without its 1 near 0.
+  RT_INLINE static float expm1(float x) {
+    float p = 1.9875691500e-4f;
+    p = p * x + 1.3981999507e-3f;
+    p = p * x + 8.3334519073e-3f;
+    p = p * x + 4.1665795894e-2f;
+    p = p * x + 1.6666665459e-1f;
+    p = p * x + 5.0000001201e-1f;
+    return std::fabs(x) < 0.34657359f ? p * x * x + x : exp(x) - 1.f;
   }
 
   RT_INLINE static float tanh(float x) {

@@ -11,14 +11,34 @@ namespace {
 struct Sum {
   static constexpr bool kMaps = false;
   template <class C> static C identity() { return C(0); }
-  template <class V> RT_INLINE static V combine(V a, V b) { return a + b; }
+  template <class V> RT_INLINE static V combine(V a, V b) {
+    if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) + uint64_t(b));
+    else return a + b;
+  }
   template <class C> RT_INLINE static C map(C x, C) { return x; }
+};
+struct Product : Sum {
+  template <class C> static C identity() { return C(1); }
+  template <class V> RT_INLINE static V combine(V a, V b) {
+    if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) * uint64_t(b));
+    else return a * b;
+  }
 };
 struct Max {
   static constexpr bool kMaps = false;
-  template <class C> static C identity() { return -std::numeric_limits<C>::infinity(); }
+  template <class C> static C identity() {
+    using Limits = std::numeric_limits<C>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
   template <class V> RT_INLINE static V combine(V a, V b) { return max_or_nan(a, b); }
   template <class C> RT_INLINE static C map(C x, C) { return x; }
+};
+struct Min : Max {
+  template <class C> static C identity() {
+    using Limits = std::numeric_limits<C>;
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  template <class V> RT_INLINE static V combine(V a, V b) { return min_or_nan(a, b); }
 };
 struct MappedSum : Sum { static constexpr bool kMaps = true; };
 struct SumDistance : MappedSum {  // from p
@@ -34,7 +54,7 @@ struct CountEqual : MappedSum {
   template <class C> RT_INLINE static C map(C x, C p) { return x == p ? C(1) : C(0); }
 };
 
-constexpr auto kAsIs = [](double total, auto) { return total; };
+constexpr auto kAsIs = [](auto total, auto) { return total; };
 
 // Runs f with memory for y in the compute type C: y itself, or scratch that is converted afterwards.
 template <class F>
@@ -48,6 +68,14 @@ void in_compute_type(const View& y, F&& f) {
   });
 }
 
+// Reduces floating-point or whole numbers (i64).
+template <class R>
+void reduce_numbers(const View& y, const View& x) {
+  const ReducePlan plan(y, x);
+  if (y.dtype == DType::i64) return reduce<R, int64_t>(plan, y.as<int64_t>(), nullptr, kAsIs);
+  in_compute_type(y, [&]<class C>(C* out) { reduce<R, C>(plan, out, nullptr, kAsIs); });
+}
+
 template <class C>
 std::vector<C> as_compute(const View& y) {
   std::vector<C> out(size_t(y.size()));
@@ -59,21 +87,16 @@ std::vector<C> as_compute(const View& y) {
 
 }  // namespace
 
-void sum_forward(View y, View x) {
-  const ReducePlan plan(y, x);
-  in_compute_type(y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, kAsIs); });
-}
+void sum_forward(View y, View x) { reduce_numbers<Sum>(y, x); }
+void prod_forward(View y, View x) { reduce_numbers<Product>(y, x); }
+void max_forward(View y, View x) { reduce_numbers<Max>(y, x); }
+void min_forward(View y, View x) { reduce_numbers<Min>(y, x); }
 
 void mean_forward(View y, View x) {
   const ReducePlan plan(y, x);
   const double n = double(plan.n_reduced);
   in_compute_type(
       y, [&]<class C>(C* out) { reduce<Sum, C>(plan, out, nullptr, [n](double total, C) { return C(total / n); }); });
-}
-
-void max_forward(View y, View x) {
-  const ReducePlan plan(y, x);
-  in_compute_type(y, [&]<class C>(C* out) { reduce<Max, C>(plan, out, nullptr, kAsIs); });
 }
 
 void max_backward(View dx, View x, View y, View dy) {
@@ -89,6 +112,8 @@ void max_backward(View dx, View x, View y, View dy) {
     map([]<class V>(V v, V top, V g, V n) { return v == top ? g / n : V(0); }, dx, x, y, dy, ties);
   });
 }
+
+void min_backward(View dx, View x, View y, View dy) { max_backward(dx, x, y, dy); }
 
 void logsumexp_forward(View y, View x) {
   const ReducePlan plan(y, x);

@@ -34,6 +34,10 @@ struct ReducePlan {
   }
 };
 
+// Totals of blocks are in double, so that the error of a long sum is that of a block; those of whole numbers are exact.
+template <class C>
+using Total = std::conditional_t<std::is_same_v<C, int64_t>, int64_t, double>;
+
 // Combines map(x[i], p) for i < n <= kBlock into one value, with four vectors of partial results.
 template <class R, class C>
 C reduce_block(const C* x, int64_t n, C p) {
@@ -56,16 +60,15 @@ C reduce_block(const C* x, int64_t n, C p) {
   return total;
 }
 
-// Totals of blocks are in double, so that the error of a long sum is that of a block.
 template <class R, class C>
-double reduce_range(const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
+Total<C> reduce_range(const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
   Operand here = x;
   here.data += offset * int64_t(size_of(x.dtype));
   C buffer[kBlock];
-  double total = R::template identity<double>();
+  auto total = R::template identity<Total<C>>();
   for (int64_t at = begin; at < end; at += kBlock) {
     const int64_t count = std::min(kBlock, end - at);
-    total = R::combine(total, double(reduce_block<R, C>(here.load(at, count, buffer), count, p)));
+    total = R::combine(total, Total<C>(reduce_block<R, C>(here.load(at, count, buffer), count, p)));
   }
   return total;
 }
@@ -82,15 +85,15 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
   constexpr int64_t chunk = 64 * 1024;  // of one long reduction: fixed, so that threads do not change the order
   if (plan.n_out < threads() && plan.n_reduced >= 2 * chunk) {
     const int64_t chunks = (plan.n_reduced + chunk - 1) / chunk;
-    std::vector<double> part(static_cast<size_t>(chunks));
+    std::vector<Total<C>> part(static_cast<size_t>(chunks));
     for_each_output(plan, 0, plan.n_out, [&](int64_t o, int64_t offset) {
       parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
           part[size_t(c)] = reduce_range<R, C>(plan.reduced, offset, c * chunk,
                                                std::min((c + 1) * chunk, plan.n_reduced), p ? p[o] : C(0));
       });
-      double total = R::template identity<double>();
-      for (double v : part) total = R::combine(total, v);
+      auto total = R::template identity<Total<C>>();
+      for (const Total<C> v : part) total = R::combine(total, v);
       y[o] = finish(total, p ? p[o] : C(0));
     });
     return;
@@ -98,7 +101,7 @@ void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish)
   parallel_for(plan.n_out, std::max<int64_t>(1, kGrain / plan.n_reduced), [&](int64_t begin, int64_t end) {
     for_each_output(plan, begin, end, [&](int64_t o, int64_t offset) {
       const C param = p ? p[o] : C(0);
-      double total = R::template identity<double>();
+      auto total = R::template identity<Total<C>>();
       for (int64_t at = 0; at < plan.n_reduced; at += chunk)
         total = R::combine(total,
                            reduce_range<R, C>(plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param));
@@ -118,7 +121,7 @@ void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
   }
 }
 
-// The outputs of a block go through the reduced elements together: runs of 16 in C, totals in double.
+// The outputs of a block go through the reduced elements together: runs of 16 in C.
 template <class R, class C, class Finish>
 void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
   constexpr int64_t run = 16, width = 1024;
@@ -127,7 +130,7 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
   const int64_t grain = std::max<int64_t>(1, kGrain / (std::min(width, inner) * plan.n_reduced));
   parallel_for(rows * per_row, grain, [&](int64_t begin, int64_t end) {
     C acc[width], buffer[4][width], param[width];
-    double total[width];
+    Total<C> total[width];
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b / per_row * inner + b % per_row * width,
                     n = std::min(width, inner - b % per_row * width);
@@ -138,7 +141,7 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
       line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
       char* const first_line = line.data;
       for (int64_t j = 0; j < n; ++j)
-        total[j] = R::template identity<double>(), param[j] = p ? p[first + j] : C(0);
+        total[j] = R::template identity<Total<C>>(), param[j] = p ? p[first + j] : C(0);
       for (int64_t at = 0; at < plan.n_reduced; at += run) {
         for (int64_t j = 0; j < n; ++j) acc[j] = R::template identity<C>();
         const int64_t some = std::min(run, plan.n_reduced - at);
@@ -153,7 +156,7 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
                         row(i + 2, buffer[2]), row(i + 3, buffer[3]));
           for (; i < count; ++i) add_rows<R>(acc, n, param, row(i, buffer[0]));
         });
-        for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], double(acc[j]));
+        for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], Total<C>(acc[j]));
       }
       for (int64_t j = 0; j < n; ++j) y[first + j] = finish(total[j], param[j]);
     }
@@ -165,7 +168,7 @@ template <class R, class C, class Finish>
 void reduce(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
   if (plan.n_out == 0) return;
   if (plan.n_reduced == 0) {
-    for (int64_t o = 0; o < plan.n_out; ++o) y[o] = finish(R::template identity<double>(), p ? p[o] : C(0));
+    for (int64_t o = 0; o < plan.n_out; ++o) y[o] = finish(R::template identity<Total<C>>(), p ? p[o] : C(0));
   } else if (plan.by_columns()) {
     reduce_columns<R, C>(plan, y, p, finish);
   } else {

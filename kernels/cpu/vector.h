@@ -24,12 +24,18 @@ using Vec = typename VecOf<T>::type;
 template <class T>
 inline constexpr int kLanes = kVectorBytes / int(sizeof(T));
 
-// The larger of two numbers, or of two vectors lane by lane; NaN on either side gives NaN. Without a branch, since a
-// loop over `a > b || a != a` does not vectorise.
+// The larger (smaller) of two numbers, or of two vectors lane by lane; NaN on either side gives NaN. Without a branch,
+// since a loop over `a > b || a != a` does not vectorise.
 template <class V>
 RT_INLINE V max_or_nan(V a, V b) {
   const V top = b > a ? b : a;
   return b != b ? b : top;
+}
+
+template <class V>
+RT_INLINE V min_or_nan(V a, V b) {
+  const V low = b < a ? b : a;
+  return b != b ? b : low;
 }
 
 template <class T>

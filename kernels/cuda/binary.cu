@@ -9,7 +9,9 @@ namespace ringtape::cuda {
   struct name {                                                                                              \
     using M = Math;                                                                                          \
     template <class T>                                                                                       \
-    __device__ T operator()([[maybe_unused]] T a, [[maybe_unused]] T b, T g) const { return expr; }          \
+    __device__ T operator()([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T g) const {        \
+      return expr;                                                                                           \
+    }                                                                                                        \
   };
 #define X(name, y_expr, da_expr, db_expr, ...)                                                               \
   namespace {                                                                                                \
@@ -25,6 +27,16 @@ namespace ringtape::cuda {
   void name##_backward_a(View da, View a, View b, View dy) { map(name##_gradient_a{}, da, a, b, dy); }       \
   void name##_backward_b(View db, View a, View b, View dy) { map(name##_gradient_b{}, db, a, b, dy); }
 RT_BINARY_OPS(X)
+#undef X
+
+#define X(name, expr)                                                                                        \
+  namespace {                                                                                                \
+  struct name##_of_whole {                                                                                   \
+    __device__ int64_t operator()(int64_t a, int64_t b) const { return expr; }                               \
+  };                                                                                                         \
+  }                                                                                                          \
+  void name##_whole(View y, View a, View b) { map_any<int64_t>(name##_of_whole{}, y, a, b); }
+RT_WHOLE_OPS(X)
 #undef X
 
 }  // namespace ringtape::cuda

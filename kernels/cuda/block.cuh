@@ -21,7 +21,10 @@ struct Sum {
 
 struct Max {  // NaN on either side gives NaN
   template <class A>
-  static __device__ A identity() { return -std::numeric_limits<A>::infinity(); }
+  static __device__ A identity() {
+    using Limits = std::numeric_limits<A>;
+    return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+  }
   template <class A>
   static __device__ A combine(A a, A b) {
     const A top = b > a ? b : a;

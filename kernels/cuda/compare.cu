@@ -7,8 +7,9 @@ namespace {
 
 template <class F>
 void compare(F f, View y, View a, View b) {
-  if (a.dtype == DType::f16 || a.dtype == DType::bf16 || a.dtype == DType::f32) map_any<float>(f, y, a, b);
-  else map_any<double>(f, y, a, b);
+  if (!is_float(a.dtype)) map_any<int64_t>(f, y, a, b);
+  else if (a.dtype == DType::f64 || b.dtype == DType::f64) map_any<double>(f, y, a, b);
+  else map_any<float>(f, y, a, b);
 }
 
 }  // namespace

@@ -113,6 +113,8 @@ void copy(View y, View x) {
     dispatch(y.dtype, [&]<class T>() { copy_same<bits_t<T>>(y, x); });
   } else if (is_float(y.dtype) && (is_float(x.dtype) || x.dtype == DType::u8)) {
     dispatch_float(y.dtype, [&]<class Y>() { convert_to_float<Y>(y, x); });
+  } else if (!is_float(y.dtype) && !is_float(x.dtype)) {
+    map_any<int64_t>(Identity{}, y, x);
   } else if (exact_in_double(y.dtype) || exact_in_double(x.dtype)) {
     map_any<double>(Identity{}, y, x);
   } else {

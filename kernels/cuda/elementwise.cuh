@@ -179,6 +179,7 @@ Dense<T> dense_operand(const View& x, bool constant) {
 template <class Y, class... X, class F, size_t... I, class... Views>
 void map_as(F f, std::index_sequence<I...>, View y, Views... x) {
   using C = compute_t<Y>;
+  if constexpr (sizeof(C) == 8) return map_any<C>(f, y, x...);  // f64 is only for checks: one element at a time
   constexpr int width = int(16 / std::max({sizeof(Y), sizeof(X)...}));
   const Layout<1 + sizeof...(X)> layout = coalesce(std::array{y, x...});
   const int64_t n = layout.size();
@@ -192,6 +193,13 @@ void map_as(F f, std::index_sequence<I...>, View y, Views... x) {
 template <class Y, class... X, class F, class... Views>
 void map_as(F f, View y, Views... x) {
   map_as<Y, X...>(f, std::index_sequence_for<X...>{}, y, x...);
+}
+
+// The same, element by element: for what is rare.
+template <class F, class... X>
+void map_float(F f, View y, X... x) {
+  if (y.dtype == DType::f64) map_any<double>(f, y, x...);
+  else map_any<float>(f, y, x...);
 }
 
 // Operands of one floating dtype.

@@ -17,11 +17,36 @@ struct ReduceSum : OfNumbers<T, Sum> {
   __device__ void finish(int64_t o, C sum) const { y[o] = T(sum / divisor); }
 };
 
-template <class T>
-struct ReduceMax : OfNumbers<T, Max> {
+struct Product {
+  template <class A>
+  static __device__ A identity() { return A(1); }
+  template <class A>
+  static __device__ A combine(A a, A b) { return a * b; }
+};
+// Of whole numbers, modulo 2^64.
+template <class R>
+struct Whole : R {
+  template <class A>
+  static __device__ A combine(A a, A b) { return A(R::combine(uint64_t(a), uint64_t(b))); }
+};
+struct Min {  // NaN on either side gives NaN
+  template <class A>
+  static __device__ A identity() {
+    using Limits = std::numeric_limits<A>;
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  template <class A>
+  static __device__ A combine(A a, A b) {
+    const A low = b < a ? b : a;
+    return b != b ? b : low;
+  }
+};
+
+template <class T, class R>
+struct ReduceTo : OfNumbers<T, R> {
   T* y;
-  explicit ReduceMax(T* to) : y(to) {}
-  __device__ void finish(int64_t o, compute_t<T> top) const { y[o] = T(top); }
+  explicit ReduceTo(T* to) : y(to) {}
+  __device__ void finish(int64_t o, compute_t<T> all) const { y[o] = T(all); }
 };
 
 // The number of elements that equal the largest.
@@ -33,7 +58,8 @@ struct ReduceTies {
   template <class A>
   static __device__ A identity() { return {Max::identity<C>(), 0}; }
   static __device__ __forceinline__ Acc combine(const Acc& a, const Acc& b) {
-    return {Max::combine(a.top, b.top), (a.top >= b.top ? a.count : C(0)) + (b.top >= a.top ? b.count : C(0))};
+    const C top = Max::combine(a.top, b.top);
+    return {top, (a.top == top ? a.count : C(0)) + (b.top == top ? b.count : C(0))};
   }
   template <int N>
   static __device__ Acc of(const C (&x)[N]) {
@@ -87,6 +113,10 @@ struct MaxBackward {
   template <class C>
   __device__ C operator()(C x, C y, C dy, C ties) const { return x == y ? dy / ties : C(0); }
 };
+struct Negate {
+  template <class C>
+  __device__ C operator()(C x) const { return -x; }
+};
 struct LogSumExpBackward {
   template <class C>
   __device__ C operator()(C x, C y, C dy) const { return dy * Math::exp(x - y); }
@@ -97,21 +127,39 @@ struct VarBackward {
   __device__ C operator()(C x, C mean, C dy) const { return dy * C(scale) * (x - mean); }
 };
 
+template <class R, class T>
+void reduce_to(const View& y, const View& x) { reduce<T>(ReduceTo<T, R>(y.as<T>()), y, x); }
+
+template <class R>
+void reduce_floats(const View& y, const View& x) {
+  dispatch_float(y.dtype, [&]<class T>() { reduce_to<R, T>(y, x); });
+}
+
 double reduced_per_output(const View& y, const View& x) { return double(x.size()) / double(y.size()); }
 
 }  // namespace
 
 void sum_forward(View y, View x) {
-  dispatch_float(y.dtype, [&]<class T>() { reduce<T>(ReduceSum<T>(y.as<T>(), 1), y, x); });
+  if (y.dtype == DType::i64) reduce_to<Whole<Sum>, int64_t>(y, x);
+  else reduce_floats<Sum>(y, x);
+}
+void prod_forward(View y, View x) {
+  if (y.dtype == DType::i64) reduce_to<Whole<Product>, int64_t>(y, x);
+  else if (y.dtype == DType::f32) reduce_to<Product, float>(y, x);
+  else reduce_to<Product, double>(y, x);
+}
+void max_forward(View y, View x) {
+  if (y.dtype == DType::i64) reduce_to<Max, int64_t>(y, x);
+  else reduce_floats<Max>(y, x);
+}
+void min_forward(View y, View x) {
+  if (y.dtype == DType::i64) reduce_to<Min, int64_t>(y, x);
+  else reduce_floats<Min>(y, x);
 }
 
 void mean_forward(View y, View x) {
   dispatch_float(y.dtype,
                  [&]<class T>() { reduce<T>(ReduceSum<T>(y.as<T>(), compute_t<T>(reduced_per_output(y, x))), y, x); });
-}
-
-void max_forward(View y, View x) {
-  dispatch_float(y.dtype, [&]<class T>() { reduce<T>(ReduceMax<T>(y.as<T>()), y, x); });
 }
 
 // First counts the largest elements, among which dy is shared.
@@ -122,6 +170,15 @@ void max_backward(View dx, View x, View y, View dy) {
     reduce<T>(ReduceTies<T>{View(ties).as<C>()}, y, x);
     map_as<T, T, T, T, C>(MaxBackward{}, dx, x, y, dy, View(ties));
   });
+}
+
+void min_backward(View dx, View x, View y, View dy) {
+  const auto negated = [](View v) {
+    const Tensor out(v.shape(), v.dtype, v.device);
+    map_float(Negate{}, View(out), v);
+    return out;
+  };
+  max_backward(dx, negated(x), negated(y), dy);
 }
 
 void logsumexp_forward(View y, View x) {

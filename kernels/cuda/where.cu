@@ -13,6 +13,7 @@ struct Choose {
 }  // namespace
 
 void where_forward(View y, View cond, View a, View b) {
+  if (!is_float(y.dtype)) return map_any<int64_t>(Choose{}, y, cond, a, b);
   dispatch_float(y.dtype, [&]<class T>() { map_as<T, bool, T, T>(Choose{}, y, cond, a, b); });
 }
 

@@ -24,11 +24,25 @@ using Call = Tensor (*)(const Tensors&);
 const std::map<std::string, Call> kCases = {
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0]); }},
     RT_UNARY_OPS(X)
+    RT_STEP_OPS(X)
 #undef X
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0], t[1]); }},
         RT_BINARY_OPS(X)
 #undef X
-            {"less", [](const Tensors& t) { return less(t[0], t[1]); }},
+            {"leaky_relu", [](const Tensors& t) { return leaky_relu(t[0], 0.2); }},
+    {"elu", [](const Tensors& t) { return elu(t[0], 0.7); }},
+    {"floor_divide", [](const Tensors& t) { return floor_divide(t[0], t[1]); }},
+    {"whole_remainder", [](const Tensors& t) { return t[0] % t[1]; }},
+    {"whole_floor_divide", [](const Tensors& t) { return floor_divide(t[0], t[1]); }},
+    {"min", [](const Tensors& t) { return min(t[0], {1}); }},
+    {"prod", [](const Tensors& t) { return prod(t[0], {1}); }},
+    {"std",
+     [](const Tensors& t) {
+       return standard_deviation(t[0], {1, 2});
+     }},
+    {"norm", [](const Tensors& t) { return norm(t[0], {1}); }},
+    {"norm_3", [](const Tensors& t) { return norm(t[0], {1}, false, 3); }},
+    {"less", [](const Tensors& t) { return less(t[0], t[1]); }},
     {"greater_equal", [](const Tensors& t) { return greater_equal(t[0], t[1]); }},
     {"equal", [](const Tensors& t) { return equal(t[0], t[1]); }},
     {"where", [](const Tensors& t) { return where(t[0], t[1], t[2]); }},

@@ -87,6 +87,15 @@ TEST_F(CudaElementwise, EveryRowOfTheTables) {
           [](View dx, auto& seen, auto& in) { name##_backward(dx, seen(in.a), seen(in.y), seen(in.dy)); });
       RT_UNARY_OPS(X)
 #undef X
+#define X(name, ...) compare(#name, [](View y, auto& seen, auto& in) { name##_forward(y, seen(in.a)); });
+      RT_STEP_OPS(X)
+#undef X
+#define X(name, ...)                                                                        \
+  compare(#name, [](View y, auto& seen, auto& in) { name##_forward(y, seen(in.dy), 0.3); }); \
+  compare(#name "_backward",                                                                \
+          [](View dx, auto& seen, auto& in) { name##_backward(dx, seen(in.dy), seen(in.y), seen(in.a), 0.3); });
+      RT_UNARY_NUMBER_OPS(X)
+#undef X
 #define X(name, ...)                                                                                        \
   compare(#name, [](View y, auto& seen, auto& in) { name##_forward(y, seen(in.a), seen(in.b)); });          \
   compare(#name "_backward_a",                                                                              \
@@ -123,6 +132,30 @@ TEST_F(CudaElementwise, ComparesEveryDType) {
     const Tensor a = cast(noise({300}, DType::f32, 1, 0, 3), dtype), b = cast(noise({300}, DType::f32, 2, 0, 3), dtype);
     EXPECT_EQ(values(less(to(a, kCuda), to(b, kCuda))), values(less(a, b))) << name_of(dtype);
     EXPECT_EQ(values(equal(to(a, kCuda), to(b, kCuda))), values(equal(a, b))) << name_of(dtype);
+  }
+}
+
+TEST_F(CudaElementwise, WholeNumbersAreExact) {
+  const Tensor large = cast(noise({300}, DType::f64, 1, -9e18, 9e18), DType::i64);
+  for (DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64}) {
+    const Tensor a = cast(large, dtype), b = cast(cast(noise({300}, DType::f64, 2, -9, 9), DType::i64), dtype);
+    const Tensor ga = to(a, kCuda), gb = to(b, kCuda);
+#define X(name, ...)                                                                          \
+  {                                                                                           \
+    const Tensor y({300}, dtype), gy({300}, dtype, kCuda);                                    \
+    name##_whole(y, a, b);                                                                    \
+    name##_whole(gy, ga, gb);                                                                 \
+    EXPECT_EQ(values(equal(to(gy, Device{}), y)), std::vector<double>(300, 1)) << #name << name_of(dtype); \
+  }
+    RT_WHOLE_OPS(X)
+#undef X
+    EXPECT_EQ(values(equal(to(where(greater(gb, 1), ga, gb), Device{}), where(greater(b, 1), a, b))),
+              std::vector<double>(300, 1));
+    EXPECT_EQ(values(equal(to(cast(ga, DType::i64), Device{}), cast(a, DType::i64))), std::vector<double>(300, 1));
+    for (auto* reduced : {sum, prod, max, min}) {
+      const auto rows = [&](const Tensor& x) { return to(reduced(reshape(x, {20, 15}), {1}, false), Device{}); };
+      EXPECT_EQ(values(equal(rows(ga), rows(a))), std::vector<double>(20, 1)) << name_of(dtype);
+    }
   }
 }
 

@@ -39,8 +39,8 @@ const Rows kStd = {
     {"bit_cast bit_ceil bit_floor bit_width countl_zero countr_zero endian has_single_bit popcount rotl rotr", "bit"},
     {"chars_format from_chars to_chars", "charconv"},
     {"chrono", "chrono"},
-    {"abs ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmod hypot isfinite isinf isnan ldexp llround "
-     "log log10 log1p log2 lround nearbyint pow rint round signbit sin sinh sqrt tan tanh trunc",
+    {"abs atan2 ceil copysign cos cosh erf erfc exp exp2 expm1 fabs floor fma fmod hypot isfinite isinf isnan ldexp "
+     "llround log log10 log1p log2 lround nearbyint pow rint round signbit sin sinh sqrt tan tanh trunc",
      "cmath"},
     {"partial_ordering strong_ordering weak_ordering", "compare"},
     {"common_with convertible_to derived_from equality_comparable floating_point integral invocable predicate regular "
