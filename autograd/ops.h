@@ -118,6 +118,16 @@ struct BatchNormOptions {
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running,
                   const BatchNormOptions& options = {}, Activation f = Activation::none, const Tensor& residual = {});
 
+// (x - mean) w / sqrt(var + eps) + b, with the (biased) statistics of each row over the trailing axes that w or b has,
+// or the last axis; rms_norm: x w / sqrt(mean(x^2) + eps). w and b may be undefined (1 and 0); else f32 for f32 and
+// 16-bit x, f64 for f64, as in the next two.
+Tensor layer_norm(const Tensor& x, const Tensor& w = {}, const Tensor& b = {}, double eps = 1e-5);
+Tensor rms_norm(const Tensor& x, const Tensor& w = {}, double eps = 1e-6);
+// The same for x (N, ..., C), with the statistics of each sample and each of `groups` groups of neighbouring channels
+// over all axes between; instance_norm: of each channel. w, b (C).
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& w = {}, const Tensor& b = {}, double eps = 1e-5);
+Tensor instance_norm(const Tensor& x, const Tensor& w = {}, const Tensor& b = {}, double eps = 1e-5);
+
 // Images (N, H, W, C) over windows of r x s, stride and padding in Window. Padding is never the maximum (a window of
 // padding only gives -inf), and counts as zeros in a mean. The mean over whole images is mean(x, {1, 2}).
 Tensor max_pool2d(const Tensor& x, int64_t r, int64_t s, const Window& window);

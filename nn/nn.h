@@ -9,6 +9,7 @@
 #include "nn/flatten.h"
 #include "nn/linear.h"
 #include "nn/module.h"
+#include "nn/norm.h"
 #include "nn/pool.h"
 #include "nn/resnet.h"
 #include "nn/sequential.h"

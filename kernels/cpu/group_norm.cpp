@@ -1,0 +1,192 @@
+#include "kernels/group_norm.h"
+
+#include <cmath>
+
+#include "kernels/cpu/channel_sums.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/scratch.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// x (N, M, C) with G groups. A sample's rows are those of batch_norm, in units of one chunk each, the last of which
+// also has the remaining channels' rows.
+struct Samples {
+  int64_t count, channels, groups, in_group, size;  // size: elements of a sample
+  Rows rows;
+  int64_t units;
+
+  Samples(const View& x, const View& statistics)
+      : count(x.dims[0]), channels(x.dims[2]), groups(statistics.dims[1]), in_group(channels / groups),
+        size(x.dims[1] * channels), rows(sample_of(x)), units(std::max<int64_t>(rows.chunks, 1)) {}
+  double per_group() const { return double(size / groups); }
+  int64_t group(int64_t sample, int64_t channel) const { return sample * groups + channel / in_group; }
+
+  // sums(sample, unit, its P[values]) for all units of a sample, then finish(sample, P[units][values]), then
+  // apply(sample, unit). Samples go one by one, so that the last step finds them in the cache; if there are fewer of
+  // them than threads, their units are shared out. P starts as zeros.
+  template <class P, class Sums, class Finish, class Apply>
+  void run(int64_t values, const Sums& sums, const Finish& finish, const Apply& apply) const {
+    if (units == 1 || count >= threads()) {
+      parallel_for(count, std::max<int64_t>(1, kGrain / 2 / size), [&](int64_t begin, int64_t end) {
+        std::vector<P> part(size_t(units * values));
+        for (int64_t i = begin; i < end; ++i) {
+          std::fill(part.begin(), part.end(), P(0));
+          for (int64_t u = 0; u < units; ++u) sums(i, u, part.data() + u * values);
+          finish(i, part.data());
+          for (int64_t u = units; u-- > 0;) apply(i, u);
+        }
+      });
+      return;
+    }
+    std::vector<P> part(size_t(count * units * values));
+    const auto each = [&](const auto& f) {
+      parallel_for(count * units, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t q = begin; q < end; ++q) f(q);
+      });
+    };
+    each([&](int64_t q) { sums(q / units, q % units, part.data() + q * values); });
+    for (int64_t i = 0; i < count; ++i) finish(i, part.data() + i * units * values);
+    each([&](int64_t q) { apply(q / units, q % units); });
+  }
+  // f(offset, elements) for the rows of a unit, also the shorter last one.
+  template <class F>
+  void for_each_row_of(int64_t sample, int64_t unit, const F& f) const {
+    const int64_t at = sample * size;
+    for (int64_t r = rows.chunk_begin(unit); r < rows.chunk_end(unit); ++r) f(at + r * rows.n, rows.n);
+    if (unit == units - 1 && rows.rest > 0) f(at + rows.rest_begin(), rows.rest);
+  }
+  int64_t offset(int64_t sample, int64_t unit) const { return sample * size + rows.chunk_begin(unit) * rows.n; }
+  int64_t rows_of(int64_t unit) const {
+    return std::max<int64_t>(rows.chunk_end(unit) - rows.chunk_begin(unit), 0);
+  }
+
+ private:
+  static View sample_of(View x) {
+    x.rank = 2;
+    x.dims[0] = x.dims[1], x.dims[1] = x.dims[2];
+    return x;
+  }
+};
+
+template <class C>
+C at_or(const View& v, int64_t i, C otherwise) { return v.data ? v.as<C>()[i] : otherwise; }
+
+}  // namespace
+
+void group_norm_forward(View y, View statistics, View x, View w, View b, double eps) {
+  if (x.size() == 0) return;
+  const Samples samples(x, statistics);
+  const Rows& rows = samples.rows;
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const auto sums = [&](int64_t i, int64_t u, double* own) {
+      chunk_moments(own, own + rows.n, x.as<T>() + samples.offset(i, u), rows.n, samples.rows_of(u));
+    };
+    const auto finish = [&](int64_t i, const double* part) {
+      std::vector<double> total(size_t(2 * rows.n));
+      combine_chunks(total.data(), total.data() + rows.n, part, rows);
+      const T* rest = x.as<T>() + i * samples.size + rows.rest_begin();
+      for (int64_t g = 0; g < samples.groups; ++g) {
+        Moments all;
+        for (int64_t c = g * samples.in_group; c < (g + 1) * samples.in_group; ++c) {
+          for (int64_t k = c; rows.count > 0 && k < rows.n; k += rows.channels)
+            all.add(double(rows.count), total[size_t(k)], total[size_t(rows.n + k)]);
+          for (int64_t k = c; k < rows.rest; k += rows.channels) all.add(1, double(C(rest[k])), 0);
+        }
+        C* const s = statistics.as<C>() + 2 * (i * samples.groups + g);
+        s[0] = C(all.mean), s[1] = C(1 / std::sqrt(all.variance() + eps));
+      }
+    };
+    const PerColumn<C> shift(rows, [&](int64_t c) { return at_or(b, c, C(0)); });
+    const auto apply = [&](int64_t i, int64_t u) {
+      const auto s = [&](int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
+      const PerColumn<C> center(rows, [&](int64_t c) { return s(c)[0]; });
+      const PerColumn<C> scale(rows, [&](int64_t c) { return s(c)[1] * at_or(w, c, C(1)); });
+      samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
+        normalize_row<T, C>(y.as<T>() + at, nullptr, x.as<T>() + at, nullptr, center, scale, shift, false, n);
+      });
+    };
+    samples.run<double>(2 * rows.n, sums, finish, apply);
+  });
+}
+
+namespace {
+
+// dx = scale dy - shift - slope (x - mean) for a row of n elements.
+template <class T, class C>
+void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale, const C* shift, const C* slope,
+                        int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    const int64_t left = n - i;
+    const Vec<C> far = load(shift + i) + load(slope + i) * (load_converted(x + i, left) - load(mean + i));
+    store_converted(dx + i, load(scale + i) * load_converted(dy + i, left) - far, left);
+  }
+}
+
+}  // namespace
+
+void group_norm_backward(View dx, View dw, View db, View dy, View x, View statistics, View w) {
+  dispatch_float(x.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    const int64_t channels = x.dims[2];
+    std::vector<double> totals(size_t(x.size() > 0 ? x.dims[0] * 2 * channels : 0));  // (N, 2, C): db, dw
+    if (x.size() > 0) {
+      const Samples samples(x, statistics);
+      const Rows& rows = samples.rows;
+      std::vector<C> terms(size_t(2 * samples.count * samples.groups));  // of each group: shift and slope
+      const auto s = [&](int64_t i, int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
+      const auto sums = [&](int64_t i, int64_t u, C* own) {
+        const PerColumn<C> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+        const int64_t at = samples.offset(i, u);
+        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
+                             samples.rows_of(u));
+      };
+      const auto finish = [&](int64_t i, const C* part) {
+        double* const total = totals.data() + i * 2 * channels;
+        for (int64_t u = 0; u < samples.units; ++u, part += 2 * rows.n)
+          for (int64_t k = 0, c = 0; k < rows.n; ++k, c = c + 1 == channels ? 0 : c + 1)
+            total[c] += double(part[k]), total[channels + c] += double(part[rows.n + k]);
+        const int64_t rest = i * samples.size + rows.rest_begin();
+        for (int64_t k = 0; k < rows.rest; ++k) {
+          const double g = double(C(dy.as<T>()[rest + k]));
+          total[k % channels] += g;
+          total[channels + k % channels] += g * (double(C(x.as<T>()[rest + k])) - double(s(i, k % channels)[0]));
+        }
+        for (int64_t g = 0; g < samples.groups; ++g) {
+          double sum = 0, dot = 0;
+          const double inverse = double(s(i, g * samples.in_group)[1]);
+          for (int64_t c = g * samples.in_group; c < (g + 1) * samples.in_group; ++c) {
+            const double scale = double(at_or(w, c, C(1)));
+            sum += scale * total[c], dot += scale * total[channels + c];
+            total[channels + c] *= inverse;
+          }
+          C* const to = terms.data() + 2 * (i * samples.groups + g);
+          to[0] = C(sum / samples.per_group() * inverse);
+          to[1] = C(dot / samples.per_group() * inverse * inverse * inverse);
+        }
+      };
+      const auto apply = [&](int64_t i, int64_t u) {
+        const auto term = [&](int64_t c) { return terms.data() + 2 * samples.group(i, c); };
+        const PerColumn<C> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+        const PerColumn<C> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });
+        const PerColumn<C> shift(rows, [&](int64_t c) { return term(c)[0]; });
+        const PerColumn<C> slope(rows, [&](int64_t c) { return term(c)[1]; });
+        samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
+          group_gradient_row<T, C>(dx.as<T>() + at, dy.as<T>() + at, x.as<T>() + at, center, scale, shift, slope, n);
+        });
+      };
+      samples.template run<C>(2 * rows.n, sums, finish, apply);
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      double sum = 0, dot = 0;
+      for (size_t i = size_t(c); i < totals.size(); i += size_t(2 * channels))
+        sum += totals[i], dot += totals[i + size_t(channels)];
+      if (db.data) db.as<C>()[c] = C(sum);
+      if (dw.data) dw.as<C>()[c] = C(dot);
+    }
+  });
+}
+
+RT_ISA_END
