@@ -12,7 +12,9 @@ RT_KERNEL(mean_forward, void(View y, View x));
 RT_KERNEL(prod_forward, void(View y, View x));       // not of 16-bit numbers
 RT_KERNEL(max_forward, void(View y, View x));        // a NaN anywhere gives NaN
 RT_KERNEL(min_forward, void(View y, View x));        // likewise
-RT_KERNEL(logsumexp_forward, void(View y, View x));  // max + log(sum(exp(x - max)))
+// y = top + log_sum: the maximum (0 if it is infinite) and log(sum(exp(x - top))), which are written for backward, f32
+// or f64 for f64: their sum, rounded, would lose digits of log_sum.
+RT_KERNEL(logsumexp_forward, void(View y, View top, View log_sum, View x));
 
 // y = sum (x - mean)^2 / (n - correction), exactly 0 for equal numbers. mean is written for backward.
 RT_KERNEL(var_forward, void(View y, View mean, View x, double correction));
@@ -21,7 +23,7 @@ RT_KERNEL(var_forward, void(View y, View mean, View x, double correction));
 // max and min: dy is shared equally among the elements that equal y; none if it is NaN.
 RT_KERNEL(max_backward, void(View dx, View x, View y, View dy));
 RT_KERNEL(min_backward, void(View dx, View x, View y, View dy));
-RT_KERNEL(logsumexp_backward, void(View dx, View x, View y, View dy));                       // dy exp(x - y)
+RT_KERNEL(logsumexp_backward, void(View dx, View x, View top, View log_sum, View dy));  // dy exp(x - top - log_sum)
 RT_KERNEL(var_backward, void(View dx, View x, View mean, View dy, double scale));            // dy scale (x - mean)
 
 }  // namespace ringtape

@@ -166,11 +166,13 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   if (const CastTo to = autocast("logsumexp", x)) return logsumexp(to(x), axes, keepdim);
   check_float(x, "logsumexp");
   const Reduced r(x, axes, keepdim, "logsumexp");
-  const Tensor y = r.empty(x);
-  logsumexp_forward(y, x);
-  return record("logsumexp", {x}, r.result(y), [x = save(x), y = save(y), r](const Tensor& dy) -> Tensors {
+  const Tensor y = r.empty(x), top(r.keepdim, x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()),
+               log_sum = empty_like(top);
+  logsumexp_forward(y, top, log_sum, x);
+  return record("logsumexp", {x}, r.result(y),
+                [x = save(x), top = save(top), log_sum = save(log_sum), r](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);
-    logsumexp_backward(dx, *x, *y, reshape(dy, r.keepdim));
+    logsumexp_backward(dx, *x, *top, *log_sum, reshape(dy, r.keepdim));
     return {dx};
   });
 }

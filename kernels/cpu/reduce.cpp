@@ -115,20 +115,20 @@ void max_backward(View dx, View x, View y, View dy) {
 
 void min_backward(View dx, View x, View y, View dy) { max_backward(dx, x, y, dy); }
 
-void logsumexp_forward(View y, View x) {
+void logsumexp_forward(View y, View top, View log_sum, View x) {
   const ReducePlan plan(y, x);
   in_compute_type(y, [&]<class C>(C* out) {
-    std::vector<C> top(size_t(y.size()));
-    reduce<Max, C>(plan, top.data(), nullptr, kAsIs);
+    C *const shift = top.as<C>(), *const log = log_sum.as<C>();
+    reduce<Max, C>(plan, shift, nullptr, kAsIs);
     // An infinite maximum is the result; subtracting it would give NaN.
-    std::vector<C> shift = top;
-    for (C& s : shift) s = std::isfinite(s) ? s : C(0);
-    reduce<SumExp, C>(plan, out, shift.data(), [](double total, C p) { return C(std::log(total) + double(p)); });
+    for (int64_t i = 0; i < y.size(); ++i) shift[i] = std::isfinite(shift[i]) ? shift[i] : C(0);
+    reduce<SumExp, C>(plan, log, shift, [](double total, C) { return C(std::log(total)); });
+    for (int64_t i = 0; i < y.size(); ++i) out[i] = log[i] + shift[i];
   });
 }
 
-void logsumexp_backward(View dx, View x, View y, View dy) {
-  map([]<class T>(T v, T w, T g) { return g * Math::exp(v - w); }, dx, x, y, dy);
+void logsumexp_backward(View dx, View x, View top, View log_sum, View dy) {
+  map([]<class T>(T v, T shift, T log, T g) { return g * Math::exp((v - shift) - log); }, dx, x, top, log_sum, dy);
 }
 
 void var_forward(View y, View mean, View x, double correction) {

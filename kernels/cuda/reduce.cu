@@ -78,6 +78,7 @@ struct ReduceLogSumExp {
   using C = compute_t<T>;
   struct Acc { C top, sum; };
   T* y;
+  C *top, *log_sum;
   template <class A>
   static __device__ A identity() { return {Max::identity<C>(), 0}; }
   static __device__ C shift(C top) { return top - top == 0 ? top : C(0); }
@@ -94,7 +95,10 @@ struct ReduceLogSumExp {
     for (int i = 0; i < N; ++i) x[i] = Math::exp(x[i] - shift(top));
     return {top, pairwise<Sum>(x)};
   }
-  __device__ void finish(int64_t o, const Acc& all) const { y[o] = T(Math::log(all.sum) + shift(all.top)); }
+  __device__ void finish(int64_t o, const Acc& all) const {
+    top[o] = shift(all.top), log_sum[o] = Math::log(all.sum);
+    y[o] = T(log_sum[o] + top[o]);
+  }
 };
 
 template <class T>
@@ -119,7 +123,7 @@ struct Negate {
 };
 struct LogSumExpBackward {
   template <class C>
-  __device__ C operator()(C x, C y, C dy) const { return dy * Math::exp(x - y); }
+  __device__ C operator()(C x, C top, C log_sum, C dy) const { return dy * Math::exp((x - top) - log_sum); }
 };
 struct VarBackward {
   double scale;
@@ -181,11 +185,19 @@ void min_backward(View dx, View x, View y, View dy) {
   max_backward(dx, negated(x), negated(y), dy);
 }
 
-void logsumexp_forward(View y, View x) {
-  dispatch_float(y.dtype, [&]<class T>() { reduce<T>(ReduceLogSumExp<T>{y.as<T>()}, y, x); });
+void logsumexp_forward(View y, View top, View log_sum, View x) {
+  dispatch_float(y.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    reduce<T>(ReduceLogSumExp<T>{y.as<T>(), top.as<C>(), log_sum.as<C>()}, y, x);
+  });
 }
 
-void logsumexp_backward(View dx, View x, View y, View dy) { map(LogSumExpBackward{}, dx, x, y, dy); }
+void logsumexp_backward(View dx, View x, View top, View log_sum, View dy) {
+  dispatch_float(dx.dtype, [&]<class T>() {
+    using C = compute_t<T>;
+    map_as<T, T, C, C, T>(LogSumExpBackward{}, dx, x, top, log_sum, dy);
+  });
+}
 
 void var_forward(View y, View mean, View x, double correction) {
   dispatch_float(y.dtype, [&]<class T>() {

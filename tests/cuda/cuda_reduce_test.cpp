@@ -216,10 +216,11 @@ RowResults run_reductions(const Tensor& x, const std::vector<int>& axes) {
   sum_forward(sum, x);
   mean_forward(mean, x);
   max_forward(top, x);
-  logsumexp_forward(lse, x);
+  const Tensor shift(shape, compute_dtype(x.dtype()), x.device()), log_sum = empty_like(shift);
+  logsumexp_forward(lse, shift, log_sum, x);
   var_forward(var, center, x, 1);
   max_backward(dx, x, top, lse);
-  logsumexp_backward(dl, x, lse, top);
+  logsumexp_backward(dl, x, shift, log_sum, top);
   var_backward(dv, x, center, top, 0.125);
   add("sum", sum), add("mean", mean), add("max", top), add("logsumexp", lse), add("var", var), add("center", center);
   add("max dx", dx), add("logsumexp dx", dl), add("var dx", dv);
@@ -320,8 +321,10 @@ TEST_F(CudaReduce, NanInfinityAndTies) {
       Tensor top(reduced, dtype), lse = empty_like(top), dx(shape, dtype);
       Tensor got(reduced, dtype, kCuda), got_lse = empty_like(got), got_dx(shape, dtype, kCuda);
       const Tensor dy = full(reduced, 3, dtype);
-      max_forward(top, rows), logsumexp_forward(lse, rows), max_backward(dx, rows, top, dy);
-      max_forward(got, cuda(rows)), logsumexp_forward(got_lse, cuda(rows)),
+      const Tensor shift(reduced, compute_dtype(dtype)), log_sum = empty_like(shift);
+      const Tensor got_shift(reduced, shift.dtype(), kCuda), got_log_sum = empty_like(got_shift);
+      max_forward(top, rows), logsumexp_forward(lse, shift, log_sum, rows), max_backward(dx, rows, top, dy);
+      max_forward(got, cuda(rows)), logsumexp_forward(got_lse, got_shift, got_log_sum, cuda(rows)),
           max_backward(got_dx, cuda(rows), got, cuda(dy));
       expect_close(got, top, 0, 0, "max");
       expect_close(got_lse, lse, 4 * epsilon(dtype), 4 * epsilon(dtype), "logsumexp");

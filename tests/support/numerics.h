@@ -174,6 +174,17 @@ TEST_P(Numerics, SmoothedLossesOfTheLargestLogits) {
   }
 }
 
+TEST_P(Numerics, GradientsOfLogSumExpSumToOne) {
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16})
+    for (double offset : {0.0, 100.0, 6e4, dtype == DType::f16 ? 1e4 : 1e6}) {
+      SCOPED_TRACE(concat(dtype, " around ", offset));
+      const Tensor x = leaf(cast(full({2, 1000}, offset, DType::f64), dtype).copy_to(GetParam().device));
+      backward(logsumexp(x, {1}), numbers({1, 1}, {2}, dtype));
+      expect_close(grad(x), numbers(std::vector<double>(2000, 1e-3), {2, 1000}, dtype), 2 * epsilon(dtype), 0,
+                   "gradient");
+    }
+}
+
 TEST_P(Numerics, TheGradientOfAQuotientByItsDivisorIsInRangeWhereItsValueIs) {
   const std::vector<double> special = {0,    1e-40, -1e-38, 1e-30, -1e-23, 1e-20, 1e-10, -0.5,  1,    3,
                                        1e10, -1e15, 1.8e19, 1e20,  -1e25,  1e30,  3e38,  -3e38, kInf, -kInf};
