@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "autograd/create.h"
+#include "nn/loss/common.h"
 #include "nn/loss/nt_xent.h"
 #include "nn/ssl/method.h"
 #include "nn/ssl/queue.h"
@@ -54,7 +55,8 @@ class Nnclr : public Method {
   // The positive of a prediction is the neighbour of the other view's projection.
   Tensor loss(const Tensors& y) override {
     const auto side = [&](const Tensor& z, const Tensor& p) {
-      return nt_xent_loss(cast(nearest(queue_.rows(0), z), p.dtype()), p, temperature_, gathering());
+      const Tensor q = wide(p);  // the neighbour keeps its digits, too
+      return nt_xent_loss(cast(nearest(queue_.rows(0), z), q.dtype()), q, temperature_, gathering());
     };
     const Tensor out = (side(y[0], y[3]) + side(y[1], y[2])) * 0.5;
     queue_.push(group(), 0, y[1]);

@@ -332,6 +332,17 @@ TEST(Nnclr, PredictsTheNearestNeighbour) {
   expect_close(slice(queue(), 0, 0, kBatch), l2_normalize(y[1]), 1e-12, 1e-12, "projections of the second view");
 }
 
+// Predictions of 16 bits do not round the neighbour.
+TEST(Nnclr, TheNeighbourKeepsItsDigits) {
+  const auto loss = [](DType predictions) {
+    const auto method = make(small("nnclr"), DType::f32);
+    Tensors y = method->outputs(views(0, DType::f32));
+    for (size_t i : {2, 3}) y[i] = cast(cast(y[i], DType::bf16), predictions);
+    return method->loss(y).item();
+  };
+  EXPECT_EQ(loss(DType::bf16), loss(DType::f32));
+}
+
 TEST(Heads, MayEndInNormalisationWithoutWeights) {
   TrainOptions o = small("simsiam");
   test::set(o, {{"projection-norm", "plain"}});
