@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "nn/activation.h"
@@ -171,6 +172,15 @@ void follow(DType dtype, double tolerance) {
 
 TEST(PyTorch, TenStepsInDoubleAreItsTenSteps) { follow(DType::f64, 1e-11); }
 TEST(PyTorch, TenStepsInFloatAreItsTenSteps) { follow(DType::f32, 1e-5); }
+
+// Where PyTorch's step is 0 or NaN.
+TEST(Muon, OrthogonalisesMatricesWhoseSquaresAreOutOfRange) {
+  manual_seed(5);
+  const Tensor x = rand({3, 5}, -1, 1), want = orthogonalized(x);
+  for (double scale : {1e-5, 1e18, 1e38})
+    test::expect_close(orthogonalized(x * scale), want, 0, 1e-5, concat("times ", scale));
+  EXPECT_EQ(test::values(orthogonalized(zeros({3, 5}))), std::vector<double>(15));
+}
 
 }  // namespace
 }  // namespace ringtape

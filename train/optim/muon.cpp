@@ -16,7 +16,11 @@ Tensor orthogonalized(Tensor x) {
   constexpr int kIterations = 5;
   const bool tall = x.dim(0) > x.dim(1);
   if (tall) x = transpose(x);
-  x = x / clamp(sqrt(sum(square(x))), kLeastNorm, INFINITY);
+  // The squares of very large or small elements would be infinite or 0: the largest one becomes 1 first.
+  constexpr double kLeastElement = 1e-30;
+  const Tensor top = clamp(max(abs(x)), kLeastElement, INFINITY);
+  x = x / top;
+  x = x / maximum(sqrt(sum(square(x))), kLeastNorm / top);
   for (int i = 0; i < kIterations; ++i) {
     const Tensor a = matmul(x, transpose(x));
     x = x * kFirst + matmul(a * kThird + matmul(a, a) * kFifth, x);
