@@ -28,6 +28,9 @@ inline constexpr AutocastRule kAutocastRules[] = {
     {"sum", CastPolicy::full},         {"prod", CastPolicy::full},          {"var", CastPolicy::full},
     {"norm", CastPolicy::full},        {"logsumexp", CastPolicy::full},     {"softmax", CastPolicy::full},
     {"log_softmax", CastPolicy::full}, {"l2_normalize", CastPolicy::full},  {"standard_deviation", CastPolicy::full},
+    {"mse_loss", CastPolicy::full},    {"l1_loss", CastPolicy::full},       {"smooth_l1_loss", CastPolicy::full},
+    {"huber_loss", CastPolicy::full},  {"kl_div", CastPolicy::full},
+    {"binary_cross_entropy_with_logits", CastPolicy::full},
 
     {"concat", CastPolicy::widest},
 };

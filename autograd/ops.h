@@ -141,11 +141,46 @@ Tensor softmax(const Tensor& x, int axis = -1);
 Tensor log_softmax(const Tensor& x, int axis = -1);
 Tensor l2_normalize(const Tensor& x, int axis = -1, double eps = 1e-12);  // x / max(||x||, eps)
 
-enum class LossReduction : uint8_t { mean, none };
-// logits (N, C), labels (N) i64 -> (), or (N) without reduction. label_smoothing in [0, 1) is the part of the target
-// that is spread evenly over all classes.
+// none: a loss for each element or sample; batch_mean: the sum, divided by the size of the first axis.
+enum class LossReduction : uint8_t { mean, sum, none, batch_mean };
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;   // in [0, 1): the part of the target that is spread evenly over all classes
+  int64_t ignore_index = -100;  // samples with this label have no loss and do not count in the mean
+  Tensor weight = {};           // of each class, (C), f32 for f32 and 16-bit logits, f64 for f64; without gradient
+  LossReduction reduction = LossReduction::mean;  // with weights the mean is divided by the sum of the labels' weights
+};
+// logits (..., C), labels (...) i64 -> (), or (...) without reduction; or targets (..., C), the probability of each
+// class, of the logits' dtype: their mean is over the samples. Both have PyTorch's values. f32 for 16-bit logits.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options);
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing = 0,
                      LossReduction = LossReduction::mean);
+struct NllOptions {
+  int64_t ignore_index = -100;
+  Tensor weight = {};
+  LossReduction reduction = LossReduction::mean;
+};
+// The same from log-probabilities, as log_softmax gives them: -log_p[..., label].
+Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& options = {});
+
+// Losses of a prediction x and a target of the same shape -> (), or that shape without reduction; f32 for 16-bit x.
+Tensor mse_loss(const Tensor& x, const Tensor& target, LossReduction = LossReduction::mean);  // (x - t)^2
+Tensor l1_loss(const Tensor& x, const Tensor& target, LossReduction = LossReduction::mean);   // |x - t|
+// With d = |x - t|: d^2 / (2 beta) below beta, else d - beta / 2; and d^2 / 2 up to delta, else delta (d - delta / 2).
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta = 1, LossReduction = LossReduction::mean);
+Tensor huber_loss(const Tensor& x, const Tensor& target, double delta = 1, LossReduction = LossReduction::mean);
+struct BceOptions {  // factors of x's dtype that broadcast to x, without gradient: of each loss, of positive targets
+  Tensor weight = {}, pos_weight = {};
+  LossReduction reduction = LossReduction::mean;
+};
+// -pos_weight t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) for logits x and targets t in [0, 1].
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const BceOptions& options = {});
+struct KlDivOptions {
+  bool log_target = false;                        // whether the target is a logarithm, too
+  LossReduction reduction = LossReduction::mean;  // over elements; of distributions in rows: batch_mean
+};
+// t (log t - x) for log-probabilities x and probabilities t; 0 where t is 0.
+Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
 // Normalised, temperature-scaled cross-entropy of pairs (SimCLR) -> (). q (2 n, D): the normalised embeddings of one
 // view of all images, then those of the other. k (M, D): the candidates, with q's own rows from row `first` on; they

@@ -64,6 +64,18 @@ def workloads():
     for name, f in dict(max_pool2d=F.max_pool2d, avg_pool2d=F.avg_pool2d).items():
         calls[f"{name}/2x2_128x32x32x64"] = lambda f=f: f(image, 2)
         calls[f"{name}/3x3_s2_64x56x56x64"] = lambda f=f: f(large, 3, 2, 1)
+    tokens, of_token = torch.randn(8192, 768), [torch.rand(768) for _ in range(2)]
+    calls["layer_norm/8192x768"] = lambda: F.layer_norm(tokens, (768,), *of_token)
+    calls["rms_norm/8192x768"] = lambda: F.rms_norm(tokens, (768,), of_token[0], 1e-6)
+    grouped = torch.rand(32, 128, 32, 32).to(memory_format=torch.channels_last)
+    single = torch.rand(32, 64, 64, 64).to(memory_format=torch.channels_last)
+    of_channel = [torch.rand(128) for _ in range(2)]
+    calls["group_norm/32x32x32x128"] = lambda: F.group_norm(grouped, 32, *of_channel)
+    calls["instance_norm/32x64x64x64"] = lambda: F.instance_norm(single, None, None, *(c[:64] for c in of_channel))
+    scores, targets = torch.randn(8192, 1000), torch.rand(8192, 1000)
+    for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div"):
+        calls[f"{name}/8192x1000"] = lambda f=getattr(F, name): f(scores, targets)
+    calls["nll_loss/8192x1000"] = lambda: F.nll_loss(scores, labels)
     half_a, half_b, rows = torch.rand(2048, N), torch.rand(2048, N), torch.randn(8192, 512)
     calls |= {
         "to_nhwc/128x3x32x32": lambda x=torch.rand(128, 3, 32, 32): x.contiguous(memory_format=torch.channels_last),

@@ -86,12 +86,13 @@ RowResults run_rows(const Tensor& x, const Tensor& g, const Tensor& labels, bool
   label_rank(rank, x, labels);
   add("label_rank", rank);
   for (double smoothing : {0.0, 0.1}) {
-    Tensor loss(n, compute_dtype(x.dtype()), x.device()), norms({x.shape()[0], 2}, loss.dtype(), x.device()),
-        dlogits = empty_like(x);
-    cross_entropy_forward(loss, norms, x, labels, smoothing);
+    Tensor loss({2, x.shape()[0]}, compute_dtype(x.dtype()), x.device()),
+        norms({x.shape()[0], 2}, loss.dtype(), x.device()), dlogits = empty_like(x);
+    const CrossEntropyRule rule{.smoothing = smoothing, .scale = 0.25};
+    cross_entropy_forward(loss, norms, x, labels, {}, rule);
     add("loss", loss);
     add("norms", norms);
-    cross_entropy_backward(dlogits, x, norms, labels, cast(labels, loss.dtype()) + 1, smoothing, 0.25);
+    cross_entropy_backward(dlogits, x, norms, labels, {}, cast(labels, loss.dtype()) + 1, {}, rule);
     add("dlogits", dlogits);
   }
   return results;
@@ -156,10 +157,10 @@ TEST_F(CudaRows, AShortVectorIsDividedByEps) {
 TEST_F(CudaRows, ALabelOutOfRange) {
   const Tensor x = noise({4, 5}, DType::f32, 1);
   const Tensor labels = from_host(std::vector<int64_t>{2, -1, 5, 4}, {4});
-  Tensor loss({4}, DType::f32, kCuda), norms({4, 2}, DType::f32, kCuda), dx({4, 5}, DType::f32, kCuda),
+  Tensor loss({2, 4}, DType::f32, kCuda), norms({4, 2}, DType::f32, kCuda), dx({4, 5}, DType::f32, kCuda),
       rank({4}, DType::i64, kCuda);
   label_rank(rank, cuda(x), cuda(labels));
-  cross_entropy_forward(loss, norms, cuda(x), cuda(labels), 0.1);
+  cross_entropy_forward(loss, norms, cuda(x), cuda(labels), {}, {.smoothing = 0.1});
   const std::vector<double> l = values(loss), r = values(rank);
   EXPECT_FALSE(std::isnan(l[0]) || std::isnan(l[3]));
   EXPECT_TRUE(std::isnan(l[1]) && std::isnan(l[2]));
@@ -168,7 +169,7 @@ TEST_F(CudaRows, ALabelOutOfRange) {
   EXPECT_LT(r[0], 5);
   // No column is the label's: the gradient of a row sums to what the label's own would have taken away.
   const Tensor one = full({1}, 1, DType::f32, kCuda).window({4}, {0});
-  cross_entropy_backward(dx, cuda(x), norms, cuda(labels), one, 0.1, 1);
+  cross_entropy_backward(dx, cuda(x), norms, cuda(labels), {}, one, {}, {.smoothing = 0.1});
   const std::vector<double> d = values(dx);
   for (int row = 0; row < 4; ++row) {
     double sum = 0;
@@ -188,13 +189,12 @@ TEST_F(CudaRows, EqualScoresAtALowerIndexBeat) {
 TEST_F(CudaRows, CrossEntropyTakesLossGradientsInF32AndF64Alone) {
   const Tensor x = noise({2, 3}, DType::bf16, 1), labels = integers(2, 3, 1), norms = full({2, 2}, 2);
   Tensor dx = empty_like(x);
-  cross_entropy_backward(dx, x, norms, labels, full({2}, 0.5, DType::f64), 0, 1);
+  cross_entropy_backward(dx, x, norms, labels, {}, full({2}, 0.5, DType::f64), {}, {});
   Tensor got({2, 3}, DType::bf16, kCuda);
-  cross_entropy_backward(got, cuda(x), cuda(norms), cuda(labels), full({2}, 0.5, DType::f64, kCuda), 0, 1);
+  cross_entropy_backward(got, cuda(x), cuda(norms), cuda(labels), {}, full({2}, 0.5, DType::f64, kCuda), {}, {});
   expect_close(got, dx, epsilon(DType::bf16), 1e-6, "dloss in f64");
-  EXPECT_THROW(
-      cross_entropy_backward(got, cuda(x), cuda(norms), cuda(labels), full({2}, 0.5, DType::bf16, kCuda), 0, 1),
-      DTypeError);
+  const Tensor narrow = full({2}, 0.5, DType::bf16, kCuda);
+  EXPECT_THROW(cross_entropy_backward(got, cuda(x), cuda(norms), cuda(labels), {}, narrow, {}, {}), DTypeError);
 }
 
 using Layout = Tensor (*)(const Tensor&);

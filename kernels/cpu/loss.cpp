@@ -1,0 +1,171 @@
+#include "kernels/loss.h"
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/math.h"
+#include "kernels/cpu/rows.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+struct LossMath : Math {
+  // log(1 + x) for x >= 0: the quotient corrects the rounding of 1 + x (Kahan).
+  template <class T>
+  RT_INLINE static T log1p(T x) {
+    const T u = 1 + x;
+    return u == 1 ? x : log(u) * (x / (u - 1));
+  }
+};
+
+template <class C, class F>
+void loss_block(C* out, const C* x, const C* t, const C* q, int64_t n) {
+  RT_IVDEP
+  for (int64_t i = 0; i < n; ++i) out[i] = F::of(x[i], t[i], q[i]);
+}
+
+template <class C>
+using LossBlock = void (*)(C* out, const C* x, const C* t, const C* q, int64_t n);
+
+// mse_value::of(x, t, q) and so on.
+#define RT_LOSS_PART(part, expression)                                                                            \
+  struct part {                                                                                                  \
+    template <class T>                                                                                           \
+    RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) {                    \
+      using M [[maybe_unused]] = LossMath;                                                                       \
+      return expression;                                                                                         \
+    }                                                                                                            \
+  };
+#define X(name, value, dx, dt)        \
+  RT_LOSS_PART(name##_value, value)   \
+  RT_LOSS_PART(name##_to_input, dx)   \
+  RT_LOSS_PART(name##_to_target, dt)
+RT_LOSSES(X)
+#undef X
+#undef RT_LOSS_PART
+
+template <class C>
+LossBlock<C> loss_block_of(Loss loss, LossPart part) {
+  constexpr LossBlock<C> table[][3] = {
+#define X(name, ...) {loss_block<C, name##_value>, loss_block<C, name##_to_input>, loss_block<C, name##_to_target>},
+      RT_LOSSES(X)
+#undef X
+  };
+  return table[int(loss)][int(part)];
+}
+
+// The operands of a loss in the compute type C, block by block. Their order: x, t, q, w, dy.
+template <class C>
+class LossOperands {
+  static constexpr size_t kOperands = 5;
+
+ public:
+  LossOperands(const View& x, const View& t, const View& w, const View& q, const LossRule& rule, LossPart part,
+               const View& dy = {})
+      : f_(loss_block_of<C>(rule.loss, part)), n_(x.size()), q_(C(rule.q)), one_(1), weighted_(w.data || dy.data),
+        operands_(operands_of(std::array<View, 5>{x, t, q.data ? q : same(x, &q_), w.data ? w : same(x, &one_),
+                                                  dy.data ? dy : same(x, &one_)})) {}
+
+  // A thread's blocks.
+  class Reader {
+   public:
+    explicit Reader(const LossOperands& all) : all_(all) {
+      for (size_t k = 0; k < kOperands; ++k)
+        if (all.operands_[k].constant) at_[k] = all.operands_[k].load(0, std::min(kBlock, all.n_), buffers_[k]);
+    }
+    // Writes w dy f of `n` <= kBlock elements, in C.
+    void read(C* out, int64_t begin, int64_t n) {
+      for (size_t k = 0; k < kOperands; ++k)
+        if (!all_.operands_[k].constant) at_[k] = all_.operands_[k].load(begin, n, buffers_[k]);
+      all_.f_(out, at_[0], at_[1], at_[2], n);
+      const C *const w = at_[3], *const dy = at_[4];
+      if (all_.weighted_)
+        for (int64_t i = 0; i < n; ++i) out[i] *= w[i] * dy[i];
+    }
+
+   private:
+    const LossOperands& all_;
+    const C* at_[kOperands] = {};
+    C buffers_[kOperands][kBlock];
+  };
+
+ private:
+  // The number `at` for each element of x.
+  static View same(View x, C* at) {
+    x.data = at;
+    x.dtype = dtype_of<C>::value;
+    std::fill_n(x.strides, x.rank, 0);
+    return x;
+  }
+
+  LossBlock<C> f_;
+  int64_t n_;
+  C q_, one_;
+  bool weighted_;
+  std::array<Operand, kOperands> operands_;
+};
+
+template <class F>
+void in_loss_type(DType dtype, const F& f) {
+  if (dtype == DType::f64) f.template operator()<double>();
+  else f.template operator()<float>();
+}
+
+}  // namespace
+
+void loss_forward(View y, View x, View t, View w, View q, LossRule rule) {
+  const int64_t n = x.size();
+  in_loss_type(x.dtype, [&]<class C>() {
+    C* const out = y.as<C>();
+    if (n == 0) {
+      if (y.size() == 1) *out = C(0 / rule.divisor);
+      return;
+    }
+    const LossOperands<C> operands(x, t, w, q, rule, LossPart::value);
+    if (y.size() == n && rule.divisor == 1) {
+      parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+        typename LossOperands<C>::Reader reader(operands);
+        for (int64_t at = begin; at < end; at += kBlock) reader.read(out + at, at, std::min(kBlock, end - at));
+      });
+      return;
+    }
+    constexpr int64_t chunk = 64 * kBlock;  // fixed, so that threads do not change the order
+    const int64_t chunks = (n + chunk - 1) / chunk;
+    std::vector<double> part(static_cast<size_t>(chunks));
+    parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
+      typename LossOperands<C>::Reader reader(operands);
+      C block[kBlock];
+      for (int64_t c = begin; c < end; ++c)
+        for (int64_t at = c * chunk; at < std::min(n, (c + 1) * chunk); at += kBlock) {
+          const int64_t count = std::min(kBlock, n - at);
+          reader.read(block, at, count);
+          part[size_t(c)] += row_sum<double>(count, [&block](int64_t i) { return double(block[i]); });
+        }
+    });
+    double total = 0;
+    for (double v : part) total += v;
+    *out = C(total / rule.divisor);
+  });
+}
+
+void loss_backward(View dto, View dy, View x, View t, View w, View q, LossRule rule, LossPart part) {
+  const int64_t n = x.size();
+  if (n == 0) return;
+  in_loss_type(x.dtype, [&]<class C>() {
+    const LossOperands<C> operands(x, t, w, q, rule, part, dy);
+    const C scale = C(1 / rule.divisor);
+    dispatch_float(dto.dtype, [&]<class T>() {
+      parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+        typename LossOperands<C>::Reader reader(operands);
+        C block[kBlock];
+        for (int64_t at = begin; at < end; at += kBlock) {
+          const int64_t count = std::min(kBlock, end - at);
+          reader.read(block, at, count);
+          T* const to = dto.as<T>() + at;
+          for (int64_t i = 0; i < count; ++i) to[i] = T(compute_t<T>(block[i] * scale));
+        }
+      });
+    });
+  });
+}
+
+RT_ISA_END

@@ -1,0 +1,185 @@
+// Conventions of the losses, which are PyTorch's, beside plain formulas in double.
+#include <cmath>
+#include <limits>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::expect_close;
+using test::values;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Tensor numbers(const std::vector<double>& x, const Shape& shape) { return from_host(x, shape); }
+Tensor labels(const std::vector<int64_t>& x) { return from_host(x, {int64_t(x.size())}); }
+
+// PyTorch's cross-entropy of rows of 4 classes.
+struct Reference {
+  std::vector<double> losses;
+  double sum = 0, mean = 0;
+
+  Reference(const Tensor& logits, const std::vector<int64_t>& label, double smoothing, std::vector<double> weight,
+            int64_t ignored) {
+    const std::vector<double> p = values(log_softmax(logits.detach()));
+    if (weight.empty()) weight.assign(4, 1);
+    double shares = 0;
+    for (size_t r = 0; r < label.size(); ++r) {
+      double loss = 0;
+      if (label[r] != ignored) {
+        const auto own = size_t(label[r]);
+        loss -= (1 - smoothing) * weight[own] * p[4 * r + own];
+        for (size_t c = 0; c < 4; ++c) loss -= smoothing / 4 * weight[c] * p[4 * r + c];
+        shares += weight[own];
+      }
+      losses.push_back(loss);
+      sum += loss;
+    }
+    mean = sum / shares;
+  }
+};
+
+TEST(CrossEntropy, WeightsSmoothingAndIgnoredLabelsAreAsInPyTorch) {
+  const Tensor logits = rand({6, 4}, -3, 3, DType::f64);
+  const std::vector<int64_t> label{3, -100, 0, 2, 2, -100}, other{3, 1, 0, 2, 2, 1};
+  for (double smoothing : {0.0, 0.2})
+    for (const std::vector<double>& weight : {std::vector<double>{}, std::vector<double>{0.5, 0, 2, 3}})
+      for (const int64_t ignored : {-100, 1, -1}) {
+        const std::vector<int64_t>& given = ignored == -100 ? label : other;
+        SCOPED_TRACE(concat("smoothing ", smoothing, ", ", weight.size(), " weights, ignored ", ignored));
+        const Reference want(logits, given, smoothing, weight, ignored);
+        CrossEntropyOptions options{.label_smoothing = smoothing, .ignore_index = ignored};
+        if (!weight.empty()) options.weight = numbers(weight, {4});
+        const auto loss = [&](LossReduction reduction) {
+          options.reduction = reduction;
+          return cross_entropy(logits, labels(given), options);
+        };
+        EXPECT_NEAR(loss(LossReduction::mean).item(), want.mean, 1e-12);
+        EXPECT_NEAR(loss(LossReduction::sum).item(), want.sum, 1e-12);
+        expect_close(loss(LossReduction::none), numbers(want.losses, {6}), 1e-12, 1e-12, "none");
+        if (smoothing > 0) continue;
+        const NllOptions nll{ignored, options.weight};
+        EXPECT_NEAR(nll_loss(log_softmax(logits), labels(given), nll).item(), want.mean, 1e-12);
+      }
+}
+
+TEST(CrossEntropy, IgnoredSamplesHaveNoGradient) {
+  const Tensor x = leaf(rand({3, 4}));
+  backward(cross_entropy(x, labels({1, -100, 2})));
+  const Tensor all = grad(x), alone = leaf(index_select(x.detach(), 0, labels({0, 2})));
+  backward(cross_entropy(alone, labels({1, 2})));
+  expect_close(index_select(all, 0, labels({0, 2})), grad(alone), 0, 0, "gradient of the others");
+  expect_close(slice(all, 0, 1, 2), zeros({1, 4}), 0, 0, "gradient of the ignored one");
+  const Tensor nothing = leaf(rand({2, 4})), loss = cross_entropy(nothing, labels({-100, -100}));
+  EXPECT_TRUE(std::isnan(loss.item()));
+  backward(loss);
+  expect_close(grad(nothing), zeros({2, 4}), 0, 0, "gradient if all are ignored");
+}
+
+TEST(CrossEntropy, TakesClassesLastOfAnyRank) {
+  const Tensor x = rand({2, 3, 5, 4}, -2, 2), y = cast(rand({2, 3, 5}, 0, 4), DType::i64);
+  const Tensor rows = reshape(x, {30, 4}), flat = reshape(y, {30});
+  EXPECT_EQ(cross_entropy(x, y).item(), cross_entropy(rows, flat).item());
+  const Tensor each = cross_entropy(x, y, 0.1, LossReduction::none);
+  EXPECT_EQ(each.shape(), y.shape());
+  expect_close(reshape(each, {30}), cross_entropy(rows, flat, 0.1, LossReduction::none), 0, 0, "none");
+  EXPECT_EQ(test::message_of<ShapeError>([&] { cross_entropy(to_nchw(x), y); }),
+            "cross_entropy: expected logits (..., C), the classes last, and labels (...), got (2, 4, 3, 5) and "
+            "(2, 3, 5)");
+}
+
+TEST(CrossEntropy, TargetsMayBeProbabilities) {
+  const Tensor x = rand({5, 4}, -2, 2, DType::f64);
+  const std::vector<int64_t> label{3, 0, 1, 2, 2};
+  std::vector<double> one_hot(20);
+  for (size_t r = 0; r < 5; ++r) one_hot[4 * r + size_t(label[r])] = 1;
+  const Tensor target = numbers(one_hot, {5, 4}), weight = numbers({0.5, 1, 2, 3}, {4});
+  for (double smoothing : {0.0, 0.3})
+    for (LossReduction reduction : {LossReduction::mean, LossReduction::sum, LossReduction::none})
+      expect_close(cross_entropy(x, target, smoothing, reduction),
+                   cross_entropy(x, labels(label), smoothing, reduction), 1e-12, 1e-12, "one-hot targets");
+  // The mean is over samples, whatever the weights.
+  const CrossEntropyOptions sum{.label_smoothing = 0.3, .weight = weight, .reduction = LossReduction::sum};
+  const CrossEntropyOptions mean{.label_smoothing = 0.3, .weight = weight};
+  EXPECT_NEAR(cross_entropy(x, target, mean).item(), cross_entropy(x, target, sum).item() / 5, 1e-12);
+  const Tensor q = softmax(rand({5, 4}, -1, 1, DType::f64)), mixed = q * 0.7 + 0.3 / 4;
+  const Tensor want = ringtape::sum(mixed * weight * log_softmax(x)) * -1.0;
+  EXPECT_NEAR(cross_entropy(x, q, sum).item(), want.item(), 1e-12);
+  const Tensor masked = numbers({1, -kInf, 2, 0}, {1, 4}), half = numbers({0.5, 0, 0.5, 0}, {1, 4});
+  EXPECT_TRUE(std::isfinite(cross_entropy(masked, half).item()));
+}
+
+TEST(CrossEntropy, RefusesOtherLabels) {
+  EXPECT_EQ(test::message_of<UsageError>([] { cross_entropy(ones({2, 4}), labels({1, 4})); }),
+            "cross_entropy: label 4 of sample 1 with 4 classes");
+  EXPECT_EQ(test::message_of<UsageError>([] { cross_entropy(ones({2, 4}), labels({1, -100}), {.ignore_index = 3}); }),
+            "cross_entropy: label -100 of sample 1 with 4 classes");
+}
+
+// A sum of many f32 losses has the error of a block.
+TEST(Losses, SumsAreLongOnes) {
+  const int64_t n = 3000001;
+  const Tensor x = full({n}, 0.1), t = zeros({n});
+  const double own = double(0.1f);
+  EXPECT_NEAR(l1_loss(x, t, LossReduction::sum).item(), double(n) * own, double(n) * own * 1e-7);
+  EXPECT_NEAR(l1_loss(x, t).item(), own, 1e-8);
+  for (int threads : {1, 2, 3})
+    test::with_threads(threads, [&] { EXPECT_EQ(mse_loss(x, t).item(), mse_loss(x, t).item()); });
+}
+
+TEST(Losses, OfOneElement) {
+  const auto value = [](auto f, double x, double t) {
+    return f(full({}, x, DType::f64), full({}, t, DType::f64)).item();
+  };
+  EXPECT_EQ(value([](auto a, auto b) { return smooth_l1_loss(a, b, 2); }, 1, 0), 0.25);
+  EXPECT_EQ(value([](auto a, auto b) { return smooth_l1_loss(a, b, 2); }, 5, 0), 4);
+  EXPECT_EQ(value([](auto a, auto b) { return smooth_l1_loss(a, b, 0); }, -3, 0), 3);
+  EXPECT_EQ(value([](auto a, auto b) { return huber_loss(a, b, 2); }, 1, 0), 0.5);
+  EXPECT_EQ(value([](auto a, auto b) { return huber_loss(a, b, 2); }, 5, 0), 8);
+  EXPECT_EQ(value([](auto a, auto b) { return kl_div(a, b); }, -1, 0), 0);
+  EXPECT_NEAR(value([](auto a, auto b) { return kl_div(a, b); }, -1, 0.5), 0.5 * (std::log(0.5) + 1), 1e-15);
+}
+
+TEST(Losses, OfLogitsKeepTheirDigits) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor x = leaf(cast(numbers({-200, -20, -1e-3, 0, 3, 20, 200}, {7}), dtype)), one = ones({7}, dtype);
+    const Tensor loss = binary_cross_entropy_with_logits(x, one, {.reduction = LossReduction::none});
+    std::vector<double> want, slope;
+    for (double v : values(x)) {
+      want.push_back(std::log1p(std::exp(-std::fabs(v))) + std::max(-v, 0.0));
+      slope.push_back(-1 / (1 + std::exp(v)));
+    }
+    expect_close(loss, cast(numbers(want, {7}), dtype), 1e-6, 0, "loss");
+    backward(loss, one);
+    expect_close(grad(x), cast(numbers(slope, {7}), dtype), 1e-6, 1e-7, "gradient");
+  }
+}
+
+TEST(Losses, WeightsOfLogits) {
+  const Tensor x = rand({3, 4}, -3, 3, DType::f64), t = rand({3, 4}, 0, 1, DType::f64);
+  const Tensor w = rand({3, 1}, 0, 2, DType::f64), p = rand({4}, 0, 5, DType::f64);
+  const Tensor want = -(w * (p * t * log(sigmoid(x)) + (1.0 - t) * log(1.0 - sigmoid(x))));
+  const auto loss = [&](LossReduction r) {
+    return binary_cross_entropy_with_logits(x, t, {.weight = w, .pos_weight = p, .reduction = r});
+  };
+  expect_close(loss(LossReduction::none), want, 1e-12, 1e-12, "none");
+  expect_close(loss(LossReduction::mean), mean(want), 1e-12, 1e-12, "mean");
+  expect_close(loss(LossReduction::sum), sum(want), 1e-12, 1e-12, "sum");
+  expect_close(loss(LossReduction::batch_mean), sum(want) / 3, 1e-12, 1e-12, "batch_mean");
+}
+
+TEST(Losses, SayWhatDoesNotFit) {
+  EXPECT_EQ(test::message_of<ShapeError>([] { mse_loss(ones({3, 1}), ones({3})); }),
+            "mse_loss: expected x and a target of one shape, got (3, 1) and (3,); make them equal with "
+            "expand(x, shape)");
+  EXPECT_EQ(test::message_of<ShapeError>(
+                [] { binary_cross_entropy_with_logits(ones({3, 4}), ones({3, 4}), {.weight = ones({3})}); }),
+            "binary_cross_entropy_with_logits: a weight of shape (3,) does not broadcast to x (3, 4)");
+}
+
+}  // namespace
+}  // namespace ringtape
