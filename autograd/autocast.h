@@ -21,6 +21,7 @@ struct AutocastRule {
 };
 inline constexpr AutocastRule kAutocastRules[] = {
     {"linear", CastPolicy::lower},     {"matmul", CastPolicy::lower},       {"conv2d", CastPolicy::lower},
+    {"einsum", CastPolicy::lower},
 
     {"exp", CastPolicy::full},         {"expm1", CastPolicy::full},         {"log", CastPolicy::full},
     {"log2", CastPolicy::full},        {"log1p", CastPolicy::full},         {"rsqrt", CastPolicy::full},
@@ -29,10 +30,10 @@ inline constexpr AutocastRule kAutocastRules[] = {
     {"norm", CastPolicy::full},        {"logsumexp", CastPolicy::full},     {"softmax", CastPolicy::full},
     {"log_softmax", CastPolicy::full}, {"l2_normalize", CastPolicy::full},  {"standard_deviation", CastPolicy::full},
     {"mse_loss", CastPolicy::full},    {"l1_loss", CastPolicy::full},       {"smooth_l1_loss", CastPolicy::full},
-    {"huber_loss", CastPolicy::full},  {"kl_div", CastPolicy::full},
+    {"huber_loss", CastPolicy::full},  {"kl_div", CastPolicy::full},        {"cumsum", CastPolicy::full},
     {"binary_cross_entropy_with_logits", CastPolicy::full},
 
-    {"concat", CastPolicy::widest},
+    {"concat", CastPolicy::widest},    {"scatter_add", CastPolicy::widest},
 };
 
 // While it lives, ops on this thread convert their operands, except in backward(). A leaf is converted to 16 bits once,

@@ -1,5 +1,6 @@
 #include "autograd/create.h"
 
+#include <cmath>
 #include <limits>
 
 #include "kernels/fill.h"
@@ -25,7 +26,30 @@ Tensor ones(const Shape& shape, DType dtype, Device device) { return full(shape,
 
 Tensor arange(int64_t n, DType dtype, Device device) {
   Tensor x({n}, dtype, device);
-  fill_range(x);
+  fill_range(x, 0, 1);
+  return x;
+}
+
+Tensor arange(double first, double end, double step, DType dtype, Device device) {
+  const double count = std::ceil((end - first) / step);
+  RT_CHECK_AS(UsageError, std::isfinite(first) && std::isfinite(step) && count >= 0 && count < 0x1p53, "arange: from ",
+              first, " to ", end, " in steps of ", step);
+  RT_CHECK_AS(DTypeError, is_float(dtype) || (first == std::trunc(first) && step == std::trunc(step)), "arange: from ",
+              first, " in steps of ", step, " of ", dtype, "; give a floating dtype");
+  Tensor x({int64_t(count)}, dtype, device);
+  fill_range(x, first, step);
+  return x;
+}
+
+Tensor linspace(double first, double last, int64_t n, DType dtype, Device device) {
+  RT_CHECK_AS(UsageError, n >= 0 && is_float(dtype), "linspace: ", n, " numbers of ", dtype,
+              "; expected at least 0, of a floating dtype");
+  Tensor x({n}, dtype, device);
+  // The second half from the end, so that both ends are exact.
+  const double step = n > 1 ? (last - first) / double(n - 1) : 0;
+  const int64_t half = (n + 1) / 2;
+  fill_range(x.window({half}, {1}), first, step);
+  if (n > 1) fill_range(x.window({n - half}, {-1}, n - 1), last, -step);
   return x;
 }
 

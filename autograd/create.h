@@ -8,6 +8,10 @@ namespace ringtape {
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
 Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
 Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});  // 0, 1, ... n - 1
+// first, first + step, ... as far as `end`, which is not among them. Integers need a whole first and step.
+Tensor arange(double first, double end, double step = 1, DType dtype = DType::i64, Device device = {});
+// n numbers at equal distances from first to last.
+Tensor linspace(double first, double last, int64_t n, DType dtype = DType::f32, Device device = {});
 
 // Uniform in [low, high), never high in any dtype, with 24 random bits (f64: 53); normal with the given mean and
 // deviation, each from 32 bits. The same numbers on every device.

@@ -1,6 +1,10 @@
 #pragma once
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "autograd/scalar.h"
 #include "core/random.h"
@@ -83,8 +87,13 @@ Tensor standard_deviation(const Tensor& x, const Axes& axes = {}, bool keepdim =
 Tensor norm(const Tensor& x, const Axes& axes = {}, bool keepdim = false, double p = 2);  // sum(|x|^p)^(1/p)
 Tensor logsumexp(const Tensor& x, const Axes& axes = {}, bool keepdim = false);
 
-// (..., m, k) x (..., k, n) -> (..., m, n); leading axes broadcast. Transposed operands are not copied.
+// (..., m, k) x (..., k, n) -> (..., m, n); leading axes broadcast. Transposed operands are not copied. A vector (k) is
+// a row in front and a column behind; its axis of size 1 is not in the result.
 Tensor matmul(const Tensor& a, const Tensor& b);
+// Sums of products, "bqd,bkd->bqk": a label per axis, the same for axes that go together; those missing from the result
+// are summed over. Without "->" the result has the labels that occur once. A label that an operand has twice: its
+// diagonal. "...": any number of axes, which broadcast. More than two operands are multiplied from left to right.
+Tensor einsum(std::string_view equation, const Tensors& operands);
 // x (..., I), w (O, I), b (O) or undefined -> (..., O): f(x w^T + b).
 Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}, Activation f = Activation::none);
 
@@ -182,6 +191,21 @@ struct KlDivOptions {
 // t (log t - x) for log-probabilities x and probabilities t; 0 where t is 0.
 Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options = {});
 
+// Order, along an axis; of any dtype. NaN is above all other numbers, 0 and -0 are equal; equal elements keep their
+// order. argmax and argmin: the first index (i64) of the extreme; of a NaN if there is one. Without an axis: over all.
+Tensor argmax(const Tensor& x);
+Tensor argmax(const Tensor& x, int axis, bool keepdim = false);
+Tensor argmin(const Tensor& x);
+Tensor argmin(const Tensor& x, int axis, bool keepdim = false);
+struct Sorted {
+  Tensor values, indices;  // indices: i64, where the values were
+};
+Sorted sort(const Tensor& x, int axis = -1, bool descending = false);
+Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);  // sort's indices
+Sorted topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true);  // the first k of the sorted axis
+// Sums of each element and those in front of it along the axis; i64 for integers and b8.
+Tensor cumsum(const Tensor& x, int axis);
+
 // Normalised, temperature-scaled cross-entropy of pairs (SimCLR) -> (). q (2 n, D): the normalised embeddings of one
 // view of all images, then those of the other. k (M, D): the candidates, with q's own rows from row `first` on; they
 // may include those of other ranks, or be q itself with first 0. Each row is compared with all candidates except
@@ -196,16 +220,40 @@ Tensor dropout(const Tensor& x, double p, std::optional<RandomState> state = {})
 // Views: the result shares x's memory.
 Tensor permute(const Tensor& x, const std::vector<int>& order);
 Tensor transpose(const Tensor& x, int a = -2, int b = -1);
-Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end,
-             int64_t step = 1);                      // [begin, end), both may be negative
-Tensor expand(const Tensor& x, const Shape& shape);  // repeats axes of size 1, without a copy
+// [begin, end), as far as x has it; both may be negative, and the end kToEnd.
+inline constexpr int64_t kToEnd = std::numeric_limits<int64_t>::max();
+Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step = 1);
+Tensor expand(const Tensor& x, const Shape& shape);  // repeats axes of size 1, without a copy; -1 keeps an axis
 Tensor reshape(const Tensor& x, const Shape& shape);  // one axis may be -1; copies if no view is possible
 Tensor flatten(const Tensor& x, int first_axis = 1);  // (N, ...) -> (N, rest)
+Tensor unsqueeze(const Tensor& x, int axis);          // a new axis of size 1 there
+Tensor squeeze(const Tensor& x);                      // without all axes of size 1
+Tensor squeeze(const Tensor& x, int axis);            // without this one, if its size is 1
+Tensor movedim(const Tensor& x, int from, int to);    // one axis to another place, the others as they are
+Tensors split(const Tensor& x, int64_t size, int axis = 0);  // parts of one size, the last may be smaller
+Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int axis = 0);
+Tensors chunk(const Tensor& x, int64_t count, int axis = 0);  // at most `count` parts of one size, the last smaller
 
 Tensor contiguous(const Tensor& x);                 // x itself if contiguous, else a row-major copy
 Tensor concat(const Tensors& parts, int axis = 0);
+Tensor stack(const Tensors& parts, int axis = 0);   // along a new axis
+Tensor repeat(const Tensor& x, const Shape& counts);  // x so often along each axis; new axes in front
 Tensor flip(const Tensor& x, int axis);             // reverses the axis
-Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (I) i64
+Tensor roll(const Tensor& x, int64_t shift, int axis);  // element i goes to i + shift, from the end to the front
+Tensor tril(const Tensor& x, int64_t diagonal = 0);  // matrices (..., M, N) with zeros above that diagonal
+Tensor triu(const Tensor& x, int64_t diagonal = 0);  // or below it
+
+// With an index, i64 or i32, whose elements are in [0, n): others throw UsageError on a CPU, on CUDA they give NaN and
+// are left out of sums. Sums are made in the order of the index: the same bytes every time.
+Tensor index_select(const Tensor& x, int axis, const Tensor& index);  // index (I)
+// y[i][j] = x[i][index[i][j]] along axis 1: y has index's shape, which must not exceed x's along other axes.
+Tensor gather(const Tensor& x, int axis, const Tensor& index);
+// x with y[i][index[i][j]] += src[i][j] along axis 1; the index must not exceed src, and x along other axes.
+Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor& src);
+// The rows of weight (V, D) -> index's shape and D. The row `padding` gets no gradient.
+Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<int64_t> padding = {});
+Tensor one_hot(const Tensor& index, int64_t classes);  // i64: index's shape and `classes`
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);  // where(mask, value, x)
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 

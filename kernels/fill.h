@@ -11,8 +11,8 @@ namespace ringtape {
 // y = value, for every dtype and any strides.
 RT_KERNEL(fill, void(View y, double value));
 
-// y[i] = i for contiguous y of shape (N), integer or float.
-RT_KERNEL(fill_range, void(View y));
+// y[i] = first + i step, computed in f64 and rounded, for y of shape (N) and any stride, integer or float.
+RT_KERNEL(fill_range, void(View y, double first, double step));
 
 // Contiguous floating-point y. Element i comes from word i % 4 of block i / 4 of the state: uniform in [low, high) in
 // 2^24 steps, or 2^53 for f64, rounded to the dtype. So the smallest may be below low by rounding.

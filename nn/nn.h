@@ -5,6 +5,7 @@
 #include "nn/conv2d.h"
 #include "nn/data_parallel.h"
 #include "nn/dropout.h"
+#include "nn/embedding.h"
 #include "nn/fashion_cnn.h"
 #include "nn/flatten.h"
 #include "nn/linear.h"

@@ -197,7 +197,7 @@ static Tensor train(const Tensors& t) {
   const bool mixed = t[1].dtype() != t[0].dtype();  // a test of the error
   return batch_norm(t[0], mixed ? t[1] : wide(t[1]), wide(t[2]), {}, {}, f, t.size() > 3 ? t[3] : Tensor{});
 }
-static Tensor split(const Tensors& t) {
+static Tensor in_parts(const Tensors& t) {
   return batch_norm(t[0], t[1].dtype() != t[0].dtype() ? t[1] : wide(t[1]), wide(t[2]), {}, {.parts = 3},
                     Activation::relu, t[3]);
 }
@@ -226,7 +226,7 @@ static const RegisterOp register_batch_norm{{
                 {"odd", {{{3, 7, 5, 17}}, {{17}}, {{17}}}, train<kRelu>},
                 {"large", {{{1031, 3}}, {{3}}, {{3}}}, train<kRelu>},
                 {"vectors", {{{64, 32}}, {{32}}, {{32}}, {{64, 32}}}, train<kRelu>},
-                {"split", {{{6, 3, 5}}, {{5}}, {{5}}, {{6, 3, 5}}}, split},
+                {"split", {{{6, 3, 5}}, {{5}}, {{5}}, {{6, 3, 5}}}, in_parts},
                 {"inference", {{{2, 3, 3, 4}}, {{4}}, {{4}}}, infer<kNone>},
                 {"inference_add_relu", {{{5, 3}}, {{3}}, {{3}}, {{5, 3}}}, infer<kRelu>},
                 {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>},
@@ -241,7 +241,7 @@ static const RegisterOp register_batch_norm{{
     .invalid = {{"channels", {{{3, 5}}, {{4}}, {{4}}}, train<kNone>},
                 {"one_value", {{{1, 5}}, {{5}}, {{5}}}, train<kNone>},
                 {"rank", {{{5}}, {{5}}, {{5}}}, train<kNone>},
-                {"parts", {{{7, 5}}, {{5}}, {{5}}, {{7, 5}}}, split},
+                {"parts", {{{7, 5}}, {{5}}, {{5}}, {{7, 5}}}, in_parts},
                 {"residual", {{{3, 5}}, {{5}}, {{5}}, {{3, 1}}}, train<kNone>}},
     .tolerance = 16,
 }};

@@ -1,32 +1,19 @@
 #include "kernels/index_select.h"
 
-#include "autograd/ops/common.h"
+#include "autograd/ops/along.h"
 
 namespace ringtape {
-
-// The shape with three axes: all before `axis`, `axis`, and all after it.
-static Shape three_axes(const Shape& shape, int axis) {
-  Shape out{1, shape[axis], 1};
-  for (int i = 0; i < shape.rank(); ++i)
-    if (i != axis) out[i < axis ? 0 : 2] *= shape[i];
-  return out;
-}
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
   const int at = normalize_axis(axis, x.rank(), "index_select");
   RT_CHECK_AS(ShapeError, index.rank() == 1, "index_select: the index has shape ", index.shape(), ", not (I,)");
-  RT_CHECK_AS(DTypeError, index.dtype() == DType::i64, "index_select: the index is ", index.dtype(), ", not i64");
-  const Tensor dense = contiguous(x), order = contiguous(index);
+  const Tensor dense = contiguous(x), order = as_index(index, "index_select");
   const Shape shape = x.shape().with(at, index.size());
   Tensor y(shape, x.dtype(), x.device());
-  const auto view3 = [at](const Tensor& t) {
-    const Shape three = three_axes(t.shape(), at);
-    return t.window(three, contiguous_strides(three));
-  };
-  index_select_forward(view3(y), view3(dense), order);
-  return record("index_select", {dense}, y, [own = x.shape(), order = save(order), view3](const Tensor& dy) -> Tensors {
+  index_select_forward(three_axes(y, at), three_axes(dense, at), order);
+  return record("index_select", {dense}, y, [own = x.shape(), order = save(order), at](const Tensor& dy) -> Tensors {
     Tensor dx(own, dy.dtype(), dy.device());
-    index_select_backward(view3(dx), view3(contiguous(dy)), *order);
+    index_select_backward(three_axes(dx, at), three_axes(contiguous(dy), at), *order);
     return {dx};
   });
 }

@@ -1,14 +1,14 @@
 #include "kernels/l2_normalize.h"
 
-#include "autograd/ops/common.h"
+#include "autograd/ops/along.h"
 
 namespace ringtape {
 
 Tensor l2_normalize(const Tensor& x, int axis, double eps) {
   if (const CastTo to = autocast("l2_normalize", x)) return l2_normalize(to(x), axis, eps);
   check_float(x, "l2_normalize");
-  RT_CHECK_AS(ShapeError, x.rank() > 0, "l2_normalize: needs at least one axis, got shape ", x.shape());
-  const int at = normalize_axis(axis, x.rank(), "l2_normalize");
+  const int at = axis_of(x, axis, "l2_normalize");
+  if (x.rank() == 0) return reshape(l2_normalize(reshape(x, {1}), 0, eps), {});
   if (at != x.rank() - 1) return transpose(l2_normalize(transpose(x, at, -1), -1, eps), at, -1);
   const Tensor rows = contiguous(x);
   const int64_t columns = rows.shape()[rows.rank() - 1];
@@ -30,6 +30,7 @@ static const RegisterOp register_l2_normalize{{
                 {"long", {{{3, 130}}}, call_l2_normalize},
                 {"first_axis", {{{6, 3}}}, [](const Tensors& t) { return l2_normalize(t[0], 0); }},
                 {"below_eps", {{{2, 5}, -0.1, 0.1}}, [](const Tensors& t) { return l2_normalize(t[0], -1, 10); }},
+                {"scalar", {{{}, 1, 2}}, call_l2_normalize},
                 {"empty", {{{0, 4}}}, call_l2_normalize},
                 {"no_elements", {{{3, 0}}}, call_l2_normalize},
                 {"empty_first_axis", {{{0, 4}}}, [](const Tensors& t) { return l2_normalize(t[0], 0); }}},

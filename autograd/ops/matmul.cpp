@@ -66,8 +66,15 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (const CastTo to = autocast("matmul", a, b)) return matmul(to(a), to(b));
   check_float(a, "matmul");
   check_same(a, b, "matmul");
-  RT_CHECK_AS(ShapeError, a.rank() >= 2 && b.rank() >= 2 && a.shape()[a.rank() - 1] == b.shape()[b.rank() - 2],
-              "matmul: expected (..., m, k) and (..., k, n), got ", a.shape(), " and ", b.shape());
+  RT_CHECK_AS(ShapeError,
+              a.rank() >= 1 && b.rank() >= 1 && a.shape()[a.rank() - 1] == b.shape()[std::max(b.rank() - 2, 0)],
+              "matmul: expected (..., m, k) or (k), and (..., k, n) or (k), got ", a.shape(), " and ", b.shape());
+  if (a.rank() == 1 || b.rank() == 1) {  // a vector is a row in front, a column behind, an axis that the result lacks
+    const Tensor rows = a.rank() == 1 ? reshape(a, {1, a.size()}) : a,
+                 columns = b.rank() == 1 ? reshape(b, {b.size(), 1}) : b, y = matmul(rows, columns);
+    const Shape shape = a.rank() == 1 ? y.shape().without(y.rank() - 2) : y.shape();
+    return reshape(y, b.rank() == 1 ? shape.without(shape.rank() - 1) : shape);
+  }
   const auto leading = [](const Tensor& x) {
     return Shape(std::span<const int64_t>(x.shape().begin(), size_t(x.rank() - 2)));
   };
@@ -103,6 +110,10 @@ static const RegisterOp register_matmul{{
                 {"one_in_front", {{{1, 3, 4}}, {{4, 2}}}, call_matmul},
                 {"of_one", {{{3, 4}}, {{2, 4, 5}}}, call_matmul},
                 {"vectors", {{{1, 7}}, {{7, 1}}}, call_matmul},
+                {"dot", {{{7}}, {{7}}}, call_matmul},
+                {"matrix_vector", {{{3, 7}}, {{7}}}, call_matmul},
+                {"vector_matrices", {{{4}}, {{2, 4, 5}}}, call_matmul},
+                {"matrices_vector", {{{2, 3, 4}}, {{4}}}, call_matmul},
                 {"no_inner", {{{3, 0}}, {{0, 2}}}, call_matmul},
                 {"empty", {{{0, 3}}, {{3, 2}}}, call_matmul},
                 {"no_inner_blocks", {{{40, 0}}, {{0, 150}}}, call_matmul},
@@ -117,7 +128,8 @@ static const RegisterOp register_matmul{{
                   {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call_matmul}},
     .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call_matmul},
                 {"batch", {{{2, 3, 4}}, {{3, 4, 5}}}, call_matmul},
-                {"rank", {{{4}}, {{4, 5}}}, call_matmul}},
+                {"vector", {{{3, 4}}, {{3}}}, call_matmul},
+                {"rank", {{{}}, {{4, 5}}}, call_matmul}},
     .flops = matmul_flops,
     .tolerance = 4,
 }};

@@ -1,6 +1,6 @@
 #include "kernels/softmax.h"
 
-#include "autograd/ops/common.h"
+#include "autograd/ops/along.h"
 
 namespace ringtape {
 namespace {
@@ -9,8 +9,8 @@ namespace {
 template <class F>
 Tensor along_last_axis(const Tensor& x, int axis, const char* op, const F& f) {
   check_float(x, op);
-  RT_CHECK_AS(ShapeError, x.rank() > 0, op, ": needs at least one axis, got shape ", x.shape());
-  const int at = normalize_axis(axis, x.rank(), op);
+  const int at = axis_of(x, axis, op);
+  if (x.rank() == 0) return reshape(f(reshape(x, {1})), {});
   if (at == x.rank() - 1) return f(contiguous(x));
   return transpose(f(contiguous(transpose(x, at, -1))), at, -1);
 }
@@ -51,12 +51,13 @@ Tensor log_softmax(const Tensor& x, int axis) {
                   {"first_axis", {{{6, 3}, -4, 4}}, [](const Tensors& t) { return op(t[0], 0); }}, \
                   {"middle", {{{2, 17, 3}, -4, 4}}, [](const Tensors& t) { return op(t[0], 1); }}, \
                   {"one_class", {{{3, 1}}}, [](const Tensors& t) { return op(t[0]); }},            \
+                  {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0]); }},                   \
                   {"empty", {{{0, 4}}}, [](const Tensors& t) { return op(t[0]); }},                \
                   {"no_classes", {{{3, 0}}}, [](const Tensors& t) { return op(t[0]); }},           \
                   {"empty_first_axis", {{{0, 4}}}, [](const Tensors& t) { return op(t[0], 0); }}}, \
       .workloads = {{"8192x1000", {{{8192, 1000}}}, [](const Tensors& t) { return op(t[0]); }}},   \
       .invalid = {{"axis", {{{3, 5}}}, [](const Tensors& t) { return op(t[0], 2); }},              \
-                  {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0]); }}},                  \
+                  {"scalar", {{{}}}, [](const Tensors& t) { return op(t[0], 1); }}},               \
       .tolerance = 4,                                                                              \
   }}
 RT_SOFTMAX_RECORD(softmax);

@@ -100,10 +100,10 @@ Tensors scatter(const Tensor& x, const Devices& devices) {
 }
 
 Tensor gather(const Tensors& parts, Device device) {
-  RT_CHECK_AS(UsageError, !parts.empty(), "gather: expected at least one part");
+  RT_CHECK_AS(UsageError, !parts.empty(), "gather_parts: expected at least one part");
   Tensors there;
   for (const Tensor& x : parts) {
-    check_alike("gather", parts[0], x, false);
+    check_alike("gather_parts", parts[0], x, false);
     there.push_back(to(x.rank() == 0 ? reshape(x, {1}) : x, device));
   }
   return concat(there);
@@ -200,7 +200,7 @@ static Tensors spread(const Tensors& t) {
 }
 static Tensor call_gather(const Tensors& t) { return gather(spread(t), t.empty() ? Device{} : t[0].device()); }
 static const RegisterOp register_gather{{
-    .name = "gather",
+    .name = "gather_parts",  // gather is another op
     .samples = {{"uneven", {{{2, 3}}, {{1, 3}}, {{4, 3}}}, call_gather},
                 {"with_empty", {{{2, 3}}, {{0, 3}}}, call_gather},
                 {"scalars", {{{}}, {{}}}, call_gather}},

@@ -20,9 +20,10 @@ void fill(View y, double value) {
   });
 }
 
-void fill_range(View y) {
+void fill_range(View y, double first, double step) {
   dispatch(y.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < y.size(); ++i) y.as<T>()[i] = static_cast<T>(static_cast<compute_t<T>>(i));
+    for (int64_t i = 0; i < y.size(); ++i)
+      y.as<T>()[i * y.strides[0]] = static_cast<T>(static_cast<compute_t<T>>(std::fma(double(i), step, first)));
   });
 }
 

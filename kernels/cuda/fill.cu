@@ -41,8 +41,9 @@ void fill_with(View y, U value) {
 }
 
 template <class T>
-__global__ void fill_range_kernel(T* y, int64_t n) {
-  for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid()) y[i] = narrow<T>(i);
+__global__ void fill_range_kernel(T* y, int64_t n, int64_t stride, double first, double step) {
+  for (int64_t i = thread_in_grid(); i < n; i += threads_in_grid())
+    y[i * stride] = narrow<T>(std::fma(double(i), step, first));
 }
 
 template <class T>
@@ -87,9 +88,10 @@ void fill(View y, double value) {
   });
 }
 
-void fill_range(View y) {
+void fill_range(View y, double first, double step) {
   dispatch(y.dtype, [&]<class T>() {
-    launch<fill_range_kernel<T>>(y.device, covering(y.device, y.size()), y.as<T>(), y.size());
+    launch<fill_range_kernel<T>>(y.device, covering(y.device, y.size()), y.as<T>(), y.size(), y.strides[0], first,
+                                 step);
   });
 }
 

@@ -1,0 +1,183 @@
+#include "kernels/sort.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/order.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+constexpr int kDigits = 256;            // of a key, in a pass over all entries
+constexpr int64_t kRadixSort = 192;     // entries from which on passes pay
+constexpr int64_t kLongRow = 1 << 16;   // elements from which on a row is divided among threads
+
+// A key with the index of its element: no two are equal, so that any way of sorting keeps the order of equal keys.
+template <class K>
+struct SortEntry;
+template <>
+struct SortEntry<uint32_t> {
+  uint64_t word;
+  static SortEntry of(uint32_t key, int64_t index) { return {uint64_t(key) << 32 | uint64_t(index)}; }
+  uint32_t key() const { return uint32_t(word >> 32); }
+  int64_t index() const { return int64_t(uint32_t(word)); }
+  bool operator<(const SortEntry& other) const { return word < other.word; }
+};
+template <>
+struct SortEntry<uint64_t> {
+  uint64_t own;
+  int64_t at;
+  static SortEntry of(uint64_t key, int64_t index) { return {key, index}; }
+  uint64_t key() const { return own; }
+  int64_t index() const { return at; }
+  bool operator<(const SortEntry& other) const { return own != other.own ? own < other.own : at < other.at; }
+};
+
+// Moves a[0, n) to b in the order of one digit of the keys, and of equal digits in the order of a. `counts` has kDigits
+// numbers for each of `parts`. Returns false and moves nothing if all have the same digit.
+template <class E>
+bool sort_by_digit(const E* a, E* b, int64_t n, int shift, int64_t* counts, int64_t parts) {
+  const auto digit = [shift](const E& e) { return int64_t((e.key() >> shift) & (kDigits - 1)); };
+  const auto each_part = [&](const auto& f) {
+    parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t q = begin; q < end; ++q) f(part_of(n, parts, q), counts + q * kDigits);
+    });
+  };
+  each_part([&](Range range, int64_t* count) {
+    std::fill_n(count, kDigits, 0);
+    for (int64_t i = range.begin; i < range.end; ++i) ++count[digit(a[i])];
+  });
+  int64_t place = 0;
+  for (int64_t d = 0; d < kDigits; ++d) {
+    const int64_t before = place;
+    for (int64_t q = 0; q < parts; ++q) place += std::exchange(counts[q * kDigits + d], place);
+    if (place - before == n) return false;
+  }
+  each_part([&](Range range, int64_t* to) {
+    for (int64_t i = range.begin; i < range.end; ++i) b[to[digit(a[i])]++] = a[i];
+  });
+  return true;
+}
+
+// Sorts a[0, n), whose keys have `bits` bits, with the help of b[0, n). Returns the one that has the result.
+template <class E>
+E* sort_entries(E* a, E* b, int64_t n, int bits) {
+  if (n < kRadixSort) {
+    std::sort(a, a + n);
+    return a;
+  }
+  const int64_t parts = n < kLongRow ? 1 : parts_for(n);
+  std::vector<int64_t> counts(static_cast<size_t>(parts * kDigits));
+  for (int shift = 0; shift < bits; shift += 8)
+    if (sort_by_digit(a, b, n, shift, counts.data(), parts)) std::swap(a, b);
+  return a;
+}
+
+// Collects the k first of the entries that it is given, in the order of their indices.
+template <class K>
+struct FirstEntries {
+  SortEntry<K>* kept;  // (room)
+  int64_t k, room, count = 0;
+  bool limited = false;
+  K limit = 0;  // keys from it on are not among the first, once `limited`
+
+  static int64_t room_for(int64_t k) { return 2 * k + 64; }
+
+  void add(const K* keys, int64_t n, int64_t first) {
+    int64_t i = 0;
+    for (; i < n && !limited; ++i) put(keys[i], first + i);
+    for (; i < n; i += kGroup) {
+      const int64_t end = std::min(i + kGroup, n);
+      unsigned any = 0;
+      for (int64_t j = i; j < end; ++j) any |= keys[j] < limit;
+      if (!any) continue;
+      for (int64_t j = i; j < end; ++j)
+        if (keys[j] < limit) put(keys[j], first + j);
+    }
+  }
+  void shrink() {  // to the first k
+    if (count <= k) return;
+    std::nth_element(kept, kept + k - 1, kept + count);
+    count = k;
+    limited = true;
+    limit = kept[k - 1].key();
+  }
+
+ private:
+  static constexpr int64_t kGroup = 64;
+
+  void put(K key, int64_t index) {
+    kept[count++] = SortEntry<K>::of(key, index);
+    if (count == room) shrink();
+  }
+};
+
+// One row after the other, in the memory that it holds.
+template <class T>
+class RowSorter {
+ public:
+  using K = typename Order<T>::Key;
+
+  RowSorter(int64_t n, int64_t k, bool descending, Device device)
+      : n_(n), k_(k), descending_(descending), few_(k < n / 8),
+        entries_(2 * (few_ ? FirstEntries<K>::room_for(k) : n), device) {}
+
+  void operator()(const T* x, bits_t<T>* values, int64_t* indices) const {
+    const auto* const elements = reinterpret_cast<const bits_t<T>*>(x);
+    const SortEntry<K>* const sorted = few_ ? first_of(x) : all_of(x);
+    parallel_for(k_, kLongRow / 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        indices[i] = sorted[i].index();
+        values[i] = elements[indices[i]];
+      }
+    });
+  }
+
+ private:
+  static constexpr int kBits = 8 * int(sizeof(T));
+
+  const SortEntry<K>* all_of(const T* x) const {
+    SortEntry<K>* const entries = entries_.data();
+    parallel_for(n_, kLongRow / 4, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) entries[i] = SortEntry<K>::of(Order<T>::place(x[i], descending_), i);
+    });
+    return sort_entries(entries, entries + n_, n_, kBits);
+  }
+  const SortEntry<K>* first_of(const T* x) const {
+    FirstEntries<K> first{entries_.data(), k_, FirstEntries<K>::room_for(k_)};
+    K keys[kBlock];
+    for (int64_t at = 0; at < n_; at += kBlock) {
+      const int64_t count = std::min(kBlock, n_ - at);
+      for (int64_t i = 0; i < count; ++i) keys[i] = Order<T>::place(x[at + i], descending_);
+      first.add(keys, count, at);
+    }
+    first.shrink();
+    std::sort(first.kept, first.kept + k_);  // they are in no order any more, which passes by digit would need
+    return first.kept;
+  }
+
+  const int64_t n_, k_;
+  const bool descending_, few_;  // few: the first k are collected, else all are sorted
+  const Scratch<SortEntry<K>> entries_;
+};
+
+}  // namespace
+
+void sort_forward(View values, View indices, View x, bool descending) {
+  const int64_t rows = x.dims[0], n = x.dims[1], k = values.dims[1];
+  if (rows == 0 || k == 0) return;
+  dispatch(x.dtype, [&]<class T>() {
+    const auto some = [&](int64_t begin, int64_t end) {
+      const RowSorter<T> sort(n, k, descending, x.device);
+      for (int64_t r = begin; r < end; ++r)
+        sort(x.as<T>() + r * n, values.as<bits_t<T>>() + r * k, indices.as<int64_t>() + r * k);
+    };
+    if (n >= kLongRow && rows < threads()) some(0, rows);  // the threads work on one row together
+    else parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / n), some);
+  });
+}
+
+RT_ISA_END
