@@ -41,9 +41,10 @@ double bytes_of(const Tensors& tensors) {
   return bytes;
 }
 
-// Bytes that a call must read: slice and index_select read only the part of their operand that they write.
+// Bytes that a call must read: of their first operand these ops read only the part that they write.
 double bytes_read(const Op& op, const Tensors& inputs, const Tensor& y) {
-  const bool reads_part = !std::strcmp(op.name, "slice") || !std::strcmp(op.name, "index_select");
+  const auto is = [&op](const char* name) { return !std::strcmp(op.name, name); };
+  const bool reads_part = is("slice") || is("index_select") || is("embedding");
   return reads_part ? bytes_of(inputs) - bytes_of(inputs[0]) + bytes_of(y) : bytes_of(inputs);
 }
 

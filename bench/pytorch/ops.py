@@ -64,9 +64,9 @@ def workloads():
     for name, f in dict(max_pool2d=F.max_pool2d, avg_pool2d=F.avg_pool2d).items():
         calls[f"{name}/2x2_128x32x32x64"] = lambda f=f: f(image, 2)
         calls[f"{name}/3x3_s2_64x56x56x64"] = lambda f=f: f(large, 3, 2, 1)
-    tokens, of_token = torch.randn(8192, 768), [torch.rand(768) for _ in range(2)]
-    calls["layer_norm/8192x768"] = lambda: F.layer_norm(tokens, (768,), *of_token)
-    calls["rms_norm/8192x768"] = lambda: F.rms_norm(tokens, (768,), of_token[0], 1e-6)
+    features, of_token = torch.randn(8192, 768), [torch.rand(768) for _ in range(2)]
+    calls["layer_norm/8192x768"] = lambda: F.layer_norm(features, (768,), *of_token)
+    calls["rms_norm/8192x768"] = lambda: F.rms_norm(features, (768,), of_token[0], 1e-6)
     grouped = torch.rand(32, 128, 32, 32).to(memory_format=torch.channels_last)
     single = torch.rand(32, 64, 64, 64).to(memory_format=torch.channels_last)
     of_channel = [torch.rand(128) for _ in range(2)]
@@ -76,6 +76,8 @@ def workloads():
     for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits", "kl_div"):
         calls[f"{name}/8192x1000"] = lambda f=getattr(F, name): f(scores, targets)
     calls["nll_loss/8192x1000"] = lambda: F.nll_loss(scores, labels)
+    places = torch.randint(N, (N, N))
+    tokens, weight = torch.randint(50000, (32, 512)), torch.rand(50000, 512)
     half_a, half_b, rows = torch.rand(2048, N), torch.rand(2048, N), torch.randn(8192, 512)
     calls |= {
         "to_nhwc/128x3x32x32": lambda x=torch.rand(128, 3, 32, 32): x.contiguous(memory_format=torch.channels_last),
@@ -92,6 +94,28 @@ def workloads():
         "expand/copy_4096x4096": lambda: row.expand(N, N).contiguous(),
         "concat/2x2048x4096": lambda: torch.cat([half_a, half_b]),
         "index_select/8192_of_65536x256": lambda: torch.index_select(table, 0, index),
+        "argmax/8192x1000": lambda: wide.argmax(1),
+        "argmax/columns_4096x4096": lambda: x.argmax(0),
+        "argmax/all_4096x4096": lambda: x.argmax(),
+        "sort/4096x4096": lambda: x.sort(),
+        "sort/1000000": lambda line=torch.rand(1000000): line.sort(),
+        "sort/65536x100": lambda lines=torch.rand(65536, 100): lines.sort(),
+        "topk/5_of_8192x1000": lambda: wide.topk(5),
+        "topk/200_of_1024x50000": lambda lines=torch.rand(1024, 50000): lines.topk(200),
+        "cumsum/rows_4096x4096": lambda: x.cumsum(1),
+        "cumsum/columns_4096x4096": lambda: x.cumsum(0),
+        "cumsum/16777216": lambda: x.view(-1).cumsum(0),
+        "gather/4096x4096": lambda: x.gather(1, places),
+        "gather/rows_4096x4096": lambda: x.gather(0, places),
+        "scatter_add/4096x4096": lambda: x.scatter_add(1, places, z),
+        "scatter_add/rows_4096x4096": lambda: x.scatter_add(0, places, z),
+        "embedding/32x512_of_50000x512": lambda: F.embedding(tokens, weight),
+        "one_hot/8192x1000": lambda: F.one_hot(labels, 1000),
+        "masked_fill/4096x4096": lambda: x.masked_fill(mask, 0.5),
+        "tril/4096x4096": lambda: x.tril(),
+        "roll/1_of_4096x4096": lambda: x.roll(1, 1),
+        "repeat/2x2_of_2048x2048": lambda x=torch.rand(2048, 2048): x.repeat(2, 2),
+        "stack/2x2048x4096": lambda: torch.stack([half_a, half_b]),
         "cast/f32_to_bf16_4096x4096": lambda: x.to(torch.bfloat16),
     }
     return calls
