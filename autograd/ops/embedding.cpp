@@ -3,6 +3,7 @@
 #include "kernels/fill.h"
 #include "kernels/gather.h"
 #include "kernels/index_select.h"
+#include "kernels/where.h"
 
 namespace ringtape {
 
@@ -50,8 +51,17 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   RT_CHECK_AS(ShapeError, x.defined() && mask.defined(), "masked_fill: an undefined tensor");
   RT_CHECK_AS(DTypeError, mask.dtype() == DType::b8, "masked_fill: the mask is ", mask.dtype(),
               ", not b8; compare first");
-  broadcast(x.shape(), mask.shape(), "masked_fill");
-  return where(mask, full({}, value, x.dtype(), x.device()), x);
+  const Shape shape = broadcast(x.shape(), mask.shape(), "masked_fill");
+  if (!is_float(x.dtype())) return where(mask, full({}, value, x.dtype(), x.device()), x);
+  const auto filled = [](const Tensor& t, const Tensor& chosen, const Shape& shape, double number) {
+    const Tensor y(shape, t.dtype(), t.device());
+    where_forward(y, chosen, full({}, number, t.dtype(), t.device()), t);
+    return y;
+  };
+  return record("masked_fill", {x}, filled(x, mask, shape, value),
+                [mask = save(mask), own = x.shape(), filled](const Tensor& dy) -> Tensors {
+    return {sum_to(filled(dy, *mask, dy.shape(), 0), own)};
+  });
 }
 
 static Tensor call_embedding(const Tensors& t) { return embedding(t[1], t[0]); }

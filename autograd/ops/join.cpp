@@ -97,12 +97,18 @@ Tensor repeat(const Tensor& x, const Shape& counts) {
   return reshape(expand(reshape(x, seen), expanded), shape);
 }
 
+// Element 0 goes to `first`, in [0, n).
+static Tensor rolled(const Tensor& x, int at, int64_t first) {
+  const int64_t n = x.shape()[at];
+  if (first == 0) return x;
+  return concat({slice(x, at, n - first, n), slice(x, at, 0, n - first)}, at);
+}
+
 Tensor roll(const Tensor& x, int64_t shift, int axis) {
   const int at = normalize_axis(axis, x.rank(), "roll");
-  const int64_t n = x.shape()[at];
-  if (n == 0 || shift % n == 0) return x;
-  const int64_t first = (shift % n + n) % n;  // where element 0 goes
-  return concat({slice(x, at, n - first, n), slice(x, at, 0, n - first)}, at);
+  const int64_t n = std::max<int64_t>(x.shape()[at], 1), first = (shift % n + n) % n;
+  return record("roll", {x}, rolled(x.detach(), at, first),
+                [at, back = (n - first) % n](const Tensor& dy) -> Tensors { return {rolled(dy, at, back)}; });
 }
 
 static const RegisterOp register_unsqueeze{{

@@ -1,6 +1,7 @@
 #include "kernels/argmax.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/scratch.h"
@@ -27,23 +28,36 @@ K largest(const K* keys, int64_t n) {
   for (; i + lanes <= n; i += lanes)
     for (int j = 0; j < lanes; ++j) top[j] = std::max(top[j], keys[i + j]);
   for (int j = 0; i + j < n; ++j) top[j] = std::max(top[j], keys[i + j]);
-  return *std::max_element(top, top + lanes);
+  for (int half = lanes / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) top[j] = std::max(top[j], top[j + half]);
+  return top[0];
+}
+
+// The first of keys[0, n) that is `key`, which is among them.
+template <class K>
+int64_t place_of(const K* keys, int64_t n, K key) {
+  constexpr int64_t group = 64;
+  int64_t i = 0;
+  for (unsigned any = 0; i + group <= n; i += group) {
+    for (int64_t j = 0; j < group; ++j) any |= keys[i + j] == key;
+    if (any) break;
+  }
+  while (i < n && keys[i] != key) ++i;
+  return i;
 }
 
 // The best of x[0, n): finds the first block that has the largest key, then the element.
 template <class T, class K>
 void best_of_row(const T* x, int64_t n, bool smallest, K& key, int64_t& at) {
-  K keys[kBlock];
+  K blocks[2][kBlock], *keys = blocks[0], *best = blocks[1];
   int64_t where = 0;
   key = 0;
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t count = std::min(kBlock, n - i);
     ranks_of(x + i, count, smallest, keys);
-    if (const K top = largest(keys, count); i == 0 || top > key) key = top, where = i;
+    if (const K top = largest(keys, count); i == 0 || top > key) key = top, where = i, std::swap(keys, best);
   }
-  const int64_t count = std::min(kBlock, n - where);
-  ranks_of(x + where, count, smallest, keys);
-  at = where + (std::find(keys, keys + count, key) - keys);
+  at = where + place_of(best, std::min(kBlock, n - where), key);
 }
 
 // The best of each of `width` columns of n rows, `row` elements apart.

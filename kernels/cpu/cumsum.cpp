@@ -96,13 +96,14 @@ void cumsum_rows(const View& y, const View& x, bool reverse) {
 // (O, N, R), R > 1: strips of columns.
 template <class T, class Y, class A>
 void cumsum_columns(const View& y, const View& x, bool reverse) {
-  constexpr int64_t width = 256;
-  const int64_t outer = x.dims[0], n = x.dims[1], row = x.dims[2], strips = ceil_div(row, width);
+  constexpr int64_t most = 1024;
+  const int64_t outer = x.dims[0], n = x.dims[1], row = x.dims[2];
+  const int64_t width = std::clamp<int64_t>(ceil_div(row * outer, threads()), 64, most), strips = ceil_div(row, width);
   const int64_t grain = std::max<int64_t>(1, kGrain / 4 / (n * std::min(row, width)));
   parallel_for(outer * strips, grain, [&](int64_t begin, int64_t end) {
     for (int64_t s = begin; s < end; ++s) {
       const int64_t o = s / strips, first = s % strips * width, columns = std::min(width, row - first);
-      A sum[width] = {};
+      A sum[most] = {};
       for (int64_t i = 0; i < n; ++i) {
         const int64_t at = (o * n + (reverse ? n - 1 - i : i)) * row + first;
         const T* const from = x.as<T>() + at;

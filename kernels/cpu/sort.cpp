@@ -12,7 +12,7 @@ RT_ISA_BEGIN
 namespace {
 
 constexpr int kDigits = 256;            // of a key, in a pass over all entries
-constexpr int64_t kRadixSort = 192;     // entries from which on passes pay
+constexpr int64_t kCountedRow = 256;    // elements up to which comparing all with all is faster
 constexpr int64_t kLongRow = 1 << 16;   // elements from which on a row is divided among threads
 
 // A key with the index of its element: no two are equal, so that any way of sorting keeps the order of equal keys.
@@ -62,18 +62,34 @@ bool sort_by_digit(const E* a, E* b, int64_t n, int shift, int64_t* counts, int6
   return true;
 }
 
-// Sorts a[0, n), whose keys have `bits` bits, with the help of b[0, n). Returns the one that has the result.
+// Sorts a[0, n), which is in the order of the indices and whose keys have `bits` bits, with the help of b[0, n).
+// Returns the one that has the result.
 template <class E>
 E* sort_entries(E* a, E* b, int64_t n, int bits) {
-  if (n < kRadixSort) {
-    std::sort(a, a + n);
-    return a;
-  }
   const int64_t parts = n < kLongRow ? 1 : parts_for(n);
   std::vector<int64_t> counts(static_cast<size_t>(parts * kDigits));
   for (int shift = 0; shift < bits; shift += 8)
     if (sort_by_digit(a, b, n, shift, counts.data(), parts)) std::swap(a, b);
   return a;
+}
+
+// place[i] = the number of keys in front of key i in the sorted row. The room of both is kCountedRow.
+template <class K>
+void count_places(K* keys, int64_t n, K* place) {
+  constexpr int64_t lanes = 16;
+  std::fill(keys + n, keys + round_up(n, lanes), K(0));
+  for (int64_t first = 0; first < n; first += lanes) {
+    const int64_t end = std::min(first + lanes, n);
+    const K* const own = keys + first;
+    K count[lanes] = {};
+    for (int64_t i = 0; i < first; ++i)
+      for (int64_t l = 0; l < lanes; ++l) count[l] += keys[i] <= own[l];
+    for (int64_t i = first; i < end; ++i)
+      for (int64_t l = 0; l < lanes; ++l) count[l] += K(keys[i] < own[l]) | K(K(keys[i] == own[l]) & K(i < first + l));
+    for (int64_t i = end; i < n; ++i)
+      for (int64_t l = 0; l < lanes; ++l) count[l] += keys[i] < own[l];
+    std::copy_n(count, lanes, place + first);
+  }
 }
 
 // Collects the k first of the entries that it is given, in the order of their indices.
@@ -84,19 +100,14 @@ struct FirstEntries {
   bool limited = false;
   K limit = 0;  // keys from it on are not among the first, once `limited`
 
-  static int64_t room_for(int64_t k) { return 2 * k + 64; }
+  static int64_t room_for(int64_t k) { return 2 * k + 32; }
 
   void add(const K* keys, int64_t n, int64_t first) {
     int64_t i = 0;
     for (; i < n && !limited; ++i) put(keys[i], first + i);
-    for (; i < n; i += kGroup) {
-      const int64_t end = std::min(i + kGroup, n);
-      unsigned any = 0;
-      for (int64_t j = i; j < end; ++j) any |= keys[j] < limit;
-      if (!any) continue;
-      for (int64_t j = i; j < end; ++j)
-        if (keys[j] < limit) put(keys[j], first + j);
-    }
+    for (; i + kGroup <= n; i += kGroup)
+      if (any_below(keys + i, limit)) add_each(keys + i, kGroup, first + i);
+    add_each(keys + i, n - i, first + i);
   }
   void shrink() {  // to the first k
     if (count <= k) return;
@@ -107,8 +118,17 @@ struct FirstEntries {
   }
 
  private:
-  static constexpr int64_t kGroup = 64;
+  static constexpr int64_t kGroup = 32;
 
+  static bool any_below(const K* keys, K limit) {
+    K any = 0;
+    for (int64_t j = 0; j < kGroup; ++j) any |= K(keys[j] < limit);
+    return any;
+  }
+  void add_each(const K* keys, int64_t n, int64_t first) {
+    for (int64_t j = 0; j < n; ++j)
+      if (keys[j] < limit) put(keys[j], first + j);
+  }
   void put(K key, int64_t index) {
     kept[count++] = SortEntry<K>::of(key, index);
     if (count == room) shrink();
@@ -123,10 +143,18 @@ class RowSorter {
 
   RowSorter(int64_t n, int64_t k, bool descending, Device device)
       : n_(n), k_(k), descending_(descending), few_(k < n / 8),
-        entries_(2 * (few_ ? FirstEntries<K>::room_for(k) : n), device) {}
+        entries_(n <= kCountedRow ? 0 : few_ ? FirstEntries<K>::room_for(k) : 2 * n, device) {}
 
   void operator()(const T* x, bits_t<T>* values, int64_t* indices) const {
     const auto* const elements = reinterpret_cast<const bits_t<T>*>(x);
+    if (n_ <= kCountedRow) {
+      K keys[kCountedRow], place[kCountedRow];
+      for (int64_t i = 0; i < n_; ++i) keys[i] = Order<T>::place(x[i], descending_);
+      count_places(keys, n_, place);
+      for (int64_t i = 0; i < n_; ++i)
+        if (int64_t(place[i]) < k_) values[place[i]] = elements[i], indices[place[i]] = i;
+      return;
+    }
     const SortEntry<K>* const sorted = few_ ? first_of(x) : all_of(x);
     parallel_for(k_, kLongRow / 4, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
