@@ -21,6 +21,18 @@ namespace {
 using test::expect_close;
 const std::string kFixtures = std::string(RINGTAPE_SOURCE_DIR) + "/tests/fixtures/";
 
+// Two heads, without biases; the rest of t: weights of queries, keys and values, of the output, up, down, norms.
+Tensor transformer_block(const Tensors& t) {
+  const Tensor &x = t[0], normal = layer_norm(x, t[5], t[6]);
+  Tensors heads;
+  for (const Tensor& part : chunk(linear(normal, t[1]), 3, -1))
+    heads.push_back(transpose(reshape(part, {x.dim(0), x.dim(1), 2, -1}), 1, 2));
+  const Tensor scores = matmul(heads[0], transpose(heads[1])) / std::sqrt(double(heads[0].dim(-1)));
+  const Tensor attended = reshape(transpose(matmul(softmax(scores), heads[2]), 1, 2), x.shape());
+  const Tensor y = x + linear(attended, t[2]);
+  return y + linear(gelu(linear(layer_norm(y, t[5], t[6]), t[3])), t[4]);
+}
+
 using Call = Tensor (*)(const Tensors&);
 const std::map<std::string, Call> kCases = {
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0]); }},
@@ -30,7 +42,47 @@ const std::map<std::string, Call> kCases = {
 #define X(name, ...) {#name, [](const Tensors& t) { return name(t[0], t[1]); }},
         RT_BINARY_OPS(X)
 #undef X
-            {"leaky_relu", [](const Tensors& t) { return leaky_relu(t[0], 0.2); }},
+            {"transformer_block", transformer_block},
+    {"layer_norm", [](const Tensors& t) { return layer_norm(t[0], t[1], t[2]); }},
+    {"rms_norm", [](const Tensors& t) { return rms_norm(t[0], t[1]); }},
+    {"group_norm", [](const Tensors& t) { return group_norm(t[0], 4, t[1], t[2]); }},
+    {"instance_norm", [](const Tensors& t) { return instance_norm(t[0]); }},
+    {"mse_loss", [](const Tensors& t) { return mse_loss(t[0], t[1]); }},
+    {"l1_loss", [](const Tensors& t) { return l1_loss(t[0], t[1]); }},
+    {"smooth_l1_loss", [](const Tensors& t) { return smooth_l1_loss(t[0], t[1], 0.5); }},
+    {"huber_loss", [](const Tensors& t) { return huber_loss(t[0], t[1], 0.5, LossReduction::sum); }},
+    {"binary_cross_entropy_with_logits",
+     [](const Tensors& t) { return binary_cross_entropy_with_logits(t[0], t[1]); }},
+    {"kl_div", [](const Tensors& t) { return kl_div(t[0], t[1], {.reduction = LossReduction::batch_mean}); }},
+    {"nll_loss", [](const Tensors& t) { return nll_loss(t[0], from_host(std::vector<int64_t>{4, 0, 2}, {3})); }},
+    {"cross_entropy_weighted",
+     [](const Tensors& t) {
+       const Tensor labels = from_host(std::vector<int64_t>{4, -100, 2}, {3});
+       return cross_entropy(t[0], labels, {.label_smoothing = 0.1, .weight = abs(t[1])});
+     }},
+    {"cross_entropy_soft",
+     [](const Tensors& t) { return cross_entropy(t[0], t[1], {.reduction = LossReduction::sum}); }},
+    {"argmax", [](const Tensors& t) { return argmax(t[0], 1); }},
+    {"argmin", [](const Tensors& t) { return argmin(t[0]); }},
+    {"sort", [](const Tensors& t) { return sort(t[0], 0, true).values; }},
+    {"argsort", [](const Tensors& t) { return argsort(t[0], 1); }},
+    {"topk", [](const Tensors& t) { return topk(t[0], 2, 1).values; }},
+    {"cumsum", [](const Tensors& t) { return cumsum(t[0], 1); }},
+    {"gather", [](const Tensors& t) { return gather(t[0], 1, t[1]); }},
+    {"scatter_add", [](const Tensors& t) { return scatter_add(t[0], 1, t[1], t[2]); }},
+    {"embedding", [](const Tensors& t) { return embedding(t[1], t[0]); }},
+    {"one_hot", [](const Tensors& t) { return one_hot(t[0], 5); }},
+    {"masked_fill", [](const Tensors& t) { return masked_fill(t[0], t[1], 0.5); }},
+    {"stack", [](const Tensors& t) { return stack(t, 1); }},
+    {"repeat",
+     [](const Tensors& t) {
+       return repeat(t[0], {2, 1, 3});
+     }},
+    {"roll", [](const Tensors& t) { return roll(t[0], 2, 1); }},
+    {"tril", [](const Tensors& t) { return tril(t[0], -1); }},
+    {"triu", [](const Tensors& t) { return triu(t[0], 1); }},
+    {"einsum", [](const Tensors& t) { return einsum("bik,bjk->bij", t); }},
+    {"leaky_relu", [](const Tensors& t) { return leaky_relu(t[0], 0.2); }},
     {"elu", [](const Tensors& t) { return elu(t[0], 0.7); }},
     {"floor_divide", [](const Tensors& t) { return floor_divide(t[0], t[1]); }},
     {"whole_remainder", [](const Tensors& t) { return t[0] % t[1]; }},

@@ -1,10 +1,11 @@
-// docs/pytorch.md: every name of ringtape's in it exists.
+// docs/pytorch.md: every name of ringtape's in it exists, and every operation is there.
 #include <cstdio>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 
+#include "autograd/op.h"
 #include "tests/support/support.h"
 #include "tests/tree/sources.h"
 
@@ -66,6 +67,13 @@ TEST(PytorchPage, NamesExist) {
     }
   }
   EXPECT_GT(rows, 80);
+}
+
+TEST(PytorchPage, HasEveryOperation) {
+  const std::set<std::string> names = words(text_of("docs/pytorch.md"), kName);
+  const std::set<std::string> of_data_parallel = words(text_of("comm/parallel/data_parallel.cpp"), kName);
+  for (const Op& op : ops())
+    if (!of_data_parallel.contains(op.name)) EXPECT_TRUE(names.contains(op.name)) << op.name;
 }
 
 }  // namespace
