@@ -72,8 +72,7 @@ TEST(PytorchPage, NamesExist) {
 TEST(PytorchPage, HasEveryOperation) {
   const std::set<std::string> names = words(text_of("docs/pytorch.md"), kName);
   const std::set<std::string> of_data_parallel = words(text_of("comm/parallel/data_parallel.cpp"), kName);
-  for (const Op& op : ops())
-    if (!of_data_parallel.contains(op.name)) EXPECT_TRUE(names.contains(op.name)) << op.name;
+  for (const Op& op : ops()) EXPECT_TRUE(names.contains(op.name) || of_data_parallel.contains(op.name)) << op.name;
 }
 
 }  // namespace
