@@ -8,8 +8,8 @@ namespace ringtape {
 RT_KERNEL(gather_forward, void(View y, View x, View index));
 
 // y[o, index[o, i, r], r] += src[o, i, r], in the order of i. Shapes as above, with y (O, N, R) and src (O, I, R) of
-// one dtype, not b8. Each sum is rounded to it: 16 bits are for an index without duplicates. An index outside throws
-// UsageError on the CPU; CUDA leaves it out.
-RT_KERNEL(scatter_add_forward, void(View y, View index, View src));
+// one dtype, not b8. Each sum is rounded to it: 16 bits are for `unique`, an index that has no number twice in a column
+// (o, r). An index outside throws UsageError on the CPU; CUDA leaves it out.
+RT_KERNEL(scatter_add_forward, void(View y, View index, View src, bool unique));
 
 }  // namespace ringtape

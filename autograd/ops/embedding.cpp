@@ -43,7 +43,7 @@ Tensor one_hot(const Tensor& index, int64_t classes) {
   const Shape one{order.size(), 1, 1};
   const Tensor counted = full({order.size()}, 1, DType::i64, index.device());
   scatter_add_forward(y.window({order.size(), classes, 1}, {classes, 1, 1}), order.window(one, {1, 1, 1}),
-                      counted.window(one, {1, 1, 1}));
+                      counted.window(one, {1, 1, 1}), true);
   return y;
 }
 

@@ -33,7 +33,7 @@ DType dtype_of_sums(DType dtype) { return size_of(dtype) == 2 ? DType::f32 : dty
 void scatter_into(const Tensor& y, int at, const Tensor& index, const Tensor& src) {
   const Tensor part = corner(y, with_size(index.shape(), at, size_along(y, at))), dense = contiguous(part);
   const Tensor added = contiguous(cast(corner(src.detach(), index.shape()), y.dtype()));
-  scatter_add_forward(three_axes(dense, at), three_axes(index, at), three_axes(added, at));
+  scatter_add_forward(three_axes(dense, at), three_axes(index, at), three_axes(added, at), false);
   if (!part.contiguous()) copy(part, dense);
 }
 

@@ -37,7 +37,8 @@ Sorted first_sorted(const Tensor& x, int at, int64_t k, bool descending, const c
   if (!last) values = transpose(values, at, -1), indices = transpose(indices, at, -1);
   values = record(op, {x}, values, [indices = save(indices), own = x.shape(), at](const Tensor& dy) -> Tensors {
     const Tensor dx = zeros(own, dy.dtype(), dy.device());
-    scatter_add_forward(three_axes(dx, at), three_axes(contiguous(*indices), at), three_axes(contiguous(dy), at));
+    scatter_add_forward(three_axes(dx, at), three_axes(contiguous(*indices), at), three_axes(contiguous(dy), at),
+                        true);
     return {dx};
   });
   return {values, indices};

@@ -46,7 +46,7 @@ void gather_forward(View y, View x, View index) {
 }
 
 // A thread owns columns (o, r), so that sums into one place happen in one order.
-void scatter_add_forward(View y, View index, View src) {
+void scatter_add_forward(View y, View index, View src, bool) {
   const int64_t n = y.dims[1], row = y.dims[2], count = src.dims[1];
   dispatch(y.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>) {

@@ -135,76 +135,107 @@ struct FirstEntries {
   }
 };
 
-// One row after the other, in the memory that it holds.
+// The keys of `n` elements of T from number `first` on.
 template <class T>
+void sort_keys(const void* x, int64_t first, int64_t n, bool descending, typename Order<T>::Key* keys) {
+  const T* const from = static_cast<const T*>(x) + first;
+  for (int64_t i = 0; i < n; ++i) keys[i] = Order<T>::place(from[i], descending);
+}
+
+// values[i] = x[indices[i]] for elements of `size` bytes.
+void take(void* values, const void* x, size_t size, const int64_t* indices, int64_t n) {
+  const auto as = [=]<class U>(U) {
+    for (int64_t i = 0; i < n; ++i) static_cast<U*>(values)[i] = static_cast<const U*>(x)[indices[i]];
+  };
+  if (size == 1) as(uint8_t{});
+  else if (size == 2) as(uint16_t{});
+  else if (size == 4) as(uint32_t{});
+  else as(uint64_t{});
+}
+
+// One row after the other, in the memory that it holds. K: of the keys, which sort_keys gives.
+template <class K>
 class RowSorter {
  public:
-  using K = typename Order<T>::Key;
+  using Keys = void (*)(const void* x, int64_t first, int64_t n, bool descending, K* keys);
 
-  RowSorter(int64_t n, int64_t k, bool descending, Device device)
-      : n_(n), k_(k), descending_(descending), few_(k < n / 8),
-        entries_(n <= kCountedRow ? 0 : few_ ? FirstEntries<K>::room_for(k) : 2 * n, device) {}
+  RowSorter(const View& x, int64_t k, bool descending, Keys keys)
+      : n_(x.dims[1]), k_(k), size_(size_of(x.dtype)), descending_(descending), few_(k < n_ / 8), keys_(keys),
+        entries_(n_ <= kCountedRow ? 0 : few_ ? FirstEntries<K>::room_for(k) : 2 * n_, x.device) {}
 
-  void operator()(const T* x, bits_t<T>* values, int64_t* indices) const {
-    const auto* const elements = reinterpret_cast<const bits_t<T>*>(x);
+  void operator()(const char* x, char* values, int64_t* indices) const {
     if (n_ <= kCountedRow) {
-      K keys[kCountedRow], place[kCountedRow];
-      for (int64_t i = 0; i < n_; ++i) keys[i] = Order<T>::place(x[i], descending_);
-      count_places(keys, n_, place);
-      for (int64_t i = 0; i < n_; ++i)
-        if (int64_t(place[i]) < k_) values[place[i]] = elements[i], indices[place[i]] = i;
-      return;
+      count_row(x, indices);
+      return take(values, x, size_, indices, k_);
     }
     const SortEntry<K>* const sorted = few_ ? first_of(x) : all_of(x);
     parallel_for(k_, kLongRow / 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        indices[i] = sorted[i].index();
-        values[i] = elements[indices[i]];
-      }
+      for (int64_t i = begin; i < end; ++i) indices[i] = sorted[i].index();
+      take(values + begin * int64_t(size_), x, size_, indices + begin, end - begin);
     });
   }
 
  private:
-  static constexpr int kBits = 8 * int(sizeof(T));
-
-  const SortEntry<K>* all_of(const T* x) const {
+  void count_row(const char* x, int64_t* indices) const {
+    K keys[kCountedRow], place[kCountedRow];
+    keys_(x, 0, n_, descending_, keys);
+    count_places(keys, n_, place);
+    for (int64_t i = 0; i < n_; ++i)
+      if (int64_t(place[i]) < k_) indices[place[i]] = i;
+  }
+  // Calls f(keys, count, first) for the blocks of [begin, end).
+  template <class F>
+  void each_block(const char* x, int64_t begin, int64_t end, const F& f) const {
+    K keys[kBlock];
+    for (int64_t first = begin; first < end; first += kBlock) {
+      const int64_t count = std::min(kBlock, end - first);
+      keys_(x, first, count, descending_, keys);
+      f(keys, count, first);
+    }
+  }
+  const SortEntry<K>* all_of(const char* x) const {
     SortEntry<K>* const entries = entries_.data();
     parallel_for(n_, kLongRow / 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) entries[i] = SortEntry<K>::of(Order<T>::place(x[i], descending_), i);
+      each_block(x, begin, end, [&](const K* keys, int64_t count, int64_t first) {
+        for (int64_t i = 0; i < count; ++i) entries[first + i] = SortEntry<K>::of(keys[i], first + i);
+      });
     });
-    return sort_entries(entries, entries + n_, n_, kBits);
+    return sort_entries(entries, entries + n_, n_, 8 * int(size_));
   }
-  const SortEntry<K>* first_of(const T* x) const {
+  const SortEntry<K>* first_of(const char* x) const {
     FirstEntries<K> first{entries_.data(), k_, FirstEntries<K>::room_for(k_)};
-    K keys[kBlock];
-    for (int64_t at = 0; at < n_; at += kBlock) {
-      const int64_t count = std::min(kBlock, n_ - at);
-      for (int64_t i = 0; i < count; ++i) keys[i] = Order<T>::place(x[at + i], descending_);
-      first.add(keys, count, at);
-    }
+    each_block(x, 0, n_, [&](const K* keys, int64_t count, int64_t at) { first.add(keys, count, at); });
     first.shrink();
     std::sort(first.kept, first.kept + k_);  // they are in no order any more, which passes by digit would need
     return first.kept;
   }
 
   const int64_t n_, k_;
+  const size_t size_;
   const bool descending_, few_;  // few: the first k are collected, else all are sorted
+  const Keys keys_;
   const Scratch<SortEntry<K>> entries_;
 };
+
+template <class K>
+void sort_rows(const View& values, const View& indices, const View& x, bool descending,
+               typename RowSorter<K>::Keys keys) {
+  const int64_t rows = x.dims[0], n = x.dims[1], k = values.dims[1], size = int64_t(size_of(x.dtype));
+  const auto some = [&](int64_t begin, int64_t end) {
+    const RowSorter<K> sort(x, k, descending, keys);
+    for (int64_t r = begin; r < end; ++r)
+      sort(x.as<char>() + r * n * size, values.as<char>() + r * k * size, indices.as<int64_t>() + r * k);
+  };
+  if (n >= kLongRow && rows < threads()) some(0, rows);  // the threads work on one row together
+  else parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / n), some);
+}
 
 }  // namespace
 
 void sort_forward(View values, View indices, View x, bool descending) {
-  const int64_t rows = x.dims[0], n = x.dims[1], k = values.dims[1];
-  if (rows == 0 || k == 0) return;
+  if (values.size() == 0) return;
   dispatch(x.dtype, [&]<class T>() {
-    const auto some = [&](int64_t begin, int64_t end) {
-      const RowSorter<T> sort(n, k, descending, x.device);
-      for (int64_t r = begin; r < end; ++r)
-        sort(x.as<T>() + r * n, values.as<bits_t<T>>() + r * k, indices.as<int64_t>() + r * k);
-    };
-    if (n >= kLongRow && rows < threads()) some(0, rows);  // the threads work on one row together
-    else parallel_for(rows, std::max<int64_t>(1, kGrain / 8 / n), some);
+    sort_rows<typename Order<T>::Key>(values, indices, x, descending, sort_keys<T>);
   });
 }
 

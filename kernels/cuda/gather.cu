@@ -24,6 +24,19 @@ T missing_element() {
   else return T(0);
 }
 
+// Each element by itself: no two have the same place.
+template <class T>
+__global__ void scatter_add_elements(T* y, const int64_t* index, const T* src, int64_t total, int64_t count, int64_t n,
+                                     int64_t row) {
+  using C = compute_t<T>;
+  for (int64_t i = thread_in_grid(); i < total; i += threads_in_grid()) {
+    const int64_t at = index[i];
+    if (at < 0 || at >= n) continue;
+    T* const sum = y + (i / (count * row) * n + at) * row + i % row;
+    *sum = T(C(*sum) + C(src[i]));
+  }
+}
+
 // Many columns (o, r): a thread owns each, so that sums into one place happen in the order of i.
 template <class T>
 __global__ void scatter_add_columns(T* y, const int64_t* index, const T* src, int64_t columns, int64_t count, int64_t n,
@@ -72,11 +85,14 @@ void gather_forward(View y, View x, View index) {
   });
 }
 
-void scatter_add_forward(View y, View index, View src) {
+void scatter_add_forward(View y, View index, View src, bool unique) {
   const int64_t n = y.dims[1], row = y.dims[2], columns = y.dims[0] * row, count = src.dims[1];
   if (y.size() == 0 || src.size() == 0) return;
   dispatch(y.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>) detail::fail<DTypeError>("scatter_add: no sums of b8; cast it");
+    else if (unique)
+      launch<scatter_add_elements<T>>(y.device, covering(y.device, src.size()), y.as<T>(), index.as<int64_t>(),
+                                      src.as<T>(), src.size(), count, n, row);
     else if (columns >= kManyColumns || count <= kShortColumn)
       launch<scatter_add_columns<T>>(y.device, covering(y.device, columns), y.as<T>(), index.as<int64_t>(), src.as<T>(),
                                      columns, count, n, row);

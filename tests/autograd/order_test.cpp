@@ -7,6 +7,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "kernels/cpu_isa.h"
 #include "nn/embedding.h"
 #include "tests/support/support.h"
 
@@ -20,6 +21,20 @@ using Numbers = std::vector<double>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
 const std::vector<DType> kAll = {DType::b8,  DType::u8,   DType::i32, DType::i64,
                                  DType::f16, DType::bf16, DType::f32, DType::f64};
+
+class EveryIsa : public testing::TestWithParam<CpuIsa> {
+ protected:
+  void SetUp() override { set_cpu_isa(GetParam()); }
+  void TearDown() override { set_cpu_isa(before_); }
+
+ private:
+  CpuIsa before_ = cpu_isa();
+};
+class OrderOps : public EveryIsa {};
+class IndexOps : public EveryIsa {};
+std::string name_of_isa(const testing::TestParamInfo<CpuIsa>& info) { return std::string(name_of(info.param)); }
+INSTANTIATE_TEST_SUITE_P(Isas, OrderOps, testing::ValuesIn(cpu_isas()), name_of_isa);
+INSTANTIATE_TEST_SUITE_P(Isas, IndexOps, testing::ValuesIn(cpu_isas()), name_of_isa);
 
 // Whole numbers from a small range, so that many are equal; the same in every dtype.
 Tensor numbers(const Shape& shape, DType dtype, uint64_t seed) {
@@ -42,7 +57,7 @@ std::vector<int64_t> order_of(const Numbers& row, bool descending) {
   return order;
 }
 
-TEST(Order, SortsAsALoopDoes) {
+TEST_P(OrderOps, SortsAsALoopDoes) {
   for (const DType dtype : kAll)
     for (const int64_t n : {1, 2, 100, 191, 192, 1000, 5000})
       for (const bool descending : {false, true}) {
@@ -61,7 +76,7 @@ TEST(Order, SortsAsALoopDoes) {
       }
 }
 
-TEST(Order, ALongRowIsTheSameForAnyThreads) {
+TEST_P(OrderOps, ALongRowIsTheSameForAnyThreads) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
     manual_seed(3);
     const Tensor x = cast(randn({2, 70000}), dtype);
@@ -78,7 +93,7 @@ TEST(Order, ALongRowIsTheSameForAnyThreads) {
   }
 }
 
-TEST(Order, NaNIsAboveAllAndZerosAreEqual) {
+TEST_P(OrderOps, NaNIsAboveAllAndZerosAreEqual) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
     const Tensor x = cast(f64({1, -kNan, 0.0, kInf, -0.0, -kInf, kNan}), dtype);
     EXPECT_EQ(values(argsort(x)), (Numbers{5, 2, 4, 0, 3, 1, 6}));
@@ -94,7 +109,7 @@ TEST(Order, NaNIsAboveAllAndZerosAreEqual) {
   }
 }
 
-TEST(Order, TheExtremesOfIntegers) {
+TEST_P(OrderOps, TheExtremesOfIntegers) {
   const int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
   const Tensor x = index_of({high - 1, low + 1, high, low, high, low}, {6});
   EXPECT_EQ(values(argsort(x)), (Numbers{3, 5, 1, 0, 2, 4}));
@@ -104,7 +119,7 @@ TEST(Order, TheExtremesOfIntegers) {
   EXPECT_EQ(argmin(same).item(), 0);
 }
 
-TEST(Order, TheFirstExtremeAlongEachAxis) {
+TEST_P(OrderOps, TheFirstExtremeAlongEachAxis) {
   for (const DType dtype : kAll)
     for (const Shape& shape : {Shape{3, 7, 2}, Shape{2, 3000, 11}, Shape{1, 70000, 1}, Shape{2, 40, 600}}) {
       const Tensor x = numbers(shape, dtype, 1);
@@ -126,7 +141,7 @@ TEST(Order, TheFirstExtremeAlongEachAxis) {
     }
 }
 
-TEST(Order, RunningSums) {
+TEST_P(OrderOps, RunningSums) {
   for (const DType dtype : kAll)
     for (const Shape& shape : {Shape{2, 9, 1}, Shape{5, 40000, 1}, Shape{2, 9, 300}}) {
       const Tensor x = numbers(shape, dtype, 2), y = cumsum(x, 1);
@@ -139,7 +154,7 @@ TEST(Order, RunningSums) {
     }
 }
 
-TEST(Index, GatherAndScatterAddAreInverseLoops) {
+TEST_P(IndexOps, GatherAndScatterAddAreInverseLoops) {
   const Tensor x = numbers({3, 5, 4}, DType::f64, 1), src = numbers({3, 9, 4}, DType::f64, 2);
   manual_seed(4);
   for (int axis : {0, 1, 2}) {
@@ -161,7 +176,7 @@ TEST(Index, GatherAndScatterAddAreInverseLoops) {
   }
 }
 
-TEST(Index, EveryDtypeIsGathered) {
+TEST_P(IndexOps, EveryDtypeIsGathered) {
   for (const DType dtype : kAll) {
     const Tensor x = numbers({2, 3}, dtype, 1), index = index_of({2, 0, 1, 1}, {2, 2});
     const Numbers v = values(x);
@@ -176,12 +191,12 @@ TEST(Index, EveryDtypeIsGathered) {
   }
 }
 
-TEST(Index, SixteenBitsAreSummedInF32) {
+TEST_P(IndexOps, SixteenBitsAreSummedInF32) {
   const Tensor x = zeros({1}, DType::bf16), index = zeros({1000}, DType::i64);
   EXPECT_EQ(scatter_add(x, 0, index, ones({1000}, DType::bf16)).item(), 1000);
 }
 
-TEST(Index, EmbeddingsAndTheirPadding) {
+TEST_P(IndexOps, EmbeddingsAndTheirPadding) {
   manual_seed(0);
   nn::Embedding layer(4, 3, -2);
   EXPECT_EQ(layer.str(), "Embedding(4 x 3, padding -2)");
@@ -196,14 +211,14 @@ TEST(Index, EmbeddingsAndTheirPadding) {
   EXPECT_MENTIONS(message_of<UsageError>([] { nn::Embedding(2, 3, 2); }), "padding 2 is not one of 2 rows");
 }
 
-TEST(Index, OneHotAndMaskedFill) {
+TEST_P(IndexOps, OneHotAndMaskedFill) {
   EXPECT_EQ(values(one_hot(index_of({1, 0}, {2}), 3)), (Numbers{0, 1, 0, 1, 0, 0}));
   EXPECT_EQ(one_hot(index_of({1, 0}, {2, 1}), 3).dtype(), DType::i64);
   const Tensor x = from_host(Numbers{1, 2, 3}, {3});
   EXPECT_EQ(values(masked_fill(x, greater(x, 1.0), -kInf)), (Numbers{1, -kInf, -kInf}));
 }
 
-TEST(Index, WhatIsRefused) {
+TEST_P(IndexOps, WhatIsRefused) {
   const Tensor x = zeros({2, 3});
   EXPECT_MENTIONS(message_of<UsageError>([&] { gather(x, 1, index_of({0, 3}, {2, 1})); }),
                   "gather: index 3 into an axis of size 3");

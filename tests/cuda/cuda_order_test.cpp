@@ -88,14 +88,22 @@ TEST_F(CudaOrder, GathersAndScattersLikeTheCpu) {
       gather_forward(got, cuda(x), cuda(index));
       EXPECT_TRUE(same_bytes(got.copy_to(Device{}), want)) << name_of(dtype) << ' ' << y.str();
       if (dtype == DType::b8) {
-        EXPECT_THROW(scatter_add_forward(cuda(x), cuda(index), cuda(src)), DTypeError);
+        EXPECT_THROW(scatter_add_forward(cuda(x), cuda(index), cuda(src), false), DTypeError);
         continue;
       }
       const Tensor host = zeros(y, dtype), device = zeros(y, dtype, kCuda);
-      scatter_add_forward(host, index, src);
-      scatter_add_forward(device, cuda(index), cuda(src));
+      scatter_add_forward(host, index, src, false);
+      scatter_add_forward(device, cuda(index), cuda(src), false);
       EXPECT_TRUE(same_bytes(device.copy_to(Device{}), host)) << name_of(dtype) << ' ' << y.str();
     }
+  for (const DType dtype : kAll) {
+    if (dtype == DType::b8) continue;
+    const Tensor index = from_host(std::vector<int64_t>{2, 0, 3, 1, 1, 3}, {1, 3, 2}), y = numbers({1, 4, 2}, dtype, 8),
+                 src = ones({1, 3, 2}, dtype), got = contiguous(y).copy_to(kCuda);
+    scatter_add_forward(y, index, src, true);
+    scatter_add_forward(got, cuda(index), cuda(src), true);
+    EXPECT_TRUE(same_bytes(got.copy_to(Device{}), y)) << name_of(dtype);
+  }
 }
 
 TEST_F(CudaOrder, AnIndexOutOfRange) {
@@ -107,11 +115,11 @@ TEST_F(CudaOrder, AnIndexOutOfRange) {
     const std::vector<double> got = values(y);
     EXPECT_EQ(got[1], 5);
     for (int i : {0, 2}) EXPECT_TRUE(is_float(dtype) ? std::isnan(got[size_t(i)]) : got[size_t(i)] == 0);
-    scatter_add_forward(x, index, full({1, 3, 1}, 1, dtype, kCuda));
-    EXPECT_EQ(values(x), (std::vector<double>{5, 6}));
+    for (const bool unique : {false, true}) scatter_add_forward(x, index, full({1, 3, 1}, 1, dtype, kCuda), unique);
+    EXPECT_EQ(values(x), (std::vector<double>{5, 7}));
   }
   const Tensor many = cuda(full({1, 100, 1}, -1, DType::i64)), x = full({1, 2, 1}, 5, DType::f32, kCuda);
-  scatter_add_forward(x, many, full({1, 100, 1}, 1, DType::f32, kCuda));
+  scatter_add_forward(x, many, full({1, 100, 1}, 1, DType::f32, kCuda), false);
   EXPECT_EQ(values(x), (std::vector<double>{5, 5}));
 }
 
