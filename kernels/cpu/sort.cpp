@@ -118,7 +118,7 @@ struct FirstEntries {
   }
 
  private:
-  static constexpr int64_t kGroup = 32;
+  static constexpr int64_t kGroup = 32, kInserted = 32;  // so few are always in order
 
   static bool any_below(const K* keys, K limit) {
     K any = 0;
@@ -130,8 +130,17 @@ struct FirstEntries {
       if (keys[j] < limit) put(keys[j], first + j);
   }
   void put(K key, int64_t index) {
-    kept[count++] = SortEntry<K>::of(key, index);
-    if (count == room) shrink();
+    const SortEntry<K> entry = SortEntry<K>::of(key, index);
+    if (k > kInserted) {
+      kept[count++] = entry;
+      if (count == room) shrink();
+      return;
+    }
+    int64_t i = count < k ? count++ : k - 1;
+    for (; i > 0 && entry < kept[i - 1]; --i) kept[i] = kept[i - 1];
+    kept[i] = entry;
+    limited = count == k;
+    limit = kept[count - 1].key();
   }
 };
 
