@@ -18,7 +18,7 @@ RT_KERNEL(conv2d_backward_data, void(View dx, View dy, View w, Window window));
 RT_KERNEL(conv2d_backward_weights, void(View dw, View dy, View x, Window window));
 
 // Winograd's algorithm computes 3x3 convolutions of stride 1 with at least 16 channels on both sides with a quarter of
-// the multiplications. Its rounding error is about ten to twenty times as large (docs/performance.md), relative to the
+// the multiplications. Its rounding error is three to five times as large (docs/performance.md), relative to the
 // largest number within 6x6 pixels, even for outputs that do not depend on it: next to a pixel of 1e8 (a mask of -1e30)
 // outputs are wrong by 100 (1e24), next to an infinity they are NaN. The same holds for gradients.
 // set_exact_convolutions(true) turns it off for the whole process; f64 never uses it. RINGTAPE_EXACT_CONV=1 sets the
