@@ -6,8 +6,8 @@
 // their gradients and the statistics are contiguous and f32, or f64 for f64. w and b without data stand for 1 and 0.
 namespace ringtape {
 
-// y = (x - mean) w / sqrt(var + eps) + b. statistics (N, G, 2): the mean and 1 / sqrt(var + eps), by Welford's method
-// in blocks, without overflow or cancellation.
+// y = (x - mean) w / sqrt(var + eps) + b. statistics (N, G, 2): the mean and 1 / sqrt(var + eps), without cancellation
+// around a large mean, and exact for equal numbers.
 RT_KERNEL(group_norm_forward, void(View y, View statistics, View x, View w, View b, double eps));
 
 // With u = (x - mean) / sqrt(var + eps), and means over a sample's group:

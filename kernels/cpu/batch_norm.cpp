@@ -12,6 +12,52 @@ namespace {
 template <class C>
 C inverse_deviation(const View& var, int64_t c, double eps) { return C(1 / std::sqrt(double(var.as<C>()[c]) + eps)); }
 
+// Adds `rows` rows to mean and squares (the sum of squared distances from the mean) of `before` rows. Merging follows
+// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979), in
+// double. So f32 rounding happens only within tiles, which are the same for any distribution of a batch over ranks, if
+// each image has a whole number of tiles.
+template <int rows, class T>
+void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
+  using C = compute_t<T>;
+  const double share = double(rows) / double(before + rows), weight = double(before) * share;
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    Vec<C> v[rows];
+    for (int r = 0; r < rows; ++r) v[r] = load_converted(x + r * n + i, kLanes<C>);
+    const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows);
+    for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
+    const Vec<C> own = tree_sum<rows>(v);
+  RT_IVDEP
+    for (int64_t l = 0; l < kLanes<C>; ++l) {
+      const double distance = double(center[l]) - mean[i + l];
+      mean[i + l] += distance * share;
+      squares[i + l] += double(own[l]) + distance * distance * weight;
+    }
+  }
+}
+
+template <class T>
+void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t rows) {
+  int64_t r = 0;
+  for (; r + kTile <= rows; r += kTile) add_moments<kTile>(mean, squares, x + r * n, n, r);
+  for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);
+}
+
+// Merges the results of the chunks, (chunks, 2, n), for each column into totals (2, n).
+void combine_chunks(double* mean, double* squares, const double* part, const Rows& rows) {
+  double before = 0;
+  for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
+    const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own),
+                 weight = before * share;
+    RT_IVDEP
+    for (int64_t i = 0; i < rows.n; ++i) {
+      const double distance = part[i] - mean[i];
+      mean[i] += distance * share;
+      squares[i] += part[rows.n + i] + distance * distance * weight;
+    }
+    before += own;
+  }
+}
+
 }  // namespace
 
 void batch_norm_statistics(View mean, View var, View x, RunningUpdate running) {
@@ -73,6 +119,34 @@ void batch_norm_running(View mean, View var, RunningUpdate running) {
   update(running.var, var, running.correction);
   ++*running.batches.as<int64_t>();
 }
+
+namespace {
+
+// One row of n elements. residual and mask may be null.
+template <class T, class C>
+void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b,
+                   bool relu, int64_t n) {
+  for (int64_t i = 0; i < n; i += kPack) {
+    unsigned above = 0;
+#pragma GCC unroll 8
+    for (int64_t l = 0; l < kPack; l += kLanes<C>) {
+      const int64_t at = i + l, left = n - at;
+      if (left <= 0) break;
+      Vec<C> v = (load_converted(x + at, left) - load(mean + at)) * load(scale + at) + load(b + at);
+      if (residual) v += load_converted(residual + at, left);
+      if (relu) {
+        above |= bits_above_zero<C>(v) << l;
+        v = v < 0 ? Vec<C>{} : v;
+      }
+      store_converted(y + at, v, left);
+    }
+    if (!mask) continue;
+    const auto bits = uint16_t(n - i < kPack ? above & ((1u << (n - i)) - 1) : above);
+    std::memcpy(mask + i / 8, &bits, sizeof bits);
+  }
+}
+
+}  // namespace
 
 void batch_norm_forward(View y, View mask, View x, View residual, View mean, View var, View w, View b, double eps,
                         Activation f) {

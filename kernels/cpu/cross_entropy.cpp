@@ -161,12 +161,14 @@ void nll_forward(View loss, View log_p, View labels, View weights, CrossEntropyR
   const Labels label = checked_labels("nll_loss", labels, rows, n, rule.ignored);
   dispatch_float(log_p.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    for (int64_t r = 0; r < rows; ++r) {
-      const int64_t at = label[r];
-      const C own = at < 0 ? C(0) : weights.data ? weights.as<C>()[at] : C(1);
-      loss.as<C>()[r] = at < 0 ? C(0) : -own * C(log_p.as<T>()[r * n + at]);
-      loss.as<C>()[rows + r] = own;
-    }
+    parallel_for(rows, kGrain / 16, [&](int64_t begin, int64_t end) {  // each row is a miss of the cache
+      for (int64_t r = begin; r < end; ++r) {
+        const int64_t at = label[r];
+        const C own = at < 0 ? C(0) : weights.data ? weights.as<C>()[at] : C(1);
+        loss.as<C>()[r] = at < 0 ? C(0) : -own * C(log_p.as<T>()[r * n + at]);
+        loss.as<C>()[rows + r] = own;
+      }
+    });
   });
 }
 

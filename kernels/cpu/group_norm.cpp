@@ -16,12 +16,16 @@ struct Samples {
   int64_t count, channels, groups, in_group, size;  // size: elements of a sample
   Rows rows;
   int64_t units;
+  std::vector<int64_t> group_of;  // each channel
 
   Samples(const View& x, const View& statistics)
       : count(x.dims[0]), channels(x.dims[2]), groups(statistics.dims[1]), in_group(channels / groups),
-        size(x.dims[1] * channels), rows(sample_of(x)), units(std::max<int64_t>(rows.chunks, 1)) {}
+        size(x.dims[1] * channels), rows(sample_of(x)), units(std::max<int64_t>(rows.chunks, 1)),
+        group_of(size_t(channels)) {
+    for (int64_t c = 0; c < channels; ++c) group_of[size_t(c)] = c / in_group;
+  }
   double per_group() const { return double(size / groups); }
-  int64_t group(int64_t sample, int64_t channel) const { return sample * groups + channel / in_group; }
+  int64_t group(int64_t sample, int64_t channel) const { return sample * groups + group_of[size_t(channel)]; }
 
   // sums(sample, unit, its P[values]) for all units of a sample, then finish(sample, P[units][values]), then
   // apply(sample, unit). Samples go one by one, so that the last step finds them in the cache; if there are fewer of
@@ -70,6 +74,56 @@ struct Samples {
   }
 };
 
+// Adds the distances of `rows` rows from `shift`, and their squares, to the sums (2, n) of the columns.
+template <class T, class C>
+void add_distances(double* sums, const T* x, const C* shift, int64_t n, int64_t rows) {
+  for (; rows > 0; rows -= kTile, x += kTile * n)
+    for (int64_t i = 0; i < n; i += kLanes<C>) {
+      const Vec<C> from = load(shift + i);
+      Vec<C> sum{}, square{};
+      for (int64_t r = 0; r < std::min(rows, kTile); ++r) {
+        __builtin_prefetch(x + (kTile + r) * n + i);
+        const Vec<C> v = load_converted(x + r * n + i, kLanes<C>) - from;
+        sum += v;
+        square += v * v;
+      }
+      RT_IVDEP
+      for (int64_t l = 0; l < kLanes<C>; ++l) sums[i + l] += double(sum[l]), sums[n + i + l] += double(square[l]);
+    }
+}
+
+// The mean of the first rows of a sample in each column: near the mean of all, so that no digits cancel out.
+template <class T, class C>
+void first_means(std::vector<C>& means, const T* x, int64_t n, int64_t rows) {
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    Vec<C> v[kTile];
+    for (int64_t r = 0; r < kTile; ++r) v[r] = load_converted(x + (rows < kTile ? 0 : r) * n + i, kLanes<C>);
+    store(means.data() + i, tree_sum<kTile>(v) * (C(1) / kTile));
+  }
+}
+
+// The columns of channels [begin, end) as one set. The mean of equal means is exact.
+Moments columns_together(const double* mean, const double* squares, const Rows& rows, int64_t begin, int64_t end) {
+  const double first = mean[begin], number = double((end - begin) * rows.repeats), count = double(rows.count);
+  double far = 0, own = 0, between = 0;
+  const auto each = [&](const auto& f) {
+    for (int64_t at = 0; at < rows.n; at += rows.channels)
+      for (int64_t k = at + begin; k < at + end; ++k) f(k);
+  };
+  each([&](int64_t k) { far += mean[k] - first, own += squares[k]; });
+  const double center = first + far / number;
+  each([&](int64_t k) { between += (mean[k] - center) * (mean[k] - center); });
+  return {count * number, center, own + count * between};
+}
+
+template <class T, class C>
+void normalize_group_row(T* y, const T* x, const C* mean, const C* scale, const C* b, int64_t n) {
+  for (int64_t i = 0; i < n; i += kLanes<C>) {
+    const int64_t left = n - i;
+    store_converted(y + i, (load_converted(x + i, left) - load(mean + i)) * load(scale + i) + load(b + i), left);
+  }
+}
+
 template <class C>
 C at_or(const View& v, int64_t i, C otherwise) { return v.data ? v.as<C>()[i] : otherwise; }
 
@@ -81,20 +135,32 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
   const Rows& rows = samples.rows;
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
+    const auto first = [&](int64_t i) {
+      std::vector<C> means(size_t(rows.n + kPack));
+      if (rows.count > 0) first_means(means, x.as<T>() + i * samples.size, rows.n, rows.count);
+      return means;
+    };
     const auto sums = [&](int64_t i, int64_t u, double* own) {
-      chunk_moments(own, own + rows.n, x.as<T>() + samples.offset(i, u), rows.n, samples.rows_of(u));
+      add_distances(own, x.as<T>() + samples.offset(i, u), first(i).data(), rows.n, samples.rows_of(u));
     };
     const auto finish = [&](int64_t i, const double* part) {
+      const std::vector<C> from = first(i);
+      const double count = double(rows.count);
       std::vector<double> total(size_t(2 * rows.n));
-      combine_chunks(total.data(), total.data() + rows.n, part, rows);
+      for (int64_t u = 0; u < samples.units; ++u)
+        for (int64_t k = 0; k < 2 * rows.n; ++k) total[size_t(k)] += part[u * 2 * rows.n + k];
       const T* rest = x.as<T>() + i * samples.size + rows.rest_begin();
+      for (int64_t k = 0; k < rows.n && rows.count > 0; ++k) {  // sums become means and squared distances from them
+        const double far = total[size_t(k)] / count;
+        total[size_t(k)] = double(from[size_t(k)]) + far;
+        total[size_t(rows.n + k)] = std::max(total[size_t(rows.n + k)] - count * far * far, 0.0);
+      }
       for (int64_t g = 0; g < samples.groups; ++g) {
+        const int64_t begin = g * samples.in_group, end = begin + samples.in_group;
         Moments all;
-        for (int64_t c = g * samples.in_group; c < (g + 1) * samples.in_group; ++c) {
-          for (int64_t k = c; rows.count > 0 && k < rows.n; k += rows.channels)
-            all.add(double(rows.count), total[size_t(k)], total[size_t(rows.n + k)]);
+        if (rows.count > 0) all = columns_together(total.data(), total.data() + rows.n, rows, begin, end);
+        for (int64_t c = begin; c < end; ++c)
           for (int64_t k = c; k < rows.rest; k += rows.channels) all.add(1, double(C(rest[k])), 0);
-        }
         C* const s = statistics.as<C>() + 2 * (i * samples.groups + g);
         s[0] = C(all.mean), s[1] = C(1 / std::sqrt(all.variance() + eps));
       }
@@ -105,7 +171,7 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
       const PerColumn<C> center(rows, [&](int64_t c) { return s(c)[0]; });
       const PerColumn<C> scale(rows, [&](int64_t c) { return s(c)[1] * at_or(w, c, C(1)); });
       samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
-        normalize_row<T, C>(y.as<T>() + at, nullptr, x.as<T>() + at, nullptr, center, scale, shift, false, n);
+        normalize_group_row<T, C>(y.as<T>() + at, x.as<T>() + at, center, scale, shift, n);
       });
     };
     samples.run<double>(2 * rows.n, sums, finish, apply);
