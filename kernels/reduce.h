@@ -10,6 +10,7 @@ namespace ringtape {
 RT_KERNEL(sum_forward, void(View y, View x));
 RT_KERNEL(mean_forward, void(View y, View x));
 RT_KERNEL(prod_forward, void(View y, View x));       // not of 16-bit numbers
+RT_KERNEL(norm_forward, void(View y, View x));       // sqrt(sum x^2); not of 16-bit numbers
 RT_KERNEL(max_forward, void(View y, View x));        // a NaN anywhere gives NaN
 RT_KERNEL(min_forward, void(View y, View x));        // likewise
 // y = top + log_sum: the maximum (0 if it is infinite) and log(sum(exp(x - top))), which are written for backward, f32

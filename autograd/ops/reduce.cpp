@@ -154,9 +154,16 @@ Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keepdim, doubl
 Tensor norm(const Tensor& x, const Axes& axes, bool keepdim, double p) {
   if (const CastTo to = autocast("norm", x)) return norm(to(x), axes, keepdim, p);
   check_float(x, "norm");
-  Reduced(x, axes, keepdim, "norm");
+  if (size_of(x.dtype()) == 2) return cast(norm(cast(x, DType::f32), axes, keepdim, p), x.dtype());
+  const Reduced r(x, axes, keepdim, "norm");
   RT_CHECK_AS(UsageError, p > 0, "norm: of order ", p, "; expected 1, 2, infinity or another number above 0");
-  if (p == 2) return root(sum(square(x), axes, keepdim));
+  if (p == 2) {
+    const Tensor y = r.empty(x);
+    norm_forward(y, x);
+    return record("norm", {x}, r.result(y), [x = save(x), y = save(y), r](const Tensor& dy) -> Tensors {
+      return {*x * where(equal(*y, 0), 0, reshape(dy, r.keepdim) / *y)};
+    });
+  }
   if (p == 1) return sum(abs(x), axes, keepdim);
   if (std::isinf(p)) return max(abs(x), axes, keepdim);
   return pow(sum(pow(abs(x), p), axes, keepdim), 1 / p);

@@ -27,11 +27,16 @@ def workloads():
     table, index = torch.randn(65536, 256), torch.randint(0, 65536, (8192,))
     calls = {}
     unary = dict(neg=torch.neg, abs=torch.abs, exp=torch.exp, log=torch.log, sqrt=torch.sqrt, rsqrt=torch.rsqrt,
-                 square=torch.square, relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh, gelu=F.gelu)
+                 square=torch.square, relu=torch.relu, sigmoid=torch.sigmoid, tanh=torch.tanh, gelu=F.gelu,
+                 silu=F.silu, softplus=F.softplus, mish=F.mish, hardswish=F.hardswish, hardsigmoid=F.hardsigmoid,
+                 selu=F.selu, log_sigmoid=F.logsigmoid, leaky_relu=lambda x: F.leaky_relu(x, 0.3),
+                 elu=lambda x: F.elu(x, 0.3), sin=torch.sin, cos=torch.cos, erf=torch.erf, expm1=torch.expm1,
+                 log1p=torch.log1p, log2=torch.log2, reciprocal=torch.reciprocal, floor=torch.floor, ceil=torch.ceil,
+                 round=torch.round, trunc=torch.trunc, sign=torch.sign)
     for name, f in unary.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x)
     binary = dict(add=torch.add, sub=torch.sub, mul=torch.mul, div=torch.div, maximum=torch.maximum,
-                  minimum=torch.minimum, pow=torch.pow)
+                  minimum=torch.minimum, pow=torch.pow, remainder=torch.remainder, atan2=torch.atan2)
     for name, f in binary.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
         calls[f"{name}/4096x4096+4096"] = lambda f=f: f(x, row)
@@ -39,7 +44,9 @@ def workloads():
                    greater_equal=torch.ge)
     for name, f in compare.items():
         calls[f"{name}/4096x4096"] = lambda f=f: f(x, z)
-    reduce = dict(sum=torch.sum, mean=torch.mean, max=torch.amax, var=torch.var, logsumexp=torch.logsumexp)
+    reduce = dict(sum=torch.sum, mean=torch.mean, max=torch.amax, min=torch.amin, var=torch.var,
+                  standard_deviation=torch.std, norm=lambda x, dim: torch.linalg.vector_norm(x, dim=dim),
+                  logsumexp=torch.logsumexp)
     for name, f in reduce.items():
         calls[f"{name}/all_4096x4096"] = lambda f=f: f(x, dim=(0, 1))
         calls[f"{name}/rows_4096x4096"] = lambda f=f: f(x, dim=1)

@@ -47,6 +47,9 @@ struct SumDistance : MappedSum {  // from p
 struct SumSquaredDistance : MappedSum {  // from p
   template <class C> RT_INLINE static C map(C x, C p) { return (x - p) * (x - p); }
 };
+struct SumSquares : MappedSum {
+  template <class C> RT_INLINE static C map(C x, C) { return x * x; }
+};
 struct SumExp : MappedSum {
   template <class C> RT_INLINE static C map(C x, C p) { return Math::exp(x - p); }
 };
@@ -89,6 +92,12 @@ std::vector<C> as_compute(const View& y) {
 
 void sum_forward(View y, View x) { reduce_numbers<Sum>(y, x); }
 void prod_forward(View y, View x) { reduce_numbers<Product>(y, x); }
+void norm_forward(View y, View x) {
+  const ReducePlan plan(y, x);
+  in_compute_type(y, [&]<class C>(C* out) {
+    reduce<SumSquares, C>(plan, out, nullptr, [](double total, C) { return C(std::sqrt(total)); });
+  });
+}
 void max_forward(View y, View x) { reduce_numbers<Max>(y, x); }
 void min_forward(View y, View x) { reduce_numbers<Min>(y, x); }
 

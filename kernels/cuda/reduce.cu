@@ -49,6 +49,18 @@ struct ReduceTo : OfNumbers<T, R> {
   __device__ void finish(int64_t o, compute_t<T> all) const { y[o] = T(all); }
 };
 
+template <class T>
+struct ReduceNorm : OfNumbers<T, Sum> {
+  T* y;
+  explicit ReduceNorm(T* to) : y(to) {}
+  template <int N>
+  static __device__ T of(T (&x)[N]) {
+    for (int i = 0; i < N; ++i) x[i] *= x[i];
+    return pairwise<Sum>(x);
+  }
+  __device__ void finish(int64_t o, T squares) const { y[o] = Math::sqrt(squares); }
+};
+
 // The number of elements that equal the largest.
 template <class T>
 struct ReduceTies {
@@ -151,6 +163,10 @@ void prod_forward(View y, View x) {
   if (y.dtype == DType::i64) reduce_to<Whole<Product>, int64_t>(y, x);
   else if (y.dtype == DType::f32) reduce_to<Product, float>(y, x);
   else reduce_to<Product, double>(y, x);
+}
+void norm_forward(View y, View x) {
+  if (y.dtype == DType::f32) reduce<float>(ReduceNorm<float>(y.as<float>()), y, x);
+  else reduce<double>(ReduceNorm<double>(y.as<double>()), y, x);
 }
 void max_forward(View y, View x) {
   if (y.dtype == DType::i64) reduce_to<Max, int64_t>(y, x);
