@@ -1,3 +1,4 @@
+#include <map>
 #include <string>
 
 #include "autograd/ops/common.h"
@@ -137,8 +138,7 @@ std::vector<Term> terms_of(const Equation& equation, const Tensors& operands, in
   equation.check(equation.operands.size() == operands.size(), "for ", equation.operands.size(), " operands, got ",
                  operands.size());
   std::vector<Term> terms;
-  int64_t sizes[128];
-  std::fill(std::begin(sizes), std::end(sizes), 1);
+  std::map<char, int64_t> sizes;
   for (size_t i = 0; i < operands.size(); ++i) {
     const Tensor& x = operands[i];
     const std::string& part = equation.operands[i];
@@ -149,7 +149,7 @@ std::vector<Term> terms_of(const Equation& equation, const Tensors& operands, in
     terms.push_back(with_diagonals({x, equation.labels(part, own)}, equation));
     for (int axis = 0; axis < terms.back().x.rank(); ++axis) {
       const int64_t size = terms.back().x.shape()[axis];
-      int64_t& known = sizes[size_t(terms.back().labels[size_t(axis)])];
+      int64_t& known = sizes.try_emplace(terms.back().labels[size_t(axis)], 1).first->second;
       equation.check(size == known || size == 1 || known == 1, "sizes ", known, " and ", size,
                      " of one label, in shape ", x.shape());
       if (known == 1) known = size;
@@ -157,7 +157,7 @@ std::vector<Term> terms_of(const Equation& equation, const Tensors& operands, in
   }
   for (Term& t : terms)
     for (int axis = t.x.rank() - 1; axis >= 0; --axis)
-      if (t.x.shape()[axis] != sizes[size_t(t.labels[size_t(axis)])])
+      if (t.x.shape()[axis] != sizes[t.labels[size_t(axis)]])
         t = {reshape(t.x, t.x.shape().without(axis)), t.labels.erase(size_t(axis), 1)};
   return terms;
 }
