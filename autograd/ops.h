@@ -237,9 +237,9 @@ Tensors chunk(const Tensor& x, int64_t count, int axis = 0);  // at most `count`
 Tensor contiguous(const Tensor& x);                 // x itself if contiguous, else a row-major copy
 Tensor concat(const Tensors& parts, int axis = 0);
 Tensor stack(const Tensors& parts, int axis = 0);   // along a new axis
-Tensor repeat(const Tensor& x, const Shape& counts);  // x so often along each axis; new axes in front
+Tensor repeat(const Tensor& x, const Shape& counts);  // counts[i] times along axis i; new axes in front
 Tensor flip(const Tensor& x, int axis);             // reverses the axis
-Tensor roll(const Tensor& x, int64_t shift, int axis);  // element i goes to i + shift, from the end to the front
+Tensor roll(const Tensor& x, int64_t shift, int axis);  // element i goes to i + shift, modulo the size
 Tensor tril(const Tensor& x, int64_t diagonal = 0);  // matrices (..., M, N) with zeros above that diagonal
 Tensor triu(const Tensor& x, int64_t diagonal = 0);  // or below it
 

@@ -123,6 +123,13 @@ TEST_F(CudaOrder, AnIndexOutOfRange) {
   EXPECT_EQ(values(x), (std::vector<double>{5, 5}));
 }
 
+TEST_F(CudaOrder, RangesLikeTheCpu) {
+  for (const DType dtype : {DType::i32, DType::i64, DType::bf16, DType::f32, DType::f64})
+    EXPECT_EQ(values(arange(5, -6, -2, dtype, kCuda)), values(arange(5, -6, -2, dtype)));
+  for (int64_t n : {0, 1, 2, 7})
+    EXPECT_EQ(values(linspace(-1, 0.3, n, DType::f64, kCuda)), values(linspace(-1, 0.3, n, DType::f64)));
+}
+
 TEST_F(CudaOrder, TrianglesOfEveryDtype) {
   for (const DType dtype : kAll)
     for (const bool upper : {false, true}) {
