@@ -62,6 +62,9 @@ Tensor loss_gradients(const Tensor& dy, int64_t n) {
 
 // The mean over the samples is that of their losses.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  if (autocast_dtype() != DType::f32 && logits.dtype() != targets.dtype() && loss_dtype(logits) == DType::f32 &&
+      loss_dtype(targets) == DType::f32)  // 16-bit logits of the network, and targets of the data
+    return soft_cross_entropy(cast(logits, DType::f32), cast(targets, DType::f32), options);
   check_same(logits, targets, "cross_entropy");
   RT_CHECK_AS(ShapeError, logits.rank() > 0 && logits.shape() == targets.shape(),
               "cross_entropy: expected targets like the logits, (..., C), got ", targets.shape(), " and ",

@@ -94,6 +94,7 @@ void cross_entropy_backward(View dlogits, View logits, View norms, View labels, 
                             CrossEntropyRule rule) {
   const LossGradient gradient(dloss, total, rule.scale);
   const Labels label{labels.as<int64_t>(), rule.ignored};
+  const double all = weights.dtype == DType::f64 ? weight_sum<double>(weights) : double(weight_sum<float>(weights));
   for_each_row(dlogits, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
     const int64_t at = label[r];
     if (at < 0) {
@@ -109,7 +110,7 @@ void cross_entropy_backward(View dlogits, View logits, View norms, View labels, 
       d[at] -= g * (1 - s);
       return;
     }
-    const C own = (1 - s) * w[at], inverse = (own + off * (s == 0 ? C(0) : weight_sum<C>(weights))) / sum;
+    const C own = (1 - s) * w[at], inverse = (own + off * C(all)) / sum;
     for (int64_t i = 0; i < n; ++i) d[i] = g * (Math::exp(x[i] - top) * inverse - off * w[i]);
     d[at] -= g * own;
   }, logits);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -111,6 +112,16 @@ TEST(CrossEntropy, TargetsMayBeProbabilities) {
   EXPECT_NEAR(cross_entropy(x, q, sum).item(), want.item(), 1e-12);
   const Tensor masked = numbers({1, -kInf, 2, 0}, {1, 4}), half = numbers({0.5, 0, 0.5, 0}, {1, 4});
   EXPECT_TRUE(std::isfinite(cross_entropy(masked, half).item()));
+}
+
+TEST(CrossEntropy, TakesTargetsOfTheDataUnderAutocast) {
+  const Tensor x = leaf(rand({3, 4}, -2, 2, DType::bf16)), q = softmax(rand({3, 4}, -1, 1));
+  EXPECT_THROW(cross_entropy(x, q), DTypeError);
+  const Autocast autocast(DType::bf16);
+  const Tensor loss = cross_entropy(x, q);
+  EXPECT_EQ(loss.item(), cross_entropy(cast(x.detach(), DType::f32), cast(q, DType::f32)).item());
+  backward(loss);
+  EXPECT_EQ(grad(x).dtype(), DType::bf16);
 }
 
 TEST(CrossEntropy, RefusesOtherLabels) {
