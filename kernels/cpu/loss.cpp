@@ -9,11 +9,11 @@ RT_ISA_BEGIN
 namespace {
 
 struct LossMath : Math {
-  // log(1 + x) for x >= 0: the quotient corrects the rounding of 1 + x (Kahan).
+  // log(1 + x) for x >= 0: the second term is what 1 + x loses by rounding.
   template <class T>
   RT_INLINE static T log1p(T x) {
     const T u = 1 + x;
-    return u == 1 ? x : log(u) * (x / (u - 1));
+    return log(u) + (x - (u - 1)) / u;
   }
 };
 
