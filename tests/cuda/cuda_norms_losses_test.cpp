@@ -2,6 +2,7 @@
 // own.
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "autograd/tape.h"
 #include "tests/support/cuda_tensors.h"
@@ -20,6 +21,13 @@ double epsilon_of(DType dtype) {
   return dtype == DType::f64 ? 0x1p-45 : dtype == DType::f32 ? 0x1p-20 : dtype == DType::f16 ? 0x1p-9 : 0x1p-7;
 }
 DType wide_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+// Up to what the registers of a block do not hold (kernels/cuda/rows.cuh).
+std::vector<int64_t> lengths(DType dtype) {
+  std::vector<int64_t> all{1, 7, 33, 256, 257, 1000, 5001};
+  if (dtype != DType::f64) all.insert(all.end(), {8192, 8193, dtype == DType::f32 ? 16400 : 33000});
+  return all;
+}
 
 Tensor same(const Tensor& x) { return x; }
 Tensor transposed(const Tensor& x) { return transpose(contiguous(transpose(x))); }
@@ -50,7 +58,7 @@ class CudaLosses : public test::OnCuda {};
 
 TEST_F(CudaNorms, OfRowsOfEveryLength) {
   for (DType dtype : kFloats)
-    for (int64_t n : {1, 7, 33, 256, 257, 1000, 5001, 8192, 8193, 33000}) {
+    for (int64_t n : lengths(dtype)) {
       SCOPED_TRACE(concat(dtype, " ", n));
       const double tolerance = epsilon_of(dtype) * (1 + std::sqrt(double(n)) / 8);
       const Tensor x = noise({2, n}, dtype, 1), w = noise({n}, wide_dtype(dtype), 2), b = noise({n}, w.dtype(), 3);
@@ -76,7 +84,7 @@ TEST_F(CudaNorms, OfGroups) {
   for (DType dtype : kFloats)
     for (const Case& c : {Case{{2, 3, 5, 6}, 3}, {{2, 40, 7}, 7}, {{2, 40, 16}, 16}, {{2, 40, 16}, 2}, {{3, 17, 24}, 1},
                           {{1, 2100, 8}, 8}, {{1, 2100, 8}, 1}, {{1, 4200, 3}, 3}, {{1, 4200, 3}, 1}, {{5, 12}, 3},
-                          {{1, 1, 33000}, 1}, {{1, 1, 33001}, 1}, {{1, 2, 16400}, 2}}) {
+                          {{1, 1, 16400}, 1}, {{1, 1, 16401}, 1}, {{1, 2, 8200}, 2}}) {
       SCOPED_TRACE(concat(dtype, " ", c.shape, " ", c.groups));
       const double n = double(c.shape.size() / c.groups), tolerance = epsilon_of(dtype) * (4 + std::sqrt(n) / 4);
       const int64_t channels = c.shape[c.shape.rank() - 1];
@@ -97,11 +105,11 @@ TEST_F(CudaNorms, AroundALargeMean) {
 
 TEST_F(CudaLosses, OfClasses) {
   for (DType dtype : kFloats)
-    for (int64_t n : {1, 7, 33, 256, 257, 1000, 5001, 8192, 8193, 33000}) {
+    for (int64_t n : lengths(dtype)) {
       SCOPED_TRACE(concat(dtype, " ", n));
       const double tolerance = epsilon_of(dtype) * (1 + std::sqrt(double(n)) / 8);
-      const Tensor x = noise({4, n}, dtype, 1, -3, 3), q = noise({4, n}, dtype, 2, 0, 1);
-      const Tensor labels = cast(noise({4}, DType::f64, 3, 0, double(n)), DType::i64);
+      const Tensor x = noise({3, n}, dtype, 1, -3, 3), q = noise({3, n}, dtype, 2, 0, 1);
+      const Tensor labels = cast(noise({3}, DType::f64, 3, 0, double(n)), DType::i64);
       const Tensor weight = noise({n}, wide_dtype(dtype), 4, 0, 2);
       const auto options = [&](const Tensor& like, LossReduction r) {
         return CrossEntropyOptions{.label_smoothing = 0.1, .weight = to(weight, like.device()), .reduction = r};
@@ -141,9 +149,10 @@ TEST_F(CudaLosses, OfElements) {
       }};
   for (DType dtype : kFloats)
     for (Layout layout : {same, transposed, shifted})
-      for (const Shape& shape : {Shape{5, 7}, Shape{100, 200}})
+      for (const Shape& shape : {Shape{5, 7}, Shape{100, 90}})
         for (size_t k = 0; k < std::size(losses); ++k)
           for (LossReduction r : {LossReduction::mean, LossReduction::none}) {
+            if (shape.size() > 100 && k % 7 > 0) continue;  // many elements: with and without weights
             SCOPED_TRACE(concat(dtype, " ", shape, " loss ", k, " reduction ", int(r)));
             const Tensor x = noise(shape, dtype, 1), t = noise(shape, dtype, 2, 0.1, 1);
             compare([&](const Tensors& in) { return losses[k](in[0], in[1], r); }, {x, t}, 2 * epsilon_of(dtype),
