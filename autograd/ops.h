@@ -122,7 +122,7 @@ struct BatchNormOptions {
   std::shared_ptr<const BatchNormPeers> peers = nullptr;  // none: x is the whole batch
 };
 // f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), statistics over all axes except the last; w, b (C), f32
-// for f32 and 16-bit x, f64 for f64. residual has x's shape or is undefined. In training the running statistics may be
+// for f32 and 16-bit x, f64 for f64, or undefined (1 and 0). residual has x's shape or is undefined. In training the running statistics may be
 // undefined.
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running,
                   const BatchNormOptions& options = {}, Activation f = Activation::none, const Tensor& residual = {});

@@ -147,6 +147,14 @@ Tensor mask_for(const Tensor& x, int64_t parts, Activation f, std::initializer_l
 
 Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const RunningStatistics& running,
                   const BatchNormOptions& options, Activation f, const Tensor& residual0) {
+  const auto fits = [](const Tensor& t) { return t.defined() && size_of(t.dtype()) > 2; };
+  if (x0.defined() && x0.rank() > 0 && !(fits(w0) && fits(b0))) {  // 1 and 0; f32 of 16-bit ones
+    const auto parameter = [&](const Tensor& t, double value) {
+      const DType dtype = statistics_dtype(x0);
+      return !t.defined() ? full({x0.dim(-1)}, value, dtype, x0.device()) : fits(t) ? t : cast(t, dtype);
+    };
+    return batch_norm(x0, parameter(w0, 1), parameter(b0, 0), running, options, f, residual0);
+  }
   check(x0, w0, b0, running, options, residual0);
   const Tensor x = contiguous(x0), w = contiguous(w0), b = contiguous(b0);
   const Tensor residual = residual0.defined() ? contiguous(residual0) : residual0;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "autograd/ops/along.h"
 #include "autograd/ops/common.h"
 
 namespace ringtape {
@@ -15,7 +16,7 @@ struct Reduced {
   Reduced(const Tensor& x, const Axes& axes, bool keep, const char* op) {
     bool gone[kMaxRank] = {};
     for (int a : axes) {
-      const int axis = normalize_axis(a, x.rank(), op);
+      const int axis = axis_of(x, a, op);
       RT_CHECK_AS(ShapeError, !gone[axis], op, ": axis ", a, " is given twice");
       gone[axis] = true;
     }

@@ -69,7 +69,7 @@ class Attempt {
   std::string end_of(const Rank& rank) const;
   void settle(Rank& rank);
   std::optional<Refusal> refusal(const Rank& rank) const;
-  std::optional<Refusal> end_of_job() const;
+  std::optional<Refusal> end_of_job(Seconds patience) const;
   void start_again(Rank& rank);
   void give_up(Rank& rank, const std::string& why);
   void give_up_waiting(const std::string& why);

@@ -44,18 +44,18 @@ std::optional<Attempt::Refusal> Attempt::refusal(const Rank& r) const {
   if (kill_at_) return Refusal{done_ ? "the job is done" : "the job has failed"};
   if (r.code == kPreempted) return Refusal{"it was asked to leave"};
   if (launch_.command[0].empty() && r.code == kWrongUsage) return Refusal{"wrong usage", true};
-  if (auto over = end_of_job()) return over;
+  if (auto over = end_of_job(Seconds(env::heartbeat()))) return over;
   if (restarts_ == launch_.max_restarts)
     return Refusal{launch_.max_restarts == 0 ? "--max-restarts 0" : concat(restarts_, " restarts are used up")};
   return std::nullopt;
 }
 
-// What the job's store says of its end; nullopt: it goes on.
-std::optional<Attempt::Refusal> Attempt::end_of_job() const {
+// What the job's store, which may take `patience` to answer, says of its end; nullopt: it goes on.
+std::optional<Attempt::Refusal> Attempt::end_of_job(Seconds patience) const {
   const bool hosts = launch_.node == 0 && !launch_.joins;
   try {
     const auto store = tcp_store({hosts ? "127.0.0.1" : launch_.master_addr, port_, launch_.token},
-                                 Deadline(Seconds(env::heartbeat())));
+                                 Deadline(patience));
     if (store->get(kDoneKey)) return Refusal{"the job is done"};
     const auto cause = store->get(kFailureKey);
     if (!cause) return std::nullopt;
@@ -69,7 +69,7 @@ void Attempt::start_again(Rank& r) {
   drain(r, kReadsOfAPipe);  // processes that it left behind may go on writing
   if (!r.again) return;     // it was given up meanwhile
   if (r.pause.count() > 0)
-    if (const auto over = end_of_job()) {
+    if (const auto over = end_of_job(Seconds(env::heartbeat()))) {
       give_up(r, over->why);
       if (over->ends_all) end_others();
       return;
@@ -96,9 +96,9 @@ void Attempt::give_up_waiting(const std::string& why) {
     if (r.again) give_up(r, why);
 }
 
-// Once the job is done, ranks that hang are not waited for.
+// Once the job is done, ranks that hang are not waited for. The launcher that hosts the store may have gone already.
 void Attempt::note_success() {
-  const auto over = end_of_job();
+  const auto over = end_of_job(Seconds(1));
   done_ = over && !over->ends_all;
   if (done_) kill_at_ = Deadline(launch_.grace);
 }

@@ -249,5 +249,14 @@ TEST(BatchNorm, CountsACheckpointedBatchOnce) {
   EXPECT_EQ(values(grad(a)), values(grad(b)));
 }
 
+TEST(BatchNorm, WithoutFactorsTheyAreOneAndZero) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Tensor x = randn({16, 5}, 1, 2, dtype), w = ones({5}), b = zeros({5});
+    const std::vector<double> want = test::values(batch_norm(x, w, b, {}));
+    EXPECT_EQ(test::values(batch_norm(x, {}, {}, {})), want);
+    EXPECT_EQ(test::values(batch_norm(x, cast(w, DType::bf16), {}, {})), want);
+  }
+}
+
 }  // namespace
 }  // namespace ringtape

@@ -172,6 +172,14 @@ TEST(Reductions, ProductsWithZeros) {
   EXPECT_EQ(values(grad(x)), (std::vector<double>{12, 8, 6, 30, 0, 0, 0, 0, 0}));
 }
 
+TEST(Reductions, ATensorWithoutAxesHasAxisZero) {
+  const Tensor x = full({}, 3);
+  EXPECT_EQ(sum(x, {0}).item(), 3);
+  EXPECT_EQ(max(x, {-1}).item(), 3);
+  EXPECT_EQ(mean(x, {0}, true).rank(), 0);
+  EXPECT_NE(message_of<ShapeError>([&] { sum(x, {1}); }), "");
+}
+
 TEST(Reductions, RootsHaveNoSlopeAtZero) {
   const Tensor x = leaf(zeros({2, 3}));
   backward(sum(norm(x, {1}) + standard_deviation(x, {1})));
