@@ -71,6 +71,7 @@ static int64_t distance(const Tensor& x, const Tensor& y) {
 void average_(const Tensors& averages, const Tensors& xs, double decay) {
   RT_CHECK_AS(ShapeError, averages.size() == xs.size(), "average_: ", xs.size(), " tensors into ", averages.size());
   for (size_t i = 0; i < xs.size(); ++i) {
+    RT_CHECK_AS(ShapeError, averages[i].defined() && xs[i].defined(), "average_: an undefined tensor");
     begin_write(averages[i], "average_");
     RT_CHECK_AS(ShapeError, averages[i].shape() == xs[i].shape() && averages[i].contiguous() && xs[i].contiguous(),
                 "average_: ", xs[i].shape(), " into ", averages[i].shape(), "; both contiguous");

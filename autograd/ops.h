@@ -37,13 +37,13 @@ RT_UNARY_NUMBER_OPS(X)
 
 // Elementwise with broadcasting: add sub mul div maximum minimum pow remainder (the sign of b) floor_divide atan2. A
 // number acts as a tensor. Equal a and b share the gradient of maximum and minimum. Whole numbers are exact modulo
-// 2^bits, truth values add as "or" and multiply as "and"; div and atan2 of them are f32; x / 0 and x % 0 are 0.
+// 2^bits, truth values add as "or" and multiply as "and"; div and atan2 of them are f32. Of whole numbers floor_divide
+// and remainder by 0 are 0, and pow with a negative exponent is rounded to 0.
 #define X(name, ...)                             \
   Tensor name(const Tensor& a, const Tensor& b); \
   Tensor name(const Tensor& a, Scalar b);        \
   Tensor name(Scalar a, const Tensor& b);
 RT_BINARY_OPS(X)
-X(floor_divide)  // slope 0
 #undef X
 
 // Of whole numbers, bit by bit, and of truth values, with broadcasting: bitwise_and bitwise_or bitwise_xor bitwise_not.
@@ -68,7 +68,8 @@ Tensor isfinite(const Tensor& x);
 Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b);
 Tensor where(const Tensor& cond, const Tensor& a, Scalar b);
 Tensor where(const Tensor& cond, Scalar a, const Tensor& b);
-// min(max(x, low), high); NaN stays NaN; slope 1 at both bounds. With tensors the bounds broadcast.
+// min(max(x, low), high); NaN stays NaN; slope 1 at both bounds. Bounds that are tensors broadcast, and share the slope
+// of what equals them.
 Tensor clamp(const Tensor& x, Scalar low, Scalar high);
 Tensor clamp(const Tensor& x, const Tensor& low, const Tensor& high);
 
@@ -122,8 +123,8 @@ struct BatchNormOptions {
   std::shared_ptr<const BatchNormPeers> peers = nullptr;  // none: x is the whole batch
 };
 // f((x - mean) w / sqrt(var + eps) + b + residual): x (..., C), statistics over all axes except the last; w, b (C), f32
-// for f32 and 16-bit x, f64 for f64, or undefined (1 and 0). residual has x's shape or is undefined. In training the running statistics may be
-// undefined.
+// for f32 and 16-bit x, f64 for f64, or undefined (1 and 0). residual has x's shape or is undefined. In training the
+// running statistics may be undefined.
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running,
                   const BatchNormOptions& options = {}, Activation f = Activation::none, const Tensor& residual = {});
 

@@ -35,7 +35,7 @@
 
 #define RT_OTHER_UNARY_OPS(X)                                                                     \
   X(expm1,   M::expm1(x),          g * (y + 1),                               y_alone, -2,  2)    \
-  X(log2,    M::log(x) * T(1.4426950408889634), g / (x * T(0.69314718055994531)), x_alone, 0.1, 4) \
+  X(log2,    M::log2(x),           g / (x * T(0.69314718055994531)),          x_alone, 0.1, 4)    \
   X(log1p,   M::log1p(x),          g / (1 + x),                               x_alone, -0.8, 4)   \
   X(reciprocal, 1 / x,             -g * y * y,                                y_alone, 0.5, 2)    \
   X(sin,     M::sin(x),            g * M::cos(x),                             x_alone, -4,  4)    \

@@ -65,33 +65,25 @@ Tensor apply_binary(const Binary& op, const Tensor& a, const Tensor& b, DType dt
   });
 }
 
-// A number as a tensor that broadcasts. Not rounded to 16 bits: kernels convert each operand separately.
-Tensor number(Scalar value, DType result, Device device) {
-  if (!is_float(result) && value.dtype() == DType::i64)
-    return to(from_host(std::vector<int64_t>{value.whole()}, {}), device);
-  const DType dtype = result == DType::f64 ? DType::f64 : is_float(result) ? DType::f32 : value.dtype();
-  return full({}, value.real(), dtype, device);
-}
-
 }  // namespace
 
 #define X(op, y_expr, da_expr, db_expr, needs_, a_low, a_high, b_low, b_high)                                 \
   Tensor op(const Tensor& a, const Tensor& b) {                                                               \
     if (const CastTo to = autocast(#op, a, b)) return op(to(a), to(b));                                       \
     check_same_device(a, b, #op);                                                                             \
-    return apply_binary(k_##op, a, b, result_type(a, b));                                                            \
+    return apply_binary(k_##op, a, b, result_type(a, b));                                                     \
   }                                                                                                           \
   Tensor op(const Tensor& a, Scalar b) {                                                                      \
     if (const CastTo to = autocast(#op, a)) return op(to(a), b);                                              \
     check_defined(a, #op);                                                                                    \
     const DType dtype = result_type(a, b);                                                                    \
-    return apply_binary(k_##op, a, number(b, dtype, a.device()), dtype);                                             \
+    return apply_binary(k_##op, a, number_of(b, dtype, a.device()), dtype);                                   \
   }                                                                                                           \
   Tensor op(Scalar a, const Tensor& b) {                                                                      \
     if (const CastTo to = autocast(#op, b)) return op(a, to(b));                                              \
     check_defined(b, #op);                                                                                    \
     const DType dtype = result_type(b, a);                                                                    \
-    return apply_binary(k_##op, number(a, dtype, b.device()), b, dtype);                                             \
+    return apply_binary(k_##op, number_of(a, dtype, b.device()), b, dtype);                                   \
   }                                                                                                           \
   static Tensor call_##op(const Tensors& t) { return op(t[0], t[1]); }                                        \
   static const RegisterOp register_##op{{                                                                     \
@@ -111,33 +103,6 @@ Tensor number(Scalar value, DType result, Device device) {
   }};
 RT_BINARY_OPS(X)
 #undef X
-
-// As in Python: the whole number nearest to (a - a % b) / b, which is not always that below a / b.
-Tensor floor_divide(const Tensor& a, const Tensor& b) {
-  check_same_device(a, b, "floor_divide");
-  const Shape shape = broadcast(a.shape(), b.shape(), "floor_divide");
-  const DType dtype = result_type(a, b);
-  if (!is_float(dtype)) return whole_result(floor_divide_whole, a, b, shape, dtype);
-  const NoGrad no_grad;
-  return where(equal(b, 0), a / b, round((a - remainder(a, b)) / b));
-}
-Tensor floor_divide(const Tensor& a, Scalar b) {
-  check_defined(a, "floor_divide");
-  return floor_divide(a, number(b, result_type(a, b), a.device()));
-}
-Tensor floor_divide(Scalar a, const Tensor& b) {
-  check_defined(b, "floor_divide");
-  return floor_divide(number(a, result_type(b, a), b.device()), b);
-}
-static Tensor call_floor_divide(const Tensors& t) { return floor_divide(t[0], t[1]); }
-static const RegisterOp register_floor_divide{{
-    .name = "floor_divide",
-    .samples = {{"real", {{{3, 5}, 0.1, 0.9}, {{5}, 1, 2}}, call_floor_divide},
-                {"index", {{{4, 6}, -9, 9, Fill::index}, {{6}, -3, 3, Fill::index}}, call_floor_divide},
-                {"empty", {{{0, 5}}, {{1, 5}}}, call_floor_divide}},
-    .invalid = {{"shapes", {{{3, 5}, 1, 2}, {{3}, 1, 2}}, call_floor_divide}},
-    .differentiable = false,
-}};
 
 #define X(op, ...)                                                                                             \
   Tensor op(const Tensor& a, const Tensor& b) {                                                                \

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "autograd/autocast.h"
+#include "autograd/create.h"
 #include "autograd/op.h"
 #include "autograd/ops.h"
 #include "autograd/saved.h"
@@ -37,6 +38,13 @@ inline void check_same(const Tensor& a, const Tensor& b, const char* op) {
   RT_CHECK_AS(DTypeError, a.dtype() == b.dtype(), op, ": operands of ", a.dtype(), " and ", b.dtype(),
               "; convert one with cast(x, dtype)");
   check_same_device(a, b, op);
+}
+
+// A number as a tensor that broadcasts, for a result of dtype `result`; modulo 2^bits if that is whole. Not rounded to
+// 16 bits: kernels convert each operand separately.
+inline Tensor number_of(Scalar value, DType result, Device device) {
+  if (is_float(result)) return full({}, value.real(), result == DType::f64 ? DType::f64 : DType::f32, device);
+  return cast(to(from_host(std::vector<int64_t>{value.whole()}, {}), device), result);
 }
 
 // dy summed over the axes along which `shape` was broadcast to dy's shape.

@@ -50,7 +50,9 @@ Tensor reduce_whole(const char* op, const Reduction& kernel, const Tensor& given
 Tensor extreme(const char* op, const Reduction& forward, const Kernel<void(View, View, View, View)>& backward,
                const Tensor& x, const Axes& axes, bool keepdim) {
   if (not_floating(x, op)) {
-    RT_CHECK_AS(ShapeError, x.size() > 0, op, ": of no whole numbers (shape ", x.shape(), ") there is none");
+    const Reduced r(x, axes, keepdim, op);
+    RT_CHECK_AS(ShapeError, r.count > 0 || r.shape.size() == 0, op, ": of no whole numbers (shape ", x.shape(),
+                ") there is none");
     return cast(reduce_whole(op, forward, x, axes, keepdim), x.dtype());
   }
   const Reduced r(x, axes, keepdim, op);
@@ -148,6 +150,8 @@ Tensor standard_deviation(const Tensor& x, const Axes& axes, bool keepdim, doubl
   if (const CastTo to = autocast("standard_deviation", x))
     return standard_deviation(to(x), axes, keepdim, correction);
   check_float(x, "standard_deviation");
+  if (size_of(x.dtype()) == 2)
+    return cast(standard_deviation(cast(x, DType::f32), axes, keepdim, correction), x.dtype());
   Reduced(x, axes, keepdim, "standard_deviation");  // refuses by this name
   return root(var(x, axes, keepdim, correction));
 }
@@ -165,9 +169,13 @@ Tensor norm(const Tensor& x, const Axes& axes, bool keepdim, double p) {
       return {*x * where(equal(*y, 0), 0, reshape(dy, r.keepdim) / *y)};
     });
   }
-  if (p == 1) return sum(abs(x), axes, keepdim);
+  if (p == 1 || r.count == 0) return sum(abs(x), axes, keepdim);
   if (std::isinf(p)) return max(abs(x), axes, keepdim);
-  return pow(sum(pow(abs(x), p), axes, keepdim), 1 / p);
+  const Tensor y = pow(sum(pow(abs(x.detach()), p), axes, true), 1 / p);
+  return record("norm", {x}, r.result(y), [x = save(x), y = save(y), r, p](const Tensor& dy) -> Tensors {
+    const Tensor slope = sign(*x) * pow(abs(*x) / *y, p - 1);
+    return {where(logical_or(equal(*x, 0), equal(*y, 0)), 0, slope * reshape(dy, r.keepdim))};
+  });
 }
 
 Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {

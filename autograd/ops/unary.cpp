@@ -28,14 +28,14 @@ Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forwa
 // The operations that leave whole numbers whole; undefined for the others.
 Tensor of_whole(std::string_view name, const Tensor& x) {
   if (name == "neg") return sub(0, x);
-  if (name == "abs") return maximum(x, sub(0, x));
+  if (name == "abs") return x.dtype() == DType::u8 ? add(x, 0) : maximum(x, sub(0, x));
   if (name == "square") return mul(x, x);
   if (name == "relu") return maximum(x, 0);
   return {};
 }
 
 Tensor step_of_whole(std::string_view name, const Tensor& x) {
-  return name == "sign" ? sub(cast(greater(x, 0), x.dtype()), cast(less(x, 0), x.dtype())) : x;
+  return name == "sign" ? sub(cast(greater(x, 0), x.dtype()), cast(less(x, 0), x.dtype())) : add(x, 0);
 }
 
 Tensors no_slope(const Tensor& dy) { return {zeros(dy.shape(), dy.dtype(), dy.device())}; }

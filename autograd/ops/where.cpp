@@ -5,12 +5,12 @@
 
 namespace ringtape {
 
-Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
-  check_same_device(a, b, "where");
+// In `dtype`, the result type.
+static Tensor where_as(const Tensor& cond, const Tensor& a, const Tensor& b, DType dtype) {
+  check_defined(cond, "where");
   RT_CHECK_AS(DTypeError, cond.dtype() == DType::b8, "where: the condition is ", cond.dtype(),
               ", not b8; compare first");
   const Shape shape = broadcast(broadcast(a.shape(), b.shape(), "where"), cond.shape(), "where");
-  const DType dtype = result_type(a, b);
   const auto like = [dtype](const Tensor& x) { return is_float(dtype) ? cast(x, dtype) : x; };
   const Tensor va = like(a), vb = like(b);
   Tensor y(shape, dtype, a.device());
@@ -25,14 +25,20 @@ Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
   });
 }
 
-// A number as a tensor of rank 0, which changes the dtype as the number does.
-static Tensor where_number(Scalar value, const Tensor& like) {
-  check_defined(like, "where");
-  const DType dtype = result_type(like, value);
-  return full({}, value.real(), is_float(dtype) ? dtype : value.dtype(), like.device());
+Tensor where(const Tensor& cond, const Tensor& a, const Tensor& b) {
+  check_same_device(a, b, "where");
+  return where_as(cond, a, b, result_type(a, b));
 }
-Tensor where(const Tensor& cond, const Tensor& a, Scalar b) { return where(cond, a, where_number(b, a)); }
-Tensor where(const Tensor& cond, Scalar a, const Tensor& b) { return where(cond, where_number(a, b), b); }
+Tensor where(const Tensor& cond, const Tensor& a, Scalar b) {
+  check_defined(a, "where");
+  const DType dtype = result_type(a, b);
+  return where_as(cond, a, number_of(b, dtype, a.device()), dtype);
+}
+Tensor where(const Tensor& cond, Scalar a, const Tensor& b) {
+  check_defined(b, "where");
+  const DType dtype = result_type(b, a);
+  return where_as(cond, number_of(a, dtype, b.device()), b, dtype);
+}
 
 static Tensor call_where(const Tensors& t) { return where(t[0], t[1], t[2]); }
 static const RegisterOp register_where{{

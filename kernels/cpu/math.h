@@ -13,6 +13,7 @@ RT_ISA_BEGIN
 struct Math {
   RT_INLINE static double exp(double x) { return std::exp(x); }
   RT_INLINE static double log(double x) { return std::log(x); }
+  RT_INLINE static double log2(double x) { return std::log2(x); }
   RT_INLINE static double tanh(double x) { return std::tanh(x); }
   RT_INLINE static double erf(double x) { return std::erf(x); }
   RT_INLINE static double log1p(double x) { return std::log1p(x); }
@@ -24,7 +25,15 @@ struct Math {
   template <class T> RT_INLINE static T ceil(T x) { return std::ceil(x); }
   template <class T> RT_INLINE static T trunc(T x) { return std::trunc(x); }
   template <class T> RT_INLINE static T round(T x) { return std::nearbyint(x); }  // to the even neighbour
-  template <class T> RT_INLINE static T fmod(T x, T y) { return std::fmod(x, y); }
+  // As in Python: the remainder has the sign of b; the quotient is the whole number that belongs to it.
+  template <class T> RT_INLINE static T remainder(T a, T b) {
+    const T r = std::fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  }
+  template <class T> RT_INLINE static T quotient(T a, T b) {
+    const T r = std::fmod(a, b);
+    return b == 0 ? a / b : round((a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0));
+  }
   template <class T> RT_INLINE static T sqrt(T x) { return std::sqrt(x); }
   template <class T> RT_INLINE static T pow(T x, T y) { return std::pow(x, y); }
   template <class T> RT_INLINE static T abs(T x) { return std::fabs(x); }
@@ -48,8 +57,12 @@ struct Math {
     return x != x ? x : y;
   }
 
+  RT_INLINE static float log(float x) { return logarithm<false>(x); }
+  RT_INLINE static float log2(float x) { return logarithm<true>(x); }  // exact for powers of two
+
   // log(m 2^e) with m in [sqrt(1/2), sqrt(2)); coefficients of Cephes' logf.
-  RT_INLINE static float log(float x) {
+  template <bool kBinary>
+  RT_INLINE static float logarithm(float x) {
     const bool subnormal = x < 1.17549435e-38f;
     const uint32_t bits = std::bit_cast<uint32_t>(subnormal ? x * 8388608.f : x);
     const uint32_t shifted = bits - 0x3f3504f3u;
@@ -65,8 +78,13 @@ struct Math {
     p = p * f - 2.4999993993e-1f;
     p = p * f + 3.3333331174e-1f;
     const float z = f * f;
-    float y = p * z * f + e * -2.12194440e-4f - 0.5f * z;
-    y = f + y + e * 0.693359375f;
+    float y;
+    if constexpr (kBinary) {
+      y = (f + (p * z * f - 0.5f * z)) * 1.44269504f + e;
+    } else {
+      y = p * z * f + e * -2.12194440e-4f - 0.5f * z;
+      y = f + y + e * 0.693359375f;
+    }
     y = x == std::numeric_limits<float>::infinity() ? x : y;
     y = x == 0.f ? -std::numeric_limits<float>::infinity() : y;
     return x >= 0.f ? y : std::numeric_limits<float>::quiet_NaN();

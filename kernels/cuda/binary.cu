@@ -22,11 +22,19 @@ namespace ringtape::cuda {
   };                                                                                                         \
   RT_GRADIENT(name##_gradient_a, da_expr)                                                                    \
   RT_GRADIENT(name##_gradient_b, db_expr)                                                                    \
-  }                                                                                                          \
+  }
+RT_BINARY_OPS(X)
+#undef X
+
+#define RT_FUNCTIONS(name, map)                                                                              \
   void name##_forward(View y, View a, View b) { map(name##_value{}, y, a, b); }                              \
   void name##_backward_a(View da, View a, View b, View dy) { map(name##_gradient_a{}, da, a, b, dy); }       \
   void name##_backward_b(View db, View a, View b, View dy) { map(name##_gradient_b{}, db, a, b, dy); }
-RT_BINARY_OPS(X)
+#define X(name, ...) RT_FUNCTIONS(name, map)
+RT_LAYER_BINARY_OPS(X)
+#undef X
+#define X(name, ...) RT_FUNCTIONS(name, map_float)
+RT_RARE_BINARY_OPS(X)
 #undef X
 
 #define X(name, expr)                                                                                        \

@@ -179,14 +179,17 @@ Dense<T> dense_operand(const View& x, bool constant) {
 template <class Y, class... X, class F, size_t... I, class... Views>
 void map_as(F f, std::index_sequence<I...>, View y, Views... x) {
   using C = compute_t<Y>;
-  if constexpr (sizeof(C) == 8) return map_any<C>(f, y, x...);  // f64 is only for checks: one element at a time
-  constexpr int width = int(16 / std::max({sizeof(Y), sizeof(X)...}));
-  const Layout<1 + sizeof...(X)> layout = coalesce(std::array{y, x...});
-  const int64_t n = layout.size();
-  if (!layout.dense(0) || !wide<Y>(layout, 0, y, width) || !(wide<X>(layout, I + 1, x, width) && ...))
-    return map_any<C>(f, y, x...);
-  launch<map_dense<C, width, F, Y, X...>>(y.device, covering(y.device, (n + width - 1) / width), f, y.as<Y>(), n,
-                                          dense_operand<X>(x, layout.constant(I + 1))...);
+  if constexpr (sizeof(C) == 8) {  // f64 is only for checks: one element at a time
+    map_any<C>(f, y, x...);
+  } else {
+    constexpr int width = int(16 / std::max({sizeof(Y), sizeof(X)...}));
+    const Layout<1 + sizeof...(X)> layout = coalesce(std::array{y, x...});
+    const int64_t n = layout.size();
+    if (!layout.dense(0) || !wide<Y>(layout, 0, y, width) || !(wide<X>(layout, I + 1, x, width) && ...))
+      return map_any<C>(f, y, x...);
+    launch<map_dense<C, width, F, Y, X...>>(y.device, covering(y.device, (n + width - 1) / width), f, y.as<Y>(), n,
+                                            dense_operand<X>(x, layout.constant(I + 1))...);
+  }
 }
 
 // Operands of the C++ types Y and X...; fast if dense.

@@ -25,6 +25,7 @@ struct Math {
   static __device__ float round(float x) { return rintf(x); }
   static __device__ float atan2(float y, float x) { return atan2f(y, x); }
   static __device__ float fmod(float x, float y) { return fmodf(x, y); }
+  static __device__ float log2(float x) { return log2f(x); }
   static __device__ double exp(double x) { return ::exp(x); }
   static __device__ double log(double x) { return ::log(x); }
   static __device__ double tanh(double x) { return ::tanh(x); }
@@ -42,6 +43,18 @@ struct Math {
   static __device__ double round(double x) { return ::rint(x); }
   static __device__ double atan2(double y, double x) { return ::atan2(y, x); }
   static __device__ double fmod(double x, double y) { return ::fmod(x, y); }
+  static __device__ double log2(double x) { return ::log2(x); }
+  // As in Python: the remainder has the sign of b; the quotient is the whole number that belongs to it.
+  template <class T>
+  static __device__ T remainder(T a, T b) {
+    const T r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+  }
+  template <class T>
+  static __device__ T quotient(T a, T b) {
+    const T r = fmod(a, b);
+    return b == 0 ? a / b : round((a - r) / b - (r != 0 && (r < 0) != (b < 0) ? 1 : 0));
+  }
 };
 
 }  // namespace

@@ -62,6 +62,17 @@ TEST(Promotion, ANumberChangesOnlyTheKind) {
   EXPECT_EQ(values(of<uint8_t>({0, 51, 255}) / 255), (std::vector<double>{0, double(51.f / 255.f), 1}));
 }
 
+TEST(Promotion, ANumberBesideATensorWithoutAxesIsANumber) {
+  for (const DType d : kAll) {
+    SCOPED_TRACE(name_of(d));
+    const Tensor x = full({}, 1, d), yes = mask({true});
+    EXPECT_EQ(floor_divide(x, 3).dtype(), d == DType::b8 ? DType::i64 : d);
+    EXPECT_EQ(floor_divide(3, x).dtype(), d == DType::b8 ? DType::i64 : d);
+    EXPECT_EQ(where(yes, x, 3).dtype(), d == DType::b8 ? DType::i64 : d);
+    EXPECT_EQ(floor_divide(x, 2.5).dtype(), is_float(d) ? d : DType::f32);
+  }
+}
+
 TEST(Promotion, GradientsArriveInTheirOwnDtype) {
   const Tensor a = leaf(full({2, 3}, 2)), b = leaf(full({3}, 5, DType::f64)), c = leaf(full({2, 1}, 3, DType::bf16));
   const Tensor y = a * b + where(mask({true, false, true}), c, b);
@@ -86,6 +97,7 @@ TEST(Whole, ArithmeticIsExactAndWrapsAround) {
   EXPECT_EQ(values(equal(x, big)), (std::vector<double>{1, 0, 0}));
   EXPECT_EQ(values(less(x, of<int64_t>({big + 1, most, -big - 1}))), (std::vector<double>{1, 0, 0}));
   EXPECT_EQ(where(mask({true, true, false}), x, of<int32_t>({1, 2, 3})).data<int64_t>()[0], big);
+  EXPECT_EQ(where(mask({false, true, true}), x, big + 2).data<int64_t>()[0], big + 2);
   EXPECT_EQ(cast(x, DType::i32).data<int32_t>()[0], 1);
   EXPECT_EQ(sum(x).data<int64_t>()[0], most);
   EXPECT_EQ(max(of<int64_t>({big, big - 1})).data<int64_t>()[0], big);
@@ -104,6 +116,13 @@ TEST(Whole, QuotientsAndRemaindersAreThoseOfPython) {
   const Tensor x = cast(slice(a, 0, 0, 5), DType::f64), y = cast(slice(b, 0, 0, 5), DType::f64);
   EXPECT_EQ(values(floor_divide(x, y)), (std::vector<double>{3, -4, -4, 3, -2}));
   EXPECT_EQ(values(remainder(x, y)), (std::vector<double>{1, 1, -1, -1, 0}));
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(values(floor_divide(of<double>({-1, 5, 1, 1}), of<double>({inf, -inf, 0.1, 0}))),
+            (std::vector<double>{-1, -1, 9, inf}));  // 1 / 0.1 is 10, 1 % 0.1 almost 0.1
+  const Tensor divisor = leaf(of<double>({0.1, 2}));
+  backward(sum(remainder(of<double>({1, -7}), divisor)));
+  EXPECT_EQ(values(grad(divisor)), (std::vector<double>{-9, 4}));
+  EXPECT_EQ(values(of<uint8_t>({200, 7}) % -3), (std::vector<double>{200, 7}));  // of 253
   EXPECT_EQ(values(remainder(of<float>({5.5f, -5.5f, 0.f, 3.f}), 2.0)), (std::vector<double>{1.5, 0.5, 0, 1}));
 }
 
@@ -136,6 +155,8 @@ TEST(Whole, UnaryOperationsStayWholeWhereTheyCan) {
   EXPECT_EQ(values(clamp(x, -1.5, 2)), (std::vector<double>{-1.5, 0, 2}));
   for (const Tensor& y : {neg(x), abs(x), sign(x), relu(x), square(x), clamp(x, -1, 2), round(x)})
     EXPECT_EQ(y.dtype(), DType::i32);
+  EXPECT_EQ(values(abs(of<uint8_t>({5, 200, 0}))), (std::vector<double>{5, 200, 0}));
+  EXPECT_NE(View(floor(x)).data, View(x).data);
   EXPECT_EQ(exp(x).dtype(), DType::f32);
   EXPECT_EQ(values(round(of<float>({-2.5f, -1.5f, 0.5f, 1.5f, 2.4f}))), (std::vector<double>{-2, -2, 0, 2, 2}));
 }
@@ -158,6 +179,7 @@ TEST(Whole, Reductions) {
   EXPECT_EQ(values(any(none, {0})), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(values(all(none, {0})), (std::vector<double>{1, 1, 1}));
   EXPECT_NE(message_of<ShapeError>([&] { max(none, {0}); }), "");
+  EXPECT_EQ(max(none, {1}).shape(), Shape{0});
   // Many: rows that threads share, columns, and totals beyond a double's 2^53.
   const Tensor many = full({3, 200001}, 1, DType::i64) * ((int64_t{1} << 40) + 1);
   EXPECT_EQ(sum(many, {1}).data<int64_t>()[2], 200001 * ((int64_t{1} << 40) + 1));
@@ -178,6 +200,37 @@ TEST(Reductions, ATensorWithoutAxesHasAxisZero) {
   EXPECT_EQ(max(x, {-1}).item(), 3);
   EXPECT_EQ(mean(x, {0}, true).rank(), 0);
   EXPECT_NE(message_of<ShapeError>([&] { sum(x, {1}); }), "");
+}
+
+TEST(Reductions, SquaresOf16BitsAreNotOf16Bits) {
+  const Tensor x = cast(of<float>({300, 400}), DType::f16);
+  EXPECT_EQ(norm(x).item(), 500);
+  EXPECT_EQ(standard_deviation(cast(of<float>({-300, 300}), DType::f16)).item(), 424.25);
+}
+
+TEST(Reductions, NormsOfOtherOrdersHaveNoSlopeAtZero) {
+  for (const double p : {0.5, 1., 2., 3., double(INFINITY)}) {
+    EXPECT_EQ(norm(zeros({0}), {}, false, p).item(), 0);
+    const Tensor x = leaf(of<double>({0, 2})), none = leaf(zeros({3}));
+    backward(norm(x, {}, false, p));
+    test::expect_close(grad(x), of<double>({0, 1}), 1e-15, 0, concat("p = ", p));
+    backward(norm(none, {}, false, p));
+    EXPECT_EQ(values(grad(none)), std::vector<double>(3, 0)) << p;
+  }
+}
+
+TEST(Unary, BinaryLogarithmsOfPowersOfTwoAreExact) {
+  for (int e = -126; e <= 127; ++e) {
+    EXPECT_EQ(log2(full({}, std::ldexp(1., e))).item(), e);
+    EXPECT_EQ(log2(full({}, std::ldexp(1., e), DType::f64)).item(), e);
+  }
+}
+
+TEST(Binary, TheAngleAtTheOriginHasNoSlope) {
+  const Tensor y = leaf(zeros({2})), x = leaf(zeros({2}));
+  backward(sum(atan2(y, x)));
+  EXPECT_EQ(values(grad(y)), std::vector<double>(2, 0));
+  EXPECT_EQ(values(grad(x)), std::vector<double>(2, 0));
 }
 
 TEST(Reductions, RootsHaveNoSlopeAtZero) {
