@@ -224,6 +224,27 @@ RowResults run_reductions(const Tensor& x, const std::vector<int>& axes) {
   var_backward(dv, x, center, top, 0.125);
   add("sum", sum), add("mean", mean), add("max", top), add("logsumexp", lse), add("var", var), add("center", center);
   add("max dx", dx), add("logsumexp dx", dl), add("var dx", dv);
+  const Tensor low = y(), dm = empty_like(dx), product = y(), norm = y();
+  min_forward(low, x);
+  min_backward(dm, x, low, lse);
+  add("min", low), add("min dx", dm);
+  if (size_of(x.dtype()) > 2) {
+    prod_forward(product, x), norm_forward(norm, x);
+    add("prod", product), add("norm", norm);
+  }
+  return results;
+}
+
+RowResults run_whole_reductions(const Tensor& x, const std::vector<int>& axes) {
+  RowResults results;
+  const auto add = [&](const char* name, const auto& forward) {
+    Shape shape = x.shape();
+    for (int axis : axes) shape = shape.with(axis, 1);
+    const Tensor y(shape, DType::i64, x.device());
+    forward(y, x);
+    results.all.emplace_back(name, y);
+  };
+  add("sum", sum_forward), add("prod", prod_forward), add("max", max_forward), add("min", min_forward);
   return results;
 }
 
@@ -236,6 +257,11 @@ void compare_reductions(DType dtype, const Case& c) {
   std::string where = std::string(name_of(dtype)) + " " + c.shape.str() + " over";
   for (int axis : c.axes) where += " " + std::to_string(axis);
   expect_same(run_reductions(y, c.axes), run_reductions(x, c.axes), tolerance, where);
+  if (dtype != DType::f32) return;
+  const Tensor whole = integers(host.size(), 1000, 7);
+  const auto laid_out = [&](const Tensor& t) { return c.layout(reshape(t, c.shape)); };
+  expect_same(run_whole_reductions(laid_out(cuda(whole)), c.axes), run_whole_reductions(laid_out(whole), c.axes), 0,
+              where + ", whole");
 }
 
 TEST_F(CudaReduce, RowsOfEveryLength) {
