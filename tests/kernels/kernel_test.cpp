@@ -81,6 +81,8 @@ struct Function {
 const Function kFunctions[] = {
     {"exp", exp, std::exp, -103.9f, 88.7f, 2},
     {"log", log, std::log, 1e-44f, 1e38f, 2},
+    {"log1p", log1p, std::log1p, 1e-44f, 1e38f, 3},
+    {"log1p", log1p, std::log1p, -0.99999994f, 3, 3},
     {"tanh", tanh, std::tanh, -12, 12, 3},
     {"sigmoid", sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, -80, 80, 4},
 };
@@ -92,7 +94,7 @@ TEST(Math, IsAccurateInEveryInstructionSet) {
       Tensor x({n});
       for (int64_t i = 0; i < n; ++i) {
         const double t = double(i) / (n - 1);
-        // log over all magnitudes, the others evenly
+        // positive numbers over all magnitudes, the others evenly
         x.data<float>()[i] = f.low > 0
                                  ? float(std::exp(std::log(double(f.low)) * (1 - t) + std::log(double(f.high)) * t))
                                  : float(f.low + (f.high - f.low) * t);
@@ -129,6 +131,11 @@ TEST(Math, KeepsTheEdges) {
     EXPECT_EQ(at(log, 1), 0);
     EXPECT_TRUE(std::isnan(at(log, -1)));
     EXPECT_TRUE(std::isnan(at(log, nan)));
+    EXPECT_EQ(at(log1p, -1), -inf);
+    EXPECT_EQ(at(log1p, 0), 0);
+    EXPECT_EQ(at(log1p, inf), inf);
+    EXPECT_TRUE(std::isnan(at(log1p, -2)));
+    EXPECT_TRUE(std::isnan(at(log1p, nan)));
     EXPECT_EQ(at(tanh, inf), 1);
     EXPECT_EQ(at(tanh, -inf), -1);
     EXPECT_TRUE(std::isnan(at(tanh, nan)));
