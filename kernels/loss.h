@@ -4,7 +4,8 @@
 // The complete definition of every elementwise loss, one row each:
 //   name, value(x, t), d/dx, d/dt
 // x: the prediction, t: the target, q: the parameter of the loss (beta, delta, or the weight of positive targets). M
-// holds the elementary functions of the device, T is float or double. At a kink the slope is PyTorch's.
+// holds the elementary functions of the device, T is float or double. At a kink the slope is PyTorch's,
+// as is NaN where x or t is.
 // clang-format off
 #define RT_LOSSES(X)                                                                                            \
   X(mse,       (x - t) * (x - t),                                                                               \
@@ -14,14 +15,14 @@
                x > t ? T(1) : x < t ? T(-1) : T(0),                                                             \
                x > t ? T(-1) : x < t ? T(1) : T(0))                                                             \
   X(smooth_l1, M::abs(x - t) < q ? T(0.5) * (x - t) * (x - t) / q : M::abs(x - t) - T(0.5) * q,                 \
-               M::abs(x - t) < q ? (x - t) / q : x > t ? T(1) : x < t ? T(-1) : T(0),                           \
-               M::abs(x - t) < q ? (t - x) / q : x > t ? T(-1) : x < t ? T(1) : T(0))                           \
+               M::abs(x - t) < q ? (x - t) / q : x > t ? T(1) : x < t ? T(-1) : x - t,                          \
+               M::abs(x - t) < q ? (t - x) / q : x > t ? T(-1) : x < t ? T(1) : t - x)                          \
   X(huber,     M::abs(x - t) <= q ? T(0.5) * (x - t) * (x - t) : q * (M::abs(x - t) - T(0.5) * q),              \
-               M::abs(x - t) <= q ? x - t : x > t ? q : -q,                                                     \
-               M::abs(x - t) <= q ? t - x : x > t ? -q : q)                                                     \
+               M::abs(x - t) <= q ? x - t : x > t ? q : x < t ? -q : x - t,                                     \
+               M::abs(x - t) <= q ? t - x : x > t ? -q : x < t ? q : t - x)                                     \
   X(bce,       (1 - t) * x + (1 + (q - 1) * t) * (M::log1p(M::exp(-M::abs(x))) + (x < 0 ? -x : T(0))),          \
                (1 + (q - 1) * t) / (1 + M::exp(-x)) - q * t,                                                    \
-               (q - 1) * (M::log1p(M::exp(-M::abs(x))) + (x < 0 ? -x : T(0))) - x)                              \
+               (q - 1) * M::log1p(M::exp(-M::abs(x))) - (x < 0 ? q * x : x))                                    \
   X(kl,        t == 0 ? T(0) : t * (M::log(t) - x),                                                             \
                -t,                                                                                              \
                t == 0 ? T(0) : M::log(t) + 1 - x)                                                               \

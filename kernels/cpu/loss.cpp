@@ -8,14 +8,9 @@ RT_ISA_BEGIN
 
 namespace {
 
-struct LossMath : Math {
-  // log(1 + x) for x >= 0: the second term is what 1 + x loses by rounding.
-  template <class T>
-  RT_INLINE static T log1p(T x) {
-    const T u = 1 + x;
-    return log(u) + (x - (u - 1)) / u;
-  }
-};
+// Elements of whole vectors of every instruction set, also if the compiler unrolls the loop. n is a multiple of it: the
+// digits of an element would else depend on whether it is in a loop's vectors or its rest.
+constexpr int64_t kLossWidth = 64;
 
 template <class C, class F>
 void loss_block(C* out, const C* x, const C* t, const C* q, int64_t n) {
@@ -31,7 +26,7 @@ using LossBlock = void (*)(C* out, const C* x, const C* t, const C* q, int64_t n
   struct part {                                                                                                  \
     template <class T>                                                                                           \
     RT_INLINE static T of([[maybe_unused]] T x, [[maybe_unused]] T t, [[maybe_unused]] T q) {                    \
-      using M [[maybe_unused]] = LossMath;                                                                       \
+      using M [[maybe_unused]] = Math;                                                                           \
       return expression;                                                                                         \
     }                                                                                                            \
   };
@@ -70,19 +65,30 @@ class LossOperands {
    public:
     explicit Reader(const LossOperands& all) : all_(all) {
       for (size_t k = 0; k < kOperands; ++k)
-        if (all.operands_[k].constant) at_[k] = all.operands_[k].load(0, std::min(kBlock, all.n_), buffers_[k]);
+        if (all.operands_[k].constant) load(k, 0, std::min(kBlock, all.n_));
     }
-    // Writes w dy f of `n` <= kBlock elements, in C.
+    // Writes w dy f of `n` <= kBlock elements, in C, to `out`, which has room for kBlock.
     void read(C* out, int64_t begin, int64_t n) {
       for (size_t k = 0; k < kOperands; ++k)
-        if (!all_.operands_[k].constant) at_[k] = all_.operands_[k].load(begin, n, buffers_[k]);
-      all_.f_(out, at_[0], at_[1], at_[2], n);
+        if (!all_.operands_[k].constant) load(k, begin, n);
+      all_.f_(out, at_[0], at_[1], at_[2], whole(n));
       const C *const w = at_[3], *const dy = at_[4];
       if (all_.weighted_)
         for (int64_t i = 0; i < n; ++i) out[i] *= w[i] * dy[i];
     }
 
    private:
+    static int64_t whole(int64_t n) { return (n + kLossWidth - 1) / kLossWidth * kLossWidth; }
+    // `n` elements, and zeros as far as whole vectors go.
+    void load(size_t k, int64_t begin, int64_t n) {
+      C* const buffer = buffers_[k];
+      at_[k] = all_.operands_[k].load(begin, n, buffer);
+      if (n == whole(n)) return;
+      if (at_[k] != buffer) std::copy_n(at_[k], n, buffer);
+      std::fill(buffer + n, buffer + whole(n), C(0));
+      at_[k] = buffer;
+    }
+
     const LossOperands& all_;
     const C* at_[kOperands] = {};
     C buffers_[kOperands][kBlock];
@@ -104,6 +110,16 @@ class LossOperands {
   std::array<Operand, kOperands> operands_;
 };
 
+// f(first element, number of elements, a reader) for each block of n elements.
+template <class C, class F>
+void for_each_loss_block(int64_t n, const LossOperands<C>& operands, const F& f) {
+  parallel_for((n + kBlock - 1) / kBlock, kGrain / kBlock, [&](int64_t begin, int64_t end) {
+    typename LossOperands<C>::Reader reader(operands);
+    for (int64_t at = begin * kBlock; at < std::min(n, end * kBlock); at += kBlock)
+      f(at, std::min(kBlock, n - at), reader);
+  });
+}
+
 template <class F>
 void in_loss_type(DType dtype, const F& f) {
   if (dtype == DType::f64) f.template operator()<double>();
@@ -122,9 +138,11 @@ void loss_forward(View y, View x, View t, View w, View q, LossRule rule) {
     }
     const LossOperands<C> operands(x, t, w, q, rule, LossPart::value);
     if (y.size() == n && rule.divisor == 1) {
-      parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-        typename LossOperands<C>::Reader reader(operands);
-        for (int64_t at = begin; at < end; at += kBlock) reader.read(out + at, at, std::min(kBlock, end - at));
+      for_each_loss_block(n, operands, [out](int64_t at, int64_t count, auto& reader) {
+        if (count == kBlock) return reader.read(out + at, at, count);
+        C block[kBlock];
+        reader.read(block, at, count);
+        std::copy_n(block, count, out + at);
       });
       return;
     }
@@ -154,15 +172,10 @@ void loss_backward(View dto, View dy, View x, View t, View w, View q, LossRule r
     const LossOperands<C> operands(x, t, w, q, rule, part, dy);
     const C scale = C(1 / rule.divisor);
     dispatch_float(dto.dtype, [&]<class T>() {
-      parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
-        typename LossOperands<C>::Reader reader(operands);
+      for_each_loss_block(n, operands, [scale, to = dto.as<T>()](int64_t at, int64_t count, auto& reader) {
         C block[kBlock];
-        for (int64_t at = begin; at < end; at += kBlock) {
-          const int64_t count = std::min(kBlock, end - at);
-          reader.read(block, at, count);
-          T* const to = dto.as<T>() + at;
-          for (int64_t i = 0; i < count; ++i) to[i] = T(compute_t<T>(block[i] * scale));
-        }
+        reader.read(block, at, count);
+        for (int64_t i = 0; i < count; ++i) to[at + i] = T(compute_t<T>(block[i] * scale));
       });
     });
   });

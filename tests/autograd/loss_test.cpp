@@ -1,6 +1,8 @@
 // Conventions of the losses, which are PyTorch's, beside plain formulas in double.
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
@@ -140,6 +142,67 @@ TEST(Losses, SumsAreLongOnes) {
   EXPECT_NEAR(l1_loss(x, t).item(), own, 1e-8);
   for (int threads : {1, 2, 3})
     test::with_threads(threads, [&] { EXPECT_EQ(mse_loss(x, t).item(), mse_loss(x, t).item()); });
+}
+
+// An element's digits depend neither on the threads nor on its place: a loop over the rest of whole vectors would
+// round in another way.
+TEST(Losses, DoNotDependOnThreadsAndPlaces) {
+  using LossOf = std::function<Tensor(const Tensor&, const Tensor&, LossReduction)>;
+  const std::map<std::string, LossOf> losses{
+      {"mse", [](auto& x, auto& t, auto r) { return mse_loss(x, t, r); }},
+      {"l1", [](auto& x, auto& t, auto r) { return l1_loss(x, t, r); }},
+      {"smooth_l1", [](auto& x, auto& t, auto r) { return smooth_l1_loss(x, t, 0.7, r); }},
+      {"huber", [](auto& x, auto& t, auto r) { return huber_loss(x, t, 0.7, r); }},
+      {"bce", [](auto& x, auto& t, auto r) { return binary_cross_entropy_with_logits(x, t, {.reduction = r}); }},
+      {"kl", [](auto& x, auto& t, auto r) { return kl_div(x, t, {.reduction = r}); }},
+      {"kl_of_log", [](auto& x, auto& t, auto r) { return kl_div(x, t, {.log_target = true, .reduction = r}); }}};
+  constexpr int64_t kMost = 91000;
+  const Tensor x = rand({kMost}, -3, 3), t = rand({kMost}, 0, 1);
+  for (const auto& [name, loss] : losses) {
+    const auto gradient = [&loss](const Tensor& at, const Tensor& target) {
+      const Tensor own = leaf(at);
+      backward(loss(own, target, LossReduction::sum));
+      return grad(own);
+    };
+    const auto part = [](const Tensor& whole, int64_t begin, int64_t n) { return slice(whole, 0, begin, begin + n); };
+    const Tensor each = test::with_threads(1, [&] { return loss(x, t, LossReduction::none); });
+    const Tensor slopes = test::with_threads(1, [&] { return gradient(x, t); });
+    for (int64_t n = 1; n <= 601; ++n) {
+      if (n == 601) n = kMost;
+      SCOPED_TRACE(concat(name, " of ", n));
+      const Tensor a = part(x, 0, n), b = part(t, 0, n);
+      const Tensor sum = test::with_threads(1, [&] { return loss(a, b, LossReduction::sum); });
+      for (int threads : {1, 2, 3, 5})
+        test::with_threads(threads, [&] {
+          ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::none), part(each, 0, n))) << threads << " threads";
+          ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::sum), sum)) << threads << " threads";
+        });
+      ASSERT_TRUE(test::same_bytes(gradient(a, b), part(slopes, 0, n)));
+      if (n < 50) {
+        ASSERT_TRUE(test::same_bytes(loss(part(x, n, n), part(t, n, n), LossReduction::none), part(each, n, n)));
+      }
+    }
+  }
+}
+
+TEST(Losses, OfWhatIsNoNumber) {
+  const Tensor nan = full({3}, NAN), zero = zeros({3});
+  const auto slopes = [](auto loss, const Tensor& x, const Tensor& t) {
+    const Tensor a = leaf(x), b = leaf(t);
+    backward(loss(a, b));
+    return std::pair(values(grad(a))[0], values(grad(b))[0]);
+  };
+  const auto huber = [](auto& x, auto& t) { return huber_loss(x, t, 2, LossReduction::sum); };
+  const auto smooth = [](auto& x, auto& t) { return smooth_l1_loss(x, t, 2, LossReduction::sum); };
+  for (const auto& [x, t] : {std::pair(nan, zero), std::pair(zero, nan)}) {
+    EXPECT_TRUE(std::isnan(slopes(huber, x, t).first) && std::isnan(slopes(huber, x, t).second));
+    EXPECT_TRUE(std::isnan(slopes(smooth, x, t).first) && std::isnan(slopes(smooth, x, t).second));
+  }
+  const auto bce = [](auto& x, auto& t) {
+    return binary_cross_entropy_with_logits(x, t, {.reduction = LossReduction::sum});
+  };
+  EXPECT_EQ(slopes(bce, full({3}, -kInf), zero).second, kInf);
+  EXPECT_EQ(slopes(bce, full({3}, kInf), ones({3})).second, -kInf);
 }
 
 TEST(Losses, OfOneElement) {
