@@ -127,12 +127,12 @@ void soft_cross_entropy_forward(View loss, View norms, View logits, View targets
       norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
       const C* const q = Row<T>::read(targets.as<T>() + r * n, n, buffer);
       const C log_sum = Math::log(sum), highest = top;
-      // Where the target is 0, a logit of -infinity gives no loss.
+      // Where the target or the weight is 0, a logit of -infinity gives no loss.
       const auto term = [=](int64_t i) {
-        const C mass = on * q[i] + off;
+        const C mass = (on * q[i] + off) * (w ? w[i] : C(1));
         return mass == 0 ? C(0) : mass * (log_sum - (x[i] - highest));
       };
-      loss.as<C>()[r] = w ? row_sum<C>(n, [=](int64_t i) { return w[i] * term(i); }) : row_sum<C>(n, term);
+      loss.as<C>()[r] = row_sum<C>(n, term);
     });
   });
 }

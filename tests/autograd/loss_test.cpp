@@ -114,6 +114,8 @@ TEST(CrossEntropy, TargetsMayBeProbabilities) {
   EXPECT_NEAR(cross_entropy(x, q, sum).item(), want.item(), 1e-12);
   const Tensor masked = numbers({1, -kInf, 2, 0}, {1, 4}), half = numbers({0.5, 0, 0.5, 0}, {1, 4});
   EXPECT_TRUE(std::isfinite(cross_entropy(masked, half).item()));
+  const Tensor none = numbers({1, 0, 2, 3}, {4}), even = full({1, 4}, 0.25, DType::f64);
+  EXPECT_TRUE(std::isfinite(cross_entropy(masked, even, {.weight = none}).item()));  // of the masked class
 }
 
 TEST(CrossEntropy, TakesTargetsOfTheDataUnderAutocast) {
