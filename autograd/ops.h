@@ -160,8 +160,8 @@ struct CrossEntropyOptions {
   Tensor weight = {};           // of each class, (C), f32 for f32 and 16-bit logits, f64 for f64; without gradient
   LossReduction reduction = LossReduction::mean;  // with weights the mean is divided by the sum of the labels' weights
 };
-// logits (..., C), labels (...) i64 -> (), or (...) without reduction; or targets (..., C), the probability of each
-// class, of the logits' dtype: their mean is over the samples. Both have PyTorch's values. f32 for 16-bit logits.
+// logits (..., C), labels (...) i64 or i32 -> (), or (...) without reduction; or targets (..., C), the probability of
+// each class, of the logits' dtype: their mean is over the samples. Both have PyTorch's values. f32 for 16-bit logits.
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options);
 Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_smoothing = 0,
                      LossReduction = LossReduction::mean);

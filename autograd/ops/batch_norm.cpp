@@ -8,14 +8,12 @@
 namespace ringtape {
 namespace {
 
-DType statistics_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
-
 void check_channels(const Tensor& x, const Tensor& t, const char* what) {
   const Shape wanted{x.shape()[x.rank() - 1]};
   RT_CHECK_AS(ShapeError, t.defined() && t.shape() == wanted, "batch_norm: expected ", what, " of shape ", wanted,
               " for x ", x.shape(), ", got ", t.defined() ? t.shape().str() : "none");
-  RT_CHECK_AS(DTypeError, t.dtype() == statistics_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ",
-              t.dtype(), "; ", what, " must be ", statistics_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), "batch_norm: x and ", what, " of ", x.dtype(), " and ",
+              t.dtype(), "; ", what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), "batch_norm: x and ", what, " on ", x.device(), " and ",
               t.device(), "; move one with to(x, device)");
 }
@@ -67,7 +65,7 @@ Statistics of_batch(const Tensor& x, int64_t count, int64_t parts, RunningUpdate
               " equal parts, got x ", x.shape());
   count /= parts;
   check_count(count, x, parts == 1 ? "" : concat(" in ", parts, " parts"));
-  const Tensor mean({parts * x.dim(-1)}, statistics_dtype(x), x.device()), var = empty_like(mean);
+  const Tensor mean({parts * x.dim(-1)}, wide_dtype(x), x.device()), var = empty_like(mean);
   running.correction = double(count) / double(count - 1);
   for (int64_t p = 0; p < parts; ++p)
     batch_norm_statistics(part(mean, p, parts), part(var, p, parts), part(x, p, parts),
@@ -85,7 +83,7 @@ Statistics of_all(const Tensor& x, int64_t count, const BatchNormPeers& peers, c
   const auto place = [&own](int64_t begin, int64_t size) { return own.window({size}, {1}, begin); };
   batch_norm_statistics(place(0, channels), place(channels, channels), x, {});
   fill(place(2 * channels, 1), double(count));
-  const Tensor mean({channels}, statistics_dtype(x), x.device()), var = empty_like(mean), unbiased = empty_like(mean);
+  const Tensor mean({channels}, wide_dtype(x), x.device()), var = empty_like(mean), unbiased = empty_like(mean);
   const Tensor total({1}, mean.dtype(), x.device());
   batch_norm_merge(mean, var, unbiased, total, peers.gather(own));
   // With more here, nobody waits for the total.
@@ -150,7 +148,7 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   const auto fits = [](const Tensor& t) { return t.defined() && size_of(t.dtype()) > 2; };
   if (x0.defined() && x0.rank() > 0 && !(fits(w0) && fits(b0))) {  // 1 and 0; f32 of 16-bit ones
     const auto parameter = [&](const Tensor& t, double value) {
-      const DType dtype = statistics_dtype(x0);
+      const DType dtype = wide_dtype(x0);
       return !t.defined() ? full({x0.dim(-1)}, value, dtype, x0.device()) : fits(t) ? t : cast(t, dtype);
     };
     return batch_norm(x0, parameter(w0, 1), parameter(b0, 0), running, options, f, residual0);
@@ -196,7 +194,7 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
 // Parameters of a sample in the dtype that matches x's.
 static Tensor wide(const Tensor& t) { return t.dtype() == DType::f64 ? t : cast(t, DType::f32); }
 static RunningStatistics made_up(const Tensor& x) {
-  const Tensor at = cast(arange(x.shape()[x.rank() - 1], DType::i64, x.device()), statistics_dtype(x));
+  const Tensor at = cast(arange(x.shape()[x.rank() - 1], DType::i64, x.device()), wide_dtype(x));
   return {at * 0.1 - 0.2, at * 0.25 + 0.5, {}};
 }
 

@@ -21,6 +21,9 @@ inline void check_float(const Tensor& x, const char* op) {
               "; convert it with cast(x, DType::f32)");
 }
 
+// Of sums, statistics and parameters beside x: 16-bit numbers have f32.
+inline DType wide_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
 // x, or whole numbers and truth values as f32.
 inline Tensor as_float(const Tensor& x, const char* op) {
   check_defined(x, op);

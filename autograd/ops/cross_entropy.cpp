@@ -1,21 +1,19 @@
 #include "kernels/cross_entropy.h"
 
 #include "autograd/create.h"
-#include "autograd/ops/common.h"
+#include "autograd/ops/along.h"
 #include "kernels/reduce.h"
 
 namespace ringtape {
 namespace {
-
-DType loss_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 // Weights of classes, contiguous; undefined stays so.
 Tensor class_weights(const char* op, const Tensor& w, const Tensor& logits) {
   if (!w.defined()) return w;
   const Shape wanted{logits.dim(-1)};
   RT_CHECK_AS(ShapeError, w.shape() == wanted, op, ": expected a weight for each class, ", wanted, ", got ", w.shape());
-  RT_CHECK_AS(DTypeError, w.dtype() == loss_dtype(logits), op, ": logits and weight of ", logits.dtype(), " and ",
-              w.dtype(), "; weight must be ", loss_dtype(logits), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DTypeError, w.dtype() == wide_dtype(logits), op, ": logits and weight of ", logits.dtype(), " and ",
+              w.dtype(), "; weight must be ", wide_dtype(logits), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, w.device() == logits.device(), op, ": logits and weight on ", logits.device(), " and ",
               w.device(), "; move one with to(x, device)");
   return contiguous(w.detach());
@@ -28,7 +26,8 @@ int64_t check_labels(const char* op, const Tensor& logits, const Tensor& labels)
               labels.defined() && logits.rank() > 0 && logits.shape().without(logits.rank() - 1) == labels.shape(), op,
               ": expected logits (..., C), the classes last, and labels (...), got ", logits.shape(), " and ",
               labels.defined() ? labels.shape().str() : "none");
-  RT_CHECK_AS(DTypeError, labels.dtype() == DType::i64, op, ": labels are ", labels.dtype(), ", not i64");
+  RT_CHECK_AS(DTypeError, labels.dtype() == DType::i64 || labels.dtype() == DType::i32, op, ": labels are ",
+              labels.dtype(), ", not i64 or i32; convert them with cast(labels, DType::i64)");
   RT_CHECK_AS(DeviceError, labels.device() == logits.device(), op, ": logits and labels on ", logits.device(), " and ",
               labels.device(), "; move one with to(x, device)");
   return labels.size();
@@ -62,8 +61,8 @@ Tensor loss_gradients(const Tensor& dy, int64_t n) {
 
 // The mean over the samples is that of their losses.
 Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
-  if (autocast_dtype() != DType::f32 && logits.dtype() != targets.dtype() && loss_dtype(logits) == DType::f32 &&
-      loss_dtype(targets) == DType::f32)  // 16-bit logits of the network, and targets of the data
+  if (autocast_dtype() != DType::f32 && logits.dtype() != targets.dtype() && wide_dtype(logits) == DType::f32 &&
+      wide_dtype(targets) == DType::f32)  // 16-bit logits of the network, and targets of the data
     return soft_cross_entropy(cast(logits, DType::f32), cast(targets, DType::f32), options);
   check_same(logits, targets, "cross_entropy");
   RT_CHECK_AS(ShapeError, logits.rank() > 0 && logits.shape() == targets.shape(),
@@ -74,7 +73,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& targets, const Cro
   const Tensor x = contiguous(logits), q = contiguous(targets), w = class_weights("cross_entropy", options.weight, x);
   const Shape samples = x.shape().without(x.rank() - 1);
   const int64_t n = samples.size();
-  const Tensor loss({n}, loss_dtype(x), x.device()), norms({n, 2}, loss.dtype(), x.device());
+  const Tensor loss({n}, wide_dtype(x), x.device()), norms({n, 2}, loss.dtype(), x.device());
   CrossEntropyRule rule{.smoothing = options.label_smoothing};
   soft_cross_entropy_forward(loss, norms, as_rows_of_classes(x, n), as_rows_of_classes(q, n), w, rule);
   Tensor y = loss.window(samples, contiguous_strides(samples));
@@ -104,9 +103,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, const CrossEntr
   check_reduction("cross_entropy", options.reduction);
   if (labels.defined() && is_float(labels.dtype())) return soft_cross_entropy(logits, labels, options);
   const int64_t n = check_labels("cross_entropy", logits, labels);
-  const Tensor x = contiguous(logits), index = contiguous(labels),
+  const Tensor x = contiguous(logits), index = as_index(labels, "cross_entropy"),
                w = class_weights("cross_entropy", options.weight, x);
-  const Tensor loss({2, n}, loss_dtype(x), x.device()), norms({n, 2}, loss.dtype(), x.device());
+  const Tensor loss({2, n}, wide_dtype(x), x.device()), norms({n, 2}, loss.dtype(), x.device());
   const CrossEntropyRule rule{smoothing, options.ignore_index};
   cross_entropy_forward(loss, norms, as_rows_of_classes(x, n), index, w, rule);
   const auto [y, total] = reduce_losses(loss, labels.shape(), options.reduction);
@@ -127,8 +126,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, double label_sm
 Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& options) {
   check_reduction("nll_loss", options.reduction);
   const int64_t n = check_labels("nll_loss", log_p, labels);
-  const Tensor x = contiguous(log_p), index = contiguous(labels), w = class_weights("nll_loss", options.weight, x);
-  const Tensor loss({2, n}, loss_dtype(x), x.device());
+  const Tensor x = contiguous(log_p), index = as_index(labels, "nll_loss"),
+               w = class_weights("nll_loss", options.weight, x);
+  const Tensor loss({2, n}, wide_dtype(x), x.device());
   const CrossEntropyRule rule{.ignored = options.ignore_index};
   nll_forward(loss, as_rows_of_classes(x, n), index, w, rule);
   const auto [y, total] = reduce_losses(loss, labels.shape(), options.reduction);
@@ -145,7 +145,7 @@ static Tensor call_cross_entropy(const Tensors& t) { return cross_entropy(t[0], 
 // With weights 0.5, 0.75 ... of the classes.
 static std::function<Tensor(const Tensors&)> with_weights(LossReduction reduction) {
   return [reduction](const Tensors& t) {
-    const Tensor w = cast(arange(t[0].dim(-1), DType::i64, t[0].device()), loss_dtype(t[0])) * 0.25 + 0.5;
+    const Tensor w = cast(arange(t[0].dim(-1), DType::i64, t[0].device()), wide_dtype(t[0])) * 0.25 + 0.5;
     return cross_entropy(t[0], t[1], {.label_smoothing = 0.2, .weight = w, .reduction = reduction});
   };
 }
@@ -197,7 +197,7 @@ static const RegisterOp register_nll_loss{{
                 {"images", {{{2, 3, 3, 5}, -3, 0}, {{2, 3, 3}, 0, 5, Fill::index}}, call_nll_loss},
                 {"ignored_weights", {{{6, 4}, -3, 0}, {{6}, 0, 4, Fill::index}},
                  [](const Tensors& t) {
-                   const Tensor w = cast(arange(4, DType::i64, t[0].device()), loss_dtype(t[0])) + 0.5;
+                   const Tensor w = cast(arange(4, DType::i64, t[0].device()), wide_dtype(t[0])) + 0.5;
                    return nll_loss(t[0], t[1], {.ignore_index = 2, .weight = w});
                  }},
                 {"sum", {{{5, 3}, -3, 0}, {{5}, 0, 3, Fill::index}},

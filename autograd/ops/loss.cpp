@@ -25,8 +25,7 @@ Tensor elementwise_loss(const char* op, LossRule rule, const Tensor& x, const Te
               ": batch_mean needs an axis of samples, got x ()");
   if (reduction == LossReduction::mean) rule.divisor = double(x.size());
   if (reduction == LossReduction::batch_mean) rule.divisor = double(x.dim(0));
-  const DType accumulate = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor y(reduction == LossReduction::none ? x.shape() : Shape{}, accumulate, x.device());
+  const Tensor y(reduction == LossReduction::none ? x.shape() : Shape{}, wide_dtype(x), x.device());
   loss_forward(y, x, target, w, q, rule);
   return record(op, {x, target}, y,
                 [x = save(x), t = save(target), w = save(w), q = save(q), rule](const Tensor& dy) -> Tensors {

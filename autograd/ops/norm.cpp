@@ -5,15 +5,13 @@
 namespace ringtape {
 namespace {
 
-DType norm_dtype(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
-
 // Checks w or b, if it is there.
 void check_norm_parameter(const char* op, const Tensor& x, const Tensor& t, const char* what, const Shape& wanted) {
   if (!t.defined()) return;
   RT_CHECK_AS(ShapeError, t.shape() == wanted, op, ": expected ", what, " of shape ", wanted, " for x ", x.shape(),
               ", got ", t.shape());
-  RT_CHECK_AS(DTypeError, t.dtype() == norm_dtype(x), op, ": x and ", what, " of ", x.dtype(), " and ", t.dtype(),
-              "; ", what, " must be ", norm_dtype(x), ": convert it with cast(x, dtype)");
+  RT_CHECK_AS(DTypeError, t.dtype() == wide_dtype(x), op, ": x and ", what, " of ", x.dtype(), " and ", t.dtype(),
+              "; ", what, " must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
   RT_CHECK_AS(DeviceError, t.device() == x.device(), op, ": x and ", what, " on ", x.device(), " and ", t.device(),
               "; move one with to(x, device)");
 }
@@ -50,7 +48,7 @@ Tensor normalize_rows(const char* op, const Tensor& x0, const Tensor& w0, const 
   int64_t rows = 1;
   for (int i = 0; i < x.rank() - axes.rank(); ++i) rows *= x.shape()[i];
   const auto as_rows = [rows, n = axes.size()](const Tensor& t) { return t.window({rows, n}, {n, 1}); };
-  const Tensor y = empty_like(x), statistics({rows, 3}, norm_dtype(x), x.device());
+  const Tensor y = empty_like(x), statistics({rows, 3}, wide_dtype(x), x.device());
   layer_norm_forward(as_rows(y), statistics, as_rows(x), w, b, eps, centred);
   return record(op, {x, w, b}, y,
                 [x = save(x), w = save(w), b = save(b), statistics = save(statistics), as_rows,
@@ -78,7 +76,7 @@ Tensor normalize_groups(const char* op, const Tensor& x0, int64_t groups, const 
   const auto as_samples = [=](const Tensor& t) {
     return t.window({samples, rows, channels}, {rows * channels, channels, 1});
   };
-  const Tensor y = empty_like(x), statistics({samples, groups, 2}, norm_dtype(x), x.device());
+  const Tensor y = empty_like(x), statistics({samples, groups, 2}, wide_dtype(x), x.device());
   group_norm_forward(as_samples(y), statistics, as_samples(x), w, b, eps);
   return record(op, {x, w, b}, y,
                 [x = save(x), w = save(w), b = save(b), statistics = save(statistics),
@@ -108,7 +106,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& w, const Tensor& b, double e
 // Input i in the dtype that matches x's; as it is if a test gives it another one.
 static Tensor parameter(const Tensors& t, size_t i) {
   if (i >= t.size()) return {};
-  return t[i].dtype() != t[0].dtype() ? t[i] : cast(t[i], norm_dtype(t[0]));
+  return t[i].dtype() != t[0].dtype() ? t[i] : cast(t[i], wide_dtype(t[0]));
 }
 
 static Tensor call_layer_norm(const Tensors& t) { return layer_norm(t[0], parameter(t, 1), parameter(t, 2)); }

@@ -128,6 +128,14 @@ TEST(CrossEntropy, TakesTargetsOfTheDataUnderAutocast) {
   EXPECT_EQ(grad(x).dtype(), DType::bf16);
 }
 
+TEST(CrossEntropy, LabelsMayBeShort) {
+  const Tensor x = rand({3, 4}), long_labels = labels({1, -100, 3}), short_labels = cast(long_labels, DType::i32);
+  EXPECT_EQ(cross_entropy(x, short_labels).item(), cross_entropy(x, long_labels).item());
+  EXPECT_EQ(nll_loss(x, short_labels).item(), nll_loss(x, long_labels).item());
+  EXPECT_EQ(test::message_of<DTypeError>([&] { nll_loss(x, greater(long_labels, 0)); }),
+            "nll_loss: labels are b8, not i64 or i32; convert them with cast(labels, DType::i64)");
+}
+
 TEST(CrossEntropy, RefusesOtherLabels) {
   EXPECT_EQ(test::message_of<UsageError>([] { cross_entropy(ones({2, 4}), labels({1, 4})); }),
             "cross_entropy: label 4 of sample 1 with 4 classes");
