@@ -2,6 +2,7 @@
 #include <string>
 
 #include "autograd/ops/common.h"
+#include "core/printable.h"
 #include "kernels/copy.h"
 
 namespace ringtape {
@@ -16,6 +17,8 @@ struct Term {
   bool has(char label) const { return labels.find(label) != labels.npos; }
 };
 
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+
 struct Equation {
   std::string text;
   std::vector<std::string> operands;  // as given, without spaces
@@ -23,6 +26,10 @@ struct Equation {
   bool has_result = false;
 
   explicit Equation(std::string_view given) : text(given) {
+    constexpr std::string_view others = " ,.->";
+    for (const char c : given)
+      RT_CHECK_AS(ShapeError, is_letter(c) || others.find(c) != others.npos, "einsum: '", printable(given),
+                  "': expected letters, '...', ',', '->'");
     std::string all;
     for (const char c : given)
       if (c != ' ') all += c;
@@ -46,7 +53,7 @@ struct Equation {
     for (int i = dots; i > 0; --i) own += char(i);
     if (const size_t at = part.find("..."); at != part.npos) part.replace(at, 3, own);
     for (const char c : part)
-      check(c <= kMaxRank || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), "expected letters, '...', ',', '->'");
+      check(c <= kMaxRank || is_letter(c), "expected letters, '...', ',', '->'");
     return part;
   }
 };

@@ -93,6 +93,9 @@ TEST(Einsum, SaysWhatIsWrong) {
   EXPECT_MENTIONS(message_of<ShapeError>([&] { einsum("ii", {a}); }), "axes 0 and 1 of shape (2, 3) differ");
   EXPECT_MENTIONS(message_of<ShapeError>([&] { einsum("i.j->ij", {zeros({2, 3, 4})}); }), "expected letters");
   EXPECT_MENTIONS(message_of<ShapeError>([&] { einsum("ij->ijk", {a}); }), "a label that no operand has");
+  for (const char* text : {"\x01\x02", "\xc3\xa4", "i\xff->i", "ij->i\n", "\x02j->\x02"})
+    EXPECT_MENTIONS(message_of<ShapeError>([&] { einsum(text, {a}); }), "expected letters, '...', ',', '->'");
+  EXPECT_EQ(message_of<ShapeError>([&] { einsum("i\n", {a}); }).find('\n'), std::string::npos);
 }
 
 TEST(ShapeOps, MoveEveryDtype) {
