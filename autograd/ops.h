@@ -236,6 +236,7 @@ Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int axis = 0);
 Tensors chunk(const Tensor& x, int64_t count, int axis = 0);  // at most `count` parts of one size, the last smaller
 
 Tensor contiguous(const Tensor& x);                 // x itself if contiguous, else a row-major copy
+// Contiguous results that never share x's memory, also where nothing moves.
 Tensor concat(const Tensors& parts, int axis = 0);
 Tensor stack(const Tensors& parts, int axis = 0);   // along a new axis
 Tensor repeat(const Tensor& x, const Shape& counts);  // counts[i] times along axis i; new axes in front

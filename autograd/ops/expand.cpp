@@ -3,6 +3,7 @@
 namespace ringtape {
 
 Tensor expand(const Tensor& x, const Shape& wanted) {
+  check_defined(x, "expand");
   Shape shape = wanted;
   for (int i = 0; i < shape.rank(); ++i) {
     const int own = i - (shape.rank() - x.rank());

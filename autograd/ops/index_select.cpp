@@ -5,6 +5,8 @@
 namespace ringtape {
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& index) {
+  check_defined(x, "index_select");
+  check_defined(index, "index_select");
   const int at = normalize_axis(axis, x.rank(), "index_select");
   RT_CHECK_AS(ShapeError, index.rank() == 1, "index_select: the index has shape ", index.shape(), ", not (I,)");
   const Tensor dense = contiguous(x), order = as_index(index, "index_select");

@@ -1,9 +1,11 @@
-#include "autograd/ops/common.h"
+#include "autograd/ops/along.h"
+#include "kernels/copy.h"
 
 // Ops on shapes that are made of others.
 namespace ringtape {
 
 Tensor unsqueeze(const Tensor& x, int axis) {
+  check_defined(x, "unsqueeze");
   const int at = normalize_axis(axis, x.rank() + 1, "unsqueeze");
   Shape shape;
   for (int i = 0; i <= x.rank(); ++i) shape.append(i == at ? 1 : x.shape()[i < at ? i : i - 1]);
@@ -11,6 +13,7 @@ Tensor unsqueeze(const Tensor& x, int axis) {
 }
 
 Tensor squeeze(const Tensor& x) {
+  check_defined(x, "squeeze");
   Shape shape;
   for (const int64_t size : x.shape())
     if (size != 1) shape.append(size);
@@ -18,11 +21,13 @@ Tensor squeeze(const Tensor& x) {
 }
 
 Tensor squeeze(const Tensor& x, int axis) {
+  check_defined(x, "squeeze");
   const int at = normalize_axis(axis, x.rank(), "squeeze");
   return x.shape()[at] == 1 ? reshape(x, x.shape().without(at)) : x;
 }
 
 Tensor movedim(const Tensor& x, int from, int to) {
+  check_defined(x, "movedim");
   const int first = normalize_axis(from, x.rank(), "movedim"), last = normalize_axis(to, x.rank(), "movedim");
   std::vector<int> order;
   for (int i = 0; i < x.rank(); ++i)
@@ -35,6 +40,7 @@ Tensor stack(const Tensors& parts, int axis) {
   RT_CHECK_AS(ShapeError, !parts.empty(), "stack: no tensors given");
   Tensors rows;
   for (const Tensor& p : parts) {
+    check_defined(p, "stack");
     RT_CHECK_AS(ShapeError, p.shape() == parts[0].shape(), "stack: shapes ", parts[0].shape(), " and ", p.shape(),
                 " differ");
     if (autocast_dtype() == DType::f32) check_same(parts[0], p, "stack");
@@ -44,12 +50,13 @@ Tensor stack(const Tensors& parts, int axis) {
 }
 
 Tensors split(const Tensor& x, const std::vector<int64_t>& sizes, int axis) {
+  check_defined(x, "split");
   const int at = normalize_axis(axis, x.rank(), "split");
   int64_t begin = 0;
   Tensors out;
   for (const int64_t size : sizes) {
-    RT_CHECK_AS(ShapeError, size >= 0 && begin + size <= x.shape()[at], "split: sizes that reach ", begin + size,
-                " of axis ", at, " of shape ", x.shape());
+    RT_CHECK_AS(ShapeError, size >= 0 && size <= x.shape()[at] - begin, "split: a part of ", size, " from ", begin,
+                " on along axis ", at, " of shape ", x.shape());
     out.push_back(slice(x, at, begin, begin + size));
     begin += size;
   }
@@ -67,46 +74,63 @@ static Tensors equal_parts(const Tensor& x, int64_t size, int at) {
 }
 
 Tensors split(const Tensor& x, int64_t size, int axis) {
+  check_defined(x, "split");
   RT_CHECK_AS(ShapeError, size >= 1, "split: parts of ", size, " elements");
   return equal_parts(x, size, normalize_axis(axis, x.rank(), "split"));
 }
 
 Tensors chunk(const Tensor& x, int64_t count, int axis) {
+  check_defined(x, "chunk");
   const int at = normalize_axis(axis, x.rank(), "chunk");
   RT_CHECK_AS(ShapeError, count >= 1, "chunk: ", count, " parts");
   const int64_t n = x.shape()[at];
   if (n == 0) return split(x, std::vector<int64_t>(size_t(count)), at);
-  return equal_parts(x, (n + count - 1) / count, at);
+  return equal_parts(x, (n - 1) / count + 1, at);
 }
 
 Tensor repeat(const Tensor& x, const Shape& counts) {
+  check_defined(x, "repeat");
   const int lead = counts.rank() - x.rank();
   RT_CHECK_AS(ShapeError, lead >= 0, "repeat: ", counts, " for shape ", x.shape(), ": expected a number for each axis");
   // An axis that is repeated and has several elements gets a repeated one in front of it, and both become one.
   Shape seen, expanded, shape;
+  int64_t total = 1;
   for (int i = 0; i < counts.rank(); ++i) {
     const int64_t size = i < lead ? 1 : x.shape()[i - lead], count = counts[i];
     RT_CHECK_AS(ShapeError, count >= 0, "repeat: ", counts, ": expected numbers of at least 0");
+    int64_t length = 0;
+    RT_CHECK_AS(ShapeError,
+                !__builtin_mul_overflow(size, count, &length) &&
+                    !__builtin_mul_overflow(total, std::max<int64_t>(length, 1), &total) && total <= INT64_MAX / 8,
+                "repeat: ", counts, " of shape ", x.shape(), ": too many elements");
     const bool two = count != 1 && size != 1;
     RT_CHECK_AS(ShapeError, expanded.rank() + 1 + two <= kMaxRank, "repeat: ", counts, " of shape ", x.shape(),
                 " needs more than ", kMaxRank, " axes; repeat along fewer axes at a time");
     if (two) seen.append(1), expanded.append(count);
-    seen.append(size), expanded.append(two ? size : size * count);
-    shape.append(size * count);
+    seen.append(size), expanded.append(two ? size : length);
+    shape.append(length);
   }
-  return reshape(expand(reshape(x, seen), expanded), shape);
+  const Tensor y(shape, x.dtype(), x.device());
+  copy(y.window(expanded, contiguous_strides(expanded)), expand(reshape(x.detach(), seen), expanded));
+  return record("repeat", {x}, y, [own = x.shape(), seen, expanded](const Tensor& dy) -> Tensors {
+    return {reshape(sum_to(reshape(dy, expanded), seen), own)};
+  });
 }
 
 // Element 0 goes to `first`, in [0, n).
 static Tensor rolled(const Tensor& x, int at, int64_t first) {
   const int64_t n = x.shape()[at];
-  if (first == 0) return x;
+  if (first == 0) {
+    const Tensor y = empty_like(x);
+    copy(y, x);
+    return y;
+  }
   return concat({slice(x, at, n - first, n), slice(x, at, 0, n - first)}, at);
 }
 
 Tensor roll(const Tensor& x, int64_t shift, int axis) {
-  const int at = normalize_axis(axis, x.rank(), "roll");
-  const int64_t n = std::max<int64_t>(x.shape()[at], 1), first = (shift % n + n) % n;
+  const int at = axis_of(x, axis, "roll");
+  const int64_t n = std::max<int64_t>(size_along(x, at), 1), first = (shift % n + n) % n;
   return record("roll", {x}, rolled(x.detach(), at, first),
                 [at, back = (n - first) % n](const Tensor& dy) -> Tensors { return {rolled(dy, at, back)}; });
 }

@@ -133,6 +133,49 @@ TEST(ShapeOps, Shapes) {
   EXPECT_MENTIONS(message_of<ShapeError>([] { repeat(zeros({2, 2, 2, 2, 2}), {2, 2, 2, 2, 2}); }), "fewer axes");
 }
 
+// What they return may be written to.
+TEST(ShapeOps, RepeatAndRollAlwaysCopy) {
+  const Tensor x = rand({3, 1});
+  for (const Tensor& y : {repeat(x, {1, 1}), repeat(x, {1, 1, 1}), repeat(x, {1, 4}), repeat(x, {2, 1}),
+                          repeat(full({}, 2), {}), roll(x, 0, 0), roll(x, 3, 0), roll(x, 1, 1)}) {
+    EXPECT_TRUE(y.contiguous()) << y.shape().str();
+    EXPECT_NE(y.storage(), x.storage()) << y.shape().str();
+  }
+  EXPECT_EQ(values(repeat(x, {1, 1})), values(x));
+  EXPECT_EQ(values(roll(x, 3, 0)), values(x));
+  EXPECT_EQ(roll(full({}, 3), 1, 0).item(), 3);
+}
+
+TEST(ShapeOps, TooManyElements) {
+  EXPECT_EQ(message_of<ShapeError>([] { repeat(ones({3}), {int64_t{1} << 62}); }),
+            "repeat: (4611686018427387904,) of shape (3,): too many elements");
+  EXPECT_MENTIONS(message_of<ShapeError>([] { repeat(ones({1}), {INT64_MAX, 3}); }), "repeat: ");
+  EXPECT_EQ(message_of<ShapeError>([] { split(ones({3}), {1, INT64_MAX}); }),
+            "split: a part of 9223372036854775807 from 1 on along axis 0 of shape (3,)");
+  EXPECT_EQ(split(ones({3}), INT64_MAX).size(), 1u);
+  EXPECT_EQ(chunk(ones({3}), INT64_MAX).size(), 3u);
+}
+
+TEST(ShapeOps, OfNoTensor) {
+  const Tensor none, index = arange(1);
+  const auto refused = [](const char* op, auto call) {
+    EXPECT_EQ(message_of<ShapeError>(call), concat(op, ": an undefined tensor"));
+  };
+  refused("repeat", [&] { repeat(none, {1}); });
+  refused("unsqueeze", [&] { unsqueeze(none, 0); });
+  refused("squeeze", [&] { squeeze(none); });
+  refused("squeeze", [&] { squeeze(none, 0); });
+  refused("expand", [&] { expand(none, {1}); });
+  refused("roll", [&] { roll(none, 1, 0); });
+  refused("split", [&] { split(none, 1); });
+  refused("split", [&] { split(none, {1}, 0); });
+  refused("chunk", [&] { chunk(none, 1); });
+  refused("stack", [&] { stack({none}); });
+  refused("movedim", [&] { movedim(none, 0, 0); });
+  refused("index_select", [&] { index_select(none, 0, index); });
+  refused("index_select", [&] { index_select(index, 0, none); });
+}
+
 TEST(ShapeOps, SlicesEndWithTheAxis) {
   const Tensor x = arange(5);
   EXPECT_EQ(values(slice(x, 0, 3, 100)), (Numbers{3, 4}));
