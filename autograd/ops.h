@@ -255,7 +255,8 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, const Tensor&
 // The rows of weight (V, D) -> index's shape and D. The row `padding` gets no gradient.
 Tensor embedding(const Tensor& index, const Tensor& weight, std::optional<int64_t> padding = {});
 Tensor one_hot(const Tensor& index, int64_t classes);  // i64: index's shape and `classes`
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);  // where(mask, value, x)
+// where(mask, value, x), of x's dtype: one that is not floating must hold the value.
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value);
 Tensor cast(const Tensor& x, DType dtype);
 Tensor to(const Tensor& x, Device device);
 

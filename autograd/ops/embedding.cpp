@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "autograd/create.h"
 #include "autograd/ops/along.h"
 #include "kernels/fill.h"
@@ -47,18 +49,37 @@ Tensor one_hot(const Tensor& index, int64_t classes) {
   return y;
 }
 
-Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+// Whether a whole number or truth value of that dtype can be `value`.
+static bool holds(DType dtype, Scalar value) {
+  if (value.dtype() == DType::f32 &&
+      (value.real() != std::trunc(value.real()) || !(value.real() >= -0x1p63 && value.real() < 0x1p63)))
+    return false;
+  const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.whole();
+  switch (dtype) {
+    case DType::b8: return whole == 0 || whole == 1;
+    case DType::u8: return whole >= 0 && whole <= UINT8_MAX;
+    case DType::i32: return whole >= INT32_MIN && whole <= INT32_MAX;
+    default: return true;
+  }
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, Scalar value) {
   RT_CHECK_AS(ShapeError, x.defined() && mask.defined(), "masked_fill: an undefined tensor");
   RT_CHECK_AS(DTypeError, mask.dtype() == DType::b8, "masked_fill: the mask is ", mask.dtype(),
               ", not b8; compare first");
   const Shape shape = broadcast(x.shape(), mask.shape(), "masked_fill");
-  if (!is_float(x.dtype())) return where(mask, full({}, value, x.dtype(), x.device()), x);
+  if (!is_float(x.dtype())) {
+    RT_CHECK_AS(DTypeError, holds(x.dtype(), value), "masked_fill: a value of ", value.real(), " for ", x.dtype(),
+                ", which cannot hold it; convert x with cast(x, dtype)");
+    const int64_t whole = value.dtype() == DType::f32 ? int64_t(value.real()) : value.whole();
+    return where(mask, to(cast(from_host(std::vector<int64_t>{whole}, {}), x.dtype()), x.device()), x);
+  }
   const auto filled = [](const Tensor& t, const Tensor& chosen, const Shape& shape, double number) {
     const Tensor y(shape, t.dtype(), t.device());
     where_forward(y, chosen, full({}, number, t.dtype(), t.device()), t);
     return y;
   };
-  return record("masked_fill", {x}, filled(x, mask, shape, value),
+  return record("masked_fill", {x}, filled(x, mask, shape, value.real()),
                 [mask = save(mask), own = x.shape(), filled](const Tensor& dy) -> Tensors {
     return {sum_to(filled(dy, *mask, dy.shape(), 0), own)};
   });

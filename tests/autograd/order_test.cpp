@@ -218,6 +218,21 @@ TEST_P(IndexOps, OneHotAndMaskedFill) {
   EXPECT_EQ(values(masked_fill(x, greater(x, 1.0), -kInf)), (Numbers{1, -kInf, -kInf}));
 }
 
+TEST(MaskedFill, ValuesOfWholeNumbers) {
+  const Tensor all = ones({1}, DType::b8), i64 = zeros({1}, DType::i64);
+  constexpr int64_t large = (int64_t{1} << 53) + 1;
+  EXPECT_EQ(masked_fill(i64, all, large).span<int64_t>()[0], large);
+  EXPECT_EQ(masked_fill(i64, all, INT64_MIN).span<int64_t>()[0], INT64_MIN);
+  EXPECT_EQ(masked_fill(i64, all, 3.0).item(), 3);
+  EXPECT_EQ(masked_fill(zeros({1}, DType::b8), all, true).item(), 1);
+  for (const double value : {kInf, -kInf, double(NAN), 2.5, 0x1p63})
+    EXPECT_MENTIONS(message_of<DTypeError>([&] { masked_fill(i64, all, value); }), "masked_fill: a value of ");
+  EXPECT_EQ(message_of<DTypeError>([&] { masked_fill(zeros({1}, DType::u8), all, 256); }),
+            "masked_fill: a value of 256 for u8, which cannot hold it; convert x with cast(x, dtype)");
+  EXPECT_THROW(masked_fill(zeros({1}, DType::i32), all, large), DTypeError);
+  EXPECT_THROW(masked_fill(zeros({1}, DType::b8), all, 2), DTypeError);
+}
+
 TEST_P(IndexOps, WhatIsRefused) {
   const Tensor x = zeros({2, 3});
   EXPECT_MENTIONS(message_of<UsageError>([&] { gather(x, 1, index_of({0, 3}, {2, 1})); }),
