@@ -28,8 +28,7 @@ class Embedding : public Module {
     if (!padding) return w;
     RT_CHECK_AS(UsageError, *padding >= -count && *padding < count, "Embedding: the padding ", *padding,
                 " is not one of ", count, " rows");
-    const Tensor row = reshape(arange(count, DType::f32), {count, 1});
-    return masked_fill(w, equal(row, double(*padding < 0 ? *padding + count : *padding)), 0);
+    return masked_fill(w, equal(reshape(arange(count), {count, 1}), *padding < 0 ? *padding + count : *padding), 0);
   }
 
   std::optional<int64_t> padding_;

@@ -211,6 +211,12 @@ TEST_P(IndexOps, EmbeddingsAndTheirPadding) {
   EXPECT_MENTIONS(message_of<UsageError>([] { nn::Embedding(2, 3, 2); }), "padding 2 is not one of 2 rows");
 }
 
+TEST(Embeddings, ThePaddingMayLieBehindTheWholeNumbersOfF32) {
+  constexpr int64_t count = (1 << 24) + 4, padding = (1 << 24) + 1;
+  const Numbers end = values(slice(nn::Embedding(count, 1, padding).weight.detach(), 0, count - 4, count));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(end[i] == 0, i == 1) << i;
+}
+
 TEST_P(IndexOps, OneHotAndMaskedFill) {
   EXPECT_EQ(values(one_hot(index_of({1, 0}, {2}), 3)), (Numbers{0, 1, 0, 1, 0, 0}));
   EXPECT_EQ(one_hot(index_of({1, 0}, {2, 1}), 3).dtype(), DType::i64);
