@@ -60,6 +60,8 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, Options options)
   if (options.affine) weight = leaf(ones({channels})), bias = leaf(zeros({channels}));
 }
 Tensor GroupNorm::forward(const Tensor& x) {
+  RT_CHECK_AS(ShapeError, x.defined() && x.rank() >= 2 && x.dim(-1) == channels_, "GroupNorm: expected x (N, ..., ",
+              channels_, "), got ", x.defined() ? x.shape().str() : "none");
   return group_norm(x, groups_, wide_parameter(weight), wide_parameter(bias), eps_);
 }
 void GroupNorm::visit(Visitor& v) {

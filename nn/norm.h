@@ -2,7 +2,8 @@
 #include "nn/module.h"
 
 // Normalisation by the statistics of a sample: the same in training and evaluation. Names, initial values and defaults
-// are those of PyTorch's modules. 16-bit modules use their parameters in f32.
+// are those of PyTorch's modules, but for RMSNorm's eps: PyTorch's is the distance of 1 from the next number of the
+// dtype. 16-bit modules use their parameters in f32.
 namespace ringtape::nn {
 
 // Of x over its trailing axes `shape`, with a weight and a bias for each of their elements.

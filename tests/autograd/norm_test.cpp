@@ -98,6 +98,8 @@ TEST(Norms, SayWhatDoesNotFit) {
             "layer_norm: x and w of bf16 and bf16; w must be f32: convert it with cast(x, dtype)");
   EXPECT_EQ(test::message_of<ShapeError>([] { group_norm(ones({2, 5}), 2); }),
             "group_norm: 5 channels of x (2, 5) cannot be divided into 2 groups");
+  EXPECT_EQ(test::message_of<ShapeError>([] { nn::GroupNorm(2, 4, {.affine = false})(ones({2, 6})); }),
+            "GroupNorm: expected x (N, ..., 4), got (2, 6)");
 }
 
 std::vector<std::string> names_of(nn::Module& module) {
