@@ -1,5 +1,6 @@
 #include "autograd/create.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -16,6 +17,16 @@ static double largest_of(DType dtype) {
   }
 }
 
+// Throws if numbers from `first` to `last` are not among those of u8, i32 or i64.
+static void check_range(double first, double last, DType dtype) {
+  double low = -0x1p63, high = 0x1p63 - 1024;  // the largest double below 2^63
+  if (dtype == DType::i32) low = INT32_MIN, high = INT32_MAX;
+  if (dtype == DType::u8) low = 0, high = UINT8_MAX;
+  const bool whole = dtype == DType::u8 || dtype == DType::i32 || dtype == DType::i64;
+  RT_CHECK_AS(UsageError, !whole || (std::min(first, last) >= low && std::max(first, last) <= high), "arange: from ",
+              first, " to ", last, ", which ", dtype, " does not hold; give a wider dtype");
+}
+
 Tensor full(const Shape& shape, double value, DType dtype, Device device) {
   Tensor x(shape, dtype, device);
   fill(x, value);
@@ -25,6 +36,7 @@ Tensor full(const Shape& shape, double value, DType dtype, Device device) {
 Tensor ones(const Shape& shape, DType dtype, Device device) { return full(shape, 1, dtype, device); }
 
 Tensor arange(int64_t n, DType dtype, Device device) {
+  if (n > 0) check_range(0, double(n - 1), dtype);
   Tensor x({n}, dtype, device);
   fill_range(x, 0, 1);
   return x;
@@ -36,6 +48,7 @@ Tensor arange(double first, double end, double step, DType dtype, Device device)
               first, " to ", end, " in steps of ", step);
   RT_CHECK_AS(DTypeError, is_float(dtype) || (first == std::trunc(first) && step == std::trunc(step)), "arange: from ",
               first, " in steps of ", step, " of ", dtype, "; give a floating dtype");
+  if (count > 0) check_range(first, first + (count - 1) * step, dtype);
   Tensor x({int64_t(count)}, dtype, device);
   fill_range(x, first, step);
   return x;
@@ -44,9 +57,13 @@ Tensor arange(double first, double end, double step, DType dtype, Device device)
 Tensor linspace(double first, double last, int64_t n, DType dtype, Device device) {
   RT_CHECK_AS(UsageError, n >= 0 && is_float(dtype), "linspace: ", n, " numbers of ", dtype,
               "; expected at least 0, of a floating dtype");
+  const double largest = largest_of(dtype);
+  RT_CHECK_AS(UsageError, std::fabs(first) <= largest && std::fabs(last) <= largest, "linspace: from ", first, " to ",
+              last, "; expected at most ", largest, " (", dtype, ")");
   Tensor x({n}, dtype, device);
   // The second half from the end, so that both ends are exact.
-  const double step = n > 1 ? (last - first) / double(n - 1) : 0;
+  double step = n > 2 ? (last - first) / double(n - 1) : 0;
+  if (!std::isfinite(step)) step = last / double(n - 1) - first / double(n - 1);
   const int64_t half = (n + 1) / 2;
   fill_range(x.window({half}, {1}), first, step);
   if (n > 1) fill_range(x.window({n - half}, {-1}, n - 1), last, -step);

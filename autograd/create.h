@@ -1,4 +1,6 @@
 #pragma once
+#include <concepts>
+
 #include "core/random.h"
 #include "core/tensor.h"
 
@@ -8,9 +10,14 @@ namespace ringtape {
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32, Device device = {});
 Tensor ones(const Shape& shape, DType dtype = DType::f32, Device device = {});
 Tensor arange(int64_t n, DType dtype = DType::i64, Device device = {});  // 0, 1, ... n - 1
-// first, first + step, ... as far as `end`, which is not among them. Integers need a whole first and step.
+// first, first + step, ... as far as `end`, which is not among them. Integers need a whole first and step, and a dtype
+// that holds them all.
 Tensor arange(double first, double end, double step = 1, DType dtype = DType::i64, Device device = {});
-// n numbers at equal distances from first to last.
+template <std::floating_point T>
+Tensor arange(T end, DType dtype = DType::f32, Device device = {}) {  // arange(2.5) is 0, 1, 2
+  return arange(0, double(end), 1, dtype, device);
+}
+// n numbers at equal distances from first to last; both ends are exact.
 Tensor linspace(double first, double last, int64_t n, DType dtype = DType::f32, Device device = {});
 
 // Uniform in [low, high), never high in any dtype, with 24 random bits (f64: 53); normal with the given mean and

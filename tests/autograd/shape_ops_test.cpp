@@ -220,6 +220,18 @@ TEST(ShapeOps, RangesOfNumbers) {
   EXPECT_EQ(values(linspace(0, 0.3, 4, DType::f64)).back(), 0.3);
   EXPECT_EQ(values(linspace(2, 3, 1)), Numbers{2});
   EXPECT_EQ(linspace(2, 3, 0).size(), 0);
+  EXPECT_EQ(values(arange(2.5)), (Numbers{0, 1, 2}));
+  EXPECT_EQ(arange(2.5).dtype(), DType::f32);
+  EXPECT_EQ(values(arange(2.5F, DType::i64)), (Numbers{0, 1, 2}));
+  EXPECT_EQ(values(linspace(-1.7e308, 1.7e308, 5, DType::f64)), (Numbers{-1.7e308, -0.85e308, 0, 0.85e308, 1.7e308}));
+  EXPECT_EQ(values(linspace(-1.7e308, 1.7e308, 2, DType::f64)), (Numbers{-1.7e308, 1.7e308}));
+  EXPECT_EQ(values(arange(double(INT32_MAX), double(INT32_MAX) + 1, 1, DType::i32)), Numbers{INT32_MAX});
+  EXPECT_MENTIONS(message_of<UsageError>([] { arange(3e9, 3e9 + 2, 1, DType::i32); }), "which i32 does not hold");
+  EXPECT_THROW(arange(-3e9, 0, 1e9, DType::i32), UsageError);
+  EXPECT_THROW(arange(1e19, 1e19 + 4096, 2048), UsageError);
+  EXPECT_THROW(arange(257, DType::u8), UsageError);
+  EXPECT_MENTIONS(message_of<UsageError>([] { linspace(0, 1e5, 3, DType::f16); }), "linspace: from 0 to 1e+05; ");
+  EXPECT_THROW(linspace(0, INFINITY, 3), UsageError);
   EXPECT_THROW(arange(0, 1, 0.5), DTypeError);
   EXPECT_THROW(arange(0, 1, 0, DType::f32), UsageError);
   EXPECT_THROW(arange(0, 1, -1), UsageError);
