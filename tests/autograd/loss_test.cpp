@@ -8,6 +8,7 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "tests/support/isas.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
@@ -154,10 +155,37 @@ TEST(Losses, SumsAreLongOnes) {
     test::with_threads(threads, [&] { EXPECT_EQ(mse_loss(x, t).item(), mse_loss(x, t).item()); });
 }
 
+using LossOf = std::function<Tensor(const Tensor&, const Tensor&, LossReduction)>;
+
 // An element's digits depend neither on the threads nor on its place: a loop over the rest of whole vectors would
 // round in another way.
+void expect_same_everywhere(const LossOf& loss, const Tensor& x, const Tensor& t) {
+  const auto gradient = [&loss](const Tensor& at, const Tensor& target) {
+    const Tensor own = leaf(at);
+    backward(loss(own, target, LossReduction::sum));
+    return grad(own);
+  };
+  const auto part = [](const Tensor& whole, int64_t begin, int64_t n) { return slice(whole, 0, begin, begin + n); };
+  const Tensor each = test::with_threads(1, [&] { return loss(x, t, LossReduction::none); });
+  const Tensor slopes = test::with_threads(1, [&] { return gradient(x, t); });
+  for (int64_t n = 1; n <= 601; ++n) {
+    if (n == 601) n = x.size();
+    SCOPED_TRACE(concat(n, " elements"));
+    const Tensor a = part(x, 0, n), b = part(t, 0, n);
+    const Tensor sum = test::with_threads(1, [&] { return loss(a, b, LossReduction::sum); });
+    for (int threads : {1, 2, 3, 5})
+      test::with_threads(threads, [&] {
+        ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::none), part(each, 0, n))) << threads << " threads";
+        ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::sum), sum)) << threads << " threads";
+        ASSERT_TRUE(test::same_bytes(gradient(a, b), part(slopes, 0, n))) << threads << " threads";
+      });
+    if (n < 50) {
+      ASSERT_TRUE(test::same_bytes(loss(part(x, n, n), part(t, n, n), LossReduction::none), part(each, n, n)));
+    }
+  }
+}
+
 TEST(Losses, DoNotDependOnThreadsAndPlaces) {
-  using LossOf = std::function<Tensor(const Tensor&, const Tensor&, LossReduction)>;
   const std::map<std::string, LossOf> losses{
       {"mse", [](auto& x, auto& t, auto r) { return mse_loss(x, t, r); }},
       {"l1", [](auto& x, auto& t, auto r) { return l1_loss(x, t, r); }},
@@ -166,33 +194,13 @@ TEST(Losses, DoNotDependOnThreadsAndPlaces) {
       {"bce", [](auto& x, auto& t, auto r) { return binary_cross_entropy_with_logits(x, t, {.reduction = r}); }},
       {"kl", [](auto& x, auto& t, auto r) { return kl_div(x, t, {.reduction = r}); }},
       {"kl_of_log", [](auto& x, auto& t, auto r) { return kl_div(x, t, {.log_target = true, .reduction = r}); }}};
-  constexpr int64_t kMost = 91000;
-  const Tensor x = rand({kMost}, -3, 3), t = rand({kMost}, 0, 1);
-  for (const auto& [name, loss] : losses) {
-    const auto gradient = [&loss](const Tensor& at, const Tensor& target) {
-      const Tensor own = leaf(at);
-      backward(loss(own, target, LossReduction::sum));
-      return grad(own);
-    };
-    const auto part = [](const Tensor& whole, int64_t begin, int64_t n) { return slice(whole, 0, begin, begin + n); };
-    const Tensor each = test::with_threads(1, [&] { return loss(x, t, LossReduction::none); });
-    const Tensor slopes = test::with_threads(1, [&] { return gradient(x, t); });
-    for (int64_t n = 1; n <= 601; ++n) {
-      if (n == 601) n = kMost;
-      SCOPED_TRACE(concat(name, " of ", n));
-      const Tensor a = part(x, 0, n), b = part(t, 0, n);
-      const Tensor sum = test::with_threads(1, [&] { return loss(a, b, LossReduction::sum); });
-      for (int threads : {1, 2, 3, 5})
-        test::with_threads(threads, [&] {
-          ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::none), part(each, 0, n))) << threads << " threads";
-          ASSERT_TRUE(test::same_bytes(loss(a, b, LossReduction::sum), sum)) << threads << " threads";
-        });
-      ASSERT_TRUE(test::same_bytes(gradient(a, b), part(slopes, 0, n)));
-      if (n < 50) {
-        ASSERT_TRUE(test::same_bytes(loss(part(x, n, n), part(t, n, n), LossReduction::none), part(each, n, n)));
-      }
+  const Tensor x = rand({91000}, -3, 3), t = rand({91000}, 0, 1);
+  test::with_every_isa([&] {
+    for (const auto& [name, loss] : losses) {
+      SCOPED_TRACE(name);
+      expect_same_everywhere(loss, x, t);
     }
-  }
+  });
 }
 
 TEST(Losses, OfWhatIsNoNumber) {
