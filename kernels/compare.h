@@ -9,9 +9,9 @@
   X(less_equal, a <= b)                   \
   X(greater, a > b)                       \
   X(greater_equal, a >= b)                \
-  X(logical_and, (a != 0) & (b != 0))     \
-  X(logical_or, (a != 0) | (b != 0))      \
-  X(logical_xor, (a != 0) != (b != 0))
+  X(logical_and, ((a != 0) & (b != 0)))   \
+  X(logical_or, ((a != 0) | (b != 0)))    \
+  X(logical_xor, ((a != 0) != (b != 0)))
 
 namespace ringtape {
 
