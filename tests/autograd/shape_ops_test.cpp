@@ -1,4 +1,5 @@
 // Ops on shapes and einsum: conventions, and einsum beside plain loops.
+#include <cmath>
 #include <map>
 
 #include "autograd/create.h"
@@ -168,7 +169,7 @@ TEST(ShapeOps, OfNoTensor) {
   refused("expand", [&] { expand(none, {1}); });
   refused("roll", [&] { roll(none, 1, 0); });
   refused("split", [&] { split(none, 1); });
-  refused("split", [&] { split(none, {1}, 0); });
+  refused("split", [&] { split(none, 1, 0); });
   refused("chunk", [&] { chunk(none, 1); });
   refused("stack", [&] { stack({none}); });
   refused("movedim", [&] { movedim(none, 0, 0); });
