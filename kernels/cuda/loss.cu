@@ -13,11 +13,6 @@
 namespace ringtape::cuda {
 namespace {
 
-struct LossMath : Math {
-  static __device__ float log1p(float x) { return log1pf(x); }
-  static __device__ double log1p(double x) { return ::log1p(x); }
-};
-
 // A loss that is chosen at run time: all threads take the same branch. With weights operands are read one by one: they
 // repeat in most cases.
 template <LossPart part>
@@ -27,7 +22,7 @@ struct LossFunction {
 
   template <class T>
   __device__ T of(T x, T t, T q) const {
-    using M = LossMath;
+    using M = Math;
     switch (loss) {
 #define X(name, y, dx, dt) \
   case Loss::name: return part == LossPart::value ? T(y) : part == LossPart::to_input ? T(dx) : T(dt);

@@ -6,9 +6,9 @@
 
 #include "autograd/checkpoint.h"
 #include "autograd/create.h"
-#include "kernels/fill.h"
 #include "nn/nn.h"
 #include "tests/support/isas.h"
+#include "tests/support/noise.h"
 #include "tests/support/support.h"
 #include "train/io/safetensors.h"
 
@@ -16,13 +16,8 @@ namespace ringtape {
 namespace {
 
 using test::expect_close;
+using test::noise;
 using test::values;
-
-Tensor noise(const Shape& shape, uint64_t seed, double mean = 0, double deviation = 1) {
-  Tensor x(shape, DType::f64);
-  fill_normal(x, RandomState{seed, Stream::test, 0}, mean, deviation);
-  return x;
-}
 
 struct Case {
   std::string name;

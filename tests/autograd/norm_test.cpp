@@ -4,22 +4,17 @@
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
-#include "kernels/fill.h"
 #include "nn/nn.h"
 #include "tests/support/isas.h"
+#include "tests/support/noise.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
 namespace {
 
 using test::expect_close;
+using test::noise;
 using test::values;
-
-Tensor noise(const Shape& shape, uint64_t seed, double mean = 0, double deviation = 1) {
-  Tensor x(shape, DType::f64);
-  fill_normal(x, RandomState{seed, Stream::test, 0}, mean, deviation);
-  return x;
-}
 
 // x normalised over `axes`, without parameters, from ops.
 Tensor plain(const Tensor& x, const Axes& axes, double eps = 1e-5) {

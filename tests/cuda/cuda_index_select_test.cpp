@@ -10,7 +10,9 @@
 namespace ringtape {
 namespace {
 
+using test::cuda;
 using test::expect_close;
+using test::integers;
 using test::kCuda;
 using test::kFloats;
 using test::noise;
@@ -20,18 +22,6 @@ using CudaIndexSelect = test::OnCuda;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Tensor integers(int64_t n, int64_t below, uint64_t seed) {
-  std::vector<int64_t> x(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) x[size_t(i)] = int64_t(philox(seed, 0, uint64_t(i)).x[0] % uint64_t(below));
-  return from_host(x, {n});
-}
-Tensor cuda(const Tensor& x) { return x.copy_to(kCuda); }
-// The same, `offset` elements into a buffer.
-Tensor cuda(const Tensor& x, int64_t offset) {
-  Tensor y = Tensor({x.size() + offset}, x.dtype(), kCuda).window(x.shape(), contiguous_strides(x.shape()), offset);
-  runtime(kCuda).copy(View(y).data, kCuda, View(x).data, Device{}, size_t(x.size()) * size_of(x.dtype()));
-  return y;
-}
 
 TEST_F(CudaIndexSelect, EveryWidth) {
   for (DType dtype : {DType::b8, DType::u8, DType::i32, DType::i64, DType::f16, DType::bf16, DType::f32, DType::f64})

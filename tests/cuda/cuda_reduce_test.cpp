@@ -12,14 +12,18 @@
 #include "kernels/softmax.h"
 #include "kernels/topk.h"
 #include "tests/support/cuda_support.h"
+#include "tests/support/cuda_tensors.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
 namespace {
 
+using test::cuda;
 using test::expect_close;
+using test::integers;
 using test::kCuda;
 using test::kFloats;
+using test::noise;
 using test::values;
 
 constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
@@ -32,25 +36,8 @@ double epsilon(DType dtype) {
 }
 DType compute_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
 
-Tensor noise(const Shape& shape, DType dtype, uint64_t seed) {
-  Tensor x(shape, dtype);
-  fill_uniform(x, RandomState{seed, Stream::test, 0}, -2, 2);
-  return x;
-}
 Tensor numbers(const std::vector<double>& values, const Shape& shape, DType dtype) {
   return cast(from_host(values, shape), dtype);
-}
-Tensor integers(int64_t n, int64_t below, uint64_t seed) {
-  std::vector<int64_t> x(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) x[size_t(i)] = int64_t(philox(seed, 0, uint64_t(i)).x[0] % uint64_t(below));
-  return from_host(x, {n});
-}
-Tensor cuda(const Tensor& x) { return x.copy_to(kCuda); }
-// The same, `offset` elements into a buffer.
-Tensor cuda(const Tensor& x, int64_t offset) {
-  Tensor y = Tensor({x.size() + offset}, x.dtype(), kCuda).window(x.shape(), contiguous_strides(x.shape()), offset);
-  runtime(kCuda).copy(View(y).data, kCuda, View(x).data, Device{}, size_t(x.size()) * size_of(x.dtype()));
-  return y;
 }
 
 // What the row kernels make of logits and of a gradient, on their device.

@@ -17,6 +17,21 @@ inline Tensor noise(const Shape& shape, DType dtype, uint64_t seed, double low =
   return x;
 }
 
+// (n) i64 in [0, below).
+inline Tensor integers(int64_t n, int64_t below, uint64_t seed) {
+  std::vector<int64_t> x(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) x[size_t(i)] = int64_t(philox(seed, 0, uint64_t(i)).x[0] % uint64_t(below));
+  return from_host(x, {n});
+}
+
+// Contiguous x on the GPU; there `offset` elements into a buffer.
+inline Tensor cuda(const Tensor& x) { return x.copy_to(kCuda); }
+inline Tensor cuda(const Tensor& x, int64_t offset) {
+  Tensor y = Tensor({x.size() + offset}, x.dtype(), kCuda).window(x.shape(), contiguous_strides(x.shape()), offset);
+  runtime(kCuda).copy(View(y).data, kCuda, View(x).data, Device{}, size_t(x.size()) * size_of(x.dtype()));
+  return y;
+}
+
 // A contiguous tensor that begins `offset` elements into its buffer, between guards that hold 77.
 struct Guarded {
   Tensor whole, x;
