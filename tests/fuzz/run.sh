@@ -7,11 +7,11 @@ usage() {
 Usage: tests/fuzz/run.sh [SECONDS] [TARGET...]
 
 Builds the targets in build/fuzz with clang++ and libFuzzer, beside the library that the tests in
-build/cpu share, and runs each of TARGET, or all, for so many seconds: on generated seeds, on what
-earlier runs found worth keeping (build/fuzz/corpus) and on what was once a finding
-(tests/fuzz/found). SECONDS 0 (the default) is the short form of the tests: the same inputs and a
-fixed number of mutations of them. An input that is a finding is left in build/fuzz;
-build/fuzz/bin/TARGET_fuzz FILE runs it again.
+build/cpu share, and runs each of TARGET, or all, for so many seconds: on generated seeds and files
+of other programs (tests/fixtures), on what earlier runs found worth keeping (build/fuzz/corpus) and
+on what was once a finding (tests/fuzz/found). SECONDS 0 (the default) is the short form of the
+tests: the same inputs and a fixed number of mutations of them. An input that is a finding is left
+in build/fuzz; build/fuzz/bin/TARGET_fuzz FILE runs it again.
 USAGE
 }
 
@@ -48,7 +48,9 @@ flags=(-malloc_limit_mb=256 -rss_limit_mb=1024 -timeout=10 -max_len=8192
   -artifact_prefix=build/fuzz/ -print_final_stats=1)
 for target in "${targets[@]}"; do
   inputs=(build/fuzz/seeds/"$target")
-  if [[ -d tests/fuzz/found/$target ]]; then inputs+=(tests/fuzz/found/"$target"); fi
+  for folder in tests/fuzz/found/"$target" tests/fixtures/"$target"; do
+    if [[ -d $folder ]]; then inputs+=("$folder"); fi
+  done
   if ((seconds)); then
     mkdir -p build/fuzz/corpus/"$target"
     budget=(-max_total_time="$seconds" -use_value_profile=1 build/fuzz/corpus/"$target")

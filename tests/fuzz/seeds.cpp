@@ -14,6 +14,7 @@
 #include "train/checkpoint/checkpoint.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
+#include "train/io/pytorch_file.h"
 #include "train/run/metrics_log.h"
 #include "train/settings/options.h"
 #include "train/settings/presets.h"
@@ -42,6 +43,11 @@ static void safetensors() {
   add("shapes", {{"scalar", zeros({})}, {"none", zeros({0, 4})}, {"axes", zeros({1, 1, 2, 1, 1, 1, 1, 1})}},
       {{"format", "pt"}});
   add("empty", {}, {});
+}
+
+static void pytorch() {
+  fs::create_directories(root / "pytorch");
+  write_pytorch(root / "pytorch" / "own", {{"x", zeros({2, 3})}, {"y", zeros({}, DType::b8)}}, {{"k", "v"}});
 }
 
 static std::string compressed(const std::string& plain) {
@@ -188,5 +194,5 @@ static void jobs() {
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: seeds DIR\n"), 2;
   root = argv[1];
-  safetensors(), idx(), cifar(), png(), jpeg(), options(), run(), folders(), jobs();
+  safetensors(), pytorch(), idx(), cifar(), png(), jpeg(), options(), run(), folders(), jobs();
 }

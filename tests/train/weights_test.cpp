@@ -20,6 +20,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/npy.h"
+#include "train/io/pytorch_file.h"
 #include "train/loop/exported.h"
 #include "train/model/models.h"
 #include "train/settings/run_setup.h"
@@ -279,19 +280,55 @@ TEST_F(WeightsTest, FloatsOfAnotherSizeAreConverted) {
   expect_error("evaluate other.safetensors --protocol knn", 1, "tensor '1.weight' is i32");
 }
 
+TEST_F(WeightsTest, FilesOfPyTorchAreReadAndWritten) {
+  train("--run one --hidden 32");
+  ASSERT_EQ(run("export one --out x.pth"), 0) << file("err");
+  EXPECT_MENTIONS(file("x.md"), "import torch\nfrom torch import nn\n\nmodel = ");
+  EXPECT_MENTIONS(file("x.md"), "model.load_state_dict(torch.load(\"x.pth\"), strict=True)");
+  const Json loss = result_of("evaluate one")["loss"];
+  EXPECT_EQ(result_of("evaluate x.pth")["loss"], loss);
+  ASSERT_EQ(run("export x.pth --out again.safetensors"), 0) << file("err");
+  EXPECT_EQ(file("again.safetensors"), file("runs/one/exported/model.safetensors"));
+
+  // The same without what this project adds, below a prefix, beside other tensors.
+  std::vector<NamedTensor> other = {{"module.projector.0.weight", zeros({3})}, {"module.projector.0.bias", zeros({3})}};
+  for (NamedTensor& t : read_safetensors(path("again.safetensors")).tensors)
+    other.push_back({"module.encoder." + t.name, t.tensor});
+  write_pytorch(path("other.pth"), other);
+  EXPECT_EQ(result_of("evaluate other.pth --train-size 900 --test-size 300 --hidden 32")["loss"], loss);
+  EXPECT_MENTIONS(file("err"), "other.pth: not used: module.projector.* (2)");
+  train("--run fine --hidden 32 --lr 0 --weights other.pth");
+  EXPECT_MENTIONS(file("out"), "other.pth, below 'module.encoder.'; not used: module.projector.* (2)");
+  EXPECT_EQ(file("runs/fine/exported/model.safetensors"), file("again.safetensors"));
+  expect_error("evaluate other.pth --model resnet18", 1, "other.pth: no tensor 'conv1.weight'");
+  expect_error("evaluate other.pth --hidden 16", 1, "tensor 'module.encoder.1.weight' is f32 (32, 3072), the model's");
+}
+
+// Its images and classes are those that its tensors show, not those of a data set.
+TEST_F(WeightsTest, AFileOfAnotherProgramIsExported) {
+  const ModelEntry& entry = find_model("resnet18");
+  Settings narrow = entry.settings;
+  const auto export_one = [&](const Shape& image, const std::string& name) {
+    const auto model = entry.make({.image = image, .classes = 7, .settings = narrow});
+    write_pytorch(path(name), weights_of(*model));
+    ASSERT_EQ(run(concat("export ", name, " --model resnet18 --out ", name, ".safetensors")), 0) << file("err");
+  };
+  export_one({224, 224, 3}, "large");
+  EXPECT_MENTIONS(file("large.md"), "model = resnet18(num_classes=7)\nmodel.load_state_dict(");
+  EXPECT_MENTIONS(file("large.md"),
+                  "Images are (N, 3, 224, 224) with values in [0, 1], normalised as in their training.");
+  export_one({32, 32, 1}, "small");
+  EXPECT_MENTIONS(file("small.md"), "model.conv1 = nn.Conv2d(1, 64, 3, 1, 1, bias=False)");
+  EXPECT_EQ(read_safetensors(path("small.safetensors")).metadata.count("ringtape.classes"), 0u);
+}
+
 TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {
-  for (const std::string& begin :
-       {std::string("PK\x03\x04\x14\0\0\0\x08\x08", 10), std::string("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9", 9)}) {
-    write_file(path("it's.pth"), begin + std::string(1000, 'x'));
-    expect_error("evaluate \"it's.pth\" --model resnet18", 1, "it's.pth: a PyTorch file");
-    EXPECT_MENTIONS(file("err"), "convert it: python3 -c 'import torch, safetensors.torch; w = torch.load(");
-    EXPECT_MENTIONS(file("err"), "s.safetensors\")'");
-    expect_error("train --train-size 100 --weights \"it's.pth\"", 1, "convert it: python3 -c '");
-  }
   write_file(path("x.npz"), "PK\x03\x04" + std::string(1000, 'x'));
   expect_error("evaluate x.npz", 1, "safetensors.numpy.save_file(dict(numpy.load(\"x.npz\")), \"x.safetensors\")'");
   write_file(path("x.h5"), "\x89HDF\r\n\x1a\n" + std::string(1000, 'x'));
-  expect_error("evaluate x.h5", 1, "an HDF5 file, as Keras writes them, not safetensors");
+  expect_error("evaluate x.h5", 1,
+               "an HDF5 file, as Keras writes them; weights are read from safetensors and PyTorch's");
+  expect_error("train --train-size 100 --weights x.h5", 1, "convert it with the program that wrote it");
 }
 
 // A small file that claims a large network or data set.

@@ -6,6 +6,7 @@
 #include "train/io/file.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
+#include "train/io/weights_file.h"
 #include "train/loop/exported.h"
 #include "train/weights/weights.h"
 
@@ -14,10 +15,10 @@ namespace {
 
 int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
-  RT_CHECK_AS(UsageError, out && out->ends_with(".safetensors"),
-              "export: needs --out FILE.safetensors, the file for the weights",
+  RT_CHECK_AS(UsageError, out && is_weights_name(*out),
+              "export: needs --out FILE.safetensors or FILE.pth, the file for the weights",
               out ? concat(", got '", *out, "'") : "");
-  Trained trained = find_trained(invocation, "export");
+  const Trained trained = find_trained(invocation, "export");
   const std::string name = std::filesystem::path(*out).filename().string(),
                     readme = std::filesystem::path(*out).replace_extension(".md").string();
   check_output(trained, "out", *out);
@@ -25,15 +26,13 @@ int run_export(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");
   auto metadata = weights_metadata(trained.options);
   add_metadata(metadata, trained.data);
-  trained.train = trained.test = false;  // only the shape of the images
-  const RunSetup task(resolve(trained.options), trained.beginning());
+  const RunSetup task(resolve(trained.options), trained.beginning_without_images(invocation));
   const std::string last = last_layer_of(*task.model);
   const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
-  const bool backbone =
-      invocation.has("backbone") ||
-      !(last.empty() || has(last + ".weight") || has(concat("backbone.", last, ".weight")));
+  const bool backbone = invocation.has("backbone") || !(last.empty() || trained.classes > 0 || has(last + ".weight") ||
+                                                        has(concat("backbone.", last, ".weight")));
   load_trained(trained, task, backbone);
-  write_safetensors(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
+  write_weights(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   write_file(readme, exported_readme(task, name, backbone));
   if (task.options.run.json)
     std::printf(
@@ -51,7 +50,7 @@ Command export_command() {
   Command command;
   command.name = "export";
   command.summary = "Writes trained weights with PyTorch's names, with or without the last layer.";
-  command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors [FLAGS]";
+  command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors|FILE.pth [FLAGS]";
   command.examples = {"export digits --out digits.safetensors",
                       "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
   command.positionals = 1;

@@ -50,11 +50,13 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
                        scaled, ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
                        " steps per epoch"));
   if (!o.weights.empty()) {
-    const int64_t others = task.last_layer.outputs;
-    out.push_back(concat("begin  ", o.weights, task.last_layer.loaded ? "" : ", with a new last layer",
-                         others == 0 ? ""
-                                     : concat(" (its own has ",
-                                              others == d.train.classes ? "other" : with_commas(others), " classes)")));
+    const auto& [last_layer, others, prefix, left_out] = task.initial;
+    out.push_back(concat(
+        "begin  ", o.weights, prefix.empty() ? "" : concat(", below '", printable(prefix), "'"),
+        last_layer ? "" : ", with a new last layer",
+        others == 0 ? ""
+                    : concat(" (its own has ", others == d.train.classes ? "other" : with_commas(others), " classes)"),
+        left_out.empty() ? "" : concat("; not used: ", printable(left_out))));
   }
   if (world.size() > 1) {
     const Part most = part_of(o.trainer.batch_size, world.size(), 0),

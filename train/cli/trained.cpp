@@ -2,14 +2,19 @@
 
 #include <filesystem>
 
+#include "autograd/create.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "core/log.h"
+#include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/data/shapes.h"
 #include "train/io/file.h"
 #include "train/io/look.h"
+#include "train/io/weights_file.h"
 #include "train/loop/exported.h"
 #include "train/model/models.h"
+#include "train/weights/names.h"
 #include "train/weights/weights.h"
 
 namespace ringtape::cli {
@@ -36,7 +41,8 @@ void check_generated(const TrainOptions& options, const std::string& file, const
 // Compares the network's first weight with the file's; only the first axis while the size of the images is unknown.
 void check_first_weight(const Trained& trained, const ModelSpec& spec, bool image_known) {
   const ModelEntry& entry = find_model(trained.options.model.name);
-  if (!entry.first) return;
+  if (!entry.first || !is_own(trained.header.metadata))
+    return;  // other programs' names differ, load_trained() has them
   const NamedShape want = entry.first(spec);
   const TensorEntry* have = trained.header.find(want.name);
   if (!have) have = trained.header.find("backbone." + want.name);
@@ -49,14 +55,27 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
+// What the tensors of another program's file show: the rows of its last layer, and by its first convolution the
+// channels of the images and for which of the two usual sizes they are.
+void look_at_tensors(Trained& trained) {
+  constexpr int64_t kSmall = 32, kImageNet = 224;
+  for (const TensorEntry& t : trained.header.tensors) {
+    for (const char* const layer : kLastLayers)
+      if (t.shape.size() == 2 && concat(".", t.name).ends_with(concat(".", layer, ".weight")))
+        trained.classes = t.shape[0];
+    if (t.shape.size() == 4 && t.shape[1] <= 4 && trained.data.image.empty()) {
+      const int64_t side = t.shape[2] >= 7 ? kImageNet : kSmall;
+      trained.data.image = {side, side, t.shape[1]};
+    }
+  }
+}
+
 // The path of the weights, and the settings from the run's config.toml or the file's metadata.
 struct Found {
   std::string weights;
   Given settings;
 };
-Found found_file(const std::string& file) {
-  return {file, read_metadata(read_safetensors_header(file).metadata, file)};
-}
+Found found_file(const std::string& file) { return {file, read_metadata(read_weights_header(file).metadata, file)}; }
 
 Found find_weights(const std::string& target) {
   const std::string run = find_run(target);
@@ -95,8 +114,9 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   settings.leave_out({"weights", "method", "device", "threads", "limit-eval-batches"});
   apply_flags(out.options, invocation, {settings});
   out.options.data.val_size = 0;
-  out.header = read_safetensors_header(out.weights);
+  out.header = read_weights_header(out.weights);
   out.data = trained_on(out.header.metadata, out.weights);
+  if (!is_own(out.header.metadata)) look_at_tensors(out);
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
   check_first_weight(out, {{1, 1, 1}, 1, out.options.model.chosen()}, false);
   return out;
@@ -109,6 +129,24 @@ Beginning Trained::beginning() const {
           .test = test};
 }
 
+Beginning Trained::beginning_without_images(const Invocation& invocation) const {
+  Beginning out = beginning();
+  out.train = out.test = false;
+  if (is_own(header.metadata) || data.image.empty() || invocation.flag("data")) return out;
+  out.load = [this](const DataRequest&) {
+    const Shape shape{1, data.image[0], data.image[1], data.image[2]};
+    const Dataset one{.name = "images of another program",
+                      .source = weights,
+                      .images = zeros(shape, DType::u8),
+                      .labels = zeros({1}, DType::i64),
+                      .classes = int(std::max<int64_t>(classes, 1)),
+                      .mean = {},
+                      .deviation = {}};
+    return Splits{one, one};
+  };
+  return out;
+}
+
 void check_output(const Trained& trained, const char* flag, const std::string& path) {
   std::error_code ignored;  // one of them is not there
   RT_CHECK_AS(UsageError, !std::filesystem::equivalent(path, trained.weights, ignored), "--", flag, " ", path,
@@ -119,18 +157,18 @@ void check_output(const Trained& trained, const char* flag, const std::string& p
 void load_trained(const Trained& trained, const Task& task, bool features) {
   const std::string last =
       features ? classifier(*task.model, task.model_name).last_layer() : last_layer_of(*task.model);
-  const char* const instead = trained.command == "export"
-                                  ? "so that only the backbone can be exported: use --backbone"
+  const char* const instead = trained.command == "export" ? "so that only the backbone can be exported: use --backbone"
                               : trained.command == "predict"
                                   ? "so that it predicts no classes; train one first: ringtape train --weights FILE"
                                   : "so that only the features can be tested: use --protocol knn or linear";
   if (!features) check_classes(task.data.train, trained.data, trained.weights, instead);
-  const LastLayer layer = load_backbone(trained.weights, *task.model, last);
-  RT_CHECK_AS(UsageError, layer.loaded || features || layer.outputs > 0, trained.weights, ": has no last layer '", last,
-              "', ", instead);
-  RT_CHECK_AS(UsageError, layer.loaded || features, trained.weights, ": its last layer '", last, "' has ",
-              layer.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
-  for (const NamedTensor& t : layer.loaded ? weights_of(*task.model) : backbone_of(*task.model, last))
+  const LoadedWeights loaded = load_backbone(trained.weights, *task.model, last);
+  if (!loaded.left_out.empty()) log_warn(trained.weights, ": not used: ", printable(loaded.left_out));
+  RT_CHECK_AS(UsageError, loaded.last_layer || features || loaded.outputs > 0, trained.weights, ": has no last layer '",
+              last, "', ", instead);
+  RT_CHECK_AS(UsageError, loaded.last_layer || features, trained.weights, ": its last layer '", last, "' has ",
+              loaded.outputs, " classes, ", task.data.train.source, " has ", task.data.train.classes, ", ", instead);
+  for (const NamedTensor& t : loaded.last_layer ? weights_of(*task.model) : backbone_of(*task.model, last))
     check_finite(concat(trained.weights, ": tensor '", t.name, "'"), t.tensor);
 }
 

@@ -15,10 +15,14 @@ struct Trained {
   TrainedOn data;        // what the file says about its data
   SafetensorsHeader header = {};
   bool train = true, test = true;  // which images are needed
+  int64_t classes = 0;             // of another program's file, by the rows of its last layer; 0: unknown
 
   // The Beginning of the setup that loads the weights: its images are normalised as in the training unless --normalize
   // was given, and the network is checked against the file's tensors before it is created.
   Beginning beginning() const;
+  // The same without images, for a command that needs only their shape: from a file of another program, it and the
+  // number of classes are those that its tensors show, unless a flag names a data set.
+  Beginning beginning_without_images(const Invocation& invocation) const;
 };
 
 // Finds the command's only argument: a run, a checkpoint or a file. Throws UsageError without an argument, IoError if

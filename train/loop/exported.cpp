@@ -32,14 +32,20 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
       concat("# ", task.model_name, " trained ", task.method_name.empty() ? "" : concat("by ", task.method_name, " "),
              "on ", data.name, "\n\n`", file, "` has its weights", backbone ? ", but for the last layer's," : "",
              " under PyTorch's names and in PyTorch's order.\n");
+  const bool safetensors = file.ends_with(".safetensors");
   if (entry.pytorch)
-    out += "\n```python\nfrom safetensors.torch import load_file\nfrom torch import nn\n" + entry.pytorch(task.spec) +
-           (backbone ? without(classifier(task.network(), task.model_name).last_layer()) : "") +
-           "model.load_state_dict(load_file(\"" + file + "\"), strict=True)\nmodel.eval()\n```\n";
+    out += concat("\n```python\n", safetensors ? "from safetensors.torch import load_file" : "import torch",
+                  "\nfrom torch import nn\n", entry.pytorch(task.spec),
+                  backbone ? without(classifier(task.network(), task.model_name).last_layer()) : "",
+                  "model.load_state_dict(", safetensors ? "load_file" : "torch.load", "(\"", file,
+                  "\"), strict=True)\nmodel.eval()\n```\n");
   const Shape& image = task.spec.image;  // (H, W, C)
   out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
-                ") with values in [0, 1], normalised by channel: x = (x - mean) / deviation, ", "with mean ",
-                number_list(data.mean), " and deviation ", number_list(data.deviation), ".",
+                ") with values in [0, 1]",
+                data.mean.empty() ? ", normalised as in their training"
+                                  : concat(", normalised by channel: x = (x - mean) / deviation, with mean ",
+                                           number_list(data.mean), " and deviation ", number_list(data.deviation)),
+                ".",
                 backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
                 backbone ? " --protocol knn" : "", "`.\n");
   return out;

@@ -17,7 +17,7 @@ struct Task {
   Splits data = {};
   std::string model_name = {}, method_name = {};  // method_name: empty with labels
   ModelSpec spec = {};
-  LastLayer last_layer = {};                        // in the file of initial weights, if there is one
+  LoadedWeights initial = {};                       // what a file of initial weights has
   std::unique_ptr<nn::Module> model = {};           // the network of that name, or a method whose backbone it is
   std::unique_ptr<nn::DataParallel> replicas = {};  // of `model`, for dp and ddp2; null otherwise
 

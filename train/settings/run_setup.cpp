@@ -6,7 +6,7 @@
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "core/runtime.h"
-#include "train/io/safetensors_header.h"
+#include "train/io/weights_file.h"
 #include "train/loop/world.h"
 #include "train/model/methods.h"
 
@@ -29,10 +29,9 @@ Splits load(const TrainOptions& o, const Beginning& beginning) {
   return out;
 }
 
-// The last layer of the file, whose other weights are now the model's.
-LastLayer load_weights(const std::string& path, nn::Module& model, const Dataset& train) {
-  const TrainedOn before = trained_on(read_safetensors_header(path).metadata, path);
-  LastLayer out = load_backbone(path, model, last_layer_of(model), same_classes(train, before));
+LoadedWeights load_weights(const std::string& path, nn::Module& model, const Dataset& train) {
+  const TrainedOn before = trained_on(read_weights_header(path).metadata, path);
+  LoadedWeights out = load_backbone(path, model, last_layer_of(model), same_classes(train, before));
   for (const NamedTensor& t : weights_of(model)) check_finite(concat(path, ": tensor '", t.name, "'"), t.tensor);
   return out;
 }
@@ -88,7 +87,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     return make_method(method_plan(options), spec);
   };
   model = make();
-  if (!options.weights.empty()) last_layer = load_weights(options.weights, *model, data.train);
+  if (!options.weights.empty()) initial = load_weights(options.weights, *model, data.train);
   if (device != Device{}) nn::move_to(*model, device);
   const comm::Devices devices = devices_of(options.parallel, device.type);
   if (devices.empty()) return;

@@ -7,6 +7,8 @@
 #include "core/printable.h"
 #include "kernels/copy.h"
 #include "train/io/safetensors_header.h"
+#include "train/io/weights_file.h"
+#include "train/weights/names.h"
 
 namespace ringtape {
 
@@ -37,51 +39,55 @@ static constexpr size_t kShownNameBytes = 100;  // maximum bytes of a tensor's n
 
 namespace {
 
-std::map<std::string, FileTensor> by_name(const std::vector<FileTensor>& tensors) {
-  std::map<std::string, FileTensor> out;
-  for (const FileTensor& t : tensors) out.emplace(t.name, t);
-  return out;
+std::string shown(const std::string& name) { return printable(name.substr(0, kShownNameBytes)); }
+
+// Throws FormatError unless the tensor of a file fits. `convert`: floating-point numbers may be of another dtype.
+void check_fits(const std::string& path, const FileTensor& have, const FileTensor& want, bool convert) {
+  const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
+  RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '",
+              shown(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape);
 }
 
-// Throws FormatError unless the tensors of a file are those of `into`. `convert`: floating-point numbers may be of
-// another dtype.
-void check_match(const std::vector<FileTensor>& file, const std::string& path, const std::vector<FileTensor>& into,
-                 bool convert = false) {
-  std::map<std::string, FileTensor> found = by_name(file);
-  for (const FileTensor& want : into) {
-    const auto at = found.find(want.name);
-    RT_CHECK_AS(FormatError, at != found.end(), path, ": no tensor '", want.name,
-                "'; was it trained with another --model?");
-    const FileTensor& have = at->second;
-    const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
-    RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '", want.name,
-                "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape);
-    found.erase(at);
-  }
-  RT_CHECK_AS(FormatError, found.empty(), path, ": the model has no tensor '",
-              printable(found.begin()->first.substr(0, kShownNameBytes)), "'");
+[[noreturn]] void fail_absent(const std::string& path, const std::string& name) {
+  detail::fail<FormatError>(path, ": no tensor '", name, "'; was it trained with another --model?");
+}
+void check_none(const std::string& path, const std::vector<std::string>& unknown) {
+  if (!unknown.empty()) detail::fail<FormatError>(path, ": the model has no tensor '", shown(unknown.front()), "'");
+}
+
+// The entries of a file, without their numbers.
+std::map<std::string, FileTensor> by_name(const SafetensorsHeader& header) {
+  std::map<std::string, FileTensor> out;
+  for (const TensorEntry& e : header.tensors)
+    out.emplace(e.name, FileTensor(e.name, Shape(std::span<const int64_t>(e.shape)), e.dtype));
+  return out;
 }
 
 }  // namespace
 
 void load_tensors(const std::string& path, const std::vector<FileTensor>& into) {
-  const std::map<std::string, FileTensor> wanted = by_name(into);
+  std::map<std::string, const FileTensor*> wanted;
+  for (const FileTensor& t : into) wanted.emplace(t.name, &t);
   const auto check = [&](const SafetensorsHeader& header) {
-    std::vector<FileTensor> file;
-    for (const TensorEntry& e : header.tensors)
-      file.emplace_back(e.name, Shape(std::span<const int64_t>(e.shape)), e.dtype);
-    check_match(file, path, into);
+    std::map<std::string, FileTensor> file = by_name(header);
+    for (const FileTensor& want : into) {
+      const auto have = file.find(want.name);
+      if (have == file.end()) fail_absent(path, want.name);
+      check_fits(path, have->second, want, false);
+      file.erase(have);
+    }
+    if (!file.empty()) check_none(path, {file.begin()->first});
   };
-  read_safetensors(path, check, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
-    wanted.at(entry.name).put(rows, x);
-  });
+  read_safetensors(path, check,
+                   [&](const TensorEntry& entry, Part rows, const Tensor& x) { wanted.at(entry.name)->put(rows, x); });
 }
 
-void load_weights(const std::string& path, nn::Module& module) {
-  load_tensors(path, file_tensors(weights_of(module)));
-}
+void load_weights(const std::string& path, nn::Module& module) { load_tensors(path, file_tensors(weights_of(module))); }
 
-static bool is_of(const NamedTensor& t, const std::string& layer) { return t.name.starts_with(layer + "."); }
+template <class T>  // NamedTensor, FileTensor
+static bool is_of(const T& t, const std::string& layer) {
+  return !layer.empty() && t.name.starts_with(layer + ".");
+}
 
 std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last) {
   std::vector<NamedTensor> out = weights_of(module);
@@ -89,26 +95,63 @@ std::vector<NamedTensor> backbone_of(nn::Module& module, const std::string& last
   return out;
 }
 
-LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes) {
-  Safetensors file = read_safetensors(path);
-  if (std::vector<NamedTensor> own = below("backbone", file.tensors); !own.empty()) file.tensors = std::move(own);
-  const std::vector<NamedTensor> wanted = weights_of(module);
-  bool any = false, fits = true;
-  LastLayer out;
-  for (const NamedTensor& t : file.tensors) {
-    if (!is_of(t, last)) continue;
-    any = true;
-    const auto same =
-        std::find_if(wanted.begin(), wanted.end(), [&](const NamedTensor& w) { return w.name == t.name; });
-    if (same_classes && (same == wanted.end() || same->tensor.shape() == t.tensor.shape())) continue;
-    fits = false;
-    if (t.tensor.rank() > 0) out.outputs = t.tensor.dim(0);
+bool is_own(const std::map<std::string, std::string>& metadata) { return metadata.contains("ringtape.model"); }
+
+namespace {
+
+// Finds the places of a file's tensors in a module.
+class BackboneLoader {
+ public:
+  BackboneLoader(const std::string& path, nn::Module& module, const std::string& last)
+      : path_(path), last_(last), tensors_(file_tensors(weights_of(module))) {}
+
+  LoadedWeights begin(const SafetensorsHeader& header, bool same_classes) {
+    const std::map<std::string, FileTensor> file = by_name(header);
+    std::vector<std::string> names, own;
+    for (const auto& [name, t] : file) names.push_back(name);
+    for (const FileTensor& t : tensors_) own.push_back(t.name);
+    const NamesInFile found = find_names(names, own, last_);
+    LoadedWeights out{.last_layer = true, .prefix = found.prefix};
+    for (const FileTensor& t : tensors_) {
+      if (!is_of(t, last_)) continue;
+      const auto name = found.of.find(t.name);
+      const Shape shape = name == found.of.end() ? Shape() : file.at(name->second).shape;
+      if (name != found.of.end() && same_classes && shape == t.shape) continue;
+      out.last_layer = false;
+      if (shape.rank() > 0) out.outputs = shape[0];
+    }
+    for (const FileTensor& t : tensors_) {
+      if (is_of(t, last_) && !out.last_layer) continue;
+      if (const auto name = found.of.find(t.name); name != found.of.end())
+        check_fits(path_, file.at(name->second), t, true), into_.emplace(name->second, &t);
+      else if (!t.name.ends_with("num_batches_tracked"))  // PyTorch before 0.4.1 has none
+        fail_absent(path_, t.name);
+    }
+    check_none(path_, found.unknown);
+    if (!is_own(header.metadata))
+      out.left_out = summary_of(found.rest, found.prefix);
+    else if (found.prefix.empty())
+      check_none(path_, found.rest);
+    return out;
   }
-  out.loaded = (any || last.empty()) && fits;
-  if (!fits) std::erase_if(file.tensors, [&](const NamedTensor& t) { return is_of(t, last); });
-  const std::vector<FileTensor> into = file_tensors(out.loaded ? wanted : backbone_of(module, last));
-  check_match(file_tensors(file.tensors), path, into, true);
-  for (const FileTensor& t : into) t.put({0, t.rows()}, file[t.name]);
+  bool wants(const std::string& name) const { return into_.contains(name); }
+  void put(const std::string& name, Part rows, const Tensor& x) const { into_.at(name)->put(rows, x); }
+
+ private:
+  const std::string &path_, &last_;
+  std::vector<FileTensor> tensors_;                // the module's
+  std::map<std::string, const FileTensor*> into_;  // by the file's names
+};
+
+}  // namespace
+
+LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes) {
+  LoadedWeights out;
+  BackboneLoader loader(path, module, last);
+  read_weights(
+      path, [&](const SafetensorsHeader& header) { out = loader.begin(header, same_classes); },
+      [&](const std::string& name) { return loader.wants(name); },
+      [&](const TensorEntry& entry, Part rows, const Tensor& x) { loader.put(entry.name, rows, x); });
   return out;
 }
 

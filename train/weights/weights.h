@@ -1,5 +1,7 @@
 #pragma once
+#include <map>
 #include <string>
+#include <vector>
 
 #include "nn/module.h"
 #include "train/io/safetensors.h"
@@ -38,16 +40,23 @@ std::vector<T> below(const std::string& name, std::vector<T> tensors) {
   return out;
 }
 
-// The result for the last layer.
-struct LastLayer {
-  bool loaded = false;
-  int64_t outputs = 0;  // of the file's last layer, if it was skipped because its classes differ
+// What load_backbone() found.
+struct LoadedWeights {
+  bool last_layer = false;    // whether it was loaded, too
+  int64_t outputs = 0;        // of the file's last layer, if it was left out because its classes differ
+  std::string prefix = {};    // in the file before all names, such as "module.encoder_q."
+  std::string left_out = {};  // what else a file of another program holds, for a message
 };
 
-// Like load_weights, but the layer `last` may be absent from the file or have other classes, that is another shape, or
-// `same_classes` is false: then the module's layer stays unchanged. Floating-point weights of another dtype are
-// converted to the module's. From a checkpoint of a self-supervised method, the tensors below "backbone" are loaded. An
-// empty `last`: the module has no such layer, and the file must have all its weights.
-LastLayer load_backbone(const std::string& path, nn::Module& module, const std::string& last, bool same_classes = true);
+// Loads a file of any format (train/io/weights_file.h), of this project or another one (train/weights/names.h). The
+// layer `last` may be absent from the file or have other classes, that is another shape, or `same_classes` is false:
+// then the module's layer stays unchanged. Floating-point weights of another dtype are converted to the module's. An
+// empty `last`: the module has no such layer. Throws FormatError, before the module is changed, unless names, shapes
+// and dtypes match, and as read_weights().
+LoadedWeights load_backbone(const std::string& path, nn::Module& module, const std::string& last,
+                            bool same_classes = true);
+
+// Whether a file of weights is one of this project, by its metadata.
+bool is_own(const std::map<std::string, std::string>& metadata);
 
 }  // namespace ringtape

@@ -1,0 +1,143 @@
+// Names of weights in files of other programs.
+#include "train/weights/names.h"
+
+#include <functional>
+
+#include "core/text.h"
+#include "tests/support/support.h"
+#include "train/model/models.h"
+#include "train/weights/weights.h"
+
+namespace ringtape {
+namespace {
+
+std::vector<std::string> resnet_names() {
+  const ModelEntry& entry = find_model("resnet18");
+  Settings settings = entry.settings;
+  const auto model = entry.make({.image = {8, 8, 3}, .classes = 2, .settings = settings});
+  std::vector<std::string> out;
+  for (const NamedTensor& t : weights_of(*model)) out.push_back(t.name);
+  return out;
+}
+
+using Rename = std::function<std::string(const std::string&)>;  // "": the file does not have it
+std::vector<std::string> renamed(const std::vector<std::string>& names, const Rename& rename) {
+  std::vector<std::string> out;
+  for (const std::string& name : names)
+    if (std::string other = rename(name); !other.empty()) out.push_back(std::move(other));
+  return out;
+}
+bool is_last(const std::string& name) { return name.starts_with("fc."); }
+
+// The file has everything: each name leads to that which was made of it.
+void expect_found(const std::vector<std::string>& network, const Rename& rename, const std::string& prefix,
+                  std::vector<std::string> more = {}) {
+  std::vector<std::string> file = renamed(network, rename);
+  file.insert(file.end(), more.begin(), more.end());
+  const NamesInFile found = find_names(file, network, "fc");
+  EXPECT_EQ(found.prefix, prefix);
+  for (const std::string& name : network) {
+    const std::string other = rename(name);
+    const auto at = found.of.find(name);
+    EXPECT_EQ(at == found.of.end() ? "" : at->second, other) << name;
+  }
+  EXPECT_TRUE(found.unknown.empty()) << found.unknown.front();
+  std::sort(more.begin(), more.end());
+  std::vector<std::string> rest = found.rest;
+  std::sort(rest.begin(), rest.end());
+  EXPECT_EQ(rest, more);
+}
+
+TEST(NamesInFile, PrefixesOfOtherPrograms) {
+  const std::vector<std::string> network = resnet_names();
+  for (const char* const prefix : {"", "module.", "backbone.", "model.backbone.", "_orig_mod.", "module._orig_mod.",
+                                   "encoder.", "module.base_encoder.", "net.0."}) {
+    std::string canonical = prefix;
+    if (const size_t at = canonical.find("_orig_mod."); at != std::string::npos) canonical.erase(at, 10);
+    expect_found(
+        network, [&](const std::string& name) { return prefix + name; }, canonical);
+  }
+  // Compiled inside of a module; without the counters of batches, as before PyTorch 0.4.1; without the last layer.
+  expect_found(
+      network, [](const std::string& name) { return "backbone._orig_mod." + name; }, "backbone.");
+  expect_found(
+      network, [](const std::string& name) { return name.ends_with("num_batches_tracked") ? "" : name; }, "");
+  expect_found(
+      network, [](const std::string& name) { return is_last(name) ? "" : name; }, "");
+}
+
+TEST(NamesInFile, AFileWithANetworkAndItsAverage) {
+  const std::vector<std::string> network = resnet_names();
+  for (const auto& [learns, average] :
+       std::vector<std::pair<std::string, std::string>>{{"module.encoder_q.", "module.encoder_k."},
+                                                        {"backbone.", "backbone_momentum."},
+                                                        {"backbone.", "momentum_backbone."},
+                                                        {"student.backbone.", "teacher.backbone."},
+                                                        {"online_encoder.net.", "target_encoder.net."}}) {
+    const Rename other = [&](const std::string& name) { return average + name; };
+    expect_found(
+        network, [&](const std::string& name) { return learns + name; }, learns, renamed(network, other));
+  }
+}
+
+// nn.Sequential(*list(resnet.children())[:-1]) of torchvision, with a ReLU and a pool between, and of lightly.
+TEST(NamesInFile, ASequentialOfTheChildren) {
+  const std::vector<std::string> network = resnet_names();
+  const std::map<std::string, int> torchvision = {{"conv1", 0},  {"bn1", 1},    {"layer1", 4},
+                                                  {"layer2", 5}, {"layer3", 6}, {"layer4", 7}},
+                                   lightly = {{"conv1", 0},  {"bn1", 1},    {"layer1", 2},
+                                              {"layer2", 3}, {"layer3", 4}, {"layer4", 5}};
+  for (const auto& children : {torchvision, lightly})
+    for (const std::string prefix : {"", "backbone.", "model.backbone."})
+      expect_found(
+          network,
+          [&](const std::string& name) {
+            const size_t dot = name.find('.');
+            const auto child = children.find(name.substr(0, dot));
+            return child == children.end() ? "" : concat(prefix, child->second, name.substr(dot));
+          },
+          prefix, prefix.empty() ? std::vector<std::string>() : std::vector<std::string>{"projection_head.0.weight"});
+}
+
+TEST(NamesInFile, OtherNamesOfLayers) {
+  const std::vector<std::string> network = resnet_names();
+  const auto with_last = [](const std::string& before, const std::string& last) -> Rename {
+    return [=](const std::string& name) { return is_last(name) ? last + name.substr(2) : before + name; };
+  };
+  expect_found(network, with_last("", "linear"), "");
+  expect_found(network, with_last("backbone.", "classifier"), "backbone.");
+  expect_found(network, with_last("module.backbone.", "module.head"), "module.backbone.");
+  expect_found(
+      network,
+      [](const std::string& name) {
+        const size_t at = name.find(".downsample.");
+        return at == std::string::npos ? name : name.substr(0, at) + ".shortcut." + name.substr(at + 12);
+      },
+      "");
+}
+
+TEST(NamesInFile, AnotherNetworkIsNotTakenForThisOne) {
+  const std::vector<std::string> network = resnet_names();
+  std::vector<std::string> deeper = network;
+  deeper.push_back("layer1.2.conv1.weight");
+  EXPECT_EQ(find_names(deeper, network, "fc").unknown, std::vector<std::string>{"layer1.2.conv1.weight"});
+  const NamesInFile other = find_names({"blocks.0.norm1.weight", "head.weight"}, network, "fc");
+  EXPECT_FALSE(other.of.contains("conv1.weight"));
+  const std::vector<std::string> mlp = {"1.weight", "1.bias", "3.weight", "3.bias"};
+  EXPECT_EQ(find_names(mlp, mlp, "3").of.size(), 4u);
+  EXPECT_EQ(find_names({"net.1.weight", "net.1.bias", "net.3.weight", "net.3.bias"}, mlp, "3").of.at("3.bias"),
+            "net.3.bias");
+  EXPECT_TRUE(find_names({}, network, "fc").of.empty());
+  EXPECT_TRUE(find_names(network, {}, "").of.empty());
+}
+
+TEST(NamesInFile, AreCountedInMessages) {
+  EXPECT_EQ(
+      summary_of({"module.encoder_k.conv1.weight", "module.encoder_k.fc.bias", "module.queue"}, "module.encoder_q."),
+      "module.encoder_k.* (2), module.queue");
+  EXPECT_EQ(summary_of({"a.b.c", "d"}, ""), "a.*, d");
+  EXPECT_EQ(summary_of({}, "x."), "");
+}
+
+}  // namespace
+}  // namespace ringtape

@@ -1,0 +1,234 @@
+#include "train/io/pytorch_tensors.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "core/check.h"
+#include "core/printable.h"
+#include "core/shape.h"
+#include "train/io/sizes.h"
+
+namespace ringtape {
+namespace {
+
+std::optional<DType> dtype_of_storage(std::string_view type) {
+  constexpr std::pair<const char*, DType> kTypes[] = {{"FloatStorage", DType::f32}, {"DoubleStorage", DType::f64},
+                                                      {"HalfStorage", DType::f16},  {"BFloat16Storage", DType::bf16},
+                                                      {"LongStorage", DType::i64},  {"IntStorage", DType::i32},
+                                                      {"ByteStorage", DType::u8},   {"BoolStorage", DType::b8}};
+  for (const auto& [name, dtype] : kTypes)
+    if (type == concat("torch.", name) || type == concat("torch.cuda.", name)) return dtype;
+  return {};
+}
+
+std::string shown_name(const std::string& text) { return printable(text.substr(0, 100)); }
+
+// Where programs keep the weights in the dict that they save, the likeliest first.
+constexpr const char* kMembers[] = {"state_dict", "model_state_dict", "model",   "model_state",
+                                    "net",        "network",          "module",  "weights",
+                                    "params",     "backbone",         "encoder", "state_dict_ema"};
+
+class StateDict {
+  using Id = Pickle::Id;
+  using Kind = Pickle::Kind;
+
+ public:
+  StateDict(const Pickle& pickle, const std::string& path) : pickle_(pickle), path_(path) {}
+
+  PickledStorage storage(Id id) const {
+    const std::vector<Id>& parts = pickle_[pickle_[id].arguments].items;
+    check(pickle_[id].kind == Kind::persistent && parts.size() >= 5 && pickle_[parts[0]].text == "storage" &&
+              pickle_[parts[1]].kind == Kind::global && pickle_[parts[2]].kind == Kind::text,
+          "refers to something else than a storage");
+    check(parts.size() == 5 || parts[5] == Pickle::kNone, "has a storage that is a part of another one");
+    return {pickle_[parts[2]].text, pickle_[parts[1]].text, whole(parts[4])};
+  }
+
+  std::vector<PickledTensor> tensors() {
+    collect_from(pickle_.root);
+    std::vector<PickledTensor> out;
+    for (auto& [name, tensor] : found_) out.push_back(std::move(tensor));
+    return out;
+  }
+
+ private:
+  using Members = std::vector<std::pair<std::string_view, Id>>;
+  struct Call {
+    std::string_view function;
+    std::span<const Id> arguments;
+  };
+
+  void check(bool holds, const char* what) const {
+    RT_CHECK_AS(FormatError, holds, path_, ": damaged: its pickle ", what);
+  }
+  uint64_t whole(Id id) const {
+    check(pickle_[id].kind == Kind::integer && pickle_[id].integer >= 0, "has no number where one belongs");
+    return uint64_t(pickle_[id].integer);
+  }
+  std::vector<uint64_t> wholes(Id id) const {
+    std::vector<uint64_t> out;
+    check(pickle_[id].kind == Kind::tuple && pickle_[id].items.size() <= size_t(kMaxRank),
+          "has a tensor without a shape of at most 8 axes");
+    for (const Id item : pickle_[id].items) out.push_back(whole(item));
+    return out;
+  }
+
+  std::optional<Call> call(Id id) const {
+    const Pickle::Value& value = pickle_[id];
+    if (value.kind != Kind::call || pickle_[value.function].kind != Kind::global) return {};
+    return Call{pickle_[value.function].text, pickle_[value.arguments].items};
+  }
+  bool is_tensor(Id id) const {
+    const std::optional<Call> made = call(id);
+    return made && (made->function.starts_with("torch._utils._rebuild_") ||
+                    made->function.starts_with("torch._tensor._rebuild_"));
+  }
+  // The call that makes a tensor, without those around it that make it a parameter or a tensor with attributes.
+  Call innermost(Id id) const {
+    Call out = *call(id);
+    for (int depth = 0; depth < 4; ++depth)
+      if (out.function.starts_with("torch._utils._rebuild_parameter") && !out.arguments.empty() &&
+          is_tensor(out.arguments[0]))
+        out = *call(out.arguments[0]);
+      else if (out.function == "torch._tensor._rebuild_from_type_v2" && out.arguments.size() >= 3)
+        out = {pickle_[out.arguments[0]].text, pickle_[out.arguments[2]].items};
+    return out;
+  }
+
+  PickledTensor tensor(const std::string& name, Id id) const {
+    const auto [function, arguments] = innermost(id);
+    const bool typed = function == "torch._utils._rebuild_tensor_v2" || function == "torch._utils._rebuild_tensor";
+    RT_CHECK_AS(FormatError, typed, path_, ": tensor '", shown_name(name), "' is none of plain numbers (",
+                shown_name(std::string(function)), ")");
+    check(arguments.size() >= 4, "has a tensor without a storage, an offset, a shape and strides");
+    PickledTensor out{.storage = storage(arguments[0]), .offset = whole(arguments[1])};
+    const std::vector<uint64_t> sizes = wholes(arguments[2]);
+    out.strides = wholes(arguments[3]);
+    const std::optional<DType> dtype = dtype_of_storage(out.storage.type);
+    RT_CHECK_AS(FormatError, dtype, path_, ": tensor '", shown_name(name), "' is of ", shown_name(out.storage.type),
+                "; known are torch.FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, IntStorage, "
+                "ByteStorage, BoolStorage");
+    out.entry = {.name = name, .dtype = *dtype, .shape = {sizes.begin(), sizes.end()}};
+    const std::optional<uint64_t> elements = declared_elements(sizes);
+    RT_CHECK_AS(FormatError, elements && sizes.size() == out.strides.size() && lies_within(out, sizes, *elements),
+                path_, ": tensor '", shown_name(name), "' of shape ", Shape(std::span<const int64_t>(out.entry.shape)),
+                " does not lie within its storage of ", out.storage.count, " numbers");
+    return out;
+  }
+  // Whether no number is outside of the storage, and not more are needed than it has.
+  static bool lies_within(const PickledTensor& t, std::span<const uint64_t> sizes, uint64_t elements) {
+    uint64_t last = t.offset;
+    if (elements == 0) return true;
+    for (size_t axis = 0; axis < sizes.size(); ++axis) {
+      uint64_t way = 0;
+      if (__builtin_mul_overflow(sizes[axis] - 1, t.strides[axis], &way) || __builtin_add_overflow(last, way, &last))
+        return false;
+    }
+    return last < t.storage.count && elements <= t.storage.count;
+  }
+
+  // The members of a dict whose keys are texts; an OrderedDict may be made from a list of pairs.
+  Members members(Id id) const {
+    const Pickle::Value& value = pickle_[id];
+    Members out;
+    const auto add = [&](Id key, Id member) {
+      if (pickle_[key].kind == Kind::text) out.emplace_back(pickle_[key].text, member);
+    };
+    if (value.kind != Kind::dict && value.kind != Kind::call) return out;
+    seen_ += value.items.size();
+    check(seen_ <= 10 * kMostPickled, "has too many dicts in each other");
+    for (size_t i = 0; i + 1 < value.items.size(); i += 2) add(value.items[i], value.items[i + 1]);
+    const std::optional<Call> made = call(id);
+    if (made && made->function == "collections.OrderedDict" && made->arguments.size() == 1)
+      for (const Id pair : pickle_[made->arguments[0]].items)
+        if (pickle_[pair].items.size() == 2) add(pickle_[pair].items[0], pickle_[pair].items[1]);
+    return out;
+  }
+
+  bool holds_tensors(Id id) const {
+    return std::ranges::any_of(members(id), [&](const auto& member) { return is_tensor(member.second); });
+  }
+  // A module: an object whose state has modules, or one of TorchScript.
+  bool is_module(Id id) const {
+    const std::optional<Call> made = call(id);
+    return made && (made->function.starts_with("__torch__.") || pickle_.find(pickle_[id].state, "_modules"));
+  }
+  bool is_state(Id id) const { return holds_tensors(id) || is_module(id); }
+
+  void collect_from(Id root) {
+    const Members all = members(root);
+    for (const char* const name : kMembers)
+      for (const auto& [key, id] : all)
+        if (key == name && is_state(id)) return collect(id, "", 0);
+    if (is_state(root)) return collect(root, "", 0);
+    Members states;
+    for (const auto& member : all)
+      if (is_state(member.second)) states.push_back(member);
+    if (states.size() == 1) return collect(states[0].second, "", 0);
+    std::string names;
+    for (const auto& [key, id] : states.empty() ? all : states)
+      if (names.size() < 200) names += concat(names.empty() ? "'" : ", '", shown_name(std::string(key)), "'");
+    RT_CHECK_AS(FormatError, states.empty(), path_, ": has several sets of weights (", names,
+                "); keep one: python3 -c 'import torch; torch.save(torch.load(\"FILE\", weights_only=False)[\"NAME\"], "
+                "\"NAME.pth\")'");
+    detail::fail<FormatError>(path_, ": has no state_dict, ", names.empty() ? "and no members" : "only ", names);
+  }
+
+  // The tensors of a state_dict or of a module, below `prefix`.
+  void collect(Id id, const std::string& prefix, int depth) {
+    constexpr int kDeepest = 32;
+    check(depth <= kDeepest && ++visited_ <= kMostTensors, "has too many modules in each other");
+    const auto add = [&](const Members& tensors) {
+      for (const auto& [key, member] : tensors)
+        if (const std::string name = prefix + std::string(key); is_tensor(member))
+          found_.insert_or_assign(name, tensor(name, member));
+    };
+    if (!is_module(id)) return add(members(id));
+    const Id state = pickle_[id].state;
+    const Members parts = members(state);
+    add(parts);
+    for (const char* const part : {"_parameters", "_buffers"})
+      if (const Id* const tensors = pickle_.find(state, part)) add(members(*tensors));
+    const Id* const modules = pickle_.find(state, "_modules");
+    for (const auto& [key, member] : modules ? members(*modules) : parts)
+      if (is_module(member)) collect(member, prefix + std::string(key) + ".", depth + 1);
+  }
+
+  const Pickle& pickle_;
+  const std::string& path_;
+  size_t visited_ = 0;
+  mutable size_t seen_ = 0;  // members looked at, maybe again and again: a small file can have very many
+  std::map<std::string, PickledTensor> found_;
+};
+
+}  // namespace
+
+size_t element_bytes(const PickledStorage& storage, const std::string& path) {
+  if (const std::optional<DType> dtype = dtype_of_storage(storage.type)) return size_of(*dtype);
+  constexpr std::pair<const char*, size_t> kOthers[] = {{"UntypedStorage", 1},
+                                                        {"CharStorage", 1},
+                                                        {"ShortStorage", 2},
+                                                        {"ComplexFloatStorage", 8},
+                                                        {"ComplexDoubleStorage", 16}};
+  for (const auto& [name, bytes] : kOthers)
+    if (storage.type.ends_with(concat(".", name))) return bytes;
+  detail::fail<FormatError>(path, ": has numbers of an unknown type, ", shown_name(storage.type));
+}
+
+std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const std::string& path) {
+  std::map<std::string, PickledStorage> out;
+  const StateDict reader(pickle, path);
+  for (Pickle::Id id = 0; id < pickle.values.size(); ++id)
+    if (pickle[id].kind == Pickle::Kind::persistent) {
+      PickledStorage storage = reader.storage(id);
+      out.insert_or_assign(storage.key, std::move(storage));
+    }
+  return out;
+}
+
+std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path) {
+  return StateDict(pickle, path).tensors();
+}
+
+}  // namespace ringtape

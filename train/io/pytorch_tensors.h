@@ -1,0 +1,35 @@
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "train/io/pickle.h"
+#include "train/io/safetensors_header.h"
+
+namespace ringtape {
+
+// Numbers that a file of PyTorch holds apart from its pickle: `count` of them, or bytes if the dtype is unknown.
+struct PickledStorage {
+  std::string key, type;  // "torch.FloatStorage"
+  uint64_t count = 0;
+};
+
+// A tensor in a pickle: a window of a storage.
+struct PickledTensor {
+  TensorEntry entry = {};  // begin and end are not used
+  PickledStorage storage = {};
+  uint64_t offset = 0;  // in elements
+  std::vector<uint64_t> strides = {};
+};
+
+// The size of an element of a storage in bytes; 1 for those of bytes. Throws FormatError for an unknown type.
+size_t element_bytes(const PickledStorage& storage, const std::string& path);
+
+// All storages that the pickle names, by their keys.
+std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const std::string& path);
+
+// The tensors of the state_dict in the pickle, sorted by name; pytorch_file.h says which that is. Each lies within its
+// storage, as the pickle declares it, and needs no more bytes than it has. Throws FormatError, beginning with `path`.
+std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path);
+
+}  // namespace ringtape

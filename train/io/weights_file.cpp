@@ -1,0 +1,43 @@
+#include "train/io/weights_file.h"
+
+#include <fstream>
+
+#include "train/io/pytorch_file.h"
+
+namespace ringtape {
+
+static bool reads_as_pytorch(const std::string& path) {
+  std::string begin(8, '\0');
+  std::ifstream(path, std::ios::binary).read(begin.data(), std::streamsize(begin.size()));
+  return is_pytorch(begin) && !path.ends_with(".npz");
+}
+
+SafetensorsHeader read_weights_header(const std::string& path) {
+  return reads_as_pytorch(path) ? PyTorchFile(path).header() : read_safetensors_header(path);
+}
+
+void read_weights(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
+                  const std::function<bool(const std::string& name)>& wanted,
+                  const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
+  if (!reads_as_pytorch(path))
+    return read_safetensors(path, begin, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
+      if (wanted(entry.name)) put(entry, rows, x);
+    });
+  PyTorchFile file(path);
+  begin(file.header());
+  for (size_t i = 0; i < file.header().tensors.size(); ++i) {
+    const TensorEntry& entry = file.header().tensors[i];
+    if (wanted(entry.name)) put(entry, {0, entry.shape.empty() ? 1 : entry.shape[0]}, file.read(i));
+  }
+}
+
+static bool writes_pytorch(const std::string& path) { return path.ends_with(".pth") || path.ends_with(".pt"); }
+
+bool is_weights_name(const std::string& path) { return path.ends_with(".safetensors") || writes_pytorch(path); }
+
+void write_weights(const std::string& path, const std::vector<NamedTensor>& tensors,
+                   const std::map<std::string, std::string>& metadata) {
+  writes_pytorch(path) ? write_pytorch(path, tensors, metadata) : write_safetensors(path, tensors, metadata);
+}
+
+}  // namespace ringtape
