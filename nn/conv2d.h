@@ -11,13 +11,15 @@ class Conv2d : public Module {
   struct Options {
     int64_t stride = 1, pad = 0, dilation = 1, groups = 1;
     bool bias = true;
+    Init init = Init::uniform_fan_in;  // of the weight
   };
   Conv2d(int64_t in, int64_t out, int64_t kernel) : Conv2d(in, out, kernel, Options{}) {}
   Conv2d(int64_t in, int64_t out, int64_t kernel, const Options& options) : options_(options) {
     RT_CHECK_AS(UsageError, options.groups >= 1 && in % options.groups == 0 && out % options.groups == 0,
                 "Conv2d: ", in, " and ", out, " channels cannot be divided into ", options.groups, " groups");
     const int64_t fan_in = kernel * kernel * (in / options.groups);
-    weight = uniform_fan_in({out, kernel, kernel, in / options.groups}, fan_in);
+    const Shape shape{out, kernel, kernel, in / options.groups};
+    weight = options.init == Init::uniform_fan_in ? uniform_fan_in(shape, fan_in) : normal_fan_out(shape);
     if (options.bias) bias = uniform_fan_in({out}, fan_in);
   }
   Tensor forward(const Tensor& x) override {

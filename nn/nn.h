@@ -2,6 +2,7 @@
 // All modules.
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
+#include "nn/bottleneck.h"
 #include "nn/conv2d.h"
 #include "nn/data_parallel.h"
 #include "nn/dropout.h"
@@ -14,3 +15,4 @@
 #include "nn/pool.h"
 #include "nn/resnet.h"
 #include "nn/sequential.h"
+#include "nn/wide_resnet.h"

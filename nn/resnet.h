@@ -2,6 +2,7 @@
 #include <array>
 
 #include "nn/batch_norm.h"
+#include "nn/bottleneck.h"
 #include "nn/classifier.h"
 #include "nn/conv2d.h"
 #include "nn/linear.h"
@@ -31,22 +32,28 @@ class BasicBlock : public Module {
 // max-pool with stride 2, for images of about 224x224.
 enum class Stem : uint8_t { cifar, imagenet };
 
-// ResNets of basic blocks: (N, H, W, in) -> (N, classes). Parameters have torchvision's names and PyTorch's default
-// initialisation.
+enum class Block : uint8_t { basic, bottleneck };
+
+// (N, H, W, in) -> (N, classes). Parameters have torchvision's names; of basic blocks PyTorch's default initialisation,
+// of bottlenecks torchvision's.
 class ResNet : public Module, public Classifier {
  public:
   struct Options {
-    std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // per stage; {3, 4, 6, 3} is a ResNet-34
+    std::array<int64_t, 4> blocks = {2, 2, 2, 2};  // per stage; {3, 4, 6, 3} is a ResNet-34, of bottlenecks a ResNet-50
+    Block block = Block::basic;
     int64_t in = 3;
     int64_t classes = 10;  // 0: no last layer; the output is the features
     Stem stem = Stem::cifar;
-    int64_t width = 64;        // channels of the first stage; the last has 8 times as many
+    int64_t width = 64;        // of the first stage's 3x3 convolutions; each later stage doubles it
     int64_t stem_padding = 1;  // padding of the cifar stem; solo-learn has 2
     bool stem_relu = true;     // after the first convolution; lightly's benchmark lacks it
   };
   explicit ResNet(const Options& options);
+  static int64_t features_of(Block block, int64_t width) {
+    return 8 * width * (block == Block::basic ? 1 : Bottleneck::kExpansion);
+  }
   Tensor forward(const Tensor& x) override;   // logits
-  Tensor features(const Tensor& x) override;  // (N, 8 width)
+  Tensor features(const Tensor& x) override;  // (N, features_of(block, width))
   std::string last_layer() const override { return "fc"; }
   void visit(Visitor& v) override;
   std::string str() const override { return "ResNet"; }

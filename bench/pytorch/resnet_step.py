@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Training steps of ResNet-18 on 32x32 images, ringtape beside PyTorch eager, alternating in one run.
+"""Training steps of a residual network, ringtape beside PyTorch, alternating in one run.
 
-    bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--batch-size 32 128] [--threads 1 2] [--rounds 3]
+    bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--model resnet18] [--pixels 32] [--batch-size 32 128]
+                                 [--threads 1 2] [--rounds 3] [--compile]
 
 Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory, f32. PyTorch runs
-in both of its layouts, each in a process of its own; the ratio is to the faster. Medians over the rounds. Memory:
-ringtape's is what its tensors held at most, PyTorch's the growth of the process since before the model was made.
+in both of its layouts, with --compile also compiled, each in a process of its own; the ratio is to the fastest. Models
+other than resnet18 are torchvision's, and wide_resnet is WideResNet-28-10. Medians over the rounds. Memory: ringtape's
+is what its tensors held at most, PyTorch's the growth of the process since before the model was made.
 """
 import argparse
 import json
@@ -23,18 +25,34 @@ def resident_bytes():
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
 
 
-def run_torch(batch_size, threads, channels_last):
-    import torch
-
+def network(name, pixels):
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tests/fixtures"))
-    from make_resnet import ResNet18
+    from make_resnet import ResNet18, WideResNet
+
+    if name == "wide_resnet":
+        return WideResNet(4, 10)
+    if name == "resnet18" and pixels < 112:
+        return ResNet18()
+    import torch
+    import torchvision
+
+    model = getattr(torchvision.models, name)(num_classes=10)
+    if pixels < 112:
+        model.conv1, model.maxpool = torch.nn.Conv2d(3, 64, 3, 1, 1, bias=False), torch.nn.Identity()
+    return model
+
+
+def run_torch(name, pixels, batch_size, threads, way):
+    import torch
 
     torch.set_num_threads(threads)
     before = resident_bytes()
-    model = ResNet18()
-    x, y = torch.randn(batch_size, 3, 32, 32), torch.arange(batch_size) * 7 % 10
-    if channels_last:
+    model = network(name, pixels)
+    x, y = torch.randn(batch_size, 3, pixels, pixels), torch.arange(batch_size) * 7 % 10
+    if "nhwc" in way:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    if "compiled" in way:
+        model = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
 
     def step():
@@ -59,34 +77,40 @@ def output_of(command):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", default=os.path.join(os.path.dirname(__file__), "../../build/cpu/ringtape"))
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--pixels", type=int, default=32)
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "LAYOUT"),
+    parser.add_argument("--compile", action="store_true", help="also with torch.compile")
+    parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "WAY"),
                         help="one measurement of PyTorch alone")
     args = parser.parse_args()
     if args.torch:
-        return run_torch(int(args.torch[0]), int(args.torch[1]), args.torch[2] == "nhwc")
+        return run_torch(args.model, args.pixels, int(args.torch[0]), int(args.torch[1]), args.torch[2])
 
-    print(f"ResNet-18, 32x32, f32, SGD; images/s, median of {args.rounds} alternating rounds")
-    print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} {'torch nchw':>10} {'torch nhwc':>10} {'ratio':>7}   "
-          f"{'peak MB':>8} {'torch':>6}")
+    ways = ["nchw", "nhwc"] + (["compiled-nchw", "compiled-nhwc"] if args.compile else [])
+    print(f"{args.model}, {args.pixels}x{args.pixels}, f32, SGD; images/s, median of {args.rounds} alternating rounds")
+    print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} " + " ".join(f"{w:>13}" for w in ways)
+          + f" {'ratio':>7}   {'peak MB':>8} {'torch':>6}")
     for batch in args.batch_size:
         for threads in args.threads:
-            runs = {"ringtape": [], "nchw": [], "nhwc": []}
+            runs = {name: [] for name in ["ringtape", *ways]}
             for _ in range(args.rounds):
-                runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", "resnet18", "--batch-size",
-                                                   str(batch), "--threads", str(threads),
+                runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", args.model, "--pixels",
+                                                   str(args.pixels), "--batch-size", str(batch),
+                                                   "--threads", str(threads),
                                                    "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4",
                                                    "--json"]))
-                for layout in ("nchw", "nhwc"):
-                    runs[layout].append(output_of([sys.executable, os.path.abspath(__file__), "--torch", str(batch),
-                                                   str(threads), layout]))
+                for way in ways:
+                    runs[way].append(output_of([sys.executable, os.path.abspath(__file__), "--model", args.model,
+                                                "--pixels", str(args.pixels), "--torch", str(batch), str(threads),
+                                                way]))
             rate = {name: statistics.median(r["images_per_s"] for r in each) for name, each in runs.items()}
-            best = max(("nchw", "nhwc"), key=rate.get)
+            best = max(ways, key=rate.get)
             ours, theirs = runs["ringtape"][0]["peak_bytes"] / 1e6, min(r["peak_bytes"] for r in runs[best]) / 1e6
-            print(f"{batch:5} {threads:7} {rate['ringtape']:9.1f} {rate['nchw']:10.1f} {rate['nhwc']:10.1f} "
-                  f"{rate['ringtape'] / rate[best]:6.2f}x   "
+            print(f"{batch:5} {threads:7} {rate['ringtape']:9.1f} "
+                  + " ".join(f"{rate[w]:13.1f}" for w in ways) + f" {rate['ringtape'] / rate[best]:6.2f}x   "
                   f"{ours:8.0f} {theirs:6.0f}", flush=True)
 
 

@@ -1,10 +1,12 @@
-// ResNet-18 beside PyTorch's, from the same weights and images: tests/fixtures/make_resnet.py.
+// Residual networks beside PyTorch's, from the same weights and images: tests/fixtures/make_resnet.py.
 #include "nn/resnet.h"
 
 #include <cmath>
+#include <set>
 
 #include "autograd/create.h"
 #include "kernels/conv2d.h"
+#include "nn/wide_resnet.h"
 #include "tests/support/support.h"
 #include "train/data/loader.h"
 #include "train/data/shapes.h"
@@ -34,13 +36,15 @@ bool of_batch_norm(const std::string& name) {
   return name.find("bn") != std::string::npos || name.find("downsample.1") != std::string::npos;
 }
 
-std::unique_ptr<nn::ResNet> network(DType dtype) {
-  auto model = std::make_unique<nn::ResNet>(nn::ResNet::Options{});
+// `features`: the inputs of the last layer.
+template <class Network>
+std::unique_ptr<Network> network(const typename Network::Options& options, int64_t features, DType dtype) {
+  auto model = std::make_unique<Network>(options);
   uint64_t number = 0;
   for (const nn::Named& p : nn::named_parameters(*model)) {
     const Shape shape = p.tensor->shape();
     const Tensor u = noise(shape, number++);
-    const double fan_in = shape.rank() == 4 ? double(shape.size() / shape[0]) : 512,
+    const double fan_in = shape.rank() == 4 ? double(shape.size() / shape[0]) : double(features),
                  first = p.name.ends_with("weight") ? 1 : 0;
     *p.tensor = leaf(cast(of_batch_norm(p.name) ? first + 0.2 * u : u * (1 / std::sqrt(fan_in)), dtype));
   }
@@ -68,23 +72,27 @@ struct Exactly {
   const bool before = exact_convolutions();
 };
 
-// Of each gradient the fixture has 64 elements, the norm and a projection.
+// Of each gradient the fixture has a few elements, the norm and a projection.
 void expect_gradient(const Tensor& g, const std::vector<double>& want, uint64_t number, double tolerance,
                      const std::string& name) {
   const std::vector<double> all = values(g), direction = values(noise({g.size()}, 2000 + number));
-  const double scale = want[64], typical = scale / std::sqrt(double(all.size()));
+  const size_t elements = want.size() - 2;
+  const double scale = want[elements], typical = scale / std::sqrt(double(all.size()));
   double projection = 0;
   for (size_t i = 0; i < all.size(); ++i) projection += all[i] * direction[i];
   EXPECT_NEAR(norm(all), scale, tolerance * scale) << name;
-  EXPECT_NEAR(projection, want[65], tolerance * scale) << name;
-  for (size_t i = 0; i < 64; ++i)
-    EXPECT_NEAR(all[i * all.size() / 64], want[i], tolerance * 10 * typical) << name << ", element " << i;
+  EXPECT_NEAR(projection, want[elements + 1], tolerance * scale) << name;
+  for (size_t i = 0; i < elements; ++i)
+    EXPECT_NEAR(all[i * all.size() / elements], want[i], tolerance * 10 * typical) << name << ", element " << i;
 }
 
-void expect_one_step(DType dtype, double tolerance) {
-  const Safetensors file = read_safetensors(RINGTAPE_SOURCE_DIR "/tests/fixtures/resnet.safetensors");
-  const auto model = network(dtype);
-  const Tensor logits = (*model)(cast(noise({2, 32, 32, 3}, 1100), dtype)), loss = cross_entropy(logits, labels(2));
+Safetensors fixture(const std::string& name) {
+  return read_safetensors(concat(RINGTAPE_SOURCE_DIR "/tests/fixtures/", name, ".safetensors"));
+}
+
+void expect_one_step(nn::Module* model, const std::string& name, const Tensor& images, double tolerance) {
+  const Safetensors file = fixture(name);
+  const Tensor logits = (*model)(images), loss = cross_entropy(logits, labels(images.dim(0)));
   expect_close(logits, file["logits"], tolerance, tolerance, "logits");
   EXPECT_NEAR(loss.item(), values(file["loss"])[0], tolerance);
   backward(loss);
@@ -98,17 +106,80 @@ void expect_one_step(DType dtype, double tolerance) {
       expect_close(*b.tensor, file["running/" + b.name], tolerance, tolerance, b.name);
 }
 
-TEST(ResNet, GradientsInDoubleArePyTorchs) { expect_one_step(DType::f64, 1e-8); }
+void expect_one_step_of_resnet18(DType dtype, double tolerance) {
+  const auto model = network<nn::ResNet>({}, 512, dtype);
+  expect_one_step(model.get(), "resnet", cast(noise({2, 32, 32, 3}, 1100), dtype), tolerance);
+}
+TEST(ResNet, GradientsInDoubleArePyTorchs) { expect_one_step_of_resnet18(DType::f64, 1e-8); }
 TEST(ResNet, GradientsInFloatArePyTorchs) {
   const Exactly exactly;
-  expect_one_step(DType::f32, 1e-4);
+  expect_one_step_of_resnet18(DType::f32, 1e-4);
+}
+
+const nn::ResNet::Options kBottlenecks{
+    .blocks = {2, 1, 1, 1}, .block = nn::Block::bottleneck, .stem = nn::Stem::imagenet, .width = 4};
+TEST(Bottleneck, GradientsAreTorchvisions) {
+  const auto model = network<nn::ResNet>(kBottlenecks, 128, DType::f64);
+  expect_one_step(model.get(), "bottleneck", noise({4, 64, 64, 3}, 1200), 1e-8);
+}
+TEST(WideResNet, GradientsArePyTorchs) {
+  const auto model = network<nn::WideResNet>({.depth = 10, .widen = 2}, 128, DType::f64);
+  expect_one_step(model.get(), "wide_resnet", noise({2, 32, 32, 3}, 1300), 1e-8);
+}
+
+// Everything that the fixture names, and nothing else.
+void expect_names(nn::Module& model, const std::string& name) {
+  std::set<std::string> ours, theirs;
+  for (const nn::Named& p : nn::named_parameters(model)) ours.insert("grad/" + p.name);
+  for (const nn::Named& b : nn::named_buffers(model))
+    if (b.name.find("running") != std::string::npos) ours.insert("running/" + b.name);
+  for (const NamedTensor& t : fixture(name).tensors)
+    if (t.name.find('/') != std::string::npos) theirs.insert(t.name);
+  EXPECT_EQ(ours, theirs) << name;
+}
+TEST(ResNet, NamesArePyTorchs) {
+  nn::ResNet resnet18({}), bottlenecks(kBottlenecks);
+  nn::WideResNet wide({.depth = 10, .widen = 2});
+  expect_names(resnet18, "resnet");
+  expect_names(bottlenecks, "bottleneck");
+  expect_names(wide, "wide_resnet");
+}
+
+// kaiming_normal_(mode="fan_out"), and zeros in the last bias of WideResNet.
+TEST(ResNet, StartsAsTheReferencesDo) {
+  const auto deviation = [](nn::Module& model, const std::string& name) {
+    for (const nn::Named& p : nn::named_parameters(model))
+      if (p.name == name) return std::sqrt(var(p.tensor->detach()).item());
+    return 0.0;
+  };
+  manual_seed(2);
+  nn::ResNet resnet50({.blocks = {1, 1, 1, 1}, .block = nn::Block::bottleneck});
+  EXPECT_NEAR(deviation(resnet50, "layer4.0.conv2.weight"), std::sqrt(2 / (9 * 512.0)), 1e-4);
+  EXPECT_NEAR(deviation(resnet50, "layer4.0.downsample.0.weight"), std::sqrt(2 / 2048.0), 1e-4);
+  nn::WideResNet wide({.depth = 10});
+  EXPECT_NEAR(deviation(wide, "block3.layer.0.conv1.weight"), std::sqrt(2 / (9 * 640.0)), 1e-4);
+  EXPECT_EQ(deviation(wide, "fc.bias"), 0);
+}
+
+TEST(WideResNet, DropsBetweenTheConvolutionsInTrainingOnly) {
+  manual_seed(3);
+  nn::WideResNet model({.depth = 10, .widen = 1, .dropout = 0.5});
+  const Tensor x = cast(noise({2, 8, 8, 3}, 1), DType::f32);
+  EXPECT_FALSE(test::same_bytes(model(x), model(x)));
+  model.train(false);
+  EXPECT_TRUE(test::same_bytes(model(x), model(x)));
+}
+
+TEST(WideResNet, HasOnlyDepthsOfWholeBlocks) {
+  for (const int64_t depth : {4, 12, 27})
+    EXPECT_EQ(test::message_of<UsageError>([&] { nn::WideResNet({.depth = depth}); }),
+              concat("wide_resnet: expected a depth of 6 n + 4, such as 16 or 28, got ", depth));
 }
 
 // ... of which AddressSanitizer sees two: the others take it minutes.
 void expect_ten_steps(DType dtype, const char* losses, int64_t batch, double lr, double tolerance) {
-  const std::vector<double> want =
-      values(read_safetensors(RINGTAPE_SOURCE_DIR "/tests/fixtures/resnet.safetensors")[losses]);
-  const auto model = network(dtype);
+  const std::vector<double> want = values(fixture("resnet")[losses]);
+  const auto model = network<nn::ResNet>({}, 512, dtype);
   FlatParameters flat(*model);
   Sgd sgd(flat, {.momentum = 0.9, .weight_decay = 1e-4, .nesterov = true});
 #if defined(__SANITIZE_ADDRESS__)
@@ -174,6 +245,13 @@ TEST(ResNet, HasThePublishedNumbersOfParameters) {
   EXPECT_EQ(count({.classes = 100}), 11'220'132);
   EXPECT_EQ(count({.classes = 1000, .stem = nn::Stem::imagenet}), 11'689'512);
   EXPECT_EQ(count({.blocks = {3, 4, 6, 3}, .classes = 1000, .stem = nn::Stem::imagenet}), 21'797'672);
+  nn::ResNet::Options large{
+      .blocks = {3, 4, 6, 3}, .block = nn::Block::bottleneck, .classes = 1000, .stem = nn::Stem::imagenet};
+  EXPECT_EQ(count(large), 25'557'032);
+  large.blocks[2] = 23;
+  EXPECT_EQ(count(large), 44'549'160);
+  nn::WideResNet wide({});
+  EXPECT_EQ(nn::count_parameters(wide), 36'479'194);
 }
 
 TEST(ResNet, SummaryShowsEveryLayer) {

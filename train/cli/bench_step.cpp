@@ -135,7 +135,7 @@ int run_bench_step(const Invocation& invocation) {
   World world = join_world(options.parallel, options.execution);
   options = resolve(options, world.size());
   set_threads(int(options.execution.threads));
-  StepBench bench(options, world.group());
+  StepBench bench(options, number_flag<int64_t>(invocation, "pixels", 1, 4096, 0), world.group());
   const Measured measured = measure(bench);
   if (!world.leads()) return 0;
   if (options.run.json)
@@ -155,6 +155,7 @@ Command bench_step_command() {
   command.meets = true;
   command.examples = {"bench step --model mlp --batch-size 16 --threads 1",
                       "bench step --model resnet18 --batch-size 128 --json",
+                      "bench step --model resnet50 --pixels 224 --batch-size 8",
                       "bench step --method simclr --batch-size 128"};
   for (Flag& flag : option_flags(Use::either))
     if (is_step_flag(flag)) {
@@ -165,6 +166,7 @@ Command bench_step_command() {
     }
   std::stable_partition(command.flags.begin(), command.flags.end(),
                         [](const Flag& flag) { return !is_of_methods(flag); });
+  command.flags.push_back({"Benchmark", "pixels", "N", "height and width of the images", "the model's own"});
   command.run = run_bench_step;
   return command;
 }

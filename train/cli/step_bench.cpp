@@ -44,12 +44,13 @@ Dataset noise(const Shape& image, int64_t batch_size) {
 
 }  // namespace
 
-StepBench::StepBench(const TrainOptions& o, comm::ProcessGroup& group) : options_(o), group_(group) {
+StepBench::StepBench(const TrainOptions& o, int64_t pixels, comm::ProcessGroup& group) : options_(o), group_(group) {
   const ModelEntry& entry = find_model(o.model.name);
   task_.device = parse_device(o.execution.device);
-  task_.data.train = noise(entry.image, o.trainer.batch_size);
+  const Shape image = pixels ? Shape{pixels, pixels, entry.image[2]} : entry.image;
+  task_.data.train = noise(image, o.trainer.batch_size);
   task_.model_name = o.model.name, task_.method_name = o.method.name;
-  task_.spec = {entry.image, 10, o.model.chosen()};
+  task_.spec = {image, 10, o.model.chosen()};
   manual_seed(uint64_t(o.execution.seed));
   if (!o.self_supervised())
     task_.model = entry.make(task_.spec);

@@ -12,8 +12,8 @@ namespace ringtape::cli {
 // Self-supervised: on batches from the loader, as in a real run, since views are made for each step.
 class StepBench {
  public:
-  // Takes resolved options; the group must outlive this.
-  StepBench(const TrainOptions& options, comm::ProcessGroup& group);
+  // Takes resolved options; the group must outlive this. pixels: of a side; 0: the model's own.
+  StepBench(const TrainOptions& options, int64_t pixels, comm::ProcessGroup& group);
 
   // Seconds for `steps` steps on the slowest rank; the device is idle at the beginning and at the end.
   double run(int64_t steps);

@@ -1,6 +1,7 @@
 #include "train/model/models.h"
 
 #include <algorithm>
+#include <array>
 
 #include "core/registry.h"
 #include "nn/nn.h"
@@ -70,7 +71,7 @@ struct ResNetOptions {
 };
 void visit(Fields& f, ResNetOptions& o) {
   f("width", o.width,
-    {.help = "channels of the first stage; the last has 8 times as many",
+    {.help = "channels of the first stage's 3x3 convolutions; each later stage doubles them",
      .unit = "N",
      .range = {1, 1024},
      .scope = Scope::weights});
@@ -89,10 +90,19 @@ nn::Stem stem_for(const ModelSpec& spec) {
   return std::min(spec.image[0], spec.image[1]) < 112 ? nn::Stem::cifar : nn::Stem::imagenet;
 }
 
-template <int64_t... blocks>
+struct ResNetKind {
+  int depth;
+  std::array<int64_t, 4> blocks;
+  nn::Block block;
+};
+constexpr ResNetKind kResNet18{18, {2, 2, 2, 2}, nn::Block::basic}, kResNet34{34, {3, 4, 6, 3}, nn::Block::basic},
+    kResNet50{50, {3, 4, 6, 3}, nn::Block::bottleneck}, kResNet101{101, {3, 4, 23, 3}, nn::Block::bottleneck};
+
+template <ResNetKind kind>
 std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
   const ResNetOptions& o = resnet(spec);
-  return std::make_unique<nn::ResNet>(nn::ResNet::Options{.blocks = {blocks...},
+  return std::make_unique<nn::ResNet>(nn::ResNet::Options{.blocks = kind.blocks,
+                                                          .block = kind.block,
                                                           .in = spec.image[2],
                                                           .classes = spec.classes,
                                                           .stem = stem_for(spec),
@@ -101,21 +111,25 @@ std::unique_ptr<nn::Module> make_resnet(const ModelSpec& spec) {
                                                           .stem_relu = !o.no_stem_relu});
 }
 
-int64_t features_of_resnet(const ModelSpec& spec) { return 8 * resnet(spec).width; }
+template <ResNetKind kind>
+int64_t features_of_resnet(const ModelSpec& spec) {
+  return nn::ResNet::features_of(kind.block, resnet(spec).width);
+}
 
 NamedShape first_of_resnet(const ModelSpec& spec) {
   const int64_t kernel = stem_for(spec) == nn::Stem::cifar ? 3 : 7;
   return {"conv1.weight", {resnet(spec).width, spec.image[2], kernel, kernel}};
 }
 
-template <int depth, int64_t... blocks>
+template <ResNetKind kind>
 std::string resnet_in_pytorch(const ModelSpec& spec) {
   const ResNetOptions& o = resnet(spec);
   const int64_t in = spec.image[2], width = o.width;
   const bool narrow = width != ResNetOptions().width, small = stem_for(spec) == nn::Stem::cifar;
-  std::string out = concat("from torchvision.models import resnet", depth, "\n");
-  if (narrow) out += "from torchvision.models.resnet import BasicBlock\n";
-  out += concat("\nmodel = resnet", depth, "(num_classes=", spec.classes, ")\n");
+  const char* const block = kind.block == nn::Block::basic ? "BasicBlock" : "Bottleneck";
+  std::string out = concat("from torchvision.models import resnet", kind.depth, "\n");
+  if (narrow) out += concat("from torchvision.models.resnet import ", block, "\n");
+  out += concat("\nmodel = resnet", kind.depth, "(num_classes=", spec.classes, ")\n");
   if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
   else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
   if (small) out += "model.maxpool = nn.Identity()\n";
@@ -123,12 +137,58 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
   if (!narrow) return out;
   out += concat("model.bn1, model.inplanes = nn.BatchNorm2d(", width, "), ", width, "\n");
   int stage = 0;
-  for (const int64_t count : {blocks...}) {
+  for (const int64_t count : kind.blocks) {
     ++stage;
-    out += concat("model.layer", stage, " = model._make_layer(BasicBlock, ", width << (stage - 1), ", ", count,
+    out += concat("model.layer", stage, " = model._make_layer(", block, ", ", width << (stage - 1), ", ", count,
                   stage > 1 ? ", stride=2)\n" : ")\n");
   }
-  return out + concat("model.fc = nn.Linear(", 8 * width, ", ", spec.classes, ")\n");
+  return out + concat("model.fc = nn.Linear(", features_of_resnet<kind>(spec), ", ", spec.classes, ")\n");
+}
+
+struct WideResNetOptions {
+  int64_t depth = 28;
+  int64_t widen = 10;
+  double dropout = 0;
+};
+void visit(Fields& f, WideResNetOptions& o) {
+  f("depth", o.depth,
+    {.help = "layers: 6 n + 4 with n blocks in each of the three stages",
+     .unit = "N",
+     .range = {10, 1000},
+     .scope = Scope::weights});
+  f("widen", o.widen,
+    {.help = "times 16 channels of the first stage; each later stage doubles them",
+     .unit = "K",
+     .range = {1, 64},
+     .scope = Scope::weights});
+  f("dropout", o.dropout,
+    {.help = "probability of zeroing an element between the convolutions of a block, in training",
+     .unit = "P",
+     .range = kFraction,
+     .scope = Scope::weights});
+}
+const WideResNetOptions& wide_resnet(const ModelSpec& spec) { return spec.settings.as<WideResNetOptions>(); }
+
+std::unique_ptr<nn::Module> make_wide_resnet(const ModelSpec& spec) {
+  const WideResNetOptions& o = wide_resnet(spec);
+  return std::make_unique<nn::WideResNet>(nn::WideResNet::Options{
+      .depth = o.depth, .widen = o.widen, .dropout = o.dropout, .in = spec.image[2], .classes = spec.classes});
+}
+
+// Its last block shows the depth by its name and the width by its shape.
+NamedShape first_of_wide_resnet(const ModelSpec& spec) {
+  const int64_t channels = 64 * wide_resnet(spec).widen;
+  return {concat("block3.layer.", (wide_resnet(spec).depth - 4) / 6 - 1, ".conv2.weight"), {channels, channels, 3, 3}};
+}
+
+std::string wide_resnet_in_pytorch(const ModelSpec& spec) {
+  const WideResNetOptions& o = wide_resnet(spec);
+  const Shape& image = spec.image;
+  std::string out = "from wideresnet import WideResNet  # of github.com/xternalz/WideResNet-pytorch\n";
+  out += concat("\nmodel = WideResNet(", o.depth, ", ", spec.classes, ", ", o.widen, ", ", o.dropout, ")\n");
+  if (image[2] != 3) out += concat("model.conv1 = nn.Conv2d(", image[2], ", 16, 3, 1, 1, bias=False)\n");
+  if (image[0] != 32 || image[1] != 32) out += "# Its last pooling, of 8x8, must take the mean of all pixels.\n";
+  return out;
 }
 
 }  // namespace
@@ -151,21 +211,48 @@ static std::vector<ModelEntry>& registered_models() {
       {.name = "resnet18",
        .summary = "ResNet-18: 3x3 stem below 112 pixels, else torchvision's 7x7 stem with max-pool",
        .settings = ResNetOptions{},
-       .make = make_resnet<2, 2, 2, 2>,
-       .features = features_of_resnet,
+       .make = make_resnet<kResNet18>,
+       .features = features_of_resnet<kResNet18>,
        .image = {32, 32, 3},
        .any_size = true,
        .first = first_of_resnet,
-       .pytorch = resnet_in_pytorch<18, 2, 2, 2, 2>},
+       .pytorch = resnet_in_pytorch<kResNet18>},
       {.name = "resnet34",
        .summary = "ResNet-34, with the same stems as resnet18",
        .settings = ResNetOptions{},
-       .make = make_resnet<3, 4, 6, 3>,
-       .features = features_of_resnet,
+       .make = make_resnet<kResNet34>,
+       .features = features_of_resnet<kResNet34>,
        .image = {32, 32, 3},
        .any_size = true,
        .first = first_of_resnet,
-       .pytorch = resnet_in_pytorch<34, 3, 4, 6, 3>},
+       .pytorch = resnet_in_pytorch<kResNet34>},
+      {.name = "resnet50",
+       .summary = "ResNet-50: bottleneck blocks, with the same stems as resnet18",
+       .settings = ResNetOptions{},
+       .make = make_resnet<kResNet50>,
+       .features = features_of_resnet<kResNet50>,
+       .image = {32, 32, 3},
+       .any_size = true,
+       .first = first_of_resnet,
+       .pytorch = resnet_in_pytorch<kResNet50>},
+      {.name = "resnet101",
+       .summary = "ResNet-101, with the blocks of resnet50",
+       .settings = ResNetOptions{},
+       .make = make_resnet<kResNet101>,
+       .features = features_of_resnet<kResNet101>,
+       .image = {32, 32, 3},
+       .any_size = true,
+       .first = first_of_resnet,
+       .pytorch = resnet_in_pytorch<kResNet101>},
+      {.name = "wide_resnet",
+       .summary = "WideResNet-28-10; --depth and --widen give others",
+       .settings = WideResNetOptions{},
+       .make = make_wide_resnet,
+       .features = [](const ModelSpec& spec) { return 64 * wide_resnet(spec).widen; },
+       .image = {32, 32, 3},
+       .any_size = true,
+       .first = first_of_wide_resnet,
+       .pytorch = wide_resnet_in_pytorch},
   };
   return all;
 }
