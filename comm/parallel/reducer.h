@@ -80,6 +80,7 @@ class Reducer {
     int64_t expected = 0; // of all ranks together
     bool stop = false;    // request to stop
     bool change = false;  // request for other ranks: one comes or goes
+    bool end = false;     // request that the training ends with this step
     int64_t top1 = 0, top5 = 0;  // of its samples, those that are right
   };
   // The buckets, with the part of each rank; empty if they are not divided.
@@ -108,6 +109,7 @@ class Reducer {
   struct Words {
     int64_t stops = 0;    // ranks that requested to stop
     bool change = false;  // a rank requested other ranks
+    bool end = false;     // a rank requested the end
     int64_t top1 = 0, top5 = 0;
   };
   const Words& words() const { return words_read_; }

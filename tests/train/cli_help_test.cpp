@@ -144,8 +144,8 @@ TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
            {"--max-epochs 4", "--max-epochs; did you mean --epochs?"},
            {"--sched cosine", "--sched; did you mean --schedule?"},
            {"--opt sgd", "--opt; did you mean --optimizer?"},
-           {"--max-steps 100", "--max-steps: not supported; use --epochs"},
-           {"--patience 3", "--patience: not supported; the weights of the best validation are kept"},
+           {"--num-steps 100", "--num-steps; did you mean --max-steps?"},
+           {"--early-stopping 3", "--early-stopping; did you mean --patience?"},
            {"--mixup 0.2", "--mixup: not supported; use --label-smoothing"}})
     expect_error("train " + typed, 2, "unknown flag " + meant);
   // simclr has no labels to smooth.

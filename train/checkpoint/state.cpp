@@ -23,6 +23,8 @@ Json to_json(const TrainState& s) {
     out["traffic"] = {{"bytes", s.traffic.bytes}, {"seconds", s.traffic.seconds}, {"exposed", s.traffic.exposed}};
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
+  if (s.improved) out["improved"] = {{"epoch", s.improved->epoch}, {"top1", s.improved->top1}};
+  if (s.trained > 0) out["trained_s"] = s.trained;
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
   out["lengths"] = s.lengths;
   return out;
@@ -47,6 +49,11 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
     const JsonFields best = state.object("best");
     s.best = TrainState::Best{best.whole("step", 0, s.step), best.real("top1", 0, 1)};
   }
+  if (state.has("improved")) {
+    const JsonFields improved = state.object("improved");
+    s.improved = TrainState::Improved{improved.whole("epoch", 0, kMost), improved.real("top1", 0, 1)};
+  }
+  if (state.has("trained_s")) s.trained = state.real("trained_s", 0);
   if (state.has("traffic")) {
     const JsonFields traffic = state.object("traffic");
     s.traffic = {traffic.whole("bytes"), traffic.real("seconds", 0), traffic.real("exposed", 0)};

@@ -39,6 +39,12 @@ struct TrainState {
     double top1 = 0;
   };
   std::optional<Best> best;                // the validation with the highest accuracy
+  struct Improved {
+    int64_t epoch = 0;
+    double top1 = 0;
+  };
+  std::optional<Improved> improved;        // the newest validation that --patience counts as better
+  double trained = 0;                      // seconds of training up to here, for --max-time
   std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
 };
 

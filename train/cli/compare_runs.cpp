@@ -60,7 +60,8 @@ std::optional<FinishedRun> finished(const Comparison& c, const Training& trainin
   const TrainOptions now = wanted_options(training, config, there);
   check_same_settings(now, there, r.path, "choose another --out, or --overwrite");
   std::optional<FinishedRun> out = read_finished_run(r.path);
-  if (!out || out->epochs != now.trainer.epochs) return {};
+  const bool whole = out && (out->epochs == now.trainer.epochs || out->ended_early);
+  if (!whole || now.limits != there.limits) return {};
   RT_CHECK_AS(FormatError, out->name.empty() || out->name == r.name, r.path, "/metrics.jsonl: belongs to the run ",
               printable(out->name), "; bring the file back, or remove the run's folder to train it again");
   RT_CHECK_AS(UsageError, std::to_string(out->seed) == seed, r.path, ": a run with seed ", out->seed,

@@ -47,7 +47,8 @@ void add_results(Json& out, const RunSetup& setup, const Learner& learner, const
 Json run_summary(const RunSetup& setup, const Trainer& trainer, const RunDir& run, const std::vector<Metrics>& all,
                  int ranks, double seconds) {
   const TrainOptions& o = setup.options;
-  Json out{{"split", "summary"}, {"epoch", o.trainer.epochs}, {"step", trainer.steps()}};
+  Json out{{"split", "summary"}, {"epoch", trainer.epochs_begun()}, {"step", trainer.steps()}};
+  if (!trainer.ended_by().empty()) out["ended_by"] = trainer.ended_by();
   add_results(out, setup, trainer.learner(), all);
   const Sums sums = sums_of(all);
   out["images_per_s"] = sums.seconds > 0 ? sums.images / sums.seconds : 0;

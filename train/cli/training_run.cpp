@@ -133,7 +133,6 @@ class Leader : public Role {
 // has saved one.
 std::string Leader::resume(Trainer& trainer, const World& world) {
   const Course course = trainer.course();
-  const int64_t epochs = o_.trainer.epochs;
   const auto found =
       checkpoints_.newest(course, [&](const std::string& why) { out_.line("checkpoint not used: " + why); });
   if (!found) {
@@ -145,8 +144,7 @@ std::string Leader::resume(Trainer& trainer, const World& world) {
     return "resume no checkpoint yet: starting from the beginning";
   }
   MetricsLog::check(run_);
-  RT_CHECK_AS(UsageError, found->state.epoch <= epochs, "--epochs ", epochs, ": the run has already trained ",
-              found->state.epoch, " epochs");
+  check_before_end(found->state, o_.trainer.epochs, o_.limits);
   Checkpoints::load(found->path, trainer.files());
   trainer.restore(found->state);
   if (hook_.used()) hook_.earlier(checkpoints_, found->state.step, course);  // before old ones are removed
@@ -157,7 +155,7 @@ std::string Leader::resume(Trainer& trainer, const World& world) {
   const std::string others = concat("; it was written by ", before, before == 1 ? " rank" : " ranks", ", and ", ranks,
                                     " do not go on with the same bits");
   return concat("resume ", found->path, ": step ", found->state.step,
-                found->state.epoch < epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
+                found->state.epoch < o_.trainer.epochs ? concat(", in epoch ", found->state.epoch + 1) : ", the last",
                 before == ranks || o_.parallel.shares > 0 ? "" : others);
 }
 
@@ -215,6 +213,7 @@ void Leader::wait_for_files() {
 // Exports the weights and writes the summary and the report.
 void Leader::finish(const Trainer& trainer, const World& world) {
   check(world);
+  if (const std::string end = trainer.end_text(); !end.empty()) out_.line("ended  " + end);
   const bool backbone = trainer.learner().facts.exports_backbone;
   const std::string weights = run_.file(concat("exported/", exported_name(backbone)));
   trainer.export_weights(weights);

@@ -46,6 +46,7 @@ std::optional<FinishedRun> read_finished_run(const std::string& path) {
   out.path = path, out.metrics = read_metrics(file);
   out.seed = fields.has("seed") ? fields.whole("seed") : 0, out.epochs = fields.whole("epoch", 1),
   out.steps = fields.whole("step", 1);
+  out.ended_early = end.contains("ended_by");
   out.loss = number("loss"), out.top1 = number("top1"), out.top5 = number("top5");
   out.images_per_s = number("images_per_s"), out.peak_bytes = number("peak_bytes");
   out.epoch_s = number("train_s") / double(out.epochs);

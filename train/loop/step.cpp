@@ -199,7 +199,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
     if (i == parts - 1 && whole.counts) right = count_right(logits, y);
     if (reducer_ && i == parts - 1)
-      reducer_->arm(total, {loss, samples, all, whole.stop, whole.change, right.top1, right.top5});
+      reducer_->arm(total, {loss, samples, all, whole.stop, whole.change, whole.end, right.top1, right.top5});
     if (total.defined())
       backward(total, share == 1 && !scale_.dynamic() ? Tensor{} : scale_.seed(share, total.dtype()));
     if (some_idle && samples > 0) weights_->announce(false);

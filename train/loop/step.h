@@ -20,6 +20,7 @@ struct WholeBatch {
   int64_t samples = 0;  // total over all ranks; 0: this rank has all
   bool stop = false;    // whether this rank asks to stop
   bool change = false;  // whether it asks for other ranks
+  bool end = false;     // whether it asks that the training ends
   bool counts = false;  // whether the result has the numbers of right samples; the host waits for them
 };
 

@@ -84,8 +84,8 @@ Step::Result Step::share_gradients(const Tensors& images, const Tensor& y, Whole
                                            : (in_f64(buffers[i]) - in_f64(before[i])) * double(w == 0));
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    const comm::Reducer::Step words{loss, rows.size(), all, whole.stop && last, whole.change && last,
-                                    out.top1, out.top5};
+    const comm::Reducer::Step words{
+        loss, rows.size(), all, whole.stop && last, whole.change && last, whole.end && last, out.top1, out.top5};
     if (last) reducer_->arm(total, words);
     if (total.defined()) backward(total, scale_.seed(share, total.dtype()));
     if (last) reducer_->finish();

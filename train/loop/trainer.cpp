@@ -15,7 +15,10 @@
 
 namespace ringtape {
 
-Trainer::Trainer(Training parts) : p_(std::move(parts)) { at_.random = default_generator().state(); }
+Trainer::Trainer(Training parts) : p_(std::move(parts)) {
+  at_.random = default_generator().state();
+  if (!p_.limits.max_time.empty()) time_limit_ = seconds_of(p_.limits.max_time, "--max-time");
+}
 
 static double& part_of(PassSeconds& seconds, Phase phase) {
   return phase == Phase::forward ? seconds.forward : phase == Phase::backward ? seconds.backward : seconds.optimizer;
@@ -33,18 +36,19 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   p_.trace.begin(steps() + 1);
   comm::Activity::process().set_step(steps() + 1);
   if (p_.crew) remember();
-  p_.learner->begin_step({steps(), p_.epochs * steps_per_epoch(), at_.epoch, p_.seed,
+  p_.learner->begin_step({steps(), p_.schedule.steps(), at_.epoch, p_.seed,
                           [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
   asked_to_stop_ = stop_requested();
-  const Step::Result result =
-      p_.step->run(batch->images(), batch->y, lr, ended,
-                   {.samples = batch->whole,
-                    .stop = asked_to_stop_,
-                    .change = p_.crew && p_.crew->change_is_due(),
-                    .counts = counts_all()});
+  const Step::Result result = p_.step->run(batch->images(), batch->y, lr, ended,
+                                           {.samples = batch->whole,
+                                            .stop = asked_to_stop_,
+                                            .change = p_.crew && p_.crew->change_is_due(),
+                                            .end = time_is_up(),
+                                            .counts = counts_all()});
   if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
   else tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
   ++at_.batch;
+  at_.trained += fitting_.lap();
   before_.in_step = false;
   if (result.spread.defined()) spread_ = Readback(result.spread);
   log.add(*p_.step, result, batch->whole, at_.epoch + 1, lr);
@@ -88,10 +92,16 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
       settle(log);
       throw RanksChange("ranks come or go");
     }
-    if (at_.batch == steps_per_epoch() || !(stop || (every > 0 && steps() % every == 0))) continue;
+    const bool end = wished == Wish::end, saves = end && p_.checkpoint.every > 0;
+    if (is_whole_epoch() || !(stop || end || (every > 0 && steps() % every == 0))) continue;
     settle(log);
     if (!tally_.finite()) return true;
-    checkpoint(save);
+    if (!end || saves) checkpoint(save);
+    if (end && steps() < p_.schedule.steps())
+      ended_by_ = "max-time";
+    else if (end)
+      ended_by_ = "max-steps";
+    if (end) return true;
     if (stop) return false;
   }
   settle(log);
@@ -106,7 +116,25 @@ Trainer::Wish Trainer::wish() const {
   const int64_t needed = p_.crew ? std::max(p_.crew->options().min_ranks, 1) : p_.group.size();
   if (stops > 0 && p_.group.size() - stops < needed) return Wish::stop;
   const bool change = reducer ? reducer->words().change : p_.crew && p_.crew->change_is_due();
-  return stops > 0 || change ? Wish::change : Wish::none;
+  if (stops > 0 || change) return Wish::change;
+  const bool end = steps() == p_.schedule.steps() || (reducer ? reducer->words().end : time_is_up());
+  return end ? Wish::end : Wish::none;
+}
+
+// Whether a limit ends the training between epochs, or where it goes on from; the same on all ranks.
+bool Trainer::ends() {
+  const LimitOptions& limits = p_.limits;
+  const int64_t epoch = at_.epoch;
+  if (epoch == p_.epochs) return true;
+  const bool waited = limits.patience > 0 && at_.improved && p_.learner->judges_after(epoch, p_.epochs) &&
+                      epoch - at_.improved->epoch >= limits.patience;
+  if (steps() >= p_.schedule.steps())
+    ended_by_ = "max-steps";
+  else if (time_limit_ && any_of(p_.group, time_is_up()))
+    ended_by_ = "max-time";
+  else if (waited && at_.batch == 0)
+    ended_by_ = "patience";
+  return !ended_by_.empty();
 }
 
 // Reads the value of the previous step, which the device has finished.
@@ -168,7 +196,7 @@ EvalOptions Trainer::passes(bool progress) const {
 
 bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool first) {
   const auto average = weights_to_judge();
-  std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split);
+  std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, !is_whole_epoch());
   std::vector<Metrics> figures = p_.learner->judge(passes(progress), snapshot ? &*snapshot : nullptr);
   show(snapshot);
   if (first) figures[0].left_s = left_->seconds(steps());
@@ -176,16 +204,27 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
   const double top1 = *figures[0].top1;
   const bool best = !at_.best || top1 > at_.best->top1 || at_.best->step == steps();
   if (best) at_.best = TrainState::Best{steps(), top1};
+  if (is_whole_epoch()) note_validation(at_.improved, epoch, top1, p_.limits.min_delta);
   return best;
 }
 
 void Trainer::test(const Report& report, bool progress) {
   averaged_.reset();
   averaged_ = weights_to_judge();
-  std::optional<Snapshot> snapshot = snapshot_of(p_.epochs, "test");
+  std::optional<Snapshot> snapshot = snapshot_of(epochs_begun(), "test", true);
   const std::vector<Metrics> figures = p_.learner->test(passes(progress), snapshot ? &*snapshot : nullptr);
-  for (const Metrics& m : figures) emit(report, m, p_.epochs);
+  for (const Metrics& m : figures) emit(report, m, epochs_begun());
   if (!figures.empty()) show(snapshot);
+}
+
+bool Trainer::report_epoch(const Report& report, bool progress, bool first) {
+  const int64_t epoch = at_.epoch + 1;
+  if (diary_) diary_(own_figures());
+  const bool judged = is_whole_epoch() ? p_.learner->judges_after(epoch, p_.epochs) : p_.learner->facts.judged_at_end;
+  Metrics trained = train_metrics();
+  if (first && !judged) trained.left_s = left_->seconds(steps());  // else judge() tells it
+  emit(report, std::move(trained), epoch);
+  return judged && judge(report, epoch, progress, first);
 }
 
 int64_t Trainer::most_on_a_rank(int64_t bytes) const { return int64_t(max_over_ranks(p_.group, double(bytes))); }
@@ -199,31 +238,29 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
   if (!p_.crew || p_.crew->deal().number == 1) p_.trace.check_after(steps());
   if (leads()) p_.trace.check();
   for (const Device device : p_.task.devices()) reset_peak_memory(device);
-  const int64_t epochs = p_.epochs, first = at_.epoch, every = p_.checkpoint.every;
+  const int64_t first = at_.epoch, every = p_.checkpoint.every;
   StepLog log(p_.log_every, [&](const Metrics& m) {
     if (leads()) report(m);
     if (journal_) journal_(m);
   });
-  left_.emplace(steps(), epochs * steps_per_epoch());
-  while (at_.epoch < epochs) {
+  left_.emplace(steps(), p_.schedule.steps());
+  fitting_ = {};
+  for (bool over = ends(); !over;) {
     if (!train_epoch(log, save, progress)) return false;
+    if (!is_whole_epoch()) break;
+    const bool best = report_epoch(report, progress, at_.epoch == first);
     const int64_t epoch = at_.epoch + 1;
-    if (diary_) diary_(own_figures());
-    const bool judged = p_.learner->judges_after(epoch, epochs), is_first = at_.epoch == first;
-    Metrics trained = train_metrics();
-    if (is_first && !judged) trained.left_s = left_->seconds(steps());  // else judge() tells it
-    emit(report, std::move(trained), epoch);
-    const bool best = judged && judge(report, epoch, progress, is_first);
     at_.epoch = epoch, at_.batch = 0, at_.seconds = {}, at_.traffic = {};
     tally_ = {};
     own_loss_ = {}, own_losses_ = own_share_ = pending_share_ = 0;
     for (const auto& callback : p_.callbacks) callback->after_epoch(epoch);
     // With a crew, some of the ranks leave after the next step.
-    const bool stop = epoch < epochs && (p_.crew ? !any_of(p_.group, !stop_requested())
-                                                 : any_of(p_.group, stop_requested()));
-    if (stop || (every > 0 && (best || epoch % every == 0 || epoch == epochs))) checkpoint(save);
+    over = ends();
+    const bool stop = !over && (p_.crew ? !any_of(p_.group, !stop_requested()) : any_of(p_.group, stop_requested()));
+    if (stop || (every > 0 && (best || epoch % every == 0 || over))) checkpoint(save);
     if (stop) return false;
   }
+  if (at_.batch > 0) (void)report_epoch(report, progress, false);  // a part of one
   memory_ = {most_on_a_rank(state_bytes()), most_on_a_rank(peak_process_bytes())};
   take_best(load);
   test(report, progress);
@@ -232,12 +269,12 @@ bool Trainer::fit(const Report& report_metrics, const Save& save, bool progress,
 }
 
 // An empty snapshot if one is due after this epoch, the last one, or after one since it was judged before: after the
-// first, and at equal distances.
-std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const std::string& split) const {
+// first, and at equal distances. `last`: a limit makes it the last one.
+std::optional<Snapshot> Trainer::snapshot_of(int64_t epoch, const std::string& split, bool last) const {
   const int64_t most = p_.snapshots, epochs = p_.epochs;
   if (most == 0) return {};
   const int64_t every = (epochs + most - 1) / most;
-  bool due = epoch == epochs;
+  bool due = last || epoch == epochs;
   for (int64_t e = epoch; e > 0 && !due && (e == epoch || !p_.learner->judges_after(e, epochs)); --e)
     due = e == 1 || e % every == 0;
   if (!due) return {};

@@ -7,6 +7,7 @@
 #include "train/checkpoint/checkpoint_options.h"
 #include "train/loop/callback.h"
 #include "train/loop/learner.h"
+#include "train/loop/limits.h"
 #include "train/loop/step_log.h"
 #include "train/loop/stopwatch.h"
 #include "train/optim/schedule.h"
@@ -28,6 +29,7 @@ struct Training {
   StepTrace trace;
   EvalOptions evaluation;
   int64_t epochs = 1;
+  LimitOptions limits;
   CheckpointOptions checkpoint;
   int64_t log_every = 0, snapshots = 0;  // RunOptions
   uint64_t seed = 1;
@@ -58,16 +60,22 @@ class Trainer {
   double lr() const { return p_.schedule.lr(); }  // the peak
   int64_t state_bytes() const { return p_.step->state_bytes(); }  // of this rank
 
-  // Trains from the current state to the end: the epochs, each followed by the learner's judge() where due, then its
-  // test(). `report` gets the metrics as they come. `save` is called when a checkpoint is due; state() and files() then
-  // describe it. Returns false if a signal stopped it (train/run/stop.h) after a step or a validation; that state is
-  // saved too. Throws Error on every rank, naming the ranks where it began, when the loss is not finite, and when
-  // non-finite weights would be saved.
+  // Trains from the current state to the end, that of the epochs or of a limit: the epochs, each followed by the
+  // learner's judge() where due, then its test(). `report` gets the metrics as they come. `save` is called when a
+  // checkpoint is due; state() and files() then describe it. Returns false if a signal stopped it (train/run/stop.h)
+  // after a step or a validation; that state is saved too. Throws Error on every rank, naming the ranks where it began,
+  // when the loss is not finite, and when non-finite weights would be saved.
   using Report = std::function<void(const Metrics&)>;
   // With --export best, `load` must read into the tensors of files() the values of the checkpoint of that step.
   using Save = std::function<void()>;
   using Load = std::function<void(int64_t step)>;
   bool fit(const Report& report, const Save& save = {}, bool progress = false, const Load& load = {});
+
+  // After fit(): the number of epochs, also of one that a limit has cut short; which limit ended them before --epochs
+  // ("max-steps"; empty: none), and a line about it.
+  int64_t epochs_begun() const { return at_.epoch + (at_.batch > 0 ? 1 : 0); }
+  const std::string& ended_by() const { return ended_by_; }
+  std::string end_text() const;
 
   // After fit(): bytes of the rank that has most of them.
   struct Memory {
@@ -106,9 +114,10 @@ class Trainer {
 
  private:
   // trainer.cpp
-  bool train_epoch(StepLog& log, const Save& save, bool progress);  // false: stopped within the epoch
+  bool train_epoch(StepLog& log, const Save& save, bool progress);     // false: a signal stopped it within the epoch
+  bool report_epoch(const Report& report, bool progress, bool first);  // whether it is the best
   void train_step(Loader::Epoch& batches, StepLog& log);
-  enum class Wish : uint8_t { none, stop, change };
+  enum class Wish : uint8_t { none, stop, change, end };
   Wish wish() const;  // of any rank, in the step that ended
   void show_progress(Progress& bar) const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
@@ -120,9 +129,12 @@ class Trainer {
   void add_own_loss(const Tensor& own, double share);
   void emit(const Report& report, Metrics m, int64_t epoch) const;
   bool judge(const Report& report, int64_t epoch, bool progress, bool first);  // whether epoch is the best
+  bool ends();
+  bool time_is_up() const { return leads() && time_limit_ && at_.trained >= *time_limit_; }
   void test(const Report& report, bool progress);
+  bool is_whole_epoch() const { return at_.batch == steps_per_epoch(); }
   EvalOptions passes(bool progress) const;
-  std::optional<Snapshot> snapshot_of(int64_t epoch, const std::string& split) const;
+  std::optional<Snapshot> snapshot_of(int64_t epoch, const std::string& split, bool last) const;
   void show(std::optional<Snapshot>& snapshot) const;
   // trainer_report.cpp
   std::string whose_loss() const;
@@ -161,6 +173,9 @@ class Trainer {
   int64_t saved_step_ = -1;        // of the newest checkpoint
   Memory memory_;
   std::optional<TimeLeft> left_;   // remaining time of fit()
+  std::optional<double> time_limit_;
+  std::string ended_by_;
+  Stopwatch fitting_;  // of fit(), since at_.trained was set
 };
 
 }  // namespace ringtape

@@ -22,6 +22,16 @@ std::string Trainer::own_figures() const {
                 ", optimizer ", ms(s.optimizer));
 }
 
+std::string Trainer::end_text() const {
+  const LimitOptions& l = p_.limits;
+  const std::string where = concat("epoch ", epochs_begun(), " of ", p_.epochs);
+  if (ended_by_ == "max-steps") return concat("by --max-steps ", l.max_steps, ", in ", where);
+  if (ended_by_ == "max-time") return concat("by --max-time ", l.max_time, " at step ", steps(), ", in ", where);
+  if (ended_by_ != "patience") return "";
+  return concat("by --patience ", l.patience, " after ", where, ": no validation was better than that of epoch ",
+                at_.improved->epoch, " (top-1 ", shortest(std::round(1e4 * at_.improved->top1) / 100), " %)");
+}
+
 void Trainer::warn_if_collapsed(double loss, std::optional<double> spread) const {
   constexpr double kNear = 2e-3;
   constexpr int64_t kFirstSteps = 50;  // during which outputs may still be nearly equal

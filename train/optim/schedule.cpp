@@ -81,15 +81,17 @@ double peak_lr(const ScheduleOptions& o, int ranks) {
   return o.lr * (o.lr_scale == "linear" ? ranks : o.lr_scale == "sqrt" ? std::sqrt(double(ranks)) : 1);
 }
 
-Schedule::Schedule(const ScheduleOptions& options, double lr, int64_t steps_per_epoch, int64_t epochs)
+Schedule::Schedule(const ScheduleOptions& options, double lr, int64_t steps_per_epoch, int64_t epochs,
+                   int64_t max_steps)
     : options_(options), entry_(&find_entry(schedules(), options.course.name, "schedule")), lr_(lr),
-      steps_per_epoch_(steps_per_epoch), epochs_(epochs) {}
+      steps_per_epoch_(steps_per_epoch),
+      steps_(max_steps > 0 ? std::min(max_steps, steps_per_epoch * epochs) : steps_per_epoch * epochs) {}
 
 double Schedule::at(int64_t step) const {
   const ScheduleOptions& o = options_;
   const double warmup = o.warmup_epochs * double(steps_per_epoch_);
   if (double(step) < warmup) return o.warmup_lr + (lr_ - o.warmup_lr) * std::min(1.0, double(step + 1) / warmup);
-  return entry_->rate(o.course.chosen(), {lr_, step, steps_per_epoch_, warmup, double(steps_per_epoch_ * epochs_)});
+  return entry_->rate(o.course.chosen(), {lr_, step, steps_per_epoch_, warmup, double(steps_)});
 }
 
 }  // namespace ringtape

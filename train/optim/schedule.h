@@ -56,9 +56,10 @@ double peak_lr(const ScheduleOptions& options, int ranks);
 // The learning rate as a function of the step. `step` counts from 0; a fractional epoch is step / steps_per_epoch.
 class Schedule {
  public:
-  // lr: the peak. Throws UsageError for an unknown schedule, with the nearest name.
+  // lr: the peak; max_steps: the training ends with this step if it is not 0, and fewer than those of all epochs.
+  // Throws UsageError for an unknown schedule, with the nearest name.
   explicit Schedule(const ScheduleOptions& options = {}, double lr = 0.1, int64_t steps_per_epoch = 1,
-                    int64_t epochs = 1);
+                    int64_t epochs = 1, int64_t max_steps = 0);
 
   // constant: lr. step: lr gamma^(whole epochs / step_size). cosine: from lr at the end of the warm-up to final_lr
   // after the last step, by step: final + (lr - final) (1 + cos(pi t)) / 2; by epoch as PyTorch's CosineAnnealingLR.
@@ -66,12 +67,13 @@ class Schedule {
 
   double lr() const { return lr_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
+  int64_t steps() const { return steps_; }  // in total
 
  private:
   ScheduleOptions options_;
   const ScheduleEntry* entry_;
   double lr_;
-  int64_t steps_per_epoch_, epochs_;
+  int64_t steps_per_epoch_, steps_;
 };
 
 }  // namespace ringtape

@@ -78,6 +78,7 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit_components(f, {"Transforms"}, "transform", o.transforms.chosen.settings, o.transforms.chosen.chosen());
   f.group = {"Training"};
   visit(f, o.trainer);
+  visit(f, o.limits);
   f.group = {"Optimizer"};
   visit(f, o.step);
   visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, {o.step.optimizer.name});

@@ -97,6 +97,9 @@ TrainOptions resolve(TrainOptions options, int ranks) {
     options.weights = std::filesystem::absolute(options.weights).lexically_normal().string();
   RT_CHECK_AS(UsageError, options.schedule.warmup_epochs <= double(options.trainer.epochs), "--warmup-epochs ",
               options.schedule.warmup_epochs, ": longer than the training of ", options.trainer.epochs, " epochs");
+  if (!options.limits.max_time.empty()) (void)seconds_of(options.limits.max_time, "--max-time");
+  RT_CHECK_AS(UsageError, options.limits.min_delta == 0 || options.limits.patience > 0,
+              "--min-delta: has no effect without --patience");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.name.empty(),
               "--resume: needs --run, the run to continue");
   RT_CHECK_AS(UsageError, !options.run.resume || !options.run.overwrite,

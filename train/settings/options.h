@@ -13,6 +13,7 @@
 #include "train/data/views.h"
 #include "train/evaluation/evaluation.h"
 #include "train/loop/callback.h"
+#include "train/loop/limits.h"
 #include "train/loop/step.h"
 #include "train/loop/trainer_options.h"
 #include "train/optim/schedule.h"
@@ -37,6 +38,7 @@ struct TrainOptions {
   Augmentation augmentation;  // of training images in supervised runs
   TransformOptions transforms;  // of the program's own, before the augmentation or the views
   TrainerOptions trainer;
+  LimitOptions limits;
   StepOptions step;
   ScheduleOptions schedule;
   ExecutionOptions execution;

@@ -38,6 +38,10 @@ LoadedWeights load_weights(const std::string& path, nn::Module& model, const Dat
 
 // Throws UsageError if the run cannot be judged with this split.
 void check_split(const TrainOptions& o, const Holdout& split) {
+  const bool judges = o.self_supervised() ? o.evaluation.every > 0 : !split.val.empty();
+  const char* const how = o.self_supervised() ? "--knn-every 0" : "--val-size 0";
+  RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience,
+              ": needs validations; leave out ", how);
   if (!o.self_supervised()) {
     RT_CHECK_AS(UsageError, o.checkpoint.exported == "last" || !split.val.empty(),
                 "--export best: needs a validation to find the best weights; leave out --val-size 0");
@@ -141,10 +145,10 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Cre
   const int64_t steps_per_epoch = limit > 0 ? std::min(loader->batches(), limit) : loader->batches();
   const int64_t ranks = o.parallel.shares > 0 ? o.parallel.shares : crew ? crew->options().ranks : group.size();
   const double lr = peak_lr(o.schedule, int(ranks));
-  const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs);
+  const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
-  trace.check_before(o.trainer.epochs * steps_per_epoch);
+  trace.check_before(schedule.steps());
   const auto changed = [o](const Course::Texts& before) { return changed_settings(o, before); };
   return Trainer({.task = setup,
                   .group = group,
@@ -156,6 +160,7 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Cre
                   .trace = std::move(trace),
                   .evaluation = eval_options(o, group),
                   .epochs = o.trainer.epochs,
+                  .limits = o.limits,
                   .checkpoint = o.checkpoint,
                   .log_every = o.run.log_every,
                   .snapshots = o.run.snapshots,
