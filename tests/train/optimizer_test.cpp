@@ -7,9 +7,9 @@
 #include "nn/nn.h"
 #include "tests/support/support.h"
 #include "train/optim/adam.h"
+#include "train/optim/courses.h"
 #include "train/optim/lars.h"
 #include "train/optim/muon.h"
-#include "train/optim/schedule.h"
 #include "train/optim/sgd.h"
 
 namespace ringtape {

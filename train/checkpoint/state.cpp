@@ -24,6 +24,9 @@ Json to_json(const TrainState& s) {
   if (!s.counters.empty()) out["counters"] = s.counters;
   if (!s.parameter_steps.empty()) out["parameter_steps"] = s.parameter_steps;
   if (s.improved) out["improved"] = {{"epoch", s.improved->epoch}, {"top1", s.improved->top1}};
+  if (s.watched)
+    out["watched"] = {
+        {"best", s.watched->best}, {"bad", s.watched->bad}, {"cooldown", s.watched->cooldown}, {"lr", s.watched->lr}};
   if (s.trained > 0) out["trained_s"] = s.trained;
   if (s.best) out["best"] = {{"step", s.best->step}, {"top1", s.best->top1}};
   out["lengths"] = s.lengths;
@@ -52,6 +55,11 @@ TrainState parse_train_state(const Json& json, const std::string& where, int64_t
   if (state.has("improved")) {
     const JsonFields improved = state.object("improved");
     s.improved = TrainState::Improved{improved.whole("epoch", 0, kMost), improved.real("top1", 0, 1)};
+  }
+  if (state.has("watched")) {
+    const JsonFields watched = state.object("watched");
+    s.watched = Watched{watched.real("best", 0), watched.whole("bad", 0, kMost), watched.whole("cooldown", 0, kMost),
+                        watched.real("lr", 0)};
   }
   if (state.has("trained_s")) s.trained = state.real("trained_s", 0);
   if (state.has("traffic")) {

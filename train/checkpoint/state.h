@@ -7,6 +7,7 @@
 #include "core/random.h"
 #include "train/evaluation/metrics.h"
 #include "train/io/json.h"
+#include "train/optim/schedule.h"
 
 namespace ringtape {
 
@@ -44,6 +45,7 @@ struct TrainState {
     double top1 = 0;
   };
   std::optional<Improved> improved;        // the newest validation that --patience counts as better
+  std::optional<Watched> watched;          // what the schedule knows of validations
   double trained = 0;                      // seconds of training up to here, for --max-time
   std::map<std::string, int64_t> lengths;  // bytes of the run's growing files, by name
 };

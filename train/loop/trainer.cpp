@@ -204,7 +204,11 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
   const double top1 = *figures[0].top1;
   const bool best = !at_.best || top1 > at_.best->top1 || at_.best->step == steps();
   if (best) at_.best = TrainState::Best{steps(), top1};
-  if (is_whole_epoch()) note_validation(at_.improved, epoch, top1, p_.limits.min_delta);
+  if (is_whole_epoch()) {
+    note_validation(at_.improved, epoch, top1, p_.limits.min_delta);
+    p_.schedule.watch(steps(), top1);
+    at_.watched = p_.schedule.watched();
+  }
   return best;
 }
 

@@ -59,6 +59,7 @@ void Trainer::restore(const TrainState& state) {
   at_ = state;
   tally_ = leads() || counts_all() ? Tally(state.tally) : Tally();
   p_.step->set_count(state.step, state.parameter_steps);
+  p_.schedule.set_watched(state.watched);
   saved_step_ = state.step;
   default_generator().set_state(own_random(state));
 }

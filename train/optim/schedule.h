@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -7,36 +8,33 @@
 
 namespace ringtape {
 
+// What a course that watches validations knows of them: with the step, it determines the rates to come.
+struct Watched {
+  double best = 0;                // accuracy
+  int64_t bad = 0, cooldown = 0;  // validations
+  double lr = 0;
+};
+
 // The position in a run, after the warm-up.
 struct CourseOfLr {
   double lr;  // the peak
   int64_t step, steps_per_epoch;
   double warmup, all;  // steps of the warm-up, and in total
+  const Watched* watched = nullptr;  // null: no validation yet
 };
 
 // A course of the learning rate that the command line knows by name, from here or from a program that registers its
-// own.
+// own. `watch`, if it is not null, gets the accuracy of each validation after the warm-up, and the peak.
 struct ScheduleEntry {
   const char* name;
   double (*rate)(const Settings& settings, const CourseOfLr& course);
   Settings settings = {};
+  void (*watch)(const Settings& settings, double lr, std::optional<Watched>& watched, double top1) = nullptr;
 };
 std::span<const ScheduleEntry> schedules();
 struct RegisterSchedule {
   explicit RegisterSchedule(const ScheduleEntry& entry);
 };
-
-struct StepScheduleOptions {
-  int64_t step_size = 30;  // epochs between drops
-  double gamma = 0.1;      // factor per drop
-};
-void visit(Fields& f, StepScheduleOptions& o);
-
-struct CosineOptions {
-  double final_lr = 0;      // learning rate at the end
-  std::string by = "step";  // or "epoch": all steps of an epoch have the rate of its first
-};
-void visit(Fields& f, CosineOptions& o);
 
 struct ScheduleOptions {
   double lr = 1e-3;               // the peak, for one rank
@@ -53,27 +51,36 @@ void settle_lr(ScheduleOptions& options, int64_t batch_size);
 // The peak learning rate: lr, multiplied for `ranks` ranks as lr_scale says.
 double peak_lr(const ScheduleOptions& options, int ranks);
 
-// The learning rate as a function of the step. `step` counts from 0; a fractional epoch is step / steps_per_epoch.
+// The learning rate as a function of the step. `step` counts from 0; a fractional epoch is step / steps_per_epoch. The
+// courses are in train/optim/courses.h.
 class Schedule {
  public:
   // lr: the peak; max_steps: the training ends with this step if it is not 0, and fewer than those of all epochs.
-  // Throws UsageError for an unknown schedule, with the nearest name.
+  // Throws UsageError for an unknown schedule, with the nearest name, and for settings that make no sense.
   explicit Schedule(const ScheduleOptions& options = {}, double lr = 0.1, int64_t steps_per_epoch = 1,
                     int64_t epochs = 1, int64_t max_steps = 0);
 
-  // constant: lr. step: lr gamma^(whole epochs / step_size). cosine: from lr at the end of the warm-up to final_lr
-  // after the last step, by step: final + (lr - final) (1 + cos(pi t)) / 2; by epoch as PyTorch's CosineAnnealingLR.
   double at(int64_t step) const;
 
   double lr() const { return lr_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
   int64_t steps() const { return steps_; }  // in total
 
+  // Whether later rates depend on validations: then they must be told, after `step` steps, and the state must be kept.
+  bool watches() const { return entry_->watch; }
+  void watch(int64_t step, double top1);
+  const std::optional<Watched>& watched() const { return watched_; }
+  void set_watched(const std::optional<Watched>& watched) { watched_ = watched; }
+
  private:
+  double warmup() const { return options_.warmup_epochs * double(steps_per_epoch_); }  // steps
+  double after_warmup(int64_t step) const;
+
   ScheduleOptions options_;
   const ScheduleEntry* entry_;
   double lr_;
   int64_t steps_per_epoch_, steps_;
+  std::optional<Watched> watched_;
 };
 
 }  // namespace ringtape

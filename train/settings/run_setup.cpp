@@ -42,6 +42,9 @@ void check_split(const TrainOptions& o, const Holdout& split) {
   const char* const how = o.self_supervised() ? "--knn-every 0" : "--val-size 0";
   RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience,
               ": needs validations; leave out ", how);
+  const std::string& course = o.schedule.course.name;
+  RT_CHECK_AS(UsageError, judges || !find_entry(schedules(), course, "schedule").watch, "--schedule ", course,
+              ": needs validations; leave out ", how);
   if (!o.self_supervised()) {
     RT_CHECK_AS(UsageError, o.checkpoint.exported == "last" || !split.val.empty(),
                 "--export best: needs a validation to find the best weights; leave out --val-size 0");

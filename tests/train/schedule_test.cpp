@@ -1,0 +1,149 @@
+// Courses of the learning rate: against PyTorch's (tests/fixtures/make_schedules.py), and in trainings as users run
+// them that go on from the middle.
+#include "tests/support/jobs.h"
+#include "train/optim/courses.h"
+
+namespace ringtape {
+namespace {
+
+using namespace test;
+
+Selection course(const char* name, Settings settings) {
+  Selection out(schedules(), name);
+  out.of(name) = std::move(settings);
+  return out;
+}
+
+const Safetensors& fixture() {
+  static const Safetensors file =
+      read_safetensors(concat(RINGTAPE_SOURCE_DIR, "/tests/fixtures/schedules.safetensors"));
+  return file;
+}
+
+TEST(Schedules, FollowPyTorch) {
+  constexpr int64_t kPerEpoch = 5;
+  struct Row {
+    const char* name;  // of the fixture
+    Selection course;
+    bool by_epoch = false;
+    double warmup_epochs = 0;
+  };
+  const CosineOptions by_epoch{.by = "epoch"};
+  const Row rows[] = {
+      {"one_cycle", course("one-cycle", OneCycleOptions{})},
+      {"one_cycle_linear",
+       course("one-cycle",
+              OneCycleOptions{.pct_start = 0.25, .div_factor = 10, .final_div_factor = 100, .anneal = "linear"})},
+      {"one_cycle_three", course("one-cycle", OneCycleOptions{.pct_start = 0.4, .three_phase = true})},
+      {"restarts", course("restarts", RestartsOptions{.end = {.final_lr = 0.01}, .epochs = 3})},
+      {"restarts_mult", course("restarts", RestartsOptions{.end = by_epoch, .epochs = 2, .mult = 2}), true},
+      {"polynomial", course("polynomial", PolynomialOptions{.power = 2})},
+      {"multistep", course("multistep", MultistepOptions{"3,7,8", 0.2}), true},
+      {"exponential", course("exponential", ExponentialOptions{0.9}), true},
+      {"step", course("step", StepScheduleOptions{4, 0.3}), true},
+      {"warm_polynomial", course("polynomial", PolynomialOptions{}), false, 2},
+      {"warm_cosine", course("cosine", CosineOptions{.final_lr = 0.02}), false, 2},
+  };
+  for (const Row& row : rows) {
+    const std::vector<double> rates = values(fixture()[row.name]);
+    const auto n = int64_t(rates.size()), epochs = row.by_epoch ? n : n / kPerEpoch;
+    const Schedule ours({.course = row.course, .warmup_epochs = row.warmup_epochs}, 0.5, kPerEpoch, epochs);
+    for (int64_t step = 0; step < kPerEpoch * epochs; ++step)
+      EXPECT_NEAR(ours.at(step), rates[size_t(row.by_epoch ? step / kPerEpoch : step)], 1e-12)
+          << row.name << ", step " << step;
+  }
+}
+
+TEST(Schedules, APlateauFollowsPyTorch) {
+  const std::vector<double> top1 = values(fixture()["plateau/top1"]);
+  for (const bool cools : {false, true}) {
+    const PlateauOptions options =
+        cools ? PlateauOptions{.factor = 0.3, .patience = 0, .threshold = 0.05, .cooldown = 3, .min_lr = 0.004}
+              : PlateauOptions{.factor = 0.5, .patience = 2, .threshold = 1e-3};
+    const std::vector<double> rates = values(fixture()[cools ? "plateau_cooldown" : "plateau"]);
+    EXPECT_LT(rates.back(), rates[0] / 4);
+    for (const double warmup : {0.0, 3.0}) {  // validations in the warm-up do not count
+      Schedule ours({.course = course("plateau", options), .warmup_epochs = warmup}, 0.5, 7, 60);
+      for (int64_t epoch = 1; epoch < int64_t(warmup); ++epoch) ours.watch(7 * epoch, 0.99);
+      for (size_t i = 0; i < rates.size(); ++i) {
+        const int64_t epoch = int64_t(i) + int64_t(warmup);
+        EXPECT_NEAR(ours.at(7 * epoch), rates[i], 1e-12) << epoch;
+        EXPECT_EQ(ours.at(7 * epoch + 6), ours.at(7 * epoch));
+        ours.watch(7 * (epoch + 1), top1[i]);
+      }
+    }
+  }
+}
+
+TEST(Schedules, EveryStepHasARate) {
+  for (const ScheduleEntry& entry : schedules())
+    for (const auto& [epochs, warmup] : {std::pair{1, 0.0}, {1, 1.0}, {2, 0.3}, {7, 2.0}}) {
+      const Schedule ours({.course = Selection(schedules(), entry.name), .warmup_epochs = warmup}, 0.5, 3, epochs);
+      for (int64_t step = 0; step <= 3 * epochs; ++step) {
+        EXPECT_GE(ours.at(step), 0) << entry.name << ", step " << step << " of " << epochs;
+        EXPECT_LE(ours.at(step), 0.5) << entry.name << ", step " << step << " of " << epochs;
+      }
+    }
+}
+
+TEST(Schedules, MilestonesMustBeAscendingNumbers) {
+  for (const char* bad : {"", "a", "3,", "3,2", "3,3", "0,2", "3 4", ",3", "-1"})
+    EXPECT_MENTIONS(message_of<UsageError>([&] { Schedule({.course = course("multistep", MultistepOptions{bad})}); }),
+                    concat("--milestones ", bad, ": expected ascending numbers of epochs"));
+}
+
+class ScheduleTest : public JobTest {};
+
+// Without the checkpoints behind the middle, the run goes on from there.
+TEST_F(ScheduleTest, EachGoesOnFromTheMiddleWithTheSameBits) {
+  const std::string shapes =
+      " --data shapes --test-size 50 --epochs 4 --batch-size 20 --threads 1 --device cpu --workers 0 "
+      "--checkpoint-steps 7 --keep 100 --warmup-epochs 0.5 ";
+  const std::map<std::string, std::string> settings = {
+      {"multistep", "--milestones 1,2,3"},
+      {"restarts", "--restart-epochs 1 --restart-mult 2"},
+      {"plateau", "--plateau-patience 0 --plateau-threshold 0.4 --plateau-cooldown 1"}};
+  const auto compare = [&](const std::string& training, const std::string& name) {
+    ASSERT_EQ(run(concat("ringtape ", training, " --run ", name)), 0) << log();
+    const auto weights = [&] { return read_file((run_folder(name) / "checkpoints/last/model.safetensors").string()); };
+    const std::string whole = weights();
+    int kept = 0;
+    for (const auto& entry : fs::directory_iterator(run_folder(name) / "checkpoints")) {
+      const std::string file = entry.path().filename().string();
+      if (!file.starts_with("step-")) continue;
+      if (std::stoi(file.substr(5)) <= 42)
+        ++kept;
+      else
+        fs::remove_all(entry.path());
+    }
+    EXPECT_GE(kept, 4);
+    ASSERT_EQ(run(concat("ringtape ", training, " --resume --run ", name)), 0) << log();
+    EXPECT_MENTIONS(log(), "step-00000042: step 42, in epoch 3");
+    EXPECT_TRUE(weights() == whole) << name;
+  };
+  for (const ScheduleEntry& entry : schedules()) {
+    const auto own = settings.find(entry.name);
+    const std::string chosen = concat(" --schedule ", entry.name, " ", own == settings.end() ? "" : own->second);
+    compare(concat("train --hidden 8 --val-size 60 --train-size 460", shapes, chosen), entry.name);
+  }
+  const std::string plateau = " --schedule plateau " + settings.at("plateau");
+  compare(concat("train --hidden 8 --val-size 60 --train-size 460 --devices 2", shapes, plateau), "ranks");
+  compare(concat("pretrain --method simclr --model mlp --hidden 8 --train-size 400", shapes, plateau), "simclr");
+}
+
+TEST_F(ScheduleTest, APlateauLowersTheRate) {
+  ASSERT_EQ(run("ringtape " + kTraining.substr(0, kTraining.find("--optimizer")) +
+                " --threads 1 --device cpu --epochs 4 --lr 0.5 --schedule plateau --plateau-patience 0 "
+                "--plateau-threshold 9 --run r"),
+            0)
+      << log();
+  for (const char* rate : {"lr 0.5", "lr 0.05", "lr 0.005"}) EXPECT_MENTIONS(log(), concat(rate, "\n"));
+  EXPECT_EQ(run("ringtape train --train-size 100 --val-size 0 --schedule plateau"), 2);
+  EXPECT_MENTIONS(log(), "--schedule plateau: needs validations; leave out --val-size 0");
+  EXPECT_EQ(run("ringtape pretrain --method simclr --data shapes --train-size 300 --knn-every 0 --schedule plateau"),
+            2);
+  EXPECT_MENTIONS(log(), "--schedule plateau: needs validations; leave out --knn-every 0");
+}
+
+}  // namespace
+}  // namespace ringtape
