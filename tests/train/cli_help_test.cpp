@@ -128,8 +128,8 @@ TEST_F(CliTest, ListsEveryKind) {
 
 TEST_F(CliTest, NamesEachCommandOnce) {
   expect_error("frobnicate", 2,
-               "available: train pretrain evaluate predict embed export compare view launch store bench simulate "
-               "data doctor list");
+               "available: train pretrain find-lr evaluate predict embed export compare view launch store bench "
+               "simulate data doctor list");
 }
 
 TEST_F(CliTest, KnowsWhatOthersCallAFlag) {

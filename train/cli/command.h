@@ -40,6 +40,7 @@ struct Command {
 
 Command train_command();
 Command pretrain_command();
+Command find_lr_command();
 Command evaluate_command();
 Command embed_command();
 Command predict_command();

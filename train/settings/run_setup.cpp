@@ -131,7 +131,7 @@ std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const L
   return step;
 }
 
-Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
+Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
@@ -153,24 +153,28 @@ Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Cre
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
   trace.check_before(schedule.steps());
   const auto changed = [o](const Course::Texts& before) { return changed_settings(o, before); };
-  return Trainer({.task = setup,
-                  .group = group,
-                  .learner = std::move(learner),
-                  .loader = std::move(loader),
-                  .step = std::move(step),
-                  .callbacks = make_callbacks(o.callbacks),
-                  .schedule = schedule,
-                  .trace = std::move(trace),
-                  .evaluation = eval_options(o, group),
-                  .epochs = o.trainer.epochs,
-                  .limits = o.limits,
-                  .checkpoint = o.checkpoint,
-                  .log_every = o.run.log_every,
-                  .snapshots = o.run.snapshots,
-                  .seed = uint64_t(o.execution.seed),
-                  .crew = crew,
-                  .course = {kept_settings(o), changed, identity, steps_per_epoch},
-                  .metadata = metadata(o, data.train)});
+  return {.task = setup,
+          .group = group,
+          .learner = std::move(learner),
+          .loader = std::move(loader),
+          .step = std::move(step),
+          .callbacks = make_callbacks(o.callbacks),
+          .schedule = schedule,
+          .trace = std::move(trace),
+          .evaluation = eval_options(o, group),
+          .epochs = o.trainer.epochs,
+          .limits = o.limits,
+          .checkpoint = o.checkpoint,
+          .log_every = o.run.log_every,
+          .snapshots = o.run.snapshots,
+          .seed = uint64_t(o.execution.seed),
+          .crew = crew,
+          .course = {kept_settings(o), changed, identity, steps_per_epoch},
+          .metadata = metadata(o, data.train)};
+}
+
+Trainer make_trainer(RunSetup& setup, comm::ProcessGroup& group, const comm::Crew* crew) {
+  return Trainer(make_training(setup, group, crew));
 }
 
 }  // namespace ringtape
