@@ -137,6 +137,8 @@ TEST(NamesInFile, AreCountedInMessages) {
       "module.encoder_k.* (2), module.queue");
   EXPECT_EQ(summary_of({"a.b.c", "d"}, ""), "a.*, d");
   EXPECT_EQ(summary_of({}, "x."), "");
+  EXPECT_EQ(summary_of({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j.k", "j.l"}, ""),
+            "a, b, c, d, e, f, g, h and 2 more");
 }
 
 }  // namespace

@@ -182,9 +182,13 @@ std::string summary_of(const std::vector<std::string>& names, const std::string&
     const size_t dot = name.find('.', same);
     ++groups[dot == std::string::npos ? name : name.substr(0, dot) + ".*"];
   }
+  constexpr size_t kMost = 8, kLongest = 100;
   std::string out;
-  for (const auto& [group, count] : groups)
-    out += concat(out.empty() ? "" : ", ", group, count > 1 ? concat(" (", count, ")") : "");
+  size_t shown = 0;
+  for (const auto& [group, count] : groups) {
+    if (shown++ == kMost) return concat(out, " and ", groups.size() - kMost, " more");
+    out += concat(out.empty() ? "" : ", ", group.substr(0, kLongest), count > 1 ? concat(" (", count, ")") : "");
+  }
   return out;
 }
 

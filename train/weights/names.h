@@ -29,7 +29,7 @@ NamesInFile find_names(const std::vector<std::string>& file, const std::vector<s
                        const std::string& last);
 
 // The names for a message: "module.encoder_k.* (122), module.queue"; those that begin alike are counted. Those that
-// share the prefix are told apart by what comes after it.
+// share the prefix are told apart by what comes after it. At most 8 are named.
 std::string summary_of(const std::vector<std::string>& names, const std::string& prefix);
 
 }  // namespace ringtape
