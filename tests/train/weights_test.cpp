@@ -317,6 +317,13 @@ TEST_F(WeightsTest, AFileOfAnotherProgramIsExported) {
   EXPECT_MENTIONS(file("large.md"), "model = resnet18(num_classes=7)\nmodel.load_state_dict(");
   EXPECT_MENTIONS(file("large.md"),
                   "Images are (N, 3, 224, 224) with values in [0, 1], normalised as in their training.");
+  expect_error("train --train-size 20 --test-size 10 --model resnet18 --weights large", 1,
+               "the model's is f32 (64, 3, 3, 3); --stem chooses that of a ResNet");
+  ASSERT_EQ(run("train --train-size 20 --test-size 10 --epochs 1 --batch-size 9 --model resnet18 --stem imagenet "
+                "--weights large"),
+            0)
+      << file("err");
+  EXPECT_MENTIONS(file("out"), "large, with a new last layer (its own has 7 classes)");
   export_one({32, 32, 1}, "small");
   EXPECT_MENTIONS(file("small.md"), "model.conv1 = nn.Conv2d(1, 64, 3, 1, 1, bias=False)");
   EXPECT_EQ(read_safetensors(path("small.safetensors")).metadata.count("ringtape.classes"), 0u);

@@ -66,6 +66,7 @@ std::unique_ptr<nn::Module> make_fashion_cnn(const ModelSpec& spec) {
 
 struct ResNetOptions {
   int64_t width = 64;
+  std::string stem = "auto";
   bool no_stem_relu = false;
   int64_t stem_padding = 1;
 };
@@ -74,6 +75,16 @@ void visit(Fields& f, ResNetOptions& o) {
     {.help = "channels of the first stage's 3x3 convolutions; each later stage doubles them",
      .unit = "N",
      .range = {1, 1024},
+     .scope = Scope::weights});
+  f("stem", o.stem,
+    {.help =
+         "first layers: cifar (a 3x3 convolution), imagenet (7x7 and max-pool, for weights that have them), or auto: "
+         "by the size of the images",
+     .unit = "NAME",
+     .choices =
+         [] {
+           return std::vector<std::string>{"auto", "cifar", "imagenet"};
+         },
      .scope = Scope::weights});
   f("no-stem-relu", o.no_stem_relu,
     {.help = "no ReLU after the first convolution, as in lightly's benchmark", .scope = Scope::weights});
@@ -87,6 +98,8 @@ const ResNetOptions& resnet(const ModelSpec& spec) { return spec.settings.as<Res
 
 // Below 112 pixels the ImageNet stem would shrink an image too much.
 nn::Stem stem_for(const ModelSpec& spec) {
+  if (const std::string& chosen = resnet(spec).stem; chosen != "auto")
+    return chosen == "cifar" ? nn::Stem::cifar : nn::Stem::imagenet;
   return std::min(spec.image[0], spec.image[1]) < 112 ? nn::Stem::cifar : nn::Stem::imagenet;
 }
 
@@ -130,8 +143,10 @@ std::string resnet_in_pytorch(const ModelSpec& spec) {
   std::string out = concat("from torchvision.models import resnet", kind.depth, "\n");
   if (narrow) out += concat("from torchvision.models.resnet import ", block, "\n");
   out += concat("\nmodel = resnet", kind.depth, "(num_classes=", spec.classes, ")\n");
-  if (small) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
-  else if (in != 3 || narrow) out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
+  if (small)
+    out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 3, 1, ", o.stem_padding, ", bias=False)\n");
+  else if (in != 3 || narrow)
+    out += concat("model.conv1 = nn.Conv2d(", in, ", ", width, ", 7, 2, 3, bias=False)\n");
   if (small) out += "model.maxpool = nn.Identity()\n";
   if (o.no_stem_relu) out += "model.relu = nn.Identity()  # only the first one: blocks have their own\n";
   if (!narrow) return out;

@@ -45,7 +45,8 @@ std::string shown(const std::string& name) { return printable(name.substr(0, kSh
 void check_fits(const std::string& path, const FileTensor& have, const FileTensor& want, bool convert) {
   const bool same = have.dtype == want.dtype, floats = is_float(have.dtype) && is_float(want.dtype);
   RT_CHECK_AS(FormatError, have.shape == want.shape && (same || (convert && floats)), path, ": tensor '",
-              shown(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape);
+              shown(have.name), "' is ", have.dtype, " ", have.shape, ", the model's is ", want.dtype, " ", want.shape,
+              want.name == "conv1.weight" && have.shape.rank() == 4 ? "; --stem chooses that of a ResNet" : "");
 }
 
 [[noreturn]] void fail_absent(const std::string& path, const std::string& name) {
