@@ -384,5 +384,14 @@ TEST(Holdout, CutsEverySampleOnceAndAlikeEachTime) {
   EXPECT_THROW(holdout(10, 10, 1), UsageError);
 }
 
+TEST(Holdout, AFractionOfEachClass) {
+  const Tensor labels = from_host(std::vector<int64_t>{0, 1, 0, 1, 0, 1, 0, 2, 0, 0}, {10});
+  const std::vector<int64_t> all = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+  EXPECT_EQ(fraction_of(all, labels, 3, 0.5), (std::vector<int64_t>{9, 8, 7, 6, 5, 3}));
+  EXPECT_EQ(fraction_of(all, labels, 3, 0.01), (std::vector<int64_t>{9, 7, 5}));
+  EXPECT_EQ(fraction_of(all, labels, 3, 1), all);
+  EXPECT_TRUE(fraction_of({}, labels, 3, 0.5).empty());
+}
+
 }  // namespace
 }  // namespace ringtape

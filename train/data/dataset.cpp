@@ -55,6 +55,10 @@ void visit(Fields& f, DataOptions& o) {
      .range = kCount,
      .automatic = "5000 of 60,000, else a tenth",
      .with_labels = true});
+  f("train-fraction", o.train_fraction,
+    {.help = "fraction of the training images of each class to learn from, at least one of each: few labels",
+     .unit = "X",
+     .range = {.low = 0, .high = 1, .above_low = true}});
   f("normalize", o.normalize,
     {.help = "normalise images by mean and deviation of the data set, or of ImageNet",
      .unit = "WHICH",
@@ -115,6 +119,20 @@ Holdout holdout(int64_t n, int64_t val_size, uint64_t seed) {
   const std::vector<int64_t> order = permutation(n, seed, Stream::split, 0);
   const auto cut = order.end() - val_size;
   return {{order.begin(), cut}, {cut, order.end()}};
+}
+
+std::vector<int64_t> fraction_of(const std::vector<int64_t>& samples, const Tensor& labels, int classes,
+                                 double fraction) {
+  if (fraction >= 1) return samples;
+  const Tensor host = labels.copy_to(Device{});
+  const std::span<const int64_t> label = host.span<int64_t>();
+  std::vector<double> left(size_t(classes), 0);  // of each class
+  for (const int64_t i : samples) ++left[size_t(label[size_t(i)])];
+  for (double& count : left) count = std::max(1.0, std::round(count * fraction));
+  std::vector<int64_t> out;
+  for (const int64_t i : samples)
+    if (left[size_t(label[size_t(i)])]-- > 0) out.push_back(i);
+  return out;
 }
 
 void normalize_as_imagenet(Splits& data) {

@@ -68,6 +68,7 @@ struct DataOptions {
   Selection set{datasets(), "shapes"};
   std::string dir;                    // empty: RINGTAPE_DATA_DIR, else ./data
   int64_t val_size = -1;              // -1: the data set's default
+  double train_fraction = 1;
   std::string normalize = "dataset";  // or "imagenet"
 };
 void visit(Fields& f, DataOptions& o);  // except the settings of each data set
@@ -88,5 +89,10 @@ struct Holdout {
   std::vector<int64_t> train, val;
 };
 Holdout holdout(int64_t n, int64_t val_size, uint64_t seed);  // throws UsageError unless 0 <= val_size < n
+
+// The first of the samples of each class, so that `fraction` of them remain, at least one; their order stays.
+// labels: i64 (N), each in [0, classes).
+std::vector<int64_t> fraction_of(const std::vector<int64_t>& samples, const Tensor& labels, int classes,
+                                 double fraction);
 
 }  // namespace ringtape

@@ -135,7 +135,8 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
-  const Holdout split = holdout(data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
+  Holdout split = holdout(data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
+  split.train = fraction_of(split.train, data.train.labels, data.train.classes, o.data.train_fraction);
   group.set_deterministic(o.execution.deterministic);
   const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
   comm::check_same(group, "the data", counts + lines_of(trained_on(data.train)));
