@@ -9,8 +9,10 @@ Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual)
   const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
   const Tensor w = cast(weight, dtype), b = cast(bias, dtype);
-  const BatchNormOptions options{
-      .training = training(), .momentum = options_.momentum, .eps = options_.eps, .parts = group_ ? 1 : parts_};
+  const BatchNormOptions options{.training = training() && !frozen_,
+                                 .momentum = options_.momentum,
+                                 .eps = options_.eps,
+                                 .parts = group_ ? 1 : parts_};
   if (group_) return comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual);
   return batch_norm(x, w, b, running_, options, f, residual);
 }

@@ -40,6 +40,7 @@ class BatchNorm : public Module {
   }
   std::string str() const override { return concat("BatchNorm(", weight.size(), ")"); }
   const RunningStatistics& running() const { return running_; }
+  void freeze() { frozen_ = true; }  // from now on training is as evaluation
 
   // Uses the statistics of all ranks of the group from now on (comm/parallel/sync_batch_norm.h); null: of this rank
   // only.
@@ -57,6 +58,7 @@ class BatchNorm : public Module {
   Options options_;
   comm::ProcessGroup* group_ = nullptr;
   int64_t parts_ = 1;
+  bool frozen_ = false;
 };
 
 // The same for every BatchNorm in `module`, including itself; returns their number.

@@ -15,11 +15,17 @@ struct DataParallel::Replica {
 
 namespace {
 
-// The model's tensors for replicas: parameters, then buffers.
+std::vector<Named> not_trained(Module& model) {
+  std::vector<Named> out = named_buffers(model);
+  for (const Named& f : named_frozen(model)) out.push_back(f);
+  return out;
+}
+
+// The model's tensors for replicas: parameters, then buffers and frozen parameters.
 Tensors state_of(Module& model) {
   Tensors out;
   for (const Named& p : named_parameters(model)) out.push_back(p.tensor->detach());
-  for (const Named& b : named_buffers(model)) out.push_back(b.tensor->detach());
+  for (const Named& b : not_trained(model)) out.push_back(b.tensor->detach());
   return out;
 }
 
@@ -58,9 +64,9 @@ DataParallel::DataParallel(Module& model, const std::function<std::unique_ptr<Mo
     Replica replica;
     replica.module = make();
     replica.parameters = named_parameters(*replica.module);
-    replica.buffers = named_buffers(*replica.module);
+    replica.buffers = not_trained(*replica.module);
     check_alike(named_parameters(model_), replica.parameters);
-    check_alike(named_buffers(model_), replica.buffers);
+    check_alike(not_trained(model_), replica.buffers);
     replicas_.push_back(std::move(replica));
   }
   if (!options_.synchronize_batch_norm) return;

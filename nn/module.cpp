@@ -23,8 +23,13 @@ void Visitor::frozen_child(const std::string& name, Module& module) {
 namespace {
 
 struct Collect : Visitor {
-  std::vector<Named> parameters, buffers;
-  void on_parameter(const std::string& path, Tensor& x) override { parameters.push_back({path, &x}); }
+  std::vector<Named> parameters, frozen, all, buffers;
+  void on_parameter(const std::string& path, Tensor& x) override {
+    parameters.push_back({path, &x}), all.push_back({path, &x});
+  }
+  void on_frozen(const std::string& path, Tensor& x) override {
+    frozen.push_back({path, &x}), all.push_back({path, &x});
+  }
   void on_buffer(const std::string& path, Tensor& x) override { buffers.push_back({path, &x}); }
 };
 
@@ -37,11 +42,13 @@ Collect collect(Module& module) {
 }  // namespace
 
 std::vector<Named> named_parameters(Module& module) { return collect(module).parameters; }
+std::vector<Named> named_frozen(Module& module) { return collect(module).frozen; }
+std::vector<Named> all_parameters(Module& module) { return collect(module).all; }
 std::vector<Named> named_buffers(Module& module) { return collect(module).buffers; }
 
 int64_t count_parameters(Module& module) {
   int64_t n = 0;
-  for (const Named& p : named_parameters(module)) n += p.tensor->size();
+  for (const Named& p : all_parameters(module)) n += p.tensor->size();
   return n;
 }
 
@@ -57,11 +64,13 @@ void Module::train(bool on) {
 
 void move_to(Module& module, Device device) {
   for (const Named& p : named_parameters(module)) *p.tensor = leaf(to(p.tensor->detach(), device));
+  for (const Named& f : named_frozen(module)) *f.tensor = to(*f.tensor, device);
   for (const Named& b : named_buffers(module)) *b.tensor = to(*b.tensor, device);
 }
 
 void cast_to(Module& module, DType dtype) {
   for (const Named& p : named_parameters(module)) *p.tensor = leaf(cast(p.tensor->detach(), dtype));
+  for (const Named& f : named_frozen(module)) *f.tensor = cast(*f.tensor, dtype);
   for (const Named& b : named_buffers(module))
     if (is_float(b.tensor->dtype())) *b.tensor = cast(*b.tensor, dtype);
 }

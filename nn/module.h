@@ -17,7 +17,7 @@ class Visitor {
  public:
   virtual ~Visitor() = default;
   void parameter(const std::string& name, Tensor& x) {
-    frozen_ ? on_buffer(prefix_ + name, x) : on_parameter(prefix_ + name, x);
+    frozen_ ? on_buffer(prefix_ + name, x) : x.node() ? on_parameter(prefix_ + name, x) : on_frozen(prefix_ + name, x);
   }
   void buffer(const std::string& name, Tensor& x) { on_buffer(prefix_ + name, x); }
   void tensor(const std::string& name, Tensor& x, bool trained) { trained ? parameter(name, x) : buffer(name, x); }
@@ -28,6 +28,7 @@ class Visitor {
 
  protected:
   virtual void on_parameter(const std::string& /*path*/, Tensor& /*leaf*/) {}
+  virtual void on_frozen(const std::string& /*path*/, Tensor& /*x*/) {}  // a parameter of freeze() (nn/freeze.h)
   virtual void on_buffer(const std::string& /*path*/, Tensor& /*x*/) {}
   virtual void on_module(const std::string& /*path*/, Module&) {}  // before its children
   virtual void on_teacher(TeacherWeights&) {}
@@ -64,9 +65,11 @@ struct Named {
   std::string name;
   Tensor* tensor;
 };
-std::vector<Named> named_parameters(Module& module);
+std::vector<Named> named_parameters(Module& module);  // without frozen ones
+std::vector<Named> named_frozen(Module& module);
+std::vector<Named> all_parameters(Module& module);  // both, in the order of visit()
 std::vector<Named> named_buffers(Module& module);
-int64_t count_parameters(Module& module);
+int64_t count_parameters(Module& module);  // frozen ones, too
 
 // Moves parameters and buffers; parameters become new leaves.
 void move_to(Module& module, Device device);

@@ -9,6 +9,7 @@
 #include "nn/embedding.h"
 #include "nn/fashion_cnn.h"
 #include "nn/flatten.h"
+#include "nn/freeze.h"
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/norm.h"

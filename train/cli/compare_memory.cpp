@@ -13,7 +13,7 @@ constexpr int64_t kSteps = 3;  // the first one still makes the memory that late
 
 // The parameters of the network that the options describe.
 struct Parameters {
-  int64_t count = 0;
+  ModelSize size{};
   std::vector<Part> places;  // in flat buffers
 };
 
@@ -23,7 +23,7 @@ Parameters parameters_of(TrainOptions options) {
   Parameters out;
   {
     const RunSetup setup(resolve(std::move(options)), {.leads = false, .train = false, .test = false});
-    out = {nn::count_parameters(*setup.model), flat_places(nn::named_parameters(*setup.model))};
+    out = {model_size(*setup.model), flat_places(nn::named_parameters(*setup.model))};
   }
   runtime(Device{}).release_cached(0);
   return out;
@@ -71,7 +71,7 @@ void add_row(Comparison& c, std::vector<MemoryRow>& rows, const std::string& str
   const int ranks = parallel.starts_ranks() ? int(devices) : 1;
   rows.push_back({.strategy = strategy,
                   .devices = devices,
-                  .formula = model_state_bytes({parameters.count}, options.step, parallel, ranks),
+                  .formula = model_state_bytes(parameters.size, options.step, parallel, ranks),
                   .buckets = bucket_bytes(parameters.places, options.step, parallel, ranks)});
   Training& t = c.trainings.emplace_back(Training{concat(strategy, "-", devices), Use::train, common});
   shorten(t.flags, options, ranks);
@@ -109,10 +109,10 @@ int compare_memory(const Invocation& invocation) {
   if (trained.stopped) return trained.stopped;
   for (size_t i = 0; i < rows.size(); ++i)
     if (!trained.runs[i].empty()) rows[i].run = std::move(trained.runs[i][0]);
+  const int64_t all = parameters.size.parameters + parameters.size.frozen;
   const std::string title = fmt::format("memory of {} with {}, {:.1f} M parameters", options.model.name,
-                                        options.step.optimizer.name, double(parameters.count) / 1e6);
-  write_findings(c, {title, memory_table(rows), kNotes},
-                 {{"parameters", parameters.count}, {"memory", memory_json(rows)}});
+                                        options.step.optimizer.name, double(all) / 1e6);
+  write_findings(c, {title, memory_table(rows), kNotes}, {{"parameters", all}, {"memory", memory_json(rows)}});
   return 0;
 }
 

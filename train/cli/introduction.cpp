@@ -45,10 +45,13 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
   const ScheduleOptions& s = o.schedule;
   const std::string scaled =
       trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);
+  const int64_t frozen = model_size(*task.model).frozen;
+  const std::string trained =
+      frozen == 0 ? "" : concat(" (", with_commas(nn::count_parameters(*task.model) - frozen), " of them trained)");
   out.push_back(concat("model  ", trainer.learner().facts.title, ", ", with_commas(nn::count_parameters(*task.model)),
-                       " parameters; ", o.step.optimizer.name, ", learning rate ", fmt::format("{:g}", trainer.lr()),
-                       scaled, ", batch ", o.trainer.batch_size, ", ", with_commas(trainer.steps_per_epoch()),
-                       " steps per epoch"));
+                       " parameters", trained, "; ", o.step.optimizer.name, ", learning rate ",
+                       fmt::format("{:g}", trainer.lr()), scaled, ", batch ", o.trainer.batch_size, ", ",
+                       with_commas(trainer.steps_per_epoch()), " steps per epoch"));
   if (!o.weights.empty()) {
     const auto& [last_layer, others, prefix, left_out] = task.initial;
     out.push_back(concat(

@@ -60,7 +60,7 @@ class Output {
 void add_events(EventFile& events, const Snapshot& snapshot, nn::Module& model) {
   for (const auto& [name, pixels] : pictures(snapshot))
     events.image(concat(snapshot.split, "/", name), snapshot.step, pixels);
-  for (const nn::Named& p : nn::named_parameters(model))
+  for (const nn::Named& p : nn::all_parameters(model))
     events.histogram("weights/" + p.name, snapshot.step, to(contiguous(p.tensor->detach()), Device{}).span<float>());
 }
 

@@ -180,7 +180,7 @@ void add_views(Snapshot& s, const Dataset& data, std::vector<int64_t> samples, L
 }
 
 void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
-  const std::vector<nn::Named> parameters = nn::named_parameters(network);
+  const std::vector<nn::Named> parameters = nn::all_parameters(network);
   if (parameters.empty()) return;
   const Tensor& first = *parameters[0].tensor;
   Shape shape = first.shape();

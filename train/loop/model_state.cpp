@@ -14,7 +14,12 @@ namespace ringtape {
 
 std::string megabytes(int64_t bytes) { return fmt::format("{:.1f} MB", double(bytes) / 1e6); }
 
-ModelSize model_size(nn::Module& model) { return {nn::count_parameters(model), nn::count_teacher(model)}; }
+ModelSize model_size(nn::Module& model) {
+  const int64_t all = nn::count_parameters(model);
+  int64_t trained = 0;
+  for (const nn::Named& p : nn::named_parameters(model)) trained += p.tensor->size();
+  return {trained, nn::count_teacher(model), all - trained};
+}
 
 int64_t model_state_bytes(ModelSize size, const StepOptions& step, const ParallelOptions& parallel, int ranks) {
   nn::Linear any(1, 1);
@@ -25,7 +30,7 @@ int64_t model_state_bytes(ModelSize size, const StepOptions& step, const Paralle
   return 4 * ((parallel.releases_weights() || parallel.shares_weights() ? own : all) +
               (within > 1 && within < ranks ? (all + size.teacher) / within : 0) +
               (parallel.releases_gradients() ? own : all) + kept * (parallel.shards() ? own : all) +
-              size.teacher / of_teacher);
+              size.teacher / of_teacher + size.frozen);
 }
 
 int64_t bucket_bytes(std::span<const Part> places, const StepOptions& step, const ParallelOptions& parallel,

@@ -8,8 +8,9 @@ namespace ringtape {
 
 // The elements of a network.
 struct ModelSize {
-  int64_t parameters;
+  int64_t parameters;   // trained ones
   int64_t teacher = 0;  // of a teacher's weights
+  int64_t frozen = 0;   // parameters, of which each rank has all
 };
 ModelSize model_size(nn::Module& model);
 

@@ -268,6 +268,7 @@ int64_t Step::state_bytes() const {
   if (weights_) bytes += weights_->kept_within();
   bytes += teacher_ ? teacher_->buffer().kept_within()
                     : nn::count_teacher(model_) * int64_t(size_of(parameters_.dtype()));
+  for (const nn::Named& f : nn::named_frozen(model_)) all.push_back(*f.tensor);
   for (const Tensor& t : all) bytes += t.size() * int64_t(size_of(t.dtype()));
   return bytes;
 }
@@ -289,6 +290,7 @@ std::vector<Tensor> Step::replicated() const {
     if (!shards_) out.push_back(t.tensor);
   if (scale_.dynamic()) out.push_back(scale_.state());
   if (ema_ && !shards_) out.push_back(ema_->average());
+  for (const nn::Named& f : nn::named_frozen(model_)) out.push_back(*f.tensor);
   for (const Tensor& b : buffers()) out.push_back(b);
   return out;
 }
@@ -327,6 +329,7 @@ std::vector<FileTensor> Step::weights() const {
 }
 
 void Step::add_buffers(std::vector<FileTensor>& tensors) const {
+  for (const nn::Named& f : nn::named_frozen(model_)) tensors.push_back(NamedTensor{f.name, in_file_order(*f.tensor)});
   for (const nn::Named& b : nn::named_buffers(model_)) {
     const FlatParameters::Parameter* const followed = teacher_ ? teacher_->followed_by(b.tensor) : nullptr;
     if (followed) tensors.push_back(held(b.name, *followed, teacher_->own(), weights_index() + 1));

@@ -47,6 +47,8 @@ class Step {
   // Calls f, which writes weights, where they are: Moment::write_weights(). All ranks call it, between steps.
   void write_weights(const std::function<void()>& f) const;
 
+  // How the optimizer trains each of the parameters; see rules_of().
+  void set_rules(std::vector<ParameterRule> rules) { optimizer_->set_rules(std::move(rules)); }
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
 
@@ -90,7 +92,7 @@ class Step {
   comm::ShardedBuffers* gathered_weights() const { return weights_.get(); }  // null: this rank has all
   const ShardedTeacher* sharded_teacher() const { return teacher_.get(); }  // null: none, or this rank has all of it
   bool finite() const;  // whether all parameters are finite; waits for the device
-  // What must be equal on all ranks: the parameters and buffers(); without shards also the parameters' average and the
+  // What must be equal on all ranks: all parameters and buffers(); without shards also the parameters' average and the
   // optimizer's state.
   std::vector<Tensor> replicated() const;
   std::vector<Tensor> buffers() const;  // the model's, without those of which ranks hold their own elements only
@@ -111,7 +113,7 @@ class Step {
   std::unique_ptr<comm::ShardedBuffers> hold_own(comm::ProcessGroup& group, const ParallelOptions& parallel);
   Gathering gathering(const comm::ProcessGroup& group, const ParallelOptions& parallel) const;
   std::unique_ptr<ShardedTeacher> make_teacher(comm::ProcessGroup& group, const ParallelOptions& parallel);
-  void add_buffers(std::vector<FileTensor>& tensors) const;
+  void add_buffers(std::vector<FileTensor>& tensors) const;  // and frozen parameters
   FileTensor held(const std::string& name, const FlatParameters::Parameter& p, const Tensor& state,
                   int64_t which) const;
 

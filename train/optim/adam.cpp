@@ -19,7 +19,7 @@ void Adam::update(int64_t begin, int64_t end, const View& factor, double lr) {
                .beta1 = options_.beta1,
                .beta2 = options_.beta2,
                .eps = options_.eps,
-               .weight_decay = options_.weight_decay,
+               .weight_decay = decay(options_.weight_decay),
                .decoupled = options_.decoupled,
                .number = number});
     begin = until;

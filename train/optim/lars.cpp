@@ -27,13 +27,12 @@ void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const Tensor cells = cells_.window({count, 4}, {4, 1}, 4 * first);
   parameter_squares(w, value_squares_.window({count}, {1}, first), cells);
   parameter_squares(g, squares_.window({count}, {1}, first), cells);
-  lars_step(parameters_.values({begin, end}), state_part(velocity_, begin, end),
-            parameters_.gradients({begin, end}), w.window({own.size()}, {1}, own.begin - first),
-            g.window({own.size()}, {1}, own.begin - first), cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin),
-            factor,
+  lars_step(parameters_.values({begin, end}), state_part(velocity_, begin, end), parameters_.gradients({begin, end}),
+            w.window({own.size()}, {1}, own.begin - first), g.window({own.size()}, {1}, own.begin - first),
+            cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin), factor,
             {.lr = lr,
              .momentum = options_.momentum,
-             .weight_decay = options_.weight_decay,
+             .weight_decay = decay(options_.weight_decay),
              .eta = options_.eta,
              .nesterov = options_.nesterov,
              .clip = options_.clip,

@@ -39,7 +39,7 @@ void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor,
            {-1, options_.momentum, 0, true});
   const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});
   const double length = std::sqrt(std::max(1.0, double(rows) / double(columns)));
-  sgd_step(w, View{}, direction, taken, {lr * length, 0, options_.weight_decay / length, false});
+  sgd_step(w, View{}, direction, taken, {lr * length, 0, decay(options_.weight_decay) / length, false});
 }
 
 void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {

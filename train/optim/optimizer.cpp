@@ -5,8 +5,14 @@
 namespace ringtape {
 
 void Optimizer::fix_lr(const std::string& prefix, double lr) {
-  for (const FlatParameters::Parameter& p : parameters_.parameters())
-    if (p.name.starts_with(prefix)) fixed_[p.begin] = {p.end, lr};
+  const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
+  for (size_t i = 0; i < all.size(); ++i)
+    if (all[i].name.starts_with(prefix)) rules_[i].fixed_lr = lr;
+}
+
+void Optimizer::set_rules(std::vector<ParameterRule> rules) {
+  RT_CHECK_EQ(rules.size(), rules_.size());
+  rules_ = std::move(rules);
 }
 
 void Optimizer::set_steps(int64_t steps, const std::vector<int64_t>& own) {
@@ -38,19 +44,16 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, con
     value_squares_ = value_squares.defined() ? value_squares : parameters_.value_squares();
   }
   const View multiplier = factor.defined() ? View(factor) : View{};
-  const auto learn = [&](int64_t begin, int64_t end, double rate) {
-    if (begin < end) update(begin, end, multiplier, rate);
-  };
+  const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
   for (const auto& [begin, end] : parameters_.own_with_gradient()) {
-    int64_t at = begin;
-    for (const auto& [first, fixed] : fixed_) {
-      const int64_t from = std::max(first, at), to = std::min(fixed.end, end);
-      if (from >= to) continue;
-      learn(at, from, lr);
-      learn(from, to, fixed.lr);
-      at = to;
+    size_t i = 0;
+    while (all[i].end <= begin) ++i;
+    for (int64_t at = begin, to = begin; at < end; at = to) {
+      const ParameterRule& rule = rules_[i];
+      for (; i < all.size() && all[i].begin < end && rules_[i] == rule; ++i) to = std::min(all[i].end, end);
+      decays_ = rule.decays;
+      if (at < to) update(at, to, multiplier, rule.fixed_lr ? *rule.fixed_lr : lr * rule.lr_factor);
     }
-    learn(at, end, lr);
   }
   parameters_.written("optimizer step");
 }

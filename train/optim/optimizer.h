@@ -1,9 +1,9 @@
 #pragma once
-#include <map>
 #include <memory>
 #include <string>
 
 #include "train/optim/flat_parameters.h"
+#include "train/optim/parameter_rules.h"
 
 namespace ringtape {
 
@@ -12,7 +12,7 @@ namespace ringtape {
 class Optimizer {
  public:
   explicit Optimizer(FlatParameters& parameters)
-      : parameters_(parameters), own_steps_(parameters.parameters().size()) {}
+      : parameters_(parameters), own_steps_(parameters.parameters().size()), rules_(own_steps_.size()) {}
   virtual ~Optimizer() = default;
 
   // `factor` (1), f32: gradients are multiplied by it first; 0 leaves everything unchanged. Undefined: 1. `squares`,
@@ -20,6 +20,8 @@ class Optimizer {
   // undefined: this rank has all.
   void step(double lr, const Tensor& factor = {}, const Tensor& squares = {}, const Tensor& value_squares = {});
   virtual bool wants_squares() const { return false; }
+  // From now on, each parameter learns by its own rule; one for each of FlatParameters::parameters().
+  void set_rules(std::vector<ParameterRule> rules);
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
   // no such parameter.
   void fix_lr(const std::string& prefix, double lr);
@@ -36,24 +38,23 @@ class Optimizer {
   void set_steps(int64_t steps, const std::vector<int64_t>& own = {});
 
  protected:
-  // Updates own elements [begin, end), which follow one another, of parameters with a gradient. Called at most once per
-  // element in a step.
+  // Updates own elements [begin, end), which follow one another, of parameters with a gradient and the same rule.
+  // Called at most once per element in a step.
   virtual void update(int64_t begin, int64_t end, const View& factor, double lr) = 0;
   virtual bool uses_own_steps() const { return false; }
   Tensor state_part(const Tensor& state, int64_t begin, int64_t end) const {
     return parameters_.own_part(state, {begin, end});
   }
   Tensor new_state() const;  // zeros
+  // In update(): the weight decay of these elements, which the optimizer's settings say.
+  double decay(double weight_decay) const { return decays_ ? weight_decay : 0; }
   FlatParameters& parameters_;
   Tensor squares_, value_squares_;  // of this step, if wanted
   std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
-  struct Fixed {
-    int64_t end;
-    double lr;
-  };
-  std::map<int64_t, Fixed> fixed_;  // by the parameter's begin
+  std::vector<ParameterRule> rules_;  // one per parameter
+  bool decays_ = true;                // in update()
   int64_t steps_ = 0;
 };
 

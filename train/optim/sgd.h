@@ -35,9 +35,8 @@ class Sgd : public Optimizer {
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override {
-    sgd_step(parameters_.values({begin, end}), state_part(velocity_, begin, end),
-             parameters_.gradients({begin, end}), factor,
-             {lr, options_.momentum, options_.weight_decay, options_.nesterov});
+    sgd_step(parameters_.values({begin, end}), state_part(velocity_, begin, end), parameters_.gradients({begin, end}),
+             factor, {lr, options_.momentum, decay(options_.weight_decay), options_.nesterov});
   }
 
   Options options_;

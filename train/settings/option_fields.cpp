@@ -82,6 +82,8 @@ void visit(OptionWalk& f, TrainOptions& o) {
   f.group = {"Optimizer"};
   visit(f, o.step);
   visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, {o.step.optimizer.name});
+  f.group = {"Parameters"};
+  visit(f, o.parameters);
   f.group = {"Schedule"};
   visit(f, o.schedule);
   visit_components(f, {"Schedule"}, "schedule", o.schedule.course, {o.schedule.course.name});

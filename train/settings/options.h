@@ -40,6 +40,7 @@ struct TrainOptions {
   TrainerOptions trainer;
   LimitOptions limits;
   StepOptions step;
+  ParameterOptions parameters;
   ScheduleOptions schedule;
   ExecutionOptions execution;
   ParallelOptions parallel;

@@ -6,7 +6,12 @@
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "core/runtime.h"
+<<<<<<< HEAD
 #include "train/io/weights_file.h"
+=======
+#include "nn/freeze.h"
+#include "train/io/safetensors_header.h"
+>>>>>>> 8db5b30 (train: --freeze, --head-lr, --layer-decay and --no-decay-norms for fine-tuning)
 #include "train/loop/world.h"
 #include "train/model/methods.h"
 
@@ -90,8 +95,11 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   spec = {data.train.images.shape().without(0), data.train.classes, options.model.chosen()};
   if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
-    if (!options.self_supervised()) return find_model(model_name).make(spec);
-    return make_method(method_plan(options), spec);
+    if (options.self_supervised()) return make_method(method_plan(options), spec);
+    auto out = find_model(model_name).make(spec);
+    const std::string& patterns = options.parameters.freeze;
+    if (!patterns.empty()) nn::freeze(*out, frozen_by(patterns, *out, last_layer_of(*out)));
+    return out;
   };
   model = make();
   if (!options.weights.empty()) initial = load_weights(options.weights, *model, data.train);
@@ -127,6 +135,9 @@ std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, c
 std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const Learner& learner, double lr,
                                 comm::ProcessGroup& group) {
   auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, o.parallel);
+  ParameterOptions parameters = o.parameters;
+  if (o.self_supervised()) parameters = {"", 0, 1, parameters.no_decay_norms};
+  step->set_rules(rules_of(parameters, *task.model, last_layer_of(*task.model), o.schedule.lr));
   if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
   return step;
 }

@@ -22,6 +22,7 @@ Shape in_file_order(const Shape& s) { return s.rank() == 4 ? Shape{s[0], s[3], s
 std::vector<NamedTensor> weights_of(nn::Module& module) {
   std::vector<NamedTensor> out;
   for (const nn::Named& p : nn::named_parameters(module)) out.push_back({p.name, in_file_order(*p.tensor)});
+  for (const nn::Named& f : nn::named_frozen(module)) out.push_back({f.name, in_file_order(*f.tensor)});
   for (const nn::Named& b : nn::named_buffers(module)) out.push_back({b.name, in_file_order(*b.tensor)});
   return out;
 }
