@@ -1,4 +1,4 @@
-// Flat parameters and schedules. pytorch_test.cpp compares the update rules with PyTorch's.
+// Flat parameters and optimizers. pytorch_test.cpp compares the update rules with PyTorch's.
 #include <cmath>
 #include <span>
 
@@ -7,7 +7,6 @@
 #include "nn/nn.h"
 #include "tests/support/support.h"
 #include "train/optim/adam.h"
-#include "train/optim/courses.h"
 #include "train/optim/lars.h"
 #include "train/optim/muon.h"
 #include "train/optim/sgd.h"
@@ -91,6 +90,37 @@ TEST(Optimizer, SomeParametersMayHaveARateOfTheirOwn) {
     for (size_t i = 0; i < mixed.size(); ++i)
       EXPECT_EQ(mixed[i], i / 2 == 1 ? fast[i] : slow[i]) << rule << ", parameter " << i;
   }
+}
+
+// As one that has it from the beginning, since the first step needs none.
+TEST(Optimizer, MomentumMayChangeBetweenSteps) {
+  const auto trained = [](const std::string& rule, double momentum, double later) {
+    manual_seed(7);
+    nn::Linear layer(5, 6);
+    FlatParameters flat(layer);
+    std::unique_ptr<Optimizer> optimizer;
+    if (rule == "lars")
+      optimizer = std::make_unique<Lars>(flat, Lars::Options{.momentum = momentum});
+    else if (rule == "muon")
+      optimizer = std::make_unique<Muon>(flat, Muon::Options{.momentum = momentum});
+    else
+      optimizer = std::make_unique<Sgd>(flat, Sgd::Options{.momentum = momentum});
+    for (const double each : {momentum, later}) {
+      EXPECT_TRUE(optimizer->set_momentum(each));
+      optimizer->zero_grad();
+      backward(sum(square(layer(ones({2, 5})))));
+      optimizer->step(0.01);
+    }
+    return values(layer.weight);
+  };
+  for (const std::string rule : {"sgd", "lars", "muon"})
+    EXPECT_NE(trained(rule, 0.9, 0.1), trained(rule, 0.9, 0.9)) << rule;
+  for (const std::string rule : {"sgd", "lars"}) EXPECT_EQ(trained(rule, 0.5, 0.9), trained(rule, 0.9, 0.9)) << rule;
+  nn::Linear layer(2, 2);
+  FlatParameters flat(layer);
+  EXPECT_FALSE(Sgd(flat).set_momentum(0.5));
+  Adam adam(flat);
+  EXPECT_TRUE(adam.set_momentum(0.5));
 }
 
 TEST(Optimizer, FindsTheMinimumOfABowl) {
@@ -354,46 +384,6 @@ TEST(Lars, IsTheSameForAnyNumberOfThreads) {
     found.push_back(values(layer.weight));
   }
   EXPECT_EQ(found[0], found[1]);
-}
-
-Selection course(const char* name, Settings settings) {
-  Selection out(schedules(), name);
-  out.of(name) = std::move(settings);
-  return out;
-}
-
-TEST(Schedule, FollowsItsFormulas) {
-  const Schedule constant;
-  EXPECT_EQ(constant.at(12345), 0.1);
-
-  const Schedule step({.course = course("step", StepScheduleOptions{25, 0.1})}, 1, 10, 60);
-  EXPECT_EQ(step.at(249), 1);
-  EXPECT_NEAR(step.at(250), 0.1, 1e-15);
-  EXPECT_NEAR(step.at(599), 0.01, 1e-15);
-
-  const Schedule cosine({.course = course("cosine", CosineOptions{.final_lr = 1}), .warmup_epochs = 1}, 2, 10, 11);
-  EXPECT_NEAR(cosine.at(0), 0.2, 1e-15);
-  EXPECT_EQ(cosine.at(9), 2);
-  EXPECT_EQ(cosine.at(10), 2);
-  EXPECT_NEAR(cosine.at(60), 1.5, 1e-12);
-  EXPECT_NEAR(cosine.at(110), 1, 1e-12);
-
-  // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped after each epoch.
-  const Schedule by_epoch({.course = course("cosine", CosineOptions{1e-3, "epoch"})}, 0.5, 7, 10);
-  for (int64_t epoch : {0, 1, 5, 9})
-    for (int64_t step : {0, 6})
-      EXPECT_NEAR(by_epoch.at(7 * epoch + step), 1e-3 + (0.5 - 1e-3) * (1 + std::cos(M_PI * double(epoch) / 10)) / 2,
-                  1e-15)
-          << epoch;
-
-  const Schedule warm({.course = course("cosine", CosineOptions{.by = "epoch"}), .warmup_epochs = 2, .warmup_lr = 1}, 2,
-                      10, 12);
-  EXPECT_NEAR(warm.at(0), 1.05, 1e-15);
-  EXPECT_EQ(warm.at(19), 2);
-  EXPECT_EQ(warm.at(29), 2);
-  EXPECT_NEAR(warm.at(70), 1, 1e-12);
-  EXPECT_EQ(test::message_of<UsageError>([] { Schedule({.course = Selection(schedules(), "cos")}); }),
-            "unknown schedule 'cos'; did you mean cosine?");
 }
 
 }  // namespace

@@ -20,6 +20,40 @@ const Safetensors& fixture() {
   return file;
 }
 
+TEST(Schedules, FollowTheirFormulas) {
+  const Schedule constant;
+  EXPECT_EQ(constant.at(12345), 0.1);
+
+  const Schedule step({.course = course("step", StepScheduleOptions{25, 0.1})}, 1, 10, 60);
+  EXPECT_EQ(step.at(249), 1);
+  EXPECT_NEAR(step.at(250), 0.1, 1e-15);
+  EXPECT_NEAR(step.at(599), 0.01, 1e-15);
+
+  const Schedule cosine({.course = course("cosine", CosineOptions{.final_lr = 1}), .warmup_epochs = 1}, 2, 10, 11);
+  EXPECT_NEAR(cosine.at(0), 0.2, 1e-15);
+  EXPECT_EQ(cosine.at(9), 2);
+  EXPECT_EQ(cosine.at(10), 2);
+  EXPECT_NEAR(cosine.at(60), 1.5, 1e-12);
+  EXPECT_NEAR(cosine.at(110), 1, 1e-12);
+
+  // torch.optim.lr_scheduler.CosineAnnealingLR(T_max=10, eta_min=1e-3), stepped after each epoch.
+  const Schedule by_epoch({.course = course("cosine", CosineOptions{1e-3, "epoch"})}, 0.5, 7, 10);
+  for (int64_t epoch : {0, 1, 5, 9})
+    for (int64_t step : {0, 6})
+      EXPECT_NEAR(by_epoch.at(7 * epoch + step), 1e-3 + (0.5 - 1e-3) * (1 + std::cos(M_PI * double(epoch) / 10)) / 2,
+                  1e-15)
+          << epoch;
+
+  const Schedule warm({.course = course("cosine", CosineOptions{.by = "epoch"}), .warmup_epochs = 2, .warmup_lr = 1}, 2,
+                      10, 12);
+  EXPECT_NEAR(warm.at(0), 1.05, 1e-15);
+  EXPECT_EQ(warm.at(19), 2);
+  EXPECT_EQ(warm.at(29), 2);
+  EXPECT_NEAR(warm.at(70), 1, 1e-12);
+  EXPECT_EQ(test::message_of<UsageError>([] { Schedule({.course = Selection(schedules(), "cos")}); }),
+            "unknown schedule 'cos'; did you mean cosine?");
+}
+
 TEST(Schedules, FollowPyTorch) {
   constexpr int64_t kPerEpoch = 5;
   struct Row {
@@ -52,6 +86,21 @@ TEST(Schedules, FollowPyTorch) {
       EXPECT_NEAR(ours.at(step), rates[size_t(row.by_epoch ? step / kPerEpoch : step)], 1e-12)
           << row.name << ", step " << step;
   }
+}
+
+TEST(Schedules, OneCycleMovesTheMomentumAsPyTorch) {
+  for (const bool three : {false, true}) {
+    OneCycleOptions options{.cycle_momentum = true};
+    if (three)
+      options = {
+          .pct_start = 0.4, .three_phase = true, .cycle_momentum = true, .base_momentum = 0.7, .max_momentum = 0.9};
+    const std::vector<double> momenta = values(fixture()[three ? "one_cycle_three/momentum" : "one_cycle/momentum"]);
+    const Schedule ours({.course = course("one-cycle", options)}, 0.5, 5, 12);
+    for (size_t step = 0; step < momenta.size(); ++step)
+      EXPECT_NEAR(ours.momentum_at(int64_t(step)).value(), momenta[step], 1e-12) << step;
+  }
+  EXPECT_FALSE(Schedule({.course = course("one-cycle", OneCycleOptions{})}).momentum_at(0));
+  EXPECT_FALSE(Schedule().momentum_at(0));
 }
 
 TEST(Schedules, APlateauFollowsPyTorch) {
@@ -101,6 +150,7 @@ TEST_F(ScheduleTest, EachGoesOnFromTheMiddleWithTheSameBits) {
       "--checkpoint-steps 7 --keep 100 --warmup-epochs 0.5 ";
   const std::map<std::string, std::string> settings = {
       {"multistep", "--milestones 1,2,3"},
+      {"one-cycle", "--cycle-momentum"},
       {"restarts", "--restart-epochs 1 --restart-mult 2"},
       {"plateau", "--plateau-patience 0 --plateau-threshold 0.4 --plateau-cooldown 1"}};
   const auto compare = [&](const std::string& training, const std::string& name) {
@@ -143,6 +193,8 @@ TEST_F(ScheduleTest, APlateauLowersTheRate) {
   EXPECT_EQ(run("ringtape pretrain --method simclr --data shapes --train-size 300 --knn-every 0 --schedule plateau"),
             2);
   EXPECT_MENTIONS(log(), "--schedule plateau: needs validations; leave out --knn-every 0");
+  EXPECT_EQ(run("ringtape train --data shapes --schedule one-cycle --cycle-momentum --optimizer sgd --momentum 0"), 2);
+  EXPECT_MENTIONS(log(), "--cycle-momentum: this optimizer has no momentum");
 }
 
 }  // namespace

@@ -237,6 +237,11 @@ Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const 
   return out;
 }
 
+void Step::set_momentum(double momentum) {
+  RT_CHECK_AS(UsageError, optimizer_->set_momentum(momentum),
+              "--cycle-momentum: this optimizer has no momentum; set --momentum above 0, or choose another");
+}
+
 comm::Reducer::Totals Step::traffic() const {
   comm::Reducer::Totals out = reducer_ ? reducer_->totals() : comm::Reducer::Totals{};
   if (!shards_) return out;

@@ -52,6 +52,9 @@ class Step {
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
   void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
 
+  // From the next step on. Throws UsageError if the optimizer has no momentum.
+  void set_momentum(double momentum);
+
   struct Result {
     Tensor loss;    // (): the mean over the batch of all ranks
     Tensor logits;  // of this rank's samples; undefined without samples or without logits

@@ -33,6 +33,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   const Batch* batch = batches.next();
   at_.seconds.data += watch.lap();
   const double lr = p_.schedule.at(steps());
+  if (const auto momentum = p_.schedule.momentum_at(steps())) p_.step->set_momentum(*momentum);
   p_.trace.begin(steps() + 1);
   comm::Activity::process().set_step(steps() + 1);
   if (p_.crew) remember();
@@ -61,7 +62,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
 
 void Trainer::show_progress(Progress& bar) const {
   if (!bar.due() || tally_.samples() == 0) return;
-  const double left = left_->seconds(steps());
+  const double left = seconds_left();
   const bool more = p_.epochs > 1 && worth_telling(left);  // more than the bar itself says
   const std::string in_all = more ? concat(", ", duration_text(left), " left in total") : "";
   bar.update(at_.batch, concat("loss ", std::round(1e4 * tally_.loss()) / 1e4, in_all));
@@ -158,6 +159,11 @@ void Trainer::count_traffic() {
   counted_ = now;
 }
 
+double Trainer::seconds_left() const {
+  const double left = left_->seconds(steps());
+  return time_limit_ ? std::clamp(*time_limit_ - at_.trained, 0.0, left) : left;
+}
+
 Tally Trainer::whole_tally() const { return counts_all() ? tally_ : of_all(p_.group, tally_); }
 
 Metrics Trainer::train_metrics() {
@@ -199,7 +205,7 @@ bool Trainer::judge(const Report& report, int64_t epoch, bool progress, bool fir
   std::optional<Snapshot> snapshot = snapshot_of(epoch, p_.learner->facts.judged_split, !is_whole_epoch());
   std::vector<Metrics> figures = p_.learner->judge(passes(progress), snapshot ? &*snapshot : nullptr);
   show(snapshot);
-  if (first) figures[0].left_s = left_->seconds(steps());
+  if (first) figures[0].left_s = seconds_left();
   for (const Metrics& m : figures) emit(report, m, epoch);
   const double top1 = *figures[0].top1;
   const bool best = !at_.best || top1 > at_.best->top1 || at_.best->step == steps();
@@ -226,7 +232,7 @@ bool Trainer::report_epoch(const Report& report, bool progress, bool first) {
   if (diary_) diary_(own_figures());
   const bool judged = is_whole_epoch() ? p_.learner->judges_after(epoch, p_.epochs) : p_.learner->facts.judged_at_end;
   Metrics trained = train_metrics();
-  if (first && !judged) trained.left_s = left_->seconds(steps());  // else judge() tells it
+  if (first && !judged) trained.left_s = seconds_left();  // else judge() tells it
   emit(report, std::move(trained), epoch);
   return judged && judge(report, epoch, progress, first);
 }

@@ -120,6 +120,7 @@ class Trainer {
   enum class Wish : uint8_t { none, stop, change, end };
   Wish wish() const;  // of any rank, in the step that ended
   void show_progress(Progress& bar) const;
+  double seconds_left() const;
   void settle(StepLog& log);  // reads what the device has computed so far, and counts it
   bool counts_all() const { return p_.crew || p_.step->shares() > 0; }  // each rank counts the samples of all
   Tally whole_tally() const;
@@ -172,7 +173,7 @@ class Trainer {
   int64_t travelled_ = 0;          // and the replicas' bytes
   int64_t saved_step_ = -1;        // of the newest checkpoint
   Memory memory_;
-  std::optional<TimeLeft> left_;   // remaining time of fit()
+  std::optional<TimeLeft> left_;  // remaining time of fit(), if only steps end it
   std::optional<double> time_limit_;
   std::string ended_by_;
   Stopwatch fitting_;  // of fit(), since at_.trained was set

@@ -47,6 +47,8 @@ struct OneCycleOptions {
   double div_factor = 25, final_div_factor = 1e4;
   std::string anneal = "cos";  // or "linear"
   bool three_phase = false;
+  bool cycle_momentum = false;
+  double base_momentum = 0.85, max_momentum = 0.95;
 };
 void visit(Fields& f, OneCycleOptions& o);
 
@@ -75,6 +77,8 @@ double restarts_rate(const Settings& settings, const CourseOfLr& c);
 // From lr / div_factor to lr in pct_start of the steps, then down to lr / div_factor / final_div_factor; with
 // three_phase in as many steps down to where it began, and lower in those that are left.
 double one_cycle_rate(const Settings& settings, const CourseOfLr& c);
+// If it cycles: from max_momentum to base_momentum and back, in the same steps.
+std::optional<double> one_cycle_momentum(const Settings& settings, const CourseOfLr& c);
 // lr, multiplied by factor whenever more than `patience` validations, one after another, were no better than the best.
 double plateau_rate(const Settings&, const CourseOfLr& c);
 void watch_for_plateau(const Settings& settings, double lr, std::optional<Watched>& watched, double top1);

@@ -69,9 +69,7 @@ double restarts_rate(const Settings& settings, const CourseOfLr& c) {
 
 void visit(Fields& f, OneCycleOptions& o) {
   f("pct-start", o.pct_start,
-    {.help = "part of the steps in which the learning rate rises to --lr; momentum stays as it is",
-     .unit = "X",
-     .range = kProbability});
+    {.help = "part of the steps in which the learning rate rises to --lr", .unit = "X", .range = kProbability});
   f("div-factor", o.div_factor,
     {.help = "--lr divided by the learning rate of the first step", .unit = "X", .range = kAboveZero});
   f("final-div-factor", o.final_div_factor,
@@ -80,28 +78,39 @@ void visit(Fields& f, OneCycleOptions& o) {
                            return std::vector<std::string>{"cos", "linear"};
                          }});
   f("three-phase", o.three_phase, {.help = "fall to where it began in as many steps as it rose, then to the end"});
+  f("cycle-momentum", o.cycle_momentum,
+    {.help = "momentum (Adam: beta1) goes the other way, between --base-momentum and --max-momentum"});
+  f("base-momentum", o.base_momentum, {.help = "momentum at the peak", .unit = "X", .range = kFraction});
+  f("max-momentum", o.max_momentum, {.help = "momentum at the first and last step", .unit = "X", .range = kFraction});
+}
+
+// Goes through these values, from one to the next in a phase each.
+static double one_cycle_value(const OneCycleOptions& o, const CourseOfLr& c, const std::vector<double>& values) {
+  const double steps = c.all - c.warmup, up = o.pct_start * steps - 1, last = std::max(0.0, steps - 1);
+  const std::vector<double> ends =
+      o.three_phase ? std::vector<double>{up, 2 * up, last} : std::vector<double>{up, last};
+  const double at = std::clamp(double(c.step) - c.warmup, 0.0, last);
+  size_t phase = 0;
+  while (phase + 1 < ends.size() && at > ends[phase]) ++phase;
+  const double begin = phase > 0 ? ends[phase - 1] : 0, end = ends[phase];
+  const double t = end > begin ? std::min(1.0, (at - begin) / (end - begin)) : 1;
+  const double from = values[phase], to = values[phase + 1];
+  return o.anneal == "cos" ? half_cosine(from, to, t) : (to - from) * t + from;
 }
 
 double one_cycle_rate(const Settings& settings, const CourseOfLr& c) {
   const auto& o = settings.as<OneCycleOptions>();
-  const double first = c.lr / o.div_factor, lowest = first / o.final_div_factor, steps = c.all - c.warmup;
-  struct Phase {
-    double end, from, to;  // end: its last step
-  };
-  const double up = o.pct_start * steps - 1, last = steps - 1;
-  const std::vector<Phase> phases =
-      o.three_phase ? std::vector<Phase>{{up, first, c.lr}, {2 * up, c.lr, first}, {last, first, lowest}}
-                    : std::vector<Phase>{{up, first, c.lr}, {last, c.lr, lowest}};
-  const double at = std::clamp(double(c.step) - c.warmup, 0.0, std::max(0.0, last));
-  double begin = 0;
-  for (const Phase& phase : phases) {
-    if (at <= phase.end || &phase == &phases.back()) {
-      const double t = phase.end > begin ? std::min(1.0, (at - begin) / (phase.end - begin)) : 1;
-      return o.anneal == "cos" ? half_cosine(phase.from, phase.to, t) : (phase.to - phase.from) * t + phase.from;
-    }
-    begin = phase.end;
-  }
-  return lowest;
+  const double first = c.lr / o.div_factor, lowest = first / o.final_div_factor;
+  if (o.three_phase) return one_cycle_value(o, c, {first, c.lr, first, lowest});
+  return one_cycle_value(o, c, {first, c.lr, lowest});
+}
+
+std::optional<double> one_cycle_momentum(const Settings& settings, const CourseOfLr& c) {
+  const auto& o = settings.as<OneCycleOptions>();
+  const double most = o.max_momentum;
+  if (!o.cycle_momentum) return {};
+  if (o.three_phase) return one_cycle_value(o, c, {most, o.base_momentum, most, most});
+  return one_cycle_value(o, c, {most, o.base_momentum, most});
 }
 
 }  // namespace ringtape

@@ -26,6 +26,9 @@ class Muon : public Adam {
   Muon(FlatParameters& parameters, Options options)
       : Adam(parameters, {.weight_decay = options.weight_decay, .decoupled = true}), options_(options) {}
 
+  // Of the orthogonalised steps alone.
+  bool set_momentum(double momentum) override { return options_.momentum = momentum, true; }
+
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override;
   void update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken, double lr);

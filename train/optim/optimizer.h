@@ -25,6 +25,8 @@ class Optimizer {
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
   // no such parameter.
   void fix_lr(const std::string& prefix, double lr);
+  // From now on; of Adam: beta1. Returns false if this optimizer has no momentum.
+  virtual bool set_momentum(double /*momentum*/) { return false; }
   void zero_grad() { parameters_.zero_grad(); }
   int64_t steps() const { return steps_; }  // taken so far
 

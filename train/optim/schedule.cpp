@@ -16,7 +16,7 @@ static std::vector<ScheduleEntry>& registered_schedules() {
       {"polynomial", polynomial_rate, PolynomialOptions{}},
       {"cosine", cosine_rate, CosineOptions{}},
       {"restarts", restarts_rate, RestartsOptions{}},
-      {"one-cycle", one_cycle_rate, OneCycleOptions{}},
+      {.name = "one-cycle", .rate = one_cycle_rate, .settings = OneCycleOptions{}, .momentum = one_cycle_momentum},
       {"plateau", plateau_rate, PlateauOptions{}, watch_for_plateau},
   };
   return all;
@@ -65,9 +65,15 @@ Schedule::Schedule(const ScheduleOptions& options, double lr, int64_t steps_per_
   (void)after_warmup(0);  // checks the settings
 }
 
-double Schedule::after_warmup(int64_t step) const {
-  return entry_->rate(options_.course.chosen(),
-                      {lr_, step, steps_per_epoch_, warmup(), double(steps_), watched_ ? &*watched_ : nullptr});
+CourseOfLr Schedule::course_at(int64_t step) const {
+  return {lr_, step, steps_per_epoch_, warmup(), double(steps_), watched_ ? &*watched_ : nullptr};
+}
+
+double Schedule::after_warmup(int64_t step) const { return entry_->rate(options_.course.chosen(), course_at(step)); }
+
+std::optional<double> Schedule::momentum_at(int64_t step) const {
+  if (!entry_->momentum) return {};
+  return entry_->momentum(options_.course.chosen(), course_at(step));
 }
 
 double Schedule::at(int64_t step) const {

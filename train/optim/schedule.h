@@ -30,6 +30,8 @@ struct ScheduleEntry {
   double (*rate)(const Settings& settings, const CourseOfLr& course);
   Settings settings = {};
   void (*watch)(const Settings& settings, double lr, std::optional<Watched>& watched, double top1) = nullptr;
+  // The optimizer's momentum in this step; nothing: as it is.
+  std::optional<double> (*momentum)(const Settings& settings, const CourseOfLr& course) = nullptr;
 };
 std::span<const ScheduleEntry> schedules();
 struct RegisterSchedule {
@@ -61,6 +63,7 @@ class Schedule {
                     int64_t epochs = 1, int64_t max_steps = 0);
 
   double at(int64_t step) const;
+  std::optional<double> momentum_at(int64_t step) const;  // nothing: the optimizer's own
 
   double lr() const { return lr_; }
   int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -74,6 +77,7 @@ class Schedule {
 
  private:
   double warmup() const { return options_.warmup_epochs * double(steps_per_epoch_); }  // steps
+  CourseOfLr course_at(int64_t step) const;
   double after_warmup(int64_t step) const;
 
   ScheduleOptions options_;

@@ -16,6 +16,11 @@ inline std::vector<NamedTensor> velocity_state(const Tensor& velocity) {
   return {{"velocity", velocity}};
 }
 
+inline bool set_velocity_momentum(double& own, const Tensor& velocity, double momentum) {
+  if (velocity.defined()) own = momentum;
+  return velocity.defined();
+}
+
 // The settings of an optimizer with momentum.
 void visit_momentum(Fields& f, double& momentum, bool& nesterov);
 
@@ -32,6 +37,7 @@ class Sgd : public Optimizer {
       : Optimizer(parameters), options_(options),
         velocity_(velocity_for(options.momentum, options.nesterov, new_state())) {}
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
 
  private:
   void update(int64_t begin, int64_t end, const View& factor, double lr) override {

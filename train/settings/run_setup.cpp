@@ -162,6 +162,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const double lr = peak_lr(o.schedule, int(ranks));
   const Schedule schedule(o.schedule, lr, steps_per_epoch, o.trainer.epochs, o.limits.max_steps);
   auto step = make_step(o, setup, *learner, schedule.lr(), group);
+  if (const auto momentum = schedule.momentum_at(0)) step->set_momentum(*momentum);
   StepTrace trace(o.trace, concat(o.model.name, " on ", o.execution.device));
   trace.check_before(schedule.steps());
   const auto changed = [o](const Course::Texts& before) { return changed_settings(o, before); };
