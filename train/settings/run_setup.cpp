@@ -6,12 +6,8 @@
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "core/runtime.h"
-<<<<<<< HEAD
-#include "train/io/weights_file.h"
-=======
 #include "nn/freeze.h"
-#include "train/io/safetensors_header.h"
->>>>>>> 8db5b30 (train: --freeze, --head-lr, --layer-decay and --no-decay-norms for fine-tuning)
+#include "train/io/weights_file.h"
 #include "train/loop/world.h"
 #include "train/model/methods.h"
 
