@@ -73,6 +73,7 @@ TEST(NamesInFile, AFileWithANetworkAndItsAverage) {
                                                         {"backbone.", "backbone_momentum."},
                                                         {"backbone.", "momentum_backbone."},
                                                         {"student.backbone.", "teacher.backbone."},
+                                                        {"online_model.", "ema_model."},
                                                         {"online_encoder.net.", "target_encoder.net."}}) {
     const Rename other = [&](const std::string& name) { return average + name; };
     expect_found(
@@ -114,6 +115,27 @@ TEST(NamesInFile, OtherNamesOfLayers) {
         return at == std::string::npos ? name : name.substr(0, at) + ".shortcut." + name.substr(at + 12);
       },
       "");
+}
+
+TEST(NamesInFile, ALastLayerIsTakenWhole) {
+  const std::vector<std::string> network = {"conv1.weight", "fc.weight", "fc.bias"};
+  const NamesInFile found = find_names({"conv1.weight", "fc.weight", "head.bias"}, network, "fc");
+  EXPECT_EQ(found.of.at("fc.weight"), "fc.weight");
+  EXPECT_FALSE(found.of.contains("fc.bias"));
+  EXPECT_FALSE(find_names({"conv1.weight", "head.bias"}, network, "fc").of.contains("fc.bias"));
+}
+
+TEST(NamesInFile, WrappedModulesAndTheirDoubles) {
+  const std::vector<std::string> network = {"conv1.weight", "bn1.weight"};
+  for (const char* const wrapper : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
+    EXPECT_EQ(find_names({concat("a.", wrapper, "conv1.weight"), "a.bn1.weight"}, network, "").of.size(), 2u)
+        << wrapper;
+  const NamesInFile found = find_names({"_orig_mod.conv1.weight", "conv1.weight", "bn1.weight"}, network, "");
+  EXPECT_EQ(found.of.at("conv1.weight"), "conv1.weight");
+  EXPECT_EQ(found.rest, std::vector<std::string>{"_orig_mod.conv1.weight"});
+  std::string dots = "x";
+  for (int i = 0; i < 50'000; ++i) dots += ".1";
+  EXPECT_TRUE(find_names({dots}, network, "").of.empty());
 }
 
 TEST(NamesInFile, AnotherNetworkIsNotTakenForThisOne) {

@@ -96,8 +96,8 @@ TEST_F(PyTorchFileTest, TheStateDictIsFoundInEveryKindOfFile) {
                                           "bn1.running_mean", "bn1.running_var",
                                           "bn1.weight",       "conv1.weight",
                                           "fc.bias",          "fc.weight"};
-  for (const char* const file :
-       {"protocol4.pth", "checkpoint.ckpt", "checkpoint_legacy.pth", "whole.pth", "script.pt", "without_crc.pth"}) {
+  for (const char* const file : {"protocol4.pth", "checkpoint.ckpt", "checkpoint_legacy.pth", "whole.pth",
+                                 "whole_legacy.pth", "legacy4.pth", "nested.pth", "script.pt", "without_crc.pth"}) {
     const std::string prefix = std::string(file) == "checkpoint.ckpt" ? "model." : "";
     const std::map<std::string, Tensor> found = read(kFiles + file);
     EXPECT_EQ(found.size(), names.size()) << file;
@@ -115,7 +115,20 @@ TEST_F(PyTorchFileTest, WhatIsNoSetOfWeightsIsNamed) {
   EXPECT_MENTIONS(refused("none.pth"), "none.pth: has no state_dict, only 'epoch', 'args'");
   EXPECT_MENTIONS(refused("quantized.pth"), "tensor 'x' is none of plain numbers (torch._utils._rebuild_qtensor)");
   EXPECT_MENTIONS(refused("short.pth"), "tensor 'x' is of torch.ShortStorage; known are torch.FloatStorage");
-  EXPECT_MENTIONS(refused("expanded.pth"), "tensor 'x' of shape (9,) does not lie within its storage of 1 numbers");
+  PyTorchFile beside(kFiles + "beside.pth");  // weights, and tensors that are refused when they are read
+  std::map<std::string, std::string> problems;
+  for (size_t i = 0; i < beside.header().tensors.size(); ++i)
+    if (const TensorEntry& entry = beside.header().tensors[i]; !entry.problem.empty()) {
+      problems[entry.name] = entry.problem;
+      EXPECT_MENTIONS(message_of<FormatError>([&] { beside.read(i); }), "tensor '" + entry.name + "' " + entry.problem);
+    }
+  ASSERT_EQ(problems.size(), 6u);
+  EXPECT_MENTIONS(problems["complex"], "is of torch.ComplexFloatStorage");
+  EXPECT_MENTIONS(problems["float8"], "is of torch.float8_e4m3fn");
+  EXPECT_EQ(problems["expanded"], "repeats the 1 numbers of its storage; save x.contiguous()");
+  EXPECT_EQ(problems["axes"], "has 9 axes; at most 8 are supported");
+  EXPECT_MENTIONS(problems["sparse"], "is none of plain numbers (torch._utils._rebuild_sparse_tensor)");
+  EXPECT_MENTIONS(problems["negated"], "is stored negated or conjugated");
   EXPECT_THROW(read(kFiles + "absent.pth"), IoError);
   EXPECT_THROW(read(kFiles), Error);
 
@@ -133,6 +146,7 @@ TEST_F(PyTorchFileTest, WhatIsNoSetOfWeightsIsNamed) {
 }
 
 TEST_F(PyTorchFileTest, FilesThatAreCutOffAreRefused) {
+  EXPECT_EQ(refusal(read_file(kFiles + "types.pth") + "more"), "");
   for (const char* const name : {"types.pth", "types_legacy.pth"}) {
     const std::string whole = read_file(kFiles + name);
     for (size_t bytes = 0; bytes < whole.size(); ++bytes)
@@ -193,7 +207,7 @@ TEST_F(PyTorchFileTest, SmallFilesThatClaimMuchAreRefused) {
     EXPECT_NE(pickled(outside), "");
   for (const std::string& absent : {tensor(4, 0, 1, 1) + "00", "}q\0h\x07"s, std::string(1000, '('), "K\1s"s, "t"s})
     EXPECT_MENTIONS(pickled(absent), "uses a value that it does not have");
-  EXPECT_MENTIONS(pickled("cos\nsystem\n(X\4\0\0\0truetR"s), "has no state_dict, and no members");
+  EXPECT_MENTIONS(pickled("cos\nsystem\n(X\4\0\0\0truetR"s), "has no state_dict");
   EXPECT_MENTIONS(pickled("cos\nsystem\n(i"), "has the instruction 105, which no file of tensors needs");
   EXPECT_MENTIONS(pickled("(K\1d"), "has a key without a value");
   EXPECT_MENTIONS(pickled("N}b"), "has no state_dict");
@@ -205,6 +219,33 @@ TEST_F(PyTorchFileTest, SmallFilesThatClaimMuchAreRefused) {
   for (int level = 0; level < 30; ++level)
     doubled = module + modules + "X\1\0\0\0a"s + doubled + "q" + char(level) + "sX\1\0\0\0bh"s + char(level) + "ssb";
   EXPECT_MENTIONS(pickled(doubled), "too many modules in each other");
+  // A little text that stands for much: a long name again and again, a dict in many dicts, many memos.
+  const std::string long_name = "X\xff\xff\0\0"s + std::string(0xffff, 'n');
+  EXPECT_MENTIONS(pickled(long_name + "q\0h\0\x93"s), "has a class without a short name");
+  EXPECT_MENTIONS(pickled("(X\7\0\0\0storageca\nb\n"s + long_name +
+                          "X\3\0\0\0cpuK\1tQq\0(}X\1\0\0\0xctorch._utils\n"
+                          "_rebuild_tensor_v2\n(h\0K\0))tRs"s),
+                  "a storage without a type and a short name");
+  std::string shared = "}(";
+  for (int i = 0; i < 5000; ++i) shared += "X\4\0\0\0"s + concat(1000 + i) + "N";
+  shared += "uq\0}("s;
+  for (int i = 0; i < 5000; ++i) shared += "X\4\0\0\0"s + concat(1000 + i) + "h\0"s;
+  EXPECT_MENTIONS(pickled(shared + "u"), "too many dicts in each other");
+  EXPECT_MENTIONS(pickled("N" + std::string(kMostPickled + 1, '\x94')), "has too many values");
+}
+
+// A safetensors header of some sizes begins as a pickle does.
+TEST_F(PyTorchFileTest, SafetensorsAreNotTakenForPickles) {
+  int alike = 0;
+  for (size_t length = 1; length < 1500; length += 8) {
+    write_safetensors(path("x.safetensors"), {{"x", ones({2})}}, {{"text", std::string(length, 't')}});
+    EXPECT_FALSE(is_pytorch(path("x.safetensors"))) << length;
+    ASSERT_EQ(read_weights_header(path("x.safetensors")).tensors.size(), 1u) << length;
+    alike += read_file(path("x.safetensors"))[0] == '\x80';
+  }
+  EXPECT_GT(alike, 3);
+  EXPECT_TRUE(is_pytorch(kFiles + "types.pth") && is_pytorch(kFiles + "legacy4.pth"));
+  EXPECT_FALSE(is_pytorch(kFiles) || is_pytorch(kFiles + "absent.pth"));
 }
 
 TEST_F(PyTorchFileTest, WhatIsWrittenIsReadAgain) {

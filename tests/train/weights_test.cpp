@@ -283,8 +283,8 @@ TEST_F(WeightsTest, FloatsOfAnotherSizeAreConverted) {
 TEST_F(WeightsTest, FilesOfPyTorchAreReadAndWritten) {
   train("--run one --hidden 32");
   ASSERT_EQ(run("export one --out x.pth"), 0) << file("err");
-  EXPECT_MENTIONS(file("x.md"), "import torch\nfrom torch import nn\n\nmodel = ");
-  EXPECT_MENTIONS(file("x.md"), "model.load_state_dict(torch.load(\"x.pth\"), strict=True)");
+  EXPECT_MENTIONS(file("x.pth.md"), "import torch\nfrom torch import nn\n\nmodel = ");
+  EXPECT_MENTIONS(file("x.pth.md"), "model.load_state_dict(torch.load(\"x.pth\"), strict=True)");
   const Json loss = result_of("evaluate one")["loss"];
   EXPECT_EQ(result_of("evaluate x.pth")["loss"], loss);
   ASSERT_EQ(run("export x.pth --out again.safetensors"), 0) << file("err");
@@ -326,7 +326,8 @@ TEST_F(WeightsTest, AFileOfAnotherProgramIsExported) {
   EXPECT_MENTIONS(file("out"), "large, with a new last layer (its own has 7 classes)");
   export_one({32, 32, 1}, "small");
   EXPECT_MENTIONS(file("small.md"), "model.conv1 = nn.Conv2d(1, 64, 3, 1, 1, bias=False)");
-  EXPECT_EQ(read_safetensors(path("small.safetensors")).metadata.count("ringtape.classes"), 0u);
+  EXPECT_MENTIONS(file("small.md"), "ringtape evaluate small.safetensors --model resnet18 --data NAME`");
+  EXPECT_TRUE(read_safetensors(path("small.safetensors")).metadata.empty());
 }
 
 TEST_F(WeightsTest, FilesOfOtherFormatsSayHowTheyAreConverted) {

@@ -160,7 +160,7 @@ int run_evaluate(const Invocation& invocation) {
 Command evaluate_command() {
   Command command;
   command.name = "evaluate";
-  command.summary = "Tests the weights of a run, a checkpoint or a safetensors file: outputs or features.";
+  command.summary = "Tests the weights of a run, a checkpoint or a file: outputs or features.";
   command.usage = "RUN|CHECKPOINT|FILE [FLAGS]";
   command.examples = {"evaluate runs/digits",
                       "evaluate digits --json",

@@ -20,18 +20,21 @@ int run_export(const Invocation& invocation) {
               out ? concat(", got '", *out, "'") : "");
   const Trained trained = find_trained(invocation, "export");
   const std::string name = std::filesystem::path(*out).filename().string(),
-                    readme = std::filesystem::path(*out).replace_extension(".md").string();
+                    readme = name.ends_with(".safetensors")
+                                 ? std::filesystem::path(*out).replace_extension(".md").string()
+                                 : *out + ".md";
   check_output(trained, "out", *out);
   const bool ours = !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
   RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");
-  auto metadata = weights_metadata(trained.options);
-  add_metadata(metadata, trained.data);
-  const RunSetup task(resolve(trained.options), trained.beginning_without_images(invocation));
+  const std::optional<ModelSpec> shown = invocation.flag("data") ? std::nullopt : spec_in_file(trained);
+  const RunSetup task(resolve(trained.options), trained.beginning_without_images(shown));
   const std::string last = last_layer_of(*task.model);
-  const auto has = [&](const std::string& name) { return trained.header.find(name) != nullptr; };
-  const bool backbone = invocation.has("backbone") || !(last.empty() || trained.classes > 0 || has(last + ".weight") ||
-                                                        has(concat("backbone.", last, ".weight")));
+  const auto has = [&](const std::string& layer) { return trained.header.find(layer + ".weight") != nullptr; };
+  const bool has_last = shown ? shown->classes > 0 : last.empty() || has(last) || has("backbone." + last);
+  const bool backbone = invocation.has("backbone") || !has_last;
   load_trained(trained, task, backbone);
+  std::map<std::string, std::string> metadata;  // nothing is known of another program's training
+  if (!shown) metadata = weights_metadata(trained.options), add_metadata(metadata, trained.data);
   write_weights(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
   write_file(readme, exported_readme(task, name, backbone));
   if (task.options.run.json)
@@ -55,7 +58,7 @@ Command export_command() {
                       "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
   command.positionals = 1;
   command.flags = {
-      {"Output", "out", "FILE", "file for the weights; FILE.md next to it says how PyTorch reads them", ""},
+      {"Output", "out", "FILE", "file for the weights; a text next to it says how PyTorch reads them", ""},
       {"Output", "backbone", "", "leave out the last layer: initial weights for other tasks (train --weights)", ""}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run_export;

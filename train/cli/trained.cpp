@@ -55,21 +55,6 @@ void check_first_weight(const Trained& trained, const ModelSpec& spec, bool imag
               image_known ? want.shape.str() : concat("(", want.shape[0], ", ...)"));
 }
 
-// What the tensors of another program's file show: the rows of its last layer, and by its first convolution the
-// channels of the images and for which of the two usual sizes they are.
-void look_at_tensors(Trained& trained) {
-  constexpr int64_t kSmall = 32, kImageNet = 224;
-  for (const TensorEntry& t : trained.header.tensors) {
-    for (const char* const layer : kLastLayers)
-      if (t.shape.size() == 2 && concat(".", t.name).ends_with(concat(".", layer, ".weight")))
-        trained.classes = t.shape[0];
-    if (t.shape.size() == 4 && t.shape[1] <= 4 && trained.data.image.empty()) {
-      const int64_t side = t.shape[2] >= 7 ? kImageNet : kSmall;
-      trained.data.image = {side, side, t.shape[1]};
-    }
-  }
-}
-
 // The path of the weights, and the settings from the run's config.toml or the file's metadata.
 struct Found {
   std::string weights;
@@ -116,7 +101,6 @@ Trained find_trained(const Invocation& invocation, const std::string& command) {
   out.options.data.val_size = 0;
   out.header = read_weights_header(out.weights);
   out.data = trained_on(out.header.metadata, out.weights);
-  if (!is_own(out.header.metadata)) look_at_tensors(out);
   if (invocation.flag("normalize")) out.data.mean.clear(), out.data.deviation.clear();
   check_first_weight(out, {{1, 1, 1}, 1, out.options.model.chosen()}, false);
   return out;
@@ -129,17 +113,39 @@ Beginning Trained::beginning() const {
           .test = test};
 }
 
-Beginning Trained::beginning_without_images(const Invocation& invocation) const {
+std::optional<ModelSpec> spec_in_file(const Trained& trained) {
+  constexpr int64_t kSmall = 32, kImageNet = 224, kMostClasses = 1'000'000;
+  if (is_own(trained.header.metadata)) return {};
+  const Settings settings = trained.options.model.chosen();
+  const auto network = find_model(trained.options.model.name).make({{kSmall, kSmall, 3}, 1, settings});
+  const std::string last = last_layer_of(*network);
+  std::vector<std::string> file, own;
+  for (const TensorEntry& t : trained.header.tensors) file.push_back(t.name);
+  for (const NamedTensor& t : weights_of(*network)) own.push_back(t.name);
+  const NamesInFile names = find_names(file, own, last);
+  const auto shape_of = [&](const std::string& name) {
+    const auto found = names.of.find(name);
+    return found == names.of.end() ? std::vector<int64_t>() : trained.header.find(found->second)->shape;
+  };
+  const std::vector<int64_t> first = own.empty() ? std::vector<int64_t>() : shape_of(own[0]);
+  if (first.size() != 4) return {};
+  const std::vector<int64_t> head = shape_of(last + ".weight");
+  const int64_t side = first[2] >= 7 ? kImageNet : kSmall, classes = head.size() == 2 ? head[0] : 0;
+  RT_CHECK_AS(FormatError, classes <= kMostClasses, trained.weights, ": its last layer has ", classes,
+              " classes; at most ", kMostClasses, " are expected");
+  return ModelSpec{{side, side, first[1]}, classes, settings};
+}
+
+Beginning Trained::beginning_without_images(const std::optional<ModelSpec>& shown) const {
   Beginning out = beginning();
   out.train = out.test = false;
-  if (is_own(header.metadata) || data.image.empty() || invocation.flag("data")) return out;
-  out.load = [this](const DataRequest&) {
-    const Shape shape{1, data.image[0], data.image[1], data.image[2]};
+  if (!shown) return out;
+  out.load = [this, spec = *shown](const DataRequest&) {
     const Dataset one{.name = "images of another program",
                       .source = weights,
-                      .images = zeros(shape, DType::u8),
+                      .images = zeros({1, spec.image[0], spec.image[1], spec.image[2]}, DType::u8),
                       .labels = zeros({1}, DType::i64),
-                      .classes = int(std::max<int64_t>(classes, 1)),
+                      .classes = int(std::max<int64_t>(spec.classes, 1)),
                       .mean = {},
                       .deviation = {}};
     return Splits{one, one};

@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 
 #include "train/cli/command.h"
@@ -15,19 +16,23 @@ struct Trained {
   TrainedOn data;        // what the file says about its data
   SafetensorsHeader header = {};
   bool train = true, test = true;  // which images are needed
-  int64_t classes = 0;             // of another program's file, by the rows of its last layer; 0: unknown
 
   // The Beginning of the setup that loads the weights: its images are normalised as in the training unless --normalize
   // was given, and the network is checked against the file's tensors before it is created.
   Beginning beginning() const;
-  // The same without images, for a command that needs only their shape: from a file of another program, it and the
-  // number of classes are those that its tensors show, unless a flag names a data set.
-  Beginning beginning_without_images(const Invocation& invocation) const;
+  // The same without images, for a command that needs only their shape. `shown`: not from the data set, but as the
+  // tensors of a file show it.
+  Beginning beginning_without_images(const std::optional<ModelSpec>& shown) const;
 };
 
 // Finds the command's only argument: a run, a checkpoint or a file. Throws UsageError without an argument, IoError if
 // it does not exist, FormatError if the tensors do not have the sizes that the settings say.
 Trained find_trained(const Invocation& invocation, const std::string& command);
+
+// What the tensors of a file of another program show of its network: the number of classes by its last layer, 0 if it
+// has none; by its first convolution the channels of the images, and for which of two usual sizes they are. Nothing if
+// the file is this project's or has no such network.
+std::optional<ModelSpec> spec_in_file(const Trained& trained);
 
 // Loads the file's weights into the task's model. With `features`, the last layer may be absent from the file or have
 // other classes. Throws Error for weights that are not finite.

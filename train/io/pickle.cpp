@@ -1,5 +1,6 @@
 #include "train/io/pickle.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <unordered_map>
@@ -23,8 +24,7 @@ class PickleParser {
   Pickle parse() {
     check(text_.size() <= kLargestPickle, "is too large");
     check(number<uint8_t>() == 0x80 && number<uint8_t>() <= 5, "is not of protocol 2 to 5");
-    while (step(number<uint8_t>())) {
-    }
+    while (step(number<uint8_t>())) check_sizes();
     out_.root = pop();
     out_.bytes = at_;
     return std::move(out_);
@@ -104,6 +104,11 @@ class PickleParser {
     return true;
   }
 
+  // Throws above the limits: a byte of the text can add one to each of these.
+  void check_sizes() const {
+    check(std::max({out_.values.size(), stack_.size(), marks_.size(), memo_.size()}) < kMostPickled,
+          "has too many values");
+  }
   [[noreturn]] void fail(const std::string& what) const {
     detail::fail<FormatError>(path_, ": damaged: its pickle ", what);
   }
@@ -124,20 +129,20 @@ class PickleParser {
   std::string line() {
     const size_t end = text_.find('\n', at_);
     check(end != std::string_view::npos, "is cut off");
+    check(end - at_ <= kLongestName, "has a class without a short name");
     const std::string out(text_.substr(at_, end - at_));
     at_ = end + 1;
     return out;
   }
 
   void push(Value value) {
-    check(out_.values.size() < kMostPickled, "has too many values");
     stack_.push_back(Id(out_.values.size()));
     out_.values.push_back(std::move(value));
   }
   void push_integer(int64_t x) { push({.kind = Kind::integer, .integer = x}); }
   void push_long(uint64_t bytes) {
     const std::string_view digits = take(bytes);
-    if (bytes > 8) return push({.kind = Kind::other});
+    if (bytes > 8) return push({.kind = Kind::other, .text = std::string(digits)});
     int64_t x = bytes > 0 && digits.back() < 0 ? -1 : 0;
     std::memcpy(&x, digits.data(), bytes);
     push_integer(x);
@@ -188,7 +193,7 @@ class PickleParser {
     return items;
   }
   std::string text_of(Id id) const {
-    check(out_[id].kind == Kind::text, "names a class by what is no text");
+    check(out_[id].kind == Kind::text && out_[id].text.size() <= kLongestName, "has a class without a short name");
     return out_[id].text;
   }
 

@@ -16,7 +16,7 @@ struct Pickle {
   enum class Kind : uint8_t {
     none,
     boolean,     // integer
-    integer,     // integer; one of more than 64 bits is `other`
+    integer,     // integer
     real,        // real
     text,        // text; bytes too
     tuple,       // items
@@ -25,7 +25,7 @@ struct Pickle {
     global,      // text: "module.name"
     call,        // function, arguments, state; items: what is put into it, if it is a dict
     persistent,  // arguments: what stands for something outside of the pickle
-    other
+    other        // text: the bytes of an integer of more than 64 bits
   };
   struct Value {
     Kind kind = Kind::none;
@@ -47,6 +47,7 @@ struct Pickle {
 
 inline constexpr uint64_t kLargestPickle = 100'000'000;  // bytes
 inline constexpr size_t kMostPickled = 2'000'000;        // values
+inline constexpr size_t kLongestName = 1000;             // bytes of the name of a class, or of a tensor
 
 // Parses the pickle at the beginning of `text`, of protocol 2 or later. Needs about 150 bytes for each value. Throws
 // FormatError, beginning with `path`, for anything else, and above the limits above.

@@ -56,7 +56,7 @@ class ZipSource : public PyTorchFile::Source {
   void check(const PickledStorage& storage) override {
     const ZipEntry* const entry = zip_.find(prefix_ + "data/" + storage.key);
     const auto name = [&] { return printable(storage.key.substr(0, 100)); };
-    RT_CHECK_AS(FormatError, entry, path_, ": damaged: it has no data/", name());
+    RT_CHECK_AS(FormatError, entry && entry->stored, path_, ": damaged: it has no uncompressed data/", name());
     RT_CHECK_AS(FormatError, entry->size / element_bytes(storage, path_) >= storage.count, path_, ": damaged: data/",
                 name(), " has ", entry->size, " bytes, which is not what its ", storage.count, " numbers need");
   }
@@ -84,9 +84,10 @@ class LegacySource : public PyTorchFile::Source {
     stream_.open(path, std::ios::binary);
     begin_.resize(std::min<uint64_t>(bytes_, kLargestPickle));
     read_at(0, begin_.data(), begin_.size());
-    const std::string magic = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-    RT_CHECK_AS(FormatError, begin_.starts_with(magic), path, ": a Python pickle, but not one of PyTorch's");
-    next(), next();
+    const Pickle magic = next();
+    RT_CHECK_AS(FormatError, magic[magic.root].text == "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", path,
+                ": a Python pickle, but not one of PyTorch's");
+    next();  // the version
     const Pickle machine = next();
     const Pickle::Id* const little = machine.find(machine.root, "little_endian");
     RT_CHECK_AS(FormatError, !little || machine[*little].integer == 1, path, ": was written by a big-endian machine");
@@ -149,14 +150,23 @@ constexpr std::string_view kZip("PK\x03\x04", 4);
 
 }  // namespace
 
-bool is_pytorch(std::string_view begin) {
-  return begin.starts_with(kZip) || (begin.size() >= 2 && begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5);
+// The first bytes of a file; "" of what is none, such as a pipe.
+static std::string beginning_of(const std::string& path) {
+  std::error_code ignored;
+  std::string out(9, '\0');
+  if (!std::filesystem::is_regular_file(path, ignored)) return "";
+  std::ifstream(path, std::ios::binary).read(out.data(), std::streamsize(out.size()));
+  return out;
+}
+
+bool is_pytorch(const std::string& path) {
+  const std::string begin = beginning_of(path);
+  if (begin.empty() || begin[8] == '{' || path.ends_with(".npz")) return false;  // a safetensors header has {
+  return begin.starts_with(kZip) || (begin[0] == '\x80' && begin[1] >= 2 && begin[1] <= 5);
 }
 
 PyTorchFile::PyTorchFile(const std::string& path) : path_(path) {
-  char begin[4] = {};
-  std::ifstream(path, std::ios::binary).read(begin, sizeof begin);
-  if (std::string_view(begin, sizeof begin) == kZip) {
+  if (beginning_of(path).starts_with(kZip)) {
     auto source = std::make_unique<ZipSource>(path);
     tensors_ = tensors_of(parse_pickle(source->pickle(), path), path);
     header_.metadata = source->metadata();
@@ -168,13 +178,18 @@ PyTorchFile::PyTorchFile(const std::string& path) : path_(path) {
     source->find(storages_of(object, path));
     source_ = std::move(source);
   }
-  for (const PickledTensor& t : tensors_) source_->check(t.storage), header_.tensors.push_back(t.entry);
+  for (const PickledTensor& t : tensors_) {
+    if (t.entry.problem.empty()) source_->check(t.storage);
+    header_.tensors.push_back(t.entry);
+  }
 }
 
 PyTorchFile::~PyTorchFile() = default;
 
 Tensor PyTorchFile::read(size_t i) {
   const PickledTensor& t = tensors_[i];
+  RT_CHECK_AS(FormatError, t.entry.problem.empty(), path_, ": tensor '", printable(t.entry.name), "' ",
+              t.entry.problem);
   const Shape shape(std::span<const int64_t>(t.entry.shape));
   Tensor out(shape, t.entry.dtype);
   if (out.size() == 0) return out;

@@ -2,7 +2,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "train/io/pytorch_tensors.h"
@@ -12,8 +11,9 @@
 // 2020, several pickles and then the numbers. Nothing in them is executed (train/io/pickle.h).
 namespace ringtape {
 
-// Whether a file that begins so is a ZIP archive or a pickle.
-bool is_pytorch(std::string_view begin);
+// Whether a file is a ZIP archive or a pickle by its first bytes, and no safetensors file; a header of some sizes
+// begins like a pickle.
+bool is_pytorch(const std::string& path);
 
 // The tensors of a file's state_dict: that is the whole file; or its member "state_dict", "model" or the like; or its
 // only member with tensors; or what the modules of a whole model hold. Throws IoError; FormatError, beginning with the
@@ -24,7 +24,8 @@ class PyTorchFile {
   ~PyTorchFile();
   // Sorted by name; begin and end are not used. The metadata are those of write_pytorch().
   const SafetensorsHeader& header() const { return header_; }
-  // The tensor of header().tensors[i], contiguous, on cpu:0. Throws FormatError for numbers that are damaged or absent.
+  // The tensor of header().tensors[i], contiguous, on cpu:0. Throws FormatError for numbers that are damaged or absent,
+  // and if the entry has a problem.
   Tensor read(size_t i);
 
   class Source;  // where the storages are

@@ -36,11 +36,13 @@ class StateDict {
  public:
   StateDict(const Pickle& pickle, const std::string& path) : pickle_(pickle), path_(path) {}
 
+  bool is_storage(Id id) const { return begins_with(id, "storage"); }
   PickledStorage storage(Id id) const {
+    check(is_storage(id), "refers to something else than a storage");
     const std::vector<Id>& parts = pickle_[pickle_[id].arguments].items;
-    check(pickle_[id].kind == Kind::persistent && parts.size() >= 5 && pickle_[parts[0]].text == "storage" &&
-              pickle_[parts[1]].kind == Kind::global && pickle_[parts[2]].kind == Kind::text,
-          "refers to something else than a storage");
+    check(parts.size() >= 5 && pickle_[parts[1]].kind == Kind::global && pickle_[parts[2]].kind == Kind::text &&
+              pickle_[parts[2]].text.size() <= kLongestName,
+          "has a storage without a type and a short name");
     check(parts.size() == 5 || parts[5] == Pickle::kNone, "has a storage that is a part of another one");
     return {pickle_[parts[2]].text, pickle_[parts[1]].text, whole(parts[4])};
   }
@@ -68,16 +70,23 @@ class StateDict {
   }
   std::vector<uint64_t> wholes(Id id) const {
     std::vector<uint64_t> out;
-    check(pickle_[id].kind == Kind::tuple && pickle_[id].items.size() <= size_t(kMaxRank),
-          "has a tensor without a shape of at most 8 axes");
+    check(pickle_[id].kind == Kind::tuple && pickle_[id].items.size() <= 64, "has a tensor without a shape");
     for (const Id item : pickle_[id].items) out.push_back(whole(item));
     return out;
+  }
+  // Whether it stands for something outside of the pickle, of this kind.
+  bool begins_with(Id id, const char* kind) const {
+    const std::vector<Id>& parts = pickle_[pickle_[id].arguments].items;
+    return pickle_[id].kind == Kind::persistent && parts.size() >= 2 && pickle_[parts[0]].text == kind;
   }
 
   std::optional<Call> call(Id id) const {
     const Pickle::Value& value = pickle_[id];
-    if (value.kind != Kind::call || pickle_[value.function].kind != Kind::global) return {};
-    return Call{pickle_[value.function].text, pickle_[value.arguments].items};
+    if (value.kind != Kind::call) return {};
+    Id function = value.function;
+    if (begins_with(function, "module")) function = pickle_[pickle_[function].arguments].items[1];  // before 2020
+    if (pickle_[function].kind != Kind::global) return {};
+    return Call{pickle_[function].text, pickle_[value.arguments].items};
   }
   bool is_tensor(Id id) const {
     const std::optional<Call> made = call(id);
@@ -97,26 +106,38 @@ class StateDict {
   }
 
   PickledTensor tensor(const std::string& name, Id id) const {
+    PickledTensor out;
+    out.entry.name = name;
+    std::string& problem = out.entry.problem;
     const auto [function, arguments] = innermost(id);
-    const bool typed = function == "torch._utils._rebuild_tensor_v2" || function == "torch._utils._rebuild_tensor";
-    RT_CHECK_AS(FormatError, typed, path_, ": tensor '", shown_name(name), "' is none of plain numbers (",
-                shown_name(std::string(function)), ")");
+    if (function == "torch._utils._rebuild_tensor_v3" && arguments.size() >= 7)
+      problem = concat("is of ", shown_name(pickle_[arguments[6]].text));
+    else if (function != "torch._utils._rebuild_tensor_v2" && function != "torch._utils._rebuild_tensor")
+      problem = concat("is none of plain numbers (", shown_name(std::string(function)), ")");
+    if (!problem.empty()) return out;
     check(arguments.size() >= 4, "has a tensor without a storage, an offset, a shape and strides");
-    PickledTensor out{.storage = storage(arguments[0]), .offset = whole(arguments[1])};
+    out.storage = storage(arguments[0]), out.offset = whole(arguments[1]);
     const std::vector<uint64_t> sizes = wholes(arguments[2]);
     out.strides = wholes(arguments[3]);
     const std::optional<DType> dtype = dtype_of_storage(out.storage.type);
-    RT_CHECK_AS(FormatError, dtype, path_, ": tensor '", shown_name(name), "' is of ", shown_name(out.storage.type),
-                "; known are torch.FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, IntStorage, "
-                "ByteStorage, BoolStorage");
-    out.entry = {.name = name, .dtype = *dtype, .shape = {sizes.begin(), sizes.end()}};
     const std::optional<uint64_t> elements = declared_elements(sizes);
-    RT_CHECK_AS(FormatError, elements && sizes.size() == out.strides.size() && lies_within(out, sizes, *elements),
-                path_, ": tensor '", shown_name(name), "' of shape ", Shape(std::span<const int64_t>(out.entry.shape)),
-                " does not lie within its storage of ", out.storage.count, " numbers");
+    if (arguments.size() > 6 && !members(arguments[6]).empty())
+      problem = "is stored negated or conjugated; save x.resolve_neg() or x.resolve_conj()";
+    else if (!dtype)
+      problem = concat("is of ", shown_name(out.storage.type),
+                       "; known are torch.FloatStorage, DoubleStorage, HalfStorage, BFloat16Storage, LongStorage, "
+                       "IntStorage, ByteStorage, BoolStorage");
+    else if (sizes.size() > size_t(kMaxRank))
+      problem = concat("has ", sizes.size(), " axes; at most ", kMaxRank, " are supported");
+    else if (elements && *elements > out.storage.count)
+      problem = concat("repeats the ", out.storage.count, " numbers of its storage; save x.contiguous()");
+    else if (!elements || sizes.size() != out.strides.size() || !lies_within(out, sizes, *elements))
+      problem = concat("does not lie within its storage of ", out.storage.count, " numbers; the file is damaged");
+    else
+      out.entry.dtype = *dtype, out.entry.shape.assign(sizes.begin(), sizes.end());
     return out;
   }
-  // Whether no number is outside of the storage, and not more are needed than it has.
+  // Whether no number is outside of the storage.
   static bool lies_within(const PickledTensor& t, std::span<const uint64_t> sizes, uint64_t elements) {
     uint64_t last = t.offset;
     if (elements == 0) return true;
@@ -125,7 +146,7 @@ class StateDict {
       if (__builtin_mul_overflow(sizes[axis] - 1, t.strides[axis], &way) || __builtin_add_overflow(last, way, &last))
         return false;
     }
-    return last < t.storage.count && elements <= t.storage.count;
+    return last < t.storage.count;
   }
 
   // The members of a dict whose keys are texts; an OrderedDict may be made from a list of pairs.
@@ -137,7 +158,7 @@ class StateDict {
     };
     if (value.kind != Kind::dict && value.kind != Kind::call) return out;
     seen_ += value.items.size();
-    check(seen_ <= 10 * kMostPickled, "has too many dicts in each other");
+    check(seen_ <= 2 * kMostPickled, "has too many dicts in each other");
     for (size_t i = 0; i + 1 < value.items.size(); i += 2) add(value.items[i], value.items[i + 1]);
     const std::optional<Call> made = call(id);
     if (made && made->function == "collections.OrderedDict" && made->arguments.size() == 1)
@@ -152,37 +173,56 @@ class StateDict {
   // A module: an object whose state has modules, or one of TorchScript.
   bool is_module(Id id) const {
     const std::optional<Call> made = call(id);
-    return made && (made->function.starts_with("__torch__.") || pickle_.find(pickle_[id].state, "_modules"));
+    return made && (made->function.starts_with("__torch__.") || has(pickle_[id].state, "_modules"));
+  }
+  bool has(Id id, std::string_view key) const {
+    return std::ranges::any_of(members(id), [&](const auto& member) { return member.first == key; });
   }
   bool is_state(Id id) const { return holds_tensors(id) || is_module(id); }
 
-  void collect_from(Id root) {
-    const Members all = members(root);
+  // The set of weights in a dict, or in one that it has.
+  std::optional<Id> find_state(Id id, int depth = 0) const {
+    constexpr int kDeepest = 3;
+    const Members all = members(id);
     for (const char* const name : kMembers)
-      for (const auto& [key, id] : all)
-        if (key == name && is_state(id)) return collect(id, "", 0);
-    if (is_state(root)) return collect(root, "", 0);
+      for (const auto& [key, member] : all)
+        if (key == name && depth < kDeepest)
+          if (const std::optional<Id> found = find_state(member, depth + 1)) return found;
+    if (is_state(id)) return id;
     Members states;
     for (const auto& member : all)
       if (is_state(member.second)) states.push_back(member);
-    if (states.size() == 1) return collect(states[0].second, "", 0);
-    std::string names;
-    for (const auto& [key, id] : states.empty() ? all : states)
-      if (names.size() < 200) names += concat(names.empty() ? "'" : ", '", shown_name(std::string(key)), "'");
-    RT_CHECK_AS(FormatError, states.empty(), path_, ": has several sets of weights (", names,
-                "); keep one: python3 -c 'import torch; torch.save(torch.load(\"FILE\", weights_only=False)[\"NAME\"], "
-                "\"NAME.pth\")'");
-    detail::fail<FormatError>(path_, ": has no state_dict, ", names.empty() ? "and no members" : "only ", names);
+    if (states.size() == 1) return states[0].second;
+    RT_CHECK_AS(FormatError, states.empty(), path_, ": has several sets of weights (", names_of(states),
+                "); keep one: python3 -c 'import torch; torch.save(torch.load(\"FILE\")[\"NAME\"], \"NAME.pth\")'");
+    return {};
+  }
+  static std::string names_of(const Members& members) {
+    std::string out;
+    for (const auto& [key, id] : members)
+      if (out.size() < 200) out += concat(out.empty() ? "'" : ", '", shown_name(std::string(key)), "'");
+    return out;
+  }
+
+  void collect_from(Id root) {
+    if (const std::optional<Id> state = find_state(root)) return collect(*state, "", 0);
+    const std::string names = names_of(members(root));
+    detail::fail<FormatError>(path_, ": has no state_dict", names.empty() ? "" : ", only ", names);
   }
 
   // The tensors of a state_dict or of a module, below `prefix`.
   void collect(Id id, const std::string& prefix, int depth) {
     constexpr int kDeepest = 32;
-    check(depth <= kDeepest && ++visited_ <= kMostTensors, "has too many modules in each other");
+    check(depth <= kDeepest && ++visited_ <= kMostPickledTensors && prefix.size() <= kLongestName,
+          "has too many modules in each other");
     const auto add = [&](const Members& tensors) {
       for (const auto& [key, member] : tensors)
-        if (const std::string name = prefix + std::string(key); is_tensor(member))
+        if (is_tensor(member)) {
+          check(prefix.size() + key.size() <= kLongestName && found_.size() < kMostPickledTensors,
+                "has too many tensors, or too long names");
+          const std::string name = prefix + std::string(key);
           found_.insert_or_assign(name, tensor(name, member));
+        }
     };
     if (!is_module(id)) return add(members(id));
     const Id state = pickle_[id].state;
@@ -220,7 +260,7 @@ std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const st
   std::map<std::string, PickledStorage> out;
   const StateDict reader(pickle, path);
   for (Pickle::Id id = 0; id < pickle.values.size(); ++id)
-    if (pickle[id].kind == Pickle::Kind::persistent) {
+    if (reader.is_storage(id)) {
       PickledStorage storage = reader.storage(id);
       out.insert_or_assign(storage.key, std::move(storage));
     }

@@ -8,6 +8,8 @@
 
 namespace ringtape {
 
+inline constexpr size_t kMostPickledTensors = 200'000;
+
 // Numbers that a file of PyTorch holds apart from its pickle: `count` of them, or bytes if the dtype is unknown.
 struct PickledStorage {
   std::string key, type;  // "torch.FloatStorage"
@@ -25,11 +27,12 @@ struct PickledTensor {
 // The size of an element of a storage in bytes; 1 for those of bytes. Throws FormatError for an unknown type.
 size_t element_bytes(const PickledStorage& storage, const std::string& path);
 
-// All storages that the pickle names, by their keys.
+// The storages that the pickle names, by their keys.
 std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const std::string& path);
 
 // The tensors of the state_dict in the pickle, sorted by name; pytorch_file.h says which that is. Each lies within its
-// storage, as the pickle declares it, and needs no more bytes than it has. Throws FormatError, beginning with `path`.
+// storage, as the pickle declares it, and needs no more bytes than it has; one that cannot be read has the reason in
+// entry.problem. Throws FormatError, beginning with `path`.
 std::vector<PickledTensor> tensors_of(const Pickle& pickle, const std::string& path);
 
 }  // namespace ringtape

@@ -19,6 +19,7 @@ struct TensorEntry {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;
   uint64_t begin = 0, end = 0;  // bytes from the start of the data
+  std::string problem = {};     // why it cannot be read; of other formats alone
 };
 
 struct SafetensorsHeader {

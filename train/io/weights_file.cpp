@@ -1,25 +1,17 @@
 #include "train/io/weights_file.h"
 
-#include <fstream>
-
 #include "train/io/pytorch_file.h"
 
 namespace ringtape {
 
-static bool reads_as_pytorch(const std::string& path) {
-  std::string begin(8, '\0');
-  std::ifstream(path, std::ios::binary).read(begin.data(), std::streamsize(begin.size()));
-  return is_pytorch(begin) && !path.ends_with(".npz");
-}
-
 SafetensorsHeader read_weights_header(const std::string& path) {
-  return reads_as_pytorch(path) ? PyTorchFile(path).header() : read_safetensors_header(path);
+  return is_pytorch(path) ? PyTorchFile(path).header() : read_safetensors_header(path);
 }
 
 void read_weights(const std::string& path, const std::function<void(const SafetensorsHeader&)>& begin,
                   const std::function<bool(const std::string& name)>& wanted,
                   const std::function<void(const TensorEntry&, Part rows, const Tensor& x)>& put) {
-  if (!reads_as_pytorch(path))
+  if (!is_pytorch(path))
     return read_safetensors(path, begin, [&](const TensorEntry& entry, Part rows, const Tensor& x) {
       if (wanted(entry.name)) put(entry, rows, x);
     });

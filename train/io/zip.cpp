@@ -92,13 +92,13 @@ ZipReader::ZipReader(std::string path) : path_(std::move(path)) {
               twice == entries_.end() ? "" : printable(twice->name), "'");
 }
 
-// The end record is the last thing in the file, but for a comment of up to 65,535 bytes.
+// The end record is the last thing in the file, but for a comment and what else follows, up to 65,535 bytes.
 void ZipReader::find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count) {
   const uint64_t last = std::min<uint64_t>(bytes_, kEndBytes + 0xffff);
   const std::string tail = text_at(bytes_ - last, last);
   size_t at = tail.size() < kEndBytes ? std::string::npos : tail.size() - kEndBytes;
   const auto ends = [&](size_t i) {
-    return number_at<uint32_t>(tail, i) == kEnd && number_at<uint16_t>(tail, i + 20) == tail.size() - i - kEndBytes;
+    return number_at<uint32_t>(tail, i) == kEnd && number_at<uint16_t>(tail, i + 20) <= tail.size() - i - kEndBytes;
   };
   while (at != std::string::npos && !ends(at)) at = at > 0 ? at - 1 : std::string::npos;
   RT_CHECK_AS(FormatError, at != std::string::npos, path_,

@@ -40,13 +40,12 @@ std::string exported_readme(const Task& task, const std::string& file, bool back
                   "model.load_state_dict(", safetensors ? "load_file" : "torch.load", "(\"", file,
                   "\"), strict=True)\nmodel.eval()\n```\n");
   const Shape& image = task.spec.image;  // (H, W, C)
-  out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1],
-                ") with values in [0, 1]",
+  out += concat("\nImages are (N, ", image[2], ", ", image[0], ", ", image[1], ") with values in [0, 1]",
                 data.mean.empty() ? ", normalised as in their training"
                                   : concat(", normalised by channel: x = (x - mean) / deviation, with mean ",
                                            number_list(data.mean), " and deviation ", number_list(data.deviation)),
-                ".",
-                backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
+                ".", backbone ? "" : classes_text(data.class_names), "\n\nWithout Python: `ringtape evaluate ", file,
+                data.mean.empty() ? concat(" --model ", task.model_name, " --data NAME") : "",
                 backbone ? " --protocol knn" : "", "`.\n");
   return out;
 }

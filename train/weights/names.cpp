@@ -27,7 +27,8 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 
 // The name as this project would write it.
 std::string canonical(std::string name) {
-  replace_all(name, "_orig_mod.", "");
+  for (const char* const wrapper : {"_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module."})
+    replace_all(name, wrapper, "");
   replace_all(name, ".shortcut.", ".downsample.");
   return name;
 }
@@ -42,7 +43,11 @@ class NameFinder {
  public:
   NameFinder(const std::vector<std::string>& file, const std::vector<std::string>& network, const std::string& last)
       : network_(network), last_(last) {
-    for (const std::string& name : file) by_canonical_.emplace(canonical(name), name);
+    for (const std::string& name : file) {
+      std::string& known = by_canonical_[canonical(name)];
+      if (!known.empty()) doubles_.push_back(known == canonical(known) ? name : known);
+      if (known.empty() || known != canonical(known)) known = name;
+    }
     for (const std::string& name : network)
       if (const std::string child = child_of(name); std::ranges::find(children_, child) == children_.end())
         children_.push_back(child);
@@ -86,17 +91,19 @@ class NameFinder {
         if (name.ends_with("." + *first)) out.insert(rank_of(name.substr(0, name.size() - first->size())));
     return in_order(out);
   }
-  // A network that learns comes before one that is its average, then a shorter prefix before a longer one.
-  using Rank = std::tuple<bool, size_t, std::string>;
+  // A network that learns comes before one that is its average, "backbone." before others, then a shorter prefix before
+  // a longer one.
+  using Rank = std::tuple<bool, bool, size_t, std::string>;
   static Rank rank_of(const std::string& prefix) {
     const auto has = [&](const char* word) { return prefix.find(word) != std::string::npos; };
-    const bool average = has("momentum") || has("encoder_k") || has("target") || has("teacher") || has("ema.");
-    return {average, prefix.size(), prefix};
+    const bool average = has("momentum") || has("encoder_k") || has("target") || has("teacher") || has("ema.") ||
+                         has("ema_") || has("averag");
+    return {average, !prefix.empty() && prefix != "backbone.", prefix.size(), prefix};
   }
   static std::vector<std::string> in_order(const std::set<Rank>& ranks) {
     constexpr size_t kMost = 1000;  // no file has more networks in it
     std::vector<std::string> out;
-    for (const auto& [average, size, prefix] : ranks)
+    for (const auto& [average, other, size, prefix] : ranks)
       if (out.size() < kMost) out.push_back(prefix);
     return out;
   }
@@ -104,8 +111,10 @@ class NameFinder {
   // Places where the children are numbered: those numbers that have tensors, in their order.
   std::vector<Place> sequentials() const {
     std::map<std::string, std::set<int>> numbers;  // by prefix
+    constexpr int kDeepest = 16;                   // components of a name
     for (const auto& [name, original] : by_canonical_)
-      for (size_t at = 0, end = name.find('.'); end != std::string::npos; at = end + 1, end = name.find('.', at))
+      for (size_t at = 0, end = name.find('.'), depth = 0; end != std::string::npos && depth < kDeepest;
+           at = end + 1, end = name.find('.', at), ++depth)
         if (const std::string part = name.substr(at, end - at); is_number(part))
           numbers[name.substr(0, at)].insert(std::stoi(part));
     std::set<Rank> ranks;
@@ -130,21 +139,26 @@ class NameFinder {
           place.prefix + (other == place.children.end() ? name : other->second + name.substr(child.size()));
       if (const auto found = by_canonical_.find(own); found != by_canonical_.end()) out.of[name] = found->second;
     }
-    for (const std::string& name : network_)
-      if (is_below(name, last_) && !out.of.contains(name)) find_last(place.prefix, name, out);
+    if (!last_.empty()) find_last(place.prefix, out);
     return out;
   }
-  // A tensor of the last layer, with the network or beside it.
-  void find_last(const std::string& prefix, const std::string& name, NamesInFile& out) const {
+  // The last layer by another name, with the network or beside it, if it is not there by its own: one that has all of
+  // its tensors.
+  void find_last(const std::string& prefix, NamesInFile& out) const {
+    std::vector<std::string> wanted;
+    for (const std::string& name : network_)
+      if (is_below(name, last_)) wanted.push_back(name);
+    if (std::ranges::any_of(wanted, [&](const std::string& name) { return out.of.contains(name); })) return;
     std::string beside = prefix.substr(0, prefix.empty() ? 0 : prefix.size() - 1);
     beside.erase(beside.rfind('.') == std::string::npos ? 0 : beside.rfind('.') + 1);
     for (const std::string& at : {prefix, beside})
-      for (const char* const layer : kLastLayers)
-        if (const auto found = by_canonical_.find(at + layer + name.substr(last_.size()));
-            found != by_canonical_.end()) {
-          out.of.emplace(name, found->second);
-          return;
-        }
+      for (const char* const layer : kLastLayers) {
+        std::map<std::string, std::string> found;
+        for (const std::string& name : wanted)
+          if (const auto own = by_canonical_.find(at + layer + name.substr(last_.size())); own != by_canonical_.end())
+            found.emplace(name, own->second);
+        if (found.size() == wanted.size()) return out.of.merge(found);
+      }
   }
 
   void sort_rest(NamesInFile& out) const {
@@ -158,9 +172,11 @@ class NameFinder {
                                                  (is_number(child) && !is_number(last_)));
       (inside && of_network ? out.unknown : out.rest).push_back(original);
     }
+    out.rest.insert(out.rest.end(), doubles_.begin(), doubles_.end());
   }
 
   std::map<std::string, std::string> by_canonical_;  // the file's names
+  std::vector<std::string> doubles_;                 // of which another one has the same canonical name
   const std::vector<std::string>& network_;
   const std::string& last_;
   std::vector<std::string> children_;  // in their order

@@ -18,8 +18,8 @@ struct NamesInFile {
 
 // Finds a network's tensors in a file of torchvision, timm, lightly, solo-learn, Lightning or others:
 // - below a prefix, such as "backbone." or "module.encoder_q."; if there are several, one that is not called an average
-//   ("encoder_k", "momentum", "target", "teacher", "ema"), and the shortest of these; names of compiled modules
-//   ("_orig_mod.") are read without that;
+//   ("encoder_k", "momentum", "target", "teacher", "ema", "averag"), of these "backbone.", else the shortest;
+//   names of wrapped modules ("_orig_mod.", "_fsdp_wrapped_module.") are read without that;
 // - in an nn.Sequential of the network's children ("0.weight" for "conv1.weight"), as lightly's examples make it;
 // - with "shortcut." instead of "downsample.", and the last layer as "fc", "linear", "head" or "classifier", which may
 //   be beside the network.

@@ -125,8 +125,8 @@ class BackboneLoader {
     for (const FileTensor& t : tensors_) {
       if (is_of(t, last_) && !out.last_layer) continue;
       if (const auto name = found.of.find(t.name); name != found.of.end())
-        check_fits(path_, file.at(name->second), t, true), into_.emplace(name->second, &t);
-      else if (!t.name.ends_with("num_batches_tracked"))  // PyTorch before 0.4.1 has none
+        add(*header.find(name->second), file.at(name->second), t);
+      else if (!is_counter(t.name))
         fail_absent(path_, t.name);
     }
     check_none(path_, found.unknown);
@@ -140,6 +140,15 @@ class BackboneLoader {
   void put(const std::string& name, Part rows, const Tensor& x) const { into_.at(name)->put(rows, x); }
 
  private:
+  // A counter of batches, which PyTorch before 0.4.1 does not have, nor what averages or converts all tensors.
+  static bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
+  void add(const TensorEntry& entry, const FileTensor& have, const FileTensor& want) {
+    if (is_counter(want.name) && (have.dtype != want.dtype || have.shape != want.shape)) return;
+    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", shown(entry.name), "' ", entry.problem);
+    check_fits(path_, have, want, true);
+    into_.emplace(have.name, &want);
+  }
+
   const std::string &path_, &last_;
   std::vector<FileTensor> tensors_;                // the module's
   std::map<std::string, const FileTensor*> into_;  // by the file's names
