@@ -1,6 +1,6 @@
-// conv2d with ResNet-18's shapes compared with oneDNN, alternating, each in a separate process. Prints the median over
-// rounds of the median of a few calls, in GFLOP/s of the direct algorithm, and the ratio to oneDNN's direct convolution
-// on NHWC, which PyTorch uses.
+// conv2d with the shapes of ResNet-18 and ResNet-50 compared with oneDNN, alternating, each in a separate process.
+// Prints the median over rounds of the median of a few calls, in GFLOP/s of the direct algorithm, and the ratio to
+// oneDNN's direct convolution on NHWC, which PyTorch uses.
 //   conv_bench [batch 128] [rounds 7] [part of a name]        RINGTAPE_THREADS sets the number of threads.
 #include <algorithm>
 #include <chrono>
@@ -29,14 +29,28 @@ namespace {
 struct Layer {
   std::string name;
   int64_t size, c, k, kernel, stride;
-  int count;  // occurrences in ResNet-18 for 32x32 images
+  int count;  // occurrences in ResNet-18 for 32x32 images; 0: not in the last line
 };
-const Layer kLayers[] = {{"64 @ 32x32", 32, 64, 64, 3, 1, 4},         {"128 @ 16x16", 16, 128, 128, 3, 1, 3},
-                         {"256 @ 8x8", 8, 256, 256, 3, 1, 3},         {"512 @ 4x4", 4, 512, 512, 3, 1, 3},
-                         {"64-128 @ 32x32 s2", 32, 64, 128, 3, 2, 1}, {"128-256 @ 16x16 s2", 16, 128, 256, 3, 2, 1},
-                         {"256-512 @ 8x8 s2", 8, 256, 512, 3, 2, 1},  {"64-128 1x1 s2", 32, 64, 128, 1, 2, 1},
-                         {"128-256 1x1 s2", 16, 128, 256, 1, 2, 1},   {"256-512 1x1 s2", 8, 256, 512, 1, 2, 1},
-                         {"stem 3-64 @ 32x32", 32, 3, 64, 3, 1, 1}};
+const Layer kLayers[] = {{"64 @ 32x32", 32, 64, 64, 3, 1, 4},
+                         {"128 @ 16x16", 16, 128, 128, 3, 1, 3},
+                         {"256 @ 8x8", 8, 256, 256, 3, 1, 3},
+                         {"512 @ 4x4", 4, 512, 512, 3, 1, 3},
+                         {"64-128 @ 32x32 s2", 32, 64, 128, 3, 2, 1},
+                         {"128-256 @ 16x16 s2", 16, 128, 256, 3, 2, 1},
+                         {"256-512 @ 8x8 s2", 8, 256, 512, 3, 2, 1},
+                         {"64-128 1x1 s2", 32, 64, 128, 1, 2, 1},
+                         {"128-256 1x1 s2", 16, 128, 256, 1, 2, 1},
+                         {"256-512 1x1 s2", 8, 256, 512, 1, 2, 1},
+                         {"stem 3-64 @ 32x32", 32, 3, 64, 3, 1, 1},
+                         // 1x1 convolutions of ResNet-50's blocks
+                         {"256-64 1x1 @ 32x32", 32, 256, 64, 1, 1, 0},
+                         {"64-256 1x1 @ 32x32", 32, 64, 256, 1, 1, 0},
+                         {"512-128 1x1 @ 16x16", 16, 512, 128, 1, 1, 0},
+                         {"128-512 1x1 @ 16x16", 16, 128, 512, 1, 1, 0},
+                         {"1024-256 1x1 @ 8x8", 8, 1024, 256, 1, 1, 0},
+                         {"256-1024 1x1 @ 8x8", 8, 256, 1024, 1, 1, 0},
+                         {"2048-512 1x1 @ 4x4", 4, 2048, 512, 1, 1, 0},
+                         {"512-2048 1x1 @ 4x4", 4, 512, 2048, 1, 1, 0}};
 
 enum Pass { forward, backward_data, backward_weights };
 const char* const kPasses[] = {"forward", "data", "weights"};
@@ -64,9 +78,12 @@ double our_seconds(const Layer& l, int64_t batch, Pass pass) {
   const Tensor x = randn({batch, l.size, l.size, l.c}), w = randn({l.k, l.kernel, l.kernel, l.c}),
                y = randn({batch, out, out, l.k});
   return seconds_of([&] {
-    if (pass == forward) conv2d_forward(y, x, w, View{}, window);
-    else if (pass == backward_data) conv2d_backward_data(x, y, w, window);
-    else conv2d_backward_weights(w, y, x, window);
+    if (pass == forward)
+      conv2d_forward(y, x, w, View{}, window);
+    else if (pass == backward_data)
+      conv2d_backward_data(x, y, w, window);
+    else
+      conv2d_backward_weights(w, y, x, window);
   });
 }
 
@@ -142,9 +159,8 @@ int main(int argc, char** argv) {
       std::vector<double> seconds[4];
       for (int round = 0; round < rounds; ++round)
         for (int peer = 0; peer < kPeerCount; ++peer)
-          seconds[peer].push_back(bench::apart([&] {
-            return peer == ours ? our_seconds(l, batch, pass) : onednn_seconds(l, batch, pass, Peer(peer));
-          }));
+          seconds[peer].push_back(bench::apart(
+              [&] { return peer == ours ? our_seconds(l, batch, pass) : onednn_seconds(l, batch, pass, Peer(peer)); }));
       const int64_t out = (l.size + 2 * (l.kernel / 2) - l.kernel) / l.stride + 1;
       const double flops = 2.0 * double(batch * out * out * l.k * l.c * l.kernel * l.kernel);
       std::printf("%-20s %-8s", l.name.c_str(), kPasses[pass]);
@@ -157,6 +173,7 @@ int main(int argc, char** argv) {
       std::printf("\n");
       std::fflush(stdout);
     }
+  if (total[ours] == 0) return 0;
   std::printf("all layers of ResNet-18, ms:  ");
   for (int peer = 0; peer < kPeerCount; ++peer) std::printf(" %9.0f", 1e3 * total[peer]);
   std::printf("   %.2f\n", total[direct_nhwc] / total[ours]);
