@@ -8,6 +8,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/nan.h"
+#include "autograd/trace.h"
 #include "core/env.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
@@ -154,6 +155,8 @@ bool grad_enabled() { return recording; }
 
 Tensor record(const char* name, std::span<const Tensor> inputs, Tensor y, BackwardFn backward) {
   if (env::find_nan()) find_nan(y, concat("the result of ", name));
+  if (detail::op_trace) [[unlikely]]
+    detail::op_trace->add(name, inputs, y);
   const bool wanted = recording && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.node(); });
   if (!wanted) return y;
   NodePtr node = make_node(name, y.shape());

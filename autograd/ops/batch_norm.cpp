@@ -163,6 +163,14 @@ Tensor batch_norm(const Tensor& x0, const Tensor& w0, const Tensor& b0, const Ru
   for (int64_t p = 0; p < parts; ++p)
     batch_norm_forward(part(y, p, parts), part(mask, p, parts), part(x, p, parts), part(residual, p, parts),
                        part(s.mean, p, parts), part(s.var, p, parts), w, b, options.eps, f);
+  describe([&] {
+    if (options.training) return OpAttributes{{"training", int64_t{1}}};
+    return OpAttributes{{"mean", s.mean},
+                        {"var", s.var},
+                        {"eps", options.eps},
+                        {"relu", int64_t(relu)},
+                        {"training", int64_t{0}}};
+  });
   return record("batch_norm", {x, w, b, residual}, y,
                 [x = save(x), w = save(w), mask = save(mask), mean = save(s.mean), var = save(s.var),
                  total = save(s.total), count = s.count, parts, peers = options.peers, training = options.training,

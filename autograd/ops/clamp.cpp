@@ -13,6 +13,7 @@ Tensor clamp(const Tensor& x, Scalar from, Scalar to) {
   if (!is_float(x.dtype())) return minimum(maximum(x, from), to);
   Tensor y = empty_like(x);
   clamp_forward(y, x, low, high);
+  describe([&] { return OpAttributes{{"low", low}, {"high", high}}; });
   return record("clamp", {x}, y, [x = save(x), low, high](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(dy);
     clamp_backward(dx, *x, dy, low, high);

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/saved.h"
 #include "autograd/tape.h"
+#include "autograd/trace.h"
 
 // Shared by the files of the ops.
 namespace ringtape {

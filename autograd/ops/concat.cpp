@@ -30,6 +30,7 @@ Tensor concat(const Tensors& parts, int axis) {
     copy(place(y, begin, sizes.back()), p);
     begin += sizes.back();
   }
+  describe([&] { return OpAttributes{{"axis", int64_t(at)}}; });
   return record("concat", parts, y, [sizes, place](const Tensor& dy) -> Tensors {
     Tensors dx;
     int64_t begin = 0;

@@ -31,6 +31,7 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
   const Tensor x = contiguous(x0), w = contiguous(w0), bias = b.defined() ? contiguous(b) : b;
   Tensor y(shape, x.dtype(), x.device());
   conv2d_forward(y, x, w, bias, window);
+  describe([&] { return OpAttributes{attribute_of(window)}; });
   return record("conv2d", {x, w, bias}, y,
                 [x = save(x), w = save(w), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);

@@ -47,6 +47,7 @@ Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b, Activation f) {
     }
     return {dx, dw, db};
   };
+  describe([&] { return OpAttributes{{"relu", int64_t(relu)}}; });
   y = record("linear", {rows, w, bias}, y, backward);
   return x.rank() == 2 ? y : reshape(y, x.shape().with(x.rank() - 1, out));
 }

@@ -50,6 +50,7 @@ Tensor normalize_rows(const char* op, const Tensor& x0, const Tensor& w0, const 
   const auto as_rows = [rows, n = axes.size()](const Tensor& t) { return t.window({rows, n}, {n, 1}); };
   const Tensor y = empty_like(x), statistics({rows, 3}, wide_dtype(x), x.device());
   layer_norm_forward(as_rows(y), statistics, as_rows(x), w, b, eps, centred);
+  describe([&] { return OpAttributes{{"eps", eps}}; });
   return record(op, {x, w, b}, y,
                 [x = save(x), w = save(w), b = save(b), statistics = save(statistics), as_rows,
                  centred](const Tensor& dy) -> Tensors {

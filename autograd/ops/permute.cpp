@@ -14,6 +14,11 @@ Tensor permute(const Tensor& x, const std::vector<int>& order) {
     shape[i] = x.shape()[from];
     strides[i] = x.strides()[from];
   }
+  describe([&] {
+    std::vector<int64_t> axes;
+    for (const int axis : order) axes.push_back(normalize_axis(axis, x.rank(), "permute"));
+    return OpAttributes{{"axes", axes}};
+  });
   return record("permute", {x}, x.window(shape, strides),
                 [inverse](const Tensor& dy) -> Tensors { return {permute(dy, inverse)}; });
 }

@@ -25,6 +25,7 @@ Tensor max_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
   const Shape shape = pool_output_shape(x0, r, s, window, "max_pool2d");
   const Tensor x = contiguous(x0), y(shape, x.dtype(), x.device()), index(shape, DType::i32, x.device());
   max_pool2d_forward(y, index, x, r, s, window);
+  describe([&] { return OpAttributes{attribute_of(window), {"size", std::vector<int64_t>{r, s}}}; });
   return record("max_pool2d", {x}, y,
                 [index = save(index), own = x.shape(), r, s, window](const Tensor& dy) -> Tensors {
     const Tensor dx(own, dy.dtype(), dy.device());
@@ -37,6 +38,7 @@ Tensor avg_pool2d(const Tensor& x0, int64_t r, int64_t s, const Window& window) 
   const Shape shape = pool_output_shape(x0, r, s, window, "avg_pool2d");
   const Tensor x = contiguous(x0), y(shape, x.dtype(), x.device());
   avg_pool2d_forward(y, x, r, s, window);
+  describe([&] { return OpAttributes{attribute_of(window), {"size", std::vector<int64_t>{r, s}}}; });
   return record("avg_pool2d", {x}, y, [own = x.shape(), r, s, window](const Tensor& dy) -> Tensors {
     const Tensor dx(own, dy.dtype(), dy.device());
     avg_pool2d_backward(dx, contiguous(dy), r, s, window);

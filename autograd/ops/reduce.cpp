@@ -31,6 +31,17 @@ struct Reduced {
   Tensor result(const Tensor& y) const { return y.window(shape, contiguous_strides(shape)); }
 };
 
+// For the record that follows.
+void describe_reduction(const Tensor& x, const Axes& axes, bool keepdim) {
+  describe([&] {
+    std::vector<int64_t> gone;
+    for (const int axis : axes) gone.push_back(normalize_axis(axis, x.rank(), "reduction"));
+    for (int64_t i = 0; axes.empty() && i < x.rank(); ++i) gone.push_back(i);
+    std::sort(gone.begin(), gone.end());
+    return OpAttributes{{"axes", gone}, {"keepdim", int64_t(keepdim)}};
+  });
+}
+
 using Reduction = Kernel<void(View, View)>;
 
 bool not_floating(const Tensor& x, const char* op) {
@@ -58,6 +69,7 @@ Tensor extreme(const char* op, const Reduction& forward, const Kernel<void(View,
   const Reduced r(x, axes, keepdim, op);
   const Tensor y = r.empty(x);
   forward(y, x);
+  describe_reduction(x, axes, keepdim);
   return record(op, {x}, r.result(y), [&backward, x = save(x), y = save(y), r](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);
     backward(dx, *x, *y, reshape(dy, r.keepdim));
@@ -73,6 +85,7 @@ Tensor sum(const Tensor& x, const Axes& axes, bool keepdim) {
   const Reduced r(x, axes, keepdim, "sum");
   const Tensor y = r.empty(x);
   sum_forward(y, x);
+  describe_reduction(x, axes, keepdim);
   return record("sum", {x}, r.result(y), [shape = x.shape(), r](const Tensor& dy) -> Tensors {
     return {expand(reshape(dy, r.keepdim), shape)};
   });
@@ -84,6 +97,7 @@ Tensor mean(const Tensor& x, const Axes& axes, bool keepdim) {
   if (whole) return sum(x, axes, keepdim) / double(r.count);
   const Tensor y = r.empty(x);
   mean_forward(y, x);
+  describe_reduction(x, axes, keepdim);
   return record("mean", {x}, r.result(y), [shape = x.shape(), r](const Tensor& dy) -> Tensors {
     return {expand(reshape(dy / double(r.count), r.keepdim), shape)};
   });
@@ -106,6 +120,7 @@ Tensor prod(const Tensor& x, const Axes& axes, bool keepdim) {
   const Tensor y = r.empty(x);
   prod_forward(y, x);
   // The gradient is the product of the others: y / x, or where x is the only zero, that of all the others.
+  describe_reduction(x, axes, keepdim);
   return record("prod", {x}, r.result(y), [x = save(x), y = save(y), axes, r](const Tensor& dy) -> Tensors {
     const Tensor is_zero = equal(*x, 0), zeros = sum(is_zero, axes, true);
     const Tensor others = where(is_zero, prod(where(is_zero, 1, *x), axes, true), 0);
@@ -185,6 +200,7 @@ Tensor logsumexp(const Tensor& x, const Axes& axes, bool keepdim) {
   const Tensor y = r.empty(x), top(r.keepdim, x.dtype() == DType::f64 ? DType::f64 : DType::f32, x.device()),
                log_sum = empty_like(top);
   logsumexp_forward(y, top, log_sum, x);
+  describe_reduction(x, axes, keepdim);
   return record("logsumexp", {x}, r.result(y),
                 [x = save(x), top = save(top), log_sum = save(log_sum), r](const Tensor& dy) -> Tensors {
     Tensor dx = empty_like(*x);

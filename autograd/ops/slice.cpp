@@ -15,6 +15,9 @@ Tensor slice(const Tensor& x, int axis, int64_t begin, int64_t end, int64_t step
   const int64_t n = x.shape()[at], step = std::min(steps, std::max<int64_t>(n, 1));
   const auto inside = [n](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + n : i, 0, n); };
   const int64_t from = inside(begin), to = std::max(from, inside(end));
+  describe([&] {
+    return OpAttributes{{"axis", int64_t(at)}, {"begin", from}, {"end", to == n ? kToEnd : to}, {"step", step}};
+  });
   return record("slice", {x}, slice_view(x, at, from, to, step),
                 [shape = x.shape(), at, from, to, step](const Tensor& dy) -> Tensors {
     const Tensor dx = zeros(shape, dy.dtype(), dy.device());

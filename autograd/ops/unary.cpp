@@ -16,6 +16,7 @@ Tensor apply_unary(const char* name, const Kernel<void(View, View, P...)>& forwa
   forward(y, x, p...);
   const bool keep_x = needs == Needs::x_alone || needs == Needs::x_and_y;
   const bool keep_y = needs == Needs::y_alone || needs == Needs::x_and_y;
+  describe([&] { return OpAttributes{OpAttribute{"number", double(p)}...}; });
   return record(name, {x}, y,
                 [&backward, p..., x = save(keep_x ? x : Tensor()),
                  y = save(keep_y ? y : Tensor())](const Tensor& dy) -> Tensors {

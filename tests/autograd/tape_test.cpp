@@ -9,6 +9,7 @@
 #include "autograd/inplace.h"
 #include "autograd/ops.h"
 #include "autograd/saved.h"
+#include "autograd/trace.h"
 #include "tests/support/support.h"
 
 namespace ringtape {
@@ -25,6 +26,29 @@ TEST(Tape, DifferentiatesAComposition) {
   const Tensor x = leaf_of({1, 2, 3});
   backward(sum(x * x + 2.0 * x));
   EXPECT_EQ(values(grad(x)), (Doubles{4, 6, 8}));
+}
+
+TEST(Tape, ATraceNotesOperationsWithoutGradients) {
+  const NoGrad no_grad;
+  const Tensor x = full({2, 3}, 1);
+  const Tensor before = relu(x);
+  OpTrace outer;
+  const Tensor y = mean(x, {1}), z = y * 2.0;
+  {
+    OpTrace inner;
+    relu(x);
+    ASSERT_EQ(inner.ops().size(), 1u);
+    EXPECT_EQ(inner.ops()[0].name, std::string("relu"));
+  }
+  ASSERT_EQ(outer.ops().size(), 2u);
+  const TracedOp &a = outer.ops()[0], &b = outer.ops()[1];
+  EXPECT_EQ(a.name, std::string("mean"));
+  EXPECT_EQ(std::get<std::vector<int64_t>>(a.find("axes")->value), std::vector<int64_t>{1});
+  EXPECT_EQ(std::get<int64_t>(a.find("keepdim")->value), 0);
+  EXPECT_EQ(View(a.y).data, View(b.inputs[0]).data);
+  EXPECT_EQ(View(b.y).data, View(z).data);
+  EXPECT_TRUE(b.attributes.empty());
+  EXPECT_EQ(b.find("axes"), nullptr);
 }
 
 TEST(Tape, AddsOverUsesOfOneTensorAndOverCalls) {
