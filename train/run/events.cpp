@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "comm/base/host_name.h"
 #include "core/check.h"
 #include "train/data/png.h"
+#include "train/io/protobuf.h"
 
 namespace ringtape {
 namespace {
@@ -30,22 +30,8 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
 // Checksums are masked, as TFRecord requires, since the data that they cover may contain checksums itself.
 uint32_t masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xa282ead8u; }
 
-template <class T>
-std::string bytes_of(T value) {
-  return {std::bit_cast<std::array<char, sizeof(T)>>(value).data(), sizeof(T)};
-}
-
-// Fields of a protobuf message: a key (number * 8 + type), then the value.
-std::string varint(uint64_t x) {
-  std::string out;
-  for (; x >= 0x80; x >>= 7) out += char(x | 0x80);
-  return out + char(x);
-}
-std::string key(int number, int type) { return varint(uint64_t(number * 8 + type)); }
-std::string field(int number, int64_t x) { return key(number, 0) + varint(uint64_t(x)); }
-std::string field(int number, double x) { return key(number, 1) + bytes_of(x); }
-std::string field(int number, float x) { return key(number, 5) + bytes_of(x); }
-std::string field(int number, const std::string& x) { return key(number, 2) + varint(x.size()) + x; }
+using protobuf::bytes_of;
+using protobuf::field;
 
 double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
