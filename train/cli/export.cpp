@@ -1,3 +1,5 @@
+#include "train/onnx/export.h"
+
 #include <cstdio>
 #include <filesystem>
 
@@ -13,18 +15,29 @@
 namespace ringtape::cli {
 namespace {
 
+// The network, or its features, as a model of ONNX in bytes.
+std::string onnx_of(const Task& task, bool backbone, const std::map<std::string, std::string>& metadata) {
+  task.model->train(false);
+  const auto f = [&](const Tensor& x) {
+    return backbone ? classifier(*task.model, task.model_name).features(x) : (*task.model)(x);
+  };
+  return onnx::model_of(*task.model, f, task.spec.image, backbone ? "features" : "logits", metadata);
+}
+
 int run_export(const Invocation& invocation) {
   const std::string* const out = invocation.flag("out");
-  RT_CHECK_AS(UsageError, out && is_weights_name(*out),
-              "export: needs --out FILE.safetensors or FILE.pth, the file for the weights",
+  const bool as_onnx = out && out->ends_with(".onnx");
+  RT_CHECK_AS(UsageError, out && (as_onnx || is_weights_name(*out)),
+              "export: needs --out FILE.safetensors, FILE.pth or FILE.onnx, the file for the weights",
               out ? concat(", got '", *out, "'") : "");
   const Trained trained = find_trained(invocation, "export");
   const std::string name = std::filesystem::path(*out).filename().string(),
-                    readme = name.ends_with(".safetensors")
+                    readme = as_onnx ? ""
+                             : name.ends_with(".safetensors")
                                  ? std::filesystem::path(*out).replace_extension(".md").string()
                                  : *out + ".md";
   check_output(trained, "out", *out);
-  const bool ours = !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
+  const bool ours = as_onnx || !is_there(readme) || read_file(readme).find(concat('`', name, '`')) != std::string::npos;
   RT_CHECK_AS(UsageError, ours, readme, ": is in the way, a text that no export has written; choose another --out");
   const std::optional<ModelSpec> shown = invocation.flag("data") ? std::nullopt : spec_in_file(trained);
   const RunSetup task(resolve(trained.options), trained.beginning_without_images(shown));
@@ -35,12 +48,18 @@ int run_export(const Invocation& invocation) {
   load_trained(trained, task, backbone);
   std::map<std::string, std::string> metadata;  // nothing is known of another program's training
   if (!shown) metadata = weights_metadata(trained.options), add_metadata(metadata, trained.data);
-  write_weights(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
-  write_file(readme, exported_readme(task, name, backbone));
-  if (task.options.run.json)
-    std::printf(
-        "%s\n",
-        Json{{"out", *out}, {"readme", readme}, {"backbone", backbone}, {"weights", trained.weights}}.text().c_str());
+  if (as_onnx) {
+    write_file(*out, onnx_of(task, backbone, metadata));
+  } else {
+    write_weights(*out, backbone ? backbone_of(*task.model, last) : weights_of(*task.model), metadata);
+    write_file(readme, exported_readme(task, name, backbone));
+  }
+  if (task.options.run.json) {
+    Json line{{"out", *out}, {"backbone", backbone}, {"weights", trained.weights}};
+    if (!as_onnx) line["readme"] = readme;
+    std::printf("%s\n", line.text().c_str());
+  } else if (as_onnx)
+    std::printf("saved  %s: images (N, C, H, W), normalised -> %s\n", out->c_str(), backbone ? "features" : "logits");
   else
     std::printf("saved  %s%s, and how PyTorch reads it: %s\n", out->c_str(),
                 backbone ? concat(", without ", last).c_str() : "", readme.c_str());
@@ -52,13 +71,14 @@ int run_export(const Invocation& invocation) {
 Command export_command() {
   Command command;
   command.name = "export";
-  command.summary = "Writes trained weights with PyTorch's names, with or without the last layer.";
-  command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors|FILE.pth [FLAGS]";
-  command.examples = {"export digits --out digits.safetensors",
+  command.summary = "Writes trained weights with PyTorch's names, with or without the last layer, or a model of ONNX.";
+  command.usage = "RUN|CHECKPOINT|FILE --out FILE.safetensors|FILE.pth|FILE.onnx [FLAGS]";
+  command.examples = {"export digits --out digits.safetensors", "export digits --out digits.onnx",
                       "export runs/cifar/checkpoints/best --backbone --out backbone.safetensors"};
   command.positionals = 1;
   command.flags = {
-      {"Output", "out", "FILE", "file for the weights; a text next to it says how PyTorch reads them", ""},
+      {"Output", "out", "FILE",
+       "file for the weights, or FILE.onnx; a text next to weights says how PyTorch reads them", ""},
       {"Output", "backbone", "", "leave out the last layer: initial weights for other tasks (train --weights)", ""}};
   for (Flag& flag : option_flags(Use::evaluate)) command.flags.push_back(std::move(flag));
   command.run = run_export;
