@@ -43,6 +43,7 @@ TEST_F(RunLimitsTest, AStepEndsAFinishedRunThatALargerOneGoesOnWith) {
   EXPECT_EQ(summary["step"], 50);
   EXPECT_EQ(summary["epoch"], 3);
   EXPECT_EQ(summary["ended_by"], "max-steps");
+  EXPECT_EQ(fs::read_symlink(run_folder("whole") / "checkpoints/best"), "step-00000050");  // of a part of an epoch
   for (const int first : {1, 20, 33}) {
     const std::string name = concat("from", first);
     ASSERT_EQ(run(concat(base, name, " --max-steps ", first)), 0) << log();
@@ -71,6 +72,21 @@ TEST_F(RunLimitsTest, RanksAgreeOnTheLastStep) {
     EXPECT_MENTIONS(log(), "ended  by --max-time 1.5s at step ");
     EXPECT_EQ(metrics("time").back()["ended_by"], "max-time");
   }
+}
+
+TEST_F(RunLimitsTest, EndsTrainingsWithoutLabels) {
+  const std::string base =
+      "ringtape pretrain --method byol --data shapes --train-size 100 --test-size 50 --model mlp --hidden 16 "
+      "--batch-size 20 --epochs 4 --knn-k 5 --knn-every 2 --optimizer sgd --threads 1 --device cpu --run ";
+  ASSERT_EQ(run(base + "whole --max-steps 12"), 0) << log();
+  EXPECT_MENTIONS(log(), "ended  by --max-steps 12, in epoch 3 of 4");
+  EXPECT_TRUE(fs::exists(run_folder("whole") / "exported/backbone.safetensors"));
+  EXPECT_EQ(metrics("whole").back()["epoch"], 3);
+  EXPECT_EQ(metrics("whole").back()["top1"], metrics("whole")[metrics("whole").size() - 2]["top1"]);
+  ASSERT_EQ(run(base + "patient --patience 2 --min-delta 1"), 0) << log();
+  EXPECT_MENTIONS(log(), "saved");  // its last epoch is the fourth all the same
+  ASSERT_EQ(run(base + "ranks --devices 2 --epochs 9 --patience 3 --min-delta 1"), 0) << log();
+  EXPECT_MENTIONS(log(), "ended  by --patience 3 after epoch 6 of 9: no validation was better than that of epoch 2");
 }
 
 TEST_F(RunLimitsTest, TimeCountsEarlierPartsOfTheRun) {

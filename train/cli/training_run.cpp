@@ -235,7 +235,8 @@ void Leader::finish(const Trainer& trainer, const World& world) {
   hook_.exported(run_.file("exported"));
   hook_.finish(stop_requested, say_);
   if (no_report) std::rethrow_exception(no_report);
-  if (hook_.used() && is_there(checkpoints_.path_of(trainer.steps()))) checkpoints_.settle(trainer.state());
+  const bool has_more = hook_.used() || !trainer.ended_by().empty();  // the last validation may be the best
+  if (has_more && is_there(checkpoints_.path_of(trainer.steps()))) checkpoints_.settle(trainer.state());
   if (world.crew) world.crew->finish();
 }
 

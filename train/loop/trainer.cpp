@@ -93,17 +93,15 @@ bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
       settle(log);
       throw RanksChange("ranks come or go");
     }
-    const bool end = wished == Wish::end, saves = end && p_.checkpoint.every > 0;
+    const bool end = wished == Wish::end;
     if (is_whole_epoch() || !(stop || end || (every > 0 && steps() % every == 0))) continue;
     settle(log);
     if (!tally_.finite()) return true;
-    if (!end || saves) checkpoint(save);
-    if (end && steps() < p_.schedule.steps())
-      ended_by_ = "max-time";
-    else if (end)
-      ended_by_ = "max-steps";
-    if (end) return true;
+    if (!end || p_.checkpoint.every > 0) checkpoint(save);
     if (stop) return false;
+    if (!end) continue;
+    ended_by_ = steps() == p_.schedule.steps() ? "max-steps" : "max-time";
+    return true;
   }
   settle(log);
   return true;

@@ -81,9 +81,8 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit(f, o.limits);
   f.group = {"Optimizer"};
   visit(f, o.step);
-  visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, {o.step.optimizer.name});
-  f.group = {"Parameters"};
   visit(f, o.parameters);
+  visit_components(f, {.title = "Optimizer", .in_step = true}, "optimizer", o.step.optimizer, {o.step.optimizer.name});
   f.group = {"Schedule"};
   visit(f, o.schedule);
   visit_components(f, {"Schedule"}, "schedule", o.schedule.course, {o.schedule.course.name});
