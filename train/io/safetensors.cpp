@@ -157,7 +157,8 @@ struct OpenFile {
     if (header_bytes > file_bytes - 8 || header_bytes > kLargestHeader)
       check_foreign(path, {reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
     RT_CHECK_AS(FormatError, header_bytes <= kLargestHeader && header_bytes <= file_bytes - 8, path, ": a header of ",
-                header_bytes, " bytes in a file of ", file_bytes, "; truncated, or not a safetensors file, nor one of PyTorch's");
+                header_bytes, " bytes in a file of ", file_bytes,
+                "; truncated, or not a safetensors file, nor one of PyTorch's");
     std::string text(header_bytes, '\0');
     read(path, text.data(), header_bytes);
     header = parse_safetensors_header(text, file_bytes - 8 - header_bytes, path);

@@ -37,7 +37,7 @@ void visit_model(OptionWalk& f, TrainOptions& o) {
      .scope = Scope::weights,
      .selects = true});
   f("weights", o.weights,
-    {.help = "file of the initial weights, safetensors or PyTorch's; one without the last layer leaves that layer random",
+    {.help = "file of the initial weights, also PyTorch's; one without the last layer leaves that layer random",
      .unit = "FILE",
      .automatic = "random ones",
      .may_change = true,
