@@ -52,7 +52,7 @@ class Exporter {
  public:
   Exporter(nn::Module& network, const Run& two, const Run& three) : two_(two), three_(three) {
     const auto add = [&](const nn::Named& t) { weights_[place_of(*t.tensor)] = t.name; };
-    for (const nn::Named& p : nn::named_parameters(network)) add(p);
+    for (const nn::Named& p : nn::all_parameters(network)) add(p);
     for (const nn::Named& b : nn::named_buffers(network)) add(b);
     values_[place_of(two.x)].in(Order::channels_first) = "images";
   }
@@ -119,7 +119,7 @@ class Exporter {
 
 std::string model_of(nn::Module& network, const std::function<Tensor(const Tensor& x)>& f, const Shape& image,
                      const std::string& output, const std::map<std::string, std::string>& metadata) {
-  const std::vector<nn::Named> parameters = nn::named_parameters(network);
+  const std::vector<nn::Named> parameters = nn::all_parameters(network);
   const Device device = parameters.empty() ? Device{} : parameters[0].tensor->device();
   const Run two = run(f, image, 2, device), three = run(f, image, 3, device);
   return Exporter(network, two, three).model(image, output, metadata);
