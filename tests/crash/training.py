@@ -95,7 +95,7 @@ def draw(rng, models=tuple(MODELS), ranks=(1, 2)):
 def timeless(value):
     if isinstance(value, dict):
         return {k: timeless(v) for k, v in value.items()
-                if k not in TIMED and k not in ("exposed", "lengths", "crc32", "run")}
+                if k not in TIMED and k not in ("exposed", "trained_s", "lengths", "crc32", "run")}
     return value
 
 
