@@ -117,6 +117,7 @@ class BackboneLoader {
     for (const FileTensor& t : tensors_) {
       if (!is_of(t, last_)) continue;
       const auto name = found.of.find(t.name);
+      if (name != found.of.end()) check_readable(*header.find(name->second));
       const Shape shape = name == found.of.end() ? Shape() : file.at(name->second).shape;
       if (name != found.of.end() && same_classes && shape == t.shape) continue;
       out.last_layer = false;
@@ -142,9 +143,12 @@ class BackboneLoader {
  private:
   // A counter of batches, which PyTorch before 0.4.1 does not have, nor what averages or converts all tensors.
   static bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
+  void check_readable(const TensorEntry& entry) const {
+    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", shown(entry.name), "' ", entry.problem);
+  }
   void add(const TensorEntry& entry, const FileTensor& have, const FileTensor& want) {
     if (is_counter(want.name) && (have.dtype != want.dtype || have.shape != want.shape)) return;
-    RT_CHECK_AS(FormatError, entry.problem.empty(), path_, ": tensor '", shown(entry.name), "' ", entry.problem);
+    check_readable(entry);
     check_fits(path_, have, want, true);
     into_.emplace(have.name, &want);
   }
