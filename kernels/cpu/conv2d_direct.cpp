@@ -95,7 +95,7 @@ class TapConvolution {
       t.k = depths.size();
       t.a = scratch, t.a_stride = patch_stride();
       if constexpr (std::is_same_v<T, C>)
-        if (in_place_) t.a = o_.in + pixels.begin * o_.c + d, t.a_stride = o_.c;
+        if (in_place_) t.a = o_.in + pixels.begin * o_.c + d, t.a_stride = o_.c, t.fetch = true;
       if (!in_place_) patches_.write(pixels, depths, scratch, t.a_stride);
       t.b = weights + d * kWidth;
       t.add = d ? t.c : bias, t.add_stride = d ? t.c_stride : 0;

@@ -62,7 +62,8 @@ class WeightGradient {
       for (int64_t q = panels.begin; q < panels.end; q += kStripPanels) {
         const Range depths{q * kWidth, std::min(std::min(q + kStripPanels, panels.end) * kWidth, depth_)};
         patches_.write(block, depths, strip, patch_stride());
-        multiply(block.size(), packed, strip, depths, p == pixels.begin, to);
+        const Range next{block.end, q == panels.begin ? std::min(block.end + block.size(), pixels.end) : block.end};
+        multiply(block.size(), packed, strip, depths, p == pixels.begin, to, next);
       }
     }
   }
@@ -79,8 +80,10 @@ class WeightGradient {
       }
   }
 
-  void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to) const {
-    const int64_t tiles = ceil_div(k_, kTileRows);
+  // Meanwhile it prefetches dy of the pixels `next`.
+  void multiply(int64_t count, const C* dy, const C* patches, Range depths, bool first, C* to, Range next) const {
+    const int64_t tiles = ceil_div(k_, kTileRows), parts = tiles * ceil_div(depths.size(), kWidth);
+    int64_t part = 0;
     for (int64_t j = 0; j < depths.size(); j += kWidth)
       for (int64_t i = 0; i < tiles; ++i) {
         const Range ks = part_of(k_, tiles, i);
@@ -90,6 +93,8 @@ class WeightGradient {
         t.b = patches + j, t.b_step = patch_stride();
         t.c = to + ks.begin * depth_ + depths.begin + j, t.c_stride = depth_;
         t.add = first ? nullptr : t.c, t.add_stride = depth_;
+        const Range rows = part_of(next.size(), parts, part++);
+        prefetch_rows(dy_ + (next.begin + rows.begin) * dy_stride_, dy_stride_, rows.size(), k_);
         multiply_panels(t);
       }
   }

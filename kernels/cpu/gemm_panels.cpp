@@ -13,6 +13,8 @@ void multiply_panels(const PanelProduct<T>& x) {
   for (int64_t j = 0; j < x.n; j += kTileCols<T>)
     for (int64_t q = 0; q < tiles; ++q) {
       const Range rows = part_of(x.m, tiles, q);
+      if (x.fetch && j == 0 && q + 1 < tiles)
+        prefetch_rows(x.a + rows.end * x.a_stride, x.a_stride, part_of(x.m, tiles, q + 1).size(), x.k);
       const size_t r = size_t(rows.size() - 1);
       TileArgs<T> t;
       t.k = x.k;

@@ -20,6 +20,7 @@ struct PanelProduct {
   int64_t add_stride;
   T* c;
   int64_t c_stride;
+  bool fetch;  // whether a, along k, comes from memory: its next rows are prefetched while the first panel is used
 };
 
 template <class T>

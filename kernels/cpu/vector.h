@@ -190,6 +190,13 @@ RT_INLINE void transpose(Vec<T>* v) {
   }
 }
 
+// Into the L2 cache: the first `count` elements of each of `rows` rows.
+template <class T>
+void prefetch_rows(const T* from, int64_t stride, int64_t rows, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, from += stride)
+    for (int64_t i = 0; i < count; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(from + i, 0, 2);
+}
+
 }  // namespace
 
 RT_ISA_END
