@@ -75,7 +75,8 @@ class Crew {
   // was received in part. `cause`: of a failure. Throws Evicted, Starved, JobDone or JobFailed, or CommError if the
   // store is lost. If too few have a state, and nobody comes, they get a last generation: see is_last().
   Deal next(const Standing& standing, End end, const std::string& cause = "");
-  static bool has_begun(Store& store);  // whether there has been a generation in the store's job
+  static bool has_begun(Store& store);    // whether there has been a generation in the store's job
+  static int64_t arrivals(Store& store);  // how many processes have said hello so far
   const Deal& deal() const { return deal_; }
   const Options& options() const { return options_; }
   int rank() const;  // in deal(); -1: none

@@ -1,7 +1,9 @@
 #include "comm/launch/elastic.h"
 
+#include <thread>
 #include <utility>
 
+#include "comm/job/crew.h"
 #include "comm/store/tcp_store.h"
 #include "core/log.h"
 
@@ -64,6 +66,13 @@ void join_job(Launch& launch, Seconds patience) {
     launch.command = words_of(command->value);
   }
   launch.base = begin_job(*store, launch);
+}
+
+void await_latecomers(Store& store, Seconds patience) {
+  constexpr Seconds kLook(0.05);
+  if (!store.get(kDoneKey)) return;
+  for (const Deadline deadline(patience); Crew::arrivals(store) < store.add(kSlotsKey, 0) && !deadline.passed();)
+    std::this_thread::sleep_for(kLook);
 }
 
 }  // namespace ringtape::comm

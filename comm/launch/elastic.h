@@ -26,4 +26,8 @@ int begin_job(Store& store, const Launch& launch);
 // the command at most for `patience`. Throws UsageError, CommError.
 void join_job(Launch& launch, Seconds patience = Seconds(300));
 
+// Of who hosts the store: if the job is done, waits until all ranks that launchers start have come and can learn of
+// that, at most for `patience`. A rank that finds no store any more would wait for one.
+void await_latecomers(Store& store, Seconds patience = Seconds(10));
+
 }  // namespace ringtape::comm

@@ -74,9 +74,11 @@ int launch(const Launch& l) {
   for (int number = 0;; ++number) {
     std::unique_ptr<StoreServer> server;
     if (l.node == 0 && !l.joins) server = host_store(l);
-    if (server && l.elastic) begin_job(*tcp_store({"127.0.0.1", server->port(), l.token}, Deadline(kBeginning)), l);
+    const auto own_store = [&] { return tcp_store({"127.0.0.1", server->port(), l.token}, Deadline(kBeginning)); };
+    if (server && l.elastic) begin_job(*own_store(), l);
     Attempt attempt(l, number, server ? server->port() : l.master_port, deadline, signals, guard, display);
     const int code = attempt.run();
+    if (server && l.elastic) await_latecomers(*own_store());
     const bool ends = attempt.stopped() || deadline.passed();
     if (code != 0) display.write(2, attempt.report());
     if (const std::string lost = attempt.lost(); !lost.empty()) display.write(2, concat(kError, lost, "\n"));

@@ -2,6 +2,7 @@
 // programs.
 #include <algorithm>
 #include <map>
+#include <thread>
 
 #include "comm/job/crew.h"
 #include "comm/launch/elastic.h"
@@ -32,6 +33,8 @@ class LaunchElasticTest : public JobTest {
   std::string elastic(int ranks, const std::string& flags = "") const {
     return concat("-n ", ranks, " --elastic ", flags, " -- ./rank");
   }
+  // These ranks, which do not train, never say hello.
+  static void no_more_ranks_come(comm::Store& store) { store.add(comm::kSlotsKey, -store.add(comm::kSlotsKey, 0)); }
   void let_go() { write_file((folder_ / "go").string(), ""); }
 
   std::vector<pid_t> pids(int rank) const {
@@ -187,6 +190,7 @@ TEST_F(LaunchElasticTest, AJobThatHasFailedOrIsDoneStartsNothing) {
     const int port = free_port();
     const pid_t launcher = launch(elastic(3, concat("--grace 0.2 --master-port ", port)));
     for (const char* rank : {"0", "1", "2"}) EXPECT_TRUE(says(concat("[", rank, "] ready\n")));
+    no_more_ranks_come(*store_at(port));
     store_at(port)->set(key, "rank 1 has no disk\nand more");
     kill_rank(1);
     if (key == comm::kFailureKey) {
@@ -229,6 +233,7 @@ TEST_F(LaunchElasticTest, WhoJoinsRunsTheJobsCommandWithFurtherRanks) {
   EXPECT_MENTIONS(log("second"), "[4] 4 1 5 2 127.0.0.1 a b\n");
   EXPECT_LACKS(log("second"), "[3]");
   EXPECT_MENTIONS(log("second"), "SIGKILL");
+  no_more_ranks_come(*store);
   store->set(comm::kDoneKey, "1");
   EXPECT_FALSE(within(0.3, [&] { return ended(server); })) << "a client is there";
   store.reset();
@@ -244,6 +249,7 @@ TEST_F(LaunchElasticTest, WhoJoinsWaitsForTheCommand) {
   store_at(port)->set(comm::kCommandKey, "./rank\x1f\x1f" "a");
   EXPECT_EQ(wait(launcher), 0) << log();
   EXPECT_MENTIONS(log(), "[0] 0 2 a\n");
+  no_more_ranks_come(*store_at(port));
   store_at(port)->set(comm::kDoneKey, "1");
   EXPECT_EQ(wait(server), 0);
 }
@@ -329,6 +335,29 @@ TEST_F(LaunchElasticTest, WrongUsage) {
   expect_usage_error(token + "ringtape launch -n 2 --join node0:29500 --min-ranks 2",
                      "--min-ranks: needs a command after --");
   expect_usage_error(token + "ringtape launch --join node0:29500", "needs -n");
+}
+
+// A rank that comes when the job is done would wait for a store that has gone.
+TEST(AwaitLatecomers, KeepsTheStoreOfAJobThatIsDone) {
+  comm::StoreServer server({.token = kToken});
+  const auto connect = [&] {
+    return comm::tcp_store({"127.0.0.1", server.port(), kToken}, comm::Deadline(comm::Seconds(60)));
+  };
+  const std::shared_ptr<comm::Store> store = connect();
+  constexpr comm::Seconds kEver(1e6);
+  store->add(comm::kSlotsKey, 2);
+  comm::await_latecomers(*store, kEver);  // the job is not done
+  store->set(comm::kDoneKey, "1");
+  std::thread ranks([&] {
+    const comm::Crew early(connect(), {}, "host", "early");
+    std::this_thread::sleep_for(comm::Seconds(0.1));
+    const comm::Crew late(connect(), {}, "host", "late");
+  });
+  comm::await_latecomers(*store, kEver);
+  EXPECT_EQ(comm::Crew::arrivals(*store), 2);
+  ranks.join();
+  store->add(comm::kSlotsKey, 1);
+  comm::await_latecomers(*store, comm::Seconds(0.1));  // one that never comes
 }
 
 }  // namespace

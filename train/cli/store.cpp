@@ -4,7 +4,7 @@
 
 #include "comm/base/host_name.h"
 #include "comm/job/crew.h"
-#include "comm/launch/launch.h"
+#include "comm/launch/elastic.h"
 #include "comm/store/tcp_store.h"
 #include "core/env.h"
 #include "train/cli/common.h"
@@ -13,13 +13,16 @@
 namespace ringtape::cli {
 namespace {
 
-// How the job ended; nullopt: a signal came first.
+// How the job ended, when its last ranks have come; nullopt: a signal came first.
 std::optional<comm::Store::Entry> end_of_job(const comm::StoreAddress& address) {
   constexpr comm::Seconds kConnecting(60), kLook(0.1);
   const auto store = comm::tcp_store(address, comm::Deadline(kConnecting));
   const std::string keys[] = {comm::kDoneKey, comm::kFailureKey};
   while (!stop_requested())
-    if (auto entry = store->wait_any(keys, comm::Deadline(kLook))) return entry;
+    if (auto entry = store->wait_any(keys, comm::Deadline(kLook))) {
+      comm::await_latecomers(*store);
+      return entry;
+    }
   return std::nullopt;
 }
 
