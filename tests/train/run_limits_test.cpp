@@ -1,8 +1,10 @@
 // Trainings that a limit ends before their epochs do: the ringtape binary, with one process and with ranks.
 #include "tests/support/jobs.h"
+#include "tests/support/settings.h"
 #include "train/io/json.h"
 #include "train/loop/limits.h"
 #include "train/optim/schedule.h"
+#include "train/settings/run_setup.h"
 
 namespace ringtape {
 namespace {
@@ -144,6 +146,36 @@ TEST(RunLimits, AScheduleEndsWithTheLastStep) {
   EXPECT_EQ(cut.steps(), 50);
   for (int64_t step = 0; step <= 50; ++step) EXPECT_EQ(cut.at(step), whole.at(step));
   EXPECT_EQ(Schedule({.course = cosine}, 1, 10, 5, 1000).steps(), 50);
+}
+
+// As after a change of ranks that comes with the last step.
+TEST(Limits, AWholeEpochIsStillReported) {
+  TrainOptions o;
+  set(o, {{"train-size", "60"}, {"test-size", "10"}, {"hidden", "4"}, {"val-size", "20"}});
+  o.trainer.batch_size = 20, o.trainer.epochs = 1, o.execution.workers = 0, o.execution.device = "cpu";
+  const auto trained = [&](bool again) {
+    RunSetup task(resolve(o));
+    Trainer trainer = make_trainer(task);
+    std::vector<std::string> events;
+    const auto fit = [&] {
+      events.clear();
+      const auto report = [&](const Metrics& m) { events.push_back(m.split); };
+      EXPECT_TRUE(trainer.fit(report));
+    };
+    fit();
+    if (again) {
+      TrainState state = trainer.state();
+      --state.epoch, state.batch = trainer.steps_per_epoch();
+      state.tally.samples = 40, state.tally.loss = 1;
+      trainer.restore(state);
+      fit();
+    }
+    EXPECT_EQ(trainer.ended_by(), "");
+    EXPECT_EQ(trainer.state().epoch, 1);
+    EXPECT_EQ(trainer.state().batch, 0);
+    return events;
+  };
+  EXPECT_EQ(trained(true), trained(false));
 }
 
 }  // namespace

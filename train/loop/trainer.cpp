@@ -125,6 +125,7 @@ bool Trainer::ends() {
   const LimitOptions& limits = p_.limits;
   const int64_t epoch = at_.epoch;
   if (epoch == p_.epochs) return true;
+  if (is_whole_epoch()) return false;  // ranks changed after its last step: it is still to be reported
   const bool waited = limits.patience > 0 && at_.improved && p_.learner->judges_after(epoch, p_.epochs) &&
                       epoch - at_.improved->epoch >= limits.patience;
   if (steps() >= p_.schedule.steps())
