@@ -300,32 +300,35 @@ TEST_F(WeightsTest, FilesOfPyTorchAreReadAndWritten) {
   train("--run fine --hidden 32 --lr 0 --weights other.pth");
   EXPECT_MENTIONS(file("out"), "other.pth, below 'module.encoder.'; not used: module.projector.* (2)");
   EXPECT_EQ(file("runs/fine/exported/model.safetensors"), file("again.safetensors"));
-  expect_error("evaluate other.pth --model resnet18", 1, "other.pth: no tensor 'conv1.weight'");
+  expect_error("evaluate other.pth --model resnet18 --width 8", 1, "other.pth: no tensor 'conv1.weight'");
   expect_error("evaluate other.pth --hidden 16", 1, "tensor 'module.encoder.1.weight' is f32 (32, 3072), the model's");
 }
 
 // Its images and classes are those that its tensors show, not those of a data set.
 TEST_F(WeightsTest, AFileOfAnotherProgramIsExported) {
-  const ModelEntry& entry = find_model("resnet18");
-  Settings narrow = entry.settings;
+  TrainOptions options;
+  options.model.name = "resnet18";
+  test::set(options, {{"width", "8"}});
   const auto export_one = [&](const Shape& image, const std::string& name) {
-    const auto model = entry.make({.image = image, .classes = 7, .settings = narrow});
+    const auto model = find_model("resnet18").make({.image = image, .classes = 7, .settings = options.model.chosen()});
     write_pytorch(path(name), weights_of(*model));
-    ASSERT_EQ(run(concat("export ", name, " --model resnet18 --out ", name, ".safetensors")), 0) << file("err");
+    ASSERT_EQ(run(concat("export ", name, " --model resnet18 --width 8 --out ", name, ".safetensors")), 0)
+        << file("err");
   };
   export_one({224, 224, 3}, "large");
-  EXPECT_MENTIONS(file("large.md"), "model = resnet18(num_classes=7)\nmodel.load_state_dict(");
+  EXPECT_MENTIONS(file("large.md"),
+                  "model = resnet18(num_classes=7)\nmodel.conv1 = nn.Conv2d(3, 8, 7, 2, 3, bias=False)\n");
   EXPECT_MENTIONS(file("large.md"),
                   "Images are (N, 3, 224, 224) with values in [0, 1], normalised as in their training.");
-  expect_error("train --train-size 20 --test-size 10 --model resnet18 --weights large", 1,
-               "the model's is f32 (64, 3, 3, 3); --stem chooses that of a ResNet");
-  ASSERT_EQ(run("train --train-size 20 --test-size 10 --epochs 1 --batch-size 9 --model resnet18 --stem imagenet "
-                "--weights large"),
+  expect_error("train --train-size 20 --test-size 10 --model resnet18 --width 8 --weights large", 1,
+               "the model's is f32 (8, 3, 3, 3); --stem chooses that of a ResNet");
+  ASSERT_EQ(run("train --train-size 20 --test-size 10 --epochs 1 --batch-size 9 --model resnet18 --width 8 "
+                "--stem imagenet --weights large"),
             0)
       << file("err");
   EXPECT_MENTIONS(file("out"), "large, with a new last layer (its own has 7 classes)");
   export_one({32, 32, 1}, "small");
-  EXPECT_MENTIONS(file("small.md"), "model.conv1 = nn.Conv2d(1, 64, 3, 1, 1, bias=False)");
+  EXPECT_MENTIONS(file("small.md"), "model.conv1 = nn.Conv2d(1, 8, 3, 1, 1, bias=False)");
   EXPECT_MENTIONS(file("small.md"), "ringtape evaluate small.safetensors --model resnet18 --data NAME`");
   EXPECT_TRUE(read_safetensors(path("small.safetensors")).metadata.empty());
 }
