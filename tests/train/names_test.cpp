@@ -68,16 +68,16 @@ TEST(NamesInFile, PrefixesOfOtherPrograms) {
 
 TEST(NamesInFile, AFileWithANetworkAndItsAverage) {
   const std::vector<std::string> network = resnet_names();
-  for (const auto& [learns, average] :
+  for (const auto& pair :
        std::vector<std::pair<std::string, std::string>>{{"module.encoder_q.", "module.encoder_k."},
                                                         {"backbone.", "backbone_momentum."},
                                                         {"backbone.", "momentum_backbone."},
                                                         {"student.backbone.", "teacher.backbone."},
                                                         {"online_model.", "ema_model."},
                                                         {"online_encoder.net.", "target_encoder.net."}}) {
-    const Rename other = [&](const std::string& name) { return average + name; };
+    const Rename other = [&](const std::string& name) { return pair.second + name; };
     expect_found(
-        network, [&](const std::string& name) { return learns + name; }, learns, renamed(network, other));
+        network, [&](const std::string& name) { return pair.first + name; }, pair.first, renamed(network, other));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "core/check.h"
 #include "train/io/protobuf.h"
 
