@@ -172,6 +172,26 @@ static std::ifstream opened(const std::string& path) {
   return file;
 }
 
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  std::error_code error;
+  size_ = std::filesystem::file_size(path_, error);
+  RT_CHECK_AS(IoError, !error, path_, ": cannot open: ", error.message());
+  stream_.open(path_, std::ios::binary);
+}
+
+void InputFile::read(uint64_t offset, void* to, uint64_t bytes) {
+  errno = 0;
+  stream_.seekg(std::streamoff(offset));
+  RT_CHECK_AS(IoError, stream_.read(static_cast<char*>(to), std::streamsize(bytes)), path_,
+              ": cannot read: ", errno ? std::strerror(errno) : "it has become shorter");
+}
+
+std::string InputFile::read(uint64_t offset, uint64_t bytes) {
+  std::string out(bytes, '\0');
+  read(offset, out.data(), bytes);
+  return out;
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file = opened(path);
   std::ostringstream out;

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -59,6 +60,20 @@ void sync_folder(const std::string& path);
 // name, never incomplete under its own. Returns false if it cannot be renamed; it is then unchanged. Throws IoError as
 // sync_folder.
 bool remove_folder(const std::string& path);
+
+// A file that is read at any place. Throws IoError with the path and the system's reason.
+class InputFile {
+ public:
+  explicit InputFile(std::string path);
+  uint64_t size() const { return size_; }                   // bytes, when it was opened
+  void read(uint64_t offset, void* to, uint64_t bytes);     // IoError, too, if the file has become shorter
+  std::string read(uint64_t offset, uint64_t bytes);
+
+ private:
+  std::string path_;
+  std::ifstream stream_;
+  uint64_t size_ = 0;
+};
 
 void write_file(const std::string& path, std::string_view content);  // atomically
 std::string read_file(const std::string& path);                      // throws IoError

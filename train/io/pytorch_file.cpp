@@ -1,7 +1,6 @@
 #include "train/io/pytorch_file.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -77,13 +76,8 @@ class ZipSource : public PyTorchFile::Source {
 // storages, each after its count as i64.
 class LegacySource : public PyTorchFile::Source {
  public:
-  explicit LegacySource(const std::string& path) : path_(path) {
-    std::error_code error;
-    bytes_ = std::filesystem::file_size(path, error);
-    RT_CHECK_AS(IoError, !error, path, ": cannot open: ", error.message());
-    stream_.open(path, std::ios::binary);
-    begin_.resize(std::min<uint64_t>(bytes_, kLargestPickle));
-    read_at(0, begin_.data(), begin_.size());
+  explicit LegacySource(const std::string& path)
+      : path_(path), file_(path), begin_(file_.read(0, std::min<uint64_t>(file_.size(), kLargestPickle))) {
     const Pickle magic = next();
     RT_CHECK_AS(FormatError, magic[magic.root].text == "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", path,
                 ": a Python pickle, but not one of PyTorch's");
@@ -103,13 +97,13 @@ class LegacySource : public PyTorchFile::Source {
     for (const Pickle::Id id : keys[keys.root].items) {
       const std::string& key = keys[id].text;
       const auto storage = storages.find(key);
-      RT_CHECK_AS(FormatError, storage != storages.end() && bytes_ - at_ >= 8, path_, ": damaged: it has no storage ",
-                  printable(key.substr(0, 100)));
+      RT_CHECK_AS(FormatError, storage != storages.end() && file_.size() - at_ >= 8, path_,
+                  ": damaged: it has no storage ", printable(key.substr(0, 100)));
       uint64_t count = 0;
-      read_at(at_, &count, sizeof count);
+      file_.read(at_, &count, sizeof count);
       at_ += sizeof count;
       const uint64_t element = element_bytes(storage->second, path_);
-      RT_CHECK_AS(FormatError, count == storage->second.count && count <= (bytes_ - at_) / element, path_,
+      RT_CHECK_AS(FormatError, count == storage->second.count && count <= (file_.size() - at_) / element, path_,
                   ": truncated: storage ", printable(key.substr(0, 100)), " has fewer than ", storage->second.count,
                   " numbers");
       places_[key] = {at_, count * element};
@@ -125,21 +119,14 @@ class LegacySource : public PyTorchFile::Source {
                 " numbers");
   }
   void read(const PickledStorage& storage, uint64_t begin, void* to, uint64_t bytes) override {
-    read_at(places_.at(storage.key).begin + begin, to, bytes);
+    file_.read(places_.at(storage.key).begin + begin, to, bytes);
   }
 
  private:
-  void read_at(uint64_t offset, void* to, uint64_t bytes) {
-    errno = 0;
-    stream_.seekg(std::streamoff(offset));
-    RT_CHECK_AS(IoError, stream_.read(static_cast<char*>(to), std::streamsize(bytes)), path_,
-                ": cannot read: ", errno ? std::strerror(errno) : "it has become shorter");
-  }
-
   std::string path_;
-  std::ifstream stream_;
-  uint64_t bytes_ = 0, at_ = 0;
-  std::string begin_;
+  InputFile file_;
+  std::string begin_;  // of the file
+  uint64_t at_ = 0;
   struct Place {
     uint64_t begin, bytes;
   };
@@ -202,10 +189,7 @@ Tensor PyTorchFile::read(size_t i) {
   const size_t element = size_of(t.entry.dtype);
   const Tensor numbers({span}, t.entry.dtype);
   source_->read(t.storage, t.offset * element, View(numbers).data, uint64_t(span) * element);
-  if (t.entry.dtype == DType::b8)
-    for (const uint8_t *byte = static_cast<const uint8_t*>(View(numbers).data), *end = byte + span; byte < end; ++byte)
-      RT_CHECK_AS(FormatError, *byte <= 1, path_, ": tensor '", printable(t.entry.name), "' of truth values has the ",
-                  "byte ", int(*byte), "; expected 0 or 1");
+  check_bools(path_, t.entry.name, numbers);
   copy(out, numbers.window(shape, strides));
   return out;
 }
@@ -256,12 +240,6 @@ class StatePickler {
   std::string out_;
 };
 
-Tensor dense_on_host(const Tensor& x) {
-  Tensor dense(x.shape(), x.dtype(), x.device());
-  copy(dense, x.detach());
-  return dense.device().type == DeviceType::cpu ? dense : dense.copy_to(Device{});
-}
-
 }  // namespace
 
 void write_pytorch(const std::string& path, const std::vector<NamedTensor>& tensors,
@@ -275,7 +253,7 @@ void write_pytorch(const std::string& path, const std::vector<NamedTensor>& tens
   zip.add("model/version", "3\n");
   if (!metadata.empty()) zip.add(concat("model/", kMetadata), Json(metadata).text());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor x = dense_on_host(tensors[i].tensor);
+    const Tensor x = contiguous_on_host(tensors[i].tensor);
     zip.add(concat("model/data/", i),
             [&](const ZipWriter::Sink& sink) { sink(View(x).data, size_t(x.size()) * size_of(x.dtype())); });
   }

@@ -1,10 +1,7 @@
 #include "train/io/safetensors.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "core/printable.h"
@@ -26,20 +23,11 @@ bool is_for(const std::string& checksum, uint64_t bytes) { return checksum.ends_
 
 size_t bytes_of(const Tensor& x) { return size_t(x.size()) * size_of(x.dtype()); }
 
-Tensor on_host(const Tensor& x) {
-  Tensor dense = x.detach();
-  if (!dense.contiguous()) {
-    dense = Tensor(x.shape(), x.dtype(), x.device());
-    copy(dense, x);
-  }
-  return dense.device().type == DeviceType::cpu ? dense : dense.copy_to(Device{});
-}
-
 // Calls f with the rows of a tensor, on the host, some at a time.
 template <class F>
 void each_part(const FileTensor& t, const F& f) {
   for (int64_t row = 0; row < t.rows(); row += t.rows_at_once())
-    f(on_host(t.get({row, std::min(row + t.rows_at_once(), t.rows())})));
+    f(contiguous_on_host(t.get({row, std::min(row + t.rows_at_once(), t.rows())})));
 }
 
 std::string checksum_of(const std::vector<FileTensor>& tensors) {
@@ -51,13 +39,6 @@ std::string checksum_of(const std::vector<FileTensor>& tensors) {
       bytes += bytes_of(x);
     });
   return checksum_text(crc, bytes);
-}
-
-void check_bools(const std::string& path, const std::string& name, const Tensor& x) {
-  const auto* bytes = static_cast<const uint8_t*>(View(x).data);
-  for (int64_t i = 0; i < x.size(); ++i)
-    RT_CHECK_AS(FormatError, bytes[i] <= 1, path, ": tensor '", name, "' of BOOL has the byte ",
-                int(bytes[i]), "; expected 0 or 1");
 }
 
 std::string header_text(const std::vector<FileTensor>& tensors,
@@ -82,6 +63,23 @@ std::string header_text(const std::vector<FileTensor>& tensors,
 }
 
 }  // namespace
+
+Tensor contiguous_on_host(const Tensor& x) {
+  Tensor dense = x.detach();
+  if (!dense.contiguous()) {
+    dense = Tensor(x.shape(), x.dtype(), x.device());
+    copy(dense, x);
+  }
+  return dense.device().type == DeviceType::cpu ? dense : dense.copy_to(Device{});
+}
+
+void check_bools(const std::string& path, const std::string& name, const Tensor& x) {
+  if (x.dtype() != DType::b8) return;
+  const auto* bytes = static_cast<const uint8_t*>(View(x).data);
+  for (int64_t i = 0; i < x.size(); ++i)
+    RT_CHECK_AS(FormatError, bytes[i] <= 1, path, ": tensor '", printable(name), "' of BOOL has the byte ",
+                int(bytes[i]), "; expected 0 or 1");
+}
 
 const Tensor& Safetensors::operator[](const std::string& name) const {
   for (const NamedTensor& t : tensors)
@@ -142,30 +140,26 @@ namespace {
 
 // An open file and its header.
 struct OpenFile {
-  std::ifstream stream;
+  InputFile file;
+  uint64_t at = 8;  // of what is read next
   SafetensorsHeader header;
 
-  explicit OpenFile(const std::string& path) {
-    std::error_code error;
-    const uint64_t file_bytes = std::filesystem::file_size(path, error);
-    RT_CHECK_AS(IoError, !error, path, ": cannot open: ", error.message());
-    errno = 0;
-    stream.open(path, std::ios::binary);
+  explicit OpenFile(const std::string& path) : file(path) {
+    const uint64_t file_bytes = file.size();
     RT_CHECK_AS(FormatError, file_bytes >= 8, path, ": ", file_bytes, " bytes are too few for a safetensors file");
     uint64_t header_bytes = 0;
-    read(path, &header_bytes, 8);
+    file.read(0, &header_bytes, sizeof header_bytes);
     if (header_bytes > file_bytes - 8 || header_bytes > kLargestHeader)
       check_foreign(path, {reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
     RT_CHECK_AS(FormatError, header_bytes <= kLargestHeader && header_bytes <= file_bytes - 8, path, ": a header of ",
                 header_bytes, " bytes in a file of ", file_bytes,
                 "; truncated, or not a safetensors file, nor one of PyTorch's");
-    std::string text(header_bytes, '\0');
-    read(path, text.data(), header_bytes);
-    header = parse_safetensors_header(text, file_bytes - 8 - header_bytes, path);
+    header = parse_safetensors_header(file.read(8, header_bytes), file_bytes - 8 - header_bytes, path);
+    at += header_bytes;
   }
-  void read(const std::string& path, void* to, uint64_t bytes) {
-    RT_CHECK_AS(IoError, stream.read(static_cast<char*>(to), std::streamsize(bytes)), path,
-                ": cannot read: ", errno ? std::strerror(errno) : "it has become shorter");
+  void read(void* to, uint64_t bytes) {
+    file.read(at, to, bytes);
+    at += bytes;
   }
 };
 
@@ -189,9 +183,9 @@ void read_safetensors(const std::string& path, const std::function<void(const Sa
       Shape shape = whole.shape;
       if (shape.rank() > 0) shape[0] = rows.size();
       const Tensor x(shape, entry.dtype);
-      file.read(path, View(x).data, bytes_of(x));
+      file.read(View(x).data, bytes_of(x));
       if (!checksum.empty()) crc.add(View(x).data, bytes_of(x));
-      if (entry.dtype == DType::b8) check_bools(path, entry.name, x);
+      check_bools(path, entry.name, x);
       put(entry, rows, x);
     }
   }

@@ -37,6 +37,11 @@ struct FileTensor {
 };
 std::vector<FileTensor> file_tensors(const std::vector<NamedTensor>& tensors);
 
+// x on cpu:0, contiguous: a copy if it is not so already.
+Tensor contiguous_on_host(const Tensor& x);
+// Throws FormatError if a tensor of a file, contiguous on cpu:0, is of truth values and has other bytes than 0 and 1.
+void check_bools(const std::string& path, const std::string& name, const Tensor& x);
+
 // Writes a file atomically, with the layout of the reference implementation (widest elements first, then by name): the
 // same tensors give the same bytes. If there are metadata, they get a checksum of these bytes. Tensors may have any
 // device and strides. Throws IoError, or UsageError for a repeated name.

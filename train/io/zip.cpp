@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "core/check.h"
 #include "core/printable.h"
@@ -54,16 +52,12 @@ bool take_64(std::string_view extra, std::initializer_list<uint64_t*> numbers) {
 
 }  // namespace
 
-ZipReader::ZipReader(std::string path) : path_(std::move(path)) {
-  std::error_code error;
-  bytes_ = std::filesystem::file_size(path_, error);
-  RT_CHECK_AS(IoError, !error, path_, ": cannot open: ", error.message());
-  stream_.open(path_, std::ios::binary);
+ZipReader::ZipReader(std::string path) : path_(std::move(path)), file_(path_) {
   uint64_t begin = 0, bytes = 0, count = 0;
   find_directory(begin, bytes, count);
-  RT_CHECK_AS(FormatError, bytes <= kLargestDirectory && begin <= bytes_ && bytes <= bytes_ - begin, path_,
+  RT_CHECK_AS(FormatError, bytes <= kLargestDirectory && begin <= file_.size() && bytes <= file_.size() - begin, path_,
               ": damaged: its list of files is said to be ", bytes, " bytes from ", begin, " on");
-  const std::string list = text_at(begin, bytes);
+  const std::string list = file_.read(begin, bytes);
   std::string_view rest = list;
   for (; count > 0; --count) {
     RT_CHECK_AS(FormatError, rest.size() >= kEntryBytes && number_at<uint32_t>(rest, 0) == kEntry, path_,
@@ -80,7 +74,8 @@ ZipReader::ZipReader(std::string path) : path_(std::move(path)) {
     const bool whole = take_64(rest.substr(kEntryBytes + name, extra), {&entry.size, &packed, &entry.header});
     entry.stored = number_at<uint16_t>(rest, 10) == 0 && (number_at<uint16_t>(rest, 8) & 1) == 0;
     RT_CHECK_AS(FormatError,
-                whole && packed <= bytes_ && entry.header <= bytes_ - packed && (!entry.stored || packed == entry.size),
+                whole && packed <= file_.size() && entry.header <= file_.size() - packed &&
+                    (!entry.stored || packed == entry.size),
                 path_, ": damaged: '", printable(entry.name), "' is said to be outside of it");
     entries_.push_back(std::move(entry));
     rest.remove_prefix(kEntryBytes + name + extra + comment);
@@ -94,8 +89,8 @@ ZipReader::ZipReader(std::string path) : path_(std::move(path)) {
 
 // The end record is the last thing in the file, but for a comment and what else follows, up to 65,535 bytes.
 void ZipReader::find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count) {
-  const uint64_t last = std::min<uint64_t>(bytes_, kEndBytes + 0xffff);
-  const std::string tail = text_at(bytes_ - last, last);
+  const uint64_t last = std::min<uint64_t>(file_.size(), kEndBytes + 0xffff);
+  const std::string tail = file_.read(file_.size() - last, last);
   size_t at = tail.size() < kEndBytes ? std::string::npos : tail.size() - kEndBytes;
   const auto ends = [&](size_t i) {
     return number_at<uint32_t>(tail, i) == kEnd && number_at<uint16_t>(tail, i + 20) <= tail.size() - i - kEndBytes;
@@ -109,9 +104,9 @@ void ZipReader::find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count
   if (count != 0xffff && bytes != kIn64 && begin != kIn64) return;
   if (at < kLocatorBytes || number_at<uint32_t>(tail, at - kLocatorBytes) != kLocator64) return;
   const auto where = number_at<uint64_t>(tail, at - kLocatorBytes + 8);
-  RT_CHECK_AS(FormatError, where <= bytes_ && kEnd64Bytes <= bytes_ - where, path_,
+  RT_CHECK_AS(FormatError, where <= file_.size() && kEnd64Bytes <= file_.size() - where, path_,
               ": damaged: the end of its list of files is said to be outside of it");
-  const std::string end = text_at(where, kEnd64Bytes);
+  const std::string end = file_.read(where, kEnd64Bytes);
   RT_CHECK_AS(FormatError, number_at<uint32_t>(end, 0) == kEnd64, path_, ": damaged: its list of files has no end");
   count = number_at<uint64_t>(end, 32), bytes = number_at<uint64_t>(end, 40), begin = number_at<uint64_t>(end, 48);
 }
@@ -122,30 +117,18 @@ const ZipEntry* ZipReader::find(const std::string& name) const {
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 
-void ZipReader::read_at(uint64_t offset, void* to, uint64_t bytes) {
-  errno = 0;
-  stream_.seekg(std::streamoff(offset));
-  RT_CHECK_AS(IoError, stream_.read(static_cast<char*>(to), std::streamsize(bytes)), path_,
-              ": cannot read: ", errno ? std::strerror(errno) : "it has become shorter");
-}
-
-std::string ZipReader::text_at(uint64_t offset, uint64_t bytes) {
-  std::string out(bytes, '\0');
-  read_at(offset, out.data(), bytes);
-  return out;
-}
-
 void ZipReader::read(const ZipEntry& entry, uint64_t offset, void* to, uint64_t bytes) {
   RT_CHECK_AS(FormatError, entry.stored, path_, ": '", printable(entry.name),
               "' in it is compressed or encrypted, which PyTorch's files are not");
-  const std::string local = text_at(entry.header, std::min<uint64_t>(kLocalBytes, bytes_ - entry.header));
+  const std::string local = file_.read(entry.header, std::min<uint64_t>(kLocalBytes, file_.size() - entry.header));
   RT_CHECK_AS(FormatError, local.size() == kLocalBytes && number_at<uint32_t>(local, 0) == kLocal, path_,
               ": damaged: there is no '", printable(entry.name), "' where its list of files says");
   const uint64_t begin = entry.header + kLocalBytes + number_at<uint16_t>(local, 26) + number_at<uint16_t>(local, 28);
   RT_CHECK_AS(FormatError,
-              offset <= entry.size && bytes <= entry.size - offset && begin <= bytes_ && entry.size <= bytes_ - begin,
+              offset <= entry.size && bytes <= entry.size - offset && begin <= file_.size() &&
+                  entry.size <= file_.size() - begin,
               path_, ": damaged: '", printable(entry.name), "' in it is too short");
-  read_at(begin + offset, to, bytes);
+  file_.read(begin + offset, to, bytes);
 }
 
 std::string ZipReader::read(const ZipEntry& entry, uint64_t limit) {

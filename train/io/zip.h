@@ -1,6 +1,5 @@
 #pragma once
 #include <cstdint>
-#include <fstream>
 #include <functional>
 #include <string>
 #include <vector>
@@ -34,13 +33,10 @@ class ZipReader {
   void check(const ZipEntry& entry);                        // throws FormatError unless its bytes have its CRC-32
 
  private:
-  void read_at(uint64_t offset, void* to, uint64_t bytes);
-  std::string text_at(uint64_t offset, uint64_t bytes);
   void find_directory(uint64_t& begin, uint64_t& bytes, uint64_t& count);
 
   std::string path_;
-  std::ifstream stream_;
-  uint64_t bytes_ = 0;  // of the archive
+  InputFile file_;
   std::vector<ZipEntry> entries_;
 };
 
