@@ -2,15 +2,12 @@
 
 namespace ringtape::nn {
 
-static Conv2d::Options of_bottleneck(int64_t stride, int64_t pad) {
-  return {.stride = stride, .pad = pad, .bias = false, .init = Init::normal_fan_out};
-}
-
 Bottleneck::Bottleneck(int64_t in, int64_t width, int64_t stride)
-    : conv1_(in, width, 1, of_bottleneck(1, 0)), bn1_(width), conv2_(width, width, 3, of_bottleneck(stride, 1)),
-      bn2_(width), conv3_(width, kExpansion * width, 1, of_bottleneck(1, 0)), bn3_(kExpansion * width) {
+    : conv1_(in, width, 1, without_bias(1, 0, Init::normal_fan_out)), bn1_(width),
+      conv2_(width, width, 3, without_bias(stride, 1, Init::normal_fan_out)), bn2_(width),
+      conv3_(width, kExpansion * width, 1, without_bias(1, 0, Init::normal_fan_out)), bn3_(kExpansion * width) {
   if (stride == 1 && in == kExpansion * width) return;
-  shortcut_ = std::make_unique<Conv2d>(in, kExpansion * width, 1, of_bottleneck(stride, 0));
+  shortcut_ = std::make_unique<Conv2d>(in, kExpansion * width, 1, without_bias(stride, 0, Init::normal_fan_out));
   shortcut_bn_ = std::make_unique<BatchNorm>(kExpansion * width);
 }
 

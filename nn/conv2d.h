@@ -49,4 +49,9 @@ class Conv2d : public Module {
   Options options_;
 };
 
+// Of a convolution whose channels a BatchNorm shifts.
+inline Conv2d::Options without_bias(int64_t stride, int64_t pad, Init init = Init::uniform_fan_in) {
+  return {.stride = stride, .pad = pad, .bias = false, .init = init};
+}
+
 }  // namespace ringtape::nn

@@ -2,15 +2,12 @@
 
 namespace ringtape::nn {
 
-static Conv2d::Options no_bias(int64_t stride, int64_t pad, Block block = Block::basic) {
-  const Init init = block == Block::basic ? Init::uniform_fan_in : Init::normal_fan_out;
-  return {.stride = stride, .pad = pad, .bias = false, .init = init};
-}
+static Init init_of(Block block) { return block == Block::basic ? Init::uniform_fan_in : Init::normal_fan_out; }
 
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
-    : conv1_(in, out, 3, no_bias(stride, 1)), bn1_(out), conv2_(out, out, 3, no_bias(1, 1)), bn2_(out) {
+    : conv1_(in, out, 3, without_bias(stride, 1)), bn1_(out), conv2_(out, out, 3, without_bias(1, 1)), bn2_(out) {
   if (stride == 1 && in == out) return;
-  shortcut_ = std::make_unique<Conv2d>(in, out, 1, no_bias(stride, 0));
+  shortcut_ = std::make_unique<Conv2d>(in, out, 1, without_bias(stride, 0));
   shortcut_bn_ = std::make_unique<BatchNorm>(out);
 }
 
@@ -33,14 +30,17 @@ void BasicBlock::visit(Visitor& v) {
 ResNet::ResNet(const Options& o)
     : stem_(o.stem), stem_activation_(o.stem_relu ? Activation::relu : Activation::none),
       conv1_(o.in, o.width, o.stem == Stem::cifar ? 3 : 7,
-             o.stem == Stem::cifar ? no_bias(1, o.stem_padding, o.block) : no_bias(2, 3, o.block)),
+             o.stem == Stem::cifar ? without_bias(1, o.stem_padding, init_of(o.block))
+                                   : without_bias(2, 3, init_of(o.block))),
       bn1_(o.width) {
   int64_t in = o.width;
   for (size_t stage = 0; stage < layers_.size(); ++stage)
     for (int64_t block = 0; block < o.blocks[stage]; ++block) {
       const int64_t width = o.width << stage, stride = stage > 0 && block == 0 ? 2 : 1;
-      if (o.block == Block::basic) layers_[stage].add<BasicBlock>(in, width, stride);
-      else layers_[stage].add<Bottleneck>(in, width, stride);
+      if (o.block == Block::basic)
+        layers_[stage].add<BasicBlock>(in, width, stride);
+      else
+        layers_[stage].add<Bottleneck>(in, width, stride);
       in = o.block == Block::basic ? width : Bottleneck::kExpansion * width;
     }
   if (o.classes > 0) fc_ = std::make_unique<Linear>(in, o.classes);

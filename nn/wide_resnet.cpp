@@ -4,13 +4,10 @@
 
 namespace ringtape::nn {
 
-static Conv2d::Options of_wide(int64_t stride, int64_t pad) {
-  return {.stride = stride, .pad = pad, .bias = false, .init = Init::normal_fan_out};
-}
-
 WideBlock::WideBlock(int64_t in, int64_t out, int64_t stride, double dropout)
-    : bn1_(in), conv1_(in, out, 3, of_wide(stride, 1)), bn2_(out), drop_(dropout), conv2_(out, out, 3, of_wide(1, 1)) {
-  if (in != out) shortcut_ = std::make_unique<Conv2d>(in, out, 1, of_wide(stride, 0));
+    : bn1_(in), conv1_(in, out, 3, without_bias(stride, 1, Init::normal_fan_out)), bn2_(out), drop_(dropout),
+      conv2_(out, out, 3, without_bias(1, 1, Init::normal_fan_out)) {
+  if (in != out) shortcut_ = std::make_unique<Conv2d>(in, out, 1, without_bias(stride, 0, Init::normal_fan_out));
 }
 
 Tensor WideBlock::forward(const Tensor& x) {
@@ -28,7 +25,8 @@ void WideBlock::visit(Visitor& v) {
   if (shortcut_) v.child("convShortcut", *shortcut_);
 }
 
-WideResNet::WideResNet(const Options& o) : conv1_(o.in, 16, 3, of_wide(1, 1)), bn1_(64 * o.widen) {
+WideResNet::WideResNet(const Options& o)
+    : conv1_(o.in, 16, 3, without_bias(1, 1, Init::normal_fan_out)), bn1_(64 * o.widen) {
   RT_CHECK_AS(UsageError, o.depth >= 10 && o.depth % 6 == 4,
               "wide_resnet: expected a depth of 6 n + 4, such as 16 or 28, got ", o.depth);
   int64_t in = 16;
