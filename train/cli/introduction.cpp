@@ -12,8 +12,8 @@
 namespace ringtape::cli {
 
 static std::string image_text(const Dataset& data) {
-  const Shape& s = data.images.shape();
-  return concat(s[1], "x", s[2], "x", s[3]);
+  const Shape s = data.image();
+  return concat(s[0], "x", s[1], "x", s[2]);
 }
 
 std::string device_text(Device device) {

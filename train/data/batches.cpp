@@ -1,8 +1,13 @@
 #include "train/data/batches.h"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
+#include "core/parallel.h"
 #include "kernels/index_select.h"
+#include "train/data/encoded_images.h"
 
 namespace ringtape {
 
@@ -32,86 +37,123 @@ static View view_of(void* data, DType dtype, const Shape& shape, Device device) 
 }
 
 struct BatchMaker::Layout {
-  Layout(int64_t samples, int64_t images, const Shape& image)
-      : labels_at(8 * samples), images_at(16 * samples), bytes(images_at + images * image.size()) {}
+  Layout(int64_t samples, int64_t copied)
+      : labels_at(8 * samples), images_at(16 * samples), bytes(images_at + samples * copied) {}
   int64_t labels_at, images_at, bytes;
 };
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
-    : images_(data.images), labels_(data.labels), device_(config.device), augmentation_(config.augmentation),
-      views_(config.views), transforms_(config.transforms), seed_(config.seed) {
-  const Shape& shape = images_.shape();
+    : images_(data.images), labels_(data.labels), encoded_(data.encoded), image_(data.image()), device_(config.device),
+      augmentation_(config.augmentation), views_(config.views), transforms_(config.transforms), seed_(config.seed) {
   const Augmentation& a = augmentation_;
-  RT_CHECK(shape.rank() == 4, data.name);
+  RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
   for (size_t v = 0; v < views_.size(); ++v) {
-    check_view(views_[v], image(), views_[v].shape(image()));
+    const Shape view = views_[v].shape(image_);
+    check_view(views_[v], image_, view);
     // Checks when the loader is created what would otherwise throw in its threads.
     RandomViewParams(views_[v], 0, 0, int(v), false);
+    if (encoded_ || !transforms_.empty()) copies_.push_back(encoded_ ? view : image_);
   }
-  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || transforms_.empty(), data.name, " lies on ",
-              images_.device(), ", but transforms are made on the host; load it again");
-  RT_CHECK_AS(DeviceError, images_.device().type == DeviceType::cpu || images_.device() == device_, data.name,
-              " lies on ", images_.device(), ", but batches are needed on ", device_, "; load it again");
-  RT_CHECK(int64_t(data.mean.size()) == shape[3] && data.deviation.size() == data.mean.size(), data.name);
+  if (copies_.empty()) copies_ = {image_};
+  if (!encoded_) {
+    const Device where = images_.device();
+    RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || transforms_.empty(), data.name, " lies on ", where,
+                ", but transforms are made on the host; load it again");
+    RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || where == device_, data.name, " lies on ", where,
+                ", but batches are needed on ", device_, "; load it again");
+  }
+  RT_CHECK(int64_t(data.mean.size()) == image_[2] && data.deviation.size() == data.mean.size(), data.name);
   table_ = byte_table(data, device_);
+}
+
+int64_t BatchMaker::copied() const {
+  return std::transform_reduce(copies_.begin(), copies_.end(), int64_t{0}, std::plus(),
+                               [](const Shape& s) { return s.size(); });
 }
 
 std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
   if (on_host() || resident()) return nullptr;
-  return runtime(device_).inbox(size_t(Layout(samples, copies() * samples, image()).bytes), device_.index);
+  return runtime(device_).inbox(size_t(Layout(samples, copied()).bytes), device_.index);
+}
+
+void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const> copies) const {
+  if (!cuts()) return decode_as(*encoded_, sample, {image_[0], image_[1]}, copies[0]);
+  const Image image = decode_image(encoded_->read(sample), encoded_->path(sample));
+  for (size_t v = 0; v < views_.size(); ++v) {
+    const RandomViewParams p(views_[v], seed_, uint64_t(epoch), int(v), true);
+    const RandomView crop = draw_view(p, sample, image.size.height, image.size.width);
+    Image part{{crop.height, crop.width}, std::vector<uint8_t>(size_t(crop.height * crop.width * 3))};
+    for (int64_t row = 0; row < crop.height; ++row)
+      std::copy_n(image.rgb.data() + ((crop.top + row) * image.size.width + crop.left) * 3, crop.width * 3,
+                  part.rgb.data() + row * crop.width * 3);
+    copy_pixels(resized(part, {copies_[v][0], copies_[v][1]}), 3, copies[v]);
+  }
 }
 
 void BatchMaker::collect(uint8_t* to, std::span<const int64_t> samples, int64_t epoch) const {
-  const Shape shape = image();
-  for (int64_t view = 0; view < copies(); ++view)
-    for (const int64_t sample : samples) {
-      std::memcpy(to, images_.data<uint8_t>() + sample * shape.size(), size_t(shape.size()));
-      for (size_t k = 0; k < transforms_.size(); ++k)
-        transforms_[k]->apply({to, shape[0], shape[1], shape[2], sample, int(view), epoch, seed_, int(k)});
-      to += shape.size();
+  const auto n = int64_t(samples.size());
+  parallel_for(n, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t b = begin; b < end; ++b) {
+      std::vector<uint8_t*> copies;
+      uint8_t* first = to;
+      for (const Shape& s : copies_) copies.push_back(first + b * s.size()), first += n * s.size();
+      const int64_t sample = samples[size_t(b)];
+      if (encoded_) decode(sample, epoch, copies);
+      for (size_t v = 0; v < copies.size(); ++v) {
+        const Shape& s = copies_[v];
+        if (!encoded_) std::memcpy(copies[v], images_.data<uint8_t>() + sample * s.size(), size_t(s.size()));
+        for (size_t k = 0; k < transforms_.size(); ++k)
+          transforms_[k]->apply({copies[v], s[0], s[1], s[2], sample, int(v), epoch, seed_, int(k)});
+      }
     }
+  });
 }
 
-// With transforms, `images` has those of each view.
-void BatchMaker::make(Chunk& chunk, View images, View samples, bool gathered, int64_t epoch) const {
-  const auto batch_of = [&](const Shape& image) { return Shape{samples.dims[0], image[0], image[1], image[2]}; };
+void BatchMaker::make(Chunk& chunk, uint8_t* gathered, View samples, int64_t epoch) const {
+  const int64_t n = samples.dims[0];
+  const auto batch_of = [&](const Shape& image) { return Shape{n, image[0], image[1], image[2]}; };
+  auto next_copy = [&, at = gathered](size_t copy) mutable {
+    if (!gathered) return images_.device() == device_ ? View(images_) : seen_from(images_, device_);
+    const View out = view_of(at, DType::u8, batch_of(copies_[copy]), device_);
+    if (copies_.size() > 1) at += out.size();
+    return out;
+  };
   for (size_t v = 0; v < views_.size(); ++v) {
-    chunk.views.emplace_back(batch_of(views_[v].shape(image())), DType::f32, device_);
-    random_view(chunk.views[v], images, samples, table_,
-                RandomViewParams(views_[v], seed_, uint64_t(epoch), int(v), gathered));
-    if (!transforms_.empty()) images.data = static_cast<char*>(images.data) + images.size();
+    chunk.views.emplace_back(batch_of(views_[v].shape(image_)), DType::f32, device_);
+    RandomViewParams params(views_[v], seed_, uint64_t(epoch), int(v), gathered);
+    params.whole = cuts();
+    random_view(chunk.views[v], next_copy(copies_.size() > 1 ? v : 0), samples, table_, params);
   }
   if (!views_.empty()) return;
-  chunk.x = Tensor(batch_of(image()), DType::f32, device_);
-  augment(chunk.x, images, samples, table_, AugmentParams(augmentation_, seed_, uint64_t(epoch), gathered));
+  chunk.x = Tensor(batch_of(image_), DType::f32, device_);
+  augment(chunk.x, next_copy(0), samples, table_, AugmentParams(augmentation_, seed_, uint64_t(epoch), gathered));
 }
 
 void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) const {
   if (resident()) return;
   const int64_t n = samples.size();
-  const int64_t* const sample = samples.data<int64_t>();
-  const int64_t* const labels = labels_.data<int64_t>();
+  const std::span<const int64_t> all = samples.span<int64_t>();
   int64_t* y = nullptr;
   if (on_host()) {
     chunk.y = Tensor({n}, DType::i64, device_);
     y = chunk.y.data<int64_t>();
-    if (transforms_.empty()) make(chunk, seen_from(images_, device_), seen_from(samples, device_), false, epoch);
-    else {
-      const Tensor copied(images_.shape().with(0, copies() * n), DType::u8);
-      collect(copied.data<uint8_t>(), {sample, size_t(n)}, epoch);
-      const View first = copied.window(images_.shape().with(0, n), copied.strides());
-      make(chunk, seen_from(first, device_), seen_from(samples, device_), true, epoch);
+    Tensor bytes;
+    if (gathers()) {
+      bytes = Tensor({n * copied()}, DType::u8);
+      collect(bytes.data<uint8_t>(), all, epoch);
     }
+    make(chunk, bytes.defined() ? bytes.data<uint8_t>() : nullptr, seen_from(samples, device_), epoch);
   } else {
-    const Layout at(n, copies() * n, image());
+    const Layout at(n, copied());
     chunk.bytes = runtime(device_).host_buffer(size_t(at.bytes), device_.index);
     auto* to = static_cast<uint8_t*>(chunk.bytes->data());
-    std::memcpy(to, sample, size_t(at.labels_at));
+    std::memcpy(to, all.data(), size_t(at.labels_at));
     y = reinterpret_cast<int64_t*>(to + at.labels_at);
-    collect(to + at.images_at, {sample, size_t(n)}, epoch);
+    collect(to + at.images_at, all, epoch);
   }
-  for (int64_t i = 0; i < n; ++i) y[i] = labels[sample[i]];
+  const int64_t* const labels = labels_.data<int64_t>();
+  for (int64_t i = 0; i < n; ++i) y[i] = labels[all[size_t(i)]];
 }
 
 void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbox* inbox) const {
@@ -119,17 +161,16 @@ void BatchMaker::finish(Chunk& chunk, const Tensor& samples, int64_t epoch, Inbo
   const int64_t n = samples.size();
   chunk.y = Tensor({n}, DType::i64, device_);
   if (resident()) {
-    make(chunk, images_, samples, false, epoch);
+    make(chunk, nullptr, samples, epoch);
     const Shape all{1, labels_.size(), 1}, chosen{1, n, 1};
     index_select_forward(chunk.y.window(chosen, contiguous_strides(chosen)),
                          labels_.window(all, contiguous_strides(all)), samples);
     return;
   }
-  const Layout at(n, copies() * n, image());
+  const Layout at(n, copied());
   auto* const bytes = static_cast<uint8_t*>(inbox->receive(*chunk.bytes, size_t(at.bytes)));
   chunk.bytes.reset();
-  const View images = view_of(bytes + at.images_at, DType::u8, images_.shape().with(0, n), device_);
-  make(chunk, images, view_of(bytes, DType::i64, {n}, device_), true, epoch);
+  make(chunk, bytes + at.images_at, view_of(bytes, DType::i64, {n}, device_), epoch);
   runtime(device_).copy(View(chunk.y).data, device_, bytes + at.labels_at, device_, size_t(8 * n));
 }
 

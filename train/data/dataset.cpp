@@ -1,5 +1,6 @@
 #include "train/data/dataset.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <mutex>
@@ -9,6 +10,7 @@
 #include "core/random.h"
 #include "core/registry.h"
 #include "train/data/cifar.h"
+#include "train/data/encoded_images.h"
 #include "train/data/imagefolder.h"
 #include "train/data/mnist.h"
 #include "train/data/shapes.h"
@@ -83,6 +85,13 @@ int64_t default_val_size(const DatasetEntry& entry, int64_t n) {
   return entry.val_size > 0 && 2 * entry.val_size <= n ? entry.val_size : n / 10;
 }
 
+void Dataset::copy_image(int64_t i, uint8_t* to) const {
+  const Shape s = image();
+  if (encoded) return decode_as(*encoded, i, {s[0], s[1]}, to);
+  const Tensor one = images.window(s, contiguous_strides(s), i * s.size()).copy_to(Device{});
+  std::copy_n(one.data<uint8_t>(), s.size(), to);
+}
+
 // Counts each byte value, so that the sums do not depend on threads.
 PixelStatistics pixel_statistics(const Tensor& images) {
   const auto channels = size_t(images.dim(3));
@@ -136,11 +145,11 @@ std::vector<int64_t> fraction_of(const std::vector<int64_t>& samples, const Tens
 }
 
 void normalize_as_imagenet(Splits& data) {
-  for (Dataset* set : {&data.train, &data.test}) {
-    RT_CHECK_AS(UsageError, set->images.dim(3) == 3, "--normalize imagenet: ", set->name, " has images of ",
-                set->images.dim(3), " channels; expected 3");
-    set->mean = {0.485f, 0.456f, 0.406f}, set->deviation = {0.229f, 0.224f, 0.225f};
-  }
+  data.each([](Dataset& set) {
+    RT_CHECK_AS(UsageError, set.image()[2] == 3, "--normalize imagenet: ", set.name, " has images of ", set.image()[2],
+                " channels; expected 3");
+    set.mean = {0.485f, 0.456f, 0.406f}, set.deviation = {0.229f, 0.224f, 0.225f};
+  });
 }
 
 }  // namespace ringtape

@@ -1,5 +1,7 @@
 #pragma once
 #include <functional>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,22 +11,37 @@
 
 namespace ringtape {
 
-// Labelled images, as bytes in the memory of the host or, after keep_on_device(), of a device.
+class EncodedImages;
+
+// Labelled images: bytes in the memory of the host or, after keep_on_device(), of a device, or files that are decoded
+// when a batch needs them.
 struct Dataset {
   std::string name;    // "mnist"
   std::string source = {};  // the origin: a folder, or "generated, seed 1"
-  Tensor images;       // u8 (N, H, W, C)
+  Tensor images;       // u8 (N, H, W, C); undefined with `encoded`
   Tensor labels;       // i64 (N), each in [0, classes)
   int classes = 0;
   std::vector<float> mean, deviation;  // per channel, for pixels scaled to [0, 1]
   std::vector<std::string> class_names = {};
+  std::shared_ptr<const EncodedImages> encoded = {};
+  Shape decoded = {};  // (H, W, 3): what each of these becomes
 
-  int64_t size() const { return images.dim(0); }
+  int64_t size() const { return labels.size(); }
+  Shape image() const { return encoded ? decoded : images.shape().without(0); }  // (H, W, C)
+  // Writes the bytes of image i, (H, W, C).
+  void copy_image(int64_t i, uint8_t* to) const;
 };
 
 struct Splits {
   Dataset train, test;
+  std::optional<Dataset> val = {};      // images for validation; none: training images are held out
   std::vector<std::string> notes = {};  // what was left out or changed, one line each
+
+  template <class F>
+  void each(F&& f) {
+    f(train), f(test);
+    if (val) f(*val);
+  }
 };
 
 // From now on, images are normalised by ImageNet's mean and deviation, as in many published recipes. Throws UsageError
@@ -37,6 +54,7 @@ struct DataRequest {
   uint64_t seed = 0;
   bool progress = false;           // show a bar while files are decoded
   bool train = true, test = true;  // which images are needed; a generated set makes one image of each other split
+  bool labels = true;              // whether images without labels are refused
   // If images take time: called when they have been found and are about to be read or generated.
   std::function<void()> begins = {};
 };

@@ -173,9 +173,11 @@ auto with_reader(const std::string& path, const std::string& content, F&& f) {
 
 }  // namespace
 
-ImageSize read_image_size(const std::string& path) {
-  return with_reader(path, read_file(path), [](auto& reader) { return reader.size(); });
+ImageSize image_size_of(const std::string& content, const std::string& path) {
+  return with_reader(path, content, [](auto& reader) { return reader.size(); });
 }
+
+ImageSize read_image_size(const std::string& path) { return image_size_of(read_file(path), path); }
 
 Image decode_image(const std::string& content, const std::string& path, int64_t least) {
   return with_reader(path, content, [least](auto& reader) { return reader.decode(least); });

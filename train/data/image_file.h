@@ -26,6 +26,7 @@ inline constexpr int64_t kMostAspect = 1000;
 // and, before memory is allocated, for an image of more than kMostPixels and a file too short for the pixels that it
 // declares.
 ImageSize read_image_size(const std::string& path);  // reads only the header
+ImageSize image_size_of(const std::string& content, const std::string& path);
 // `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
 Image read_image(const std::string& path, int64_t least = INT64_MAX);
 
@@ -40,12 +41,14 @@ Image resized(const Image& image, ImageSize size);
 // CenterCrop(side). Only the part that is kept is scaled, so the cost does not depend on the longer side.
 Image resized_and_cropped(const Image& image, int64_t side);
 
-// Whether a path ends as those of the images that can be read: .jpg, .jpeg or .png, in either case.
+// Whether a path ends as those of the images that can be read, in either case.
+inline constexpr const char* kImageEndings = ".jpg, .jpeg or .png";
 bool is_image_path(const std::string& path);
 
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError
 // for one that is too narrow for a square.
 Image read_image_as(const std::string& path, ImageSize size);
+Image decode_image_as(const std::string& content, const std::string& path, ImageSize size);
 
 // Writes (height, width, channels) bytes, of 3 channels or of 1: the luma of ITU-R 601, as with Pillow's convert("L").
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to);

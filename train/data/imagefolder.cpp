@@ -1,226 +1,136 @@
 #include "train/data/imagefolder.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <map>
 #include <mutex>
 
-#include "core/parallel.h"
-#include "train/data/image_file.h"
 #include "train/io/look.h"
-#include "train/report/progress.h"
 
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kFallbackSide = 32;
-constexpr int64_t kMostUnasked = int64_t{4} << 30;  // bytes of all images, if nobody has chosen their size
-constexpr size_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
+constexpr int64_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
+constexpr int64_t kMany = 20'000;  // images whose listing takes time
 
-struct ImageFiles {
-  std::vector<std::string> classes;
-  std::vector<std::string> paths;
-  std::vector<int64_t> labels;
-
-  void add(const std::string& path, int64_t label) { paths.push_back(path), labels.push_back(label); }
+// The folders of the splits; empty: none.
+struct Places {
+  std::string root, train, val, test;
 };
 
-// The extension with its dot, in lower case.
-std::string ending(const fs::path& path) {
-  std::string end = path.extension().string();
-  std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return end;
-}
-
-// Files and folders that are ignored.
-struct LeftOut {
-  std::map<std::string, int64_t> files;  // by extension
-  int64_t loose = 0;                     // images outside the folders of classes
-  int64_t folders = 0;                   // folders within classes
-
-  std::string str() const;  // "" if there are none
-};
-
-std::string LeftOut::str() const {
-  constexpr size_t kShown = 6;
-  std::vector<std::pair<int64_t, std::string>> kinds;
-  int64_t all = 0, others = 0;
-  for (const auto& [end, count] : files)
-    all += count, kinds.emplace_back(-count, end.empty() ? "without an extension" : end);
-  std::sort(kinds.begin(), kinds.end());
-  std::string list, out;
-  for (size_t i = 0; i < kinds.size(); ++i)
-    if (i < kShown)
-      list += concat(i > 0 ? ", " : "", with_commas(-kinds[i].first), " ", kinds[i].second);
-    else
-      others -= kinds[i].first;
-  if (others > 0) list += concat(", ", with_commas(others), " others");
-  const auto add = [&](int64_t count, const char* one, const char* many, const std::string& more) {
-    if (count > 0) out += concat(out.empty() ? "" : "; ", with_commas(count), " ", count == 1 ? one : many, more);
+Places places_of(const ImageFolderOptions& o, const std::string& dir) {
+  const fs::path root = dir;
+  RT_CHECK_AS(MissingData, is_folder_at(root), "imagefolder: no folder ", dir, "; --data-dir names it");
+  const auto named = [&](const char* flag, const std::string& name, const char* usual) -> std::string {
+    const std::string path = (root / (name.empty() ? usual : name)).string();
+    const bool there = is_folder_at(path);
+    RT_CHECK_AS(UsageError, there || name.empty(), "--", flag, " ", name, ": no folder ", path);
+    return there ? path : "";
   };
-  add(all, "file that is", "files that are", concat(" neither JPEG nor PNG by name (", list, ")"));
-  add(loose, "image", "images", " outside the folders of the classes");
-  add(folders, "folder", "folders", " within a class");
-  return out;
-}
-
-// The wanted entries of a folder, in the byte order of their names. Throws IoError.
-template <class F>
-std::vector<fs::path> sorted(const fs::path& folder, F&& wanted) {
-  std::vector<fs::path> out;
-  try {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-      if (!entry.path().filename().string().starts_with('.') && wanted(entry)) out.push_back(entry.path());
-  } catch (const fs::filesystem_error& e) {
-    detail::fail<IoError>(folder.string(), ": cannot read: ", e.code().message());
+  Places out{dir, named("train-dir", o.train, "train"), named("val-dir", o.val, "val"),
+             named("test-dir", o.test, "test")};
+  if (out.test.empty() && o.val.empty()) out.test = std::move(out.val), out.val.clear();
+  if (out.train.empty()) {
+    RT_CHECK_AS(UsageError, o.val.empty() && o.test.empty(), "--val-dir and --test-dir: need --train-dir, or ",
+                (root / "train").string());
+    out = {dir, dir, "", ""};
   }
-  std::sort(out.begin(), out.end(), [](const fs::path& a, const fs::path& b) { return a.native() < b.native(); });
   return out;
 }
 
-std::vector<fs::path> class_folders(const fs::path& root, LeftOut& left_out) {
-  return sorted(root, [&](const fs::directory_entry& e) {
-    const bool folder = e.is_directory();
-    if (!folder) is_image_path(e.path()) ? ++left_out.loose : ++left_out.files[ending(e.path())];
-    return folder;
-  });
-}
-std::vector<fs::path> images_in(const fs::path& folder, LeftOut& left_out) {
-  return sorted(folder, [&](const fs::directory_entry& e) {
-    const bool image = e.is_regular_file() && is_image_path(e.path());
-    if (!image) e.is_directory() ? ++left_out.folders : ++left_out.files[ending(e.path())];
-    return image;
-  });
-}
-
-ImageFiles list_images(const fs::path& root, LeftOut& left_out) {
-  ImageFiles out;
-  bool any = false;
-  std::string empty;
-  for (const fs::path& folder : class_folders(root, left_out)) {
-    const std::vector<fs::path> images = images_in(folder, left_out);
-    if (images.empty()) empty = folder.string();
-    any = any || !images.empty();
-    for (const fs::path& image : images) out.add(image.string(), int64_t(out.classes.size()));
-    out.classes.push_back(folder.filename().string());
+// Lists folders, and says when the images have been found, or when there are many.
+class Lister {
+ public:
+  Lister(const DataRequest& request, const std::string& train) : request_(request) {
+    flat_ = !request.labels && has_loose_images(train);
   }
-  RT_CHECK_AS(
-      MissingData, any, "imagefolder: no folder in ", root.string(),
-      " holds .jpg, .jpeg or .png files; expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE");
-  RT_CHECK_AS(FormatError, empty.empty(), empty,
-              ": no .jpg, .jpeg or .png files in this class; remove the folder or fill it");
-  return out;
-}
+  bool flat() const { return flat_; }
 
-std::pair<ImageFiles, ImageFiles> list_both(const fs::path& root, LeftOut& left_out) {
-  RT_CHECK_AS(MissingData, is_folder_at(root), "imagefolder: no folder ", root.string(),
-              "; --data-dir names it");
-  if (is_folder_at(root / "train")) {
-    const fs::path held = is_folder_at(root / "test") ? root / "test" : root / "val";
-    RT_CHECK_AS(IoError, is_folder_at(held), root.string(),
-                ": has train/ but neither test/ nor val/ next to it");
-    ImageFiles train = list_images(root / "train", left_out), test = list_images(held, left_out);
-    for (int64_t& label : test.labels) {  // numbered as in the training set
-      const std::string& name = test.classes[size_t(label)];
+  FolderListing list(const std::string& root) {
+    FolderListing out = flat_ ? list_flat(root, found_) : list_classes(root, found_);
+    if (const std::string text = out.left_out.str(); !text.empty()) notes.push_back(concat(root, ": not read: ", text));
+    return out;
+  }
+  // The same; its classes get the numbers that they have in the training images.
+  LabelledImages list(const std::string& root, const FolderListing& train, const std::string& train_root) {
+    FolderListing out = list(root);
+    for (int64_t& label : out.images.labels) {
+      if (flat_) continue;
+      const std::string& name = out.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
-      RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (held / name).string(),
-                  ": no class of that name in ", (root / "train").string());
+      RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (fs::path(root) / name).string(),
+                  ": no class of that name in ", train_root);
       label = at - train.classes.begin();
     }
-    test.classes = train.classes;
-    return {std::move(train), std::move(test)};
+    return std::move(out.images);
   }
-  const ImageFiles all = list_images(root, left_out);
-  ImageFiles train{all.classes, {}, {}}, test = train;
-  size_t number = 0;  // within the class
-  for (size_t i = 0; i < all.paths.size(); ++i) {
-    number = i > 0 && all.labels[i] == all.labels[i - 1] ? number + 1 : 1;
-    (number % kEachTest == 0 ? test : train).add(all.paths[i], all.labels[i]);
-  }
-  RT_CHECK_AS(FormatError, !test.paths.empty(), root.string(), ": no class has ", kEachTest,
-              " images, of which the last would be a test image; use train/CLASS and test/CLASS");
-  return {std::move(train), std::move(test)};
-}
-
-// The size of all images; none if they differ.
-ImageSize common_size(const ImageFiles& train, const ImageFiles& test) {
-  const ImageSize first = read_image_size(train.paths[0]);
-  bool alike = true;
-  std::mutex mutex;
-  for (const ImageFiles* files : {&train, &test})
-    parallel_for(int64_t(files->paths.size()), 16, [&](int64_t begin, int64_t end) {
-      bool all = true;
-      for (int64_t i = begin; i < end && all; ++i) all = read_image_size(files->paths[size_t(i)]) == first;
-      const std::lock_guard lock(mutex);
-      alike = alike && all;
+  void say() {
+    std::call_once(said_, [&] {
+      if (request_.begins) request_.begins();
     });
-  return alike ? first : ImageSize{};
-}
+  }
 
-Dataset load_files(const ImageFiles& files, const fs::path& root, ImageSize size, const std::string& title,
-                   bool progress) {
-  Progress bar(title, int64_t(files.paths.size()), progress, "images");
-  std::mutex drawing;
-  int64_t done = 0;
-  Dataset set;
-  set.name = "imagefolder";
-  set.source = fs::absolute(root).lexically_normal().string();
-  set.classes = int(files.classes.size());
-  set.class_names = files.classes;
-  set.labels = from_host(files.labels, {int64_t(files.labels.size())});
-  set.images = Tensor({int64_t(files.paths.size()), size.height, size.width, 3}, DType::u8);
-  const int64_t bytes = size.height * size.width * 3;
-  parallel_for(int64_t(files.paths.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      copy_pixels(read_image_as(files.paths[size_t(i)], size), 3, set.images.data<uint8_t>() + i * bytes);
-      const std::lock_guard lock(drawing);
-      bar.update(++done);
-    }
-  });
-  return set;
+  std::vector<std::string> notes;
+
+ private:
+  const DataRequest& request_;
+  bool flat_ = false;
+  std::once_flag said_;
+  const Found found_ = [this](int64_t images) {
+    if (images >= kMany) say();
+  };
+};
+
+// Moves every tenth image of each class to the test images.
+void hold_out(LabelledImages& train, LabelledImages& test) {
+  std::vector<int64_t> kept, held;
+  int64_t number = 0;  // within the class
+  for (int64_t i = 0; i < train.size(); ++i) {
+    number = i > 0 && train.labels[size_t(i)] == train.labels[size_t(i - 1)] ? number + 1 : 1;
+    (number % kEachTest == 0 ? held : kept).push_back(i);
+  }
+  test = chosen(train, held), train = chosen(train, kept);
 }
 
 }  // namespace
 
 void visit(Fields& f, ImageFolderOptions& o) {
-  f("image-size", o.image_size,
-    {.help = "resize and crop images to N x N pixels",
-     .unit = "N",
-     .range = {1, 4096},
-     .automatic = "the size of the images if all are equal, else 32",
-     .scope = Scope::weights});
+  visit(f, o.images);
+  const auto folder = [&](const char* name, std::string& value, const char* help, const char* automatic) {
+    f(name, value,
+      {.help = help, .unit = "DIR", .automatic = automatic, .scope = Scope::rank, .may_change = true,
+       .evaluates = true});
+  };
+  folder("train-dir", o.train, "folder of the training images, within --data-dir or elsewhere",
+         "train if it is there, else --data-dir itself");
+  folder("val-dir", o.val, "folder of the validation images", "val if there is also test, else --val-size of the "
+                                                              "training images");
+  folder("test-dir", o.test, "folder of the test images", "test, else val, else every tenth training image");
 }
 
 Splits load_imagefolder(const DataRequest& request) {
-  const fs::path root = data_root(request);
-  LeftOut left_out;
-  const auto [train, test] = list_both(root, left_out);
-  if (request.begins) request.begins();
-  std::vector<std::string> notes;
-  if (const std::string text = left_out.str(); !text.empty())
-    notes.push_back(concat(root.string(), ": not read: ", text));
-  const int64_t side = request.settings.as<ImageFolderOptions>().image_size;
-  ImageSize size = side > 0 ? ImageSize{side, side} : common_size(train, test);
-  if (size == ImageSize{}) {
-    size = {kFallbackSide, kFallbackSide};
-    notes.push_back(concat(root.string(), ": the images have different sizes, all are resized to ", kFallbackSide,
-                           " x ", kFallbackSide, "; use --image-size N for N x N"));
+  const auto& options = request.settings.as<ImageFolderOptions>();
+  const Places at = places_of(options, data_root(request));
+  ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
+  Lister lister(request, at.train);
+  FolderListing train = lister.list(at.train);
+  RT_CHECK_AS(MissingData, train.images.size() > 0, "imagefolder: no folder in ", at.train, " holds images (",
+              kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE");
+  lists.classes = train.classes;
+  if (!at.val.empty()) lists.val = lister.list(at.val, train, at.train);
+  if (!at.test.empty()) lists.test = lister.list(at.test, train, at.train);
+  lists.train = std::move(train.images);
+  if (at.test.empty() && !lister.flat()) {
+    const bool one = at.train == at.root;
+    RT_CHECK_AS(IoError, one || !request.labels, at.root, ": has train/ but neither test/ nor val/ next to it");
+    if (one) hold_out(lists.train, lists.test);
+    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no class has ", kEachTest,
+                " images, of which the last would be a test image; use train/CLASS and test/CLASS");
   }
-  const int64_t number = int64_t(train.paths.size() + test.paths.size()), bytes = number * size.height * size.width * 3;
-  RT_CHECK_AS(UsageError, side > 0 || bytes <= kMostUnasked, root.string(), ": ", with_commas(number), " images of ",
-              size.width, " x ", size.height, " pixels need ", bytes >> 20,
-              " MiB of memory; use --image-size N for N x N");
-  Splits out{load_files(train, root, size, "reading training images", request.progress),
-             load_files(test, root, size, "reading test images", request.progress), notes};
-  const PixelStatistics pixels = pixel_statistics(out.train.images);
-  for (Dataset* set : {&out.train, &out.test}) {
-    set->mean = pixels.mean;
-    set->deviation = pixels.deviation;
-    for (float& deviation : set->deviation) deviation = deviation > 0 ? deviation : 1;
-  }
+  lister.say();
+  Splits out = load_images(lists, options.images, request);
+  out.notes.insert(out.notes.begin(), lister.notes.begin(), lister.notes.end());
   return out;
 }
 

@@ -1,18 +1,21 @@
 #pragma once
-#include "train/data/dataset.h"
+#include "train/data/image_store.h"
 
 namespace ringtape {
 
 struct ImageFolderOptions {
-  int64_t image_size = 0;  // side of the images; 0: their own if all are equal, else 32
+  ImageOptions images;
+  std::string train, val, test;  // folders, within that of the data set or elsewhere; empty: see load_imagefolder
 };
 void visit(Fields& f, ImageFolderOptions& o);
 
-// A folder of images: DIR/train/CLASS/*.jpg (.jpeg, .png, in either case) and DIR/test or DIR/val with the same layout;
-// or DIR/CLASS/*.jpg, where every tenth image of a class, by name, is a test image. Classes are numbered in the byte
-// order of their names. Images become RGB and of one size: image_size, else their own if all are equal, else 32
-// (resized_and_cropped). Normalised by the training images' mean and deviation. Throws MissingData if there are no such
-// folders; FormatError for a class without images, a test class without training images, and damaged images.
+// A folder DIR of images (kImageEndings), in folders of one class each, at any depth within them: DIR/train/CLASS/...
+// and DIR/test, with the same layout; DIR/val has the validation images, or the test images if there is no DIR/test.
+// Without DIR/train: DIR/CLASS/..., where every tenth image of a class, by name, is a test image. Classes are numbered
+// in the byte order of their names. If the request needs no labels, images may also lie in DIR or DIR/train
+// themselves: then all below it train, and none tests. See load_images for what becomes of them. Throws MissingData if
+// there are no such folders; FormatError for a class without images, a class of validation or test images without
+// training images, and damaged images.
 Splits load_imagefolder(const DataRequest& request);
 
 }  // namespace ringtape

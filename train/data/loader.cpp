@@ -183,12 +183,11 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   RT_CHECK_AS(UsageError, config.batch_size >= config.ranks, "--batch-size ", config.batch_size,
               ": fewer samples than the ", config.ranks, " ranks");
   RT_CHECK_AS(UsageError, config.workers >= 0, "--workers ", config.workers, ": expected 0 or more");
-  const Shape& shape = data.images.shape();
   for (int64_t i : samples)
-    RT_CHECK_AS(ShapeError, i >= 0 && i < shape[0], "sample ", i, " of a data set of ", shape[0]);
+    RT_CHECK_AS(ShapeError, i >= 0 && i < data.size(), "sample ", i, " of a data set of ", data.size());
   const int64_t copies = std::max<int64_t>(int64_t(config.views.size()), 1);
   const int64_t batch_bytes = own_rows(config.batch_size, config).size() * copies *
-                              shape.without(0).size() * int64_t(sizeof(float));
+                              data.image().size() * int64_t(sizeof(float));
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
   source_ = std::make_shared<const Source>(
@@ -220,12 +219,14 @@ std::vector<int64_t> all_samples(const Dataset& data) {
 }
 
 void keep_on_device(Splits& data, Device device) {
-  const int64_t bytes = data.train.images.size() + data.test.images.size();
-  if (device.type == DeviceType::cpu || 4 * bytes > runtime(device).free_bytes(device.index)) return;
-  for (Dataset* set : {&data.train, &data.test}) {
-    set->images = set->images.copy_to(device);
-    set->labels = set->labels.copy_to(device);
-  }
+  int64_t bytes = 0;
+  data.each([&](const Dataset& set) { bytes += set.images.size(); });
+  if (device.type == DeviceType::cpu || data.train.encoded || 4 * bytes > runtime(device).free_bytes(device.index))
+    return;
+  data.each([&](Dataset& set) {
+    set.images = set.images.copy_to(device);
+    set.labels = set.labels.copy_to(device);
+  });
 }
 
 }  // namespace ringtape

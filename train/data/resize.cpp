@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "train/data/image_file.h"
+#include "train/io/file.h"
 
 namespace ringtape {
 namespace {
@@ -98,10 +99,12 @@ Image resized_and_cropped(const Image& image, int64_t side) {
   return scaled_part(image, middle(height), middle(width));
 }
 
-Image read_image_as(const std::string& path, ImageSize size) {
+Image read_image_as(const std::string& path, ImageSize size) { return decode_image_as(read_file(path), path, size); }
+
+Image decode_image_as(const std::string& content, const std::string& path, ImageSize size) {
   // JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
   constexpr int64_t kDetail = 2;
-  Image image = read_image(path, kDetail * std::max(size.height, size.width));
+  Image image = decode_image(content, path, kDetail * std::max(size.height, size.width));
   if (image.size == size) return image;
   if (size.height != size.width) return resized(image, size);
   const auto [shorter, longer] = std::minmax(image.size.height, image.size.width);

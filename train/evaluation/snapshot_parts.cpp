@@ -39,14 +39,12 @@ Tensor smaller(const Tensor& x) {
 
 // Adds images of a data set, with their labels; returns the index of the first.
 int64_t add_images(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples) {
-  const Shape one = data.images.shape().without(0);
+  const Shape one = data.image();
   const Tensor all_labels = data.labels.copy_to(Device{});
   Tensor images({int64_t(samples.size()), one[0], one[1], one[2]}, DType::u8),
       labels({int64_t(samples.size())}, DType::i64);
   for (size_t i = 0; i < samples.size(); ++i) {
-    const Tensor image =
-        data.images.window(one, {one[1] * one[2], one[2], 1}, samples[i] * one.size()).copy_to(Device{});
-    std::copy_n(image.data<uint8_t>(), one.size(), images.data<uint8_t>() + int64_t(i) * one.size());
+    data.copy_image(samples[i], images.data<uint8_t>() + int64_t(i) * one.size());
     labels.data<int64_t>()[i] = all_labels.data<int64_t>()[samples[i]];
   }
   images = smaller(images);

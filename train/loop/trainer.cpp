@@ -296,7 +296,7 @@ void Trainer::show(std::optional<Snapshot>& snapshot) const {
   if (!snapshot) return;
   p_.step->exchange([&] {
     if (!album_) return;
-    add_filters(*snapshot, p_.task.network(), p_.task.data.train.images.shape().without(0));
+    add_filters(*snapshot, p_.task.network(), p_.task.data.train.image());
     album_(*snapshot);
   });
 }

@@ -88,7 +88,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   if (options.data.val_size < 0)
     options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
   manual_seed(uint64_t(options.execution.seed));
-  spec = {data.train.images.shape().without(0), data.train.classes, options.model.chosen()};
+  spec = {data.train.image(), data.train.classes, options.model.chosen()};
   if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
     if (options.self_supervised()) return make_method(method_plan(options), spec);

@@ -77,8 +77,8 @@ std::string names_beyond(const std::vector<std::string>& names, const std::vecto
 }  // namespace
 
 TrainedOn trained_on(const Dataset& data) {
-  const Shape& s = data.images.shape();
-  return {data.mean, data.deviation, data.class_names, {s[1], s[2], s[3]}};
+  const Shape s = data.image();
+  return {data.mean, data.deviation, data.class_names, {s[0], s[1], s[2]}};
 }
 
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known) {
@@ -115,12 +115,11 @@ TrainedOn read_trained_on(const std::string& path) {
 
 void normalize_as(Splits& data, const TrainedOn& known) {
   if (known.mean.empty()) return;
-  for (Dataset* set : {&data.train, &data.test}) {
-    RT_CHECK_AS(UsageError, size_t(set->images.dim(3)) == known.mean.size(), set->name, ": has images of ",
-                set->images.dim(3), " channels, but the weights were trained on images of ", known.mean.size(),
-                " channels");
-    set->mean = known.mean, set->deviation = known.deviation;
-  }
+  data.each([&](Dataset& set) {
+    RT_CHECK_AS(UsageError, size_t(set.image()[2]) == known.mean.size(), set.name, ": has images of ", set.image()[2],
+                " channels, but the weights were trained on images of ", known.mean.size(), " channels");
+    set.mean = known.mean, set.deviation = known.deviation;
+  });
 }
 
 bool same_classes(const Dataset& data, const TrainedOn& known) {

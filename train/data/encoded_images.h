@@ -1,0 +1,63 @@
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "train/data/image_file.h"
+
+namespace ringtape {
+
+// Images as files have them, which are read and decoded when they are needed. All functions may be called by several
+// threads at once; they throw IoError for what cannot be read, FormatError for damaged images, with the path.
+class EncodedImages {
+ public:
+  virtual ~EncodedImages() = default;
+  virtual int64_t size() const = 0;  // number of images
+  // Of image i in [0, size()): its name within the data set, the size of its file, and its content.
+  virtual std::string name(int64_t i) const = 0;
+  virtual int64_t bytes(int64_t i) const = 0;
+  virtual std::string read(int64_t i) const = 0;
+  virtual std::string path(int64_t i) const = 0;  // for messages
+};
+
+// Writes image i, (height, width, 3) bytes, scaled and cropped as by decode_image_as.
+void decode_as(const EncodedImages& images, int64_t i, ImageSize size, uint8_t* to);
+
+// Images as one file each: ROOT/NAME.
+class ImageFiles : public EncodedImages {
+ public:
+  explicit ImageFiles(std::string root) : root_(std::move(root)) {}
+  void add(const std::string& name, int64_t bytes);
+
+  int64_t size() const override { return int64_t(bytes_.size()); }
+  std::string name(int64_t i) const override;
+  int64_t bytes(int64_t i) const override { return bytes_[size_t(i)]; }
+  std::string read(int64_t i) const override;
+  std::string path(int64_t i) const override { return root_ + "/" + name(i); }
+
+ private:
+  std::string root_, names_;  // all names, one behind the other: there may be millions
+  std::vector<size_t> ends_;
+  std::vector<int64_t> bytes_;
+};
+
+// Some of the images of another set, in any order.
+class ChosenImages : public EncodedImages {
+ public:
+  ChosenImages(std::shared_ptr<const EncodedImages> from, std::vector<int64_t> chosen)
+      : from_(std::move(from)), chosen_(std::move(chosen)) {}
+
+  int64_t size() const override { return int64_t(chosen_.size()); }
+  std::string name(int64_t i) const override { return from_->name(chosen_[size_t(i)]); }
+  int64_t bytes(int64_t i) const override { return from_->bytes(chosen_[size_t(i)]); }
+  std::string read(int64_t i) const override { return from_->read(chosen_[size_t(i)]); }
+  std::string path(int64_t i) const override { return from_->path(chosen_[size_t(i)]); }
+
+ private:
+  std::shared_ptr<const EncodedImages> from_;
+  std::vector<int64_t> chosen_;
+};
+
+}  // namespace ringtape
