@@ -29,10 +29,19 @@ struct AugmentParams {
 };
 
 // y[b] is image index[b] (if gathered: image b, which is sample index[b] of the data set), augmented, with each byte
-// replaced by its entry in the table. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N), table (C, 256)
-// of y's dtype; all contiguous. OH <= H + 2 pad and OW <= W + 2 pad. The augmentation of a sample depends only on seed,
-// epoch and its index. All arithmetic is on integers, so every device and instruction set gives the same bits.
+// replaced by its entry in the table. y (B, OH, OW, C), floating-point or u8, images u8 (N, H, W, C), index i64 (B) in
+// [0, N), table (C, 256) of y's dtype; all contiguous. OH <= H + 2 pad and OW <= W + 2 pad. The augmentation of a
+// sample depends only on seed, epoch and its index. All arithmetic is on integers, so every device and instruction set
+// gives the same bits.
 RT_KERNEL(augment, void(View y, View images, View index, View table, AugmentParams params));
+
+// Calls f.template operator()<bits_t<T>>() for y's dtype T: elements of y are copied from the table, never computed, so
+// that only their size matters.
+template <class F>
+void dispatch_image(DType dtype, F&& f) {
+  if (dtype == DType::u8) f.template operator()<uint8_t>();
+  else dispatch_float(dtype, [&]<class T>() { f.template operator()<bits_t<T>>(); });
+}
 
 // The random choices for one image.
 struct Placement {

@@ -46,16 +46,17 @@ struct RandomViewParams {
   uint64_t flip = 0, jitter = 0, gray = 0, blur = 0, solarize = 0;  // in units of 2^-32
   uint64_t seed = 0, stream = 0;
   bool gathered = false;
+  bool whole = false;  // the crop is the whole image: the images have been cropped before. The other choices stay
 };
 
 // Throws ShapeError unless images (H, W, C) can give views (OH, OW, C); changes of colour need C = 3.
 void check_view(const ViewAugmentation& what, const Shape& image, const Shape& view);
 
 // y[b] is a random view of image index[b] (if gathered: of image b, which is sample index[b] of the data set), with
-// each byte replaced by its entry in the table. y (B, OH, OW, C), images u8 (N, H, W, C), index i64 (B) in [0, N),
-// table (C, 256) of y's dtype; all contiguous, with shapes as in check_view. The view of a sample depends only on seed,
-// epoch, its index and the number of the view; every device and instruction set gives the same bits. On CUDA a view
-// must fit into the shared memory of a block (ShapeError).
+// each byte replaced by its entry in the table. y (B, OH, OW, C), floating-point or u8, images u8 (N, H, W, C), index
+// i64 (B) in [0, N), table (C, 256) of y's dtype; all contiguous, with shapes as in check_view. The view of a sample
+// depends only on seed, epoch, its index and the number of the view; every device and instruction set gives the same
+// bits. On CUDA a view must fit into the shared memory of a block (ShapeError).
 RT_KERNEL(random_view, void(View y, View images, View index, View table, RandomViewParams params));
 
 enum class Jitter : int8_t { brightness, contrast, saturation, hue };
@@ -130,7 +131,8 @@ RT_HD inline void draw_order(Jitter (&order)[4], int64_t number) {
 RT_HD inline RandomView draw_view(const RandomViewParams& p, int64_t sample, int64_t height, int64_t width) {
   RandomView v;
   const uint64_t counter = uint64_t(sample) << 4;
-  draw_crop(v, p, counter, height, width);
+  if (p.whole) v.top = v.left = 0, v.height = height, v.width = width;
+  else draw_crop(v, p, counter, height, width);
   const Philox4 which = philox(p.seed, p.stream, counter + 10), how = philox(p.seed, p.stream, counter + 11);
   v.flip = happens(which.x[0], p.flip);
   v.jitter = happens(which.x[1], p.jitter);

@@ -96,10 +96,8 @@ void augment_as(const View& y, const View& images, const View& index, const T* t
 
 }  // namespace
 
-// Elements of y are copied from the table, never computed, so only their size matters.
 void augment(View y, View images, View index, View table, AugmentParams params) {
-  dispatch_float(y.dtype,
-                 [&]<class T>() { augment_as(y, images, index, static_cast<const bits_t<T>*>(table.data), params); });
+  dispatch_image(y.dtype, [&]<class T>() { augment_as(y, images, index, static_cast<const T*>(table.data), params); });
 }
 
 RT_ISA_END

@@ -228,10 +228,9 @@ void random_view_as(const View& y, const View& images, const View& index, const 
 
 }  // namespace
 
-// Elements of y are copied from the table, never computed, so only their size matters.
 void random_view(View y, View images, View index, View table, RandomViewParams params) {
-  dispatch_float(
-      y.dtype, [&]<class T>() { random_view_as(y, images, index, static_cast<const bits_t<T>*>(table.data), params); });
+  dispatch_image(y.dtype,
+                 [&]<class T>() { random_view_as(y, images, index, static_cast<const T*>(table.data), params); });
 }
 
 RT_ISA_END

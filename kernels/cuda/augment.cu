@@ -71,7 +71,7 @@ void augment_as(const View& y, const View& images, const View& index, const View
 
 void augment(View y, View images, View index, View table, AugmentParams params) {
   if (y.size() == 0) return;
-  dispatch_float(y.dtype, [&]<class T>() { augment_as<bits_t<T>>(y, images, index, table, params); });
+  dispatch_image(y.dtype, [&]<class T>() { augment_as<T>(y, images, index, table, params); });
 }
 
 }  // namespace ringtape::cuda

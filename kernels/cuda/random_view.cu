@@ -218,7 +218,7 @@ void random_view_as(const View& y, const View& images, const View& index, const 
 
 void random_view(View y, View images, View index, View table, RandomViewParams params) {
   if (y.size() == 0) return;
-  dispatch_float(y.dtype, [&]<class T>() { random_view_as<bits_t<T>>(y, images, index, table, params); });
+  dispatch_image(y.dtype, [&]<class T>() { random_view_as<T>(y, images, index, table, params); });
 }
 
 }  // namespace ringtape::cuda

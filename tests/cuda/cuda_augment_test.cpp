@@ -16,6 +16,13 @@ Tensor bytes(const Shape& shape) {
   return out;
 }
 
+// A value for each byte of each channel.
+void fill_table(Tensor& table) {
+  dispatch(table.dtype(), [&]<class T>() {
+    for (int64_t i = 0; i < table.size(); ++i) table.data<T>()[i] = T(compute_t<T>(float(i % 512) * 0.47f));
+  });
+}
+
 const Augmentation kEach[] = {{},
                               {.pad = 4, .flip = true},
                               {.pad = 1},
@@ -28,14 +35,12 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
   RT_NEEDS_CUDA();
   for (const Shape& shape : {Shape{9, 8, 8, 3}, Shape{7, 5, 9, 1}, Shape{6, 7, 6, 4}, Shape{5, 9, 5, 2}})
     for (const Augmentation& what : kEach)
-      for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64})
+      for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64, DType::u8})
         for (bool gathered : {false, true}) {
           const Tensor images = bytes(shape);
           Tensor index({5}, DType::i64), table({shape[3], 256}, dtype);
           for (int64_t i = 0; i < 5; ++i) index.data<int64_t>()[i] = shape[0] - 1 - i;
-          dispatch_float(dtype, [&]<class T>() {
-            for (int64_t i = 0; i < table.size(); ++i) table.data<T>()[i] = T(compute_t<T>(float(i) * 0.37f - 100));
-          });
+          fill_table(table);
           const AugmentParams params(what, 3, 8, gathered);
           for (int64_t smaller : {0, 1}) {
             const Shape out{5, shape[1] - smaller, shape[2] - smaller, shape[3]};
@@ -68,16 +73,14 @@ TEST(CudaRandomView, EqualsTheCpuBitForBit) {
   for (const Case& c :
        {Case{{24, 32, 32, 3}, 32, 32, all}, Case{{9, 21, 34, 3}, 16, 9, all}, Case{{70, 7, 5, 3}, 8, 12, all},
         Case{{3, 96, 96, 3}, 96, 96, all}, Case{{6, 9, 8, 4}, 4, 8, colourless}, Case{{6, 9, 8, 1}, 9, 3, colourless}})
-    for (DType dtype : {DType::f32, DType::bf16, DType::f64})
+    for (DType dtype : {DType::f32, DType::bf16, DType::f64, DType::u8})
       for (bool gathered : {false, true}) {
         if (c.height == 96 && (dtype != DType::f32 || gathered)) continue;
         const Tensor images = bytes(c.images);
         const int64_t n = c.images[0], channels = c.images[3];
         Tensor index({n}, DType::i64), table({channels, 256}, dtype);
         for (int64_t i = 0; i < n; ++i) index.data<int64_t>()[i] = n - 1 - i;
-        dispatch_float(dtype, [&]<class T>() {
-          for (int64_t i = 0; i < table.size(); ++i) table.data<T>()[i] = T(compute_t<T>(float(i) * 0.37f - 100));
-        });
+        fill_table(table);
         const RandomViewParams params(c.what, 3, 8, 1, gathered);
         Tensor host({n, c.height, c.width, channels}, dtype), device(host.shape(), dtype, kCuda);
         random_view(host, images, index, table, params);

@@ -166,6 +166,11 @@ TEST(Augment, EveryInstructionSetThreadCountAndDtypeAgrees) {
         ASSERT_EQ(compute_t<T>(y.data<T>()[i]), compute_t<T>(want));
       }
     });
+  Tensor levels(in.table.shape(), DType::u8), bytes(reference.shape(), DType::u8);
+  for (int64_t i = 0; i < levels.size(); ++i) levels.data<uint8_t>()[i] = uint8_t(i);
+  augment(bytes, in.images, in.index, levels, AugmentParams(all, 7, 11, false));
+  for (int64_t i = 0; i < bytes.size(); ++i)
+    ASSERT_EQ(bytes.data<uint8_t>()[i], int64_t(reference.data<float>()[i]) % 1000);
   EXPECT_FALSE(test::same_bytes(in.run(all, 7, 12), reference));
   EXPECT_FALSE(test::same_bytes(in.run(all, 8, 11), reference));
 }

@@ -355,6 +355,22 @@ TEST(RandomView, DependsOnSeedEpochSampleAndView) {
     });
 }
 
+// What is left after a crop: the same choices, made of the crop as of a whole image.
+TEST(RandomView, AWholeImageIsNotCropped) {
+  const Case in(20, 16, 20, 3);
+  RandomViewParams params(kAll, 9, 4, 0, false);
+  params.whole = true;
+  Tensor levels(in.table.shape(), DType::u8), y({20, 12, 8, 3}, DType::u8);
+  for (int64_t i = 0; i < levels.size(); ++i) levels.data<uint8_t>()[i] = uint8_t(i);
+  random_view(y, in.images, in.index, levels, params);
+  for (int64_t b = 0; b < 20; ++b) {
+    RandomView v = draw_view(RandomViewParams(kAll, 9, 4, 0, false), 19 - b, 16, 20);
+    v.top = v.left = 0, v.height = 16, v.width = 20;
+    const Image want = plain_view(in.image(19 - b), v, 12, 8);
+    EXPECT_TRUE(std::equal(want.bytes.begin(), want.bytes.end(), y.data<uint8_t>() + b * 288)) << "image " << b;
+  }
+}
+
 TEST(RandomView, RefusesWhatCannotBe) {
   const auto refused = [](ViewAugmentation what, int view = 0) {
     return test::message_of<UsageError>([&] { RandomViewParams(what, 0, 0, view, false); });
