@@ -116,7 +116,7 @@ TEST_F(ImageLimitsTest, AFolderRefusesAnImageThatIsNearlyALine) {
   write_file((folder_ / "train/a/1.png").string(), black(40, 30));
   write_file((folder_ / "test/a/1.png").string(), black(200'000, 1));
   const auto load = [&] {
-    find_dataset("imagefolder").load({.dir = folder_.string(), .settings = ImageFolderOptions{224}});
+    find_dataset("imagefolder").load({.dir = folder_.string(), .settings = ImageFolderOptions{{.size = 224}}});
   };
   std::string message;
   EXPECT_LT(peak_growth([&] { message = message_of<FormatError>(load); }), kLittle);

@@ -110,7 +110,7 @@ class ImageTest : public testing::Test {
     return message;
   }
   Splits load(const fs::path& folder, int64_t side = 0) {
-    return find_dataset("imagefolder").load({.dir = folder.string(), .settings = ImageFolderOptions{side}});
+    return find_dataset("imagefolder").load({.dir = folder.string(), .settings = ImageFolderOptions{{.size = side}}});
   }
 
   fs::path folder_;

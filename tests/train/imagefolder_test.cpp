@@ -195,7 +195,7 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
   ASSERT_EQ(mixed.notes.size(), 2u);
   EXPECT_MENTIONS(mixed.notes[1], "the images have different sizes, all are resized to 32 x 32; use --image-size N");
   EXPECT_EQ(find_dataset("imagefolder")
-                .load({.dir = (folder_ / "a").string(), .settings = ImageFolderOptions{8}})
+                .load({.dir = (folder_ / "a").string(), .settings = ImageFolderOptions{{.size = 8}}})
                 .notes.size(),
             1u);
 }

@@ -43,7 +43,7 @@ struct BatchMaker::Layout {
 };
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
-    : images_(data.images), labels_(data.labels), encoded_(data.encoded), image_(data.image()), device_(config.device),
+    : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr), image_(data.image()), device_(config.device),
       augmentation_(config.augmentation), views_(config.views), transforms_(config.transforms), seed_(config.seed) {
   const Augmentation& a = augmentation_;
   RT_CHECK(image_.rank() == 3, data.name);

@@ -49,7 +49,7 @@ class BatchMaker {
   void make(Chunk& chunk, uint8_t* gathered, View samples, int64_t epoch) const;
 
   Tensor images_, labels_;
-  std::shared_ptr<const EncodedImages> encoded_;
+  std::shared_ptr<const EncodedImages> encoded_;  // null: the images are kept
   Shape image_;
   Tensor table_;  // f32 (C, 256): the normalised value of each byte
   Device device_;

@@ -87,7 +87,7 @@ int64_t default_val_size(const DatasetEntry& entry, int64_t n) {
 
 void Dataset::copy_image(int64_t i, uint8_t* to) const {
   const Shape s = image();
-  if (encoded) return decode_as(*encoded, i, {s[0], s[1]}, to);
+  if (is_encoded()) return decode_as(*encoded, i, {s[0], s[1]}, to);
   const Tensor one = images.window(s, contiguous_strides(s), i * s.size()).copy_to(Device{});
   std::copy_n(one.data<uint8_t>(), s.size(), to);
 }

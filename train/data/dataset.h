@@ -18,16 +18,17 @@ class EncodedImages;
 struct Dataset {
   std::string name;    // "mnist"
   std::string source = {};  // the origin: a folder, or "generated, seed 1"
-  Tensor images;       // u8 (N, H, W, C); undefined with `encoded`
+  Tensor images;       // u8 (N, H, W, C); undefined if each batch decodes its images
   Tensor labels;       // i64 (N), each in [0, classes)
   int classes = 0;
   std::vector<float> mean, deviation;  // per channel, for pixels scaled to [0, 1]
   std::vector<std::string> class_names = {};
-  std::shared_ptr<const EncodedImages> encoded = {};
-  Shape decoded = {};  // (H, W, 3): what each of these becomes
+  std::shared_ptr<const EncodedImages> encoded = {};  // the images as files have them; null: there are none
+  Shape decoded = {};                                 // (H, W, 3): what each of these becomes
 
   int64_t size() const { return labels.size(); }
-  Shape image() const { return encoded ? decoded : images.shape().without(0); }  // (H, W, C)
+  bool is_encoded() const { return !images.defined(); }
+  Shape image() const { return is_encoded() ? decoded : images.shape().without(0); }  // (H, W, C)
   // Writes the bytes of image i, (H, W, C).
   void copy_image(int64_t i, uint8_t* to) const;
 };
@@ -37,8 +38,14 @@ struct Splits {
   std::optional<Dataset> val = {};      // images for validation; none: training images are held out
   std::vector<std::string> notes = {};  // what was left out or changed, one line each
 
+  const Dataset& validation() const { return val ? *val : train; }  // what validation images are part of
   template <class F>
   void each(F&& f) {
+    f(train), f(test);
+    if (val) f(*val);
+  }
+  template <class F>
+  void each(F&& f) const {
     f(train), f(test);
     if (val) f(*val);
   }
@@ -54,9 +61,10 @@ struct DataRequest {
   uint64_t seed = 0;
   bool progress = false;           // show a bar while files are decoded
   bool train = true, test = true;  // which images are needed; a generated set makes one image of each other split
-  bool labels = true;              // whether images without labels are refused
   // If images take time: called when they have been found and are about to be read or generated.
   std::function<void()> begins = {};
+  bool labels = true;  // whether images without labels are refused
+  int64_t side = 0;    // of images whose size the settings leave open; 0: it is up to the set
 };
 
 std::string data_root(const DataRequest& request);  // the folder of the request, with the default applied
@@ -104,7 +112,7 @@ PixelStatistics pixel_statistics(const Tensor& images);
 
 // A random split of the training images: those that train and those that validate. Depends only on the arguments.
 struct Holdout {
-  std::vector<int64_t> train, val;
+  std::vector<int64_t> train, val;  // val: of Splits::validation()
 };
 Holdout holdout(int64_t n, int64_t val_size, uint64_t seed);  // throws UsageError unless 0 <= val_size < n
 

@@ -1,6 +1,11 @@
 #include "train/data/identity.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "core/parallel.h"
+#include "core/printable.h"
+#include "train/data/encoded_images.h"
 #include "train/io/hash.h"
 
 namespace ringtape {
@@ -21,6 +26,26 @@ void add_images(Crc32& crc, const Tensor& images) {
   crc.add(own.data(), own.size() * sizeof own[0]);
 }
 
+std::string lines_of_files(std::string_view split, const Dataset& set) {
+  std::string out;
+  for (int64_t i = 0; set.encoded && i < set.encoded->size(); ++i)
+    out += concat(split, '\t', printable(set.encoded->name(i)), '\t', set.encoded->bytes(i), '\n');
+  return out;
+}
+
+// A line of a list: "train\tcat/1.jpg\t123".
+struct ListLine {
+  std::string_view key, bytes;  // "train\tcat/1.jpg\t"
+  explicit ListLine(std::string_view line) : key(line.substr(0, line.rfind('\t') + 1)), bytes(line.substr(key.size())) {}
+  std::string name() const {
+    std::string out(key.substr(0, key.empty() ? 0 : key.size() - 1));
+    std::replace(out.begin(), out.end(), '\t', '/');
+    return out;
+  }
+};
+
+std::string_view first_line_of(std::string_view list) { return list.substr(0, list.find('\n')); }
+
 }  // namespace
 
 std::string DataIdentity::str() const {
@@ -30,13 +55,37 @@ std::string DataIdentity::str() const {
 
 DataIdentity identity_of(const Splits& data) {
   Crc32 labels, pixels;
-  for (const Dataset* set : {&data.train, &data.test}) {
-    const Tensor here = on_host(set->labels);
+  data.each([&](const Dataset& set) {
+    const Tensor here = on_host(set.labels);
     const auto all = here.span<int64_t>();
     labels.add(all.data(), all.size_bytes());
-    add_images(pixels, set->images);
-  }
+    if (set.is_encoded()) {
+      const std::string files = lines_of_files("", set);
+      pixels.add(files);
+    } else {
+      add_images(pixels, set.images);
+    }
+  });
   return {data.train.size(), data.test.size(), labels.str(), pixels.str()};
+}
+
+std::string list_of_files(const Splits& data) {
+  return concat(lines_of_files("train", data.train), lines_of_files("test", data.test),
+                data.val ? lines_of_files("val", *data.val) : "");
+}
+
+std::string difference_of(const std::string& before, const std::string& now) {
+  const auto differs = std::mismatch(before.begin(), before.end(), now.begin(), now.end());
+  if (differs.first == before.end() && differs.second == now.end()) return "";
+  const auto line_at = [](const std::string& list, std::string::const_iterator place) {
+    const auto at = size_t(place - list.begin());
+    const size_t begin = at == 0 ? 0 : list.rfind('\n', at - 1) + 1;
+    return first_line_of(std::string_view(list).substr(begin));
+  };
+  const ListLine then(line_at(before, differs.first)), here(line_at(now, differs.second));
+  if (then.key == here.key) return concat(then.name(), ": has ", here.bytes, " bytes, had ", then.bytes);
+  const bool gone = !then.key.empty() && !now.starts_with(then.key) && now.find(concat('\n', then.key)) == now.npos;
+  return gone ? concat(then.name(), ": is not there any more") : concat(here.name(), ": was not there");
 }
 
 }  // namespace ringtape

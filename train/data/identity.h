@@ -9,12 +9,18 @@ namespace ringtape {
 // Identifies a data set, so that a resumed run can check that it is the same.
 struct DataIdentity {
   int64_t train = 0, test = 0;  // images
-  std::string labels, pixels;   // CRC-32 of all labels and of all images, in hexadecimal
+  // CRC-32 of all labels and of all images, in hexadecimal; of images that are not kept: of names and sizes of files.
+  std::string labels, pixels;
   bool operator==(const DataIdentity&) const = default;
   // "3,000 training and 500 test images, CRC-32 of their labels 1c2d3e4f, of their pixels 5a6b7c8d"
   std::string str() const;
 };
 
 DataIdentity identity_of(const Splits& data);
+
+// The files of the images, a line each: split, name, bytes, separated by tabs; empty if images are not from files.
+std::string list_of_files(const Splits& data);
+// The first difference between two such lists: "train/cat/1.jpg: has 12 bytes, had 13"; empty: none.
+std::string difference_of(const std::string& before, const std::string& now);
 
 }  // namespace ringtape

@@ -65,7 +65,6 @@ Dataset dataset_of(const ImageLists& lists, const LabelledImages& list, ImageSiz
 void keep_in_memory(Dataset& set, const std::string& title, bool progress) {
   Progress bar(title, set.size(), progress, "images");
   set.images = decoded(*set.encoded, evenly(set.size(), set.size()), {set.decoded[0], set.decoded[1]}, &bar);
-  set.encoded.reset();
 }
 
 }  // namespace
@@ -93,7 +92,8 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
   Splits out;
   std::vector<const LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
-  ImageSize size = options.size > 0 ? ImageSize{options.size, options.size} : common_size(all);
+  const int64_t side = options.size > 0 ? options.size : request.side;
+  ImageSize size = side > 0 ? ImageSize{side, side} : common_size(all);
   if (size == ImageSize{}) {
     size = {kFallbackSide, kFallbackSide};
     out.notes.push_back(concat(lists.source, ": the images have different sizes, all are resized to ", kFallbackSide,
@@ -101,7 +101,10 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
   }
   int64_t number = 0;
   for (const LabelledImages* list : all) number += list->size();
-  const bool fits = number * size.height * size.width * 3 <= options.memory << 20;
+  const int64_t bytes = number * size.height * size.width * 3;
+  const bool fits = bytes <= options.memory << 20;
+  RT_CHECK_AS(UsageError, fits || side > 0, lists.source, ": ", with_commas(number), " images of ", size.width,
+              " x ", size.height, " pixels need ", bytes >> 20, " MiB of memory; use --image-size N for N x N");
   out.train = dataset_of(lists, lists.train, size), out.test = dataset_of(lists, lists.test, size);
   if (lists.val) out.val = dataset_of(lists, *lists.val, size);
   if (options.store == "memory" || (options.store.empty() && fits)) {
@@ -110,8 +113,9 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
     keep_in_memory(out.test, "reading test images", request.progress);
   }
   const PixelStatistics pixels =
-      pixel_statistics(out.train.encoded ? decoded(*out.train.encoded, evenly(out.train.size(), kMeasured), size, nullptr)
-                                         : out.train.images);
+      pixel_statistics(
+      out.train.is_encoded() ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
+                             : out.train.images);
   out.each([&](Dataset& set) {
     set.mean = pixels.mean, set.deviation = pixels.deviation;
     for (float& deviation : set.deviation) deviation = deviation > 0 ? deviation : 1;

@@ -4,8 +4,9 @@
 namespace ringtape {
 
 struct ImageFolderOptions {
-  ImageOptions images;
-  std::string train, val, test;  // folders, within that of the data set or elsewhere; empty: see load_imagefolder
+  ImageOptions images = {};
+  // Folders, within that of the data set or elsewhere; empty: see load_imagefolder.
+  std::string train = {}, val = {}, test = {};
 };
 void visit(Fields& f, ImageFolderOptions& o);
 

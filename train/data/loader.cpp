@@ -221,7 +221,7 @@ std::vector<int64_t> all_samples(const Dataset& data) {
 void keep_on_device(Splits& data, Device device) {
   int64_t bytes = 0;
   data.each([&](const Dataset& set) { bytes += set.images.size(); });
-  if (device.type == DeviceType::cpu || data.train.encoded || 4 * bytes > runtime(device).free_bytes(device.index))
+  if (device.type == DeviceType::cpu || data.train.is_encoded() || 4 * bytes > runtime(device).free_bytes(device.index))
     return;
   data.each([&](Dataset& set) {
     set.images = set.images.copy_to(device);

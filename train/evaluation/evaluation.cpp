@@ -1,5 +1,8 @@
 #include "train/evaluation/evaluation.h"
 
+#include "core/registry.h"
+#include "train/data/dataset.h"
+
 namespace ringtape {
 
 void visit(Fields& f, EvaluationOptions& o) {
@@ -19,6 +22,18 @@ void visit(Fields& f, EvaluationOptions& o) {
     {.help = "kNN: number of training images, drawn by --seed, that are searched for neighbours; 0: all",
      .unit = "N",
      .range = kCount,
+     .may_change = true});
+  f("knn-data", o.data,
+    {.help = "kNN: the data set with labels whose features are tested, if not the one that trains",
+     .unit = "NAME",
+     .choices = [] { return names_of(datasets()); },
+     .automatic = "--data, if it has labels and test images",
+     .may_change = true});
+  f("knn-dir", o.dir,
+    {.help = "folder of the files of --knn-data",
+     .unit = "DIR",
+     .automatic = "RINGTAPE_DATA_DIR, else ./data",
+     .scope = Scope::rank,
      .may_change = true});
   f("online-probe", o.online_probe,
     {.help = "also train a linear layer on the features during training, and test it after each kNN test"});

@@ -101,15 +101,16 @@ Metrics evaluate_features(const Task& task, const std::vector<int64_t>& bank, co
                                .workers = options.workers,
                                .progress = options.progress ? "kNN" : "",
                                .weights = options.weights};
-  const std::vector<int64_t> queries = first_of(all_samples(task.data.test), options.limit_batches);
+  const Dataset &train = task.judges()->train, &test = task.judges()->test;
+  const std::vector<int64_t> queries = first_of(all_samples(test), options.limit_batches);
   const auto look = [&](const Features& own, const Features& all) {
     if (snapshot && group.rank() == 0)
-      add_features(*snapshot, task.data.test, own_part(queries, group), own, task.data.train, bank, all);
+      add_features(*snapshot, test, own_part(queries, group), own, train, bank, all);
   };
   Stopwatch watch;
   const Tally tally = knn_test(
-      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, task.data.train, bank, task.data.test, queries,
-      knn, embedding, group, look);
+      *task.model, [&](const Tensor& x) { return (*task.model)(x); }, train, bank, test, queries, knn, embedding,
+      group, look);
   Metrics m;
   m.split = "knn";
   m.top1 = tally.top1(), m.top5 = tally.top5();

@@ -35,8 +35,8 @@ class SelfSupervised : public Learner {
       : Learner({.title = concat(method.str(), " of ", task.model_name),
                  .judged_split = "knn",
                  .final_split = "knn",
-                 .judged_every = options.evaluation.every,
-                 .judged_at_end = true,
+                 .judged_every = task.judges() ? options.evaluation.every : 0,
+                 .judged_at_end = task.judges() != nullptr,
                  .counts_right = method.has_probe(),
                  .exports_backbone = true,
                  .fixed_lr = method.fixes_prediction_lr() ? "prediction." : "",
@@ -53,7 +53,9 @@ class SelfSupervised : public Learner {
   Objective objective() const override { return loss_of(method_, task_.replicas.get()); }
 
   std::vector<Metrics> judge(const EvalOptions& options, Snapshot* snapshot) const override {
-    std::vector<int64_t> bank = split.train;  // in random order
+    // In random order.
+    std::vector<int64_t> bank =
+        task_.tested ? holdout(task_.tested->train.size(), 0, options_.seed).train : split.train;
     const int64_t limit = options_.evaluation.bank;
     if (limit > 0 && limit < int64_t(bank.size())) bank.resize(size_t(limit));
     std::vector<Metrics> out = {evaluate_features(task_, bank, options_.evaluation.knn, options, snapshot)};
@@ -74,7 +76,7 @@ class SelfSupervised : public Learner {
       if (m.split == "knn") best = std::max(best, m.top1.value_or(0));
     summary["best_top1"] = best;
     const EvaluationOptions& e = options_.evaluation;
-    const int64_t limit = options.limit_batches, images = task_.data.train.size();
+    const int64_t limit = options.limit_batches, images = task_.judges()->train.size();
     summary["protocol"] = fmt::format(
         "kNN, k {}, temperature {:g}, {} training images as they are, {}, after the last epoch; best: of all epochs, "
         "by the test set",

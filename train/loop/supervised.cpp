@@ -36,7 +36,7 @@ class Supervised : public Learner {
     return cross_entropy_of(*task_.model, task_.replicas.get(), options_.label_smoothing);
   }
   std::vector<Metrics> judge(const EvalOptions& options, Snapshot* snapshot) const override {
-    return {evaluate(task_, task_.data.train, split.val, "val", options, nullptr, snapshot)};
+    return {evaluate(task_, task_.data.validation(), split.val, "val", options, nullptr, snapshot)};
   }
   std::vector<Metrics> test(const EvalOptions& options, Snapshot* snapshot) const override {
     return {evaluate(task_, task_.data.test, all_samples(task_.data.test), "test", options, nullptr, snapshot)};

@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/process_group.h"
@@ -15,12 +16,18 @@ namespace ringtape {
 struct Task {
   Device device = {};
   Splits data = {};
+  std::optional<Splits> tested = {};  // whose features are tested instead of those of `data`
   std::string model_name = {}, method_name = {};  // method_name: empty with labels
   ModelSpec spec = {};
   LoadedWeights initial = {};                       // what a file of initial weights has
   std::unique_ptr<nn::Module> model = {};           // the network of that name, or a method whose backbone it is
   std::unique_ptr<nn::DataParallel> replicas = {};  // of `model`, for dp and ddp2; null otherwise
 
+  // The images with labels whose features are tested; null: there are none.
+  const Splits* judges() const {
+    const Splits& all = tested ? *tested : data;
+    return all.train.classes > 0 && all.test.size() > 0 ? &all : nullptr;
+  }
   const std::string& name() const { return method_name.empty() ? model_name : method_name; }
   nn::Method* method() const { return dynamic_cast<nn::Method*>(model.get()); }  // null: it learns labels
   nn::Module& network() const { return method() ? method()->backbone() : *model; }

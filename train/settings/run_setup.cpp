@@ -22,11 +22,31 @@ Splits load(const TrainOptions& o, const Beginning& beginning) {
                                                                .progress = beginning.leads && !o.run.json,
                                                                .train = beginning.train,
                                                                .test = beginning.test,
-                                                               .begins = beginning.reading});
+                                                               .begins = beginning.reading,
+                                                               .labels = !o.self_supervised()});
   if (beginning.leads)
     for (const std::string& note : out.notes) log_warn(note);
   if (o.data.normalize == "imagenet") normalize_as_imagenet(out);
   normalize_as(out, beginning.data);
+  return out;
+}
+
+// The images of --knn-data, normalised as those that train.
+std::optional<Splits> load_tested(const TrainOptions& o, const Beginning& beginning, const Dataset& train) {
+  const EvaluationOptions& e = o.evaluation;
+  RT_CHECK_AS(UsageError, !e.data.empty() || e.dir.empty(), "--knn-dir ", e.dir, ": needs --knn-data");
+  if (!o.self_supervised() || e.data.empty() || beginning.load) return {};
+  const Shape image = train.image();
+  Splits out = find_dataset(e.data).load({.dir = e.dir,
+                                          .seed = uint64_t(o.execution.seed),
+                                          .progress = beginning.leads && !o.run.json,
+                                          .side = std::min(image[0], image[1])});
+  if (beginning.leads)
+    for (const std::string& note : out.notes) log_warn(note);
+  const Shape other = out.train.image();
+  RT_CHECK_AS(UsageError, other[2] == image[2] && (other == image || find_model(o.model.name).any_size), "--knn-data ",
+              e.data, ": has images of ", other, ", ", o.model.name, " is trained on images of ", image);
+  normalize_as(out, trained_on(train));
   return out;
 }
 
@@ -38,20 +58,26 @@ LoadedWeights load_weights(const std::string& path, nn::Module& model, const Dat
 }
 
 // Throws UsageError if the run cannot be judged with this split.
-void check_split(const TrainOptions& o, const Holdout& split) {
-  const bool judges = o.self_supervised() ? o.evaluation.every > 0 : !split.val.empty();
-  const char* const how = o.self_supervised() ? "--knn-every 0" : "--val-size 0";
+void check_split(const TrainOptions& o, const Task& task, const Holdout& split) {
+  const Splits* const known = task.judges();
+  const bool judges = o.self_supervised() ? o.evaluation.every > 0 && known : !split.val.empty();
+  const char* const how = !o.self_supervised() ? "leave out --val-size 0"
+                          : known              ? "leave out --knn-every 0"
+                                               : "the images have no labels: name others with --knn-data";
   RT_CHECK_AS(UsageError, o.limits.patience == 0 || judges, "--patience ", o.limits.patience,
-              ": needs validations; leave out ", how);
+              ": needs validations; ", how);
   const std::string& course = o.schedule.course.name;
   RT_CHECK_AS(UsageError, judges || !find_entry(schedules(), course, "schedule").watch, "--schedule ", course,
-              ": needs validations; leave out ", how);
+              ": needs validations; ", how);
   if (!o.self_supervised()) {
     RT_CHECK_AS(UsageError, o.checkpoint.exported == "last" || !split.val.empty(),
                 "--export best: needs a validation to find the best weights; leave out --val-size 0");
     return;
   }
-  const auto images = int64_t(split.train.size());
+  RT_CHECK_AS(UsageError, task.data.train.classes > 0 || !o.evaluation.online_probe,
+              "--online-probe: learns labels, which the images of ", task.data.train.source, " do not have");
+  if (!known) return;
+  const auto images = task.tested ? known->train.size() : int64_t(split.train.size());
   const int64_t k = o.evaluation.knn.k, bank = o.evaluation.bank;
   RT_CHECK_AS(UsageError, k <= images, "--knn-k ", k, ": more neighbours than the ", images, " training images");
   RT_CHECK_AS(UsageError, bank == 0 || k <= bank, "--knn-k ", k, ": more neighbours than the ", bank,
@@ -84,7 +110,11 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   set_threads(int(options.execution.threads));
   data = load(options, beginning);
   if (options.transforms.chosen.names.empty()) keep_on_device(data, device);
+  tested = load_tested(options, beginning, data.train);
   if (options.self_supervised()) options.data.val_size = 0;
+  RT_CHECK_AS(UsageError, !data.val || options.data.val_size <= 0, "--val-size ", options.data.val_size, ": ",
+              data.train.source, " has validation images of its own; leave it out");
+  if (data.val) options.data.val_size = 0;
   if (options.data.val_size < 0)
     options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
   manual_seed(uint64_t(options.execution.seed));
@@ -143,12 +173,13 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
   Holdout split = holdout(data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
+  if (data.val) split.val = all_samples(*data.val);
   split.train = fraction_of(split.train, data.train.labels, data.train.classes, o.data.train_fraction);
   group.set_deterministic(o.execution.deterministic);
   const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
   comm::check_same(group, "the data", counts + lines_of(trained_on(data.train)));
   comm::check_same(group, "the settings", common_settings_text(o));
-  check_split(o, split);
+  check_split(o, setup, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
   auto loader = std::make_unique<Loader>(data.train, learner->split.train, learner->loading(loading(o, setup, group)));
