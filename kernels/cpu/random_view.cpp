@@ -5,6 +5,8 @@
 
 #include "core/parallel.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/look_up.h"
+#include "kernels/cpu/resample.h"
 #include "kernels/random_view_pixels.h"
 
 RT_ISA_BEGIN
@@ -18,81 +20,40 @@ struct ViewFrame {
   int64_t out_pixels() const { return out_height * out_width; }
 };
 
-// The weights of an axis: output pixel i has weights[i * count ..], for input pixels from first[i] on.
-struct ResampledAxis {
-  int64_t count = 0;
-  std::vector<int32_t> first, weights;
-  void prepare(int64_t from, int64_t to) {
-    count = std::min(most_taps(from, to), from);
-    first.resize(size_t(to));
-    weights.assign(size_t(to * count), 0);
-    for (int64_t i = 0; i < to; ++i) {
-      const Taps t = taps_of(from, to, i);
-      const int64_t begin = std::min(t.first, from - count);
-      first[size_t(i)] = int32_t(begin);
-      for (int64_t x = t.first; x < t.end; ++x) weights[size_t(i * count + x - begin)] = weight(t, from, to, i, x);
-    }
-  }
-};
-
-// The buffers of a thread, channels first: (C, height, OW) and (C, OH, OW).
+// The buffers of a thread.
 struct Workspace {
-  ResampledAxis columns, rows;
-  std::vector<uint8_t> narrow, planes;
+  Resampler resampler;
+  std::vector<uint8_t> line;      // a row of the view, (OW, C)
+  std::vector<uint8_t> planes;    // the view, (C, OH, OW)
   std::vector<uint8_t> padded;    // for the blur: a row with its reflected borders,
   std::vector<uint32_t> sums;     // a row of weighted sums,
   std::vector<uint16_t> smooth;   // a plane after the first pass
 };
 
-// Resamples a row of the image, C interleaved channels, to rows of y that are `plane` apart.
-template <int64_t known_channels, int64_t known_count>
-void resample_row(uint8_t* y, int64_t plane, const uint8_t* x, const ResampledAxis& axis, int64_t width,
-                  int64_t channels) {
-  if constexpr (known_channels > 0) channels = known_channels;
-  const int64_t count = known_count > 0 ? known_count : axis.count;
-  const int32_t* w = axis.weights.data();
-  for (int64_t i = 0; i < width; ++i, w += count) {
-    const uint8_t* from = x + axis.first[size_t(i)] * channels;
-    for (int64_t c = 0; c < channels; ++c) {
-      int32_t sum = 0;
-      for (int64_t k = 0; k < count; ++k) sum += w[k] * from[k * channels + c];
-      y[c * plane + i] = resampled(sum);
-    }
+// Crops the image, resizes the crop to the view and calls use(row, bytes) for each row of it, (OW, C).
+template <class F>
+void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v, F&& use) {
+  w.resampler.begin(image + (v.top * f.width + v.left) * f.channels, f.width * f.channels, f.channels,
+                    {v.height, f.out_height, 0, f.out_height}, {v.width, f.out_width, 0, f.out_width});
+  for (int64_t row = 0; row < f.out_height; ++row) {
+    w.resampler.row(row, w.line.data());
+    use(row, w.line.data());
   }
 }
 
-template <int64_t known_count>
-void resample_column(uint8_t* __restrict y, const uint8_t* __restrict x, const int32_t* w, int64_t count,
-                     int64_t width) {
-  if constexpr (known_count > 0) count = known_count;
-  for (int64_t i = 0; i < width; ++i) {
-    int32_t sum = 0;
-    for (int64_t k = 0; k < count; ++k) sum += w[k] * x[k * width + i];
-    y[i] = resampled(sum);
-  }
+// Moves a row between (OW, C) and the planes.
+template <bool to_planes, int64_t known_channels>
+void move_row(uint8_t* __restrict line, uint8_t* __restrict planes, const ViewFrame& f) {
+  const int64_t channels = known_channels > 0 ? known_channels : f.channels, n = f.out_pixels();
+  for (int64_t i = 0; i < f.out_width; ++i)
+    for (int64_t c = 0; c < channels; ++c)
+      if constexpr (to_planes) planes[c * n + i] = line[i * channels + c];
+      else line[i * channels + c] = planes[c * n + i];
 }
-
-// Crops the image and resizes the crop to the view.
-void crop(Workspace& w, const uint8_t* image, const ViewFrame& f, const RandomView& v) {
-  w.columns.prepare(v.width, f.out_width);
-  w.rows.prepare(v.height, f.out_height);
-  const int64_t plane = v.height * f.out_width, columns = w.columns.count, rows = w.rows.count;
-  w.narrow.resize(size_t(f.channels * plane));
-  for (int64_t row = 0; row < v.height; ++row) {
-    const uint8_t* const from = image + ((v.top + row) * f.width + v.left) * f.channels;
-    uint8_t* const to = w.narrow.data() + row * f.out_width;
-    if (f.channels == 3 && columns == 2) resample_row<3, 2>(to, plane, from, w.columns, f.out_width, 3);
-    else if (f.channels == 3) resample_row<3, 0>(to, plane, from, w.columns, f.out_width, 3);
-    else resample_row<0, 0>(to, plane, from, w.columns, f.out_width, f.channels);
-  }
-  for (int64_t c = 0; c < f.channels; ++c)
-    for (int64_t row = 0; row < f.out_height; ++row) {
-      const uint8_t* const from = w.narrow.data() + c * plane + w.rows.first[size_t(row)] * f.out_width;
-      uint8_t* const to = w.planes.data() + c * f.out_pixels() + row * f.out_width;
-      const int32_t* const weights = w.rows.weights.data() + row * rows;
-      if (rows == 2) resample_column<2>(to, from, weights, rows, f.out_width);
-      else resample_column<0>(to, from, weights, rows, f.out_width);
-    }
+template <bool to_planes>
+void move_row(uint8_t* line, uint8_t* planes, const ViewFrame& f) {
+  if (f.channels == 3) move_row<to_planes, 3>(line, planes, f);
+  else move_row<to_planes, 0>(line, planes, f);
 }
 
 // All n bytes of x.
@@ -180,24 +141,9 @@ void blur(uint8_t* x, Workspace& w, const ViewFrame& f, const int32_t* weights, 
   }
 }
 
-// Interleaves the planes, mirrors and looks up in the table. Not vectorised, as in augment.
-template <bool mirrored, int64_t known_channels, class T>
-RT_NO_VECTORIZE void look_up(T* __restrict y, const uint8_t* __restrict x, const ViewFrame& f,
-                             const T* __restrict table) {
-  const int64_t channels = known_channels > 0 ? known_channels : f.channels, n = f.out_pixels();
-  for (int64_t row = 0; row < n; row += f.out_width)
-    for (int64_t i = 0; i < f.out_width; ++i)
-      for (int64_t c = 0; c < channels; ++c)
-        *y++ = table[c * 256 + x[c * n + row + (mirrored ? f.out_width - 1 - i : i)]];
-}
-
-// The flip comes last, since no earlier step depends on left and right.
-template <class T>
-void make_view(T* y, const uint8_t* image, const ViewFrame& f, const RandomView& v, const T* table, Workspace& w) {
+// The steps that need the whole view, on its planes.
+void change_planes(uint8_t* x, const ViewFrame& f, const RandomView& v, Workspace& w) {
   const int64_t n = f.out_pixels();
-  w.planes.resize(size_t(f.channels * n));
-  uint8_t* const x = w.planes.data();
-  crop(w, image, f, v);
   if (v.jitter) jitter(x, n, v);
   if (v.gray) turn_gray(x, x + n, x + 2 * n, n);
   if (v.sigma > 0) {
@@ -206,10 +152,29 @@ void make_view(T* y, const uint8_t* image, const ViewFrame& f, const RandomView&
     blur_weights(weights, v.sigma, radius);
     for (int64_t c = 0; c < f.channels; ++c) blur(x + c * n, w, f, weights, radius);
   }
-  if (v.solarize)
-    for (int64_t i = 0; i < f.channels * n; ++i) x[i] = solarized(x[i]);
-  if (f.channels == 3) v.flip ? look_up<true, 3>(y, x, f, table) : look_up<false, 3>(y, x, f, table);
-  else v.flip ? look_up<true, 0>(y, x, f, table) : look_up<false, 0>(y, x, f, table);
+}
+
+// The flip comes last, since no earlier step depends on left and right.
+template <class T>
+void make_view(T* y, const uint8_t* image, const ViewFrame& f, const RandomView& v, const T* table, Workspace& w) {
+  const int64_t bytes = f.out_width * f.channels;
+  w.line.resize(size_t(bytes));
+  const auto finish = [&](int64_t row, uint8_t* line) {
+    if (v.solarize)
+      for (int64_t i = 0; i < bytes; ++i) line[i] = solarized(line[i]);
+    T* const to = y + row * bytes;
+    v.flip ? look_up<true>(to, line, f.out_width, table, f.channels)
+           : look_up<false>(to, line, f.out_width, table, f.channels);
+  };
+  if (!v.jitter && !v.gray && v.sigma == 0) return crop(w, image, f, v, finish);
+  w.planes.resize(size_t(f.channels * f.out_pixels()));
+  const auto planes = [&](int64_t row) { return w.planes.data() + row * f.out_width; };
+  crop(w, image, f, v, [&](int64_t row, uint8_t* line) { move_row<true>(line, planes(row), f); });
+  change_planes(w.planes.data(), f, v, w);
+  for (int64_t row = 0; row < f.out_height; ++row) {
+    move_row<false>(w.line.data(), planes(row), f);
+    finish(row, w.line.data());
+  }
 }
 
 template <class T>

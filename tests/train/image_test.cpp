@@ -3,14 +3,12 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <set>
 
-// after <cstdio>, which it needs
-#include <jpeglib.h>
 #include <png.h>
 
+#include "tests/support/jpeg.h"
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
 #include "train/data/download.h"
@@ -26,38 +24,9 @@ namespace {
 namespace fs = std::filesystem;
 using test::message_of;
 
-struct JpegOptions {
-  J_COLOR_SPACE from = JCS_RGB;
-  bool progressive = false;
-  bool adobe = true;  // CMYK: with Adobe's marker, and inverted as Adobe does
-};
-
 void write_jpeg(const fs::path& path, int width, int height, const std::vector<uint8_t>& bytes,
-                JpegOptions options = {}) {
-  jpeg_compress_struct info{};
-  jpeg_error_mgr errors;
-  info.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&info);
-  unsigned char* out = nullptr;
-  unsigned long size = 0;
-  jpeg_mem_dest(&info, &out, &size);
-  info.image_width = unsigned(width), info.image_height = unsigned(height);
-  info.in_color_space = options.from;
-  info.input_components = options.from == JCS_GRAYSCALE ? 1 : options.from == JCS_RGB ? 3 : 4;
-  jpeg_set_defaults(&info);
-  jpeg_set_quality(&info, 100, TRUE);
-  if (options.from == JCS_CMYK) info.write_Adobe_marker = options.adobe;
-  if (options.progressive) jpeg_simple_progression(&info);
-  for (int i = 0; i < info.num_components; ++i) info.comp_info[i].h_samp_factor = info.comp_info[i].v_samp_factor = 1;
-  jpeg_start_compress(&info, TRUE);
-  while (info.next_scanline < info.image_height) {
-    auto* row = const_cast<uint8_t*>(bytes.data()) + info.next_scanline * unsigned(width * info.input_components);
-    jpeg_write_scanlines(&info, &row, 1);
-  }
-  jpeg_finish_compress(&info);
-  jpeg_destroy_compress(&info);
-  write_file(path.string(), {reinterpret_cast<char*>(out), size});
-  std::free(out);
+                test::JpegOptions options = {}) {
+  write_file(path.string(), test::jpeg_file(width, height, bytes, options));
 }
 
 void write_png(const fs::path& path, int width, int height, unsigned format, const std::vector<uint8_t>& bytes) {

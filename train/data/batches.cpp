@@ -43,8 +43,9 @@ struct BatchMaker::Layout {
 };
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
-    : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr), image_(data.image()), device_(config.device),
-      augmentation_(config.augmentation), views_(config.views), transforms_(config.transforms), seed_(config.seed) {
+    : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
+      image_(data.image()), device_(config.device), augmentation_(config.augmentation), views_(config.views),
+      transforms_(config.transforms), seed_(config.seed) {
   const Augmentation& a = augmentation_;
   RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
@@ -79,16 +80,15 @@ std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
 
 void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const> copies) const {
   if (!cuts()) return decode_as(*encoded_, sample, {image_[0], image_[1]}, copies[0]);
-  const Image image = decode_image(encoded_->read(sample), encoded_->path(sample));
-  for (size_t v = 0; v < views_.size(); ++v) {
-    const RandomViewParams p(views_[v], seed_, uint64_t(epoch), int(v), true);
-    const RandomView crop = draw_view(p, sample, image.size.height, image.size.width);
-    Image part{{crop.height, crop.width}, std::vector<uint8_t>(size_t(crop.height * crop.width * 3))};
-    for (int64_t row = 0; row < crop.height; ++row)
-      std::copy_n(image.rgb.data() + ((crop.top + row) * image.size.width + crop.left) * 3, crop.width * 3,
-                  part.rgb.data() + row * crop.width * 3);
-    copy_pixels(resized(part, {copies_[v][0], copies_[v][1]}), 3, copies[v]);
+  const std::string content = encoded_->read(sample);
+  EncodedImage image(content, encoded_->path(sample));
+  std::vector<ImageCrop> crops;
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const RandomViewParams p(views_[i], seed_, uint64_t(epoch), int(i), true);
+    const RandomView v = draw_view(p, sample, image.size().height, image.size().width);
+    crops.push_back({{v.top, v.left, v.height, v.width}, {copies_[i][0], copies_[i][1]}, copies[i]});
   }
+  image.crop(crops);
 }
 
 void BatchMaker::collect(uint8_t* to, std::span<const int64_t> samples, int64_t epoch) const {

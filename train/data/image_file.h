@@ -1,6 +1,9 @@
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ringtape {
@@ -16,6 +19,10 @@ struct Image {
   std::vector<uint8_t> rgb;
 };
 
+struct ImagePart {
+  int64_t top = 0, left = 0, height = 0, width = 0;
+};
+
 inline constexpr int64_t kMostPixels = int64_t{1} << 26;  // maximum per image: 8192 x 8192
 // Maximum ratio of an image's sides if it is cropped to a square.
 inline constexpr int64_t kMostAspect = 1000;
@@ -26,15 +33,50 @@ inline constexpr int64_t kMostAspect = 1000;
 // and, before memory is allocated, for an image of more than kMostPixels and a file too short for the pixels that it
 // declares.
 ImageSize read_image_size(const std::string& path);  // reads only the header
-ImageSize image_size_of(const std::string& content, const std::string& path);
 // `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
 Image read_image(const std::string& path, int64_t least = INT64_MAX);
 
 // The same for the content of a file; `path` is its name in errors.
-Image decode_image(const std::string& content, const std::string& path, int64_t least = INT64_MAX);
+Image decode_image(std::string_view content, const std::string& path, int64_t least = INT64_MAX);
 
-// Bilinear; where the image shrinks, over all pixels that an output pixel covers: as Pillow and torchvision's Resize,
-// to within one level of 255.
+// JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
+inline constexpr int64_t kDetail = 2;
+
+class ImageReader;
+
+// A part of an image, and where it goes: `to` gets (size.height, size.width, 3) bytes.
+struct ImageCrop {
+  ImagePart part;
+  ImageSize size;
+  uint8_t* to = nullptr;
+};
+
+// The content of an image file, for what does not need the whole image. The content must outlive it; `path` is its
+// name in errors. Each function throws FormatError as read_image.
+class EncodedImage {
+ public:
+  EncodedImage(std::string_view content, const std::string& path);  // reads the header
+  ~EncodedImage();
+
+  ImageSize size() const;
+  Image decode(int64_t least = INT64_MAX);
+
+  // Resizes parts of the image, as resize_part does with the whole image. Decodes once what all of them need together,
+  // and of a JPEG little more. One that is at least 2 kDetail times as high and as wide as its result is taken from the
+  // image decoded to a half (4 kDetail: a quarter, 8 kDetail: an eighth), its edges rounded to whole pixels there. So
+  // the result for a part does not depend on the others. Parts must be inside of the image and not empty, sizes
+  // positive. Damage is noted in what is decoded and above; below, only if a JPEG does not end with its marker.
+  void crop(std::span<const ImageCrop> crops);
+
+ private:
+  int64_t reduction(const ImageCrop& crop) const;
+  std::unique_ptr<ImageReader> reader_;
+};
+
+// A part of an image (inside of it and not empty) resized to (size.height, size.width, 3) bytes: kernels/resample.h.
+void resize_part(const Image& image, const ImagePart& part, ImageSize size, uint8_t* to);
+
+// As Pillow's and torchvision's Resize, level for level: kernels/resample.h.
 Image resized(const Image& image, ImageSize size);
 
 // Scales the shorter side to `side`, then crops side x side from the middle: torchvision's Resize(side),
@@ -48,7 +90,7 @@ bool is_image_path(const std::string& path);
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError
 // for one that is too narrow for a square.
 Image read_image_as(const std::string& path, ImageSize size);
-Image decode_image_as(const std::string& content, const std::string& path, ImageSize size);
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size);
 
 // Writes (height, width, channels) bytes, of 3 channels or of 1: the luma of ITU-R 601, as with Pillow's convert("L").
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to);

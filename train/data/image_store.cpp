@@ -11,17 +11,22 @@ namespace {
 
 constexpr int64_t kFallbackSide = 32;
 
+ImageSize size_of(const EncodedImages& images, int64_t i) {
+  const std::string content = images.read(i);
+  return EncodedImage(content, images.path(i)).size();
+}
+
 // The size of all images; none if they differ.
 ImageSize common_size(const std::vector<const LabelledImages*>& lists) {
   const EncodedImages& some = *lists[0]->images;
-  const ImageSize first = image_size_of(some.read(0), some.path(0));
+  const ImageSize first = size_of(some, 0);
   bool alike = true;
   std::mutex mutex;
   for (const LabelledImages* list : lists)
     parallel_for(list->size(), 16, [&](int64_t begin, int64_t end) {
       bool all = true;
       for (int64_t i = begin; i < end && all; ++i)
-        all = image_size_of(list->images->read(i), list->images->path(i)) == first;
+        all = size_of(*list->images, i) == first;
       const std::lock_guard lock(mutex);
       alike = alike && all;
     });

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "kernels/resample.h"
 #include "train/data/image_file.h"
 #include "train/io/file.h"
 
@@ -14,75 +15,31 @@ struct Kept {
   int64_t length, begin, count;
 };
 
-// Weights along an axis: output pixel i sums over input pixels [first[i], last[i]), with weights of total 1.
-struct Taps {
-  std::vector<int64_t> first, last;
-  std::vector<float> weights;  // `width` entries per output pixel
-  int64_t width;
-
-  const float* of(int64_t i) const { return weights.data() + i * width; }
-};
-
-// A triangle filter around the output pixel's centre, as wide as the larger of an input and an output pixel.
-Taps taps(int64_t from, Kept to) {
-  const double scale = double(from) / double(to.length), support = std::max(scale, 1.0);
-  Taps out{{}, {}, {}, std::min<int64_t>(int64_t(2 * support) + 2, from)};
-  out.weights.resize(size_t(to.count * out.width));
-  for (int64_t i = 0; i < to.count; ++i) {
-    const double centre = (double(to.begin + i) + 0.5) * scale;
-    const auto first = std::max<int64_t>(int64_t(std::floor(centre - support + 0.5)), 0);
-    const auto last = std::min<int64_t>(int64_t(std::floor(centre + support + 0.5)), from);
-    out.first.push_back(first), out.last.push_back(last);
-    float* const weights = out.weights.data() + i * out.width;
-    double sum = 0;
-    for (int64_t k = first; k < last; ++k) {
-      const double weight = std::max(1 - std::abs((double(k) + 0.5 - centre) / support), 0.0);
-      weights[k - first] = float(weight);
-      sum += weight;
-    }
-    for (int64_t k = 0; k < last - first; ++k) weights[k] = float(weights[k] / sum);
-  }
-  return out;
+// A part of an image resized to (rows.length, columns.length): (rows.count, columns.count, 3) bytes of it.
+void resample_part(const Image& image, const ImagePart& part, Kept rows, Kept columns, uint8_t* to) {
+  constexpr int64_t kMostProduct = int64_t{1} << 60;
+  RT_CHECK_AS(UsageError,
+              rows.length <= kMostProduct / std::max<int64_t>(part.height, 1) &&
+                  columns.length <= kMostProduct / std::max<int64_t>(part.width, 1),
+              part.width, " x ", part.height, " pixels scaled to ", columns.length, " x ", rows.length,
+              ": that is too large");
+  View y{to, DType::u8, {}, 3, {rows.count, columns.count, 3}, {3 * columns.count, 3, 1}};
+  View x{const_cast<uint8_t*>(image.rgb.data()) + 3 * (part.top * image.size.width + part.left), DType::u8, {}, 3,
+         {part.height, part.width, 3}, {3 * image.size.width, 3, 1}};
+  resample(y, x, {rows.length, columns.length, rows.begin, columns.begin});
 }
 
-// The part (rows, columns) of an image scaled to (rows.length, columns.length). Reads only the input that this part
-// needs, and holds only as many scaled rows as one row of the result needs.
 Image scaled_part(const Image& image, Kept rows, Kept columns) {
-  const Taps across = taps(image.size.width, columns), down = taps(image.size.height, rows);
-  const int64_t from_row = 3 * image.size.width, to_row = 3 * columns.count;
-  // Input row r, scaled horizontally, is at r % down.width.
-  std::vector<float> narrow(size_t(down.width * to_row));
-  const auto narrow_row = [&](int64_t r) { return narrow.data() + r % down.width * to_row; };
-  const auto fill = [&](int64_t r) {
-    float* const to = narrow_row(r);
-    for (int64_t x = 0; x < columns.count; ++x)
-      for (int64_t c = 0; c < 3; ++c) {
-        const uint8_t* from = image.rgb.data() + r * from_row + 3 * across.first[size_t(x)] + c;
-        const float* weights = across.of(x);
-        const int64_t count = across.last[size_t(x)] - across.first[size_t(x)];
-        float sum = 0;
-        for (int64_t k = 0; k < count; ++k) sum += weights[k] * float(from[3 * k]);
-        to[3 * x + c] = sum;
-      }
-  };
-  Image out{{rows.count, columns.count}, std::vector<uint8_t>(size_t(rows.count * to_row))};
-  std::vector<float> sums(static_cast<size_t>(to_row));
-  int64_t filled = rows.count > 0 ? down.first[0] : 0;  // all rows before it are scaled
-  for (int64_t y = 0; y < rows.count; ++y) {
-    const int64_t first = down.first[size_t(y)], last = down.last[size_t(y)];
-    for (filled = std::max(filled, first); filled < last; ++filled) fill(filled);
-    const float* weights = down.of(y);
-    std::fill(sums.begin(), sums.end(), 0.5f);
-    for (int64_t r = first; r < last; ++r) {
-      const float* const from = narrow_row(r);
-      for (int64_t i = 0; i < to_row; ++i) sums[size_t(i)] += weights[r - first] * from[i];
-    }
-    for (int64_t i = 0; i < to_row; ++i) out.rgb[size_t(y * to_row + i)] = uint8_t(std::min(sums[size_t(i)], 255.0f));
-  }
+  Image out{{rows.count, columns.count}, std::vector<uint8_t>(size_t(3 * rows.count * columns.count))};
+  resample_part(image, {0, 0, image.size.height, image.size.width}, rows, columns, out.rgb.data());
   return out;
 }
 
 }  // namespace
+
+void resize_part(const Image& image, const ImagePart& part, ImageSize size, uint8_t* to) {
+  resample_part(image, part, {size.height, 0, size.height}, {size.width, 0, size.width}, to);
+}
 
 Image resized(const Image& image, ImageSize size) {
   if (image.size == size) return image;
@@ -101,9 +58,7 @@ Image resized_and_cropped(const Image& image, int64_t side) {
 
 Image read_image_as(const std::string& path, ImageSize size) { return decode_image_as(read_file(path), path, size); }
 
-Image decode_image_as(const std::string& content, const std::string& path, ImageSize size) {
-  // JPEGs are decoded to at least this multiple of the size that is needed (Pillow's reducing_gap).
-  constexpr int64_t kDetail = 2;
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size) {
   Image image = decode_image(content, path, kDetail * std::max(size.height, size.width));
   if (image.size == size) return image;
   if (size.height != size.width) return resized(image, size);

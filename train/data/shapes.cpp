@@ -30,7 +30,7 @@ class Draw {
 };
 
 // Signed distance (negative inside) to a shape of about unit radius; x to the right, y up.
-struct ShapeKind {
+struct Drawing {
   const char* name;
   float (*distance)(float x, float y);
 };
@@ -48,7 +48,7 @@ float star(float x, float y) {
   return (dx * (1.1f - py) + dy * px) / -std::hypot(dx, dy);
 }
 
-const ShapeKind kKinds[] = {
+const Drawing kKinds[] = {
     {"circle", [](float x, float y) { return std::hypot(x, y) - 0.9f; }},
     {"square", [](float x, float y) { return box(x, y, 0.8f, 0.8f); }},
     {"triangle",
@@ -70,7 +70,7 @@ struct Colour {
 };
 
 // A stripe pattern between two dark colours under noise, and a bright shape on it.
-void paint(uint8_t* image, const ShapeKind& kind, Draw& draw) {
+void paint(uint8_t* image, const Drawing& kind, Draw& draw) {
   Colour ground[2], ink;
   for (Colour& g : ground)
     for (float& c : g.c) c = draw(0.0f, 0.6f);
@@ -103,7 +103,7 @@ Dataset generate(int64_t n, uint64_t seed, uint64_t split) {
   set.name = "shapes";
   set.source = concat("generated, seed ", seed);
   set.classes = kShapesClasses;
-  for (const ShapeKind& kind : kKinds) set.class_names.emplace_back(kind.name);
+  for (const Drawing& kind : kKinds) set.class_names.emplace_back(kind.name);
   set.mean = {0.36f, 0.36f, 0.36f};
   set.deviation = {0.23f, 0.23f, 0.23f};
   set.images = Tensor({n, kShapesSide, kShapesSide, kShapesChannels}, DType::u8);

@@ -1,0 +1,16 @@
+#include "kernels/cpu/resample.h"
+
+#include "kernels/resample.h"
+
+RT_ISA_BEGIN
+
+void resample(View y, View x, Scaling scaling) {
+  if (y.size() == 0) return;
+  thread_local Resampler kept;
+  Resampler& resampler = kept;
+  resampler.begin(x.as<uint8_t>(), x.strides[0], x.dims[2], {x.dims[0], scaling.height, scaling.top, y.dims[0]},
+                  {x.dims[1], scaling.width, scaling.left, y.dims[1]});
+  for (int64_t row = 0; row < y.dims[0]; ++row) resampler.row(row, y.as<uint8_t>() + row * y.dims[1] * y.dims[2]);
+}
+
+RT_ISA_END

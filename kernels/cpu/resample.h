@@ -1,0 +1,201 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cpu/vector.h"
+#include "kernels/resample_taps.h"
+
+RT_ISA_BEGIN
+
+namespace {
+
+// Output pixels [begin, begin + count) of an axis that is scaled from `from` pixels to `to`.
+struct AxisPart {
+  int64_t from, to, begin, count;
+};
+
+// The weights of an axis: output pixel i has weights[i * count ..], for input pixels from first[i] on.
+struct ResampledAxis {
+  int64_t count = 0, pairs = 0;
+  std::vector<int64_t> first;
+  std::vector<int32_t> weights;
+  // For resample_rgb_row: each weight as 2^kLowBits high + low, two weights in a lane, in the order of its vectors.
+  std::vector<int16_t> split;
+
+  void prepare(const AxisPart& a, bool rgb) {
+    count = std::min(most_taps(a.from, a.to), a.from);
+    first.resize(size_t(a.count));
+    weights.assign(size_t(a.count * count), 0);
+    for (int64_t i = 0; i < a.count; ++i) {
+      const Taps t = taps_of(a.from, a.to, a.begin + i);
+      const int64_t at = std::min(t.first, a.from - count);
+      first[size_t(i)] = at;
+      for (int64_t x = t.first; x < t.end; ++x)
+        weights[size_t(i * count + x - at)] = weight(t, a.from, a.to, a.begin + i, x);
+    }
+    pairs = rgb && count <= kMostSplit ? (count + 1) / 2 : 0;
+    if (pairs > 0) prepare_split(a.count);
+  }
+
+  static constexpr int kLowBits = 15;
+  static constexpr int64_t kMostSplit = 256;  // the sums of more low parts might overflow
+
+ private:
+  // For four pixels and two weights: low parts of pixels 0 and 2, then their high parts, then those of 1 and 3; each
+  // pixel's pair four times.
+  void prepare_split(int64_t pixels) {
+    constexpr int64_t kVector = 16, kHalf = 8;
+    split.resize(size_t((pixels / 4) * pairs * 4 * kVector));
+    int16_t* to = split.data();
+    for (int64_t i = 0; i + 4 <= pixels; i += 4)
+      for (int64_t p = 0; p < pairs; ++p)
+        for (int64_t odd = 0; odd < 2; ++odd, to += 2 * kVector)
+          for (int64_t half = 0; half < 2; ++half)
+            for (int64_t k = 0; k < 2; ++k) {
+              const int32_t w = 2 * p + k < count ? weights[size_t((i + odd + 2 * half) * count + 2 * p + k)] : 0;
+              for (int64_t lane = 0; lane < 4; ++lane) {
+                int16_t* const at = to + half * kHalf + 2 * lane + k;
+                at[0] = int16_t(w & ((1 << kLowBits) - 1)), at[kVector] = int16_t(w >> kLowBits);
+              }
+            }
+  }
+};
+
+// Resamples a row of C interleaved channels to `width` pixels, from pixel i on.
+template <int64_t known_channels, int64_t known_count>
+void resample_row(uint8_t* __restrict y, const uint8_t* __restrict x, const ResampledAxis& axis, int64_t i,
+                  int64_t width, int64_t channels) {
+  if constexpr (known_channels > 0) channels = known_channels;
+  const int64_t count = known_count > 0 ? known_count : axis.count;
+  for (; i < width; ++i) {
+    const int32_t* const w = axis.weights.data() + i * count;
+    const uint8_t* const from = x + axis.first[size_t(i)] * channels;
+    for (int64_t c = 0; c < channels; ++c) {
+      int32_t sum = 0;
+      for (int64_t k = 0; k < count; ++k) sum += w[k] * from[k * channels + c];
+      y[i * channels + c] = resampled(sum);
+    }
+  }
+}
+
+#if RT_ISA_LEVEL >= RT_ISA_avx2
+// Of two pixels, six bytes each at the begin of a 128-bit half, the sums of both bytes of each channel times the low
+// and the high parts of two weights.
+RT_INLINE void add_pair(__m256i& low, __m256i& high, const uint8_t* a, const uint8_t* b, const int16_t* split) {
+  const __m256i pick = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1));
+  const __m256i bytes = _mm256_inserti128_si256(
+      _mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a))),
+      _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), 1);
+  const __m256i x = _mm256_shuffle_epi8(bytes, pick);
+  const auto* w = reinterpret_cast<const __m256i*>(split);
+  low = _mm256_add_epi32(low, _mm256_madd_epi16(x, _mm256_loadu_si256(w)));
+  high = _mm256_add_epi32(high, _mm256_madd_epi16(x, _mm256_loadu_si256(w + 1)));
+}
+
+// The pixels of a row of three channels that can be computed by fours; returns their number. Reads up to `end`. Writes
+// up to 2 bytes behind the row.
+inline int64_t resample_rgb_row(uint8_t* y, const uint8_t* x, const uint8_t* end, const ResampledAxis& axis,
+                                int64_t width) {
+  constexpr int64_t kLoad = 16;
+  const __m256i half = _mm256_set1_epi32(1 << (kTapBits - 1));
+  const __m256i pack = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  const int64_t pairs = axis.pairs, reach = (pairs - 1) * 6 + kLoad;
+  const int16_t* split = axis.split.data();
+  int64_t i = 0;
+  for (; i + 4 <= width; i += 4) {
+    const int64_t* const first = axis.first.data() + i;
+    if (end - x < first[3] * 3 + reach) break;  // `first` ascends
+    __m256i low[2] = {half, half}, high[2] = {};
+    for (int64_t p = 0; p < pairs; ++p, split += 64)
+      for (int odd = 0; odd < 2; ++odd)
+        add_pair(low[odd], high[odd], x + first[odd] * 3 + p * 6, x + first[odd + 2] * 3 + p * 6, split + 32 * odd);
+    for (int odd = 0; odd < 2; ++odd)
+      low[odd] = _mm256_srai_epi32(
+          _mm256_add_epi32(low[odd], _mm256_slli_epi32(high[odd], ResampledAxis::kLowBits)), kTapBits);
+    const __m256i words = _mm256_packus_epi32(low[0], low[1]);  // pixels 0, 1 and 2, 3
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_packus_epi16(words, words), pack);
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(y + 3 * i), _mm256_castsi256_si128(bytes));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(y + 3 * i + 6), _mm256_extracti128_si256(bytes, 1));
+  }
+  return i;
+}
+#endif
+
+// y[i] is the weighted sum of rows[k][i].
+template <int64_t known_count>
+void resample_rows(uint8_t* __restrict y, const uint8_t* const* rows, const int32_t* w, int64_t count, int64_t n) {
+  if constexpr (known_count > 0) count = known_count;
+  constexpr int64_t kWidth = 64;
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    int32_t sums[kWidth] = {};
+    for (int64_t k = 0; k < count; ++k) {
+      const uint8_t* const x = rows[k] + i;
+      for (int64_t l = 0; l < kWidth; ++l) sums[l] += w[k] * x[l];
+    }
+    for (int64_t l = 0; l < kWidth; ++l) y[i + l] = resampled(sums[l]);
+  }
+  for (; i < n; ++i) {
+    int32_t sum = 0;
+    for (int64_t k = 0; k < count; ++k) sum += w[k] * rows[k][i];
+    y[i] = resampled(sum);
+  }
+}
+
+// Resamples images, row after row. Keeps its memory for the next image.
+class Resampler {
+ public:
+  // x: the first pixel of the part to resample, whose rows are `stride` bytes apart. It has at least one pixel.
+  void begin(const uint8_t* x, int64_t stride, int64_t channels, const AxisPart& rows, const AxisPart& columns) {
+    x_ = x, stride_ = stride, channels_ = channels, width_ = columns.count;
+    end_ = x + (rows.from - 1) * stride + columns.from * channels;
+    rows_.prepare(rows, false), columns_.prepare(columns, channels == 3);
+    pitch_ = width_ * channels + kBehind;
+    narrow_.resize(size_t(rows_.count * pitch_));
+    taken_.resize(size_t(rows_.count));
+    filled_ = rows.count > 0 ? rows_.first[0] : 0;
+  }
+
+  // Row i of the result, to `to`. Rows are asked for in ascending order.
+  void row(int64_t i, uint8_t* to) {
+    const int64_t count = rows_.count, first = rows_.first[size_t(i)];
+    for (filled_ = std::max(filled_, first); filled_ < first + count; ++filled_) fill(filled_);
+    for (int64_t k = 0; k < count; ++k) taken_[size_t(k)] = narrow(first + k);
+    const int32_t* const w = rows_.weights.data() + i * count;
+    const int64_t bytes = width_ * channels_;
+    if (count == 1) std::memcpy(to, taken_[0], size_t(bytes));
+    else if (count == 2) resample_rows<2>(to, taken_.data(), w, count, bytes);
+    else if (count == 3) resample_rows<3>(to, taken_.data(), w, count, bytes);
+    else resample_rows<0>(to, taken_.data(), w, count, bytes);
+  }
+
+ private:
+  static constexpr int64_t kBehind = 2;  // bytes that resample_rgb_row may write
+
+  uint8_t* narrow(int64_t r) { return narrow_.data() + r % rows_.count * pitch_; }  // input row r, resampled
+  void fill(int64_t r) {
+    const uint8_t* const x = x_ + r * stride_;
+    uint8_t* const y = narrow(r);
+    int64_t done = 0;
+#if RT_ISA_LEVEL >= RT_ISA_avx2
+    if (columns_.pairs > 0) done = resample_rgb_row(y, x, end_, columns_, width_);
+#endif
+    if (channels_ == 3 && columns_.count == 2) resample_row<3, 2>(y, x, columns_, done, width_, 3);
+    else if (channels_ == 3) resample_row<3, 0>(y, x, columns_, done, width_, 3);
+    else resample_row<0, 0>(y, x, columns_, done, width_, channels_);
+  }
+
+  const uint8_t *x_ = nullptr, *end_ = nullptr;
+  int64_t stride_ = 0, channels_ = 0, width_ = 0, pitch_ = 0, filled_ = 0;
+  ResampledAxis rows_, columns_;
+  std::vector<uint8_t> narrow_;         // the last rows_.count input rows, resampled along the row
+  std::vector<const uint8_t*> taken_;
+};
+
+}  // namespace
+
+RT_ISA_END
