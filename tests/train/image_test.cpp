@@ -201,7 +201,7 @@ TEST_F(ImageTest, AFolderOfTrainAndTestImages) {
   write_png(folder_ / "test/test/c/1.png", 9, 7, PNG_FORMAT_RGB, picture(9, 7, 3));
   EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_ / "test"); }), "no class of that name in");
   fs::create_directories(folder_ / "val/train/empty");
-  EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_ / "val"); }), "train/empty: no .jpg");
+  EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_ / "val"); }), "train/empty: no images (.jpg");
   fs::remove_all(folder_ / "val/val");
   EXPECT_MENTIONS(message_of<IoError>([&] { load(folder_ / "val"); }), "neither test/ nor val/");
 }

@@ -8,6 +8,7 @@
 #include "train/cli/introduction.h"
 #include "train/cli/training.h"
 #include "train/cli/training_run.h"
+#include "train/data/identity.h"
 #include "train/io/look.h"
 #include "train/run/save_hook.h"
 #include "train/run/stop.h"
@@ -85,6 +86,7 @@ std::unique_ptr<RunSetup> set_up(TrainOptions options, const std::string& path, 
   auto out = std::make_unique<RunSetup>(std::move(options),
                                         Beginning{.data = before, .leads = leads, .reading = reading});
   check_classes(out->data.train, before, "--resume: " + path, "bring them back, or choose another --run");
+  if (!path.empty()) check_files(out->data, concat(path, "/", kDataFilesFile));
   return out;
 }
 

@@ -17,6 +17,7 @@
 #include "core/printable.h"
 #include "train/cli/common.h"
 #include "train/cli/introduction.h"
+#include "train/data/identity.h"
 #include "train/evaluation/snapshot_pictures.h"
 #include "train/io/file.h"
 #include "train/io/json.h"
@@ -167,6 +168,7 @@ void Leader::introduce(const Trainer& trainer, const World& world) {
   write_file(run_.file("env.json"), about.text(2) + "\n");
   if (const std::string path = run_.file(kTrainedOnFile); !is_there(path))
     write_trained_on(path, trained_on(setup_.data.train));
+  if (const std::string path = run_.file(kDataFilesFile); !is_there(path)) write_files(setup_.data, path);
   if (said_)
     out_.log(first_line(o_));
   else

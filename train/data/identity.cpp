@@ -6,7 +6,9 @@
 #include "core/parallel.h"
 #include "core/printable.h"
 #include "train/data/encoded_images.h"
+#include "train/io/file.h"
 #include "train/io/hash.h"
+#include "train/io/look.h"
 
 namespace ringtape {
 namespace {
@@ -36,7 +38,8 @@ std::string lines_of_files(std::string_view split, const Dataset& set) {
 // A line of a list: "train\tcat/1.jpg\t123".
 struct ListLine {
   std::string_view key, bytes;  // "train\tcat/1.jpg\t"
-  explicit ListLine(std::string_view line) : key(line.substr(0, line.rfind('\t') + 1)), bytes(line.substr(key.size())) {}
+  explicit ListLine(std::string_view line)
+      : key(line.substr(0, line.rfind('\t') + 1)), bytes(line.substr(key.size())) {}
   std::string name() const {
     std::string out(key.substr(0, key.empty() ? 0 : key.size() - 1));
     std::replace(out.begin(), out.end(), '\t', '/');
@@ -86,6 +89,17 @@ std::string difference_of(const std::string& before, const std::string& now) {
   if (then.key == here.key) return concat(then.name(), ": has ", here.bytes, " bytes, had ", then.bytes);
   const bool gone = !then.key.empty() && !now.starts_with(then.key) && now.find(concat('\n', then.key)) == now.npos;
   return gone ? concat(then.name(), ": is not there any more") : concat(here.name(), ": was not there");
+}
+
+void write_files(const Splits& data, const std::string& path) {
+  if (const std::string list = list_of_files(data); !list.empty()) write_file(path, list);
+}
+
+void check_files(const Splits& data, const std::string& path) {
+  if (!is_there(path)) return;
+  const std::string difference = difference_of(read_file(path), list_of_files(data));
+  RT_CHECK_AS(UsageError, difference.empty(), path, ": ", data.train.source,
+              " has other files than when the run began: ", difference, "; bring them back, or choose another --run");
 }
 
 }  // namespace ringtape

@@ -82,8 +82,8 @@ void visit(Fields& f, ImageOptions& o) {
      .automatic = "the size of the images if all are equal, else 32",
      .scope = Scope::weights});
   f("image-store", o.store,
-    {.help = "where images are: memory (decoded once, N x N), files (decoded for each batch; random crops come from the "
-             "whole image)",
+    {.help = "where images are: memory (decoded once, N x N), files (decoded for each batch; random crops are cut from "
+             "the whole image)",
      .unit = "WHERE",
      .choices = [] { return std::vector<std::string>{"memory", "files"}; },
      .automatic = "memory if all need at most --image-memory, else files"});

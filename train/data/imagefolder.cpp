@@ -49,7 +49,7 @@ class Lister {
 
   FolderListing list(const std::string& root) {
     FolderListing out = flat_ ? list_flat(root, found_) : list_classes(root, found_);
-    if (const std::string text = out.left_out.str(); !text.empty()) notes.push_back(concat(root, ": not read: ", text));
+    left_out.add(out.left_out);
     return out;
   }
   // The same; its classes get the numbers that they have in the training images.
@@ -71,7 +71,7 @@ class Lister {
     });
   }
 
-  std::vector<std::string> notes;
+  LeftOut left_out;
 
  private:
   const DataRequest& request_;
@@ -112,6 +112,9 @@ void visit(Fields& f, ImageFolderOptions& o) {
 Splits load_imagefolder(const DataRequest& request) {
   const auto& options = request.settings.as<ImageFolderOptions>();
   const Places at = places_of(options, data_root(request));
+  const bool one_folder = at.train == at.root;
+  RT_CHECK_AS(IoError, one_folder || !at.test.empty() || !request.labels, at.root,
+              ": has train/ but neither test/ nor val/ next to it");
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
   Lister lister(request, at.train);
   FolderListing train = lister.list(at.train);
@@ -122,15 +125,14 @@ Splits load_imagefolder(const DataRequest& request) {
   if (!at.test.empty()) lists.test = lister.list(at.test, train, at.train);
   lists.train = std::move(train.images);
   if (at.test.empty() && !lister.flat()) {
-    const bool one = at.train == at.root;
-    RT_CHECK_AS(IoError, one || !request.labels, at.root, ": has train/ but neither test/ nor val/ next to it");
-    if (one) hold_out(lists.train, lists.test);
+    if (one_folder) hold_out(lists.train, lists.test);
     RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no class has ", kEachTest,
                 " images, of which the last would be a test image; use train/CLASS and test/CLASS");
   }
   lister.say();
   Splits out = load_images(lists, options.images, request);
-  out.notes.insert(out.notes.begin(), lister.notes.begin(), lister.notes.end());
+  if (const std::string text = lister.left_out.str(); !text.empty())
+    out.notes.insert(out.notes.begin(), concat(at.root, ": not read: ", text));
   return out;
 }
 

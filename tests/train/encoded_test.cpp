@@ -1,0 +1,231 @@
+// Images that each batch decodes: the same bytes as images that are kept, and random crops of the whole image.
+#include "train/data/encoded_images.h"
+
+#include <gtest/gtest.h>
+#include <png.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "kernels/random_view.h"
+#include "tests/support/support.h"
+#include "tests/support/transforms.h"
+#include "train/data/identity.h"
+#include "train/data/imagefolder.h"
+#include "train/data/loader.h"
+#include "train/io/file.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+class EncodedTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / ("ringtape_encoded_" + std::to_string(::getpid()));
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Noise of which each image has its own.
+  static std::vector<uint8_t> noise(int height, int width, int number) {
+    std::vector<uint8_t> out;
+    for (int i = 0; i < height * width * 3; ++i)
+      out.push_back(uint8_t(philox(uint64_t(number), uint64_t(Stream::test), uint64_t(i)).x[0]));
+    return out;
+  }
+  void picture(const std::string& name, int height, int width, int number) const {
+    const fs::path to = folder_ / name;
+    fs::create_directories(to.parent_path());
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    image.width = unsigned(width), image.height = unsigned(height), image.format = PNG_FORMAT_RGB;
+    ASSERT_TRUE(png_image_write_to_file(&image, to.c_str(), 0, noise(height, width, number).data(), 0, nullptr));
+  }
+  // train/ has 23 images of three classes, test/ has 6. Image i is height + i % grows high.
+  void pictures(int height, int width, int grows) const {
+    for (int i = 0; i < 23; ++i)
+      picture(concat("train/", "abc"[i % 3], "/", 10 + i, ".png"), height + i % grows, width, i);
+    for (int i = 0; i < 6; ++i) picture(concat("test/", "abc"[i % 3], "/", i, ".png"), height, width, 100 + i);
+  }
+  Splits load(const std::string& store, int64_t side = 0) const {
+    return load_imagefolder({.dir = folder_.string(), .settings = ImageFolderOptions{{.size = side, .store = store}}});
+  }
+
+  fs::path folder_;
+};
+
+// The bytes of all batches of an epoch, by batch and view, over all ranks.
+std::map<std::pair<int64_t, size_t>, std::string> bytes_of(const Dataset& data, LoaderConfig config, int ranks = 1,
+                                                           int64_t first = 0) {
+  std::map<std::pair<int64_t, size_t>, std::string> out;
+  config.batch_size = 5, config.shuffle = true, config.seed = 3, config.ranks = ranks;
+  for (config.rank = 0; config.rank < ranks; ++config.rank)
+    for (const Batch& batch : Loader(data, all_samples(data), config).epoch(2, first))
+      for (size_t v = 0; v < batch.images().size(); ++v) {
+        const Tensor x = batch.images()[v];
+        out[{batch.index, v}].append(static_cast<const char*>(View(x).data), size_t(x.size()) * 4);
+      }
+  return out;
+}
+
+TEST_F(EncodedTest, BatchesHaveTheBytesOfImagesThatAreKept) {
+  pictures(12, 16, 3);
+  const Splits kept = load("memory", 10), encoded = load("files", 10);
+  ASSERT_TRUE(encoded.train.is_encoded() && encoded.test.is_encoded() && !kept.train.is_encoded());
+  EXPECT_EQ(encoded.train.image(), (Shape{10, 10, 3}));
+  EXPECT_EQ(encoded.train.mean, kept.train.mean);
+  EXPECT_EQ(encoded.train.class_names, kept.train.class_names);
+  LoaderConfig config;
+  config.augmentation = {.pad = 2, .flip = true, .rotation = 10, .cutout = 3};
+  const auto expected = bytes_of(kept.train, config);
+  EXPECT_EQ(expected.size(), 5u);
+  for (const int workers : {0, 1, 3})
+    for (const int ranks : {1, 2, 3}) {
+      config.workers = workers;
+      EXPECT_EQ(bytes_of(encoded.train, config, ranks), expected) << workers << " workers, " << ranks << " ranks";
+    }
+  auto rest = expected;
+  rest.erase(rest.begin(), rest.find({2, 0}));
+  EXPECT_EQ(bytes_of(encoded.train, config, 1, 2), rest);  // from batch 2 on
+  config.transforms = {std::make_shared<test::Stamp>(test::StampOptions{4})};
+  EXPECT_EQ(bytes_of(encoded.train, config), bytes_of(kept.train, config));
+  std::vector<uint8_t> a(300), b(300);
+  for (int64_t i = 0; i < 23; ++i) {
+    encoded.train.copy_image(i, a.data()), kept.train.copy_image(i, b.data());
+    ASSERT_EQ(a, b);
+  }
+}
+
+TEST_F(EncodedTest, ViewsOfImagesThatNeedNoResizingAreTheSame) {
+  pictures(12, 12, 1);
+  LoaderConfig config;
+  config.views.resize(3);
+  config.views[1].blur = 0.5, config.views[2].size = 6;
+  const Splits kept = load("memory"), encoded = load("files");
+  EXPECT_EQ(bytes_of(encoded.train, config), bytes_of(kept.train, config));
+  config.views.resize(1);
+  EXPECT_EQ(bytes_of(encoded.train, config, 2), bytes_of(kept.train, config));
+}
+
+// As if the kernel made the view of the whole image.
+TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
+  pictures(40, 31, 4);
+  const Splits encoded = load("files", 16);
+  LoaderConfig config{.batch_size = 1, .seed = 3};
+  config.views.resize(2);
+  config.views[0].blur = 1, config.views[1].solarize = 0.5, config.views[1].size = 8;
+  std::vector<float> levels;
+  for (size_t c = 0; c < 3; ++c)
+    for (int byte = 0; byte < 256; ++byte)
+      levels.push_back((float(byte) / 255.0f - encoded.train.mean[c]) / encoded.train.deviation[c]);
+  const Tensor table = from_host(levels, {3, 256});
+  const Loader loader(encoded.train, all_samples(encoded.train), config);
+  for (const Batch& batch : loader.epoch(5)) {
+    const std::string name = encoded.train.encoded->name(batch.index);
+    const int number = std::stoi(name.substr(2)) - 10, height = 40 + number % 4;
+    const Tensor whole = from_host(noise(height, 31, number), {1, height, 31, 3});
+    const Tensor index = from_host(std::vector<int64_t>{batch.index}, {1});
+    for (int v = 0; v < 2; ++v) {
+      Tensor y(batch.views[size_t(v)].shape());
+      random_view(y, whole, index, table, RandomViewParams(config.views[size_t(v)], 3, 5, v, true));
+      const auto a = y.span<float>(), b = batch.views[size_t(v)].span<float>();
+      ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin())) << name << ", view " << v;
+    }
+  }
+}
+
+TEST_F(EncodedTest, ADamagedImageEndsTheEpochWithItsName) {
+  pictures(12, 12, 1);
+  const Splits encoded = load("files", 12);
+  write_file((folder_ / "train/b/17.png").string(), read_file((folder_ / "train/b/17.png").string()).substr(0, 200));
+  for (const int workers : {0, 2}) {
+    LoaderConfig config{.batch_size = 4, .workers = workers};
+    config.views.resize(1);
+    const Loader loader(encoded.train, all_samples(encoded.train), config);
+    const std::string message = test::message_of<FormatError>([&] {
+      for ([[maybe_unused]] const Batch& batch : loader.epoch(0)) continue;
+    });
+    EXPECT_MENTIONS(message, "train/b/17.png: damaged PNG data");
+  }
+  fs::remove(folder_ / "train/b/17.png");
+  const Loader loader(encoded.train, all_samples(encoded.train), {.batch_size = 4});
+  EXPECT_MENTIONS(test::message_of<IoError>([&] {
+                    for ([[maybe_unused]] const Batch& batch : loader.epoch(0)) continue;
+                  }),
+                  "train/b/17.png");
+}
+
+TEST_F(EncodedTest, AutomaticallyWhatFitsIsKept) {
+  pictures(600, 1000, 1);  // 29 images of 1.7 MiB, as they are
+  const auto load_with = [&](const ImageOptions& o) {
+    return load_imagefolder({.dir = folder_.string(), .settings = ImageFolderOptions{o}});
+  };
+  EXPECT_TRUE(load_with({.size = 200, .memory = 3}).train.is_encoded());
+  EXPECT_FALSE(load_with({.size = 200, .memory = 4}).train.is_encoded());
+  EXPECT_TRUE(load_with({.size = 200, .store = "files"}).train.is_encoded());
+  EXPECT_FALSE(load_with({.size = 200, .store = "memory", .memory = 1}).train.is_encoded());
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { load_with({.memory = 40}); }), "use --image-size N");
+}
+
+TEST_F(EncodedTest, ListsOfFilesNameTheirFirstDifference) {
+  pictures(12, 12, 1);
+  const Splits data = load("files");
+  const std::string before = list_of_files(data);
+  EXPECT_MENTIONS(before, "train\ta/10.png\t");
+  EXPECT_MENTIONS(before, "test\tc/5.png\t");
+  EXPECT_EQ(difference_of(before, before), "");
+  EXPECT_EQ(list_of_files(load("memory")), before);
+  const DataIdentity same = identity_of(load("files"));
+  EXPECT_EQ(identity_of(data), same);
+  picture("train/b/14.png", 12, 13, 4);
+  EXPECT_MENTIONS(difference_of(before, list_of_files(load("files", 12))), "train/b/14.png: has ");
+  EXPECT_NE(identity_of(load("files", 12)), same);
+  picture("train/b/14.png", 12, 12, 4);
+  fs::rename(folder_ / "test/c/5.png", folder_ / "test/c/6.png");
+  EXPECT_EQ(difference_of(before, list_of_files(load("files"))), "test/c/5.png: is not there any more");
+  EXPECT_NE(identity_of(load("files")), same);
+  fs::rename(folder_ / "test/c/6.png", folder_ / "test/c/5.png");
+  picture("test/c/1.png", 12, 12, 4);
+  EXPECT_EQ(difference_of(before, list_of_files(load("files"))), "test/c/1.png: was not there");
+  EXPECT_EQ(difference_of("", before), "train/a/10.png: was not there");
+  EXPECT_EQ(difference_of(before, ""), "train/a/10.png: is not there any more");
+}
+
+TEST_F(EncodedTest, ValidationImagesOfTheirOwnAndOtherNames) {
+  pictures(12, 12, 1);
+  picture("val/b/1.png", 12, 12, 200);
+  const auto load_with = [&](ImageFolderOptions o) {
+    return load_imagefolder({.dir = folder_.string(), .settings = std::move(o)});
+  };
+  const Splits set = load_with({});
+  ASSERT_TRUE(set.val);
+  EXPECT_EQ(set.val->size(), 1);
+  EXPECT_EQ(set.val->labels.data<int64_t>()[0], 1);
+  EXPECT_EQ(set.test.size(), 6);
+  EXPECT_EQ(set.validation().size(), 1);
+  fs::rename(folder_ / "train", folder_ / "learn");
+  fs::rename(folder_ / "test", folder_ / "other");
+  const Splits named = load_with({.train = "learn", .test = (folder_ / "other").string()});
+  EXPECT_EQ(named.train.size(), 23);
+  EXPECT_EQ(named.test.size(), 6);
+  EXPECT_EQ(named.val->size(), 1);
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { load_with({.train = "absent"}); }),
+                  "--train-dir absent: no folder");
+}
+
+TEST_F(EncodedTest, ImagesWithoutLabels) {
+  for (int i = 0; i < 5; ++i) picture(concat(i, ".png"), 12, 12, i);
+  picture("deeper/down/9.png", 12, 12, 9);
+  const auto flat = [&](bool labels) { return load_imagefolder({.dir = folder_.string(), .labels = labels}); };
+  const Splits set = flat(false);
+  EXPECT_EQ(set.train.size(), 6);
+  EXPECT_EQ(set.train.classes, 0);
+  EXPECT_EQ(set.test.size(), 0);
+  EXPECT_EQ(set.train.encoded->name(5), "deeper/down/9.png");
+  EXPECT_THROW(flat(true), Error);
+}
+
+}  // namespace
+}  // namespace ringtape
