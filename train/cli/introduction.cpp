@@ -41,7 +41,13 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
   out.push_back(concat(
       "data   ", d.train.name, " (", d.train.source, "): ", with_commas(int64_t(trainer.learner().split.train.size())),
       " training, ", with_commas(int64_t(trainer.learner().split.val.size())), " validation, ",
-      with_commas(d.test.size()), " test images of ", image_text(d.train), ", ", d.train.classes, " classes"));
+      with_commas(d.test.size()), " test images of ", image_text(d.train),
+      d.train.classes > 0 ? concat(", ", d.train.classes, " classes") : ", without labels",
+      d.train.is_encoded() ? ", decoded for each batch" : ""));
+  if (task.tested)
+    out.push_back(concat("kNN    tested with ", task.tested->train.name, " (", task.tested->train.source, "): ",
+                         with_commas(task.tested->train.size()), " training, ", with_commas(task.tested->test.size()),
+                         " test images"));
   const ScheduleOptions& s = o.schedule;
   const std::string scaled =
       trainer.lr() == s.lr ? "" : fmt::format(" ({:g}, {} scaling with the ranks)", s.lr, s.lr_scale);

@@ -119,7 +119,8 @@ Splits load_imagefolder(const DataRequest& request) {
   Lister lister(request, at.train);
   FolderListing train = lister.list(at.train);
   RT_CHECK_AS(MissingData, train.images.size() > 0, "imagefolder: no folder in ", at.train, " holds images (",
-              kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE");
+              kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE",
+              has_loose_images(at.train) ? "; images without labels train with `ringtape pretrain`" : "");
   lists.classes = train.classes;
   if (!at.val.empty()) lists.val = lister.list(at.val, train, at.train);
   if (!at.test.empty()) lists.test = lister.list(at.test, train, at.train);

@@ -61,7 +61,8 @@ class SelfSupervised : public Learner {
     std::vector<Metrics> out = {evaluate_features(task_, bank, options_.evaluation.knn, options, snapshot)};
     if (method_.has_probe())
       out.push_back(evaluate(task_, task_.data.test, all_samples(task_.data.test), "probe", options));
-    if (snapshot && options.group->rank() == 0)
+    const bool alike = !task_.tested || task_.tested->test.image() == task_.data.train.image();
+    if (snapshot && alike && options.group->rank() == 0)
       add_views(*snapshot, task_.data.train, split.train,
                 loading({.seed = options_.seed, .device = task_.device, .transforms = options_.transforms}),
                 snapshot->epoch - 1);

@@ -1,0 +1,75 @@
+// A user's images through the ringtape binary: without labels, decoded for each batch, with validation images, changed
+// between two runs.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/image_folders.h"
+
+namespace ringtape {
+namespace {
+
+class OwnImagesTest : public test::ImageFolders {
+ protected:
+  // Trains to the end, and again to the middle of an epoch and from there; the weights must be the same.
+  void expect_resumes(const std::string& arguments, const std::string& weights) const {
+    ASSERT_EQ(run(arguments + " --run whole"), 0) << file("err");
+    ASSERT_EQ(run(arguments + " --run parts --max-steps 4"), 0) << file("err");
+    ASSERT_EQ(run(concat(arguments.substr(0, arguments.find(' ')), " --run parts --resume --max-steps 0")), 0) << file("err");
+    EXPECT_EQ(file("runs/parts/exported/" + weights), file("runs/whole/exported/" + weights));
+  }
+};
+
+constexpr const char* kSmall =
+    " --width 2 --batch-size 4 --epochs 2 --threads 1 --schedule constant --warmup-epochs 0 --image-store files"
+    " --image-size 8 ";
+
+TEST_F(OwnImagesTest, WithoutLabelsATrainingResumesInTheMiddleOfAnEpoch) {
+  for (int i = 0; i < 12; ++i) picture(concat("flat/", i < 6 ? "" : "deeper/", i, ".png"), i % 2, i, 1, 12);
+  const std::string pretrain = std::string("pretrain --method simclr --data imagefolder --data-dir flat") + kSmall;
+  expect_resumes(pretrain, "backbone.safetensors");
+  EXPECT_MENTIONS(file("runs/whole/train.log"), "12 training, 0 validation, 0 test images of 8x8x3, without labels");
+  EXPECT_EQ(file("runs/whole/metrics.jsonl").find("knn"), std::string::npos);
+  EXPECT_MENTIONS(refused(pretrain + "--online-probe"), "--online-probe: learns labels, which the images of");
+  EXPECT_MENTIONS(refused(pretrain + "--patience 2"), "name others with --knn-data");
+  std::filesystem::remove_all(folder_ / "flat/deeper");
+  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir flat", 1),
+                  "images without labels train with `ringtape pretrain`");
+}
+
+TEST_F(OwnImagesTest, FeaturesAreTestedWithOtherImages) {
+  for (int i = 0; i < 9; ++i) picture(concat("flat/", i, ".png"), i % 2, i, 1, 12);
+  pictures("labelled", {"cat", "dog"});
+  const std::string pretrain =
+      std::string("pretrain --method simclr --data imagefolder --data-dir flat --knn-k 3") + kSmall;
+  ASSERT_EQ(run(pretrain + "--knn-data imagefolder --knn-dir labelled --run one"), 0) << file("err");
+  EXPECT_MENTIONS(file("runs/one/metrics.jsonl"), "{\"split\":\"knn\",");
+  EXPECT_MENTIONS(file("runs/one/train.log"), "tested with imagefolder");
+  std::filesystem::create_directories(folder_ / "cifar");  // of another size, and all black
+  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
+    write_file((folder_ / "cifar" / concat(name, ".bin")).string(), "");
+    std::filesystem::resize_file(folder_ / "cifar" / concat(name, ".bin"), 10'000 * 3073);
+  }
+  write_file((folder_ / "cifar/batches.meta.txt").string(), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
+  const std::string cifar = "--knn-data cifar10 --knn-dir cifar --knn-bank 20 --limit-eval-batches 1 ";
+  ASSERT_EQ(run(pretrain + cifar + "--run two"), 0) << file("err");
+  EXPECT_MENTIONS(refused(pretrain + "--knn-data mnist --knn-dir absent", 1), "mnist");
+  EXPECT_MENTIONS(refused(pretrain + "--knn-dir labelled"), "--knn-dir labelled: needs --knn-data");
+  EXPECT_MENTIONS(refused(std::string(pretrain).replace(pretrain.find("--width 2"), 9, "--model mlp") + cifar),
+                  "--knn-data cifar10: has images of (32, 32, 3), mlp is trained on images of (8, 8, 3)");
+}
+
+TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch) {
+  pictures("a", {"cat", "dog"}, 1, 6);
+  picture("a/val/cat/1.png", 0, 3), picture("a/val/dog/1.png", 1, 4);
+  const std::string train = std::string("train --data imagefolder --model resnet18 --data-dir a") + kSmall;
+  expect_resumes(train, "model.safetensors");
+  EXPECT_MENTIONS(file("runs/whole/train.log"), "12 training, 2 validation, 12 test images");
+  EXPECT_MENTIONS(refused(train + "--val-size 3"), "has validation images of its own");
+  picture("a/train/dog/12.png", 1, 2, 1, 30);
+  EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
+                  "has other files than when the run began: train/dog/12.png: has ");
+}
+
+}  // namespace
+}  // namespace ringtape
