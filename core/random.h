@@ -41,6 +41,9 @@ enum class Stream : uint64_t {
   powersgd = 8,   // initial matrices of compressed gradients
   views = 9,      // random views of images
   transforms = 10,  // a program's own transforms of images
+  policy = 11,    // operations on training images
+  erasing = 12,   // erased parts of training images
+  mixing = 13,    // mixtures of the images of a batch
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

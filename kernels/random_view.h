@@ -56,7 +56,7 @@ void check_view(const ViewAugmentation& what, const Shape& image, const Shape& v
 // each byte replaced by its entry in the table. y (B, OH, OW, C), floating-point or u8, images u8 (N, H, W, C), index
 // i64 (B) in [0, N), table (C, 256) of y's dtype; all contiguous, with shapes as in check_view. The view of a sample
 // depends only on seed, epoch, its index and the number of the view; every device and instruction set gives the same
-// bits. On CUDA a view must fit into the shared memory of a block (ShapeError).
+// bits.
 RT_KERNEL(random_view, void(View y, View images, View index, View table, RandomViewParams params));
 
 enum class Jitter : int8_t { brightness, contrast, saturation, hue };

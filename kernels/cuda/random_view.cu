@@ -1,5 +1,6 @@
 #include "kernels/random_view.h"
 
+#include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/random_view_pixels.h"
@@ -22,8 +23,8 @@ struct Axis {
   int stride;
 };
 
-// A block's dynamic shared memory. `planes` is the view, channels first. `narrow` (with the rows of the crop) and
-// `smooth` (the first pass of the blur) share memory.
+// What the threads of a block share: in shared memory, or in the device's where that is too small. `planes` is the
+// view, channels first. `narrow` (with the rows of the crop) and `smooth` (the first pass of the blur) share memory.
 struct Shared {
   Axis columns, rows;
   int32_t* blur;
@@ -33,12 +34,12 @@ struct Shared {
 
 __host__ __device__ size_t rounded(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-size_t shared_bytes(const Frame& f) {
+__host__ __device__ size_t shared_bytes(const Frame& f) {
   const size_t words =
       size_t(f.out_width) * size_t(f.column_taps + 2) + size_t(f.out_height) * size_t(f.row_taps + 2) + kMostRadius + 1;
   const size_t plane = size_t(f.channels) * size_t(f.out_pixels()),
                narrow = size_t(f.channels) * size_t(f.height) * size_t(f.out_width);
-  return rounded(4 * words) + rounded(plane) + (narrow > 2 * plane ? narrow : 2 * plane);
+  return rounded(4 * words) + rounded(plane) + rounded(narrow > 2 * plane ? narrow : 2 * plane);
 }
 
 __device__ Shared divided(unsigned char* bytes, const Frame& f) {
@@ -154,14 +155,15 @@ __device__ T looked_up(const uint8_t* planes, const Frame& f, const RandomView& 
   return table[c * 256 + (v.solarize ? solarized(byte) : byte)];
 }
 
-// A block makes one image at a time; finally each thread stores `wide` neighbouring elements at a time.
-template <class T, int wide>
+// A block makes one image at a time; finally each thread stores `wide` neighbouring elements at a time. Without
+// `in_shared` a block has shared_bytes(f) of `scratch`.
+template <class T, int wide, bool in_shared>
 __global__ void __launch_bounds__(kThreads)
-    random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, int64_t batch, Frame f,
-                       RandomViewParams p) {
+    random_view_kernel(T* y, const uint8_t* images, const int64_t* index, const T* table, unsigned char* scratch,
+                       int64_t batch, Frame f, RandomViewParams p) {
   SHARED_DYN(unsigned char, bytes);
   SHARED_ARRAY(RandomView, drawn, [1]);
-  const Shared s = divided(bytes, f);
+  const Shared s = divided(in_shared ? bytes : scratch + blockIdx.x * shared_bytes(f), f);
   const int elements = f.channels * f.out_pixels();
   for (int64_t b = blockIdx.x; b < batch; b += gridDim.x) {
     const int64_t sample = index[b];
@@ -197,21 +199,23 @@ void random_view_as(const View& y, const View& images, const View& index, const 
   Frame f{side(images.dims[1]), side(images.dims[2]), side(images.dims[3]), side(y.dims[1]), side(y.dims[2]), 0, 0};
   f.column_taps = int(most_taps(f.width, f.out_width));
   f.row_taps = int(most_taps(f.height, f.out_height));
-  const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
-  RT_CHECK_AS(ShapeError, bytes <= most, "views of ", f.out_height, " x ", f.out_width, " x ", f.channels,
-              " from images of ", f.height, " x ", f.width, " need ", bytes, " bytes of shared memory, ", y.device,
-              " has ", most, "; make them on the CPU, or from smaller images");
   const int64_t batch = y.dims[0];
-  Grid grid = covering(y.device, batch * kThreads, kThreads);
-  grid.shared_bytes = bytes;
+  const size_t bytes = shared_bytes(f), most = size_t(properties(y.device.index).shared_bytes_per_block) - kStaticBytes;
+  const bool in_shared = bytes <= most;
+  Grid grid = in_shared ? covering(y.device, batch * kThreads, kThreads)
+                        : covering_with_scratch(y.device, batch, kThreads);
+  if (in_shared) grid.shared_bytes = bytes;
+  const Tensor scratch({in_shared ? 0 : int64_t(grid.blocks.x * bytes)}, DType::u8, y.device);
   T* const to = static_cast<T*>(y.data);
-  const T* const lookup = static_cast<const T*>(table.data);
-  if (f.channels * f.out_pixels() % kWide == 0 && aligned_width(kWide, to) == kWide)
-    launch<random_view_kernel<T, kWide>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch,
-                                         f, p);
-  else
-    launch<random_view_kernel<T, 1>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(), lookup, batch, f,
-                                     p);
+  const auto start = [&]<int wide, bool shared>() {
+    launch<random_view_kernel<T, wide, shared>>(y.device, grid, to, images.as<uint8_t>(), index.as<int64_t>(),
+                                                static_cast<const T*>(table.data), View(scratch).as<uint8_t>(), batch,
+                                                f, p);
+  };
+  if (!in_shared) start.template operator()<1, false>();
+  else if (f.channels * f.out_pixels() % kWide == 0 && aligned_width(kWide, to) == kWide)
+    start.template operator()<kWide, true>();
+  else start.template operator()<1, true>();
 }
 
 }  // namespace

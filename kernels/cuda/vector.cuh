@@ -38,6 +38,12 @@ inline Grid covering(Device device, int64_t items, int threads = 256) {
   return {dim3(unsigned(blocks < most ? blocks : most)), dim3(unsigned(threads))};
 }
 
+// A block per item, where each block needs memory of its own: at most four on a multiprocessor.
+inline Grid covering_with_scratch(Device device, int64_t items, int threads) {
+  const int64_t most = int64_t(properties(device.index).multiprocessors) * 4;
+  return {dim3(unsigned(items < most ? items : most)), dim3(unsigned(threads))};
+}
+
 __device__ inline int64_t thread_in_grid() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline int64_t threads_in_grid() { return int64_t(gridDim.x) * blockDim.x; }
 
