@@ -92,18 +92,27 @@ RT_HD inline bool happens(uint32_t bits, uint64_t probability) { return bits < p
 // [low, high]
 RT_HD inline int64_t between(uint32_t bits, int64_t low, int64_t high) { return low + below(bits, high - low + 1); }
 
-// Area and aspect give sides sqrt(area aspect) and sqrt(area / aspect). A crop that does not fit is drawn again, up to
-// ten times in all. After that it is the largest crop in the middle with an aspect ratio of 3:4 to 4:3.
-RT_HD inline void draw_crop(RandomView& v, const RandomViewParams& p, uint64_t counter, int64_t height, int64_t width) {
-  constexpr int64_t kHalfLog = int64_t(0.14384103622589045 * (1 << 30));  // log(4/3) / 2
+// Of a part of an image: sqrt(area / aspect) and sqrt(area aspect), rounded. `share` is its area as a part of the
+// image's, in units of 2^-kAreaBits; the aspect ratio, width to height, is e^2x, with x in units of 2^-30.
+struct Sides {
+  int64_t height, width;
+};
+RT_HD inline Sides sides_of(int64_t pixels, int64_t share, int64_t x) {
   constexpr int kRootBits = kAreaBits / 2;
   constexpr int64_t kHalf = int64_t{1} << (kRootBits + 29);
+  const int64_t side = whole_root(pixels * share);
+  return {(side * fixed_exp(-x) + kHalf) >> (kRootBits + 30), (side * fixed_exp(x) + kHalf) >> (kRootBits + 30)};
+}
+
+// A crop that does not fit is drawn again, up to ten times in all. After that it is the largest crop in the middle with
+// an aspect ratio of 3:4 to 4:3.
+RT_HD inline void draw_crop(RandomView& v, const RandomViewParams& p, uint64_t counter, int64_t height, int64_t width) {
+  constexpr int64_t kHalfLog = int64_t(0.14384103622589045 * (1 << 30));  // log(4/3) / 2
   for (int attempt = 0; attempt < 10; ++attempt) {
     const Philox4 r = philox(p.seed, p.stream, counter + uint64_t(attempt));
-    const int64_t side = whole_root(height * width * between(r.x[0], p.area[0], p.area[1]));
-    const int64_t x = between(r.x[1], -kHalfLog, kHalfLog);
-    v.width = (side * fixed_exp(x) + kHalf) >> (kRootBits + 30);
-    v.height = (side * fixed_exp(-x) + kHalf) >> (kRootBits + 30);
+    const Sides sides =
+        sides_of(height * width, between(r.x[0], p.area[0], p.area[1]), between(r.x[1], -kHalfLog, kHalfLog));
+    v.height = sides.height, v.width = sides.width;
     if (v.width > 0 && v.width <= width && v.height > 0 && v.height <= height) {
       v.top = below(r.x[2], height - v.height + 1);
       v.left = below(r.x[3], width - v.width + 1);

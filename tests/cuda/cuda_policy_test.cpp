@@ -1,5 +1,7 @@
 // Operations on the images of a batch on CUDA: the same bytes as on the CPU.
+#include "kernels/erase.h"
 #include "kernels/image_policy.h"
+#include "kernels/mix.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
 
@@ -34,6 +36,36 @@ TEST(CudaImagePolicy, EqualsTheCpuBitForBit) {
         image_policy(device, images.copy_to(kCuda), index.copy_to(kCuda), table.copy_to(kCuda), params);
         ASSERT_TRUE(same_bytes(device.copy_to({}), host)) << concat(c.images, ' ', dtype, " gathered ", gathered);
       }
+}
+
+Tensor floats(const Shape& shape) {
+  Tensor out(shape);
+  for (int64_t i = 0; i < out.size(); ++i) out.data<float>()[i] = float(i % 1013) * 0.37f - 100;
+  return out;
+}
+
+TEST(CudaErase, EqualsTheCpuBitForBit) {
+  RT_NEEDS_CUDA();
+  for (const Shape& shape : {Shape{40, 11, 14, 3}, Shape{9, 1, 9, 1}}) {
+    const EraseParams params({.probability = 0.7, .cutout = 4}, 3, 8);
+    Tensor host = floats(shape), index({shape[0]}, DType::i64);
+    for (int64_t i = 0; i < shape[0]; ++i) index.data<int64_t>()[i] = 3 * i;
+    const Tensor device = host.copy_to(kCuda);
+    erase(host, index, params);
+    erase(device, index.copy_to(kCuda), params);
+    EXPECT_TRUE(same_bytes(device.copy_to({}), host)) << concat(shape);
+  }
+}
+
+TEST(CudaMix, EqualsTheCpuBitForBit) {
+  RT_NEEDS_CUDA();
+  const Tensor x = floats({6, 9, 40, 3});
+  for (const Mixture& m : {Mixture{.share = 0.3000030517578125}, Mixture{.part = {2, 10, 3, 20}}, Mixture{}}) {
+    Tensor host({5, 9, 40, 3}), device(host.shape(), DType::f32, kCuda);
+    mix(host, x, m);
+    mix(device, x.copy_to(kCuda), m);
+    EXPECT_TRUE(same_bytes(device.copy_to({}), host)) << m.share;
+  }
 }
 
 }  // namespace
