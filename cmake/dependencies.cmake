@@ -11,8 +11,8 @@ endif()
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
 string(CONCAT RINGTAPE_APT_LINE
        "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
-       "zlib1g-dev libjpeg-dev libpng-dev libssl-dev libcpp-httplib-dev libjs-dygraphs libgtest-dev libgmock-dev "
-       "libeigen3-dev libdlpack-dev libbenchmark-dev")
+       "zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs "
+       "libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev")
 set(ringtape_missing "")
 
 # ringtape_find(<package> <what it is for> [arguments of find_package])
@@ -31,6 +31,16 @@ ringtape_find(tomlplusplus "configuration files")
 ringtape_find(ZLIB "gz data sets")
 ringtape_find(JPEG "JPEG files")
 ringtape_find(PNG "PNG files")
+ringtape_find(TIFF "TIFF files")
+find_path(RINGTAPE_WEBP_INCLUDE webp/decode.h)
+find_library(RINGTAPE_WEBP webp)
+if(RINGTAPE_WEBP_INCLUDE AND RINGTAPE_WEBP)  # without files for CMake in Debian and Ubuntu
+  add_library(ringtape_webp INTERFACE)
+  target_include_directories(ringtape_webp SYSTEM INTERFACE ${RINGTAPE_WEBP_INCLUDE})
+  target_link_libraries(ringtape_webp INTERFACE ${RINGTAPE_WEBP})
+else()
+  list(APPEND ringtape_missing "libwebp (WebP files)")
+endif()
 ringtape_find(OpenSSL "hashes of downloaded data sets, tokens of jobs" COMPONENTS Crypto)
 find_path(RINGTAPE_HTTPLIB_INCLUDE httplib.h)
 find_library(RINGTAPE_HTTPLIB cpp-httplib)

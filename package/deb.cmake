@@ -69,7 +69,8 @@ This package has the program and the shared library.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME ringtape-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 string(CONCAT CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # of ringtape::ringtape_static
-       "libfmt-dev, libtomlplusplus-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libssl-dev, libcpp-httplib-dev")
+       "libfmt-dev, libtomlplusplus-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libwebp-dev, "
+       "libtiff-dev, libssl-dev, libcpp-httplib-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "cmake, pkg-config, libeigen3-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_DESCRIPTION
 "trains neural networks in C++ (development files)

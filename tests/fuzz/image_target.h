@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "tests/fuzz/target.h"
 #include "train/data/image_file.h"
 
@@ -18,6 +20,19 @@ inline void drive_image(std::string_view input) {
       const Image small = resized_and_cropped(image, kSide);
       require(small.size == ImageSize{kSide, kSide});
     }
+  });
+  read_or_refuse([&] {
+    const std::string content(input);
+    const Image whole = decode_image(content, "whole");
+    const auto [height, width] = whole.size;
+    EncodedImage image(content, "part");
+    const ImagePart part{height / 3, width / 4, (height + 1) / 2, (width + 1) / 2};
+    std::vector<uint8_t> got(3 * kSide * kSide), want(got);
+    const ImageCrop crop{part, {kSide, kSide}, got.data()};
+    if (part.height >= 4 * kSide && part.width >= 4 * kSide) return;  // of a reduced image
+    image.crop({&crop, 1});
+    resize_part(whole, part, crop.size, want.data());
+    require(got == want);
   });
 }
 

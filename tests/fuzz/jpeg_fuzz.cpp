@@ -1,4 +1,4 @@
-// JPEG files, and what is neither JPEG nor PNG.
+// JPEG files, and what is no image.
 #include "tests/fuzz/image_target.h"
 
 RT_FUZZ_TARGET(input) { ringtape::test::drive_image(input); }

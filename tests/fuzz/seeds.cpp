@@ -4,6 +4,8 @@
 // after <cstdio>, which it needs
 #include <jpeglib.h>
 #include <png.h>
+#include <tiffio.h>
+#include <webp/encode.h>
 #include <zlib.h>
 
 #include <cmath>
@@ -121,6 +123,77 @@ static void jpeg() {
   }
 }
 
+static void webp() {
+  std::vector<uint8_t> pixels;
+  for (int i = 0; i < 20 * 12 * 4; ++i) pixels.push_back(uint8_t(i * 7 + i / 80 * 13));
+  uint8_t* out = nullptr;
+  const auto add = [&](const char* name, size_t bytes) {
+    seed("webp", name, std::string(reinterpret_cast<char*>(out), bytes));
+    WebPFree(out);
+  };
+  add("lossy", WebPEncodeRGB(pixels.data(), 20, 12, 60, 70, &out));
+  add("clear", WebPEncodeRGBA(pixels.data(), 20, 12, 80, 70, &out));
+  add("lossless", WebPEncodeLosslessRGB(pixels.data(), 20, 12, 60, &out));
+  add("lossless_clear", WebPEncodeLosslessRGBA(pixels.data(), 20, 12, 80, &out));
+}
+
+static void tiff() {
+  const test::MemoryFolder folder;
+  const std::string path = folder.path() + "/tif";
+  for (const auto& [name, samples, bits, photometric, compression, tiled] :
+       std::initializer_list<std::tuple<const char*, int, int, int, int, bool>>{
+           {"rgb", 3, 8, PHOTOMETRIC_RGB, COMPRESSION_NONE, false},
+           {"tiled", 3, 8, PHOTOMETRIC_RGB, COMPRESSION_LZW, true},
+           {"clear", 4, 8, PHOTOMETRIC_RGB, COMPRESSION_ADOBE_DEFLATE, false},
+           {"wide", 1, 16, PHOTOMETRIC_MINISBLACK, COMPRESSION_PACKBITS, false},
+           {"jpeg", 3, 8, PHOTOMETRIC_YCBCR, COMPRESSION_JPEG, false},
+           {"inks", 4, 8, PHOTOMETRIC_SEPARATED, COMPRESSION_LZW, false},
+           {"fax3", 1, 1, PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX3, false},
+           {"fax4", 1, 1, PHOTOMETRIC_MINISWHITE, COMPRESSION_CCITTFAX4, false},
+           {"map", 1, 4, PHOTOMETRIC_PALETTE, COMPRESSION_NONE, false}}) {
+    TIFF* const file = TIFFOpen(path.c_str(), "w");
+    TIFFSetField(file, TIFFTAG_IMAGEWIDTH, 20), TIFFSetField(file, TIFFTAG_IMAGELENGTH, 12);
+    TIFFSetField(file, TIFFTAG_SAMPLESPERPIXEL, samples), TIFFSetField(file, TIFFTAG_BITSPERSAMPLE, bits);
+    TIFFSetField(file, TIFFTAG_PHOTOMETRIC, photometric), TIFFSetField(file, TIFFTAG_COMPRESSION, compression);
+    TIFFSetField(file, TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG);
+    if (compression == COMPRESSION_JPEG) TIFFSetField(file, TIFFTAG_JPEGCOLORMODE, JPEGCOLORMODE_RGB);
+    std::vector<uint16_t> map(16, 0x8000);
+    if (photometric == PHOTOMETRIC_PALETTE) TIFFSetField(file, TIFFTAG_COLORMAP, map.data(), map.data(), map.data());
+    std::vector<uint8_t> bytes(16 * 16 * 4);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = uint8_t(i * 7 + i / 60 * 13);
+    if (tiled) {
+      TIFFSetField(file, TIFFTAG_TILEWIDTH, 16), TIFFSetField(file, TIFFTAG_TILELENGTH, 16);
+      for (uint32_t x : {0u, 16u}) TIFFWriteTile(file, bytes.data(), x, 0, 0, 0);
+    } else {
+      TIFFSetField(file, TIFFTAG_ROWSPERSTRIP, 16);
+      for (uint32_t y = 0; y < 12; ++y) TIFFWriteScanline(file, bytes.data() + 40 * y, y, 0);
+    }
+    TIFFClose(file);
+    seed("tiff", name, read_file(path));
+  }
+}
+
+static void bmp() {
+  const auto number = [](uint64_t x, int bytes) {
+    std::string out;
+    for (int i = 0; i < bytes; ++i) out += char(x >> (8 * i));
+    return out;
+  };
+  for (const uint32_t bits : {1u, 4u, 8u, 16u, 24u, 32u}) {
+    const std::string map(bits <= 8 ? size_t{4} << bits : 0, 'm'), rows((7 * bits + 31) / 32 * 4 * 5, 'r');
+    const std::string header = number(40, 4) + number(7, 4) + number(5, 4) + number(1, 2) + number(bits, 2);
+    seed("bmp", concat("bits", bits),
+         "BM" + number(0, 8) + number(uint32_t(54 + map.size()), 4) + header + std::string(24, '\0') + map + rows);
+  }
+  seed("bmp", "masks",
+       "BM" + number(0, 8) + number(66, 4) + number(40, 4) + number(7, 4) + number(uint32_t(-5), 4) + number(1, 2) +
+           number(16, 2) + number(3, 4) + std::string(20, '\0') + number(0xf800, 4) + number(0x7e0, 4) +
+           number(0x1f, 4) + std::string(80, 'r'));
+  seed("bmp", "pgm", "P5 # c\n7 5\n255\n" + std::string(35, 'g'));
+  seed("bmp", "pgm16", "P5 7 5 1023\n" + std::string(70, '\1')),
+      seed("bmp", "ppm", "P6 7 5 99 " + std::string(105, 'p'));
+}
+
 static void options() {
   TrainOptions method;
   method.execution.threads = 1, method.data.val_size = 100;
@@ -194,5 +267,5 @@ static void jobs() {
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: seeds DIR\n"), 2;
   root = argv[1];
-  safetensors(), pytorch(), idx(), cifar(), png(), jpeg(), options(), run(), folders(), jobs();
+  safetensors(), pytorch(), idx(), cifar(), png(), jpeg(), webp(), tiff(), bmp(), options(), run(), folders(), jobs();
 }

@@ -27,19 +27,22 @@ folder=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
-  zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libeigen3-dev libdlpack-dev libcpp-httplib-dev libbrotli-dev
-  libjs-dygraphs)
+  zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libeigen3-dev libdlpack-dev
+  libcpp-httplib-dev libbrotli-dev libjs-dygraphs)
 
-# Of some, only shared libraries are packaged: the package that holds them, whose name has a
-# version, depends on nothing here.
+# Of some, only shared libraries are packaged, in a package whose name has a version; those of TIFF need further ones.
+shared_libraries() { # PACKAGE...
+  local names='libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libwebp|libsharpyuv|libtiff|libdeflate|libjbig'
+  names+='|liblerc|liblzma|libzstd|libssl|libcpp-httplib|libbrotli'
+  apt-cache depends --no-recommends --no-suggests "$@" |
+    sed -nE 's/^ *Depends: (([a-z-]+)[0-9].*)/\2 \1/p' | sed -nE "s/^($names) //p"
+}
 add_shared_libraries() {
-  local package
-  for package in $(apt-cache depends --no-recommends --no-suggests libbenchmark-dev libfmt-dev libtomlplusplus-dev \
-    zlib1g-dev libjpeg62-turbo-dev libpng-dev libssl-dev libcpp-httplib-dev libbrotli-dev |
-    sed -nE 's/^ *Depends: (([a-z-]+)[0-9].*)/\2 \1/p' |
-    sed -nE 's/^(libbenchmark|libfmt|libtomlplusplus|zlib|libjpeg|libpng|libssl|libcpp-httplib|libbrotli) //p'); do
-    packages+=("$package")
-  done
+  local more
+  mapfile -t more < <(shared_libraries libbenchmark-dev libfmt-dev libtomlplusplus-dev zlib1g-dev libjpeg62-turbo-dev \
+    libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libbrotli-dev)
+  mapfile -t more < <(printf '%s\n' "${more[@]}" && shared_libraries "${more[@]}")
+  mapfile -t -O "${#packages[@]}" packages < <(printf '%s\n' "${more[@]}" | sort -u)
 }
 
 download() {
@@ -88,9 +91,10 @@ while IFS= read -r file; do
 done < <(find "$usr" -name '*.pc')
 
 for wanted in include/{gtest/gtest.h,gmock/gmock.h,benchmark/benchmark.h,CLI/CLI.hpp,fmt/core.h,nlohmann/json.hpp} \
-  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,openssl/evp.h,eigen3/Eigen/Core,dlpack/dlpack.h} \
+  include/{toml++/toml.h,zlib.h,zconf.h,jpeglib.h,png.h,tiffio.h,webp/decode.h,openssl/evp.h} \
+  include/{eigen3/Eigen/Core,dlpack/dlpack.h} \
   include/{httplib.h,brotli/decode.h} \
-  lib/*/{libjpeg.so,libpng.so,libcrypto.so,libcpp-httplib.so,libgtest.a,libgmock.a} \
+  lib/*/{libjpeg.so,libpng.so,libwebp.so,libtiff.so,libcrypto.so,libcpp-httplib.so,libgtest.a,libgmock.a} \
   share/javascript/dygraphs/dygraph.min.js \
   lib/*/{libbenchmark.so,libfmt.so,libtomlplusplus.so,libz.a}; do
   compgen -G "$usr/$wanted" >/dev/null || die "the packages hold no $wanted"

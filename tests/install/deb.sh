@@ -47,14 +47,14 @@ outside=$(grep -hvE "^./usr/($own)" "$work/ringtape" "$work/ringtape-dev") || tr
 [[ ! $outside ]] || die "paths that other packages may have: $outside"
 
 # What it needs is what it is linked with; the library's version is the package's.
-for library in libc6 libfmt libjpeg libpng16 libssl; do
+for library in libc6 libfmt libjpeg libpng16 libtiff libwebp libssl; do
   [[ $(field "$program" Depends) == *"$library"* ]] || die "ringtape does not depend on $library"
 done
 [[ $(field "$development" Depends) == *"ringtape (= $(field "$program" Version))"* ]] ||
   die "ringtape-dev does not depend on its own version of ringtape"
 read -ra statics < <(sed -nE 's/.*foreach\(library (.*)\)/\1/p' cmake/ringtapeConfig.cmake.in)
 ((${#statics[@]})) || die "no libraries found in cmake/ringtapeConfig.cmake.in"
-for static in "${statics[@]}" cpp-httplib; do
+for static in "${statics[@]}" webp cpp-httplib; do
   case $static in OpenSSL) static=ssl ;; ZLIB) static=zlib1g ;; esac
   [[ $(field "$development" Depends) == *"${static,,}"*-dev* ]] || die "ringtape-dev does not depend on $static"
 done

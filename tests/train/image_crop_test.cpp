@@ -156,7 +156,9 @@ TEST(ImageCrop, ATruncatedFileIsRefusedWhereverThePartIs) {
     const std::string part = file.substr(0, bytes);
     EncodedImage image(part, "short.jpg");
     for (const int64_t top : {0, 100, 190})
-      EXPECT_MENTIONS(test::message_of<FormatError>([&] { cropped(image, {top, 20, 10, 10}, {10, 10}); }),
+      EXPECT_MENTIONS(test::message_of<FormatError>([&] {
+                        cropped(image, {top, 20, 10, 10}, {10, 10});
+                      }),
                       "short.jpg: damaged JPEG data (");
   }
 }

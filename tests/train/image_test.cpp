@@ -126,8 +126,8 @@ TEST_F(ImageTest, DamagedFilesAreRefusedWithTheReason) {
   std::string flipped = good;
   flipped[good.size() / 2] = char(flipped[good.size() / 2] ^ 4);
   EXPECT_MENTIONS(refused(flipped), "damaged PNG data (");
-  EXPECT_MENTIONS(refused("<html>404</html>"), "neither JPEG nor PNG data");
-  EXPECT_MENTIONS(refused(""), "neither JPEG nor PNG data");
+  EXPECT_MENTIONS(refused("<html>404</html>"), "no image (it begins like none of JPEG, PNG");
+  EXPECT_MENTIONS(refused(""), "no image (it begins like none of JPEG, PNG");
   EXPECT_THROW(read_image((folder_ / "absent.jpg").string()), IoError);
 }
 
@@ -217,7 +217,7 @@ TEST_F(ImageTest, AFolderWithoutSplitsHoldsEveryTenthImageForTheTest) {
   EXPECT_EQ(test::values(set.test.labels), (std::vector<double>{0, 1}));
   EXPECT_EQ(set.test.images.data<uint8_t>()[0], pixel(0, 0, 0, 9 % 4));
   write(folder_ / "x/19.png", "damaged");
-  EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_); }), "x/19.png: neither");
+  EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_); }), "x/19.png: no image");
   for (const char* name : {"x", "y"})
     for (int i = 9; i < 12; ++i) fs::remove(folder_ / name / concat(10 + i, ".png"));
   EXPECT_MENTIONS(message_of<FormatError>([&] { load(folder_); }), "no class has 10 images");

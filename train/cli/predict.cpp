@@ -50,7 +50,8 @@ std::vector<std::string> find_images(const std::vector<std::string>& arguments) 
       out.push_back(argument);
     else
       add_images(argument, out);
-    RT_CHECK_AS(UsageError, out.size() > before, argument, ": no .jpg, .jpeg or .png files in this folder");
+    RT_CHECK_AS(UsageError, out.size() > before, argument, ": no images in this folder (",
+                kImageEndings, ")");
   }
   return out;
 }

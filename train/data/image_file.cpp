@@ -13,9 +13,9 @@ namespace ringtape {
 namespace {
 
 std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
-  for (const auto open : {open_jpeg, open_png})
+  for (const auto open : {open_jpeg, open_png, open_webp, open_tiff, open_bmp, open_pnm})
     if (auto reader = open(content, path)) return reader;
-  detail::fail<FormatError>(path, ": neither JPEG nor PNG data");
+  detail::fail<FormatError>(path, ": no image (it begins like none of ", kImageFormats, ")");
 }
 
 ImageSize reduced(ImageSize size, int64_t by) { return {(size.height + by - 1) / by, (size.width + by - 1) / by}; }
@@ -30,19 +30,18 @@ void check_image_size(const std::string& path, ImageSize size, int64_t units, in
               " pixels in ", content.size(), " bytes, which cannot hold so many; the file is damaged");
 }
 
-ImagePart cut(const uint8_t* from, int64_t stride, int64_t pixel, const ImagePart& part, Image& to) {
+ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& part, Image& to) {
   to.size = {part.height, part.width};
   to.rgb.resize(size_t(3 * part.height * part.width));
   uint8_t* y = to.rgb.data();
-  for (int64_t row = part.top; row < part.top + part.height; ++row) {
-    const uint8_t* x = from + row * stride + part.left * pixel;
-    for (int64_t i = 0; i < part.width; ++i, x += pixel, y += 3) y[0] = x[0], y[1] = x[1], y[2] = x[2];
+  for (int64_t r = part.top; r < part.top + part.height; ++r) {
+    const uint8_t* const x = from + r * row + part.left * pixel;
+    for (int64_t i = 0; i < part.width; ++i, y += 3) std::copy_n(x + i * pixel, 3, y);
   }
   return part;
 }
 
-EncodedImage::EncodedImage(std::string_view content, const std::string& path)
-    : reader_(open_image(content, path)) {}
+EncodedImage::EncodedImage(std::string_view content, const std::string& path) : reader_(open_image(content, path)) {}
 EncodedImage::~EncodedImage() = default;
 
 ImageSize EncodedImage::size() const { return reader_->size(); }
@@ -112,7 +111,10 @@ Image read_image(const std::string& path, int64_t least) { return decode_image(r
 bool is_image_path(const std::string& path) {
   std::string end = std::filesystem::path(path).extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  return end == ".jpg" || end == ".jpeg" || end == ".png";
+  const std::string_view all = kImageEndings;  // each is followed by a comma, a space or nothing
+  for (size_t at = all.find(end); !end.empty() && at < all.size(); at = all.find(end, at + 1))
+    if (at + end.size() == all.size() || all[at + end.size()] == ',' || all[at + end.size()] == ' ') return true;
+  return false;
 }
 
 }  // namespace ringtape

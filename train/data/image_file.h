@@ -27,11 +27,16 @@ inline constexpr int64_t kMostPixels = int64_t{1} << 26;  // maximum per image: 
 // Maximum ratio of an image's sides if it is cropped to a square.
 inline constexpr int64_t kMostAspect = 1000;
 
-// Reads a JPEG (by libjpeg) or PNG file (by libpng), recognised by its first bytes. Grey, CMYK and transparent images
-// become RGB, as with Pillow's convert("RGB"): transparency is dropped. Throws IoError for a file that cannot be read;
-// FormatError, with the library's reason, for a damaged file (libjpeg's warnings count, since they mean missing pixels)
-// and, before memory is allocated, for an image of more than kMostPixels and a file too short for the pixels that it
-// declares.
+// What is read, for messages.
+inline constexpr const char* kImageFormats = "JPEG, PNG, WebP, TIFF, BMP, PGM and PPM";
+inline constexpr const char* kImageEndings = ".jpg, .jpeg, .png, .webp, .tif, .tiff, .bmp, .pgm or .ppm";
+
+// Reads an image file in one of kImageFormats, recognised by its first bytes; of TIFF the first image; no animated
+// WebP, no compressed BMP, no PGM and PPM as text. Grey, CMYK and transparent images become RGB, as with Pillow's
+// convert("RGB"): transparency is dropped. Samples of 16 bits are scaled to 8. The orientation of Exif is not applied,
+// that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the library's
+// reason, for a damaged file (libjpeg's warnings count, since they mean missing pixels) and, before memory is
+// allocated, for an image of more than kMostPixels and a file too short for the pixels that it declares.
 ImageSize read_image_size(const std::string& path);  // reads only the header
 // `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
 Image read_image(const std::string& path, int64_t least = INT64_MAX);
@@ -83,8 +88,7 @@ Image resized(const Image& image, ImageSize size);
 // CenterCrop(side). Only the part that is kept is scaled, so the cost does not depend on the longer side.
 Image resized_and_cropped(const Image& image, int64_t side);
 
-// Whether a path ends as those of the images that can be read, in either case.
-inline constexpr const char* kImageEndings = ".jpg, .jpeg or .png";
+// Whether a path ends as one of kImageEndings, in either case.
 bool is_image_path(const std::string& path);
 
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError

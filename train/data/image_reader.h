@@ -19,9 +19,9 @@ class ImageReader {
   virtual ImagePart read(const ImagePart& part, int64_t by, Image& to) = 0;
 };
 
-// Copies a part of a picture of `pixel` bytes per pixel, whose first three are red, green and blue, at any `stride`;
-// returns the part.
-ImagePart cut(const uint8_t* from, int64_t stride, int64_t pixel, const ImagePart& part, Image& to);
+// Copies a part of a picture that begins at `from`, whose rows are `row` bytes apart and pixels `pixel`, with red,
+// green and blue first; either may be negative. Returns the part.
+ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& part, Image& to);
 
 // Throws FormatError for too many pixels, and for a file that is shorter than units / per_byte bytes: by its format,
 // one byte of the file holds at most `per_byte` of the `units` (blocks, bytes) that the image needs.
@@ -31,5 +31,9 @@ void check_image_size(const std::string& path, ImageSize size, int64_t units, in
 // A reader for the format that the first bytes show, null if they show another. Throw FormatError as decode_image.
 std::unique_ptr<ImageReader> open_jpeg(std::string_view content, const std::string& path);
 std::unique_ptr<ImageReader> open_png(std::string_view content, const std::string& path);
+std::unique_ptr<ImageReader> open_webp(std::string_view content, const std::string& path);
+std::unique_ptr<ImageReader> open_tiff(std::string_view content, const std::string& path);
+std::unique_ptr<ImageReader> open_bmp(std::string_view content, const std::string& path);
+std::unique_ptr<ImageReader> open_pnm(std::string_view content, const std::string& path);
 
 }  // namespace ringtape

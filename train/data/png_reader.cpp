@@ -21,7 +21,10 @@ class PngReader : public ImageReader {
     RT_CHECK_AS(FormatError, content_.compare(12, 4, "IHDR") == 0, path_,
                 ": damaged PNG data (it does not begin with IHDR)");
     const int64_t depth = content_[24], type = content_[25],
-                  samples = type == 2 ? 3 : type == 4 ? 2 : type == 6 ? 4 : 1;
+                  samples = type == 2   ? 3
+                            : type == 4 ? 2
+                            : type == 6 ? 4
+                                        : 1;
     check_image_size(path_, size(), size().width * size().height * samples * depth / 8, kDeflateRatio, content_);
   }
 

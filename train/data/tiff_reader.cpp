@@ -1,0 +1,208 @@
+#include <tiffio.h>
+
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "core/check.h"
+#include "train/data/image_reader.h"
+#include "train/io/sizes.h"
+
+namespace ringtape {
+namespace {
+
+// The content of a file, as libtiff reads it; and what libtiff says about it.
+struct TiffMemory {
+  std::string_view content;
+  uint64_t at = 0;
+  char message[200] = "";  // of the first error or warning that means missing data: no strange tag does
+  bool pixels = false;
+};
+
+TiffMemory& memory_of(thandle_t handle) { return *static_cast<TiffMemory*>(handle); }
+
+tmsize_t tiff_read(thandle_t handle, void* to, tmsize_t bytes) {
+  TiffMemory& m = memory_of(handle);
+  const uint64_t left = m.content.size() - std::min<uint64_t>(m.at, m.content.size());
+  const auto count = std::min(uint64_t(std::max<tmsize_t>(bytes, 0)), left);
+  if (count > 0) std::memcpy(to, m.content.data() + m.at, count);
+  m.at += count;
+  return tmsize_t(count);
+}
+tmsize_t tiff_write(thandle_t, void*, tmsize_t) { return 0; }
+toff_t tiff_seek(thandle_t handle, toff_t offset, int from) {
+  TiffMemory& m = memory_of(handle);
+  return m.at = offset + (from == SEEK_SET ? 0 : from == SEEK_CUR ? m.at : m.content.size());
+}
+int tiff_close(thandle_t) { return 0; }
+toff_t tiff_size(thandle_t handle) { return memory_of(handle).content.size(); }
+int tiff_map(thandle_t handle, void** base, toff_t* size) {
+  *base = const_cast<char*>(memory_of(handle).content.data());
+  *size = memory_of(handle).content.size();
+  return 1;
+}
+void tiff_unmap(thandle_t, void*, toff_t) {}
+
+void keep_message(TiffMemory& m, const char* format, va_list values) {
+  if (m.message[0] == '\0') std::vsnprintf(m.message, sizeof m.message, format, values);
+}
+
+#if TIFFLIB_VERSION >= 20221213  // 4.5: what it says goes to this file's handlers
+int on_tiff_error(TIFF*, void* to, const char*, const char* format, va_list values) {
+  return keep_message(memory_of(to), format, values), 1;
+}
+int on_tiff_warning(TIFF*, void* to, const char*, const char* format, va_list values) {
+  if (memory_of(to).pixels || std::strstr(format, "IO error")) keep_message(memory_of(to), format, values);
+  return 1;
+}
+TIFF* open_memory(TiffMemory& m) {
+  TIFFOpenOptions* const options = TIFFOpenOptionsAlloc();
+  TIFFOpenOptionsSetErrorHandlerExtR(options, on_tiff_error, &m);
+  TIFFOpenOptionsSetWarningHandlerExtR(options, on_tiff_warning, &m);
+  TIFF* const out = TIFFClientOpenExt("", "r", &m, tiff_read, tiff_write, tiff_seek, tiff_close, tiff_size, tiff_map,
+                                      tiff_unmap, options);
+  TIFFOpenOptionsFree(options);
+  return out;
+}
+#else  // there is only one handler for the whole process, so nothing is said
+TIFF* open_memory(TiffMemory& m) {
+  static const bool silent = (TIFFSetErrorHandler(nullptr), TIFFSetWarningHandler(nullptr), true);
+  (void)silent, (void)keep_message;
+  return TIFFClientOpen("", "r", &m, tiff_read, tiff_write, tiff_seek, tiff_close, tiff_size, tiff_map, tiff_unmap);
+}
+#endif
+
+// How many bytes one byte of the file may stand for; 0: any number.
+int64_t most_expansion(int compression) {
+  switch (compression) {
+    case COMPRESSION_NONE: return 1;
+    case COMPRESSION_PACKBITS: return 64;
+    case COMPRESSION_LZW: return 4096;
+    case COMPRESSION_JPEG: return 512;  // 64 samples from a bit
+    case COMPRESSION_ADOBE_DEFLATE:
+    case COMPRESSION_DEFLATE: return kDeflateRatio;
+    default: return 0;
+  }
+}
+
+// The first image of a TIFF file.
+class TiffReader : public ImageReader {
+ public:
+  TiffReader(std::string_view content, const std::string& path) : path_(path) {
+    memory_.content = content;
+    tiff_ = open_memory(memory_);
+  }
+  ~TiffReader() override {
+    if (tiff_) TIFFClose(tiff_);
+  }
+  TiffReader(const TiffReader&) = delete;
+  TiffReader& operator=(const TiffReader&) = delete;
+
+  void open() {
+    if (!tiff_ || memory_.message[0] != '\0') damaged();
+    uint32_t width = 0, height = 0;
+    if (!TIFFGetField(tiff_, TIFFTAG_IMAGEWIDTH, &width) || !TIFFGetField(tiff_, TIFFTAG_IMAGELENGTH, &height) ||
+        width == 0 || height == 0)
+      damaged();
+    size_ = {int64_t(height), int64_t(width)};
+    const int compression = field(TIFFTAG_COMPRESSION), bits = field(TIFFTAG_BITSPERSAMPLE),
+              samples = field(TIFFTAG_SAMPLESPERPIXEL), kind = field(TIFFTAG_SAMPLEFORMAT);
+    constexpr int kRead[] = {COMPRESSION_NONE,          COMPRESSION_PACKBITS,  COMPRESSION_LZW,
+                             COMPRESSION_ADOBE_DEFLATE, COMPRESSION_DEFLATE,   COMPRESSION_JPEG,
+                             COMPRESSION_CCITTRLE,      COMPRESSION_CCITTFAX3, COMPRESSION_CCITTFAX4};
+    RT_CHECK_AS(FormatError, std::find(std::begin(kRead), std::end(kRead), compression) != std::end(kRead), path_,
+                ": TIFF data of compression ", compression,
+                "; expected none, PackBits, LZW, Deflate, JPEG or a fax's (CCITT)");
+    const int colours = field(TIFFTAG_PHOTOMETRIC);
+    RT_CHECK_AS(
+        FormatError, colours <= PHOTOMETRIC_PALETTE || colours == PHOTOMETRIC_SEPARATED || colours == PHOTOMETRIC_YCBCR,
+        path_, ": TIFF data of photometric interpretation ", colours, "; expected grey, RGB, a palette, CMYK or YCbCr");
+    uint16_t* map[3] = {};
+    if (colours == PHOTOMETRIC_PALETTE && !TIFFGetField(tiff_, TIFFTAG_COLORMAP, &map[0], &map[1], &map[2])) damaged();
+    RT_CHECK_AS(FormatError, kind == SAMPLEFORMAT_UINT && bits <= 16 && samples >= 1 && samples <= 5, path_,
+                ": TIFF data of ", samples, " samples of ", bits, " bits, of format ", kind,
+                "; expected 1 to 5 whole numbers of at most 16 bits");
+    check_image_size(path_, size_, 0, 1, memory_.content);
+    const int64_t pixels = size_.height * size_.width, expansion = most_expansion(compression);
+    constexpr int64_t kAnyway = int64_t{1} << 24, kPerByte = 4096;
+    if (expansion > 0)
+      check_image_size(path_, size_, pixels * samples * bits / 8, expansion, memory_.content);
+    else
+      check_image_size(path_, size_, std::max<int64_t>(pixels - kAnyway, 0), kPerByte, memory_.content);
+    if (TIFFIsTiled(tiff_)) check_tiles(pixels);
+    prepare(samples);
+  }
+
+  // As Pillow, and so torchvision, gives it: turned as its orientation says, unlike those of other formats.
+  ImageSize size() const override { return turned() ? ImageSize{size_.width, size_.height} : size_; }
+
+  ImagePart read(const ImagePart& part, int64_t, Image& to) override {
+    raster_.resize(size_t(size_.height * size_.width));
+    memory_.pixels = true;
+    const bool good = TIFFReadRGBAImageOriented(tiff_, uint32_t(size_.width), uint32_t(size_.height), raster_.data(),
+                                                ORIENTATION_TOPLEFT, 1);
+    memory_.pixels = false;
+    if (!good || memory_.message[0] != '\0') damaged();
+    const auto* from = reinterpret_cast<const uint8_t*>(raster_.data());
+    int64_t down = 4 * size_.width, across = 4;
+    const bool last_column = orientation_ == 2 || orientation_ == 3 || orientation_ == 7 || orientation_ == 8,
+               last_row = orientation_ == 3 || orientation_ == 4 || orientation_ == 6 || orientation_ == 7;
+    if (last_row) from += (size_.height - 1) * down, down = -down;
+    if (last_column) from += (size_.width - 1) * across, across = -across;
+    if (turned()) std::swap(down, across);
+    return cut(from, down, across, part, to);
+  }
+
+ private:
+  [[noreturn]] void damaged() const {
+    detail::fail<FormatError>(path_, ": damaged TIFF data (",
+                              memory_.message[0] != '\0' ? memory_.message : "it cannot be decoded", ")");
+  }
+  int field(uint32_t tag) const {
+    uint16_t value = 0;
+    return TIFFGetFieldDefaulted(tiff_, tag, &value) ? value : 0;
+  }
+  // A tile may be larger than the image, and takes memory as it says.
+  void check_tiles(int64_t pixels) const {
+    uint32_t width = 0, height = 0;
+    TIFFGetField(tiff_, TIFFTAG_TILEWIDTH, &width), TIFFGetField(tiff_, TIFFTAG_TILELENGTH, &height);
+    constexpr int64_t kAnyway = int64_t{1} << 22;
+    RT_CHECK_AS(FormatError, uint64_t(width) * height <= uint64_t(std::max(4 * pixels, kAnyway)), path_,
+                ": damaged TIFF data (tiles of ", width, " x ", height, " pixels)");
+  }
+  bool turned() const { return orientation_ >= 5; }
+
+  // libtiff does not turn; colours are not multiplied by the fourth channel.
+  void prepare(int samples) {
+    if (const int told = field(TIFFTAG_ORIENTATION); told >= 1 && told <= 8) orientation_ = told;
+    TIFFSetField(tiff_, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
+    uint16_t count = 0, *kinds = nullptr;
+    if (!TIFFGetField(tiff_, TIFFTAG_EXTRASAMPLES, &count, &kinds) || count == 0 || count >= samples) return;
+    std::vector<uint16_t> changed(kinds, kinds + count);
+    for (uint16_t& kind : changed)
+      if (kind == EXTRASAMPLE_UNASSALPHA) kind = EXTRASAMPLE_ASSOCALPHA;
+    TIFFSetField(tiff_, TIFFTAG_EXTRASAMPLES, int(count), changed.data());
+  }
+
+  const std::string path_;
+  TiffMemory memory_;
+  TIFF* tiff_ = nullptr;
+  ImageSize size_;  // in the file
+  int orientation_ = 1;
+  std::vector<uint32_t> raster_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageReader> open_tiff(std::string_view content, const std::string& path) {
+  using namespace std::string_view_literals;
+  if (!content.starts_with("II*\0"sv) && !content.starts_with("MM\0*"sv)) return nullptr;
+  auto reader = std::make_unique<TiffReader>(content, path);
+  reader->open();
+  return reader;
+}
+
+}  // namespace ringtape
