@@ -88,6 +88,10 @@ static std::string step_text(const Metrics& m, int64_t epochs) {
 // The end of a line.
 static std::string end_text(const Metrics& m) {
   std::string out;
+  if (m.loader_images_per_s)
+    out += fmt::format("  data {:.0f} % of the time, loader up to {} images/s",
+                       100 * m.data_s.value_or(0) / std::max(m.seconds.value_or(0), 1e-9),
+                       with_commas(int64_t(*m.loader_images_per_s)));
   if (m.comm_bytes && m.steps > 0)
     out += fmt::format("  comm {:.1f} MB per step", *m.comm_bytes / 1e6 / double(m.steps));
   if (m.comm_s && m.steps > 0)

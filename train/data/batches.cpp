@@ -73,6 +73,13 @@ int64_t BatchMaker::copied() const {
                                [](const Shape& s) { return s.size(); });
 }
 
+int64_t BatchMaker::waiting_bytes() const {
+  if (!on_host()) return resident() ? 0 : copied();
+  int64_t elements = views_.empty() ? image_.size() : 0;
+  for (const ViewAugmentation& view : views_) elements += view.shape(image_).size();
+  return elements * int64_t(sizeof(float));
+}
+
 std::shared_ptr<Inbox> BatchMaker::inbox(int64_t samples) const {
   if (on_host() || resident()) return nullptr;
   return runtime(device_).inbox(size_t(Layout(samples, copied()).bytes), device_.index);

@@ -28,6 +28,7 @@ class BatchMaker {
 
   bool on_host() const { return device_.type == DeviceType::cpu; }
   bool resident() const { return !encoded_ && !on_host() && images_.device() == device_; }
+  int64_t waiting_bytes() const;  // of a sample, in a batch that gather() has made
   std::shared_ptr<Inbox> inbox(int64_t samples) const;  // for chunks of at most `samples`; null if nothing is sent
 
   // `samples`: i64, contiguous, on the host; for finish() with a resident set, on its device. gather() may run on any

@@ -88,7 +88,7 @@ void visit(Fields& f, ImageOptions& o) {
      .choices = [] { return std::vector<std::string>{"memory", "files"}; },
      .automatic = "memory if all need at most --image-memory, else files"});
   f("image-memory", o.memory,
-    {.help = "MiB that decoded images may take, of the whole data set or in batches that wait for the training",
+    {.help = "MiB that decoded images of the whole data set may take to be kept in memory",
      .unit = "N",
      .range = {1, 1e9}});
 }

@@ -1,6 +1,8 @@
 #include "train/data/loader.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -20,7 +22,7 @@ struct Loader::Source {
   BatchMaker maker;
   std::vector<int64_t> samples;
   LoaderConfig config;
-  int64_t batches_a_chunk;
+  int64_t batches_a_chunk, chunk_bytes;
 };
 
 Part own_rows(int64_t batch, const LoaderConfig& config) {
@@ -55,7 +57,8 @@ class EpochState {
     const int64_t left = std::max<int64_t>(batches_ - first_, 0), size = source_->batches_a_chunk;
     chunks_ = (left + size - 1) / size;
     inbox_ = source_->maker.inbox(size * own_size());
-    slots_.resize(size_t(kChunksAWorker * std::max(config.workers, 1)));
+    slots_.resize(size_t(std::clamp<int64_t>(config.ahead / std::max<int64_t>(source_->chunk_bytes, 1), 2,
+                                             kChunksAWorker * std::max(config.workers, 1))));
     for (int i = 0; i < std::min<int64_t>(resident ? 0 : config.workers, chunks_); ++i)
       workers_.push_back(start_thread<std::jthread>("a loader's worker", [this](std::stop_token stop) { work(stop); }));
   }
@@ -70,6 +73,11 @@ class EpochState {
     batch_.index = current_.first + at_++;
     batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
     return &batch_;
+  }
+
+  double images_per_s() const {
+    const double seconds = 1e-9 * double(busy_), all = double(std::max(source_->config.workers, 1));
+    return busy_ > 0 ? double(made_) / seconds * all : 0;
   }
 
  private:
@@ -114,16 +122,20 @@ class EpochState {
     return rows(order_, begin, std::min((chunk.first + chunk.count) * size, order_.size()) - begin);
   }
 
-  Chunk gathered(int64_t number) const {
+  Chunk gathered(int64_t number) {
     Chunk chunk;
     chunk.ready = true;
     chunk.first = first_ + number * source_->batches_a_chunk;
     chunk.count = std::min(source_->batches_a_chunk, batches_ - chunk.first);
+    const auto begin = std::chrono::steady_clock::now();
     try {
-      source_->maker.gather(chunk, samples_of(chunk), epoch_);
+      const Tensor samples = samples_of(chunk);
+      source_->maker.gather(chunk, samples, epoch_);
+      made_ += samples.size();
     } catch (...) {
       chunk.error = std::current_exception();
     }
+    busy_ += std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count();
     return chunk;
   }
 
@@ -167,6 +179,8 @@ class EpochState {
   bool failed_ = false;
   Batch batch_;
 
+  std::atomic<int64_t> made_ = 0, busy_ = 0;  // images, and the nanoseconds of all workers for them
+
   std::mutex mutex_;
   std::condition_variable_any room_, filled_;
   int64_t taken_ = 0, served_ = 0;     // chunks given to workers; to the consumer, which alone writes served_
@@ -185,13 +199,12 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   RT_CHECK_AS(UsageError, config.workers >= 0, "--workers ", config.workers, ": expected 0 or more");
   for (int64_t i : samples)
     RT_CHECK_AS(ShapeError, i >= 0 && i < data.size(), "sample ", i, " of a data set of ", data.size());
-  const int64_t copies = std::max<int64_t>(int64_t(config.views.size()), 1);
-  const int64_t batch_bytes = own_rows(config.batch_size, config).size() * copies *
-                              data.image().size() * int64_t(sizeof(float));
+  BatchMaker maker(data, config);
+  const int64_t batch_bytes = own_rows(config.batch_size, config).size() * maker.waiting_bytes();
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
-  source_ = std::make_shared<const Source>(
-      Source{BatchMaker(data, config), std::move(samples), config, chunk});
+  source_ =
+      std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk, chunk * batch_bytes});
 }
 
 int64_t Loader::samples() const { return int64_t(source_->samples.size()); }
@@ -211,6 +224,7 @@ Loader::Epoch::Epoch(std::unique_ptr<EpochState> state) : state_(std::move(state
 Loader::Epoch::Epoch(Epoch&&) noexcept = default;
 Loader::Epoch::~Epoch() = default;
 const Batch* Loader::Epoch::next() { return state_->next(); }
+double Loader::Epoch::images_per_s() const { return state_->images_per_s(); }
 
 std::vector<int64_t> all_samples(const Dataset& data) {
   std::vector<int64_t> out(size_t(data.size()));

@@ -25,6 +25,7 @@ struct LoaderConfig {
   bool drop_last = false;  // leave out the last batch if it is not full
   uint64_t seed = 0;
   int workers = 1;     // background threads; 0: next() makes the batches
+  int64_t ahead = int64_t{512} << 20;  // bytes of batches that may wait, though at least two batches do
   Device device = {};  // device of the batches
   Augmentation augmentation = {};
   // If not empty: replaces augmentation; each entry gives one random view of each image, of the image's size or its
@@ -62,6 +63,9 @@ class Loader {
     };
     Iterator begin() { return {this, next()}; }
     std::default_sentinel_t end() const { return {}; }
+
+    // How many images a second all workers make together when they do not wait; 0: none yet.
+    double images_per_s() const;
 
    private:
     std::unique_ptr<EpochState> state_;

@@ -28,6 +28,12 @@ void visit(Fields& f, ExecutionOptions& o) {
      .scope = Scope::rank,
      .may_change = true,
      .evaluates = true});
+  f("prefetch-memory", o.prefetch_memory,
+    {.help = "MiB that training batches may take which wait for their step, though at least two may wait",
+     .unit = "N",
+     .range = {1, 1e9},
+     .scope = Scope::rank,
+     .may_change = true});
   f("seed", o.seed,
     {.help = "seed of initial weights, order of images, dropout and generated images",
      .unit = "N",

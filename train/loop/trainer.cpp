@@ -32,6 +32,7 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   };
   const Batch* batch = batches.next();
   at_.seconds.data += watch.lap();
+  loader_images_per_s_ = batches.images_per_s();
   const double lr = p_.schedule.at(steps());
   if (const auto momentum = p_.schedule.momentum_at(steps())) p_.step->set_momentum(*momentum);
   p_.trace.begin(steps() + 1);
@@ -174,6 +175,7 @@ Metrics Trainer::train_metrics() {
   m.data_s = at_.seconds.data, m.forward_s = at_.seconds.forward;
   m.backward_s = at_.seconds.backward, m.optimizer_s = at_.seconds.optimizer;
   m.steps = at_.batch;
+  if (p_.task.data.train.is_encoded()) m.loader_images_per_s = loader_images_per_s_;
   if (p_.step->reducer() || p_.task.replicas) m.comm_bytes = double(at_.traffic.bytes);
   // On a GPU the host only submits work and cannot time it.
   const bool host_waits = p_.task.device.type == DeviceType::cpu;

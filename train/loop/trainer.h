@@ -152,6 +152,7 @@ class Trainer {
 
   Training p_;
   std::unique_ptr<Ema::Use> averaged_;  // from the test on
+  double loader_images_per_s_ = 0;
   TrainState at_;
   Stopwatch whole_;    // of epoch at_.epoch
   Readback spread_;    // of the last step

@@ -23,6 +23,7 @@ struct Metrics {
   int64_t epoch = 0;   // 1 for the first
   int64_t step = 0;    // optimizer steps so far
   int64_t images = 0, steps = 0;  // of the pass; not written to the files
+  std::optional<double> loader_images_per_s;  // what the loader could make at most; not written to the files
   std::optional<double> left_s;   // remaining time of the run, estimated from its first epoch; not written to the files
   std::optional<double> loss, top1, top5, lr, images_per_s, seconds;
   std::optional<double> data_s, forward_s, backward_s, optimizer_s;  // parts of a training pass

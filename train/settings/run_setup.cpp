@@ -89,6 +89,7 @@ LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::Proces
           .shuffle = true,
           .seed = uint64_t(o.execution.seed),
           .workers = int(o.execution.workers),
+          .ahead = o.execution.prefetch_memory << 20,
           .device = task.device,
           .transforms = make_transforms(o.transforms),
           .rank = group.rank(),
