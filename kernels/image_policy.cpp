@@ -42,7 +42,8 @@ Affine turned_by(double degrees, double height, double width) {
 
 PolicyParams::PolicyParams(const ImagePolicy& what, int64_t height, int64_t width, uint64_t seed, uint64_t epoch,
                            bool gathered)
-    : seed(seed), stream(uint64_t(Stream::policy) | epoch << 8), gathered(gathered) {
+    : seed(seed) {
+  *this = of_epoch(epoch, gathered);
   RT_CHECK_AS(UsageError, what.ops >= 1 && what.ops <= 16, "a policy of ", what.ops, " operations: expected 1 to 16");
   RT_CHECK_AS(UsageError, what.magnitude >= 0 && what.magnitude < kPolicyBins, "a policy of strength ", what.magnitude,
               ": expected 0 to 30");
@@ -65,6 +66,12 @@ PolicyParams::PolicyParams(const ImagePolicy& what, int64_t height, int64_t widt
       factor[negative][i] = float(1 + sign * double(in_line(0, wide ? 0.99f : 0.9f, i)));
     }
   }
+}
+
+PolicyParams PolicyParams::of_epoch(uint64_t epoch, bool are_gathered) const {
+  PolicyParams out = *this;
+  out.stream = uint64_t(Stream::policy) | epoch << 8, out.gathered = are_gathered;
+  return out;
 }
 
 void check_policy(const Shape& image) {

@@ -37,6 +37,8 @@ struct PolicyParams {
   // Throws UsageError for fields out of the range above.
   PolicyParams(const ImagePolicy& what, int64_t height, int64_t width, uint64_t seed, uint64_t epoch, bool gathered);
 
+  PolicyParams of_epoch(uint64_t epoch, bool gathered) const;
+
   Affine moves[5][2][kPolicyBins] = {};  // of shear_x to rotate
   float factor[2][kPolicyBins] = {};     // of brightness, color, contrast and sharpness
   int32_t kept_bits[kPolicyBins] = {};   // posterize: a mask

@@ -105,7 +105,7 @@ Dataset noise_set(int64_t n) {
 
 // All batches of an epoch, on the host: images or views, and labels. Read when all have been asked for.
 std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int64_t epoch,
-                             const std::vector<ViewAugmentation>& views = {}) {
+                             const std::vector<ViewAugmentation>& views = {}, const ImageChanges& changes = {}) {
   const Loader loader(set, all_samples(set),
                       {.batch_size = 16,
                        .shuffle = true,
@@ -113,12 +113,14 @@ std::vector<Tensors> batches(const Dataset& set, Device device, int workers, int
                        .workers = workers,
                        .device = device,
                        .augmentation = kEach[6],
+                       .changes = changes,
                        .views = views});
   std::vector<Tensors> out;
   for (const Batch& batch : loader.epoch(epoch)) {
     out.push_back(batch.views);
     if (views.empty()) out.back().push_back(batch.x);
     out.back().push_back(batch.y);
+    if (batch.other.defined()) out.back().push_back(batch.other);
   }
   for (Tensors& batch : out)
     for (Tensor& x : batch) {
@@ -153,6 +155,26 @@ TEST(CudaLoader, BatchesAreThoseOfTheCpu) {
           }
         }
     }
+}
+
+TEST(CudaLoader, ChangedAndMixedBatchesAreThoseOfTheCpu) {
+  RT_NEEDS_CUDA();
+  Splits kept{noise_set(100), noise_set(20)};
+  keep_on_device(kept, kCuda);
+  const Dataset set = noise_set(100);
+  ImageChanges changes;
+  changes.view.crop_low = 0.4, changes.view.jitter = 0.5;
+  changes.policy.kind = PolicyKind::rand_augment, changes.erasing = 0.5, changes.mixing = {.mixup = 1, .cutmix = 1};
+  const auto cpu = batches(set, {}, 1, 2, {}, changes);
+  for (const Dataset* from : std::initializer_list<const Dataset*>{&set, &kept.train}) {
+    const auto cuda = batches(*from, kCuda, 2, 2, {}, changes);
+    ASSERT_EQ(cuda.size(), cpu.size());
+    for (size_t i = 0; i < cpu.size(); ++i) {
+      ASSERT_EQ(cuda[i].size(), 3u);
+      for (size_t k = 0; k < 3; ++k)
+        ASSERT_TRUE(same_bytes(cuda[i][k], cpu[i][k])) << "tensor " << k << " of batch " << i;
+    }
+  }
 }
 
 TEST(CudaLoader, MayBeLeftEarly) {

@@ -146,7 +146,9 @@ TEST_F(CliTest, KnowsWhatOthersCallAFlag) {
            {"--opt sgd", "--opt; did you mean --optimizer?"},
            {"--num-steps 100", "--num-steps; did you mean --max-steps?"},
            {"--early-stopping 3", "--early-stopping; did you mean --patience?"},
-           {"--mixup 0.2", "--mixup: not supported; use --label-smoothing"}})
+           {"--mixup-alpha 0.2", "--mixup-alpha; did you mean --mixup?"},
+           {"--aa rand-m9", "--aa; did you mean --policy randaugment or --policy trivialaugment?"},
+           {"--drop-path 0.1", "--drop-path: not supported"}})
     expect_error("train " + typed, 2, "unknown flag " + meant);
   // simclr has no labels to smooth.
   expect_error("pretrain --method simclr --smoothing 0.1", 2, "unknown flag --smoothing");

@@ -93,6 +93,17 @@ class ResumeTest : public testing::Test {
     };
     EXPECT_EQ(lines(run), lines(reference));
   }
+  // From a checkpoint within an epoch, a training of these settings ends as if it had not been stopped.
+  void goes_on(std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"--run", "whole", "--keep", "9"});
+    ASSERT_EQ(run(settings), 0) << log();
+    fs::copy(run_folder("whole"), run_folder("copy"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    const std::vector<std::string> all = checkpoints("copy");
+    for (size_t i = all.size() - 5; i < all.size(); ++i) fs::remove_all(run_folder("copy") / "checkpoints" / all[i]);
+    ASSERT_EQ(run({"--run", "copy", "--resume"}), 0) << log();
+    EXPECT_MENTIONS(log(), "/checkpoints/" + all[all.size() - 6]);
+    expect_same_run("copy", "whole");
+  }
   std::vector<std::string> checkpoints(const std::string& run) const {
     std::vector<std::string> out;
     for (const auto& entry : fs::directory_iterator(run_folder(run) / "checkpoints"))
@@ -158,16 +169,11 @@ TEST_F(ResumeTest, ASignalStopsItBehindAStepWithACheckpoint) {
 }
 
 TEST_F(ResumeTest, LarsGoesOnAsItWould) {
-  ASSERT_EQ(run({"--run", "lars", "--keep", "9", "--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01",
-                 "--schedule-by", "epoch"}),
-            0)
-      << log();
-  fs::copy(run_folder("lars"), run_folder("copy"), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-  const std::vector<std::string> all = checkpoints("copy");
-  for (size_t i = all.size() - 5; i < all.size(); ++i) fs::remove_all(run_folder("copy") / "checkpoints" / all[i]);
-  ASSERT_EQ(run({"--run", "copy", "--resume"}), 0) << log();
-  EXPECT_MENTIONS(log(), "/checkpoints/" + all[all.size() - 6]);
-  expect_same_run("copy", "lars");
+  goes_on({"--optimizer", "lars", "--lr", "0.01", "--weight-decay", "0.01", "--schedule-by", "epoch"});
+}
+
+TEST_F(ResumeTest, MixedImagesAreMixedAsTheyWouldBe) {
+  goes_on({"--mixup", "0.3", "--cutmix", "1", "--policy", "trivialaugment", "--erasing", "0.3", "--crop-low", "0.4"});
 }
 
 TEST_F(ResumeTest, DamagedCheckpointsAreNamedAndTheOneBeforeIsUsed) {

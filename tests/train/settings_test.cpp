@@ -95,6 +95,27 @@ TEST(SettingsOfAFile, ReachWhatAFlagChooses) {
   EXPECT_EQ(option_text(o, "momentum"), std::nullopt);
 }
 
+// Options of views, and of training images with labels.
+TEST(SettingsOfOneName, AreThoseOfTheKindOfTraining) {
+  TrainOptions labelled, views;
+  test::set(labelled, {{"jitter", "0.5"}, {"crop-low", "0.3"}});
+  test::set(views, {{"method", "simclr"}, {"jitter", "0.7"}});
+  EXPECT_EQ(labelled.changes.view.jitter, 0.5);
+  EXPECT_EQ(labelled.changes.view.crop_low, 0.3);
+  EXPECT_EQ(labelled.views.first.jitter, ViewAugmentation{}.jitter);
+  EXPECT_EQ(views.views.first.jitter, 0.7);
+  EXPECT_EQ(views.changes.view.jitter, 0);
+  EXPECT_EQ(option_text(labelled, "jitter"), "0.5");
+  EXPECT_EQ(option_text(views, "jitter"), "0.7");
+  for (const bool without_labels : {false, true}) {
+    TrainOptions o;
+    apply_settings(o, {test::file_of({{"gray", "0.25"}, {"method", without_labels ? "simclr" : ""}})});
+    EXPECT_EQ(without_labels ? o.views.first.gray : o.changes.view.gray, 0.25);
+  }
+  EXPECT_TRUE(concerns("jitter", false) && concerns("jitter", true) && concerns("mixup", false));
+  EXPECT_FALSE(concerns("mixup", true) || concerns("views", false));
+}
+
 // As recipes do, for methods that have another optimizer than most.
 TEST(SettingsOfAFile, AreOfTheFirstComponentIfTheirOwnHasNone) {
   const Given recipe = test::file_of({{"optimizer", "adam"}, {"momentum", "0.9"}});

@@ -83,7 +83,7 @@ struct Training {
     if (sync_bn) nn::synchronize_batch_norm(*net, &group);
     net->distribute(group);
     // loss_of() tells the spread of a rank's outputs, which one image does not have.
-    const Objective alone = [&](const Tensors& images, const Tensor&) -> Outcome {
+    const Objective alone = [&](const Tensors& images, const Labels&) -> Outcome {
       return {.loss = net->loss(net->outputs(images)), .auxiliary_loss = {}, .logits = {}, .spread = {}};
     };
     Step step(*net, last < kBatch ? alone : loss_of(*net, nullptr), o.step, o.execution, group, o.parallel);

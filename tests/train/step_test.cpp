@@ -9,6 +9,7 @@
 #include "nn/nn.h"
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
+#include "train/loop/step_parts.h"
 
 namespace ringtape {
 namespace {
@@ -82,6 +83,27 @@ TEST(Step, PartsOfABatchAddUpToIt) {
 }
 
 // torch.nn.utils.clip_grad_norm_: g *= min(1, max_norm / (norm + 1e-6)).
+// With both labels by their shares, and the one with the larger share counted as right.
+TEST(Step, LearnsBothLabelsOfMixedImages) {
+  TrainOptions o = sgd(0.1);
+  o.step.label_smoothing = 0.1;
+  const Workshop alone(o);
+  const Tensor other = from_host(std::vector<int64_t>{4, 0, 0, 1, 2, 3, 0, 1, 1, 1, 1, 1, 1}, {13});
+  const Tensor logits = (*alone.model)(alone.x);
+  const double want =
+      0.375 * cross_entropy(logits, alone.y, 0.1).item() + 0.625 * cross_entropy(logits, other, 0.1).item();
+  std::vector<double> weights;
+  for (const int64_t parts : {1, 4}) {
+    o.step.accumulate = parts;
+    Workshop shop(o);
+    const Step::Result result = shop.step->run(shop.x, {shop.y, other, 0.375}, 0.1, {}, {.counts = true});
+    EXPECT_NEAR(result.loss.item(), want, 1e-6);
+    EXPECT_EQ(result.top1, count_right({logits.detach()}, other).top1);
+    if (weights.empty()) weights = shop.weights();
+    else expect_near(shop.weights(), weights, 1e-6);
+  }
+}
+
 TEST(Step, ClipsAllGradientsTogether) {
   for (double most : {0.05, 100.0}) {
     TrainOptions o = sgd(1);

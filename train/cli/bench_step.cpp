@@ -39,7 +39,8 @@ TrainOptions bench_step_options(const Invocation& invocation) {
   if (invocation.flag("method")) options.model.name = "resnet18";
   apply_flags(options, invocation);
   for (const Option& option : train_options())
-    RT_CHECK_AS(UsageError, options.self_supervised() || option.concerns(false) || !invocation.flag(option.name), "--",
+    RT_CHECK_AS(UsageError,
+                options.self_supervised() || concerns(option.name, false) || !invocation.flag(option.name), "--",
                 option.name, ": only for self-supervised methods; choose one with --method");
   RT_CHECK_AS(UsageError, !options.parallel.replicates(), "bench step: supports only one device per process, not ",
               options.parallel.strategy);

@@ -60,10 +60,10 @@ Invocation training_flags(const Invocation& invocation, Use use) {
   for (const auto& [name, value] : invocation.flags) {
     const bool without_labels = use == Use::pretrain;
     const Option* const option = find_option(name);
-    const bool of_methods = option ? !option->concerns(false) : name == "preset" || name == "gather";
+    const bool of_methods = option ? !concerns(name, false) : name == "preset" || name == "gather";
     RT_CHECK_AS(UsageError, !of_methods || without_labels, "--", name,
                 ": only for self-supervised methods; choose them with --methods");
-    RT_CHECK_AS(UsageError, !without_labels || !option || option->concerns(true), "--", name,
+    RT_CHECK_AS(UsageError, !without_labels || !option || concerns(name, true), "--", name,
                 ": only for trainings with labels; leave out --methods");
     if (name == "config" || name == "preset" || (option && !kOwn.contains(name) && name != "devices"))
       out.flags.emplace_back(name, value);

@@ -19,6 +19,12 @@ static Tensor byte_table(const Dataset& data, Device device) {
   return from_host(table, {int64_t(data.mean.size()), 256}, device);
 }
 
+static Tensor levels(int64_t channels, Device device) {
+  std::vector<uint8_t> table(size_t(channels * 256));
+  for (size_t i = 0; i < table.size(); ++i) table[i] = uint8_t(i);
+  return from_host(table, {channels, 256}, device);
+}
+
 // Shares the bytes: devices cpu:0, cpu:1 ... all use the host's memory.
 static View seen_from(View x, Device cpu) {
   x.device = cpu;
@@ -44,8 +50,9 @@ struct BatchMaker::Layout {
 
 BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     : images_(data.images), labels_(data.labels), encoded_(data.is_encoded() ? data.encoded : nullptr),
-      image_(data.image()), device_(config.device), augmentation_(config.augmentation), views_(config.views),
-      transforms_(config.transforms), seed_(config.seed) {
+      image_(data.image()), device_(config.device), augmentation_(config.augmentation),
+      changes_(config.views.empty() ? config.changes : ImageChanges{}), views_(config.views), crops_(config.views),
+      transforms_(config.transforms), seed_(config.seed), own_batch_(own_rows(config.batch_size, config).size()) {
   const Augmentation& a = augmentation_;
   RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
@@ -57,6 +64,8 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
     if (encoded_ || !transforms_.empty()) copies_.push_back(encoded_ ? view : image_);
   }
   if (copies_.empty()) copies_ = {image_};
+  if (changes_.crops()) crops_ = {changes_.view};
+  if (views_.empty()) stages_ = make_stages();
   if (!encoded_) {
     const Device where = images_.device();
     RT_CHECK_AS(DeviceError, where.type == DeviceType::cpu || transforms_.empty(), data.name, " lies on ", where,
@@ -66,6 +75,7 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   }
   RT_CHECK(int64_t(data.mean.size()) == image_[2] && data.deviation.size() == data.mean.size(), data.name);
   table_ = byte_table(data, device_);
+  if (stages_.size() > 1) bytes_ = levels(image_[2], device_);
 }
 
 int64_t BatchMaker::copied() const {
@@ -90,8 +100,8 @@ void BatchMaker::decode(int64_t sample, int64_t epoch, std::span<uint8_t* const>
   const std::string content = encoded_->read(sample);
   EncodedImage image(content, encoded_->path(sample));
   std::vector<ImageCrop> crops;
-  for (size_t i = 0; i < views_.size(); ++i) {
-    const RandomViewParams p(views_[i], seed_, uint64_t(epoch), int(i), true);
+  for (size_t i = 0; i < crops_.size(); ++i) {
+    const RandomViewParams p(crops_[i], seed_, uint64_t(epoch), int(i), true);
     const RandomView v = draw_view(p, sample, image.size().height, image.size().width);
     crops.push_back({{v.top, v.left, v.height, v.width}, {copies_[i][0], copies_[i][1]}, copies[i]});
   }
@@ -133,8 +143,74 @@ void BatchMaker::make(Chunk& chunk, uint8_t* gathered, View samples, int64_t epo
     random_view(chunk.views[v], next_copy(copies_.size() > 1 ? v : 0), samples, table_, params);
   }
   if (!views_.empty()) return;
-  chunk.x = Tensor(batch_of(image_), DType::f32, device_);
-  augment(chunk.x, next_copy(0), samples, table_, AugmentParams(augmentation_, seed_, uint64_t(epoch), gathered));
+  chunk.x = changed(next_copy(0), samples, epoch, gathered);
+  if (mixes()) chunk.x = mixed(chunk, chunk.x, epoch);
+}
+
+// The kernels that images without views pass through; also checks their settings. Cutout comes last, on normalised
+// images: after a policy, that is not within the augmentation.
+std::vector<BatchMaker::Stage> BatchMaker::make_stages() {
+  std::vector<Stage> out;
+  const ImageChanges& c = changes_;
+  const uint64_t seed = seed_;
+  const bool whole = cuts() || !c.crops(), chosen = c.policy.kind != PolicyKind::none;
+  RandomViewParams(c.view, 0, 0, 0, false);
+  if (c.crops() || c.recolours()) {
+    check_view(c.view, image_, image_);
+    out.push_back([=, view = c.view](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
+      RandomViewParams params(view, seed, epoch, 0, gathered);
+      params.whole = whole;
+      random_view(y, images, samples, table, params);
+    });
+  }
+  Augmentation a = augmentation_;
+  if (chosen) a.cutout = 0;
+  erasing_ = {c.erasing, augmentation_.cutout - a.cutout};
+  EraseParams(erasing_, 0, 0);
+  if (a.pad > 0 || a.flip || a.rotation > 0 || a.cutout > 0 || (out.empty() && !chosen))
+    out.push_back([=](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
+      augment(y, images, samples, table, AugmentParams(a, seed, epoch, gathered));
+    });
+  if (chosen) {
+    check_policy(image_);
+    const PolicyParams checked(c.policy, image_[0], image_[1], seed, 0, true);
+    out.push_back([=](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
+      image_policy(y, images, samples, table, checked.of_epoch(epoch, gathered));
+    });
+  }
+  (void)mixture(0, 0);
+  return out;
+}
+
+Tensor BatchMaker::changed(View images, View samples, int64_t epoch, bool gathered) const {
+  const Shape shape{samples.dims[0], image_[0], image_[1], image_[2]};
+  Tensor y;
+  for (size_t k = 0; k < stages_.size(); ++k) {
+    const bool last = k + 1 == stages_.size();
+    Tensor made(shape, last ? DType::f32 : DType::u8, device_);
+    stages_[k](made, k == 0 ? images : View(y), samples, last ? table_ : bytes_, uint64_t(epoch), gathered || k > 0);
+    y = std::move(made);
+  }
+  if (erasing_.probability > 0 || erasing_.cutout > 0)
+    erase(y, samples, EraseParams(erasing_, seed_, uint64_t(epoch)));
+  return y;
+}
+
+Mixture BatchMaker::mixture(int64_t epoch, int64_t batch) const {
+  return draw_mixture(changes_.mixing, image_[0], image_[1], seed_, uint64_t(epoch), batch);
+}
+
+Tensor BatchMaker::mixed(const Chunk& chunk, const Tensor& x, int64_t epoch) const {
+  const auto part = [](const Tensor& all, int64_t begin, int64_t rows) {
+    return all.window(all.shape().with(0, rows), all.strides(), begin * all.strides()[0]);
+  };
+  const int64_t made = own_batch_ + 1, batches = (x.dim(0) + made - 1) / made;
+  Tensor y(x.shape().with(0, x.dim(0) - batches), DType::f32, device_);
+  for (int64_t k = 0; k < batches; ++k) {
+    const int64_t rows = std::min(made, x.dim(0) - k * made);
+    mix(part(y, k * own_batch_, rows - 1), part(x, k * made, rows), mixture(epoch, chunk.first + k));
+  }
+  return y;
 }
 
 void BatchMaker::gather(Chunk& chunk, const Tensor& samples, int64_t epoch) const {

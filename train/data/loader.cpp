@@ -51,12 +51,12 @@ class EpochState {
                      [&](int64_t i) { return samples[size_t(i)]; });
     }
     samples_ = order_.size();
-    if (config.ranks > 1) order_ = own_part(order_);
+    if (config.ranks > 1 || others() > 0) order_ = own_part(order_);
     const bool resident = source_->maker.resident();
     if (resident) order_ = order_.copy_to(config.device);
     const int64_t left = std::max<int64_t>(batches_ - first_, 0), size = source_->batches_a_chunk;
     chunks_ = (left + size - 1) / size;
-    inbox_ = source_->maker.inbox(size * own_size());
+    inbox_ = source_->maker.inbox(size * made_size());
     slots_.resize(size_t(std::clamp<int64_t>(config.ahead / std::max<int64_t>(source_->chunk_bytes, 1), 2,
                                              kChunksAWorker * std::max(config.workers, 1))));
     for (int i = 0; i < std::min<int64_t>(resident ? 0 : config.workers, chunks_); ++i)
@@ -69,8 +69,12 @@ class EpochState {
     batch_.x = current_.x.defined() ? rows(current_.x, begin, size) : Tensor();
     batch_.views.clear();
     for (const Tensor& view : current_.views) batch_.views.push_back(rows(view, begin, size));
-    batch_.y = rows(current_.y, begin, size);
-    batch_.index = current_.first + at_++;
+    batch_.index = current_.first + at_;
+    const Tensor made = rows(current_.y, at_++ * made_size(), made_size());
+    const int64_t others = made.size() > 0 ? this->others() : 0;
+    batch_.y = rows(made, others, size);
+    batch_.other = this->others() > 0 ? rows(made, 0, made.size() - others) : Tensor();
+    batch_.share = source_->maker.mixture(epoch_, batch_.index).label_share;
     batch_.whole = std::min(source_->config.batch_size, samples_ - batch_.index * source_->config.batch_size);
     return &batch_;
   }
@@ -86,13 +90,19 @@ class EpochState {
     return own_rows(config.batch_size, config).size();
   }
 
-  // This rank's samples, batch by batch.
+  // Images that are made for a batch only to be mixed with its first one.
+  int64_t others() const { return source_->maker.mixes() ? 1 : 0; }
+  int64_t made_size() const { return own_size() + others(); }
+
+  // This rank's samples, batch by batch, each after the image that its first one is mixed with.
   Tensor own_part(const Tensor& order) const {
     const LoaderConfig& config = source_->config;
     const auto all = order.span<int64_t>();
     std::vector<int64_t> own;
     for (int64_t begin = 0; begin < order.size(); begin += config.batch_size) {
-      const Part part = own_rows(std::min(config.batch_size, order.size() - begin), config);
+      const int64_t batch = std::min(config.batch_size, order.size() - begin);
+      const Part part = own_rows(batch, config);
+      if (others() > 0 && part.size() > 0) own.push_back(all[size_t(begin + (part.begin + batch - 1) % batch)]);
       own.insert(own.end(), all.begin() + begin + part.begin, all.begin() + begin + part.end);
     }
     return from_host(own, {int64_t(own.size())});
@@ -118,7 +128,7 @@ class EpochState {
   }
 
   Tensor samples_of(const Chunk& chunk) const {
-    const int64_t size = own_size(), begin = chunk.first * size;
+    const int64_t size = made_size(), begin = chunk.first * size;
     return rows(order_, begin, std::min((chunk.first + chunk.count) * size, order_.size()) - begin);
   }
 

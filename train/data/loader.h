@@ -3,8 +3,11 @@
 #include <memory>
 
 #include "core/part.h"
+#include "kernels/image_policy.h"
+#include "kernels/mix.h"
 #include "kernels/random_view.h"
 #include "train/data/dataset.h"
+#include "train/data/labels.h"
 #include "train/data/transform.h"
 
 namespace ringtape {
@@ -13,10 +16,25 @@ struct Batch {
   Tensor x;           // f32 (B, H, W, C), normalised per channel; undefined with views
   Tensors views;      // or one such tensor per view
   Tensor y;           // i64 (B)
+  Tensor other;       // i64 (B): labels of the images that these are mixed with; undefined: they are not mixed
+  double share = 1;   // of y, if they are
   int64_t index = 0;  // within the epoch
   int64_t whole = 0;  // size of this batch over all ranks
 
+  Labels labels() const { return {y, other, share}; }
   Tensors images() const { return views.empty() ? Tensors{x} : views; }
+};
+
+// Changes of training images with labels, besides their Augmentation. An image is cropped and recoloured, then has its
+// Augmentation, whose cutout comes last, then the policy; it is normalised, erased and mixed.
+struct ImageChanges {
+  ViewAugmentation view = {.crop_low = 1, .flip = 0, .jitter = 0, .gray = 0};  // of the image's size
+  ImagePolicy policy = {};
+  double erasing = 0;  // probability that a random rectangle is set to the mean
+  Mixing mixing = {};  // with the image before it in the batch of all ranks
+
+  bool crops() const { return view.crop_low < 1; }
+  bool recolours() const { return view.jitter > 0 || view.gray > 0 || view.blur > 0 || view.solarize > 0; }
 };
 
 struct LoaderConfig {
@@ -28,8 +46,9 @@ struct LoaderConfig {
   int64_t ahead = int64_t{512} << 20;  // bytes of batches that may wait, though at least two batches do
   Device device = {};  // device of the batches
   Augmentation augmentation = {};
-  // If not empty: replaces augmentation; each entry gives one random view of each image, of the image's size or its
-  // own.
+  ImageChanges changes = {};
+  // If not empty: replaces augmentation and changes; each entry gives one random view of each image, of the image's
+  // size or its own.
   std::vector<ViewAugmentation> views = {};
   Transforms transforms = {};  // before these, of the bytes of each image and view; the data set is on a CPU then
   // Rank r of `ranks` gets part r of each batch of batch_size samples; of the last batch, the part may be empty.

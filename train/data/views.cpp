@@ -19,16 +19,17 @@ void visit(Fields& f, Augmentation& o) {
 
 static constexpr Bounds kArea{1e-4, 1};
 
+// What views and training images with labels have in common, by the same names.
 static void visit(Fields& f, ViewAugmentation& o) {
   constexpr Bounds kFactor{0, 100};
   f("crop-low", o.crop_low,
-    {.help = "smallest part of an image's area that a view shows", .unit = "X", .range = kArea});
+    {.help = "smallest part of an image's area that is cut out and resized to the image's size",
+     .unit = "X",
+     .range = kArea});
   f("crop-high", o.crop_high,
-    {.help = "largest part of an image's area that a view shows", .unit = "X", .range = kArea});
-  f("view-flip", o.flip,
-    {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
+    {.help = "largest part of an image's area that is cut out", .unit = "X", .range = kArea});
   f("jitter", o.jitter,
-    {.help = "probability that a view's brightness, contrast, saturation and hue change, in random order",
+    {.help = "probability that an image's brightness, contrast, saturation and hue change, in random order",
      .unit = "P",
      .range = kProbability});
   f("brightness", o.brightness,
@@ -39,8 +40,51 @@ static void visit(Fields& f, ViewAugmentation& o) {
     {.help = "jitter: saturation is scaled by a random factor in [1 - X, 1 + X]", .unit = "X", .range = kFactor});
   f("hue", o.hue,
     {.help = "jitter: hue is shifted by a random part of a full turn in [-X, X]", .unit = "X", .range = {0, 0.5}});
-  f("gray", o.gray, {.help = "probability that a view becomes gray", .unit = "P", .range = kProbability});
+  f("gray", o.gray, {.help = "probability that an image becomes gray", .unit = "P", .range = kProbability});
   f("blur", o.blur, {.help = "probability of a Gaussian blur of 0.1 to 2 pixels", .unit = "P", .range = kProbability});
+}
+
+static void check_crops(const ViewAugmentation& o) {
+  RT_CHECK_AS(UsageError, o.crop_low <= o.crop_high, "--crop-low ", o.crop_low, ": above --crop-high ", o.crop_high);
+}
+
+void visit(Fields& f, ChangeOptions& o) {
+  constexpr Bounds kAlpha{0, 1000};
+  visit(f, o.view);
+  f("policy", o.policy,
+    {.help = "random operations on each training image, as torchvision's transforms of these names",
+     .unit = "NAME",
+     .choices = []() -> std::vector<std::string> { return {"none", "randaugment", "trivialaugment"}; }});
+  f("policy-ops", o.policy_ops,
+    {.help = "randaugment: number of operations on an image", .unit = "N", .range = {1, 16}});
+  f("policy-magnitude", o.policy_magnitude,
+    {.help = "randaugment: strength of the operations", .unit = "N", .range = {0, kPolicyBins - 1}});
+  f("erasing", o.erasing,
+    {.help = "probability that a random rectangle of a training image is set to the mean",
+     .unit = "P",
+     .range = kProbability});
+  f("mixup", o.mixup,
+    {.help = "mix each training image and its label with those of another one, by shares from Beta(A, A); 0: do not",
+     .unit = "A",
+     .range = kAlpha});
+  f("cutmix", o.cutmix,
+    {.help = "replace a rectangle of each training image by that of another one, of a size from Beta(A, A), and that "
+             "part of its label; with --mixup each batch has one of them; 0: do not",
+     .unit = "A",
+     .range = kAlpha});
+}
+
+ImageChanges changes_of(const ChangeOptions& o) {
+  check_crops(o.view);
+  ImageChanges out;
+  out.view = o.view;
+  out.policy = {o.policy == "randaugment"      ? PolicyKind::rand_augment
+                : o.policy == "trivialaugment" ? PolicyKind::trivial_augment
+                                               : PolicyKind::none,
+                o.policy_ops, o.policy_magnitude};
+  out.erasing = o.erasing;
+  out.mixing = {o.mixup, o.cutmix};
+  return out;
 }
 
 void visit(Fields& f, ViewOptions& o) {
@@ -59,6 +103,8 @@ void visit(Fields& f, ViewOptions& o) {
   f("small-crop-high", o.small_crop_high,
     {.help = "swav: largest part of an image's area that a small view shows", .unit = "X", .range = kArea});
   visit(f, o.first);
+  f("view-flip", o.first.flip,
+    {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
   f("blur-second", o.blur_second,
     {.help = "probability of a Gaussian blur in the second view; -1: as in the first", .unit = "P", .range = {-1, 1}});
   f("solarize-second", o.solarize_second,
@@ -68,9 +114,7 @@ void visit(Fields& f, ViewOptions& o) {
 std::vector<ViewAugmentation> views_of(const ViewOptions& o) {
   RT_CHECK_AS(UsageError, o.small_crop_low <= o.small_crop_high, "--small-crop-low ", o.small_crop_low,
               ": above --small-crop-high ", o.small_crop_high);
-  const ViewAugmentation& first = o.first;
-  RT_CHECK_AS(UsageError, first.crop_low <= first.crop_high, "--crop-low ", first.crop_low, ": above --crop-high ",
-              first.crop_high);
+  check_crops(o.first);
   std::vector<ViewAugmentation> out(size_t(o.count), o.first);
   if (o.blur_second >= 0) out[1].blur = o.blur_second;
   out[1].solarize = o.solarize_second;

@@ -1,13 +1,25 @@
 #pragma once
+#include <string>
 #include <vector>
 
 #include "core/fields.h"
 #include "kernels/random_view.h"
+#include "train/data/loader.h"
 
 namespace ringtape {
 
 // The options of Augmentation, for training images in supervised runs.
 void visit(Fields& f, Augmentation& o);
+
+// The options of ImageChanges, likewise.
+struct ChangeOptions {
+  ViewAugmentation view = ImageChanges{}.view;
+  std::string policy = "none";
+  int64_t policy_ops = 2, policy_magnitude = 9;
+  double erasing = 0, mixup = 0, cutmix = 0;
+};
+void visit(Fields& f, ChangeOptions& o);
+ImageChanges changes_of(const ChangeOptions& o);  // throws UsageError if a minimum is above its maximum
 
 // The random views of an image for a self-supervised method.
 struct ViewOptions {

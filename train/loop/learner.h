@@ -49,6 +49,7 @@ class Learner {
 struct SupervisedOptions {
   Augmentation augmentation = {};
   double label_smoothing = 0;
+  ImageChanges changes = {};
 };
 std::unique_ptr<Learner> supervised_learner(const Task& task, const Holdout& split, const SupervisedOptions& options);
 

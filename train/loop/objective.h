@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "nn/ssl/method.h"
+#include "train/data/labels.h"
 
 namespace ringtape {
 
@@ -14,9 +15,10 @@ struct Outcome {
 };
 
 // What a step minimises: a function of images, one tensor (B, H, W, C) per view, and labels (B).
-using Objective = std::function<Outcome(const Tensors& images, const Tensor& labels)>;
+using Objective = std::function<Outcome(const Tensors& images, const Labels& labels)>;
 
-// The cross-entropy of the model's logits. With `replicas` (not null), the replicas compute the logits.
+// The cross-entropy of the model's logits; of mixed images, that of both labels, by their shares. With `replicas` (not
+// null), the replicas compute the logits.
 Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing);
 // The loss of a self-supervised method, in f32 regardless of the precision of its outputs. If it has a probe, the
 // probe's cross-entropy is the auxiliary loss.

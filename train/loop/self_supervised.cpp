@@ -12,12 +12,12 @@
 namespace ringtape {
 
 Objective loss_of(nn::Method& method, nn::DataParallel* replicas) {
-  return [&method, replicas](const Tensors& views, const Tensor& labels) -> Outcome {
+  return [&method, replicas](const Tensors& views, const Labels& labels) -> Outcome {
     Tensors outputs = replicas ? nn::outputs_of(*replicas, views) : method.step_outputs(views);
     const Autocast full(DType::f32);
     Outcome out;
     if (method.has_probe()) {
-      out.auxiliary_loss = cross_entropy(outputs.back(), labels);
+      out.auxiliary_loss = cross_entropy(outputs.back(), labels.y);
       out.logits = outputs.back().detach();
       outputs.pop_back();
     }

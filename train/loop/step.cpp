@@ -171,7 +171,7 @@ Tensors clones(const Tensors& tensors) {
 }
 
 // Processes the samples in parts. Every rank has the same number of parts, since modules may communicate in each.
-Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
+Step::Result Step::gradients(const Tensors& images, const Labels& y, WholeBatch whole,
                              const std::function<void(Phase)>& ended) {
   const int64_t samples = y.size(), all = whole.samples > 0 ? whole.samples : samples;
   const auto parts = int(std::clamp<int64_t>(all / group_->size(), 1, accumulate_));
@@ -187,7 +187,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     const double share = double(rows.size()) / double(all);
     Outcome part;
     if (samples > 0 || synchronized_) {
-      part = objective_(slice_rows(images, rows), slice_rows(Tensors{y}, rows)[0]);
+      part = objective_(slice_rows(images, rows), y.rows(rows));
       if (part.logits.defined()) logits.push_back(part.logits);
       spread = part.spread;
       if (rows.size() > 0) {
@@ -197,7 +197,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
     }
     if (ended) ended(Phase::forward);
     const Tensor total = part.auxiliary_loss.defined() ? part.loss + part.auxiliary_loss : part.loss;
-    if (i == parts - 1 && whole.counts) right = count_right(logits, y);
+    if (i == parts - 1 && whole.counts) right = count_right(logits, y.larger());
     if (reducer_ && i == parts - 1)
       reducer_->arm(total, {loss, samples, all, whole.stop, whole.change, whole.end, right.top1, right.top5});
     if (total.defined())
@@ -211,7 +211,7 @@ Step::Result Step::gradients(const Tensors& images, const Tensor& y, WholeBatch 
   return {reducer_ ? reducer_->loss() : loss, joined(logits), loss, spread, right.top1, right.top5};
 }
 
-Step::Result Step::run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended,
+Step::Result Step::run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
                        WholeBatch whole) {
   optimizer_->zero_grad();
   if (weights_) weights_->begin_round();

@@ -62,11 +62,11 @@ class Step {
     Tensor spread;  // (): the objective's, on this rank
     int64_t top1 = 0, top5 = 0;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
-  // Images, one tensor (B, ...) per view, and labels y (B) i64. `ended` is called at the end of each phase, once for
+  // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
   // each part of an accumulated batch.
-  Result run(const Tensors& images, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {},
+  Result run(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
              WholeBatch whole = {});
-  Result run(const Tensor& x, const Tensor& y, double lr, const std::function<void(Phase)>& ended = {},
+  Result run(const Tensor& x, const Labels& y, double lr, const std::function<void(Phase)>& ended = {},
              WholeBatch whole = {}) {
     return run(Tensors{x}, y, lr, ended, whole);
   }
@@ -101,9 +101,9 @@ class Step {
   std::vector<Tensor> buffers() const;  // the model's, without those of which ranks hold their own elements only
 
  private:
-  Result gradients(const Tensors& images, const Tensor& y, WholeBatch whole, const std::function<void(Phase)>& ended);
+  Result gradients(const Tensors& images, const Labels& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   // step_shares.cpp
-  Result share_gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
+  Result share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
                          const std::function<void(Phase)>& ended);
   std::vector<Tensor> places_of(const std::vector<Tensor>& buffers) const;
   int64_t front(int64_t parameters) const;

@@ -51,7 +51,7 @@ Tensors Step::places_of(const Tensors& buffers) const {
 
 // All shares begin with the same buffers. What they make of running statistics is averaged; counters, which all change
 // alike, are taken from the first share, as differences, which floats hold exactly.
-Step::Result Step::share_gradients(const Tensors& images, const Tensor& y, WholeBatch whole,
+Step::Result Step::share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
                                    const std::function<void(Phase)>& ended) {
   const int64_t all = whole.samples > 0 ? whole.samples : y.size();
   const auto shares = int(batch_shares_);
@@ -69,12 +69,13 @@ Step::Result Step::share_gradients(const Tensors& images, const Tensor& y, Whole
     Outcome part;
     Tensor loss;
     if (rows.size() > 0) {
-      const Tensor labels = slice_rows({y}, rows)[0];
+      const Labels labels = y.rows(rows);
       part = objective_(slice_rows(images, rows), labels);
       loss = part.loss.detach() * share;
       out.loss = out.loss.defined() ? out.loss + loss : loss;
       out.spread = part.spread;
-      const Tally::Totals right = count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels);
+      const Tally::Totals right =
+          count_right(part.logits.defined() ? Tensors{part.logits} : Tensors{}, labels.larger());
       out.top1 = right.top1, out.top5 = right.top5;
     } else {
       out.top1 = out.top5 = 0;

@@ -4,9 +4,12 @@
 namespace ringtape {
 
 Objective cross_entropy_of(nn::Module& model, nn::DataParallel* replicas, double label_smoothing) {
-  return [&model, replicas, label_smoothing](const Tensors& images, const Tensor& labels) -> Outcome {
+  return [&model, replicas, label_smoothing](const Tensors& images, const Labels& labels) -> Outcome {
     const Tensor logits = replicas ? (*replicas)(images[0]) : model(images[0]);
-    return {.loss = cross_entropy(logits, labels, label_smoothing),
+    Tensor loss = cross_entropy(logits, labels.y, label_smoothing);
+    if (labels.other.defined())
+      loss = loss * labels.share + cross_entropy(logits, labels.other, label_smoothing) * (1 - labels.share);
+    return {.loss = loss,
             .auxiliary_loss = {},
             .logits = logits.detach(),
             .spread = {}};
@@ -30,6 +33,7 @@ class Supervised : public Learner {
 
   LoaderConfig loading(LoaderConfig config) const override {
     config.augmentation = options_.augmentation;
+    config.changes = options_.changes;
     return config;
   }
   Objective objective() const override {

@@ -41,14 +41,14 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
   p_.learner->begin_step({steps(), p_.schedule.steps(), at_.epoch, p_.seed,
                           [&](const std::function<void()>& write) { p_.step->write_weights(write); }});
   asked_to_stop_ = stop_requested();
-  const Step::Result result = p_.step->run(batch->images(), batch->y, lr, ended,
+  const Step::Result result = p_.step->run(batch->images(), batch->labels(), lr, ended,
                                            {.samples = batch->whole,
                                             .stop = asked_to_stop_,
                                             .change = p_.crew && p_.crew->change_is_due(),
                                             .end = time_is_up(),
                                             .counts = counts_all()});
   if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
-  else tally_.add(result.loss, result.logits, batch->y);  // reads the previous step
+  else tally_.add(result.loss, result.logits, batch->labels().larger());  // reads the previous step
   ++at_.batch;
   at_.trained += fitting_.lap();
   before_.in_step = false;

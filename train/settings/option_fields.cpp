@@ -73,6 +73,7 @@ void visit(OptionWalk& f, TrainOptions& o) {
   visit_components(f, {"Data"}, "data", o.data.set, {o.data.set.name});
   f.group = {"Augmentation", Learning::supervised};
   visit(f, o.augmentation);
+  visit(f, o.changes);
   f.group = {"Transforms"};
   visit(f, o.transforms);
   visit_components(f, {"Transforms"}, "transform", o.transforms.chosen.settings, o.transforms.chosen.chosen());

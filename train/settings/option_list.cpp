@@ -18,7 +18,10 @@ struct Place {
 // Collects the options of one name; empty: all, in the order of train_options().
 class Places : public OptionWalk {
  public:
-  explicit Places(TrainOptions& options, std::string_view name = "") : name_(name) { visit(*this, options); }
+  explicit Places(TrainOptions& options, std::string_view name = "") : name_(name) {
+    visit(*this, options);
+    self_supervised_ = options.self_supervised();
+  }
   void field(const char* name, FieldRef value, const FieldInfo&) override {
     if (name_.empty() || name_ == name) all.push_back({&train_options()[next_], value, group.is_chosen});
     ++next_;
@@ -28,11 +31,18 @@ class Places : public OptionWalk {
     const auto found = std::ranges::find_if(all, is);
     return found == all.end() ? nullptr : &*found;
   }
+  // Of several, the one for this kind of training.
+  const Place* chosen() const {
+    const Place* const own =
+        first([this](const Place& p) { return p.is_chosen && p.option->concerns(self_supervised_); });
+    return own ? own : first(&Place::is_chosen);
+  }
   std::vector<Place> all;
 
  private:
   const std::string_view name_;
   size_t next_ = 0;
+  bool self_supervised_ = false;
 };
 
 // "moco and swav have it"
@@ -55,8 +65,9 @@ std::string owner_of(const OptionGroup& group) {
   return *group.kind ? concat(group.kind, " ", group.name) : std::string("every run");
 }
 
-// Components of which a run has one.
+// Components of which a run has one; or one of them is for learning with labels, the other one without.
 bool may_share_names(const OptionGroup& a, const OptionGroup& b) {
+  if (a.learning != b.learning && a.learning != Learning::any && b.learning != Learning::any) return true;
   const std::string_view kind = a.kind;
   return kind == b.kind && !kind.empty() && kind != "callback" && kind != "transform";
 }
@@ -78,7 +89,7 @@ void set_from_file(TrainOptions& options, const Given& file, const Given::Settin
   const Place* const meant = selected ? selected : names_kind ? &places.all[0] : places.first(accepts);
   const std::string why = refusal(meant ? *meant : places.all.at(0));
   RT_CHECK_AS(UsageError, why.empty(), given.origin, ": ", why);
-  const Place* const chosen = places.first(&Place::is_chosen);
+  const Place* const chosen = places.chosen();
   const bool is_for_another = names_kind && meant != chosen && is_default(*meant);
   if (chosen && !is_for_another && !means_none(*chosen) && accepts(*chosen)) (void)set_field(chosen->value, {}, text);
 }
@@ -119,6 +130,12 @@ const Option* find_option(std::string_view name) {
   return found == train_options().end() ? nullptr : &*found;
 }
 
+bool concerns(std::string_view name, bool self_supervised) {
+  return std::ranges::any_of(train_options(), [&](const Option& option) {
+    return option.name == name && option.concerns(self_supervised);
+  });
+}
+
 std::vector<OptionValue> values_of(TrainOptions options) {
   std::vector<OptionValue> out;
   const Places places(options);
@@ -130,13 +147,13 @@ std::vector<OptionValue> values_of(TrainOptions options) {
 
 std::optional<std::string> option_text(TrainOptions options, std::string_view name) {
   const Places places(options, name);
-  const Place* const place = places.first(&Place::is_chosen);
+  const Place* const place = places.chosen();
   return place ? std::optional(field_text(place->value)) : std::nullopt;
 }
 
 void set_option(TrainOptions& options, std::string_view name, const std::string& text, const std::string& origin) {
   const Places places(options, name);
-  const Place* const place = places.first(&Place::is_chosen);
+  const Place* const place = places.chosen();
   RT_CHECK_AS(UsageError, !places.all.empty(), origin, ": unknown setting '", name, "'");
   if (!place) refuse(options, places.all, origin);
   const FieldInfo& info = place->option->info;

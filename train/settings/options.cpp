@@ -129,6 +129,7 @@ TrainOptions resolve(TrainOptions options, int ranks) {
   RT_CHECK_AS(UsageError, !options.parallel.elastic.on || !options.self_supervised(),
               "--elastic: not for self-supervised methods, which need the same number of images on each rank");
   if (options.self_supervised()) check_pretraining(options, ranks);
+  else (void)changes_of(options.changes);
   for (const auto& [option, value] : values_of(options))
     RT_CHECK_AS(UsageError, !option->is_recorded() || is_utf8(value), "--", option->name,
                 ": is not UTF-8, as config.toml requires; use a link with another name");

@@ -35,7 +35,8 @@ struct TrainOptions {
   ViewOptions views;
   EvaluationOptions evaluation;
   DataOptions data;
-  Augmentation augmentation;  // of training images in supervised runs
+  Augmentation augmentation;  // of training images in supervised runs,
+  ChangeOptions changes;      // and more of it
   TransformOptions transforms;  // of the program's own, before the augmentation or the views
   TrainerOptions trainer;
   LimitOptions limits;
@@ -86,6 +87,8 @@ struct Option {
 };
 std::span<const Option> train_options();
 const Option* find_option(std::string_view name);  // the first of that name; null: none
+// Whether an option of that name applies to this kind of training.
+bool concerns(std::string_view name, bool self_supervised);
 
 // The options that apply to a run, in order, and their values as text; without the options of components that are not
 // selected.

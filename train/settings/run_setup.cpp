@@ -150,7 +150,8 @@ EvalOptions eval_options(const TrainOptions& o, comm::ProcessGroup& group) {
 }
 
 std::unique_ptr<Learner> make_learner(const TrainOptions& o, const Task& task, const Holdout& split, int ranks) {
-  if (!task.method()) return supervised_learner(task, split, {o.augmentation, o.step.label_smoothing});
+  if (!task.method())
+    return supervised_learner(task, split, {o.augmentation, o.step.label_smoothing, changes_of(o.changes)});
   return self_supervised_learner(task, split,
                                  {.views = views_of(o.views),
                                   .transforms = make_transforms(o.transforms),
