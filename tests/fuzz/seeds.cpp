@@ -194,6 +194,30 @@ static void bmp() {
       seed("bmp", "ppm", "P6 7 5 99 " + std::string(105, 'p'));
 }
 
+static void tar() {
+  const auto member = [](const std::string& name, const std::string& content, char type = '0') {
+    std::string out(512, '\0'), size(11, '0');
+    for (size_t i = 11, left = content.size(); i-- > 0; left >>= 3) size[i] = char('0' + (left & 7));
+    out.replace(0, name.size(), name), out.replace(124, 11, size), out.replace(148, 8, 8, ' '), out[156] = type;
+    out.replace(257, 8, std::string("ustar\0", 6) + "00");
+    unsigned sum = 0;
+    for (const char c : out) sum += uint8_t(c);
+    for (size_t i = 6; i-- > 0; sum >>= 3) out[148 + i] = char('0' + (sum & 7));
+    out[154] = '\0';
+    return out + content + std::string((512 - content.size() % 512) % 512, '\0');
+  };
+  const std::string end(1024, '\0');
+  seed("tar", "sample",
+       member("a/1.jpg", "image") + member("a/1.cls", "7") + member("a/2.jpg", "i") +
+           member("a/2.json", "{\"label\": 3}") + end);
+  seed("tar", "kinds",
+       member("a/", "", '5') + member("l", "", '1') + member("s", "", '2') + member("p", "", '6') +
+           member("f", std::string(600, 'f')) + end);
+  seed("tar", "long",
+       member("L", std::string(150, 'n') + '\0', 'L') + member("n", "x") +
+           member("x", "16 path=a/1.jpg\n10 size=1\n", 'x') + member("short", "y") + end);
+}
+
 static void options() {
   TrainOptions method;
   method.execution.threads = 1, method.data.val_size = 100;
@@ -267,5 +291,6 @@ static void jobs() {
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: seeds DIR\n"), 2;
   root = argv[1];
-  safetensors(), pytorch(), idx(), cifar(), png(), jpeg(), webp(), tiff(), bmp(), options(), run(), folders(), jobs();
+  safetensors(), pytorch(), idx(), cifar(), png(), jpeg(), webp(), tiff(), bmp(), tar(), options(), run(), folders(),
+      jobs();
 }
