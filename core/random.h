@@ -44,6 +44,7 @@ enum class Stream : uint64_t {
   policy = 11,    // operations on training images
   erasing = 12,   // erased parts of training images
   mixing = 13,    // mixtures of the images of a batch
+  shards = 14,    // order of files, and of samples near each other
 };
 
 // A position in a stream: element i of a draw comes from block counter + i / 4.

@@ -207,11 +207,11 @@ TEST_F(EncodedTest, ValidationImagesOfTheirOwnAndOtherNames) {
   EXPECT_EQ(set.validation().size(), 1);
   fs::rename(folder_ / "train", folder_ / "learn");
   fs::rename(folder_ / "test", folder_ / "other");
-  const Splits named = load_with({.train = "learn", .test = (folder_ / "other").string()});
+  const Splits named = load_with({.folders = {.train = "learn", .test = (folder_ / "other").string()}});
   EXPECT_EQ(named.train.size(), 23);
   EXPECT_EQ(named.test.size(), 6);
   EXPECT_EQ(named.val->size(), 1);
-  EXPECT_MENTIONS(test::message_of<UsageError>([&] { load_with({.train = "absent"}); }),
+  EXPECT_MENTIONS(test::message_of<UsageError>([&] { load_with({.folders = {.train = "absent"}}); }),
                   "--train-dir absent: no folder");
 }
 

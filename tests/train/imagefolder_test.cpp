@@ -126,8 +126,9 @@ TEST_F(ImageFolderTest, WhatIsNotReadIsCountedAndSaid) {
   ASSERT_EQ(set.notes.size(), 1u);
   EXPECT_EQ(
       set.notes[0],
-      concat((folder_ / "a").string(), ": not read: 5 files that are no images by name (2 .gif, 1 .svg, 1 .txt, 1 without ",
-             "an extension); 1 image outside the folders of the classes; 2 links to nothing or back to a folder above"));
+      concat((folder_ / "a").string(), ": not read: 5 files that are no images by name (2 .gif, 1 .svg, 1 .txt, ",
+             "1 without an extension); 1 image outside the folders of the classes; 2 links to nothing or back to a ",
+             "folder above"));
   EXPECT_EQ(set.train.size(), 25);
   const std::string dir = "--data-dir " + (folder_ / "a").string();
   train(dir + " --run one");

@@ -15,7 +15,8 @@ class OwnImagesTest : public test::ImageFolders {
   void expect_resumes(const std::string& arguments, const std::string& weights) const {
     ASSERT_EQ(run(arguments + " --run whole"), 0) << file("err");
     ASSERT_EQ(run(arguments + " --run parts --max-steps 4"), 0) << file("err");
-    ASSERT_EQ(run(concat(arguments.substr(0, arguments.find(' ')), " --run parts --resume --max-steps 0")), 0) << file("err");
+    const std::string command = arguments.substr(0, arguments.find(' '));
+    ASSERT_EQ(run(command + " --run parts --resume --max-steps 0"), 0) << file("err");
     EXPECT_EQ(file("runs/parts/exported/" + weights), file("runs/whole/exported/" + weights));
   }
 };
@@ -46,9 +47,11 @@ TEST_F(OwnImagesTest, FeaturesAreTestedWithOtherImages) {
   EXPECT_MENTIONS(file("runs/one/metrics.jsonl"), "{\"split\":\"knn\",");
   EXPECT_MENTIONS(file("runs/one/train.log"), "tested with imagefolder");
   std::filesystem::create_directories(folder_ / "cifar");  // of another size, and all black
-  for (const char* name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
-    write_file((folder_ / "cifar" / concat(name, ".bin")).string(), "");
-    std::filesystem::resize_file(folder_ / "cifar" / concat(name, ".bin"), 10'000 * 3073);
+  for (int part = 0; part < 6; ++part) {
+    const std::filesystem::path path =
+        folder_ / "cifar" / (part > 0 ? concat("data_batch_", part, ".bin") : "test_batch.bin");
+    write_file(path.string(), "");
+    std::filesystem::resize_file(path, 10'000 * 3073);
   }
   write_file((folder_ / "cifar/batches.meta.txt").string(), "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n");
   const std::string cifar = "--knn-data cifar10 --knn-dir cifar --knn-bank 20 --limit-eval-batches 1 ";

@@ -14,6 +14,7 @@
 #include "train/data/imagefolder.h"
 #include "train/data/mnist.h"
 #include "train/data/shapes.h"
+#include "train/data/webdataset.h"
 
 namespace ringtape {
 
@@ -28,6 +29,8 @@ static std::vector<DatasetEntry>& registered_datasets() {
        load_cifar100},
       {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18",
        load_imagefolder, ImageFolderOptions{}},
+      {"webdataset", "images and .cls labels in tar archives, DIR/train/*.tar and DIR/test/*.tar, or DIR/*.tar", false,
+       0, "resnet18", load_webdataset, WebDatasetOptions{}},
       {"shapes", "coloured shapes on textures, 32x32 RGB, generated: any size, no files", true, 0, "mlp", load_shapes,
        ShapesOptions{}},
   };
@@ -61,6 +64,11 @@ void visit(Fields& f, DataOptions& o) {
     {.help = "fraction of the training images of each class to learn from, at least one of each: few labels",
      .unit = "X",
      .range = {.low = 0, .high = 1, .above_low = true}});
+  f("shuffle-buffer", o.shuffle_buffer,
+    {.help = "read files in order, in an epoch's order of archives, and draw each image from the next N; 0: from all",
+     .unit = "N",
+     .range = kCount,
+     .automatic = "10000 for webdataset, else 0"});
   f("normalize", o.normalize,
     {.help = "normalise images by mean and deviation of the data set, or of ImageNet",
      .unit = "WHICH",

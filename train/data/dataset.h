@@ -90,11 +90,13 @@ struct RegisterDataset {
 };
 const DatasetEntry& find_dataset(const std::string& name);  // throws UsageError with the nearest name
 
+inline constexpr int64_t kShuffleBuffer = 10'000;
 struct DataOptions {
   Selection set{datasets(), "shapes"};
   std::string dir;                    // empty: RINGTAPE_DATA_DIR, else ./data
   int64_t val_size = -1;              // -1: the data set's default
   double train_fraction = 1;
+  int64_t shuffle_buffer = -1;  // see shuffled(); 0: all samples; -1: kShuffleBuffer for archives, else all
   std::string normalize = "dataset";  // or "imagenet"
 };
 void visit(Fields& f, DataOptions& o);  // except the settings of each data set

@@ -1,5 +1,7 @@
 #include "train/data/encoded_images.h"
 
+#include <filesystem>
+
 #include "train/io/file.h"
 
 namespace ringtape {
@@ -8,17 +10,25 @@ void decode_as(const EncodedImages& images, int64_t i, ImageSize size, uint8_t* 
   copy_pixels(decode_image_as(images.read(i), images.path(i), size), 3, to);
 }
 
-void ImageFiles::add(const std::string& name, int64_t bytes) {
-  names_ += name;
-  ends_.push_back(names_.size());
-  bytes_.push_back(bytes);
-}
-
-std::string ImageFiles::name(int64_t i) const {
+std::string NameList::operator[](int64_t i) const {
   const size_t begin = i > 0 ? ends_[size_t(i - 1)] : 0;
-  return names_.substr(begin, ends_[size_t(i)] - begin);
+  return all_.substr(begin, ends_[size_t(i)] - begin);
 }
 
 std::string ImageFiles::read(int64_t i) const { return read_file(path(i)); }
+
+void ShardImages::add(int64_t shard, std::string_view name, int64_t offset, int64_t bytes) {
+  names_.add(name);
+  places_.push_back({shard, offset, bytes});
+}
+
+std::string ShardImages::name(int64_t i) const {
+  return std::filesystem::path(shards_[size_t(shard(i))]).filename().string() + ":" + names_[i];
+}
+
+std::string ShardImages::read(int64_t i) const {
+  const auto& [shard, offset, bytes] = places_[size_t(i)];
+  return InputFile(shards_[size_t(shard)]).read(uint64_t(offset), uint64_t(bytes));
+}
 
 }  // namespace ringtape

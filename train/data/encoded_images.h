@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,19 @@ class EncodedImages {
   virtual int64_t bytes(int64_t i) const = 0;
   virtual std::string read(int64_t i) const = 0;
   virtual std::string path(int64_t i) const = 0;  // for messages
+  virtual int64_t shard(int64_t) const { return -1; }  // the archive that it lies in, from 0 on; -1: a file of its own
+};
+
+// Many names, one behind the other in memory: there may be millions.
+class NameList {
+ public:
+  void add(std::string_view name) { all_ += name, ends_.push_back(all_.size()); }
+  int64_t size() const { return int64_t(ends_.size()); }
+  std::string operator[](int64_t i) const;
+
+ private:
+  std::string all_;
+  std::vector<size_t> ends_;
 };
 
 // Writes image i, (height, width, 3) bytes, scaled and cropped as by decode_image_as.
@@ -29,18 +43,41 @@ void decode_as(const EncodedImages& images, int64_t i, ImageSize size, uint8_t* 
 class ImageFiles : public EncodedImages {
  public:
   explicit ImageFiles(std::string root) : root_(std::move(root)) {}
-  void add(const std::string& name, int64_t bytes);
+  void add(std::string_view name, int64_t bytes) { names_.add(name), bytes_.push_back(bytes); }
 
-  int64_t size() const override { return int64_t(bytes_.size()); }
-  std::string name(int64_t i) const override;
+  int64_t size() const override { return names_.size(); }
+  std::string name(int64_t i) const override { return names_[i]; }
   int64_t bytes(int64_t i) const override { return bytes_[size_t(i)]; }
   std::string read(int64_t i) const override;
   std::string path(int64_t i) const override { return root_ + "/" + name(i); }
 
  private:
-  std::string root_, names_;  // all names, one behind the other: there may be millions
-  std::vector<size_t> ends_;
+  std::string root_;
+  NameList names_;
   std::vector<int64_t> bytes_;
+};
+
+// Images within archives: `shards` are the paths of these, in order.
+class ShardImages : public EncodedImages {
+ public:
+  explicit ShardImages(std::vector<std::string> shards) : shards_(std::move(shards)) {}
+  // Adds an image of the last shard that has images, or of a later one: `bytes` from `offset` on.
+  void add(int64_t shard, std::string_view name, int64_t offset, int64_t bytes);
+
+  int64_t size() const override { return names_.size(); }
+  std::string name(int64_t i) const override;
+  int64_t bytes(int64_t i) const override { return places_[size_t(i)].bytes; }
+  std::string read(int64_t i) const override;
+  std::string path(int64_t i) const override { return shards_[size_t(shard(i))] + ":" + names_[i]; }
+  int64_t shard(int64_t i) const override { return places_[size_t(i)].shard; }
+
+ private:
+  struct Place {
+    int64_t shard, offset, bytes;
+  };
+  std::vector<std::string> shards_;
+  NameList names_;
+  std::vector<Place> places_;
 };
 
 // Some of the images of another set, in any order.
@@ -54,6 +91,7 @@ class ChosenImages : public EncodedImages {
   int64_t bytes(int64_t i) const override { return from_->bytes(chosen_[size_t(i)]); }
   std::string read(int64_t i) const override { return from_->read(chosen_[size_t(i)]); }
   std::string path(int64_t i) const override { return from_->path(chosen_[size_t(i)]); }
+  int64_t shard(int64_t i) const override { return from_->shard(chosen_[size_t(i)]); }
 
  private:
   std::shared_ptr<const EncodedImages> from_;

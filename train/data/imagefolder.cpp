@@ -4,40 +4,12 @@
 #include <filesystem>
 #include <mutex>
 
-#include "train/io/look.h"
-
 namespace ringtape {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kEachTest = 10;  // every tenth image is a test image if there is no folder of test images
 constexpr int64_t kMany = 20'000;  // images whose listing takes time
-
-// The folders of the splits; empty: none.
-struct Places {
-  std::string root, train, val, test;
-};
-
-Places places_of(const ImageFolderOptions& o, const std::string& dir) {
-  const fs::path root = dir;
-  RT_CHECK_AS(MissingData, is_folder_at(root), "imagefolder: no folder ", dir, "; --data-dir names it");
-  const auto named = [&](const char* flag, const std::string& name, const char* usual) -> std::string {
-    const std::string path = (root / (name.empty() ? usual : name)).string();
-    const bool there = is_folder_at(path);
-    RT_CHECK_AS(UsageError, there || name.empty(), "--", flag, " ", name, ": no folder ", path);
-    return there ? path : "";
-  };
-  Places out{dir, named("train-dir", o.train, "train"), named("val-dir", o.val, "val"),
-             named("test-dir", o.test, "test")};
-  if (out.test.empty() && o.val.empty()) out.test = std::move(out.val), out.val.clear();
-  if (out.train.empty()) {
-    RT_CHECK_AS(UsageError, o.val.empty() && o.test.empty(), "--val-dir and --test-dir: need --train-dir, or ",
-                (root / "train").string());
-    out = {dir, dir, "", ""};
-  }
-  return out;
-}
 
 // Lists folders, and says when the images have been found, or when there are many.
 class Lister {
@@ -82,38 +54,17 @@ class Lister {
   };
 };
 
-// Moves every tenth image of each class to the test images.
-void hold_out(LabelledImages& train, LabelledImages& test) {
-  std::vector<int64_t> kept, held;
-  int64_t number = 0;  // within the class
-  for (int64_t i = 0; i < train.size(); ++i) {
-    number = i > 0 && train.labels[size_t(i)] == train.labels[size_t(i - 1)] ? number + 1 : 1;
-    (number % kEachTest == 0 ? held : kept).push_back(i);
-  }
-  test = chosen(train, held), train = chosen(train, kept);
-}
-
 }  // namespace
 
 void visit(Fields& f, ImageFolderOptions& o) {
   visit(f, o.images);
-  const auto folder = [&](const char* name, std::string& value, const char* help, const char* automatic) {
-    f(name, value,
-      {.help = help, .unit = "DIR", .automatic = automatic, .scope = Scope::rank, .may_change = true,
-       .evaluates = true});
-  };
-  folder("train-dir", o.train, "folder of the training images, within --data-dir or elsewhere",
-         "train if it is there, else --data-dir itself");
-  folder("val-dir", o.val, "folder of the validation images", "val if there is also test, else --val-size of the "
-                                                              "training images");
-  folder("test-dir", o.test, "folder of the test images", "test, else val, else every tenth training image");
+  visit(f, o.folders);
 }
 
 Splits load_imagefolder(const DataRequest& request) {
   const auto& options = request.settings.as<ImageFolderOptions>();
-  const Places at = places_of(options, data_root(request));
-  const bool one_folder = at.train == at.root;
-  RT_CHECK_AS(IoError, one_folder || !at.test.empty() || !request.labels, at.root,
+  const SplitFolders at = split_folders(options.folders, data_root(request), "imagefolder");
+  RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root,
               ": has train/ but neither test/ nor val/ next to it");
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
   Lister lister(request, at.train);
@@ -126,7 +77,7 @@ Splits load_imagefolder(const DataRequest& request) {
   if (!at.test.empty()) lists.test = lister.list(at.test, train, at.train);
   lists.train = std::move(train.images);
   if (at.test.empty() && !lister.flat()) {
-    if (one_folder) hold_out(lists.train, lists.test);
+    if (!at.divided()) hold_out_test_images(lists.train, lists.test);
     RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no class has ", kEachTest,
                 " images, of which the last would be a test image; use train/CLASS and test/CLASS");
   }

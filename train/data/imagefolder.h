@@ -1,12 +1,12 @@
 #pragma once
 #include "train/data/image_store.h"
+#include "train/data/split_folders.h"
 
 namespace ringtape {
 
 struct ImageFolderOptions {
   ImageOptions images = {};
-  // Folders, within that of the data set or elsewhere; empty: see load_imagefolder.
-  std::string train = {}, val = {}, test = {};
+  SplitFolderOptions folders = {};
 };
 void visit(Fields& f, ImageFolderOptions& o);
 

@@ -15,6 +15,8 @@
 #include "core/random.h"
 #include "core/runtime.h"
 #include "train/data/batches.h"
+#include "train/data/encoded_images.h"
+#include "train/data/order.h"
 
 namespace ringtape {
 
@@ -23,6 +25,7 @@ struct Loader::Source {
   std::vector<int64_t> samples;
   LoaderConfig config;
   int64_t batches_a_chunk, chunk_bytes;
+  std::shared_ptr<const EncodedImages> images;
 };
 
 Part own_rows(int64_t batch, const LoaderConfig& config) {
@@ -44,12 +47,10 @@ class EpochState {
       : source_(std::move(source)), epoch_(epoch), first_(first_batch), batches_(batches) {
     const LoaderConfig& config = source_->config;
     const std::vector<int64_t>& samples = source_->samples;
-    order_ = from_host(samples, {int64_t(samples.size())});
-    if (config.shuffle) {
-      const auto shuffled = permutation(order_.size(), config.seed, Stream::shuffle, uint64_t(epoch));
-      std::transform(shuffled.begin(), shuffled.end(), order_.data<int64_t>(),
-                     [&](int64_t i) { return samples[size_t(i)]; });
-    }
+    order_ = from_host(config.shuffle
+                           ? shuffled(samples, config.seed, epoch, config.shuffle_buffer, source_->images.get())
+                           : samples,
+                       {int64_t(samples.size())});
     samples_ = order_.size();
     if (config.ranks > 1 || others() > 0) order_ = own_part(order_);
     const bool resident = source_->maker.resident();
@@ -214,7 +215,8 @@ Loader::Loader(const Dataset& data, std::vector<int64_t> samples, LoaderConfig c
   const int64_t chunk =
       config.workers ? std::clamp<int64_t>(kChunkBytes / std::max<int64_t>(batch_bytes, 1), 1, 64) : 1;
   source_ =
-      std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk, chunk * batch_bytes});
+      std::make_shared<const Source>(Source{std::move(maker), std::move(samples), config, chunk, chunk * batch_bytes,
+                                                  data.encoded});
 }
 
 int64_t Loader::samples() const { return int64_t(source_->samples.size()); }

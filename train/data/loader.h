@@ -40,6 +40,7 @@ struct ImageChanges {
 struct LoaderConfig {
   int64_t batch_size = 1;
   bool shuffle = false;
+  int64_t shuffle_buffer = 0;  // see shuffled()
   bool drop_last = false;  // leave out the last batch if it is not full
   uint64_t seed = 0;
   int workers = 1;     // background threads; 0: next() makes the batches

@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/runtime.h"
 #include "nn/freeze.h"
+#include "train/data/encoded_images.h"
 #include "train/io/weights_file.h"
 #include "train/loop/world.h"
 #include "train/model/methods.h"
@@ -84,9 +85,16 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
               " images of --knn-bank");
 }
 
+// The images in archives are read in order.
+int64_t shuffle_buffer(const DataOptions& o, const Dataset& train) {
+  if (o.shuffle_buffer >= 0) return o.shuffle_buffer;
+  return train.is_encoded() && train.encoded->shard(0) >= 0 ? kShuffleBuffer : 0;
+}
+
 LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::ProcessGroup& group) {
   return {.batch_size = o.trainer.batch_size,
           .shuffle = true,
+          .shuffle_buffer = shuffle_buffer(o.data, task.data.train),
           .seed = uint64_t(o.execution.seed),
           .workers = int(o.execution.workers),
           .ahead = o.execution.prefetch_memory << 20,

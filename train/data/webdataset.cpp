@@ -1,0 +1,165 @@
+#include "train/data/webdataset.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "core/parallel.h"
+#include "train/data/tar_index.h"
+#include "train/io/file.h"
+#include "train/io/look.h"
+
+namespace ringtape {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kClassesFile = "classes.txt";
+constexpr int64_t kMostClasses = 1'000'000;
+
+std::vector<std::string> archives_in(const std::string& folder) {
+  std::vector<std::string> out;
+  for (const std::string& name : names_in(folder))
+    if (name.ends_with(".tar") && !name.starts_with('.')) out.push_back((fs::path(folder) / name).string());
+  return out;
+}
+
+struct Archives {
+  std::vector<std::string> train, val, test;
+};
+
+Archives archives_of(const SplitFolders& at) {
+  if (at.divided())
+    return {archives_in(at.train), at.val.empty() ? std::vector<std::string>() : archives_in(at.val),
+            at.test.empty() ? std::vector<std::string>() : archives_in(at.test)};
+  Archives out;
+  for (const std::string& path : archives_in(at.root)) {
+    const std::string name = fs::path(path).filename().string();
+    const bool val = name.find("val") != name.npos, test = name.find("test") != name.npos;
+    (test ? out.test : val ? out.val : out.train).push_back(path);
+  }
+  if (out.test.empty()) out.test.swap(out.val);
+  return out;
+}
+
+// One archive: its images, with their places, and labels, -1 for none.
+struct Shard {
+  std::vector<TarMember> images;
+  std::vector<int64_t> labels;
+  int64_t unused = 0;
+};
+
+Shard read_shard(const std::string& path) {
+  const TarIndex index = index_tar(path);
+  const TarSamples found = tar_samples(index, path);
+  Shard out;
+  InputFile file(path);
+  for (const TarSample& sample : found.samples) {
+    out.images.push_back(index.members[size_t(sample.image)]);
+    if (sample.label < 0) {
+      out.labels.push_back(-1);
+      continue;
+    }
+    const TarMember& label = index.members[size_t(sample.label)];
+    out.labels.push_back(tar_label(label, file.read(uint64_t(label.offset), uint64_t(label.size)),
+                                   concat(path, ":", label.name)));
+  }
+  out.unused = found.unused + found.without_image + index.links + index.others;
+  return out;
+}
+
+// The images of archives in their order. Counts what is left out.
+LabelledImages read_shards(const std::vector<std::string>& paths, int64_t& unused) {
+  std::vector<Shard> shards(paths.size());
+  parallel_for(int64_t(paths.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) shards[size_t(i)] = read_shard(paths[size_t(i)]);
+  });
+  auto images = std::make_shared<ShardImages>(paths);
+  LabelledImages out;
+  for (size_t s = 0; s < shards.size(); ++s) {
+    for (const auto& [name, offset, size] : shards[s].images) images->add(int64_t(s), name, offset, size);
+    out.labels.insert(out.labels.end(), shards[s].labels.begin(), shards[s].labels.end());
+    unused += shards[s].unused;
+  }
+  out.images = std::move(images);
+  return out;
+}
+
+// Whether the images have labels. Throws FormatError if only some have.
+bool has_labels(const LabelledImages& list) {
+  const auto without = std::find(list.labels.begin(), list.labels.end(), -1);
+  const bool all = without == list.labels.end();
+  const bool none = std::all_of(list.labels.begin(), list.labels.end(), [](int64_t label) { return label < 0; });
+  RT_CHECK_AS(FormatError, all || none, list.images->path(without - list.labels.begin()),
+              ": has no label (.cls or .json), others have one");
+  return all;
+}
+
+// The names of `number` classes.
+std::vector<std::string> class_names(const std::string& folder, int64_t number) {
+  std::vector<std::string> out;
+  const std::string path = (fs::path(folder) / kClassesFile).string();
+  if (!is_there(path)) {
+    for (int64_t i = 0; i < number; ++i) out.push_back(std::to_string(i));
+    return out;
+  }
+  std::istringstream lines(read_file(path));
+  for (std::string line; std::getline(lines, line);) out.push_back(line);
+  RT_CHECK_AS(FormatError, int64_t(out.size()) >= number, path, ": names ", out.size(), " classes, labels go up to ",
+              number - 1);
+  return out;
+}
+
+void check_labels(const LabelledImages& list, int64_t classes) {
+  if (list.size() == 0) return;
+  RT_CHECK_AS(FormatError, has_labels(list), list.images->path(0), ": has no label (.cls or .json)");
+  for (int64_t i = 0; i < list.size(); ++i)
+    RT_CHECK_AS(FormatError, list.labels[size_t(i)] < classes, list.images->path(i), ": has label ",
+                list.labels[size_t(i)], ", training images have 0 to ", classes - 1);
+}
+
+}  // namespace
+
+void visit(Fields& f, WebDatasetOptions& o) {
+  visit(f, o.images);
+  visit(f, o.folders);
+}
+
+Splits load_webdataset(const DataRequest& request) {
+  const auto& options = request.settings.as<WebDatasetOptions>();
+  const SplitFolders at = split_folders(options.folders, data_root(request), "webdataset");
+  const Archives archives = archives_of(at);
+  RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no .tar files in ", at.train,
+              "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar");
+  if (request.begins) request.begins();
+  int64_t unused = 0;
+  ImageLists lists{.name = "webdataset", .source = fs::absolute(at.root).lexically_normal().string()};
+  lists.train = read_shards(archives.train, unused);
+  RT_CHECK_AS(MissingData, lists.train.size() > 0, "webdataset: no images (", kImageEndings, ") in the archives of ",
+              at.train);
+  const bool labelled = has_labels(lists.train);
+  RT_CHECK_AS(FormatError, labelled || !request.labels, lists.train.images->path(0),
+              ": has no label (.cls or .json); images without labels train with `ringtape pretrain`");
+  if (labelled) {
+    const int64_t classes = *std::max_element(lists.train.labels.begin(), lists.train.labels.end()) + 1;
+    RT_CHECK_AS(FormatError, classes <= kMostClasses, at.train, ": labels go up to ", classes - 1, "; at most ",
+                kMostClasses, " classes are expected");
+    lists.classes = class_names(at.root, classes);
+    lists.test = read_shards(archives.test, unused);
+    if (!archives.val.empty()) lists.val = read_shards(archives.val, unused), check_labels(*lists.val, classes);
+    check_labels(lists.test, classes);
+    if (archives.test.empty()) hold_out_test_images(lists.train, lists.test);
+    RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no test images, and no class has ",
+                kEachTest, " images, of which the last would be one");
+  } else {
+    std::fill(lists.train.labels.begin(), lists.train.labels.end(), 0);
+    lists.test = chosen(lists.train, {});
+  }
+  Splits out = load_images(lists, options.images, request);
+  if (unused > 0)
+    out.notes.insert(out.notes.begin(), concat(at.root, ": not read: ", with_commas(unused),
+                                               " members of archives that are neither images nor labels"));
+  return out;
+}
+
+}  // namespace ringtape
