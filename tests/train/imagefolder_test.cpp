@@ -163,7 +163,7 @@ TEST_F(ImageFolderTest, HugeImagesNeedAChosenSize) {
 TEST_F(ImageFolderTest, TheFirstLineComesBeforeTheImagesAreRead) {
   pictures("a", {"cat", "dog"}, 1, 2);
   write_file((folder_ / "a/train/cat/30.png").string(), "no image");
-  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir a", 1), "30.png: neither JPEG nor PNG data");
+  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir a", 1), "30.png: no image (it begins like none of JPEG, PNG");
   EXPECT_MENTIONS(file("out"), concat("; imagefolder from ", (folder_ / "a").string(), "\n"));
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }
@@ -229,7 +229,7 @@ TEST_F(ImageFolderTest, PredictSaysTheClassesOfFiles) {
   for (int i = 0; i < 500; ++i) expected += row;
   EXPECT_EQ(rows, expected);
   EXPECT_MENTIONS(refused("predict one nowhere.png", 1), "there is no image and no folder 'nowhere.png'");
-  EXPECT_MENTIONS(refused("predict one runs"), "runs: no .jpg, .jpeg or .png files");
+  EXPECT_MENTIONS(refused("predict one runs"), "runs: no images in this folder (.jpg");
   EXPECT_MENTIONS(refused("predict one"), "then images or folders");
   EXPECT_MENTIONS(refused("predict one large.png --csv --json"), "--csv: choose it or --json");
   EXPECT_MENTIONS(refused("predict one large.png --top 0"), "--top");

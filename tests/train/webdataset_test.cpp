@@ -115,7 +115,7 @@ TEST_F(WebDatasetTest, TrainsAndResumesInTheMiddleOfAnEpoch) {
   ASSERT_EQ(run(train + " --run parts --max-steps 6"), 0) << file("err");
   ASSERT_EQ(run("train --run parts --resume --max-steps 0"), 0) << file("err");
   EXPECT_EQ(file("runs/parts/exported/model.safetensors"), file("runs/whole/exported/model.safetensors"));
-  pack("a/test", "shards/train/s", 5);
+  pack("a/train", "shards/train/s", 6);
   EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
                   "has other files than when the run began: train/s-00");
 }
