@@ -109,11 +109,26 @@ TEST_F(EncodedTest, ViewsOfImagesThatNeedNoResizingAreTheSame) {
   EXPECT_EQ(bytes_of(encoded.train, config, 2), bytes_of(kept.train, config));
 }
 
+TEST_F(EncodedTest, ChangedImagesThatNeedNoResizingAreTheSame) {
+  pictures(12, 12, 1);
+  LoaderConfig config;
+  config.augmentation = {.pad = 2, .flip = true, .cutout = 3};
+  config.changes.view.crop_low = 0.3, config.changes.view.jitter = 0.5;
+  config.changes.policy.kind = PolicyKind::trivial_augment, config.changes.erasing = 0.5;
+  config.changes.mixing = {.mixup = 1, .cutmix = 1};
+  const Splits kept = load("memory"), encoded = load("files");
+  const auto expected = bytes_of(kept.train, config);
+  for (const int ranks : {1, 3}) EXPECT_EQ(bytes_of(encoded.train, config, ranks), expected) << ranks;
+  config.changes.view.crop_low = 1;
+  EXPECT_EQ(bytes_of(encoded.train, config), bytes_of(kept.train, config));
+}
+
 // As if the kernel made the view of the whole image.
 TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
   pictures(40, 31, 4);
   const Splits encoded = load("files", 16);
-  LoaderConfig config{.batch_size = 1, .seed = 3};
+  LoaderConfig config{.batch_size = 1, .seed = 3}, labelled = config;
+  labelled.changes.view.crop_low = 0.2, labelled.changes.view.gray = 0.5;
   config.views.resize(2);
   config.views[0].blur = 1, config.views[1].solarize = 0.5, config.views[1].size = 8;
   std::vector<float> levels;
@@ -122,17 +137,20 @@ TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
       levels.push_back((float(byte) / 255.0f - encoded.train.mean[c]) / encoded.train.deviation[c]);
   const Tensor table = from_host(levels, {3, 256});
   const Loader loader(encoded.train, all_samples(encoded.train), config);
+  Loader::Epoch with_labels = Loader(encoded.train, all_samples(encoded.train), labelled).epoch(5);
   for (const Batch& batch : loader.epoch(5)) {
     const std::string name = encoded.train.encoded->name(batch.index);
     const int number = std::stoi(name.substr(2)) - 10, height = 40 + number % 4;
     const Tensor whole = from_host(noise(height, 31, number), {1, height, 31, 3});
     const Tensor index = from_host(std::vector<int64_t>{batch.index}, {1});
-    for (int v = 0; v < 2; ++v) {
-      Tensor y(batch.views[size_t(v)].shape());
-      random_view(y, whole, index, table, RandomViewParams(config.views[size_t(v)], 3, 5, v, true));
-      const auto a = y.span<float>(), b = batch.views[size_t(v)].span<float>();
+    const auto expect_view = [&](const Tensor& x, const ViewAugmentation& view, int v) {
+      Tensor y(x.shape());
+      random_view(y, whole, index, table, RandomViewParams(view, 3, 5, v, true));
+      const auto a = y.span<float>(), b = x.span<float>();
       ASSERT_TRUE(std::equal(a.begin(), a.end(), b.begin())) << name << ", view " << v;
-    }
+    };
+    for (int v = 0; v < 2; ++v) expect_view(batch.views[size_t(v)], config.views[size_t(v)], v);
+    expect_view(with_labels.next()->x, labelled.changes.view, 0);
   }
 }
 
