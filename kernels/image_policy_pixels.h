@@ -7,10 +7,9 @@ namespace ringtape {
 
 RT_HD inline bool is_move(PolicyOp op) { return op >= PolicyOp::shear_x && op <= PolicyOp::rotate; }
 
-// The number of the source's pixel, or -1 outside of the image.
-RT_HD inline int64_t source_pixel(const Affine& a, int64_t row, int64_t column, int64_t height, int64_t width) {
-  const int64_t x = (a.x + row * a.x_row + column * a.x_column) >> 16;
-  const int64_t y = (a.y + row * a.y_row + column * a.y_column) >> 16;
+// The number of the pixel at (y, x), in units of 2^-16, or -1 outside of the image.
+RT_HD inline int32_t pixel_at(int32_t y, int32_t x, int32_t height, int32_t width) {
+  x >>= 16, y >>= 16;
   return x >= 0 && x < width && y >= 0 && y < height ? y * width + x : -1;
 }
 

@@ -23,11 +23,17 @@ struct PolicyFrame {
 
 template <int channels>
 void move_pixels(uint8_t* to, const uint8_t* from, const PolicyFrame& f, const Affine& a) {
-  for (int64_t row = 0; row < f.height; ++row)
-    for (int64_t column = 0; column < f.width; ++column, to += channels) {
-      const int64_t pixel = source_pixel(a, row, column, f.height, f.width);
-      for (int c = 0; c < channels; ++c) to[c] = pixel < 0 ? uint8_t(0) : from[pixel * channels + c];
+  const auto height = int32_t(f.height), width = int32_t(f.width);
+  for (int32_t row = 0; row < height; ++row) {
+    int32_t y = a.y + row * a.y_row, x = a.x + row * a.x_row;
+    for (int32_t column = 0; column < width; ++column, to += channels, y += a.y_column, x += a.x_column) {
+      const int32_t pixel = pixel_at(y, x, height, width);
+      if (pixel < 0)
+        for (int c = 0; c < channels; ++c) to[c] = 0;
+      else
+        for (int c = 0; c < channels; ++c) to[c] = from[pixel * channels + c];
     }
+  }
 }
 
 template <int channels>
@@ -81,9 +87,9 @@ void sharpen(uint8_t* __restrict to, const uint8_t* __restrict from, const Polic
     const uint8_t* const x = from + row * row_bytes;
     uint8_t* const y = to + row * row_bytes;
     for (int64_t i = step; i < row_bytes - step; ++i) {
-      int32_t sum = 0;
-      for (const uint8_t* near : {x - row_bytes + i, x + i, x + row_bytes + i})
-        sum += near[-step] + near[0] + near[step];
+      const uint8_t *above = x - row_bytes, *below = x + row_bytes;
+      const int32_t sum = above[i - step] + above[i] + above[i + step] + x[i - step] + x[i] + x[i + step] +
+                          below[i - step] + below[i] + below[i + step];
       y[i] = blended_by(smoothed(sum, x[i]), x[i], product);
     }
   }

@@ -30,7 +30,9 @@ __device__ int32_t luma_of(const uint8_t* x, int channels) { return channels == 
 
 __device__ void move_pixels(uint8_t* to, const uint8_t* from, const Frame& f, const Affine& a) {
   for (int i = int(threadIdx.x); i < f.pixels(); i += kThreads) {
-    const int64_t pixel = source_pixel(a, i / f.width, i % f.width, f.height, f.width);
+    const int row = i / f.width, column = i % f.width;
+    const int pixel = pixel_at(a.y + row * a.y_row + column * a.y_column, a.x + row * a.x_row + column * a.x_column,
+                               f.height, f.width);
     for (int c = 0; c < f.channels; ++c) to[i * f.channels + c] = pixel < 0 ? uint8_t(0) : from[pixel * f.channels + c];
   }
 }
