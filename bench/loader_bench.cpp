@@ -2,14 +2,18 @@
 // views per second (SimCLR's): JSON on standard output. Wall-clock seconds, and CPU seconds of all threads.
 //   loader_bench [DIR with CIFAR-10, else generated images] [batch size] [workers] [seconds] [views] [their blur's
 //   probability]
+// With a DIR that has train/CLASS/IMAGE and test/CLASS/IMAGE: images decoded for each batch, with a random resized crop
+// of 224 x 224, flip and normalisation.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <string>
 
 #include "core/device.h"
+#include "train/data/imagefolder.h"
 #include "train/data/loader.h"
 #include "train/data/shapes.h"
 
@@ -22,16 +26,20 @@ int main(int argc, char** argv) {
   const double wanted = argc > 4 ? std::atof(argv[4]) : 1;
   const int views = argc > 5 ? std::atoi(argv[5]) : 0;
   const double blur = argc > 6 ? std::atof(argv[6]) : 0;
-  const DataRequest request{
-      .dir = dir, .settings = dir.empty() ? Settings(ShapesOptions{50'000, 1}) : Settings(), .seed = 1};
-  const Splits data = find_dataset(dir.empty() ? "shapes" : "cifar10").load(request);
+  const bool folder = std::filesystem::exists(dir + "/train");
+  const Settings settings = folder        ? Settings(ImageFolderOptions{{.size = 224, .store = "files"}})
+                            : dir.empty() ? Settings(ShapesOptions{50'000, 1})
+                                          : Settings();
+  const Splits data = find_dataset(folder ? "imagefolder" : dir.empty() ? "shapes" : "cifar10")
+                          .load({.dir = dir, .settings = settings, .seed = 1});
+  const ViewAugmentation view = folder ? ViewAugmentation{.jitter = 0, .gray = 0} : ViewAugmentation{.blur = blur};
   const Loader loader(data.train, all_samples(data.train),
                       {.batch_size = batch_size,
                        .shuffle = true,
                        .seed = 1,
                        .workers = workers,
                        .augmentation = {.pad = 4, .flip = true},
-                       .views = std::vector<ViewAugmentation>(size_t(views), {.blur = blur})});
+                       .views = std::vector<ViewAugmentation>(size_t(folder ? 1 : views), view)});
   int64_t images = 0, epoch = 0;
   const auto pass = [&] {
     for (const Batch& batch : loader.epoch(epoch++)) images += batch.y.dim(0) * std::max(views, 1);

@@ -149,34 +149,40 @@ void resample_rows(uint8_t* __restrict y, const uint8_t* const* rows, const int3
 // Resamples images, row after row. Keeps its memory for the next image.
 class Resampler {
  public:
-  // x: the first pixel of the part to resample, whose rows are `stride` bytes apart. It has at least one pixel.
+  // x: the first pixel of the part to resample, whose rows are `stride` bytes apart. It has at least one pixel. An axis
+  // that keeps its length keeps its pixels: each has the weight 1.
   void begin(const uint8_t* x, int64_t stride, int64_t channels, const AxisPart& rows, const AxisPart& columns) {
     x_ = x, stride_ = stride, channels_ = channels, width_ = columns.count;
     end_ = x + (rows.from - 1) * stride + columns.from * channels;
-    rows_.prepare(rows, false), columns_.prepare(columns, channels == 3);
+    same_rows_ = rows.from == rows.to, same_columns_ = columns.from == columns.to;
+    top_ = rows.begin, left_ = columns.begin;
+    if (!same_rows_) rows_.prepare(rows, false);
+    if (!same_columns_) columns_.prepare(columns, channels == 3);
+    kept_ = same_rows_ ? 1 : rows_.count;
     pitch_ = width_ * channels + kBehind;
-    narrow_.resize(size_t(rows_.count * pitch_));
-    taken_.resize(size_t(rows_.count));
-    filled_ = rows.count > 0 ? rows_.first[0] : 0;
+    if (!same_columns_) narrow_.resize(size_t(kept_ * pitch_));
+    taken_.resize(size_t(kept_));
+    filled_ = 0;
   }
 
   // Row i of the result, to `to`. Rows are asked for in ascending order.
   void row(int64_t i, uint8_t* to) {
-    const int64_t count = rows_.count, first = rows_.first[size_t(i)];
-    for (filled_ = std::max(filled_, first); filled_ < first + count; ++filled_) fill(filled_);
-    for (int64_t k = 0; k < count; ++k) taken_[size_t(k)] = narrow(first + k);
-    const int32_t* const w = rows_.weights.data() + i * count;
-    const int64_t bytes = width_ * channels_;
-    if (count == 1) std::memcpy(to, taken_[0], size_t(bytes));
-    else if (count == 2) resample_rows<2>(to, taken_.data(), w, count, bytes);
-    else if (count == 3) resample_rows<3>(to, taken_.data(), w, count, bytes);
-    else resample_rows<0>(to, taken_.data(), w, count, bytes);
+    const int64_t first = same_rows_ ? top_ + i : rows_.first[size_t(i)], bytes = width_ * channels_;
+    if (!same_columns_)
+      for (filled_ = std::max(filled_, first); filled_ < first + kept_; ++filled_) fill(filled_);
+    for (int64_t k = 0; k < kept_; ++k)
+      taken_[size_t(k)] = same_columns_ ? x_ + (first + k) * stride_ + left_ * channels_ : narrow(first + k);
+    const int32_t* const w = rows_.weights.data() + i * kept_;
+    if (kept_ == 1) std::memcpy(to, taken_[0], size_t(bytes));
+    else if (kept_ == 2) resample_rows<2>(to, taken_.data(), w, kept_, bytes);
+    else if (kept_ == 3) resample_rows<3>(to, taken_.data(), w, kept_, bytes);
+    else resample_rows<0>(to, taken_.data(), w, kept_, bytes);
   }
 
  private:
   static constexpr int64_t kBehind = 2;  // bytes that resample_rgb_row may write
 
-  uint8_t* narrow(int64_t r) { return narrow_.data() + r % rows_.count * pitch_; }  // input row r, resampled
+  uint8_t* narrow(int64_t r) { return narrow_.data() + r % kept_ * pitch_; }
   void fill(int64_t r) {
     const uint8_t* const x = x_ + r * stride_;
     uint8_t* const y = narrow(r);
@@ -190,9 +196,12 @@ class Resampler {
   }
 
   const uint8_t *x_ = nullptr, *end_ = nullptr;
-  int64_t stride_ = 0, channels_ = 0, width_ = 0, pitch_ = 0, filled_ = 0;
+  int64_t stride_ = 0, channels_ = 0, width_ = 0, pitch_ = 0;
+  int64_t top_ = 0, left_ = 0;  // of the result
+  bool same_rows_ = false, same_columns_ = false;
   ResampledAxis rows_, columns_;
-  std::vector<uint8_t> narrow_;         // the last rows_.count input rows, resampled along the row
+  int64_t kept_ = 0, filled_ = 0;
+  std::vector<uint8_t> narrow_;  // input rows before `filled_`, the last `kept_` of them, resampled along the row
   std::vector<const uint8_t*> taken_;
 };
 

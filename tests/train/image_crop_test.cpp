@@ -71,8 +71,10 @@ TEST(ImageCrop, ResizingIsTheDefinition) {
   for (const ImageSize size : {ImageSize{40, 50}, {1, 1}, {3, 700}, {300, 5}, {64, 64}}) {
     const Image image{size, noisy(int(size.width), int(size.height), 3)};
     for (const ImageSize to : {ImageSize{1, 1}, {2, 4}, {7, 5}, {33, 32}, {64, 130}})
-      for (int i = 0; i < 6; ++i) {
-        const ImagePart part = i == 0 ? ImagePart{0, 0, size.height, size.width} : any_part(draw, size);
+      for (int i = 0; i < 8; ++i) {
+        ImagePart part = i == 0 ? ImagePart{0, 0, size.height, size.width} : any_part(draw, size);
+        if (i >= 6 && to.height <= size.height) part.top = size.height - to.height, part.height = to.height;
+        if (i == 7 && to.width <= size.width) part.left = 0, part.width = to.width;
         const Image want = plainly_resized(image, part, to);
         test::with_every_isa([&] {
           ASSERT_EQ(resized_part(image, part, to).rgb, want.rgb)

@@ -107,7 +107,7 @@ TEST_F(TarTest, MembersOfEveryFormatAreFound) {
 }
 
 TEST_F(TarTest, HeadersByHand) {
-  const TarIndex index = index_tar(write(archive({{"./a.jpg", "x"},
+  const TarIndex index = index_tar(write(archive({{".//./a.jpg", "x"},
                                                   {"old", "yy", '\0', -1, false},
                                                   {"folder/", "", '\0'},
                                                   {"hard", "", '1', 77},  // links have no data, whatever they say
@@ -156,7 +156,8 @@ TEST_F(TarTest, WhatCannotBeReadIsRefused) {
     EXPECT_MENTIONS(refused(archive({{name, ""}})), "leads out of the archive");
   EXPECT_NO_THROW(index_tar(write(archive({{"a..b/..c", ""}}))));
   EXPECT_MENTIONS(refused(archive({{"a", ""}, {"b", ""}, {"./a", ""}})), "two members have the name 'a'");
-  EXPECT_MENTIONS(refused(archive({{"", ""}})), "a member without a name");
+  for (const char* name : {"", ".", "./.", ".//."})
+    EXPECT_MENTIONS(refused(archive({{name, ""}})), "a member without a name") << name;
   EXPECT_MENTIONS(refused(archive({{"x", record("path", std::string("a\0b", 3)), 'x'}, {"a", ""}})), "without a name");
   EXPECT_MENTIONS(refused(archive({{"a\nb/../c", ""}})), "leads out");
   EXPECT_MENTIONS(refused(archive({{"s", "", 'S'}})), "s is a sparse file");

@@ -205,7 +205,9 @@ class TarReader {
       ++out_.others;
     else {
       check_name(name);
-      out_.members.push_back({name.starts_with("./") ? name.substr(2) : std::move(name), begin, size});
+      while (name.starts_with("./")) name.erase(0, name.find_first_not_of('/', 1));
+      if (name.empty() || name == ".") damaged("a member without a name");
+      out_.members.push_back({std::move(name), begin, size});
     }
   }
   static std::string header_name(const Block& block) {
@@ -215,7 +217,7 @@ class TarReader {
     return prefix.empty() ? std::string(name) : concat(prefix, "/", name);
   }
   void check_name(const std::string& name) const {
-    if (name.empty() || name == "./" || name.find('\0') != name.npos) damaged("a member without a name");
+    if (name.empty() || name.find('\0') != name.npos) damaged("a member without a name");
     bool up = false;
     for (size_t from = 0; from <= name.size();) {
       const size_t to = std::min(name.find('/', from), name.size());
