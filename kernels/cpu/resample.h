@@ -95,31 +95,65 @@ RT_INLINE void add_pair(__m256i& low, __m256i& high, const uint8_t* a, const uin
   high = _mm256_add_epi32(high, _mm256_madd_epi16(x, _mm256_loadu_si256(w + 1)));
 }
 
+RT_INLINE __m256i rounded(__m256i low, __m256i high) {
+  return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, ResampledAxis::kLowBits)), kTapBits);
+}
+
 // The pixels of a row of three channels that can be computed by fours; returns their number. Reads up to `end`. Writes
 // up to 2 bytes behind the row.
-inline int64_t resample_rgb_row(uint8_t* y, const uint8_t* x, const uint8_t* end, const ResampledAxis& axis,
-                                int64_t width) {
+template <int64_t known_pairs>
+int64_t resample_rgb_row(uint8_t* y, const uint8_t* x, const uint8_t* end, const ResampledAxis& axis, int64_t width) {
   constexpr int64_t kLoad = 16;
   const __m256i half = _mm256_set1_epi32(1 << (kTapBits - 1));
   const __m256i pack = _mm256_broadcastsi128_si256(
       _mm_setr_epi8(0, 1, 2, 4, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1));
-  const int64_t pairs = axis.pairs, reach = (pairs - 1) * 6 + kLoad;
+  const int64_t pairs = known_pairs > 0 ? known_pairs : axis.pairs, reach = (pairs - 1) * 6 + kLoad;
   const int16_t* split = axis.split.data();
+  const int64_t* first = axis.first.data();
   int64_t i = 0;
-  for (; i + 4 <= width; i += 4) {
-    const int64_t* const first = axis.first.data() + i;
-    if (end - x < first[3] * 3 + reach) break;  // `first` ascends
+  for (; i + 4 <= width && end - x >= first[3] * 3 + reach; i += 4, first += 4) {  // they ascend
+    const uint8_t* const from[4] = {x + first[0] * 3, x + first[1] * 3, x + first[2] * 3, x + first[3] * 3};
     __m256i low[2] = {half, half}, high[2] = {};
-    for (int64_t p = 0; p < pairs; ++p, split += 64)
-      for (int odd = 0; odd < 2; ++odd)
-        add_pair(low[odd], high[odd], x + first[odd] * 3 + p * 6, x + first[odd + 2] * 3 + p * 6, split + 32 * odd);
-    for (int odd = 0; odd < 2; ++odd)
-      low[odd] = _mm256_srai_epi32(
-          _mm256_add_epi32(low[odd], _mm256_slli_epi32(high[odd], ResampledAxis::kLowBits)), kTapBits);
-    const __m256i words = _mm256_packus_epi32(low[0], low[1]);  // pixels 0, 1 and 2, 3
+    for (int64_t p = 0; p < pairs; ++p, split += 64) {
+      add_pair(low[0], high[0], from[0] + p * 6, from[2] + p * 6, split);
+      add_pair(low[1], high[1], from[1] + p * 6, from[3] + p * 6, split + 32);
+    }
+    const __m256i words = _mm256_packus_epi32(rounded(low[0], high[0]), rounded(low[1], high[1]));  // 0, 1 and 2, 3
     const __m256i bytes = _mm256_shuffle_epi8(_mm256_packus_epi16(words, words), pack);
     _mm_storel_epi64(reinterpret_cast<__m128i*>(y + 3 * i), _mm256_castsi256_si128(bytes));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(y + 3 * i + 6), _mm256_extracti128_si256(bytes, 1));
+  }
+  return i;
+}
+
+// The bytes of weighted sums of rows that can be computed by 32; returns their number.
+template <int64_t known_count>
+int64_t resample_wide_rows(uint8_t* y, const uint8_t* const* rows, const int32_t* w, int64_t count, int64_t n) {
+  if constexpr (known_count > 0) count = known_count;
+  const __m256i half = _mm256_set1_epi32(1 << (kTapBits - 1)), zero = _mm256_setzero_si256();
+  constexpr int32_t kLow = (1 << ResampledAxis::kLowBits) - 1;
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    __m256i low[4] = {half, half, half, half}, high[4] = {};
+    for (int64_t k = 0; k < count; k += 2) {
+      const bool two = k + 1 < count;
+      const int32_t w0 = w[k], w1 = two ? w[k + 1] : 0;
+      const __m256i low_pair = _mm256_set1_epi32((w0 & kLow) | (w1 & kLow) << 16),
+                    high_pair = _mm256_set1_epi32(w0 >> ResampledAxis::kLowBits |
+                                                  w1 >> ResampledAxis::kLowBits << 16);
+      const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k] + i)),
+                    b = two ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(rows[k + 1] + i)) : zero;
+      const __m256i ab[2] = {_mm256_unpacklo_epi8(a, b), _mm256_unpackhi_epi8(a, b)};
+      for (int q = 0; q < 4; ++q) {
+        const __m256i x = q % 2 == 0 ? _mm256_unpacklo_epi8(ab[q / 2], zero) : _mm256_unpackhi_epi8(ab[q / 2], zero);
+        low[q] = _mm256_add_epi32(low[q], _mm256_madd_epi16(x, low_pair));
+        high[q] = _mm256_add_epi32(high[q], _mm256_madd_epi16(x, high_pair));
+      }
+    }
+    for (int q = 0; q < 4; ++q) low[q] = rounded(low[q], high[q]);
+    const __m256i bytes =
+        _mm256_packus_epi16(_mm256_packus_epi32(low[0], low[1]), _mm256_packus_epi32(low[2], low[3]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), bytes);
   }
   return i;
 }
@@ -129,16 +163,10 @@ inline int64_t resample_rgb_row(uint8_t* y, const uint8_t* x, const uint8_t* end
 template <int64_t known_count>
 void resample_rows(uint8_t* __restrict y, const uint8_t* const* rows, const int32_t* w, int64_t count, int64_t n) {
   if constexpr (known_count > 0) count = known_count;
-  constexpr int64_t kWidth = 64;
   int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) {
-    int32_t sums[kWidth] = {};
-    for (int64_t k = 0; k < count; ++k) {
-      const uint8_t* const x = rows[k] + i;
-      for (int64_t l = 0; l < kWidth; ++l) sums[l] += w[k] * x[l];
-    }
-    for (int64_t l = 0; l < kWidth; ++l) y[i + l] = resampled(sums[l]);
-  }
+#if RT_ISA_LEVEL >= RT_ISA_avx2
+  if (count <= ResampledAxis::kMostSplit) i = resample_wide_rows<known_count>(y, rows, w, count, n);
+#endif
   for (; i < n; ++i) {
     int32_t sum = 0;
     for (int64_t k = 0; k < count; ++k) sum += w[k] * rows[k][i];
@@ -188,7 +216,9 @@ class Resampler {
     uint8_t* const y = narrow(r);
     int64_t done = 0;
 #if RT_ISA_LEVEL >= RT_ISA_avx2
-    if (columns_.pairs > 0) done = resample_rgb_row(y, x, end_, columns_, width_);
+    if (columns_.pairs == 1) done = resample_rgb_row<1>(y, x, end_, columns_, width_);
+    else if (columns_.pairs == 2) done = resample_rgb_row<2>(y, x, end_, columns_, width_);
+    else if (columns_.pairs > 2) done = resample_rgb_row<0>(y, x, end_, columns_, width_);
 #endif
     if (channels_ == 3 && columns_.count == 2) resample_row<3, 2>(y, x, columns_, done, width_, 3);
     else if (channels_ == 3) resample_row<3, 0>(y, x, columns_, done, width_, 3);
