@@ -81,6 +81,12 @@ static int read_int(const char* name, int low, int high, int fallback = 0) {
   return out;
 }
 
+std::string cache_folder() {
+  const std::string cache = read("XDG_CACHE_HOME"), home = read("HOME");
+  if (cache.starts_with('/')) return cache + "/ringtape";
+  return home.empty() ? "" : home + "/.cache/ringtape";
+}
+
 int threads() {
   static const int value = read_int("RINGTAPE_THREADS", 1, 1024);
   return value;

@@ -38,4 +38,8 @@ const std::string& token();    // RINGTAPE_TOKEN; empty: not set
 int heartbeat();               // RINGTAPE_HEARTBEAT, seconds
 const std::string& dump();     // RINGTAPE_DUMP; empty: not set
 
+// Of this user, for files that can be made again: ringtape in $XDG_CACHE_HOME or ~/.cache; empty: there is no such
+// place. Need not exist.
+std::string cache_folder();
+
 }  // namespace ringtape::env

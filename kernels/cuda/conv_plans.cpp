@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -90,9 +89,8 @@ int replace_file(const std::string& path, const std::string& text) {
 }
 
 std::string default_path() {
-  const char *const cache = std::getenv("XDG_CACHE_HOME"), *const home = std::getenv("HOME");
-  if (cache && *cache == '/') return std::string(cache) + "/ringtape/conv_plans";
-  return home && *home ? std::string(home) + "/.cache/ringtape/conv_plans" : "";
+  const std::string folder = env::cache_folder();
+  return folder.empty() ? "" : folder + "/conv_plans";
 }
 
 }  // namespace

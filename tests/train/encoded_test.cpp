@@ -123,6 +123,39 @@ TEST_F(EncodedTest, ChangedImagesThatNeedNoResizingAreTheSame) {
   EXPECT_EQ(bytes_of(encoded.train, config), bytes_of(kept.train, config));
 }
 
+TEST_F(EncodedTest, ImagesOnTheDiskAreDecodedOnce) {
+  pictures(12, 16, 3);
+  const auto on_disk = [&] {
+    return load_imagefolder(
+        {.dir = folder_.string(),
+         .settings = ImageFolderOptions{{.size = 10, .store = "disk", .cache = (folder_ / "cache").string()}}});
+  };
+  const auto files = [&] {
+    std::map<std::string, fs::file_time_type> out;
+    for (const auto& entry : fs::directory_iterator(folder_ / "cache"))
+      out[entry.path().string()] = entry.last_write_time();
+    return out;
+  };
+  const auto expected = bytes_of(load("memory", 10).train, {});
+  EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+  const auto first = files();
+  EXPECT_EQ(first.size(), 2u);  // train and test
+  EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+  EXPECT_EQ(files(), first);
+  const DataIdentity same = identity_of(on_disk());
+  EXPECT_EQ(same, identity_of(load("files", 10)));
+  // A changed image of the same size: its time differs.
+  const fs::path image = folder_ / "train/a/10.png";
+  fs::last_write_time(image, fs::last_write_time(image) + std::chrono::seconds(1));
+  EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+  EXPECT_EQ(files().size(), 3u);
+  for (const auto& [path, time] : files()) fs::resize_file(path, 5000);  // cut off: made again
+  EXPECT_EQ(bytes_of(on_disk().train, {}), expected);
+  write_file(image.string(), "no image");
+  EXPECT_THROW(on_disk(), FormatError);
+  EXPECT_EQ(files().size(), 3u);
+}
+
 // As if the kernel made the view of the whole image.
 TEST_F(EncodedTest, RandomCropsAreCutFromTheWholeImage) {
   pictures(40, 31, 4);

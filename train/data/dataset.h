@@ -27,6 +27,7 @@ struct Dataset {
   Shape decoded = {};                                 // (H, W, 3): what each of these becomes
 
   int64_t size() const { return labels.size(); }
+  bool on_disk = false;  // `images` are a file on the disk that is mapped into memory, made of `encoded`
   bool is_encoded() const { return !images.defined(); }
   Shape image() const { return is_encoded() ? decoded : images.shape().without(0); }  // (H, W, C)
   // Writes the bytes of image i, (H, W, C).

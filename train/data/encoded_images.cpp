@@ -1,6 +1,8 @@
 #include "train/data/encoded_images.h"
 
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "train/io/file.h"
 
@@ -16,6 +18,13 @@ std::string NameList::operator[](int64_t i) const {
 }
 
 std::string ImageFiles::read(int64_t i) const { return read_file(path(i)); }
+
+ShardImages::ShardImages(std::vector<std::string> shards) : shards_(std::move(shards)) {
+  for (const std::string& path : shards_) {
+    std::error_code none;  // it will be read, or an error tells why not
+    changed_.push_back(int64_t(std::filesystem::last_write_time(path, none).time_since_epoch().count()));
+  }
+}
 
 void ShardImages::add(int64_t shard, std::string_view name, int64_t offset, int64_t bytes) {
   names_.add(name);

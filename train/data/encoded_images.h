@@ -16,9 +16,11 @@ class EncodedImages {
  public:
   virtual ~EncodedImages() = default;
   virtual int64_t size() const = 0;  // number of images
-  // Of image i in [0, size()): its name within the data set, the size of its file, and its content.
+  // Of image i in [0, size()): its name within the data set, its size, when it was changed (a number that differs then)
+  // and its content.
   virtual std::string name(int64_t i) const = 0;
   virtual int64_t bytes(int64_t i) const = 0;
+  virtual int64_t changed(int64_t i) const = 0;
   virtual std::string read(int64_t i) const = 0;
   virtual std::string path(int64_t i) const = 0;  // for messages
   virtual int64_t shard(int64_t) const { return -1; }  // the archive that it lies in, from 0 on; -1: a file of its own
@@ -43,30 +45,34 @@ void decode_as(const EncodedImages& images, int64_t i, ImageSize size, uint8_t* 
 class ImageFiles : public EncodedImages {
  public:
   explicit ImageFiles(std::string root) : root_(std::move(root)) {}
-  void add(std::string_view name, int64_t bytes) { names_.add(name), bytes_.push_back(bytes); }
+  void add(std::string_view name, int64_t bytes, int64_t changed) {
+    names_.add(name), bytes_.push_back(bytes), changed_.push_back(changed);
+  }
 
   int64_t size() const override { return names_.size(); }
   std::string name(int64_t i) const override { return names_[i]; }
   int64_t bytes(int64_t i) const override { return bytes_[size_t(i)]; }
+  int64_t changed(int64_t i) const override { return changed_[size_t(i)]; }
   std::string read(int64_t i) const override;
   std::string path(int64_t i) const override { return root_ + "/" + name(i); }
 
  private:
   std::string root_;
   NameList names_;
-  std::vector<int64_t> bytes_;
+  std::vector<int64_t> bytes_, changed_;
 };
 
 // Images within archives: `shards` are the paths of these, in order.
 class ShardImages : public EncodedImages {
  public:
-  explicit ShardImages(std::vector<std::string> shards) : shards_(std::move(shards)) {}
+  explicit ShardImages(std::vector<std::string> shards);
   // Adds an image of the last shard that has images, or of a later one: `bytes` from `offset` on.
   void add(int64_t shard, std::string_view name, int64_t offset, int64_t bytes);
 
   int64_t size() const override { return names_.size(); }
   std::string name(int64_t i) const override;
   int64_t bytes(int64_t i) const override { return places_[size_t(i)].bytes; }
+  int64_t changed(int64_t i) const override { return changed_[size_t(shard(i))] + places_[size_t(i)].offset; }
   std::string read(int64_t i) const override;
   std::string path(int64_t i) const override { return shards_[size_t(shard(i))] + ":" + names_[i]; }
   int64_t shard(int64_t i) const override { return places_[size_t(i)].shard; }
@@ -76,6 +82,7 @@ class ShardImages : public EncodedImages {
     int64_t shard, offset, bytes;
   };
   std::vector<std::string> shards_;
+  std::vector<int64_t> changed_;  // of each shard
   NameList names_;
   std::vector<Place> places_;
 };
@@ -89,6 +96,7 @@ class ChosenImages : public EncodedImages {
   int64_t size() const override { return int64_t(chosen_.size()); }
   std::string name(int64_t i) const override { return from_->name(chosen_[size_t(i)]); }
   int64_t bytes(int64_t i) const override { return from_->bytes(chosen_[size_t(i)]); }
+  int64_t changed(int64_t i) const override { return from_->changed(chosen_[size_t(i)]); }
   std::string read(int64_t i) const override { return from_->read(chosen_[size_t(i)]); }
   std::string path(int64_t i) const override { return from_->path(chosen_[size_t(i)]); }
   int64_t shard(int64_t i) const override { return from_->shard(chosen_[size_t(i)]); }

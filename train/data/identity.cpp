@@ -62,7 +62,7 @@ DataIdentity identity_of(const Splits& data) {
     const Tensor here = on_host(set.labels);
     const auto all = here.span<int64_t>();
     labels.add(all.data(), all.size_bytes());
-    if (set.is_encoded()) {
+    if (set.is_encoded() || set.on_disk) {
       const std::string files = lines_of_files("", set);
       pixels.add(files);
     } else {

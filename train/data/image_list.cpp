@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "core/parallel.h"
@@ -53,7 +56,8 @@ class Walk {
 
   void folder(const fs::path& path) {
     struct stat now {};
-    RT_CHECK_AS(IoError, ::stat(path.c_str(), &now) == 0, path.string(), ": cannot read");
+    RT_CHECK_AS(IoError, ::stat(path.c_str(), &now) == 0, path.string(), ": cannot read: ",
+                std::generic_category().message(errno));
     const std::pair id{now.st_dev, now.st_ino};
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
       ++left_out.unreachable;
@@ -66,7 +70,7 @@ class Walk {
 
   struct File {
     std::string name;
-    int64_t bytes;
+    int64_t bytes, changed;
   };
   std::vector<File> files;
   LeftOut left_out;
@@ -83,10 +87,11 @@ class Walk {
       ++left_out.files[ending(entry.path())];
       return;
     }
-    std::error_code error;
-    const auto bytes = int64_t(entry.file_size(error));
-    RT_CHECK_AS(IoError, !error, entry.path().string(), ": cannot read: ", error.message());
-    files.push_back({entry.path().lexically_relative(root_).string(), bytes});
+    struct stat is {};
+    RT_CHECK_AS(IoError, ::stat(entry.path().c_str(), &is) == 0, entry.path().string(), ": cannot read: ",
+                std::generic_category().message(errno));
+    const int64_t changed = int64_t{is.st_mtim.tv_sec} * 1'000'000'000 + is.st_mtim.tv_nsec;
+    files.push_back({entry.path().lexically_relative(root_).string(), int64_t{is.st_size}, changed});
     const int64_t n = ++all_;
     if (found_ && n % 1000 == 0) found_(n);
   }
@@ -99,7 +104,7 @@ class Walk {
 
 // Adds one class.
 void add_files(ImageFiles& images, FolderListing& out, const Walk& walk, int64_t label) {
-  for (const auto& [name, bytes] : walk.files) images.add(name, bytes), out.images.labels.push_back(label);
+  for (const auto& [name, bytes, changed] : walk.files) images.add(name, bytes, changed), out.images.labels.push_back(label);
   out.left_out.add(walk.left_out);
 }
 

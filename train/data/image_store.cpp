@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <mutex>
 
+#include "core/env.h"
 #include "core/parallel.h"
+#include "train/data/image_cache.h"
 #include "train/report/progress.h"
 
 namespace ringtape {
@@ -33,20 +35,25 @@ ImageSize common_size(const std::vector<const LabelledImages*>& lists) {
   return alike ? first : ImageSize{};
 }
 
-// Decodes the chosen images to u8 (N, H, W, 3).
-Tensor decoded(const EncodedImages& images, const std::vector<int64_t>& chosen, ImageSize size, Progress* bar) {
-  Tensor out({int64_t(chosen.size()), size.height, size.width, 3}, DType::u8);
+// Decodes the chosen images to (N, H, W, 3) bytes.
+void decode_all(const EncodedImages& images, const std::vector<int64_t>& chosen, ImageSize size, uint8_t* to,
+                Progress* bar) {
   const int64_t bytes = size.height * size.width * 3;
   std::mutex drawing;
   int64_t done = 0;
   parallel_for(int64_t(chosen.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      decode_as(images, chosen[size_t(i)], size, out.data<uint8_t>() + i * bytes);
+      decode_as(images, chosen[size_t(i)], size, to + i * bytes);
       if (!bar) continue;
       const std::lock_guard lock(drawing);
       bar->update(++done);
     }
   });
+}
+
+Tensor decoded(const EncodedImages& images, const std::vector<int64_t>& chosen, ImageSize size, Progress* bar) {
+  Tensor out({int64_t(chosen.size()), size.height, size.width, 3}, DType::u8);
+  decode_all(images, chosen, size, out.data<uint8_t>(), bar);
   return out;
 }
 
@@ -72,6 +79,16 @@ void keep_in_memory(Dataset& set, const std::string& title, bool progress) {
   set.images = decoded(*set.encoded, evenly(set.size(), set.size()), {set.decoded[0], set.decoded[1]}, &bar);
 }
 
+void keep_on_disk(Dataset& set, const std::string& folder, const std::string& title, bool progress) {
+  const ImageSize size{set.decoded[0], set.decoded[1]};
+  if (set.size() == 0) return keep_in_memory(set, title, false);
+  set.images = cached_images(*set.encoded, size, folder, [&](uint8_t* to) {
+    Progress bar(title, set.size(), progress, "images");
+    decode_all(*set.encoded, evenly(set.size(), set.size()), size, to, &bar);
+  });
+  set.on_disk = true;
+}
+
 }  // namespace
 
 void visit(Fields& f, ImageOptions& o) {
@@ -82,15 +99,22 @@ void visit(Fields& f, ImageOptions& o) {
      .automatic = "the size of the images if all are equal, else 32",
      .scope = Scope::weights});
   f("image-store", o.store,
-    {.help = "where images are: memory (decoded once, N x N), files (decoded for each batch; random crops are cut from "
-             "the whole image)",
+    {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
+             "runs), files (decoded for each batch; random crops are cut from the whole image)",
      .unit = "WHERE",
-     .choices = [] { return std::vector<std::string>{"memory", "files"}; },
+     .choices = [] { return std::vector<std::string>{"memory", "disk", "files"}; },
      .automatic = "memory if all need at most --image-memory, else files"});
   f("image-memory", o.memory,
     {.help = "MiB that decoded images of the whole data set may take to be kept in memory",
      .unit = "N",
      .range = {1, 1e9}});
+  f("image-cache", o.cache,
+    {.help = "folder for the files of --image-store disk",
+     .unit = "DIR",
+     .automatic = "ringtape in $XDG_CACHE_HOME or ~/.cache",
+     .scope = Scope::rank,
+     .may_change = true,
+     .evaluates = true});
 }
 
 Splits load_images(const ImageLists& lists, const ImageOptions& options, const DataRequest& request) {
@@ -112,14 +136,18 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
               " x ", size.height, " pixels need ", bytes >> 20, " MiB of memory; use --image-size N for N x N");
   out.train = dataset_of(lists, lists.train, size), out.test = dataset_of(lists, lists.test, size);
   if (lists.val) out.val = dataset_of(lists, *lists.val, size);
-  if (options.store == "memory" || (options.store.empty() && fits)) {
-    keep_in_memory(out.train, "reading training images", request.progress);
-    if (out.val) keep_in_memory(*out.val, "reading validation images", request.progress);
-    keep_in_memory(out.test, "reading test images", request.progress);
-  }
+  const std::string store = !options.store.empty() ? options.store : fits ? "memory" : "files";
+  const std::string cache = options.cache.empty() ? env::cache_folder() : options.cache;
+  const auto keep = [&](Dataset& set, const std::string& title) {
+    if (store == "memory") keep_in_memory(set, title, request.progress);
+    if (store == "disk") keep_on_disk(set, cache, title, request.progress);
+  };
+  keep(out.train, "reading training images");
+  if (out.val) keep(*out.val, "reading validation images");
+  keep(out.test, "reading test images");
   const PixelStatistics pixels =
       pixel_statistics(
-      out.train.is_encoded() ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
+      store != "memory" ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
                              : out.train.images);
   out.each([&](Dataset& set) {
     set.mean = pixels.mean, set.deviation = pixels.deviation;
