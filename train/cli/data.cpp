@@ -9,6 +9,9 @@
 #include "train/cli/common.h"
 #include "train/data/dataset.h"
 #include "train/data/download.h"
+#include "train/data/png.h"
+#include "train/evaluation/contact_sheet.h"
+#include "train/io/file.h"
 #include "train/io/hash.h"
 #include "train/io/json.h"
 #include "train/io/look.h"
@@ -29,12 +32,28 @@ TrainOptions data_options(const DatasetEntry& entry, const Invocation& invocatio
   return o;
 }
 
-Splits load(const DatasetEntry& entry, const Invocation& invocation) {
-  const TrainOptions o = data_options(entry, invocation);
+Splits load(const DatasetEntry& entry, const TrainOptions& o, const Invocation& invocation) {
   return entry.load({.dir = o.data.dir,
                      .settings = o.data.set.chosen(),
                      .seed = uint64_t(o.execution.seed),
-                     .progress = !invocation.has("json")});
+                     .progress = !invocation.has("json"),
+                     .labels = false});
+}
+
+// What a training makes of images, as the flags say: with labels or, if they name a method, without.
+LoaderConfig shown_loading(const TrainOptions& o) {
+  LoaderConfig out{.seed = uint64_t(o.execution.seed)};
+  out.transforms = make_transforms(o.transforms);
+  if (o.self_supervised()) out.views = views_of(o.views);
+  else out.augmentation = o.augmentation, out.changes = changes_of(o.changes), out.changes.mixing = {};
+  return out;
+}
+
+void write_sheet(const Dataset& data, const TrainOptions& o, const std::string& path) {
+  constexpr int64_t kRows = 8, kColumns = 6;
+  check_can_write(path);
+  const NoGrad no_grad;
+  write_file(path, encode_png(contact_sheet(data, shown_loading(o), kRows, kColumns)));
 }
 
 // The flags of data sets.
@@ -50,12 +69,13 @@ std::vector<Flag> data_flags() {
 }
 
 Json described(const Dataset& set) {
-  std::vector<int64_t> count(size_t(set.classes));
+  std::vector<int64_t> count(size_t(std::max(set.classes, 1)));
   for (int64_t label : set.labels.span<int64_t>()) ++count[size_t(label)];
-  const Shape& s = set.images.shape();
-  const PixelStatistics pixels = pixel_statistics(set.images);
+  const Shape s = set.image();
+  const bool kept = !set.is_encoded() && set.size() > 0;  // else that of the training images, of some of them
+  const PixelStatistics pixels = kept ? pixel_statistics(set.images) : PixelStatistics{set.mean, set.deviation};
   return {{"images", set.size()},
-          {"shape", {s[1], s[2], s[3]}},
+          {"shape", {s[0], s[1], s[2]}},
           {"per_class", {*std::min_element(count.begin(), count.end()), *std::max_element(count.begin(), count.end())}},
           {"mean", pixels.mean},
           {"deviation", pixels.deviation}};
@@ -79,26 +99,32 @@ void print_split(const char* split, const Json& d) {
 
 int run_info(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "info");
-  const Splits data = load(entry, invocation);
+  const TrainOptions options = data_options(entry, invocation);
+  const Splits data = load(entry, options, invocation);
   Json out{{"name", entry.name},
            {"source", data.train.source},
            {"train", described(data.train)},
            {"test", described(data.test)}};
+  if (data.val) out["val"] = described(*data.val);
   out["normalisation"] = {{"mean", data.train.mean}, {"deviation", data.train.deviation}};
   out["classes"] = data.train.class_names;
   out["notes"] = data.notes;
+  const std::string* const sheet = invocation.flag("sheet");
+  if (sheet) write_sheet(data.train, options, *sheet), out["sheet"] = *sheet;
   if (invocation.has("json")) {
     std::printf("%s\n", out.text().c_str());
     return 0;
   }
   std::printf("%-10s %s\n%-10s %s\n", entry.name, entry.summary, "from", printable(data.train.source).c_str());
-  for (const char* split : {"train", "test"}) print_split(split, out[split]);
+  for (const char* split : {"train", "val", "test"})
+    if (out.contains(split)) print_split(split, out[split]);
   std::printf("%-10s mean %s, deviation %s\n", "normalised", four_digits(out["normalisation"]["mean"]).c_str(),
               four_digits(out["normalisation"]["deviation"]).c_str());
   std::string names;
   for (const std::string& name : data.train.class_names) names += ' ' + printable(name);
   std::printf("%-10s %zu:%s\n", "classes", data.train.class_names.size(), names.c_str());
   for (const std::string& note : data.notes) std::printf("%-10s %s\n", "note", printable(note).c_str());
+  if (sheet) std::printf("%-10s %s: images as they are, then as a training gets them\n", "sheet", sheet->c_str());
   return 0;
 }
 
@@ -112,8 +138,8 @@ std::string found_at(const PublishedFile& file, const std::string& dir) {
 
 int run_verify(const Invocation& invocation) {
   const DatasetEntry& entry = wanted_set(invocation, "verify");
-  const Splits data = load(entry, invocation);  // checks sizes, magic numbers and labels
   const TrainOptions o = data_options(entry, invocation);
+  const Splits data = load(entry, o, invocation);  // checks sizes, magic numbers and labels
   bool all = true;
   for (const PublishedFile& file : published_files()) {
     if (file.set != std::string(entry.name)) continue;
@@ -160,10 +186,20 @@ Command data_info_command() {
   command.summary = "Shows the content of a data set: images, classes, and the mean and deviation of its pixels.";
   command.usage = "NAME [FLAGS]";
   command.examples = {"data info cifar10 --data-dir ~/data",
-                      "data info imagefolder --data-dir ~/photos --image-size 64"};
+                      "data info imagefolder --data-dir ~/photos --image-size 64 --sheet photos.png --flip --jitter 0.8"};
   command.positionals = 1;
   command.flags = data_flags();
   command.flags.push_back({"Output", "json", "", "print one JSON object", ""});
+  command.flags.push_back({"Output", "sheet", "FILE.png",
+                           "draw some training images, and what a training with these settings makes of them; with "
+                           "--method: what a pretraining does",
+                           ""});
+  for (const Use use : {Use::train, Use::pretrain})
+    for (Flag& flag : option_flags(use)) {
+      const bool drawn = flag.group == "Augmentation" || flag.group == "Views" || flag.name == "method";
+      const auto same = [&](const Flag& other) { return other.name == flag.name; };
+      if (drawn && std::ranges::none_of(command.flags, same)) command.flags.push_back(std::move(flag));
+    }
   command.run = run_info;
   return command;
 }

@@ -13,25 +13,34 @@ namespace {
 
 constexpr int64_t kFallbackSide = 32;
 
+// At most `most` of n numbers.
+std::vector<int64_t> evenly(int64_t n, int64_t most) {
+  std::vector<int64_t> out;
+  const int64_t count = std::min(n, most);
+  for (int64_t i = 0; i < count; ++i) out.push_back(i * n / count);
+  return out;
+}
+
 ImageSize size_of(const EncodedImages& images, int64_t i) {
   const std::string content = images.read(i);
   return EncodedImage(content, images.path(i)).size();
 }
 
-// The size of all images; none if they differ.
+// The size of all images, or of kMeasured of each list; none if they differ.
 ImageSize common_size(const std::vector<const LabelledImages*>& lists) {
   const EncodedImages& some = *lists[0]->images;
   const ImageSize first = size_of(some, 0);
   bool alike = true;
   std::mutex mutex;
-  for (const LabelledImages* list : lists)
-    parallel_for(list->size(), 16, [&](int64_t begin, int64_t end) {
+  for (const LabelledImages* list : lists) {
+    const std::vector<int64_t> some_of_it = evenly(list->size(), kMeasured);
+    parallel_for(int64_t(some_of_it.size()), 16, [&](int64_t begin, int64_t end) {
       bool all = true;
-      for (int64_t i = begin; i < end && all; ++i)
-        all = size_of(*list->images, i) == first;
+      for (int64_t i = begin; i < end && all; ++i) all = size_of(*list->images, some_of_it[size_t(i)]) == first;
       const std::lock_guard lock(mutex);
       alike = alike && all;
     });
+  }
   return alike ? first : ImageSize{};
 }
 
@@ -54,13 +63,6 @@ void decode_all(const EncodedImages& images, const std::vector<int64_t>& chosen,
 Tensor decoded(const EncodedImages& images, const std::vector<int64_t>& chosen, ImageSize size, Progress* bar) {
   Tensor out({int64_t(chosen.size()), size.height, size.width, 3}, DType::u8);
   decode_all(images, chosen, size, out.data<uint8_t>(), bar);
-  return out;
-}
-
-std::vector<int64_t> evenly(int64_t n, int64_t most) {
-  std::vector<int64_t> out;
-  const int64_t count = std::min(n, most);
-  for (int64_t i = 0; i < count; ++i) out.push_back(i * n / count);
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "kernels/knn.h"
+#include "train/evaluation/pixels.h"
 #include "train/evaluation/principal_components.h"
 
 namespace ringtape {
@@ -18,25 +19,6 @@ constexpr int64_t kQueries = 6, kNeighbours = 8;
 constexpr int64_t kViewed = 6, kMostFilters = 64;
 constexpr int64_t kMostConfused = 1000;  // classes
 
-// u8 (N, H, W, C): each k x k pixels (across a shorter side all of it) become one, their mean, so that no side is
-// longer than kLargestSide.
-Tensor smaller(const Tensor& x) {
-  const int64_t n = x.dim(0), h = x.dim(1), w = x.dim(2), c = x.dim(3);
-  const int64_t k = (std::max(h, w) + kLargestSide - 1) / kLargestSide;
-  if (k <= 1) return x;
-  const int64_t rows = std::min(k, h), columns = std::min(k, w);  // of pixels that become one
-  const Tensor out({n, h / rows, w / columns, c}, DType::u8);
-  for (int64_t i = 0; i < out.size(); ++i) {
-    const int64_t channel = i % c, x0 = i / c % out.dim(2) * columns, y0 = i / c / out.dim(2) % out.dim(1) * rows,
-                  image = i / c / out.dim(2) / out.dim(1);
-    int64_t sum = 0;
-    for (int64_t p = 0; p < rows * columns; ++p)
-      sum += x.data<uint8_t>()[((image * h + y0 + p / columns) * w + x0 + p % columns) * c + channel];
-    out.data<uint8_t>()[i] = uint8_t(sum / (rows * columns));
-  }
-  return out;
-}
-
 // Adds images of a data set, with their labels; returns the index of the first.
 int64_t add_images(Snapshot& s, const Dataset& data, const std::vector<int64_t>& samples) {
   const Shape one = data.image();
@@ -47,7 +29,7 @@ int64_t add_images(Snapshot& s, const Dataset& data, const std::vector<int64_t>&
     data.copy_image(samples[i], images.data<uint8_t>() + int64_t(i) * one.size());
     labels.data<int64_t>()[i] = all_labels.data<int64_t>()[samples[i]];
   }
-  images = smaller(images);
+  images = smaller(images, kLargestSide);
   const int64_t first = s.images.defined() ? s.images.dim(0) : 0;
   s.images = first > 0 ? concat({s.images, images}, 0) : images;
   s.labels = first > 0 ? concat({s.labels, labels}, 0) : labels;
@@ -61,17 +43,6 @@ Tensor indices(int64_t first, int64_t count) {
 }
 
 Tensor row_of(const Tensor& x, int64_t row) { return x.window({1, x.dim(1)}, {x.dim(1), 1}, row * x.dim(1)); }
-
-// Images in f32 (N, H, W, C) as bytes, from values normalised per channel.
-Tensor pixels_of(const Tensor& normalised, const Dataset& data) {
-  const Tensor x = contiguous(normalised).copy_to(Device{}), out(x.shape(), DType::u8);
-  const int64_t c = x.dim(3);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    const float value = x.data<float>()[i] * data.deviation[size_t(i % c)] + data.mean[size_t(i % c)];
-    out.data<uint8_t>()[i] = uint8_t(std::lround(255 * std::clamp(value, 0.f, 1.f)));
-  }
-  return out;
-}
 
 struct Prediction {
   size_t at;  // in the list of samples
@@ -174,7 +145,7 @@ void add_views(Snapshot& s, const Dataset& data, std::vector<int64_t> samples, L
   const Loader loader(data, samples, config);
   Loader::Epoch pass = loader.epoch(epoch);
   const Batch* const batch = pass.next();
-  for (const Tensor& views : batch->views) s.views.push_back(smaller(pixels_of(views, data)));
+  for (const Tensor& views : batch->views) s.views.push_back(smaller(pixels_of(views, data), kLargestSide));
 }
 
 void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
@@ -194,7 +165,7 @@ void add_filters(Snapshot& s, nn::Module& network, const Shape& image) {
     for (int64_t j = 0; j < each; ++j)
       out.data<uint8_t>()[i * each + j] = uint8_t(std::lround(255 * (w[j] - *low) / range));
   }
-  s.filters = smaller(out);
+  s.filters = smaller(out, kLargestSide);
 }
 
 }  // namespace ringtape
