@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/image_folders.h"
+#include "train/data/image_file.h"
 
 namespace ringtape {
 namespace {
@@ -72,6 +73,28 @@ TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch
   picture("a/train/dog/12.png", 1, 2, 1, 30);
   EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
                   "has other files than when the run began: train/dog/12.png: has ");
+}
+
+TEST_F(OwnImagesTest, DataInfoDrawsWhatATrainingGets) {
+  pictures("a", {"cat", "dog"});
+  picture("a/val/cat/1.png", 0, 3);
+  const auto size_of = [&](const std::string& name) {
+    const std::string path = (folder_ / name).string();
+    return read_image_size(path);
+  };
+  const std::string info = "data info imagefolder --data-dir a ";
+  const Json plain = result_of(info + "--sheet plain.png");
+  EXPECT_EQ(plain["val"]["images"], Json(1));
+  EXPECT_EQ(size_of("plain.png"), (ImageSize{8 * 12 + 4, 7 * 12 + 4}));
+  result_of(info + "--sheet changed.png --flip --jitter 1 --crop-low 0.3 --policy trivialaugment --mixup 0.2");
+  result_of(info + "--sheet views.png --method simclr");
+  EXPECT_NE(file("changed.png"), file("plain.png"));
+  EXPECT_NE(file("views.png"), file("changed.png"));
+  result_of(info + "--sheet again.png --method simclr --image-store files");
+  EXPECT_EQ(file("again.png"), file("views.png"));
+  for (int i = 0; i < 3; ++i) picture(concat("flat/", i, ".png"), 0, i);
+  EXPECT_EQ(result_of("data info imagefolder --data-dir flat")["train"]["images"], Json(3));
+  EXPECT_MENTIONS(refused(info + "--sheet nowhere/x.png", 1), "nowhere/x.png");
 }
 
 }  // namespace
