@@ -5,7 +5,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 readonly build=build/coverage least=95
 readonly tests=(cuda_ops_test cuda_kernels_test cuda_matmul_test cuda_reduce_test cuda_blas_test cuda_images_test
-  cuda_augment_test cuda_knn_test cuda_train_test)
+  cuda_augment_test cuda_policy_test cuda_knn_test cuda_train_test)
 cmake -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRINGTAPE_CUDA=EMULATED -DRINGTAPE_BENCH=OFF \
   -DRINGTAPE_COVERAGE=ON -DRINGTAPE_ALL_CHECKS=ON >"$build.log" 2>&1 || { tail -n 20 "$build.log" >&2 && exit 1; }
 cmake --build "$build" --target "${tests[@]}" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" \

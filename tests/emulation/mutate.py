@@ -25,7 +25,8 @@ KERNELS = ROOT / "kernels/cuda"
 RUNS = [("cuda_ops_test", "forward"), ("cuda_kernels_test", "forward"), ("cuda_matmul_test", "forward"),
         ("cuda_ops_test", "random"), ("cuda_ops_test_checked", "random"), ("cuda_kernels_test_checked", "random"),
         ("cuda_matmul_test_checked", "random"), ("cuda_reduce_test", "forward"),
-        ("cuda_reduce_test_checked", "random"), ("cuda_augment_test", "forward"), ("cuda_knn_test", "forward")]
+        ("cuda_reduce_test_checked", "random"), ("cuda_augment_test", "forward"), ("cuda_policy_test", "forward"),
+        ("cuda_knn_test", "forward")]
 # What is replaced in device code, and by what.
 OPERATORS = [
     ("barrier removed", r"__syncthreads\(\);", ";"),

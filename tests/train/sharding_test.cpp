@@ -84,10 +84,10 @@ struct Training {
     o.parallel.strategy = strategy.substr(0, strategy.find(' ')), o.parallel.share_weights = shares(strategy);
     o.parallel.reducer.bucket_mb = 0.03, o.parallel.reducer.reduction.name = reduction;
     o.parallel.shard_within = group.size() > 2 && group.size() % 2 == 0 ? group.size() / 2 : 1;  // of hsdp
-    const auto objective = [&](const Tensors& images, const Tensor& labels) -> Outcome {
+    const auto objective = [&](const Tensors& images, const Labels& labels) -> Outcome {
       Tensor logits = net.outputs(images[0], group.rank() == 1);
       for (int view = 1; view < views; ++view) logits = logits + net.outputs(images[0] * 0.5, false);
-      return {.loss = cross_entropy(logits, labels), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
+      return {.loss = cross_entropy(logits, labels.y), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
     };
     Step step(net, objective, o.step, o.execution, group, o.parallel);
     test::Left out;

@@ -56,9 +56,9 @@ struct Training {
     o.step.clip_grad_norm = clip, o.step.ema = ema;
     o.execution.precision = precision;
     o.parallel.shares = shares, o.parallel.reducer.bucket_mb = 0.03;
-    const auto objective = [&](const Tensors& images, const Tensor& labels) -> Outcome {
-      const Tensor logits = net.outputs(images[0], labels.data<int64_t>()[0] % 2 == 1);
-      return {.loss = cross_entropy(logits, labels), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
+    const auto objective = [&](const Tensors& images, const Labels& labels) -> Outcome {
+      const Tensor logits = net.outputs(images[0], labels.y.data<int64_t>()[0] % 2 == 1);
+      return {.loss = cross_entropy(logits, labels.y), .auxiliary_loss = {}, .logits = logits.detach(), .spread = {}};
     };
     Step step(net, objective, o.step, o.execution, group, o.parallel);
     test::Left out;
