@@ -359,9 +359,23 @@ TEST(ImageFormats, HugeSizesAreRefused) {
   };
   EXPECT_MENTIONS(refused(header(huge, huge)), "2147483648 x 2147483648 pixels; at most");
   EXPECT_MENTIONS(refused(header(8000, 8000)), "which cannot hold so many");
-  const std::string webp = "RIFF" + little(22, 4) + "WEBPVP8L" + little(10, 4) + '\x2f' + little(0xfffffff, 4) +
-                           std::string(5, '\0');  // 16384 x 16384
-  EXPECT_MENTIONS(refused(webp), "16384 x 16384 pixels; at most");
+  const auto lossless = [](uint64_t width, uint64_t height) {
+    return "RIFF" + little(22, 4) + "WEBPVP8L" + little(10, 4) + '\x2f' + little((width - 1) | (height - 1) << 14, 4) +
+           std::string(5, '\0');
+  };
+  EXPECT_MENTIONS(refused(lossless(16384, 16384)), "16384 x 16384 pixels; at most");
+  EXPECT_MENTIONS(refused(lossless(8000, 8000)), "which cannot hold so many");
+  const std::string tiles = "II*" + std::string(1, '\0') + little(8, 4) + little(7, 2) + entry(256, 64) +
+                            entry(257, 64) + entry(259, COMPRESSION_LZW) + entry(322, 1 << 20) + entry(323, 1 << 20) +
+                            entry(324, 8) + entry(325, 100) + little(0, 4);
+  EXPECT_MENTIONS(refused(tiles), "damaged TIFF data (tiles of 1048576 x 1048576 pixels)");
+}
+
+TEST(ImageFormats, ImagesAreKnownByTheirEndings) {
+  for (const char* name : {"a.jpg", "a.JPEG", "b/a.b.Png", "a.webp", "a.tif", "a.TIFF", "a.bmp", "a.pgm", "a.ppm"})
+    EXPECT_TRUE(is_image_path(name)) << name;
+  for (const char* name : {"a", "a.", "a.jp", "a.gif", "jpg", ".jpg", "a.jpg/b", "a.or", "a.jpg,", "a.jpg, .jpeg", ""})
+    EXPECT_FALSE(is_image_path(name)) << name;
 }
 
 }  // namespace

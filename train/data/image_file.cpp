@@ -111,8 +111,9 @@ Image read_image(const std::string& path, int64_t least) { return decode_image(r
 bool is_image_path(const std::string& path) {
   std::string end = std::filesystem::path(path).extension().string();
   std::transform(end.begin(), end.end(), end.begin(), [](unsigned char c) { return char(std::tolower(c)); });
-  const std::string_view all = kImageEndings;  // each is followed by a comma, a space or nothing
-  for (size_t at = all.find(end); !end.empty() && at < all.size(); at = all.find(end, at + 1))
+  if (end.empty() || end.find_first_of(", ") != end.npos) return false;
+  const std::string_view all = kImageEndings;
+  for (size_t at = all.find(end); at < all.size(); at = all.find(end, at + 1))
     if (at + end.size() == all.size() || all[at + end.size()] == ',' || all[at + end.size()] == ' ') return true;
   return false;
 }
