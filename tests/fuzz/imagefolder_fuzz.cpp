@@ -34,7 +34,7 @@ RT_FUZZ_TARGET(input) {
   }
   for (const int64_t side : {0, 4})
     read_or_refuse([&] {
-      const Splits set = load_imagefolder({.dir = folder.path(), .settings = ImageFolderOptions{side}});
+      const Splits set = load_imagefolder({.dir = folder.path(), .settings = ImageFolderOptions{{.size = side}}});
       for (const Dataset* part : {&set.train, &set.test})
         for (int64_t i = 0; i < part->size(); ++i) require(part->labels.data<int64_t>()[i] < part->classes);
     });
