@@ -216,6 +216,10 @@ static void tar() {
   seed("tar", "long",
        member("L", std::string(150, 'n') + '\0', 'L') + member("n", "x") +
            member("x", "16 path=a/1.jpg\n10 size=1\n", 'x') + member("short", "y") + end);
+  const std::string one = "P5 1 1 255\n1";
+  seed("webdataset", "labelled",
+       member("0.pgm", one) + member("0.cls", "0") + member("1.pgm", one) + member("1.json", "{\"label\": 1}") + end);
+  seed("webdataset", "unlabelled", member("0.pgm", one) + member("1.pgm", one) + end);
 }
 
 static void options() {
