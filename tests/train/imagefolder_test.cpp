@@ -163,7 +163,8 @@ TEST_F(ImageFolderTest, HugeImagesNeedAChosenSize) {
 TEST_F(ImageFolderTest, TheFirstLineComesBeforeTheImagesAreRead) {
   pictures("a", {"cat", "dog"}, 1, 2);
   write_file((folder_ / "a/train/cat/30.png").string(), "no image");
-  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir a", 1), "30.png: no image (it begins like none of JPEG, PNG");
+  EXPECT_MENTIONS(refused("train --data imagefolder --data-dir a", 1),
+                  "30.png: no image (it begins like none of JPEG, PNG");
   EXPECT_MENTIONS(file("out"), concat("; imagefolder from ", (folder_ / "a").string(), "\n"));
   EXPECT_FALSE(fs::exists(folder_ / "runs"));
 }

@@ -186,7 +186,7 @@ Command data_info_command() {
   command.summary = "Shows the content of a data set: images, classes, and the mean and deviation of its pixels.";
   command.usage = "NAME [FLAGS]";
   command.examples = {"data info cifar10 --data-dir ~/data",
-                      "data info imagefolder --data-dir ~/photos --image-size 64 --sheet photos.png --flip --jitter 0.8"};
+                      "data info imagefolder --data-dir ~/photos --image-size 64 --sheet photos.png --jitter 0.8"};
   command.positionals = 1;
   command.flags = data_flags();
   command.flags.push_back({"Output", "json", "", "print one JSON object", ""});

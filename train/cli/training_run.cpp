@@ -169,10 +169,7 @@ void Leader::introduce(const Trainer& trainer, const World& world) {
   if (const std::string path = run_.file(kTrainedOnFile); !is_there(path))
     write_trained_on(path, trained_on(setup_.data.train));
   if (const std::string path = run_.file(kDataFilesFile); !is_there(path)) write_files(setup_.data, path);
-  if (said_)
-    out_.log(first_line(o_));
-  else
-    out_.line(first_line(o_));
+  said_ ? out_.log(first_line(o_)) : out_.line(first_line(o_));
   for (const std::string& note : setup_.data.notes) out_.log("warning: " + note);
   for (const std::string& line : introduction(setup_, trainer, world, run_)) out_.line(line);
 }

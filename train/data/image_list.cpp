@@ -104,7 +104,8 @@ class Walk {
 
 // Adds one class.
 void add_files(ImageFiles& images, FolderListing& out, const Walk& walk, int64_t label) {
-  for (const auto& [name, bytes, changed] : walk.files) images.add(name, bytes, changed), out.images.labels.push_back(label);
+  for (const auto& [name, bytes, changed] : walk.files) images.add(name, bytes, changed);
+  out.images.labels.insert(out.images.labels.end(), walk.files.size(), label);
   out.left_out.add(walk.left_out);
 }
 

@@ -105,11 +105,13 @@ void visit(Fields& f, ImageOptions& o) {
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
      .unit = "WHERE",
      .choices = [] { return std::vector<std::string>{"memory", "disk", "files"}; },
-     .automatic = "memory if all need at most --image-memory, else files"});
+     .automatic = "memory if all need at most --image-memory, else files",
+     .evaluates = true});
   f("image-memory", o.memory,
     {.help = "MiB that decoded images of the whole data set may take to be kept in memory",
      .unit = "N",
-     .range = {1, 1e9}});
+     .range = {1, 1e9},
+     .evaluates = true});
   f("image-cache", o.cache,
     {.help = "folder for the files of --image-store disk",
      .unit = "DIR",

@@ -14,8 +14,8 @@ constexpr int64_t kMany = 20'000;  // images whose listing takes time
 // Lists folders, and says when the images have been found, or when there are many.
 class Lister {
  public:
-  Lister(const DataRequest& request, const std::string& train) : request_(request) {
-    flat_ = !request.labels && has_loose_images(train);
+  Lister(const DataRequest& request, const SplitFolders& at) : request_(request) {
+    flat_ = !request.labels && at.test.empty() && has_loose_images(at.train);
   }
   bool flat() const { return flat_; }
 
@@ -67,7 +67,7 @@ Splits load_imagefolder(const DataRequest& request) {
   RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root,
               ": has train/ but neither test/ nor val/ next to it");
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
-  Lister lister(request, at.train);
+  Lister lister(request, at);
   FolderListing train = lister.list(at.train);
   RT_CHECK_AS(MissingData, train.images.size() > 0, "imagefolder: no folder in ", at.train, " holds images (",
               kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE",
