@@ -43,7 +43,9 @@ Features embed_part(const Embedding& f, const Dataset& data, const std::vector<i
   if (samples.empty()) return out;
   const int64_t n = int64_t(samples.size());
   const Loader loader(data, samples,
-                      {.batch_size = std::min(kEvalBatch, n), .workers = options.workers, .device = options.device});
+                      {.batch_size = std::min(eval_batch(data.image()), n),
+                       .workers = options.workers,
+                       .device = options.device});
   Progress bar(options.progress, loader.batches(), !options.progress.empty());
   Loader::Epoch epoch = loader.epoch(0);
   for (int64_t at = 0; const Batch* batch = epoch.next(); at += batch->y.size()) {
@@ -66,11 +68,9 @@ std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::P
   return {samples.begin() + own.begin, samples.begin() + own.end};
 }
 
-SharedPasses::SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffers* weights)
+SharedPasses::SharedPasses(int64_t n, int64_t batch, const comm::ProcessGroup& group, comm::ShardedBuffers* weights)
     : weights_(weights) {
-  const auto batches = [&](int rank) {
-    return (part_of(n, group.size(), rank).size() + kEvalBatch - 1) / kEvalBatch;
-  };
+  const auto batches = [&](int rank) { return (part_of(n, group.size(), rank).size() + batch - 1) / batch; };
   own_ = batches(group.rank()), least_ = batches(group.size() - 1), most_ = batches(0);
 }
 
@@ -90,7 +90,7 @@ Features embed(nn::Module& module, const Embedding& f, const Dataset& data, cons
   const NoGrad no_grad;
   const nn::ModeGuard mode(module, false);
   const int64_t n = int64_t(samples.size());
-  SharedPasses passes(n, group, options.weights);
+  SharedPasses passes(n, eval_batch(data.image()), group, options.weights);
   Features out = embed_part(f, data, own_part(samples, group), options, passes);
   passes.end();
   if (group.size() > 1) {

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -9,7 +10,12 @@
 
 namespace ringtape {
 
-inline constexpr int64_t kEvalBatch = 500;  // images per batch in evaluation
+inline constexpr int64_t kEvalBatch = 500;  // images per batch in evaluation, at most
+// Of images (H, W, C): fewer of more than 64 x 64 x 3, so that a batch has no more elements than kEvalBatch of those.
+inline int64_t eval_batch(const Shape& image) {
+  constexpr int64_t kElements = kEvalBatch * 64 * 64 * 3;
+  return std::clamp<int64_t>(kElements / std::max<int64_t>(image.size(), 1), 1, kEvalBatch);
+}
 
 // The features of samples, in the order of the samples.
 struct Features {
@@ -38,10 +44,10 @@ Features embed(nn::Module& module, const Embedding& f, const Dataset& data, cons
 std::vector<int64_t> own_part(const std::vector<int64_t>& samples, const comm::ProcessGroup& group);
 
 // Passes over the batches of own parts of n samples, of which some ranks may have one more than others, by a network
-// whose weights all ranks gather: call begin(i) before batch i, and end() after the last one.
+// whose weights all ranks gather: call begin(i) before batch i of `batch` samples, and end() after the last one.
 class SharedPasses {
  public:
-  SharedPasses(int64_t n, const comm::ProcessGroup& group, comm::ShardedBuffers* weights);
+  SharedPasses(int64_t n, int64_t batch, const comm::ProcessGroup& group, comm::ShardedBuffers* weights);
   void begin(int64_t batch);
   void end();
 

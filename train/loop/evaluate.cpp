@@ -38,8 +38,6 @@ Metrics epoch_metrics(comm::ProcessGroup& group, const Tally& tally, const std::
   return m;
 }
 
-static int64_t batches_of(const Part& part) { return (part.size() + kEvalBatch - 1) / kEvalBatch; }
-
 // This rank's parts of n samples, which follow one another.
 static std::vector<Part> own_parts(int64_t n, const EvalOptions& options) {
   const int ranks = options.group->size(), rank = options.group->rank();
@@ -58,12 +56,14 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
   samples = first_of(std::move(samples), options.limit_batches);
   const auto n = int64_t(samples.size());
   const std::vector<Part> parts = own_parts(n, options);
-  SharedPasses passes(n, *options.group, options.weights);
+  const int64_t size = eval_batch(data.image());
+  SharedPasses passes(n, size, *options.group, options.weights);
   Stopwatch watch;
   Tensors kept;
   if (snapshot && !outputs) outputs = &kept;
   const Part own{parts.front().begin, parts.back().end};
-  const int64_t batches = std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus(), batches_of);
+  const int64_t batches = std::transform_reduce(parts.begin(), parts.end(), int64_t{0}, std::plus(),
+                                                [size](const Part& p) { return (p.size() + size - 1) / size; });
   Progress bar(split, batches, options.progress);
   std::vector<Tally> tallies;
   int64_t at = 0;
@@ -71,7 +71,7 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Tally& tally = tallies.emplace_back();
     if (part.size() == 0) continue;
     const Loader loader(data, {samples.begin() + part.begin, samples.begin() + part.end},
-                        {.batch_size = std::min(kEvalBatch, part.size()),
+                        {.batch_size = std::min(size, part.size()),
                          .workers = options.workers,
                          .device = task.device});
     Loader::Epoch epoch = loader.epoch(0);

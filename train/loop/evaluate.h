@@ -22,7 +22,7 @@ struct EvalOptions {
   int64_t shares = 0;  // in so many fixed parts, which ranks compute one after another; 0: in one for each rank
 };
 
-// Loss and accuracy of the network on samples of a data set, in evaluation mode. Batches have at most kEvalBatch
+// Loss and accuracy of the network on samples of a data set, in evaluation mode. Batches have at most eval_batch()
 // samples; `outputs` gets the logits of each batch, on cpu:0. `snapshot` (null: none; the same on all ranks) gets the
 // predictions.
 Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> samples, const std::string& split,
