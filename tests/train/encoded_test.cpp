@@ -266,6 +266,28 @@ TEST_F(EncodedTest, ValidationImagesOfTheirOwnAndOtherNames) {
                   "--train-dir absent: no folder");
 }
 
+TEST_F(EncodedTest, LinksThatLeadUpwardsAreLeftOut) {
+  pictures(12, 12, 1);
+  fs::create_directory_symlink("..", folder_ / "train/a/up");
+  fs::create_directory_symlink("../..", folder_ / "train/b/upup");
+  fs::create_directory_symlink("itself", folder_ / "train/b/itself");
+  fs::create_directory_symlink("../b", folder_ / "train/a/across");  // which leads to another class, as it says
+  const Splits set = load("files", 12);
+  EXPECT_EQ(set.train.size(), 23 + 8);
+  EXPECT_EQ(set.test.size(), 6);
+  EXPECT_MENTIONS(set.notes[0], "5 links to nothing or back to a folder above");
+}
+
+TEST_F(EncodedTest, ASplitWithoutImagesIsRefused) {
+  pictures(12, 12, 1);
+  fs::create_directories(folder_ / "val");
+  EXPECT_MENTIONS(test::message_of<MissingData>([&] { load("files", 12); }), "val: no images");
+  fs::remove(folder_ / "val");
+  fs::remove_all(folder_ / "test");
+  fs::create_directories(folder_ / "test/a");
+  EXPECT_MENTIONS(test::message_of<MissingData>([&] { load("files", 12); }), "test: no images");
+}
+
 TEST_F(EncodedTest, ImagesWithoutLabels) {
   for (int i = 0; i < 5; ++i) picture(concat(i, ".png"), 12, 12, i);
   picture("deeper/down/9.png", 12, 12, 9);
@@ -276,6 +298,10 @@ TEST_F(EncodedTest, ImagesWithoutLabels) {
   EXPECT_EQ(set.test.size(), 0);
   EXPECT_EQ(set.train.encoded->name(5), "deeper/down/9.png");
   EXPECT_THROW(flat(true), Error);
+  for (int i = 0; i < 5; ++i) fs::remove(folder_ / concat(i, ".png"));
+  for (int i = 0; i < 20; ++i) picture(concat("abc"[i % 2], "/", i, ".png"), 12, 12, i);
+  picture("cover.png", 12, 12, 1);  // beside classes
+  EXPECT_EQ(flat(false).train.classes, 3);
 }
 
 }  // namespace

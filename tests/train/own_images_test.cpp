@@ -39,6 +39,37 @@ TEST_F(OwnImagesTest, WithoutLabelsATrainingResumesInTheMiddleOfAnEpoch) {
                   "images without labels train with `ringtape pretrain`");
 }
 
+TEST_F(OwnImagesTest, WhatWasTrainedWithoutLabelsIsExported) {
+  for (int i = 0; i < 12; ++i) picture(concat("flat/", i, ".png"), i % 2, i, 1, 12);
+  picture("flat/deeper/down/12.png", 0, 0);
+  const std::string pretrain = std::string("pretrain --method simclr --data imagefolder --data-dir flat") + kSmall;
+  ASSERT_EQ(run(pretrain + "--run one --train-fraction 0.5"), 0) << file("err");
+  EXPECT_MENTIONS(file("runs/one/train.log"), "7 training");
+  ASSERT_EQ(run("export one --backbone --out one.safetensors"), 0) << file("err");
+  ASSERT_EQ(run("embed one --split train --out one.npy"), 0) << file("err");
+  EXPECT_MENTIONS(refused("evaluate one --protocol knn", 1), "images without labels train with");
+}
+
+TEST_F(OwnImagesTest, AnotherRunInItsPlaceHasItsOwnFiles) {
+  pictures("a", {"cat", "dog"}, 1, 6);
+  pictures("b", {"cat", "dog"}, 0.5, 12);
+  const std::string train = std::string("train --data imagefolder --model resnet18 --run one") + kSmall;
+  ASSERT_EQ(run(train + "--data-dir a"), 0) << file("err");
+  ASSERT_EQ(run(train + "--data-dir b --overwrite"), 0) << file("err");
+  ASSERT_EQ(run("train --run one --resume --epochs 3"), 0) << file("err");
+}
+
+TEST_F(OwnImagesTest, RanksMustHaveTheSameFiles) {
+  pictures("a", {"cat", "dog"}, 1, 6);
+  std::filesystem::copy(folder_ / "a", folder_ / "b", std::filesystem::copy_options::recursive);
+  std::filesystem::rename(folder_ / "b/train/cat/10.png", folder_ / "b/train/cat/99.png");
+  write_file((folder_ / "rank.sh").string(),
+             concat("exec ", RINGTAPE_BINARY, " train --data imagefolder --model resnet18", kSmall,
+                    "--data-dir $([ $RANK = 0 ] && echo a || echo b) --run ranks\n"));
+  EXPECT_NE(run("launch -n 2 -- sh rank.sh"), 0);
+  EXPECT_MENTIONS(file("err"), "the data");
+}
+
 TEST_F(OwnImagesTest, FeaturesAreTestedWithOtherImages) {
   for (int i = 0; i < 9; ++i) picture(concat("flat/", i, ".png"), i % 2, i, 1, 12);
   pictures("labelled", {"cat", "dog"});
@@ -69,7 +100,9 @@ TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch
   const std::string train = std::string("train --data imagefolder --model resnet18 --data-dir a") + kSmall;
   expect_resumes(train, "model.safetensors");
   EXPECT_MENTIONS(file("runs/whole/train.log"), "12 training, 2 validation, 12 test images");
-  EXPECT_MENTIONS(refused(train + "--val-size 3"), "has validation images of its own");
+  ASSERT_EQ(run(train + "--val-size 3 --run again"), 0) << file("err");
+  EXPECT_MENTIONS(file("err"), "--val-size is not used");
+  EXPECT_EQ(file("runs/again/exported/model.safetensors"), file("runs/whole/exported/model.safetensors"));
   picture("a/train/dog/12.png", 1, 2, 1, 30);
   EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
                   "has other files than when the run began: train/dog/12.png: has ");

@@ -63,7 +63,8 @@ std::vector<Flag> data_flags() {
     if (flag.kind == "data" || flag.name == "data-dir" || flag.name == "seed") {
       if (flag.owner.empty()) flag.group = "Data";
       flag.kind.clear(), flag.owner.clear();  // the argument names the set
-      out.push_back(std::move(flag));
+      const auto same = [&](const Flag& other) { return other.name == flag.name; };  // of another data set
+      if (std::ranges::none_of(out, same)) out.push_back(std::move(flag));
     }
   return out;
 }
@@ -155,8 +156,8 @@ int run_verify(const Invocation& invocation) {
                               : concat("; expected ", file.sha256).c_str());
   }
   for (const auto& [split, set] : {std::pair{"training", &data.train}, {"test", &data.test}})
-    std::printf("ok      %s %s images in %s, with labels from 0 to %d\n", with_commas(set->size()).c_str(), split,
-                set->source.c_str(), set->classes - 1);
+    std::printf("ok      %s %s images in %s, %s\n", with_commas(set->size()).c_str(), split, set->source.c_str(),
+                set->classes > 0 ? concat("with labels from 0 to ", set->classes - 1).c_str() : "without labels");
   return all ? 0 : 1;
 }
 

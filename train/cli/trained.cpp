@@ -110,7 +110,8 @@ Beginning Trained::beginning() const {
   return {.data = data,
           .check = [this](const ModelSpec& spec) { check_first_weight(*this, spec, true); },
           .train = train,
-          .test = test};
+          .test = test,
+          .labels = command == "evaluate"};
 }
 
 std::optional<ModelSpec> spec_in_file(const Trained& trained) {

@@ -27,7 +27,7 @@ static std::vector<DatasetEntry>& registered_datasets() {
        load_cifar10},
       {"cifar100", "photographs of a hundred kinds, 32x32 RGB, 50,000 + 10,000, binary version", false, 5000, "mlp",
        load_cifar100},
-      {"imagefolder", "JPEG and PNG files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18",
+      {"imagefolder", "image files, DIR/train/CLASS and DIR/test/CLASS, or DIR/CLASS", false, 0, "resnet18",
        load_imagefolder, ImageFolderOptions{}},
       {"webdataset", "images and .cls labels in tar archives, DIR/train/*.tar and DIR/test/*.tar, or DIR/*.tar", false,
        0, "resnet18", load_webdataset, WebDatasetOptions{}},
@@ -143,7 +143,7 @@ std::vector<int64_t> fraction_of(const std::vector<int64_t>& samples, const Tens
   if (fraction >= 1) return samples;
   const Tensor host = labels.copy_to(Device{});
   const std::span<const int64_t> label = host.span<int64_t>();
-  std::vector<double> left(size_t(classes), 0);  // of each class
+  std::vector<double> left(size_t(std::max(classes, 1)), 0);  // of each class; images without labels have label 0
   for (const int64_t i : samples) ++left[size_t(label[size_t(i)])];
   for (double& count : left) count = std::max(1.0, std::round(count * fraction));
   std::vector<int64_t> out;

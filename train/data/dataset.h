@@ -120,7 +120,7 @@ struct Holdout {
 Holdout holdout(int64_t n, int64_t val_size, uint64_t seed);  // throws UsageError unless 0 <= val_size < n
 
 // The first of the samples of each class, so that `fraction` of them remain, at least one; their order stays.
-// labels: i64 (N), each in [0, classes).
+// labels: i64 (N), each in [0, classes), or all 0.
 std::vector<int64_t> fraction_of(const std::vector<int64_t>& samples, const Tensor& labels, int classes,
                                  double fraction);
 

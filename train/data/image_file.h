@@ -37,7 +37,7 @@ inline constexpr const char* kImageEndings = ".jpg, .jpeg, .png, .webp, .tif, .t
 // that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the library's
 // reason, for a damaged file (libjpeg's warnings count, since they mean missing pixels) and, before memory is
 // allocated, for an image of more than kMostPixels and a file too short for the pixels that it declares.
-ImageSize read_image_size(const std::string& path);  // reads only the header
+ImageSize read_image_size(const std::string& path);  // decodes only the header
 // `least`: minimum length of the shorter side. libjpeg decodes to a half, quarter or eighth where that permits it.
 Image read_image(const std::string& path, int64_t least = INT64_MAX);
 

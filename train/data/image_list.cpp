@@ -45,20 +45,41 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
 fs::file_type entry_type(const fs::directory_entry& entry) {
   std::error_code error;
   const fs::file_type kind = entry.status(error).type();
+  if (error == std::errc::too_many_symbolic_link_levels) return fs::file_type::not_found;  // a link to itself
   RT_CHECK_AS(IoError, kind != fs::file_type::none, entry.path().string(), ": cannot read: ", error.message());
   return kind;
 }
 
-// A walk through one folder and all below it.
+struct stat status_of(const fs::path& path) {
+  struct stat out {};
+  RT_CHECK_AS(IoError, ::stat(path.c_str(), &out) == 0, path.string(), ": cannot read: ",
+              std::generic_category().message(errno));
+  return out;
+}
+
+using FolderId = std::pair<dev_t, ino_t>;
+FolderId id_of(const fs::path& folder) {
+  const struct stat now = status_of(folder);
+  return {now.st_dev, now.st_ino};
+}
+
+// A folder and all folders that it lies in.
+std::vector<FolderId> with_parents(const fs::path& folder) {
+  std::vector<FolderId> out;
+  fs::path path = fs::canonical(folder);
+  for (; path.has_relative_path(); path = path.parent_path()) out.push_back(id_of(path));
+  out.push_back(id_of(path));
+  return out;
+}
+
+// A walk through folders and all below them.
 class Walk {
  public:
-  Walk(const fs::path& root, std::atomic<int64_t>& all, const Found& found) : root_(root), all_(all), found_(found) {}
+  Walk(const fs::path& root, std::vector<FolderId> above, std::atomic<int64_t>& all, const Found& found)
+      : root_(root), all_(all), found_(found), above_(std::move(above)) {}
 
   void folder(const fs::path& path) {
-    struct stat now {};
-    RT_CHECK_AS(IoError, ::stat(path.c_str(), &now) == 0, path.string(), ": cannot read: ",
-                std::generic_category().message(errno));
-    const std::pair id{now.st_dev, now.st_ino};
+    const FolderId id = id_of(path);
     if (std::find(above_.begin(), above_.end(), id) != above_.end()) {
       ++left_out.unreachable;
       return;
@@ -87,10 +108,8 @@ class Walk {
       ++left_out.files[ending(entry.path())];
       return;
     }
-    struct stat is {};
-    RT_CHECK_AS(IoError, ::stat(entry.path().c_str(), &is) == 0, entry.path().string(), ": cannot read: ",
-                std::generic_category().message(errno));
-    const int64_t changed = int64_t{is.st_mtim.tv_sec} * 1'000'000'000 + is.st_mtim.tv_nsec;
+    const struct stat is = status_of(entry.path());
+    const int64_t changed = int64_t{is.st_ctim.tv_sec} * 1'000'000'000 + is.st_ctim.tv_nsec;  // also if it was replaced
     files.push_back({entry.path().lexically_relative(root_).string(), int64_t{is.st_size}, changed});
     const int64_t n = ++all_;
     if (found_ && n % 1000 == 0) found_(n);
@@ -99,7 +118,7 @@ class Walk {
   const fs::path root_;
   std::atomic<int64_t>& all_;
   const Found& found_;
-  std::vector<std::pair<dev_t, ino_t>> above_;  // the folders that this one lies in
+  std::vector<FolderId> above_;  // the folders that this one lies in
 };
 
 // Adds one class.
@@ -156,7 +175,7 @@ FolderListing list_classes(const std::string& root, const Found& found) {
     else ++out.left_out.files[ending(entry.path())];
   }
   std::atomic<int64_t> all = 0;
-  std::vector<Walk> walks(folders.size(), Walk(root, all, found));
+  std::vector<Walk> walks(folders.size(), Walk(root, with_parents(root), all, found));
   parallel_for(int64_t(folders.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) walks[size_t(i)].folder(folders[size_t(i)]);
   });
@@ -174,7 +193,9 @@ FolderListing list_classes(const std::string& root, const Found& found) {
 FolderListing list_flat(const std::string& root, const Found& found) {
   FolderListing out;
   std::atomic<int64_t> all = 0;
-  Walk walk(root, all, found);
+  std::vector<FolderId> above = with_parents(root);
+  above.erase(above.begin());  // the walk adds it
+  Walk walk(root, std::move(above), all, found);
   walk.folder(root);
   auto images = std::make_shared<ImageFiles>(root);
   add_files(*images, out, walk, 0);
@@ -182,11 +203,14 @@ FolderListing list_flat(const std::string& root, const Found& found) {
   return out;
 }
 
-bool has_loose_images(const std::string& root) {
-  const auto entries = entries_of(root);
-  return std::any_of(entries.begin(), entries.end(), [](const fs::directory_entry& e) {
-    return is_image_path(e.path()) && entry_type(e) == fs::file_type::regular;
-  });
+bool has_more_images_than_folders(const std::string& root) {
+  int64_t more = 0;
+  for (const fs::directory_entry& e : entries_of(root)) {
+    const fs::file_type kind = entry_type(e);
+    more += kind == fs::file_type::regular && is_image_path(e.path());
+    more -= kind == fs::file_type::directory;
+  }
+  return more > 0;
 }
 
 }  // namespace ringtape

@@ -10,7 +10,8 @@
 
 namespace ringtape {
 
-// Images with their labels, in the order of the classes and, within each, of the names' bytes.
+// Images with their labels, in the order of the classes and, within each, of the names in its folder and then in those
+// below it, where they stand.
 struct LabelledImages {
   std::shared_ptr<const EncodedImages> images = {};
   std::vector<int64_t> labels = {};  // all 0 without classes
@@ -25,7 +26,7 @@ LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& im
 struct LeftOut {
   std::map<std::string, int64_t> files;  // that are no images by name, by extension
   int64_t loose = 0;                     // images outside the folders of classes
-  int64_t unreachable = 0;               // links to nothing, and to a folder that the link lies in
+  int64_t unreachable = 0;               // links to nothing, and to folders that the link lies in
 
   void add(const LeftOut& other);
   std::string str() const;  // "" if there is nothing
@@ -43,7 +44,7 @@ using Found = std::function<void(int64_t images)>;
 FolderListing list_classes(const std::string& root, const Found& found = {});
 // All images below a folder, at any depth, without labels.
 FolderListing list_flat(const std::string& root, const Found& found = {});
-// Whether images lie in the folder itself.
-bool has_loose_images(const std::string& root);
+// Whether more images than folders lie in the folder itself: those of classes have at most a few beside them.
+bool has_more_images_than_folders(const std::string& root);
 
 }  // namespace ringtape

@@ -136,11 +136,12 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
   for (const LabelledImages* list : all) number += list->size();
   const int64_t bytes = number * size.height * size.width * 3;
   const bool fits = bytes <= options.memory << 20;
-  RT_CHECK_AS(UsageError, fits || side > 0, lists.source, ": ", with_commas(number), " images of ", size.width,
-              " x ", size.height, " pixels need ", bytes >> 20, " MiB of memory; use --image-size N for N x N");
+  const std::string store = !options.store.empty() ? options.store : fits ? "memory" : "files";
+  RT_CHECK_AS(UsageError, fits || side > 0 || !options.store.empty(), lists.source, ": ", with_commas(number),
+              " images of ", size.width, " x ", size.height, " pixels need ", bytes >> 20,
+              " MiB of memory; use --image-size N for N x N, or --image-store files");
   out.train = dataset_of(lists, lists.train, size), out.test = dataset_of(lists, lists.test, size);
   if (lists.val) out.val = dataset_of(lists, *lists.val, size);
-  const std::string store = !options.store.empty() ? options.store : fits ? "memory" : "files";
   const std::string cache = options.cache.empty() ? env::cache_folder() : options.cache;
   const auto keep = [&](Dataset& set, const std::string& title) {
     if (store == "memory") keep_in_memory(set, title, request.progress);

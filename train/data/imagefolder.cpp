@@ -15,7 +15,7 @@ constexpr int64_t kMany = 20'000;  // images whose listing takes time
 class Lister {
  public:
   Lister(const DataRequest& request, const SplitFolders& at) : request_(request) {
-    flat_ = !request.labels && at.test.empty() && has_loose_images(at.train);
+    flat_ = !request.labels && has_more_images_than_folders(at.train);
   }
   bool flat() const { return flat_; }
 
@@ -27,8 +27,9 @@ class Lister {
   // The same; its classes get the numbers that they have in the training images.
   LabelledImages list(const std::string& root, const FolderListing& train, const std::string& train_root) {
     FolderListing out = list(root);
+    RT_CHECK_AS(MissingData, out.images.size() > 0, root, ": no images (", kImageEndings,
+                ") in the folders of classes");
     for (int64_t& label : out.images.labels) {
-      if (flat_) continue;
       const std::string& name = out.classes[size_t(label)];
       const auto at = std::lower_bound(train.classes.begin(), train.classes.end(), name);
       RT_CHECK_AS(FormatError, at != train.classes.end() && *at == name, (fs::path(root) / name).string(),
@@ -65,22 +66,25 @@ Splits load_imagefolder(const DataRequest& request) {
   const auto& options = request.settings.as<ImageFolderOptions>();
   const SplitFolders at = split_folders(options.folders, data_root(request), "imagefolder");
   RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root,
-              ": has train/ but neither test/ nor val/ next to it");
+              at.val.empty() ? ": has train/ but neither test/ nor val/ next to it"
+                             : ": no test images; --test-dir names their folder");
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
   Lister lister(request, at);
   FolderListing train = lister.list(at.train);
+  const char* const hint =
+      has_more_images_than_folders(at.train) ? "; images without labels train with `ringtape pretrain`" : "";
   RT_CHECK_AS(MissingData, train.images.size() > 0, "imagefolder: no folder in ", at.train, " holds images (",
-              kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE",
-              has_loose_images(at.train) ? "; images without labels train with `ringtape pretrain`" : "");
+              kImageEndings, "); expected train/CLASS/IMAGE with test/ or val/ next to train/, or CLASS/IMAGE", hint);
   lists.classes = train.classes;
-  if (!at.val.empty()) lists.val = lister.list(at.val, train, at.train);
-  if (!at.test.empty()) lists.test = lister.list(at.test, train, at.train);
+  if (!at.val.empty() && !lister.flat()) lists.val = lister.list(at.val, train, at.train);
+  if (!at.test.empty() && !lister.flat()) lists.test = lister.list(at.test, train, at.train);
   lists.train = std::move(train.images);
   if (at.test.empty() && !lister.flat()) {
     if (!at.divided()) hold_out_test_images(lists.train, lists.test);
     RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no class has ", kEachTest,
-                " images, of which the last would be a test image; use train/CLASS and test/CLASS");
+                " images, of which the last would be a test image; use train/CLASS and test/CLASS", hint);
   }
+  if (!lists.test.images) lists.test = chosen(lists.train, {});
   lister.say();
   Splits out = load_images(lists, options.images, request);
   if (const std::string text = lister.left_out.str(); !text.empty())

@@ -24,8 +24,8 @@ struct TransformedImage {
 };
 
 // A change of training images of one's own, before the augmentation or the views are made, which still move and
-// normalise what it returns. Called on the host, by several threads at once. An exception ends the training with its
-// text.
+// normalise what it returns; but after a random crop that is cut from an encoded image. Called on the host, by
+// several threads at once. An exception ends the training with its text.
 class Transform {
  public:
   virtual ~Transform() = default;

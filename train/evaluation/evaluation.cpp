@@ -27,8 +27,7 @@ void visit(Fields& f, EvaluationOptions& o) {
     {.help = "kNN: the data set with labels whose features are tested, if not the one that trains",
      .unit = "NAME",
      .choices = [] { return names_of(datasets()); },
-     .automatic = "--data, if it has labels and test images",
-     .may_change = true});
+     .automatic = "--data, if it has labels and test images"});
   f("knn-dir", o.dir,
     {.help = "folder of the files of --knn-data",
      .unit = "DIR",

@@ -36,8 +36,8 @@ constexpr const char* kSaved = ".saved";
 constexpr int kLockTries = 200;  // two seconds:
 constexpr std::chrono::milliseconds kLockPause(10);
 constexpr int kDescriptors = 12;  // that a training needs at least
-constexpr std::array<const char*, 9> kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", kMetrics,
-                                               "metrics.csv", "report.html",  "trace.json", kConfig};
+constexpr std::array kOwned = {kSaved,        kDeliveredFile, "env.json",   "data.json", "data-files.tsv", kMetrics,
+                               "metrics.csv", "report.html",  "trace.json", kConfig};
 constexpr const char
     *kTraining = ": another process is training there; choose another --run",
     *kHoldsARun =

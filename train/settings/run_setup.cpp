@@ -24,7 +24,7 @@ Splits load(const TrainOptions& o, const Beginning& beginning) {
                                                                .train = beginning.train,
                                                                .test = beginning.test,
                                                                .begins = beginning.reading,
-                                                               .labels = !o.self_supervised()});
+                                                               .labels = beginning.labels && !o.self_supervised()});
   if (beginning.leads)
     for (const std::string& note : out.notes) log_warn(note);
   if (o.data.normalize == "imagenet") normalize_as_imagenet(out);
@@ -77,6 +77,8 @@ void check_split(const TrainOptions& o, const Task& task, const Holdout& split) 
   }
   RT_CHECK_AS(UsageError, task.data.train.classes > 0 || !o.evaluation.online_probe,
               "--online-probe: learns labels, which the images of ", task.data.train.source, " do not have");
+  RT_CHECK_AS(UsageError, task.data.test.size() > 0 || !o.evaluation.online_probe,
+              "--online-probe: is tested with test images, which ", task.data.train.source, " does not have");
   if (!known) return;
   const auto images = task.tested ? known->train.size() : int64_t(split.train.size());
   const int64_t k = o.evaluation.knn.k, bank = o.evaluation.bank;
@@ -121,10 +123,10 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
   if (options.transforms.chosen.names.empty()) keep_on_device(data, device);
   tested = load_tested(options, beginning, data.train);
   if (options.self_supervised()) options.data.val_size = 0;
-  RT_CHECK_AS(UsageError, !data.val || options.data.val_size <= 0, "--val-size ", options.data.val_size, ": ",
-              data.train.source, " has validation images of its own; leave it out");
-  if (data.val) options.data.val_size = 0;
-  if (options.data.val_size < 0)
+  if (data.val && options.data.val_size >= 0 && beginning.leads && !options.self_supervised())
+    log_warn("--val-size is not used: ", data.train.source, " has validation images of its own");
+  if (data.val) options.data.val_size = -1;
+  else if (options.data.val_size < 0)
     options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
   manual_seed(uint64_t(options.execution.seed));
   spec = {data.train.image(), data.train.classes, options.model.chosen()};
@@ -182,12 +184,15 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
-  Holdout split = holdout(data.train.size(), o.data.val_size, uint64_t(o.execution.seed));
+  Holdout split = holdout(data.train.size(), data.val ? 0 : o.data.val_size, uint64_t(o.execution.seed));
   if (data.val) split.val = all_samples(*data.val);
   split.train = fraction_of(split.train, data.train.labels, data.train.classes, o.data.train_fraction);
   group.set_deterministic(o.execution.deterministic);
-  const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
-  comm::check_same(group, "the data", counts + lines_of(trained_on(data.train)));
+  const std::string counts = concat(data.train.size(), " training, ", data.test.size(), " test and ",
+                                    data.val ? data.val->size() : 0, " validation images\n");
+  comm::check_same(group, "the data",
+                   concat(counts, lines_of(trained_on(data.train)), "labels ", identity.labels, "\npixels or files ",
+                          identity.pixels, "\n"));
   comm::check_same(group, "the settings", common_settings_text(o));
   check_split(o, setup, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
