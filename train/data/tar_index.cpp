@@ -198,7 +198,7 @@ class TarReader {
     if (type == '1' || type == '2')
       ++out_.links;
     else if (type == '5' || (file && name.ends_with('/')))
-      ++out_.folders;
+      return;  // folders have no content
     else if (sparse)
       damaged(printable(name), " is a sparse file; make the archive without --sparse");
     else if (!file)
@@ -255,14 +255,6 @@ class TarReader {
 };
 
 }  // namespace
-
-std::string TarIndex::left_out() const {
-  std::string out;
-  if (links > 0) out += concat(links, links == 1 ? " link" : " links");
-  if (others > 0)
-    out += concat(out.empty() ? "" : ", ", others, others == 1 ? " device or the like" : " devices and the like");
-  return out;
-}
 
 TarIndex index_tar(const std::string& path) { return TarReader(path).index(); }
 

@@ -13,10 +13,8 @@ struct TarMember {
 };
 
 struct TarIndex {
-  std::vector<TarMember> members;              // in the archive's order
-  int64_t links = 0, folders = 0, others = 0;  // which are not among them; others: devices and the like
-
-  std::string left_out() const;  // for messages, such as "2 links, 1 device or the like"; "" without links and others
+  std::vector<TarMember> members;  // in the archive's order
+  int64_t links = 0, others = 0;   // which are not among them, nor are folders; others: devices and the like
 };
 
 // Lists an uncompressed archive as tar, GNU tar (long names) and pax write it, without reading its members. A name
