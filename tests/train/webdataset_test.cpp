@@ -40,7 +40,7 @@ class WebDatasetTest : public test::ImageFolders {
         const std::string key = concat(kind, entry.path().stem().string());
         fs::copy_file(entry.path(), folder_ / "flat" / (key + ".png"));
         const int number = kind[0] == 'd';
-        const std::string text = std::string_view(label) == ".json" ? concat("{\"label\": ", number, "}")
+        const std::string text = std::string_view(label) == ".json" ? concat("{\"", key_, "\": ", number, "}")
                                                                     : std::to_string(number);
         if (*label) write_file((folder_ / "flat" / (key + label)).string(), text);
       }
@@ -57,6 +57,7 @@ class WebDatasetTest : public test::ImageFolders {
   Splits load(bool labels = true) const {
     return load_webdataset({.dir = (folder_ / "shards").string(), .labels = labels});
   }
+  std::string key_ = "label";  // of the labels in .json
 };
 
 TEST_F(WebDatasetTest, HasTheImagesAndLabelsOfItsArchives) {
@@ -102,6 +103,18 @@ TEST_F(WebDatasetTest, ArchivesOfOneFolderAndImagesWithoutLabels) {
   fs::remove_all(folder_ / "shards");
   fs::create_directories(folder_ / "shards");
   EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no .tar files in");
+}
+
+TEST_F(WebDatasetTest, JsonWithoutLabelIsNone) {
+  pictures("a", {"cat", "dog"}, 1, 6);
+  key_ = "width";
+  pack("a/train", "shards/x", 7, ".json");
+  const Splits set = load(false);
+  EXPECT_EQ(set.train.size(), 12);
+  EXPECT_EQ(set.train.classes, 0);
+  ASSERT_EQ(set.notes.size(), 1u);
+  EXPECT_MENTIONS(set.notes[0], "not read: 12 members of archives that are neither images nor labels");
+  EXPECT_MENTIONS(test::message_of<FormatError>([&] { load(); }), "has no label (.cls, or .json with \"label\")");
 }
 
 TEST_F(WebDatasetTest, TrainsAndResumesInTheMiddleOfAnEpoch) {

@@ -40,8 +40,8 @@ struct TarSamples {
 // together, and for a label of more than 1 MiB.
 TarSamples tar_samples(const TarIndex& index, const std::string& path);
 
-// The label in the content of a member: of .cls the number that is its text, of .json the number "label" of its object.
-// Throws FormatError with `where` unless it is one from 0 to 2^31 - 1.
+// The label in the content of a member: of .cls the number that is its text, of .json the number "label" of its object;
+// -1 for a .json without "label". Throws FormatError with `where` unless it is one from 0 to 2^31 - 1.
 int64_t tar_label(const TarMember& member, std::string_view content, const std::string& where);
 
 }  // namespace ringtape

@@ -81,7 +81,8 @@ int64_t tar_label(const TarMember& member, std::string_view content, const std::
   if (json) {
     const Json value = parse_json(content, where);
     const Json* const found = value.find("label");
-    if (found && found->is_uint64()) label = int64_t(std::min<uint64_t>(found->get<uint64_t>(), INT64_MAX));
+    if (!found) return -1;
+    if (found->is_uint64()) label = int64_t(std::min<uint64_t>(found->get<uint64_t>(), INT64_MAX));
   } else {
     while (!content.empty() && std::isspace(static_cast<unsigned char>(content.front()))) content.remove_prefix(1);
     while (!content.empty() && std::isspace(static_cast<unsigned char>(content.back()))) content.remove_suffix(1);

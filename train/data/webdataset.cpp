@@ -63,8 +63,9 @@ Shard read_shard(const std::string& path) {
     const TarMember& label = index.members[size_t(sample.label)];
     out.labels.push_back(tar_label(label, file.read(uint64_t(label.offset), uint64_t(label.size)),
                                    concat(path, ":", label.name)));
+    if (out.labels.back() < 0) ++out.unused;  // .json with something else
   }
-  out.unused = found.unused + found.without_image + index.links + index.others;
+  out.unused += found.unused + found.without_image + index.links + index.others;
   return out;
 }
 
@@ -91,7 +92,7 @@ bool has_labels(const LabelledImages& list) {
   const bool all = without == list.labels.end();
   const bool none = std::all_of(list.labels.begin(), list.labels.end(), [](int64_t label) { return label < 0; });
   RT_CHECK_AS(FormatError, all || none, list.images->path(without - list.labels.begin()),
-              ": has no label (.cls or .json), others have one");
+              ": has no label (.cls, or .json with \"label\"), others have one");
   return all;
 }
 
@@ -112,7 +113,7 @@ std::vector<std::string> class_names(const std::string& folder, int64_t number) 
 
 void check_labels(const LabelledImages& list, int64_t classes) {
   if (list.size() == 0) return;
-  RT_CHECK_AS(FormatError, has_labels(list), list.images->path(0), ": has no label (.cls or .json)");
+  RT_CHECK_AS(FormatError, has_labels(list), list.images->path(0), ": has no label (.cls, or .json with \"label\")");
   for (int64_t i = 0; i < list.size(); ++i)
     RT_CHECK_AS(FormatError, list.labels[size_t(i)] < classes, list.images->path(i), ": has label ",
                 list.labels[size_t(i)], ", training images have 0 to ", classes - 1);
@@ -139,7 +140,7 @@ Splits load_webdataset(const DataRequest& request) {
               at.train);
   const bool labelled = has_labels(lists.train);
   RT_CHECK_AS(FormatError, labelled || !request.labels, lists.train.images->path(0),
-              ": has no label (.cls or .json); images without labels train with `ringtape pretrain`");
+              ": has no label (.cls, or .json with \"label\"); images without labels train with `ringtape pretrain`");
   if (labelled) {
     const int64_t classes = *std::max_element(lists.train.labels.begin(), lists.train.labels.end()) + 1;
     RT_CHECK_AS(FormatError, classes <= kMostClasses, at.train, ": labels go up to ", classes - 1, "; at most ",
