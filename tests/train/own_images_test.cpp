@@ -66,7 +66,7 @@ TEST_F(OwnImagesTest, RanksMustHaveTheSameFiles) {
   write_file((folder_ / "rank.sh").string(),
              concat("exec ", RINGTAPE_BINARY, " train --data imagefolder --model resnet18", kSmall,
                     "--data-dir $([ $RANK = 0 ] && echo a || echo b) --run ranks\n"));
-  EXPECT_NE(run("launch -n 2 -- sh rank.sh"), 0);
+  EXPECT_NE(run("launch -n 2 -- /bin/sh rank.sh"), 0);
   EXPECT_MENTIONS(file("err"), "the data");
 }
 
