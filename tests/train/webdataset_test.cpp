@@ -105,6 +105,21 @@ TEST_F(WebDatasetTest, ArchivesOfOneFolderAndImagesWithoutLabels) {
   EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no .tar files in");
 }
 
+TEST_F(WebDatasetTest, FoldersOfSplitsNeedOneOfTestImages) {
+  pictures("a", {"cat", "dog"});
+  pack("a/train", "shards/train/s", 30);
+  EXPECT_MENTIONS(test::message_of<IoError>([&] { load(); }), "shards: has train/ but neither test/ nor val/");
+  EXPECT_EQ(load(false).train.size(), 24);
+  EXPECT_EQ(load(false).test.size(), 0);
+  pack("a/test", "shards/held/s", 30);
+  const auto with = [&](const SplitFolderOptions& folders) {
+    return load_webdataset({.dir = (folder_ / "shards").string(), .settings = WebDatasetOptions{.folders = folders}});
+  };
+  EXPECT_MENTIONS(test::message_of<IoError>([&] { with({.val = "held"}); }), "no test/ next to it; --test-dir names");
+  EXPECT_EQ(with({.test = "held"}).test.size(), 24);
+  EXPECT_EQ(with({.val = "held", .test = "held"}).val.value().size(), 24);
+}
+
 TEST_F(WebDatasetTest, JsonWithoutLabelIsNone) {
   pictures("a", {"cat", "dog"}, 1, 6);
   key_ = "width";

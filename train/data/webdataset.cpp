@@ -129,6 +129,8 @@ void visit(Fields& f, WebDatasetOptions& o) {
 Splits load_webdataset(const DataRequest& request) {
   const auto& options = request.settings.as<WebDatasetOptions>();
   const SplitFolders at = split_folders(options.folders, data_root(request), "webdataset");
+  RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root, ": has train/ but ",
+              at.val.empty() ? "neither test/ nor val/ next to it" : "no test/ next to it; --test-dir names it");
   const Archives archives = archives_of(at);
   RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no .tar files in ", at.train,
               "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar");
@@ -149,7 +151,7 @@ Splits load_webdataset(const DataRequest& request) {
     lists.test = read_shards(archives.test, unused);
     if (!archives.val.empty()) lists.val = read_shards(archives.val, unused), check_labels(*lists.val, classes);
     check_labels(lists.test, classes);
-    if (archives.test.empty()) hold_out_test_images(lists.train, lists.test);
+    if (archives.test.empty() && !at.divided()) hold_out_test_images(lists.train, lists.test);
     RT_CHECK_AS(FormatError, lists.test.size() > 0 || !request.labels, at.root, ": no test images, and no class has ",
                 kEachTest, " images, of which the last would be one");
   } else {
