@@ -57,6 +57,7 @@ class WebDatasetTest : public test::ImageFolders {
   Splits load(bool labels = true) const {
     return load_webdataset({.dir = (folder_ / "shards").string(), .labels = labels});
   }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
   std::string key_ = "label";  // of the labels in .json
 };
 
@@ -118,6 +119,28 @@ TEST_F(WebDatasetTest, FoldersOfSplitsNeedOneOfTestImages) {
   EXPECT_MENTIONS(test::message_of<IoError>([&] { with({.val = "held"}); }), "no test/ next to it; --test-dir names");
   EXPECT_EQ(with({.test = "held"}).test.size(), 24);
   EXPECT_EQ(with({.val = "held", .test = "held"}).val.value().size(), 24);
+}
+
+TEST_F(WebDatasetTest, AFolderOfASplitWithoutArchivesIsRefused) {
+  pictures("a", {"cat", "dog"});
+  pack("a/train", "shards/train/s", 30);
+  pack("a/test", "shards/test/s", 30);
+  EXPECT_EQ(load().test.size(), 24);
+  fs::create_directories(folder_ / "shards/val");
+  EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no .tar files in " + path("shards/val"));
+  fs::remove_all(folder_ / "shards/val");
+  const std::string archive = path("shards/test/s-000.tar");
+  for (const char* name : {"s-000.tar.gz", "s-000.tgz", "s-000.tar.zst", "s-000.tar.xz", "s-000.tar.bz2"}) {
+    const std::string compressed = path(concat("shards/test/", name));
+    fs::rename(archive, compressed);
+    EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }),
+                    compressed + " is compressed; unpack it, so that there is s-000.tar");
+    fs::copy_file(compressed, archive);
+    EXPECT_EQ(load().test.size(), 24) << name;
+    fs::remove(compressed);
+  }
+  fs::rename(archive, archive + ".old");
+  EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no .tar files in " + path("shards/test"));
 }
 
 TEST_F(WebDatasetTest, JsonWithoutLabelIsNone) {

@@ -17,10 +17,26 @@ namespace fs = std::filesystem;
 constexpr const char* kClassesFile = "classes.txt";
 constexpr int64_t kMostClasses = 1'000'000;
 
-std::vector<std::string> archives_in(const std::string& folder) {
+// The name of an archive without its compression, such as a.tar of a.tar.gz or a.tgz; "" for any other.
+std::string without_compression(const std::string& name) {
+  for (const char* end : {".gz", ".zst", ".xz", ".bz2"})
+    if (name.ends_with(concat(".tar", end))) return name.substr(0, name.rfind('.'));
+  return name.ends_with(".tgz") ? name.substr(0, name.size() - 3) + "tar" : "";
+}
+
+// The archives of a folder. Throws MissingData if it has none, or one only compressed.
+std::vector<std::string> archives_in(const std::string& folder, const char* expected) {
   std::vector<std::string> out;
-  for (const std::string& name : names_in(folder))
-    if (name.ends_with(".tar") && !name.starts_with('.')) out.push_back((fs::path(folder) / name).string());
+  const std::vector<std::string> names = names_in(folder);
+  for (const std::string& name : names) {
+    if (name.starts_with('.')) continue;
+    if (name.ends_with(".tar")) out.push_back((fs::path(folder) / name).string());
+    const std::string unpacked = without_compression(name);
+    RT_CHECK_AS(MissingData, unpacked.empty() || std::find(names.begin(), names.end(), unpacked) != names.end(),
+                "webdataset: ", (fs::path(folder) / name).string(), " is compressed; unpack it, so that there is ",
+                unpacked);
+  }
+  RT_CHECK_AS(MissingData, !out.empty(), "webdataset: no .tar files in ", folder, expected);
   return out;
 }
 
@@ -29,11 +45,13 @@ struct Archives {
 };
 
 Archives archives_of(const SplitFolders& at) {
-  if (at.divided())
-    return {archives_in(at.train), at.val.empty() ? std::vector<std::string>() : archives_in(at.val),
-            at.test.empty() ? std::vector<std::string>() : archives_in(at.test)};
+  const auto of = [](const std::string& folder) {
+    return folder.empty() ? std::vector<std::string>() : archives_in(folder, "; fill this folder, or remove it");
+  };
+  if (at.divided()) return {of(at.train), of(at.val), of(at.test)};
   Archives out;
-  for (const std::string& path : archives_in(at.root)) {
+  for (const std::string& path :
+       archives_in(at.root, "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar")) {
     const std::string name = fs::path(path).filename().string();
     const bool val = name.find("val") != name.npos, test = name.find("test") != name.npos;
     (test ? out.test : val ? out.val : out.train).push_back(path);
@@ -132,8 +150,8 @@ Splits load_webdataset(const DataRequest& request) {
   RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root, ": has train/ but ",
               at.val.empty() ? "neither test/ nor val/ next to it" : "no test/ next to it; --test-dir names it");
   const Archives archives = archives_of(at);
-  RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no .tar files in ", at.train,
-              "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar");
+  RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no archives of training images in ", at.train,
+              ": all have val or test in their names");
   if (request.begins) request.begins();
   int64_t unused = 0;
   ImageLists lists{.name = "webdataset", .source = fs::absolute(at.root).lexically_normal().string()};
