@@ -143,6 +143,26 @@ TEST_F(WebDatasetTest, AFolderOfASplitWithoutArchivesIsRefused) {
   EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no .tar files in " + path("shards/test"));
 }
 
+TEST_F(WebDatasetTest, WordsInNamesTellTheSplits) {
+  pictures("a", {"cat", "dog"}, 1, 6);
+  for (const char* name : {"latest", "carnival", "testing", "interval_7", "x"})
+    pack("a/train", concat("shards/", name), 30);
+  EXPECT_EQ(load().train.size(), 54);  // each tenth of a class is a test image
+  const auto sizes = [&](const std::string& name) {
+    pack("a/test", "shards/" + name, 30);
+    const Splits set = load();
+    fs::remove(path(concat("shards/", name, "-000.tar")));
+    return std::vector<int64_t>{set.train.size(), set.test.size(), set.val ? set.val->size() : 0};
+  };
+  for (const char* name : {"test", "latest_test", "x.test0", "set-val", "validation", "2validation2"})
+    EXPECT_EQ(sizes(name), (std::vector<int64_t>{60, 12, 0})) << name;
+  pack("a/test", "shards/x-test", 30);
+  EXPECT_EQ(sizes("x-validation"), (std::vector<int64_t>{60, 12, 12}));
+  fs::remove_all(folder_ / "shards");
+  pack("a/test", "shards/x-val", 30);
+  EXPECT_MENTIONS(test::message_of<MissingData>([&] { load(); }), "no archives of training images in ");
+}
+
 TEST_F(WebDatasetTest, JsonWithoutLabelIsNone) {
   pictures("a", {"cat", "dog"}, 1, 6);
   key_ = "width";

@@ -1,6 +1,7 @@
 #include "train/data/webdataset.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <sstream>
 
@@ -44,6 +45,16 @@ struct Archives {
   std::vector<std::string> train, val, test;
 };
 
+// Whether letters of a name make this word, with none before or behind them.
+bool has_word(const std::string& name, const std::string& word) {
+  const auto is_letter = [&](size_t at) {
+    return at < name.size() && std::isalpha(static_cast<unsigned char>(name[at]));
+  };
+  for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1))
+    if (!(at > 0 && is_letter(at - 1)) && !is_letter(at + word.size())) return true;
+  return false;
+}
+
 Archives archives_of(const SplitFolders& at) {
   const auto of = [](const std::string& folder) {
     return folder.empty() ? std::vector<std::string>() : archives_in(folder, "; fill this folder, or remove it");
@@ -53,7 +64,7 @@ Archives archives_of(const SplitFolders& at) {
   for (const std::string& path :
        archives_in(at.root, "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar")) {
     const std::string name = fs::path(path).filename().string();
-    const bool val = name.find("val") != name.npos, test = name.find("test") != name.npos;
+    const bool val = has_word(name, "val") || has_word(name, "validation"), test = has_word(name, "test");
     (test ? out.test : val ? out.val : out.train).push_back(path);
   }
   if (out.test.empty()) out.test.swap(out.val);
