@@ -39,7 +39,7 @@ class WebDatasetTest : public test::ImageFolders {
       for (const auto& entry : fs::directory_iterator(folder_ / folder / kind)) {
         const std::string key = concat(kind, entry.path().stem().string());
         fs::copy_file(entry.path(), folder_ / "flat" / (key + ".png"));
-        const int number = kind[0] == 'd';
+        const int number = first_ + (kind[0] == 'd');
         const std::string text = std::string_view(label) == ".json" ? concat("{\"", key_, "\": ", number, "}")
                                                                     : std::to_string(number);
         if (*label) write_file((folder_ / "flat" / (key + label)).string(), text);
@@ -58,6 +58,7 @@ class WebDatasetTest : public test::ImageFolders {
     return load_webdataset({.dir = (folder_ / "shards").string(), .labels = labels});
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  int first_ = 0;              // label
   std::string key_ = "label";  // of the labels in .json
 };
 
@@ -85,6 +86,19 @@ TEST_F(WebDatasetTest, HasTheImagesAndLabelsOfItsArchives) {
   EXPECT_EQ(load().train.class_names, (std::vector<std::string>{"tom", "rex"}));
   write_file((folder_ / "shards/classes.txt").string(), "tom\n");
   EXPECT_MENTIONS(test::message_of<FormatError>([&] { load(); }), "names 1 classes, labels go up to 1");
+  write_file(path("shards/classes.txt"), "tom\r\n\r\nrex\r\n\r\n\n");  // as Windows writes it
+  EXPECT_EQ(load().train.class_names, (std::vector<std::string>{"tom", "", "rex"}));
+  EXPECT_TRUE(load().notes.empty());
+}
+
+TEST_F(WebDatasetTest, LabelsThatBeginAtOneAreSaid) {
+  pictures("a", {"cat", "dog"});
+  first_ = 1;
+  pack("a/train", "shards/x", 30);
+  const Splits set = load();
+  EXPECT_EQ(set.train.class_names, (std::vector<std::string>{"0", "1", "2"}));
+  EXPECT_EQ(set.notes, (std::vector<std::string>{path("shards") + ": no training image has label 0, from which labels "
+                                                                   "count"}));
 }
 
 TEST_F(WebDatasetTest, ArchivesOfOneFolderAndImagesWithoutLabels) {

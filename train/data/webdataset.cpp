@@ -134,7 +134,11 @@ std::vector<std::string> class_names(const std::string& folder, int64_t number) 
     return out;
   }
   std::istringstream lines(read_file(path));
-  for (std::string line; std::getline(lines, line);) out.push_back(line);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    out.push_back(line);
+  }
+  while (!out.empty() && out.back().empty()) out.pop_back();
   RT_CHECK_AS(FormatError, int64_t(out.size()) >= number, path, ": names ", out.size(), " classes, labels go up to ",
               number - 1);
   return out;
@@ -172,11 +176,13 @@ Splits load_webdataset(const DataRequest& request) {
   const bool labelled = has_labels(lists.train);
   RT_CHECK_AS(FormatError, labelled || !request.labels, lists.train.images->path(0),
               ": has no label (.cls, or .json with \"label\"); images without labels train with `ringtape pretrain`");
+  bool has_zero = true;
   if (labelled) {
     const int64_t classes = *std::max_element(lists.train.labels.begin(), lists.train.labels.end()) + 1;
     RT_CHECK_AS(FormatError, classes <= kMostClasses, at.train, ": labels go up to ", classes - 1, "; at most ",
                 kMostClasses, " classes are expected");
     lists.classes = class_names(at.root, classes);
+    has_zero = std::find(lists.train.labels.begin(), lists.train.labels.end(), 0) != lists.train.labels.end();
     lists.test = read_shards(archives.test, unused);
     if (!archives.val.empty()) lists.val = read_shards(archives.val, unused), check_labels(*lists.val, classes);
     check_labels(lists.test, classes);
@@ -188,6 +194,7 @@ Splits load_webdataset(const DataRequest& request) {
     lists.test = chosen(lists.train, {});
   }
   Splits out = load_images(lists, options.images, request);
+  if (!has_zero) out.notes.push_back(concat(at.root, ": no training image has label 0, from which labels count"));
   if (unused > 0)
     out.notes.insert(out.notes.begin(), concat(at.root, ": not read: ", with_commas(unused),
                                                " members of archives that are neither images nor labels"));
