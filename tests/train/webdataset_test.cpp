@@ -130,7 +130,7 @@ TEST_F(WebDatasetTest, FoldersOfSplitsNeedOneOfTestImages) {
   const auto with = [&](const SplitFolderOptions& folders) {
     return load_webdataset({.dir = (folder_ / "shards").string(), .settings = WebDatasetOptions{.folders = folders}});
   };
-  EXPECT_MENTIONS(test::message_of<IoError>([&] { with({.val = "held"}); }), "no test/ next to it; --test-dir names");
+  EXPECT_MENTIONS(test::message_of<IoError>([&] { with({.val = "held"}); }), "shards: no test images; --test-dir");
   EXPECT_EQ(with({.test = "held"}).test.size(), 24);
   EXPECT_EQ(with({.val = "held", .test = "held"}).val.value().size(), 24);
 }
