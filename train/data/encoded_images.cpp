@@ -1,7 +1,8 @@
 #include "train/data/encoded_images.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "train/io/file.h"
@@ -21,8 +22,9 @@ std::string ImageFiles::read(int64_t i) const { return read_file(path(i)); }
 
 ShardImages::ShardImages(std::vector<std::string> shards) : shards_(std::move(shards)) {
   for (const std::string& path : shards_) {
-    std::error_code none;  // it will be read, or an error tells why not
-    changed_.push_back(int64_t(std::filesystem::last_write_time(path, none).time_since_epoch().count()));
+    struct stat is {};  // of what is not there, all 0: it will be read, and an error tells why not
+    (void)::stat(path.c_str(), &is);
+    changed_.push_back(int64_t{is.st_ctim.tv_sec} * 1'000'000'000 + is.st_ctim.tv_nsec);
   }
 }
 

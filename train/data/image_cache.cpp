@@ -19,7 +19,8 @@
 namespace ringtape {
 namespace {
 
-constexpr const char* kFormat = "ringtape images 1\n";
+// The number stands also for what decoding and scaling give: raise it when any of their bytes change.
+constexpr const char* kFormat = "ringtape images 2\n";
 constexpr size_t kPage = 4096;
 
 // What a file begins with: all that the images depend on. Its size is a multiple of a page.
