@@ -1,6 +1,7 @@
 #include "train/data/image_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "core/storage.h"
 #include "train/io/file.h"
 #include "train/io/hash.h"
@@ -51,6 +53,42 @@ class OpenFile {
   int fd_;
 };
 
+// While this exists, no other process has one for the same file, except on file systems without locks.
+class Lock {
+ public:
+  explicit Lock(const std::string& path) : path_(path + ".lock"), file_(path_, O_RDWR | O_CREAT) {
+    if (take(LOCK_EX | LOCK_NB)) return;
+    log_info(path, ": waiting for another process that writes it");
+    take(LOCK_EX);
+  }
+  ~Lock() { ::flock(file_.fd(), LOCK_UN); }  // now, though a forked process may have the file open
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  // Returns false if another process has it.
+  bool take(int how) {
+    int error = 0;
+    do error = ::flock(file_.fd(), how) == 0 ? 0 : errno;
+    while (error == EINTR);
+    const bool no_locks = error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+    if (error != 0 && error != EWOULDBLOCK && !no_locks) fail_at(path_, "cannot lock", error);
+    held_ = error == 0;
+    return error != EWOULDBLOCK;
+  }
+
+  const std::string path_;
+  const OpenFile file_;
+  bool held_ = false;
+};
+
+// Removes what killed processes left of a file; none may be writing it.
+void remove_leftovers(const std::string& folder, const std::string& name) {
+  for (const std::string& other : names_in(folder))
+    if (other.starts_with(name) && is_temporary_name(other)) ::unlink((std::filesystem::path(folder) / other).c_str());
+}
+
 std::shared_ptr<void> mapped(const std::string& path, int fd, size_t bytes, int protection) {
   void* const at = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   if (at == MAP_FAILED) fail_at(path, "cannot map", errno);
@@ -84,19 +122,22 @@ Tensor cached_images(const EncodedImages& images, ImageSize size, const std::str
   const std::string header = header_of(images, size);
   const Shape shape{images.size(), size.height, size.width, 3};
   const size_t bytes = header.size() + size_t(shape.size());
-  const std::string path =
-      (std::filesystem::path(folder) / concat("images-", Crc32().add(header).str(), ".bin")).string();
+  const std::string name = concat("images-", Crc32().add(header).str(), ".bin");
+  const std::string path = (std::filesystem::path(folder) / name).string();
   const auto open = [&]() -> std::shared_ptr<void> {
+    if (!is_there(path)) return nullptr;
     const OpenFile file(path, O_RDONLY);
     if (std::filesystem::file_size(path) != bytes) return nullptr;
     auto memory = mapped(path, file.fd(), bytes, PROT_READ);
     return std::memcmp(memory.get(), header.data(), header.size()) == 0 ? memory : nullptr;
   };
-  std::shared_ptr<void> memory = is_there(path) ? open() : nullptr;
+  std::shared_ptr<void> memory = open();
   if (!memory) {
     make_folder(folder);
-    write_images(path, header, bytes, fill);
-    memory = open();
+    const Lock lock(path);
+    if (lock.held()) remove_leftovers(folder, name);
+    memory = open();  // another process may have written it meanwhile
+    if (!memory) write_images(path, header, bytes, fill), memory = open();
     RT_CHECK_AS(IoError, memory, path, ": has changed while it was written");
   }
   const std::shared_ptr<void> pixels(memory, static_cast<char*>(memory.get()) + header.size());
