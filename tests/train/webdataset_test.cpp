@@ -133,6 +133,8 @@ TEST_F(WebDatasetTest, FoldersOfSplitsNeedOneOfTestImages) {
   EXPECT_MENTIONS(test::message_of<IoError>([&] { with({.val = "held"}); }), "shards: no test images; --test-dir");
   EXPECT_EQ(with({.test = "held"}).test.size(), 24);
   EXPECT_EQ(with({.val = "held", .test = "held"}).val.value().size(), 24);
+  fs::remove(path("shards/train/s-000.tar"));  // another data set's folder
+  EXPECT_THROW(load(), MissingData);
 }
 
 TEST_F(WebDatasetTest, AFolderOfASplitWithoutArchivesIsRefused) {
