@@ -67,7 +67,7 @@ TEST_F(OwnImagesTest, RanksMustHaveTheSameFiles) {
              concat("exec ", RINGTAPE_BINARY, " train --data imagefolder --model resnet18", kSmall,
                     "--data-dir $([ $RANK = 0 ] && echo a || echo b) --run ranks\n"));
   EXPECT_NE(run("launch -n 2 -- /bin/sh rank.sh"), 0);
-  EXPECT_MENTIONS(file("err"), "the data");
+  EXPECT_MENTIONS(file("err"), "the images differ: rank 1 has 'images ");
 }
 
 TEST_F(OwnImagesTest, FeaturesAreTestedWithOtherImages) {

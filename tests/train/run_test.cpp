@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
+#include <tuple>
 
 #include "tests/support/settings.h"
 #include "tests/support/support.h"
@@ -187,10 +189,13 @@ TEST(Options, EveryCommittedConfigurationIsValid) {
 }
 
 TEST(Options, EachNameOnceInAComponentAndEveryDefaultInRange) {
-  std::set<std::pair<std::string, std::string>> names;
+  std::set<std::tuple<std::string, std::string, Learning>> names;
   for (const Option& option : train_options()) {
-    EXPECT_TRUE(names.insert({option.name, option.group.name}).second) << option.name << " of " << option.group.name;
+    EXPECT_TRUE(names.insert({option.name, option.group.name, option.group.learning}).second)
+        << option.name << " of " << option.group.name;
     TrainOptions options;
+    const bool unlabelled = option.group.learning == Learning::self_supervised && option.name != std::string("method");
+    if (unlabelled) options.method.name = "simclr";
     if (!option.group.name.empty()) set_option(options, option.group.kind, option.group.name, option.group.kind);
     EXPECT_EQ(option_text(options, option.name), option.initial) << option.name;
     if (!option.info.automatic) {

@@ -65,9 +65,7 @@ void visit(Fields& f, ImageFolderOptions& o) {
 Splits load_imagefolder(const DataRequest& request) {
   const auto& options = request.settings.as<ImageFolderOptions>();
   const SplitFolders at = split_folders(options.folders, data_root(request), "imagefolder");
-  RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root,
-              at.val.empty() ? ": has train/ but neither test/ nor val/ next to it"
-                             : ": no test images; --test-dir names their folder");
+  check_test_folder(at, request.labels);
   ImageLists lists{.name = "imagefolder", .source = fs::absolute(at.root).lexically_normal().string()};
   Lister lister(request, at);
   FolderListing train = lister.list(at.train);

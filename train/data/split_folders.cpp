@@ -41,6 +41,12 @@ SplitFolders split_folders(const SplitFolderOptions& o, const std::string& dir, 
   return {dir, dir, "", ""};
 }
 
+void check_test_folder(const SplitFolders& at, bool labels) {
+  RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !labels, at.root,
+              at.val.empty() ? ": has train/ but neither test/ nor val/ next to it"
+                             : ": no test images; --test-dir names their folder");
+}
+
 void hold_out_test_images(LabelledImages& train, LabelledImages& test) {
   std::vector<int64_t> kept, held;
   std::map<int64_t, int64_t> number;  // of the images of each class so far

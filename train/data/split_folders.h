@@ -22,6 +22,9 @@ struct SplitFolders {
 // naming the data set, if there is no such folder, UsageError for a folder that is named and not there.
 SplitFolders split_folders(const SplitFolderOptions& options, const std::string& dir, const std::string& set);
 
+// Throws IoError if splits have their own folders, labels are needed, and there is none for the test images.
+void check_test_folder(const SplitFolders& at, bool labels);
+
 // Moves every tenth image of each class to the test images.
 inline constexpr int64_t kEachTest = 10;
 void hold_out_test_images(LabelledImages& train, LabelledImages& test);

@@ -20,14 +20,16 @@ void visit(Fields& f, Augmentation& o) {
 static constexpr Bounds kArea{1e-4, 1};
 
 // What views and training images with labels have in common, by the same names.
-static void visit(Fields& f, ViewAugmentation& o) {
-  constexpr Bounds kFactor{0, 100};
+static void visit_crops(Fields& f, ViewAugmentation& o) {
   f("crop-low", o.crop_low,
     {.help = "smallest part of an image's area that is cut out and resized to the image's size",
      .unit = "X",
      .range = kArea});
   f("crop-high", o.crop_high,
     {.help = "largest part of an image's area that is cut out", .unit = "X", .range = kArea});
+}
+static void visit_colours(Fields& f, ViewAugmentation& o) {
+  constexpr Bounds kFactor{0, 100};
   f("jitter", o.jitter,
     {.help = "probability that an image's brightness, contrast, saturation and hue change, in random order",
      .unit = "P",
@@ -50,7 +52,8 @@ static void check_crops(const ViewAugmentation& o) {
 
 void visit(Fields& f, ChangeOptions& o) {
   constexpr Bounds kAlpha{0, 1000};
-  visit(f, o.view);
+  visit_crops(f, o.view);
+  visit_colours(f, o.view);
   f("policy", o.policy,
     {.help = "random operations on each training image, as torchvision's transforms of these names",
      .unit = "NAME",
@@ -102,9 +105,10 @@ void visit(Fields& f, ViewOptions& o) {
     {.help = "swav: smallest part of an image's area that a small view shows", .unit = "X", .range = kArea});
   f("small-crop-high", o.small_crop_high,
     {.help = "swav: largest part of an image's area that a small view shows", .unit = "X", .range = kArea});
-  visit(f, o.first);
+  visit_crops(f, o.first);
   f("view-flip", o.first.flip,
     {.help = "probability that a view is flipped left to right", .unit = "P", .range = kProbability});
+  visit_colours(f, o.first);
   f("blur-second", o.blur_second,
     {.help = "probability of a Gaussian blur in the second view; -1: as in the first", .unit = "P", .range = {-1, 1}});
   f("solarize-second", o.solarize_second,

@@ -163,9 +163,7 @@ Splits load_webdataset(const DataRequest& request) {
   const auto& options = request.settings.as<WebDatasetOptions>();
   const SplitFolders at = split_folders(options.folders, data_root(request), "webdataset");
   const Archives archives = archives_of(at);
-  RT_CHECK_AS(IoError, !at.divided() || !at.test.empty() || !request.labels, at.root,
-              at.val.empty() ? ": has train/ but neither test/ nor val/ next to it"
-                             : ": no test images; --test-dir names their folder");
+  check_test_folder(at, request.labels);
   RT_CHECK_AS(MissingData, !archives.train.empty(), "webdataset: no archives of training images in ", at.train,
               ": all have val or test in their names");
   if (request.begins) request.begins();

@@ -188,12 +188,11 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   if (data.val) split.val = all_samples(*data.val);
   split.train = fraction_of(split.train, data.train.labels, data.train.classes, o.data.train_fraction);
   group.set_deterministic(o.execution.deterministic);
-  const std::string counts = concat(data.train.size(), " training, ", data.test.size(), " test and ",
-                                    data.val ? data.val->size() : 0, " validation images\n");
-  comm::check_same(group, "the data",
-                   concat(counts, lines_of(trained_on(data.train)), "labels ", identity.labels, "\npixels or files ",
-                          identity.pixels, "\n"));
+  const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
+  const std::string judging = data.val ? concat(data.val->size(), " validation images\n") : "";
+  comm::check_same(group, "the data", counts + judging + lines_of(trained_on(data.train)));
   comm::check_same(group, "the settings", common_settings_text(o));
+  comm::check_same(group, "the images", concat("labels ", identity.labels, "\nimages ", identity.pixels, "\n"));
   check_split(o, setup, split);
   setup.distribute(group, o.parallel.sync_bn);  // before the learner, which asks what a collapsed loss would be
   auto learner = make_learner(o, setup, split, group.size());
