@@ -24,7 +24,9 @@ bool is_step_flag(const Flag& flag) {
         "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "keep-weights", "share-weights",
         "shard-within", "bucket-mb", "no-overlap"})
     if (flag.name == name) return true;
-  return find_option(flag.name)->group.in_step;
+  return std::ranges::any_of(train_options(), [&](const Option& option) {
+    return option.name == flag.name && option.group.heading() == flag.group && option.group.in_step;
+  });
 }
 
 bool is_of_methods(const Flag& flag) { return find_option(flag.name)->group.learning == Learning::self_supervised; }
