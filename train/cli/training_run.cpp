@@ -179,6 +179,7 @@ void Leader::save(Trainer& trainer) {
   TrainState state = trainer.state();
   state.lengths = log_->sync();
   hook_.checkpoint(checkpoints_.save(state, trainer.files(), trainer.course()));
+  if (crew_) crew_->check();  // it may have been stopped meanwhile
   run_.note_checkpoint();
 }
 
