@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/env.h"
+#include "kernels/bf16_unit.h"
 #include "kernels/fill.h"
 
 namespace ringtape {
@@ -51,9 +52,14 @@ std::atomic<CpuIsa>& current() {
   static std::atomic<CpuIsa> isa = [] {
     const std::string& wanted = env::cpu_isa();
     if (wanted.empty()) return cpu_isas().back();
+    for (const Bf16Unit unit : {Bf16Unit::avx512_bf16, Bf16Unit::amx})
+      if (name_of(unit) == wanted) {
+        RT_CHECK_AS(DeviceError, has(unit), "RINGTAPE_CPU_ISA=", wanted, ": this machine does not have it");
+        return checked(CpuIsa::avx512, concat("RINGTAPE_CPU_ISA=", wanted, ": "));
+      }
     for (int i = 0; i < kCpuIsas; ++i)
       if (kNames[size_t(i)] == wanted) return checked(CpuIsa(i), "RINGTAPE_CPU_ISA=");
-    detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512");
+    detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512 avx512_bf16 amx");
   }();
   return isa;
 }

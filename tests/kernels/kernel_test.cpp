@@ -7,6 +7,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/bf16_unit.h"
 #include "tests/support/isas.h"
 #include "tests/support/support.h"
 
@@ -49,6 +50,26 @@ TEST(Kernel, AnInstructionSetThatIsNotThereIsRefused) {
           << refused;
     }
   }
+  set_cpu_isa(before);
+}
+
+TEST(Kernel, TheUnitForBf16IsEmulatedWhereItIsMissing) {
+  const CpuIsa before = cpu_isa();
+  const Bf16Choice automatic = bf16_choice();
+  EXPECT_FALSE(automatic.emulated);
+  EXPECT_TRUE(has(automatic.unit));
+  EXPECT_TRUE(has(Bf16Unit::converted));
+  for (const CpuIsa isa : cpu_isas())
+    for (const Bf16Unit unit : {Bf16Unit::converted, Bf16Unit::avx512_bf16, Bf16Unit::amx}) {
+      set_cpu_isa(isa);
+      set_bf16_choice(Bf16Choice{unit});
+      EXPECT_EQ(bf16_choice().unit, unit);
+      EXPECT_EQ(bf16_choice().emulated, unit != Bf16Unit::converted && !(isa == CpuIsa::avx512 && has(unit)));
+      set_bf16_choice(Bf16Choice{unit, true});
+      EXPECT_EQ(bf16_choice().emulated, unit != Bf16Unit::converted);
+      set_bf16_choice({});
+      EXPECT_EQ(bf16_choice().unit, isa == CpuIsa::avx512 ? automatic.unit : Bf16Unit::converted) << name_of(isa);
+    }
   set_cpu_isa(before);
 }
 

@@ -1,0 +1,79 @@
+#include "kernels/bf16_unit.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include <array>
+#include <atomic>
+
+#include "core/env.h"
+#include "kernels/cpu_isa.h"
+
+namespace ringtape {
+namespace {
+
+constexpr std::array<std::string_view, kBf16Units> kUnitNames = {"converted", "avx512_bf16", "amx"};
+
+#if defined(__x86_64__)
+bool cpuid_bit(unsigned subleaf, bool edx, int bit) {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, subleaf, &a, &b, &c, &d) && (edx ? d : a) >> bit & 1;
+}
+
+// Linux saves the tiles of a thread only if its process asked for that before.
+bool tiles_permitted() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool machine_has(Bf16Unit unit) {
+  if (unit == Bf16Unit::converted) return true;
+  if (!__builtin_cpu_supports("avx512bw") || !cpuid_bit(1, false, 5)) return false;  // AMX comes with AVX512-BF16
+  return unit == Bf16Unit::avx512_bf16 || (cpuid_bit(0, true, 22) && cpuid_bit(0, true, 24) && tiles_permitted());
+}
+#else
+bool machine_has(Bf16Unit unit) { return unit == Bf16Unit::converted; }
+#endif
+
+Bf16Unit best_unit() {
+  const std::string& wanted = env::cpu_isa();
+  const Bf16Unit most = wanted.empty() || wanted == name_of(Bf16Unit::amx) ? Bf16Unit::amx
+                        : wanted == name_of(Bf16Unit::avx512_bf16)         ? Bf16Unit::avx512_bf16
+                                                                           : Bf16Unit::converted;
+  for (const Bf16Unit unit : {Bf16Unit::amx, Bf16Unit::avx512_bf16})
+    if (unit <= most && has(unit)) return unit;
+  return Bf16Unit::converted;
+}
+
+constexpr int kAutomatic = -1;
+std::atomic<int> chosen = kAutomatic;  // unit * 2 + emulated
+
+}  // namespace
+
+std::string_view name_of(Bf16Unit unit) { return kUnitNames[size_t(unit)]; }
+
+bool has(Bf16Unit unit) {
+  static const std::array<bool, kBf16Units> have = {machine_has(Bf16Unit::converted),
+                                                    machine_has(Bf16Unit::avx512_bf16), machine_has(Bf16Unit::amx)};
+  return have[size_t(unit)];
+}
+
+Bf16Choice bf16_choice() {
+  const bool wide = cpu_isa() == CpuIsa::avx512;
+  const int now = chosen.load(std::memory_order_relaxed);
+  if (now == kAutomatic) {
+    static const Bf16Unit best = best_unit();
+    return {wide ? best : Bf16Unit::converted, false};
+  }
+  const auto unit = Bf16Unit(now / 2);
+  return {unit, unit != Bf16Unit::converted && (now % 2 || !wide || !has(unit))};
+}
+
+void set_bf16_choice(std::optional<Bf16Choice> choice) {
+  chosen = choice ? int(choice->unit) * 2 + choice->emulated : kAutomatic;
+}
+
+}  // namespace ringtape

@@ -1,0 +1,32 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+// What multiplies matrices of bf16 in the CPU's kernels, each faster than the one before:
+//   converted     f32 instructions, after a conversion
+//   avx512_bf16   vdpbf16ps of AVX512-BF16: two products a lane (AMD from Zen 4 on, Intel Cooper Lake and later)
+//   amx           tdpbf16ps of AMX: 16 x 16 sums of 32 products (Intel from Sapphire Rapids on)
+// Sums are f32. f16 is always converted.
+namespace ringtape {
+
+enum class Bf16Unit : uint8_t { converted, avx512_bf16, amx };
+inline constexpr int kBf16Units = 3;
+std::string_view name_of(Bf16Unit unit);
+
+// Whether this processor and its system have it. Asking for amx obtains Linux's permission for the process.
+bool has(Bf16Unit unit);
+
+// An instruction that is emulated gives the same bits, slowly, with every instruction set: for tests.
+struct Bf16Choice {
+  Bf16Unit unit = Bf16Unit::converted;
+  bool emulated = false;
+};
+
+// The one in use: the best that this machine has if cpu_isa() is avx512, unless RINGTAPE_CPU_ISA names less.
+Bf16Choice bf16_choice();
+
+// For tests and benchmarks; nothing: as at the beginning. Emulated where the machine or cpu_isa() has no such unit.
+void set_bf16_choice(std::optional<Bf16Choice> choice);
+
+}  // namespace ringtape
