@@ -15,7 +15,12 @@
 #define RT_ISA_LEVEL RT_ISA_CAT(RT_ISA_, RT_ISA)
 
 #if RT_ISA_LEVEL == RT_ISA_avx512
-#define RT_ISA_FEATURES "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2"
+#ifdef __clang__  // its assembler refuses in asm() what the target lacks; it generates none of these by itself
+#define RT_ISA_UNITS ",avx512bf16,amx-tile,amx-bf16"
+#else
+#define RT_ISA_UNITS
+#endif
+#define RT_ISA_FEATURES "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2" RT_ISA_UNITS
 #define RT_ISA_WIDTH ",prefer-vector-width=512"
 #elif RT_ISA_LEVEL == RT_ISA_avx2
 #define RT_ISA_FEATURES "avx2,fma,f16c,bmi2"

@@ -1,0 +1,110 @@
+#pragma once
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/bf16_unit.h"
+#include "kernels/cpu/bf16_emulation.h"
+
+// Tiles of AMX: eight, of 16 rows of 64 bytes: 16 x 32 bf16 or 16 x 16 f32. Kernels take the unit as a template
+// argument, and own one for as long as they use tiles. Numbers of tiles are template arguments, as they are part of the
+// instructions; strides are in bytes.
+RT_ISA_BEGIN
+
+namespace {
+
+inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
+
+#if RT_ISA_LEVEL == 3
+// GCC 12's own intrinsics do not say that they read and write memory.
+class Amx {
+ public:
+  Amx() {
+    struct alignas(64) Config {
+      uint8_t palette = 1, start_row = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    } const config;
+    asm volatile("ldtilecfg %0" ::"m"(config) : "memory");
+  }
+  ~Amx() { asm volatile("tilerelease"); }  // else each switch of threads saves 8 KiB more
+  Amx(const Amx&) = delete;
+  Amx& operator=(const Amx&) = delete;
+
+  template <int tile>
+  RT_INLINE void load(const void* from, int64_t stride) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int tile>
+  RT_INLINE void store(void* to, int64_t stride) {
+    asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(tile) : "memory");
+  }
+  template <int tile>
+  RT_INLINE void zero() {
+    asm volatile("tilezero %%tmm%c0" ::"i"(tile));
+  }
+  // c (16 x 16 f32) += a (16 rows of 16 pairs) b (16 pairs of rows, interleaved: pair p of column j is 2 j, 2 j + 1).
+  template <int c, int a, int b>
+  RT_INLINE void product() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
+  }
+};
+#endif
+
+class EmulatedAmx {
+ public:
+  template <int tile>
+  void load(const void* from, int64_t stride) {
+    for (int64_t r = 0; r < kAmxRows; ++r)
+      std::memcpy(tiles_[tile][r], static_cast<const char*>(from) + r * stride, sizeof tiles_[tile][r]);
+  }
+  template <int tile>
+  void store(void* to, int64_t stride) const {
+    for (int64_t r = 0; r < kAmxRows; ++r)
+      std::memcpy(static_cast<char*>(to) + r * stride, tiles_[tile][r], sizeof tiles_[tile][r]);
+  }
+  template <int tile>
+  void zero() {
+    std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
+  }
+  template <int c, int a, int b>
+  void product() {
+    multiply(tiles_[c], tiles_[a], tiles_[b]);
+  }
+
+ private:
+  using Tile = float[kAmxRows][kAmxPairs];
+
+  // The sums of the even and of the odd products are separate, and added to c at the end.
+  static void multiply(Tile& c, const Tile& a, const Tile& b) {
+    bf16 x[kAmxRows][kAmxDepth], y[kAmxPairs][kAmxDepth];
+    std::memcpy(x, a, sizeof x), std::memcpy(y, b, sizeof y);
+    for (int64_t r = 0; r < kAmxRows; ++r) {
+      float even[kAmxPairs] = {}, odd[kAmxPairs] = {};
+      for (int64_t p = 0; p < kAmxPairs; ++p)
+        for (int64_t j = 0; j < kAmxPairs; ++j) {
+          even[j] = add_product(even[j], x[r][2 * p], y[p][2 * j]);
+          odd[j] = add_product(odd[j], x[r][2 * p + 1], y[p][2 * j + 1]);
+        }
+      for (int64_t j = 0; j < kAmxPairs; ++j) c[r][j] = flushed(flushed(c[r][j]) + flushed(even[j] + odd[j]));
+    }
+  }
+
+  Tile tiles_[8];
+};
+
+// f(unit) with a unit of this thread, emulated or not.
+template <class F>
+RT_INLINE void with_amx([[maybe_unused]] bool emulated, F&& f) {
+#if RT_ISA_LEVEL == 3
+  if (!emulated) {
+    Amx unit;
+    return f(unit);
+  }
+#endif
+  EmulatedAmx unit;
+  f(unit);
+}
+
+}  // namespace
+
+RT_ISA_END
