@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -47,6 +48,15 @@ class Amx {
   RT_INLINE void product() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
+
+  // to[i] = the sum of both, rounded to nearest, of a subnormal sum zero; i < count <= 16.
+  RT_INLINE static void round(const float* sums, const float* more, bf16* to, int64_t count) {
+    const Vec<float> v = cpu::RT_ISA::load(sums) + cpu::RT_ISA::load(more);
+    uint16_t half __attribute__((vector_size(32)));
+    asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v));
+    if (count >= kAmxPairs) std::memcpy(static_cast<void*>(to), &half, sizeof half);
+    else std::memcpy(static_cast<void*>(to), &half, size_t(count) * sizeof(bf16));
+  }
 };
 #endif
 
@@ -71,13 +81,17 @@ class EmulatedAmx {
     multiply(tiles_[c], tiles_[a], tiles_[b]);
   }
 
+  static void round(const float* sums, const float* more, bf16* to, int64_t count) {
+    for (int64_t i = 0; i < std::min(count, kAmxPairs); ++i) to[i] = bf16(flushed(flushed(sums[i]) + flushed(more[i])));
+  }
+
  private:
   using Tile = float[kAmxRows][kAmxPairs];
 
   // The sums of the even and of the odd products are separate, and added to c at the end.
   static void multiply(Tile& c, const Tile& a, const Tile& b) {
     bf16 x[kAmxRows][kAmxDepth], y[kAmxPairs][kAmxDepth];
-    std::memcpy(x, a, sizeof x), std::memcpy(y, b, sizeof y);
+    std::memcpy(static_cast<void*>(x), a, sizeof x), std::memcpy(static_cast<void*>(y), b, sizeof y);
     for (int64_t r = 0; r < kAmxRows; ++r) {
       float even[kAmxPairs] = {}, odd[kAmxPairs] = {};
       for (int64_t p = 0; p < kAmxPairs; ++p)

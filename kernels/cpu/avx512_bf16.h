@@ -23,7 +23,7 @@ struct Avx512Bf16 {
 struct EmulatedAvx512Bf16 {
   static Vec<float> dot(Vec<float> sum, Vec<int32_t> a, Vec<int32_t> b) {
     bf16 x[2 * kLanes<float>], y[2 * kLanes<float>];
-    std::memcpy(x, &a, sizeof x), std::memcpy(y, &b, sizeof y);
+    std::memcpy(static_cast<void*>(x), &a, sizeof x), std::memcpy(static_cast<void*>(y), &b, sizeof y);
     for (int l = 0; l < kLanes<float>; ++l)
       sum[l] = add_product(add_product(flushed(sum[l]), x[2 * l + 1], y[2 * l + 1]), x[2 * l], y[2 * l]);
     return sum;

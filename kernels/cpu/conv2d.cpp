@@ -1,5 +1,6 @@
 #include "kernels/conv2d.h"
 
+#include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/isa.h"
 
@@ -7,12 +8,21 @@ RT_ISA_BEGIN
 
 namespace {
 
-enum class Algorithm { direct, depthwise, winograd };
+enum class Algorithm { direct, depthwise, winograd, amx };
+
+// A product takes 32 channels of 16 images at once: not if more than seven eighths of it were zeros.
+bool amx_pays(const ConvSizes& z) {
+  const int64_t depth = folds(z.cg, z.taps()) ? z.taps() * z.cg : z.cg;
+  const auto padded = [](int64_t x, int64_t block) { return ceil_div(x, block) * block; };
+  return z.r <= kMostAmxTaps && 8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) *
+                                                              padded(z.kg, kAmxPairs);
+}
 
 // Winograd where it applies and is faster. With few channels the transforms cost more than they save, and the part of a
 // tile outside the image is wasted.
 Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   if (z.cg == 1 && z.kg == 1) return Algorithm::depthwise;
+  if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::amx && amx_pays(z)) return Algorithm::amx;
   const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 &&
                        p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
@@ -27,6 +37,7 @@ void conv2d_forward(View y, View x, View w, View b, Window p) {
     case Algorithm::direct: return direct_forward(y, x, w, b, p);
     case Algorithm::depthwise: return depthwise_forward(y, x, w, b, p);
     case Algorithm::winograd: return winograd_forward(y, x, w, b, p);
+    case Algorithm::amx: return amx_forward(y, x, w, b, p, bf16_choice().emulated);
   }
 }
 
@@ -35,6 +46,7 @@ void conv2d_backward_data(View dx, View dy, View w, Window p) {
     case Algorithm::direct: return direct_backward_data(dx, dy, w, p);
     case Algorithm::depthwise: return depthwise_backward_data(dx, dy, w, p);
     case Algorithm::winograd: return winograd_backward_data(dx, dy, w, p);
+    case Algorithm::amx: return amx_backward_data(dx, dy, w, p, bf16_choice().emulated);
   }
 }
 
@@ -43,6 +55,7 @@ void conv2d_backward_weights(View dw, View dy, View x, Window p) {
     case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
     case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p);
+    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
   }
 }
 

@@ -31,4 +31,10 @@ void winograd_forward(View y, View x, View w, View b, Window window);
 void winograd_backward_data(View dx, View dy, View w, Window window);
 void winograd_backward_weights(View dw, View dy, View x, Window window);
 
+// bf16 by AMX; windows of at most kMostAmxTaps rows.
+inline constexpr int64_t kMostAmxTaps = 64;
+void amx_forward(View y, View x, View w, View b, Window window, bool emulated);
+void amx_backward_data(View dx, View dy, View w, Window window, bool emulated);
+void amx_backward_weights(View dw, View dy, View x, Window window, bool emulated);
+
 RT_ISA_END

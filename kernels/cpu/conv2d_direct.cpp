@@ -1,8 +1,10 @@
 // Convolution as products of blocks of patches with packed weights. Backward data is one convolution for each phase of
 // the strides.
 #include <algorithm>
+#include <vector>
 
 #include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/conv2d_operands.h"
 #include "kernels/cpu/conv2d_taps.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_panels.h"
@@ -15,19 +17,6 @@ namespace {
 
 // A panel of the weights, 256 x 32 floats, stays in the L1 cache while a block of patches, 224 x 256, is read.
 constexpr int64_t kDirectBlockPixels = 16 * kTileRows, kDirectBlockDepth = 256;
-
-// One group. Weight (r, s, d, j) for input channel d and output channel j is w[(r kernel_w + s)
-// tap + d depth_stride + j column_stride].
-template <class T>
-struct DirectOperands {
-  const T* in;
-  int64_t n, h, w, c, depth;
-  T* out;
-  int64_t out_h, out_w, out_c, columns;
-  const T* weights;
-  int64_t kernel_w, tap, depth_stride, column_stride;
-  const T* bias;
-};
 
 template <class T>
 class TapConvolution {
@@ -129,55 +118,18 @@ void direct_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   const Axes axes = forward_axes(z, p);
   dispatch_float(y.dtype, [&]<class T>() {
-    for (int64_t g = 0; g < z.groups; ++g) {
-      const DirectOperands<T> o{.in = x.as<T>() + g * z.cg,
-                                .n = z.n,
-                                .h = z.h,
-                                .w = z.w,
-                                .c = z.c,
-                                .depth = z.cg,
-                                .out = y.as<T>() + g * z.kg,
-                                .out_h = z.ho,
-                                .out_w = z.wo,
-                                .out_c = z.k,
-                                .columns = z.kg,
-                                .weights = w.as<T>() + g * z.kg * z.taps() * z.cg,
-                                .kernel_w = z.s,
-                                .tap = z.cg,
-                                .depth_stride = 1,
-                                .column_stride = z.taps() * z.cg,
-                                .bias = b.data ? b.as<T>() + g * z.kg : nullptr};
-      TapConvolution<T>(o, axes.rows, axes.cols).run(y.device);
-    }
+    for (int64_t g = 0; g < z.groups; ++g)
+      TapConvolution<T>(forward_operands<T>(y, x, w, b, g), axes.rows, axes.cols).run(y.device);
   });
 }
 
 void direct_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
+  const std::vector<Axes> phases = backward_phases(z, p);
   dispatch_float(dx.dtype, [&]<class T>() {
-    for (int64_t g = 0; g < z.groups; ++g) {
-      const DirectOperands<T> o{.in = dy.as<T>() + g * z.kg,
-                                .n = z.n,
-                                .h = z.ho,
-                                .w = z.wo,
-                                .c = z.k,
-                                .depth = z.kg,
-                                .out = dx.as<T>() + g * z.cg,
-                                .out_h = z.h,
-                                .out_w = z.w,
-                                .out_c = z.c,
-                                .columns = z.cg,
-                                .weights = w.as<T>() + g * z.kg * z.taps() * z.cg,
-                                .kernel_w = z.s,
-                                .tap = z.cg,
-                                .depth_stride = z.taps() * z.cg,
-                                .column_stride = 1,
-                                .bias = nullptr};
-      for (int64_t i = 0; i < std::min(p.stride_h, z.h); ++i)
-        for (int64_t j = 0; j < std::min(p.stride_w, z.w); ++j)
-          TapConvolution<T>(o, backward_axis(z.h, z.r, p.stride_h, p.pad_h, p.dilation_h, i),
-                            backward_axis(z.w, z.s, p.stride_w, p.pad_w, p.dilation_w, j)).run(dx.device);
-    }
+    for (int64_t g = 0; g < z.groups; ++g)
+      for (const Axes& phase : phases)
+        TapConvolution<T>(backward_operands<T>(dx, dy, w, g), phase.rows, phase.cols).run(dx.device);
   });
 }
 

@@ -1,0 +1,127 @@
+#pragma once
+#include "kernels/cpu/amx_tiles.h"
+
+// Sums of convolutions in tiles of AMX: 64 rows of 16 columns at a time.
+RT_ISA_BEGIN
+
+namespace {
+
+// Sums that a step left in memory. Their rows are written out between the products of the next step, so that vector and
+// matrix unit work side by side.
+struct PendingSums {
+  struct Group {  // a tile: 16 images of one pixel
+    bf16* to = nullptr;  // of the first image
+    const float* bias = nullptr;
+    int64_t columns = 0;
+  };
+  const float* sums = nullptr;
+  Group groups[4];
+  int64_t row = 4 * kAmxRows, images = 0, image_stride = 0;
+
+  template <class Unit>
+  RT_INLINE void write(Unit&, int64_t rows) {
+    for (const int64_t end = std::min(row + rows, 4 * kAmxRows); row < end; ++row) {
+      const Group& g = groups[row / kAmxRows];
+      const int64_t image = row % kAmxRows;
+      if (image < images && g.columns > 0)
+        Unit::round(sums + row * kAmxPairs, g.bias, g.to + image * image_stride, g.columns);
+    }
+  }
+};
+
+// The input of a few rows of outputs: row r of 16 images begins at rows[r], or is null outside the images; its pixels
+// are `blocks` tiles each.
+struct SumInput {
+  const bf16* const* rows;
+  int64_t row_taps, blocks, pixels;
+};
+
+// Windows of three taps side by side and stride 1: `count` neighbouring outputs by 16 columns. The three tiles of
+// weights of a row of the window stay in registers while the pixels pass by: each is loaded once and meets up to three
+// sums: 9 loads for 12 products, where two pixels by 32 columns need 12.
+// left, right: whether the image goes on beyond the outputs. weights: [row tap][block][3] tiles.
+template <int count, bool left, bool right, class Unit>
+RT_INLINE void strip_step(Unit& unit, const bf16* x, int64_t pixel, const bf16* weights) {
+  unit.template load<4>(weights, 64);
+  unit.template load<5>(weights + kAmxTile, 64);
+  unit.template load<6>(weights + 2 * kAmxTile, 64);
+  if constexpr (left) unit.template load<7>(x - pixel, 64), unit.template product<0, 7, 4>();
+  const auto inner = [&]<int i>() {
+    if constexpr (i < count) {
+      unit.template load<7>(x + i * pixel, 64);
+      if constexpr (i + 1 < count) unit.template product<i + 1, 7, 4>();
+      unit.template product<i, 7, 5>();
+      if constexpr (i > 0) unit.template product<i - 1, 7, 6>();
+    }
+  };
+  inner.template operator()<0>();
+  inner.template operator()<1>();
+  inner.template operator()<2>();
+  inner.template operator()<3>();
+  if constexpr (right) unit.template load<7>(x + count * pixel, 64), unit.template product<count - 1, 7, 6>();
+}
+
+// `first`: the pixel under the middle tap of the first output.
+template <int count, bool left, bool right, class Unit>
+void strip_sums(Unit& unit, const SumInput& x, int64_t first, const bf16* weights, float* sums, PendingSums& pending) {
+  unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
+  const int64_t steps = x.row_taps * x.blocks, few = ceil_div(4 * kAmxRows, steps);
+  for (int64_t t = 0; t < x.row_taps; ++t, weights += x.blocks * 3 * kAmxTile) {
+    if (!x.rows[t]) continue;
+    const bf16* from = x.rows[t] + first * x.blocks * kAmxTile;
+    for (int64_t d = 0; d < x.blocks; ++d) {
+      strip_step<count, left, right>(unit, from + d * kAmxTile, x.blocks * kAmxTile, weights + d * 3 * kAmxTile);
+      pending.write(unit, few);
+    }
+  }
+  pending.write(unit, 4 * kAmxRows);
+  unit.template store<0>(sums, 64);
+  if constexpr (count > 1) unit.template store<1>(sums + 256, 64);
+  if constexpr (count > 2) unit.template store<2>(sums + 512, 64);
+  if constexpr (count > 3) unit.template store<3>(sums + 768, 64);
+}
+
+template <class Unit>
+using StripSums = void (*)(Unit&, const SumInput&, int64_t, const bf16*, float*, PendingSums&);
+template <class Unit>
+inline constexpr StripSums<Unit> kStripSums[4][2][2] = {
+    {{strip_sums<1, false, false, Unit>, strip_sums<1, false, true, Unit>},
+     {strip_sums<1, true, false, Unit>, strip_sums<1, true, true, Unit>}},
+    {{strip_sums<2, false, false, Unit>, strip_sums<2, false, true, Unit>},
+     {strip_sums<2, true, false, Unit>, strip_sums<2, true, true, Unit>}},
+    {{strip_sums<3, false, false, Unit>, strip_sums<3, false, true, Unit>},
+     {strip_sums<3, true, false, Unit>, strip_sums<3, true, true, Unit>}},
+    {{strip_sums<4, false, false, Unit>, strip_sums<4, false, true, Unit>},
+     {strip_sums<4, true, false, Unit>, strip_sums<4, true, true, Unit>}}};
+
+// Any window and stride: two neighbouring outputs, or one, by 32 columns. first: the pixel under the first tap of the
+// first output; step: between the outputs. weights: [tap][block][2] tiles. Sums: output by half of the columns.
+template <class Unit>
+void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, bool both, const bf16* weights,
+               float* sums, PendingSums& pending) {
+  unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
+  const int64_t steps = std::max<int64_t>(x.row_taps * cols.taps * x.blocks, 1), few = ceil_div(4 * kAmxRows, steps);
+  const int64_t size = x.blocks * kAmxTile;
+  for (int64_t t = 0; t < x.row_taps; ++t)
+    for (int64_t u = 0; u < cols.taps && x.rows[t]; ++u) {
+      const int64_t pixel = first + u * cols.tap_step, next = pixel + cols.in_step;
+      const bool a = pixel >= 0 && pixel < x.pixels, b = both && next >= 0 && next < x.pixels;
+      const bf16* from = x.rows[t] + pixel * size;
+      const bf16* other = x.rows[t] + next * size;
+      const bf16* w = weights + (t * cols.taps + u) * 2 * size;
+      if (!a && !b) continue;
+      for (int64_t d = 0; d < x.blocks; ++d, from += kAmxTile, other += kAmxTile, w += 2 * kAmxTile) {
+        unit.template load<6>(w, 64), unit.template load<7>(w + kAmxTile, 64);
+        if (a) unit.template load<4>(from, 64), unit.template product<0, 4, 6>(), unit.template product<1, 4, 7>();
+        if (b) unit.template load<5>(other, 64), unit.template product<2, 5, 6>(), unit.template product<3, 5, 7>();
+        pending.write(unit, few);
+      }
+    }
+  pending.write(unit, 4 * kAmxRows);
+  unit.template store<0>(sums, 64), unit.template store<1>(sums + 256, 64);
+  unit.template store<2>(sums + 512, 64), unit.template store<3>(sums + 768, 64);
+}
+
+}  // namespace
+
+RT_ISA_END
