@@ -81,8 +81,27 @@ inline void pack_weight_tile(const bf16* w, int64_t depth_stride, int64_t column
   for (int64_t p = 0; p < kAmxPairs; ++p) store_row(to + p * kAmxDepth, v[p]);
 }
 
-// Images (n, h, w, depth of c). `folded`: a pixel stands for an output, and its depth are the inputs of all its taps,
-// for images of few channels.
+// to[i] = from[i] for i in [low, high), else 0, i < count <= 32.
+RT_INLINE void copy_part(const bf16* from, int64_t low, int64_t high, bf16* to, int64_t count) {
+#if RT_ISA_LEVEL == 3
+  const auto first = [](int64_t n) { return uint32_t((uint64_t{1} << n) - 1); };
+  const uint32_t part = high > low ? first(high) & ~first(low) : 0;
+  _mm512_mask_storeu_epi16(to, first(count), _mm512_maskz_loadu_epi16(part, from));
+#else
+  for (int64_t i = 0; i < count; ++i) to[i] = i >= low && i < high ? from[i] : bf16();
+#endif
+}
+
+// Whether a pixel of the tiles stands for an output, and its depth for the inputs of all its taps: of few channels, of
+// which a block takes several taps, and where most pixels have no tap.
+inline bool folds(int64_t depth, const Axes& axes) {
+  const int64_t taps = axes.rows.taps * axes.cols.taps;
+  return taps == 1 ? axes.rows.in_step * axes.cols.in_step > 1 : depth <= kAmxDepth / 4 && axes.cols.tap_step == 1;
+}
+// The axis of such outputs.
+inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
+
+// Images (n, h, w, depth of c); folded: null if they are not.
 struct AmxImages {
   const bf16* data;
   int64_t n, h, w, c, depth;
@@ -90,8 +109,9 @@ struct AmxImages {
 
   int64_t rows() const { return folded ? folded->rows.places : h; }
   int64_t pixels() const { return folded ? folded->cols.places : w; }  // of a row
-  int64_t blocks() const { return ceil_div(folded ? folded->rows.taps * folded->cols.taps * depth : depth, kAmxDepth); }
-  // Whether the 16 images from `first` on can be read in place, a block of the depth as 16 rows w h c apart.
+  int64_t whole_depth() const { return folded ? folded->rows.taps * folded->cols.taps * depth : depth; }
+  int64_t blocks() const { return ceil_div(whole_depth(), kAmxDepth); }
+  // Whether the 16 images from `first` on can be read in place, a block of the depth as 16 rows an image apart.
   bool in_place(int64_t first) const { return !folded && depth % kAmxDepth == 0 && first + kAmxRows <= n; }
   int64_t image() const { return h * w * c; }
 
@@ -99,48 +119,50 @@ struct AmxImages {
   void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
     const int64_t tiles = rows.size() * pixels() * blocks.size();
     for (int64_t i = 0; i < kAmxRows; ++i, to += kAmxDepth) {
-      if (first + i >= n) {
+      if (first + i >= n)
         for (int64_t t = 0; t < tiles; ++t) store_row(to + t * kAmxTile, Row{});
-        continue;
-      }
-      const bf16* image_data = data + (first + i) * image();
-      bf16* out = to;
-      for (int64_t r = rows.begin; r < rows.end; ++r)
-        for (int64_t j = 0; j < pixels(); ++j) {
-          if (folded) gather_taps(image_data, r, j, blocks, out);
-          else gather_pixel(image_data + (r * w + j) * c, blocks, out);
-          out += blocks.size() * kAmxTile;
-        }
+      else if (folded) gather_outputs(data + (first + i) * image(), rows, blocks, to);
+      else gather_pixels(data + (first + i) * image() + rows.begin * w * c, rows.size() * w, blocks, to);
     }
   }
 
  private:
-  RT_INLINE void gather_pixel(const bf16* from, Range blocks, bf16* to) const {
-    for (int64_t d = blocks.begin; d < blocks.end; ++d, to += kAmxTile)
-      if ((d + 1) * kAmxDepth <= depth) store_row(to, load_row(from + d * kAmxDepth));
-      else store_part(from + d * kAmxDepth, depth - d * kAmxDepth, to);
+  void gather_pixels(const bf16* from, int64_t count, Range blocks, bf16* to) const {
+    const int64_t whole = std::min(depth / kAmxDepth, blocks.end);
+    for (int64_t p = 0; p < count; ++p, from += c) {
+      for (int64_t d = blocks.begin; d < whole; ++d, to += kAmxTile) store_row(to, load_row(from + d * kAmxDepth));
+      if (whole == blocks.end) continue;
+      copy_part(from + whole * kAmxDepth, 0, depth - whole * kAmxDepth, to, kAmxDepth);
+      to += kAmxTile;
+    }
   }
-  static void store_part(const bf16* from, int64_t count, bf16* to) {
-    for (int64_t d = 0; d < kAmxDepth; ++d) to[d] = d < count ? from[d] : bf16();
-  }
-  void gather_taps(const bf16* image_data, int64_t i, int64_t j, Range blocks, bf16* to) const {
-    const Axis &rows = folded->rows, &cols = folded->cols;
-    for (int64_t d = blocks.begin; d < blocks.end; ++d) store_row(to + (d - blocks.begin) * kAmxTile, Row{});
-    for (int64_t t = 0; t < rows.taps; ++t)
-      for (int64_t u = 0; u < cols.taps; ++u) {
-        const int64_t row = rows.in_first + i * rows.in_step + t * rows.tap_step,
-                      col = cols.in_first + j * cols.in_step + u * cols.tap_step;
-        if (row < 0 || row >= h || col < 0 || col >= w) continue;
-        const bf16* from = image_data + (row * w + col) * c;
-        for (int64_t e = 0, at = (t * cols.taps + u) * depth; e < depth; ++e, ++at)
-          if (const int64_t block = at / kAmxDepth; block >= blocks.begin && block < blocks.end)
-            to[(block - blocks.begin) * kAmxTile + at % kAmxDepth] = from[e];
+
+  void gather_outputs(const bf16* from, Range rows, Range blocks, bf16* to) const {
+    const int64_t places = folded->cols.places, step = blocks.size() * kAmxTile;
+    for (int64_t i = rows.begin; i < rows.end; ++i)
+      for (int64_t j = 0; j < places; ++j, to += step) {
+        for (int64_t d = 0; d < blocks.size(); ++d) store_row(to + d * kAmxTile, Row{});
+        for (int64_t t = 0; t < folded->rows.taps; ++t) gather_taps(from, i, j, t, blocks, to);
       }
   }
-};
 
-// So few channels that a block of the depth takes several taps of a window of more than one.
-inline bool folds(int64_t depth, int64_t taps) { return taps > 1 && depth <= kAmxDepth / 4; }
+  // The taps of a row of the window lie together.
+  RT_INLINE void gather_taps(const bf16* from, int64_t i, int64_t j, int64_t t, Range blocks, bf16* to) const {
+    const Axis &rows = folded->rows, &cols = folded->cols;
+    const int64_t row = rows.in_first + i * rows.in_step + t * rows.tap_step,
+                  col = cols.in_first + j * cols.in_step, run = cols.taps * depth;
+    if (row < 0 || row >= h) return;
+    from += (row * w + col) * c;
+    const int64_t low = std::max<int64_t>(-col, 0) * depth, high = std::min(w - col, cols.taps) * depth;
+    for (int64_t e = 0, at = t * run; e < run;) {
+      const int64_t block = at / kAmxDepth, offset = at % kAmxDepth, count = std::min(run - e, kAmxDepth - offset);
+      if (block >= blocks.begin && block < blocks.end)
+        copy_part(from + e, std::clamp<int64_t>(low - e, 0, count), std::clamp<int64_t>(high - e, 0, count),
+                  to + (block - blocks.begin) * kAmxTile + offset, count);
+      e += count, at += count;
+    }
+  }
+};
 
 }  // namespace
 

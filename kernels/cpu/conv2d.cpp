@@ -11,8 +11,8 @@ namespace {
 enum class Algorithm { direct, depthwise, winograd, amx };
 
 // A product takes 32 channels of 16 images at once: not if more than seven eighths of it were zeros.
-bool amx_pays(const ConvSizes& z) {
-  const int64_t depth = folds(z.cg, z.taps()) ? z.taps() * z.cg : z.cg;
+bool amx_pays(const ConvSizes& z, const Window& p) {
+  const int64_t depth = z.cg == z.c && folds(z.cg, forward_axes(z, p)) ? z.taps() * z.cg : z.cg;
   const auto padded = [](int64_t x, int64_t block) { return ceil_div(x, block) * block; };
   return z.r <= kMostAmxTaps && 8 * z.n * depth * z.kg >= padded(z.n, kAmxRows) * padded(depth, kAmxDepth) *
                                                               padded(z.kg, kAmxPairs);
@@ -22,7 +22,7 @@ bool amx_pays(const ConvSizes& z) {
 // tile outside the image is wasted.
 Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
   if (z.cg == 1 && z.kg == 1) return Algorithm::depthwise;
-  if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::amx && amx_pays(z)) return Algorithm::amx;
+  if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::amx && amx_pays(z, p)) return Algorithm::amx;
   const bool applies = z.r == 3 && z.s == 3 && p.stride_h == 1 && p.stride_w == 1 && p.dilation_h == 1 &&
                        p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;

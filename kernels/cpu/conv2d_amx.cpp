@@ -19,14 +19,15 @@ constexpr int64_t kPanel = 2 * kAmxPairs;  // columns
 class AmxConvolution {
  public:
   AmxConvolution(const DirectOperands<bf16>& o, const std::vector<Axes>& phases)
-      : o_(o), folded_(phases.size() == 1 && o.depth_stride == 1 &&
-                       folds(o.depth, phases[0].rows.taps * phases[0].cols.taps)),
+      : o_(o), folded_(phases.size() == 1 && o.depth_stride == 1 && o.depth == o.c && folds(o.depth, phases[0])),
         input_{o.in, o.n, o.h, o.w, o.c, o.depth, folded_ ? phases.data() : nullptr}, blocks_(input_.blocks()),
         panels_(ceil_div(o.columns, kPanel)) {
     for (const Axes& axes : phases) {
+      if (axes.rows.taps * axes.cols.taps == 0) zeros_ = true;
+      if (axes.rows.taps * axes.cols.taps == 0) continue;
       phases_.push_back({axes, axes, 0, false});
       Phase& p = phases_.back();
-      if (folded_) p.sums = {unit_axis(axes.rows), unit_axis(axes.cols)};
+      if (folded_) p.sums = {folded_axis(axes.rows), folded_axis(axes.cols)};
       const Axis& cols = p.sums.cols;
       p.strips = cols.taps == 3 && cols.in_step == 1 && cols.tap_step == 1 && cols.in_first == -1 &&
                  cols.places == input_.pixels();
@@ -38,6 +39,7 @@ class AmxConvolution {
 
   void run(Device device, bool emulated) const {
     if (o_.n == 0) return;
+    if (zeros_) write_zeros();
     // Few rows at a time, or several blocks of images, for which weights are read once.
     const int64_t image_blocks = ceil_div(o_.n, kAmxRows);
     int64_t groups = 1;
@@ -78,10 +80,18 @@ class AmxConvolution {
     PendingSums pending;
   };
 
-  static Axis unit_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }
   int64_t row_size() const { return input_.pixels() * blocks_ * kAmxTile; }
   int64_t panel_size(const Phase& p) const { return p.sums.rows.taps * p.sums.cols.taps * blocks_ * 2 * kAmxTile; }
   Range group(int64_t g, int64_t groups) const { return part_of(places_, groups, g); }
+
+  // Of outputs without a tap.
+  void write_zeros() const {
+    parallel_for(o_.n * o_.out_h * o_.out_w, 1 << 10, [&](int64_t begin, int64_t end) {
+      if (o_.columns == o_.out_c) std::fill_n(o_.out + begin * o_.out_c, (end - begin) * o_.out_c, bf16());
+      else
+        for (int64_t p = begin; p < end; ++p) std::fill_n(o_.out + p * o_.out_c, o_.columns, bf16());
+    });
+  }
 
   // The rows of the input that rows `places` of all phases need.
   Range needed_rows(Range places) const {
@@ -118,10 +128,9 @@ class AmxConvolution {
   }
   void pack_tile(const Phase& p, int64_t t, int64_t u, int64_t d, int64_t column, bf16* to) const {
     const Axis &rows = p.axes.rows, &cols = p.axes.cols;
-    const int64_t depth = folded_ ? rows.taps * cols.taps * o_.depth : o_.depth;  // taps of folded images lie together
     const int64_t r = rows.kernel_first + t * rows.kernel_step, s = cols.kernel_first + u * cols.kernel_step;
     pack_weight_tile(o_.weights + (r * o_.kernel_w + s) * o_.tap + d * o_.depth_stride + column * o_.column_stride,
-                     o_.depth_stride, o_.column_stride, std::max<int64_t>(depth - d, 0),
+                     o_.depth_stride, o_.column_stride, std::max<int64_t>(input_.whole_depth() - d, 0),
                      std::max<int64_t>(o_.columns - column, 0), to);
   }
 
@@ -190,6 +199,7 @@ class AmxConvolution {
   int64_t blocks_, panels_;
   std::vector<Phase> phases_;
   int64_t weights_size_ = 0, places_ = 0;
+  bool zeros_ = false;  // some outputs have no tap
 };
 
 }  // namespace

@@ -80,8 +80,8 @@ template <class T>
 class AmxWeights {
  public:
   AmxWeights(T* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
-      : dw_(dw), z_(z), folded_(folds(z.cg, z.taps())), axes_(axes),
-        sums_axes_{folded_ ? unit_axis(axes.rows) : axes.rows, folded_ ? unit_axis(axes.cols) : axes.cols},
+      : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)), axes_(axes),
+        sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows, folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
         taps_(sums_axes_.rows.taps * sums_axes_.cols.taps), c_blocks_(x_.blocks()), k_blocks_(dy_.blocks()),
         image_pairs_(ceil_div(z.n, kImagePairs)) {
@@ -124,8 +124,6 @@ class AmxWeights {
   }
 
  private:
-  static Axis unit_axis(const Axis& a) { return {a.places, 0, 1, 0, 1, 1, 1, 0, 1}; }
-
   // Tiles of sums [c / 16][k / 16][tap].
   int64_t sums_size() const { return 2 * c_blocks_ * 2 * k_blocks_ * taps_ * kSums; }
   float* tile(float* sums, int64_t p, int64_t q, int64_t tap) const {
@@ -254,7 +252,7 @@ class AmxWeights {
 
   // Adds the ranges in order, and writes the tiles, whose rows are channels of x.
   void write_out(float* sums) const {
-    const int64_t depth = folded_ ? z_.taps() * z_.cg : z_.cg, row = z_.taps() * z_.cg;
+    const int64_t depth = x_.whole_depth(), row = z_.taps() * z_.cg;
     parallel_for(2 * k_blocks_, 1, [&](int64_t begin, int64_t end) {
       for (int64_t q = begin; q < end; ++q)
         for (int64_t p = 0; p < 2 * c_blocks_; ++p)
