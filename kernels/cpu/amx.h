@@ -15,6 +15,8 @@ namespace {
 
 inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
 
+using Row = uint16_t __attribute__((vector_size(64)));  // of a tile: 32 bf16
+
 #if RT_ISA_LEVEL == 3
 // GCC 12's own intrinsics do not say that they read and write memory.
 class Amx {
@@ -49,13 +51,14 @@ class Amx {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
   }
 
-  // to[i] = the sum of both, rounded to nearest, of a subnormal sum zero; i < count <= 16.
-  RT_INLINE static void round(const float* sums, const float* more, bf16* to, int64_t count) {
-    const Vec<float> v = cpu::RT_ISA::load(sums) + cpu::RT_ISA::load(more);
-    uint16_t half __attribute__((vector_size(32)));
-    asm("vcvtneps2bf16 %1, %0" : "=v"(half) : "v"(v));
-    if (count >= kAmxPairs) std::memcpy(static_cast<void*>(to), &half, sizeof half);
-    else std::memcpy(static_cast<void*>(to), &half, size_t(count) * sizeof(bf16));
+  // 32 columns, of two halves: to[i] = sums + bias, rounded to nearest, of a subnormal sum zero; i < count.
+  RT_INLINE static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count) {
+    using cpu::RT_ISA::load;
+    const Vec<float> a = load(low) + load(bias), b = load(high) + load(bias + kAmxPairs);
+    Row v;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(v) : "v"(a), "v"(b));
+    if (count >= kAmxDepth) std::memcpy(static_cast<void*>(to), &v, sizeof v);
+    else std::memcpy(static_cast<void*>(to), &v, size_t(count) * sizeof(bf16));
   }
 };
 #endif
@@ -81,8 +84,9 @@ class EmulatedAmx {
     multiply(tiles_[c], tiles_[a], tiles_[b]);
   }
 
-  static void round(const float* sums, const float* more, bf16* to, int64_t count) {
-    for (int64_t i = 0; i < std::min(count, kAmxPairs); ++i) to[i] = bf16(flushed(flushed(sums[i]) + flushed(more[i])));
+  static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count) {
+    for (int64_t i = 0; i < std::min(count, kAmxDepth); ++i)
+      to[i] = bf16(flushed(flushed(i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + flushed(bias[i])));
   }
 
  private:

@@ -11,8 +11,6 @@ RT_ISA_BEGIN
 
 namespace {
 
-// 32 bf16, as one vector where the processor has such.
-using Row = uint16_t __attribute__((vector_size(64)));
 using HalfRow = uint16_t __attribute__((vector_size(32)));
 
 RT_INLINE Row load_row(const bf16* p) {
@@ -116,7 +114,7 @@ struct AmxImages {
   int64_t image() const { return h * w * c; }
 
   // Writes 16 images from `first` on, zeros for those beyond n, as tiles [row][pixel][block].
-  void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
+  [[gnu::noinline]] void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
     const int64_t tiles = rows.size() * pixels() * blocks.size();
     for (int64_t i = 0; i < kAmxRows; ++i, to += kAmxDepth) {
       if (first + i >= n)

@@ -73,9 +73,9 @@ class AmxConvolution {
     int64_t weights;  // where its tiles begin
     bool strips;
   };
-  // Two buffers of four tiles: one is filled while the other is written out.
+  // One buffer is filled while the other is written out.
   struct Sums {
-    alignas(64) float data[2][4 * kAmxRows * kAmxPairs];
+    alignas(64) float data[2][kMostOutputs * kOutput];
     int now = 0;
     PendingSums pending;
   };
@@ -142,18 +142,17 @@ class AmxConvolution {
     for (int64_t b = image_blocks.begin; b < image_blocks.end; ++b)
       input_.gather(b * kAmxRows, rows, {0, blocks_}, tiles + (b - image_blocks.begin) * size);
     for (const Phase& p : phases_)
-      for (int64_t q = 2 * panels.begin; q < 2 * panels.end; q += p.strips ? 1 : 2)
+      for (int64_t q = panels.begin; q < panels.end; ++q)
         for (int64_t b = image_blocks.begin; b < image_blocks.end; ++b)
           for (int64_t i = places.begin; i < std::min(places.end, p.axes.rows.places); ++i)
-            run_row(unit, p, b, i, q * kAmxPairs, tiles + (b - image_blocks.begin) * size, rows, weights, bias, sums);
-    sums.pending.write(unit, 4 * kAmxRows);
+            run_row(unit, p, b, i, q * kPanel, tiles + (b - image_blocks.begin) * size, rows, weights, bias, sums);
+    sums.pending.write_rest(unit);
   }
 
   // One row of outputs of 16 images, from `column` on.
   template <class Unit>
   void run_row(Unit& unit, const Phase& p, int64_t block, int64_t i, int64_t column, const bf16* tiles, Range have,
                const bf16* weights, const float* bias, Sums& s) const {
-    if (column >= o_.columns) return;
     const Axis &rows = p.sums.rows, &cols = p.sums.cols;
     const bf16* taps[kMostAmxTaps];
     SumInput x{taps, rows.taps, blocks_, input_.pixels()};
@@ -162,13 +161,13 @@ class AmxConvolution {
       taps[t] = r >= have.begin && r < have.end ? tiles + (r - have.begin) * row_size() : nullptr;
     }
     weights += p.weights + column / kPanel * panel_size(p);
-    if (p.strips && column % kPanel) weights += panel_size(p) / 2;
-    const int64_t count = p.strips ? 4 : 2;
+    const int64_t count = p.strips ? 4 : 2, halves = o_.columns - column > kAmxPairs ? 2 : 1;
     for (int64_t j = 0; j < cols.places; j += count) {
       const int64_t outputs = std::min(count, cols.places - j);
       float* const own = s.data[s.now];
       if (p.strips)
-        kStripSums<Unit>[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, weights, own, s.pending);
+        kStripSums<Unit>[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, halves, weights, own,
+                                                                              s.pending);
       else
         pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, weights, own, s.pending);
       s.now ^= 1;
@@ -178,18 +177,16 @@ class AmxConvolution {
 
   PendingSums pending_of(const Phase& p, int64_t block, int64_t i, int64_t j, int64_t outputs, int64_t column,
                          const float* sums, const float* bias) const {
+    const Axis &rows = p.axes.rows, &cols = p.axes.cols;
+    bf16* const row = o_.out + column +
+                      (block * kAmxRows * o_.out_h + rows.out_first + i * rows.out_step) * o_.out_w * o_.out_c;
     PendingSums out;
-    out.sums = sums, out.row = 0;
+    out.sums = sums, out.bias = bias + column;
+    out.rows = outputs * kAmxRows;
     out.images = std::min(kAmxRows, o_.n - block * kAmxRows);
     out.image_stride = o_.out_h * o_.out_w * o_.out_c;
-    const Axis &rows = p.axes.rows, &cols = p.axes.cols;
-    bf16* const row = o_.out + (block * kAmxRows * o_.out_h + rows.out_first + i * rows.out_step) * o_.out_w * o_.out_c;
-    for (int64_t g = 0; g < 4; ++g) {
-      const int64_t output = p.strips ? g : g / 2, k = p.strips ? column : column + g % 2 * kAmxPairs;
-      if (output >= outputs) continue;
-      out.groups[g] = {row + (cols.out_first + (j + output) * cols.out_step) * o_.out_c + k, bias + k,
-                       std::clamp<int64_t>(o_.columns - k, 0, kAmxPairs)};
-    }
+    out.columns = std::min(o_.columns - column, kPanel);
+    for (int64_t g = 0; g < outputs; ++g) out.to[g] = row + (cols.out_first + (j + g) * cols.out_step) * o_.out_c;
     return out;
   }
 

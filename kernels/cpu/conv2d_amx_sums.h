@@ -1,31 +1,33 @@
 #pragma once
 #include "kernels/cpu/amx_tiles.h"
 
-// Sums of convolutions in tiles of AMX: 64 rows of 16 columns at a time.
+// Sums of convolutions in tiles of AMX: up to four outputs of 16 images by 32 columns at a time, in two halves.
 RT_ISA_BEGIN
 
 namespace {
 
-// Sums that a step left in memory. Their rows are written out between the products of the next step, so that vector and
-// matrix unit work side by side.
+inline constexpr int64_t kMostOutputs = 4, kHalf = kAmxRows * kAmxPairs, kOutput = 2 * kHalf;  // f32 of an output
+
+// Sums that a step left in memory, [output][half][image][16]. They are written out between the products of the next
+// step, so that vector and matrix unit work side by side.
 struct PendingSums {
-  struct Group {  // a tile: 16 images of one pixel
-    bf16* to = nullptr;  // of the first image
-    const float* bias = nullptr;
-    int64_t columns = 0;
-  };
   const float* sums = nullptr;
-  Group groups[4];
-  int64_t row = 4 * kAmxRows, images = 0, image_stride = 0;
+  const float* bias = nullptr;
+  bf16* to[kMostOutputs] = {};  // of the first image
+  int64_t row = 0, rows = 0, images = 0, image_stride = 0, columns = 0;
 
   template <class Unit>
-  RT_INLINE void write(Unit&, int64_t rows) {
-    for (const int64_t end = std::min(row + rows, 4 * kAmxRows); row < end; ++row) {
-      const Group& g = groups[row / kAmxRows];
-      const int64_t image = row % kAmxRows;
-      if (image < images && g.columns > 0)
-        Unit::round(sums + row * kAmxPairs, g.bias, g.to + image * image_stride, g.columns);
+  RT_INLINE void write(Unit&, int64_t count) {
+    for (const int64_t end = std::min(row + count, rows); row < end; ++row) {
+      const int64_t output = row / kAmxRows, image = row % kAmxRows;
+      if (image >= images) continue;
+      const float* from = sums + output * kOutput + image * kAmxPairs;
+      Unit::round(from, from + kHalf, bias, to[output] + image * image_stride, columns);
     }
+  }
+  template <class Unit>
+  RT_INLINE void write_rest(Unit& unit) {
+    write(unit, rows);
   }
 };
 
@@ -61,28 +63,31 @@ RT_INLINE void strip_step(Unit& unit, const bf16* x, int64_t pixel, const bf16* 
   if constexpr (right) unit.template load<7>(x + count * pixel, 64), unit.template product<count - 1, 7, 6>();
 }
 
-// `first`: the pixel under the middle tap of the first output.
+// `first`: the pixel under the middle tap of the first output. weights: [half][row tap][block][3] tiles.
 template <int count, bool left, bool right, class Unit>
-void strip_sums(Unit& unit, const SumInput& x, int64_t first, const bf16* weights, float* sums, PendingSums& pending) {
-  unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
-  const int64_t steps = x.row_taps * x.blocks, few = ceil_div(4 * kAmxRows, steps);
-  for (int64_t t = 0; t < x.row_taps; ++t, weights += x.blocks * 3 * kAmxTile) {
-    if (!x.rows[t]) continue;
-    const bf16* from = x.rows[t] + first * x.blocks * kAmxTile;
-    for (int64_t d = 0; d < x.blocks; ++d) {
-      strip_step<count, left, right>(unit, from + d * kAmxTile, x.blocks * kAmxTile, weights + d * 3 * kAmxTile);
-      pending.write(unit, few);
+void strip_sums(Unit& unit, const SumInput& x, int64_t first, int64_t halves, const bf16* weights, float* sums,
+                PendingSums& pending) {
+  const int64_t few = ceil_div(kMostOutputs * kAmxRows, halves * x.row_taps * x.blocks);
+  for (int64_t half = 0; half < halves; ++half, sums += kHalf) {
+    unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
+    for (int64_t t = 0; t < x.row_taps; ++t, weights += x.blocks * 3 * kAmxTile) {
+      if (!x.rows[t]) continue;
+      const bf16* from = x.rows[t] + first * x.blocks * kAmxTile;
+      for (int64_t d = 0; d < x.blocks; ++d) {
+        strip_step<count, left, right>(unit, from + d * kAmxTile, x.blocks * kAmxTile, weights + d * 3 * kAmxTile);
+        pending.write(unit, few);
+      }
     }
+    if (half + 1 == halves) pending.write_rest(unit);
+    unit.template store<0>(sums, 64);
+    if constexpr (count > 1) unit.template store<1>(sums + kOutput, 64);
+    if constexpr (count > 2) unit.template store<2>(sums + 2 * kOutput, 64);
+    if constexpr (count > 3) unit.template store<3>(sums + 3 * kOutput, 64);
   }
-  pending.write(unit, 4 * kAmxRows);
-  unit.template store<0>(sums, 64);
-  if constexpr (count > 1) unit.template store<1>(sums + 256, 64);
-  if constexpr (count > 2) unit.template store<2>(sums + 512, 64);
-  if constexpr (count > 3) unit.template store<3>(sums + 768, 64);
 }
 
 template <class Unit>
-using StripSums = void (*)(Unit&, const SumInput&, int64_t, const bf16*, float*, PendingSums&);
+using StripSums = void (*)(Unit&, const SumInput&, int64_t, int64_t, const bf16*, float*, PendingSums&);
 template <class Unit>
 inline constexpr StripSums<Unit> kStripSums[4][2][2] = {
     {{strip_sums<1, false, false, Unit>, strip_sums<1, false, true, Unit>},
@@ -95,12 +100,12 @@ inline constexpr StripSums<Unit> kStripSums[4][2][2] = {
      {strip_sums<4, true, false, Unit>, strip_sums<4, true, true, Unit>}}};
 
 // Any window and stride: two neighbouring outputs, or one, by 32 columns. first: the pixel under the first tap of the
-// first output; step: between the outputs. weights: [tap][block][2] tiles. Sums: output by half of the columns.
+// first output. weights: [tap][block][half] tiles.
 template <class Unit>
-void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, bool both, const bf16* weights,
+[[gnu::noinline]] void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, bool both, const bf16* weights,
                float* sums, PendingSums& pending) {
   unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
-  const int64_t steps = std::max<int64_t>(x.row_taps * cols.taps * x.blocks, 1), few = ceil_div(4 * kAmxRows, steps);
+  const int64_t few = ceil_div(2 * kAmxRows, std::max<int64_t>(x.row_taps * cols.taps * x.blocks, 1));
   const int64_t size = x.blocks * kAmxTile;
   for (int64_t t = 0; t < x.row_taps; ++t)
     for (int64_t u = 0; u < cols.taps && x.rows[t]; ++u) {
@@ -117,9 +122,9 @@ void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, b
         pending.write(unit, few);
       }
     }
-  pending.write(unit, 4 * kAmxRows);
-  unit.template store<0>(sums, 64), unit.template store<1>(sums + 256, 64);
-  unit.template store<2>(sums + 512, 64), unit.template store<3>(sums + 768, 64);
+  pending.write_rest(unit);
+  unit.template store<0>(sums, 64), unit.template store<1>(sums + kHalf, 64);
+  unit.template store<2>(sums + kOutput, 64), unit.template store<3>(sums + kOutput + kHalf, 64);
 }
 
 }  // namespace
