@@ -114,7 +114,7 @@ struct AmxImages {
   int64_t image() const { return h * w * c; }
 
   // Writes 16 images from `first` on, zeros for those beyond n, as tiles [row][pixel][block].
-  [[gnu::noinline]] void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
+  void gather(int64_t first, Range rows, Range blocks, bf16* to) const {
     const int64_t tiles = rows.size() * pixels() * blocks.size();
     for (int64_t i = 0; i < kAmxRows; ++i, to += kAmxDepth) {
       if (first + i >= n)

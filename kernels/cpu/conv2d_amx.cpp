@@ -141,53 +141,58 @@ class AmxConvolution {
     const int64_t size = rows.size() * row_size();
     for (int64_t b = image_blocks.begin; b < image_blocks.end; ++b)
       input_.gather(b * kAmxRows, rows, {0, blocks_}, tiles + (b - image_blocks.begin) * size);
-    for (const Phase& p : phases_)
-      for (int64_t q = panels.begin; q < panels.end; ++q)
-        for (int64_t b = image_blocks.begin; b < image_blocks.end; ++b)
-          for (int64_t i = places.begin; i < std::min(places.end, p.axes.rows.places); ++i)
-            run_row(unit, p, b, i, q * kPanel, tiles + (b - image_blocks.begin) * size, rows, weights, bias, sums);
-    sums.pending.write_rest(unit);
+    const int64_t together = rows_together(places);
+    for (int64_t i = places.begin; i < places.end; i += together)
+      for (const Phase& p : phases_)
+        for (int64_t q = panels.begin; q < panels.end; ++q)
+          for (int64_t b = image_blocks.begin; b < image_blocks.end; ++b)
+            run_rows(unit, p, {i, std::min({i + together, places.end, p.axes.rows.places})}, q, b,
+                     tiles + (b - image_blocks.begin) * size, rows, weights, bias, sums);
   }
 
-  // One row of outputs of 16 images, from `column` on.
+  // Rows of outputs that stay in the L2 cache while phases and panels fill them: their lines come in pairs. All, if that
+  // would read many weights too often.
+  int64_t rows_together(Range places) const {
+    if (weights_size_ > kGathered / 2) return places.size();
+    const int64_t row = kAmxRows * o_.out_w * o_.out_c * phases_[0].axes.rows.out_step;
+    return std::clamp<int64_t>(kGathered / 4 / row, 1, places.size());
+  }
+
   template <class Unit>
-  void run_row(Unit& unit, const Phase& p, int64_t block, int64_t i, int64_t column, const bf16* tiles, Range have,
-               const bf16* weights, const float* bias, Sums& s) const {
+  void run_rows(Unit& unit, const Phase& p, Range places, int64_t panel, int64_t block, const bf16* tiles, Range have,
+                const bf16* weights, const float* bias, Sums& sums) const {
+    const SumOutput out{bias + panel * kPanel, std::min(kAmxRows, o_.n - block * kAmxRows),
+                        o_.out_h * o_.out_w * o_.out_c, p.axes.cols.out_step * o_.out_c,
+                        std::min(o_.columns - panel * kPanel, kPanel)};
+    bf16* const to = o_.out + block * kAmxRows * out.image_stride + panel * kPanel;
+    for (int64_t i = places.begin; i < places.end; ++i)
+      run_row(unit, p, i, tiles, have, weights + p.weights + panel * panel_size(p), out, to, sums);
+    sums.pending.write(unit, out, sums.pending.rows);
+  }
+
+  // One row of outputs of 16 images.
+  template <class Unit>
+  void run_row(Unit& unit, const Phase& p, int64_t i, const bf16* tiles, Range have, const bf16* weights,
+               const SumOutput& out, bf16* to, Sums& s) const {
     const Axis &rows = p.sums.rows, &cols = p.sums.cols;
     const bf16* taps[kMostAmxTaps];
-    SumInput x{taps, rows.taps, blocks_, input_.pixels()};
+    const SumInput x{taps, rows.taps, blocks_, input_.pixels()};
     for (int64_t t = 0; t < rows.taps; ++t) {
       const int64_t r = rows.in_first + i * rows.in_step + t * rows.tap_step;
       taps[t] = r >= have.begin && r < have.end ? tiles + (r - have.begin) * row_size() : nullptr;
     }
-    weights += p.weights + column / kPanel * panel_size(p);
-    const int64_t count = p.strips ? 4 : 2, halves = o_.columns - column > kAmxPairs ? 2 : 1;
-    for (int64_t j = 0; j < cols.places; j += count) {
+    to += ((p.axes.rows.out_first + i * p.axes.rows.out_step) * o_.out_w + p.axes.cols.out_first) * o_.out_c;
+    const int64_t count = p.strips ? kMostOutputs : 2;
+    for (int64_t j = 0; j < cols.places; j += count, to += count * out.pixel_stride) {
       const int64_t outputs = std::min(count, cols.places - j);
       float* const own = s.data[s.now];
       if (p.strips)
-        kStripSums<Unit>[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, halves, weights, own,
-                                                                              s.pending);
+        kStripSums<Unit>[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
       else
-        pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, weights, own, s.pending);
+        pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, out, weights, own, s.pending);
       s.now ^= 1;
-      s.pending = pending_of(p, block, i, j, outputs, column, own, bias);
+      s.pending.begin(own, to, outputs, out);
     }
-  }
-
-  PendingSums pending_of(const Phase& p, int64_t block, int64_t i, int64_t j, int64_t outputs, int64_t column,
-                         const float* sums, const float* bias) const {
-    const Axis &rows = p.axes.rows, &cols = p.axes.cols;
-    bf16* const row = o_.out + column +
-                      (block * kAmxRows * o_.out_h + rows.out_first + i * rows.out_step) * o_.out_w * o_.out_c;
-    PendingSums out;
-    out.sums = sums, out.bias = bias + column;
-    out.rows = outputs * kAmxRows;
-    out.images = std::min(kAmxRows, o_.n - block * kAmxRows);
-    out.image_stride = o_.out_h * o_.out_w * o_.out_c;
-    out.columns = std::min(o_.columns - column, kPanel);
-    for (int64_t g = 0; g < outputs; ++g) out.to[g] = row + (cols.out_first + (j + g) * cols.out_step) * o_.out_c;
-    return out;
   }
 
   DirectOperands<bf16> o_;

@@ -8,26 +8,29 @@ namespace {
 
 inline constexpr int64_t kMostOutputs = 4, kHalf = kAmxRows * kAmxPairs, kOutput = 2 * kHalf;  // f32 of an output
 
+// Where 16 images' outputs of 32 columns go: strides in elements.
+struct SumOutput {
+  const float* bias = nullptr;
+  int64_t images = 0, image_stride = 0, pixel_stride = 0, columns = 0;
+};
+
 // Sums that a step left in memory, [output][half][image][16]. They are written out between the products of the next
 // step, so that vector and matrix unit work side by side.
 struct PendingSums {
   const float* sums = nullptr;
-  const float* bias = nullptr;
-  bf16* to[kMostOutputs] = {};  // of the first image
-  int64_t row = 0, rows = 0, images = 0, image_stride = 0, columns = 0;
+  bf16* to = nullptr;  // the first output of the first image
+  int64_t outputs = 1, row = 0, rows = 0;
 
-  template <class Unit>
-  RT_INLINE void write(Unit&, int64_t count) {
-    for (const int64_t end = std::min(row + count, rows); row < end; ++row) {
-      const int64_t output = row / kAmxRows, image = row % kAmxRows;
-      if (image >= images) continue;
-      const float* from = sums + output * kOutput + image * kAmxPairs;
-      Unit::round(from, from + kHalf, bias, to[output] + image * image_stride, columns);
-    }
+  void begin(const float* from, bf16* first, int64_t count, const SumOutput& out) {
+    sums = from, to = first, outputs = count, row = 0, rows = count * out.images;
   }
   template <class Unit>
-  RT_INLINE void write_rest(Unit& unit) {
-    write(unit, rows);
+  RT_INLINE void write(Unit&, const SumOutput& out, int64_t count) {
+    for (const int64_t end = std::min(row + count, rows); row < end; ++row) {
+      const int64_t image = row / outputs, output = row % outputs;
+      const float* from = sums + output * kOutput + image * kAmxPairs;
+      Unit::round(from, from + kHalf, out.bias, to + image * out.image_stride + output * out.pixel_stride, out.columns);
+    }
   }
 };
 
@@ -65,8 +68,9 @@ RT_INLINE void strip_step(Unit& unit, const bf16* x, int64_t pixel, const bf16* 
 
 // `first`: the pixel under the middle tap of the first output. weights: [half][row tap][block][3] tiles.
 template <int count, bool left, bool right, class Unit>
-void strip_sums(Unit& unit, const SumInput& x, int64_t first, int64_t halves, const bf16* weights, float* sums,
+void strip_sums(Unit& unit, const SumInput& x, int64_t first, const SumOutput& out, const bf16* weights, float* sums,
                 PendingSums& pending) {
+  const int64_t halves = out.columns > kAmxPairs ? 2 : 1;
   const int64_t few = ceil_div(kMostOutputs * kAmxRows, halves * x.row_taps * x.blocks);
   for (int64_t half = 0; half < halves; ++half, sums += kHalf) {
     unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
@@ -75,10 +79,10 @@ void strip_sums(Unit& unit, const SumInput& x, int64_t first, int64_t halves, co
       const bf16* from = x.rows[t] + first * x.blocks * kAmxTile;
       for (int64_t d = 0; d < x.blocks; ++d) {
         strip_step<count, left, right>(unit, from + d * kAmxTile, x.blocks * kAmxTile, weights + d * 3 * kAmxTile);
-        pending.write(unit, few);
+        pending.write(unit, out, few);
       }
     }
-    if (half + 1 == halves) pending.write_rest(unit);
+    if (half + 1 == halves) pending.write(unit, out, pending.rows);
     unit.template store<0>(sums, 64);
     if constexpr (count > 1) unit.template store<1>(sums + kOutput, 64);
     if constexpr (count > 2) unit.template store<2>(sums + 2 * kOutput, 64);
@@ -87,7 +91,7 @@ void strip_sums(Unit& unit, const SumInput& x, int64_t first, int64_t halves, co
 }
 
 template <class Unit>
-using StripSums = void (*)(Unit&, const SumInput&, int64_t, int64_t, const bf16*, float*, PendingSums&);
+using StripSums = void (*)(Unit&, const SumInput&, int64_t, const SumOutput&, const bf16*, float*, PendingSums&);
 template <class Unit>
 inline constexpr StripSums<Unit> kStripSums[4][2][2] = {
     {{strip_sums<1, false, false, Unit>, strip_sums<1, false, true, Unit>},
@@ -102,8 +106,8 @@ inline constexpr StripSums<Unit> kStripSums[4][2][2] = {
 // Any window and stride: two neighbouring outputs, or one, by 32 columns. first: the pixel under the first tap of the
 // first output. weights: [tap][block][half] tiles.
 template <class Unit>
-[[gnu::noinline]] void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, bool both, const bf16* weights,
-               float* sums, PendingSums& pending) {
+void pair_sums(Unit& unit, const SumInput& x, const Axis& cols, int64_t first, bool both, const SumOutput& out,
+               const bf16* weights, float* sums, PendingSums& pending) {
   unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
   const int64_t few = ceil_div(2 * kAmxRows, std::max<int64_t>(x.row_taps * cols.taps * x.blocks, 1));
   const int64_t size = x.blocks * kAmxTile;
@@ -119,10 +123,10 @@ template <class Unit>
         unit.template load<6>(w, 64), unit.template load<7>(w + kAmxTile, 64);
         if (a) unit.template load<4>(from, 64), unit.template product<0, 4, 6>(), unit.template product<1, 4, 7>();
         if (b) unit.template load<5>(other, 64), unit.template product<2, 5, 6>(), unit.template product<3, 5, 7>();
-        pending.write(unit, few);
+        pending.write(unit, out, few);
       }
     }
-  pending.write_rest(unit);
+  pending.write(unit, out, pending.rows);
   unit.template store<0>(sums, 64), unit.template store<1>(sums + kHalf, 64);
   unit.template store<2>(sums + kOutput, 64), unit.template store<3>(sums + kOutput + kHalf, 64);
 }
