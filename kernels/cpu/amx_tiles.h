@@ -57,25 +57,26 @@ RT_INLINE void transpose_tile(Row* v) {
 #endif
 }
 
-// A tile of weights: 16 pairs of the depth by 16 columns. Element (d, j) is w[d depth_stride + j column_stride], one of
-// the strides is 1; zeros beyond `depth` and `columns`.
-inline void pack_weight_tile(const bf16* w, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
-                             bf16* to) {
+// 32 of the depth by 16 columns, of a matrix whose element (d, j) is from[d depth_stride + j column_stride], one of the
+// strides 1; zeros beyond `depth` and `columns`. As right operand: row p holds (2 p, j), (2 p + 1, j) for all columns;
+// as left one row j holds the depth of column j.
+template <bool right>
+void pack_tile(const bf16* from, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
+               bf16* to) {
   bf16 copy[kAmxTile];
   if (depth < kAmxDepth || columns < kAmxPairs) {
     for (int64_t j = 0; j < kAmxPairs; ++j)
       for (int64_t d = 0; d < kAmxDepth; ++d)
-        copy[j * kAmxDepth + d] = d < depth && j < columns ? w[d * depth_stride + j * column_stride] : bf16();
-    w = copy, depth_stride = 1, column_stride = kAmxDepth;
+        copy[j * kAmxDepth + d] = d < depth && j < columns ? from[d * depth_stride + j * column_stride] : bf16();
+    from = copy, depth_stride = 1, column_stride = kAmxDepth;
   }
   Row v[kAmxPairs];
-  if (depth_stride == 1) {
-    for (int64_t j = 0; j < kAmxPairs; ++j) v[j] = load_row(w + j * column_stride);
-    transpose_tile(v);
-  } else {
+  if (depth_stride == 1)
+    for (int64_t j = 0; j < kAmxPairs; ++j) v[j] = load_row(from + j * column_stride);
+  else
     for (int64_t p = 0; p < kAmxPairs; ++p)
-      v[p] = interleaved(load_half_row(w + 2 * p * depth_stride), load_half_row(w + (2 * p + 1) * depth_stride));
-  }
+      v[p] = interleaved(load_half_row(from + 2 * p * depth_stride), load_half_row(from + (2 * p + 1) * depth_stride));
+  if ((depth_stride == 1) == right) transpose_tile(v);
   for (int64_t p = 0; p < kAmxPairs; ++p) store_row(to + p * kAmxDepth, v[p]);
 }
 

@@ -123,15 +123,15 @@ class AmxConvolution {
         for (int64_t half = 0; half < 2; ++half) {
           const int64_t tile = p.strips ? ((half * p.sums.rows.taps + t) * blocks_ + d) * 3 + u
                                         : ((t * cols + u) * blocks_ + d) * 2 + half;
-          pack_tile(p, t, u, d * kAmxDepth, panel * kPanel + half * kAmxPairs, to + tile * kAmxTile);
+          pack_tap(p, t, u, d * kAmxDepth, panel * kPanel + half * kAmxPairs, to + tile * kAmxTile);
         }
   }
-  void pack_tile(const Phase& p, int64_t t, int64_t u, int64_t d, int64_t column, bf16* to) const {
+  void pack_tap(const Phase& p, int64_t t, int64_t u, int64_t d, int64_t column, bf16* to) const {
     const Axis &rows = p.axes.rows, &cols = p.axes.cols;
     const int64_t r = rows.kernel_first + t * rows.kernel_step, s = cols.kernel_first + u * cols.kernel_step;
-    pack_weight_tile(o_.weights + (r * o_.kernel_w + s) * o_.tap + d * o_.depth_stride + column * o_.column_stride,
-                     o_.depth_stride, o_.column_stride, std::max<int64_t>(input_.whole_depth() - d, 0),
-                     std::max<int64_t>(o_.columns - column, 0), to);
+    pack_tile<true>(o_.weights + (r * o_.kernel_w + s) * o_.tap + d * o_.depth_stride + column * o_.column_stride,
+                    o_.depth_stride, o_.column_stride, std::max<int64_t>(input_.whole_depth() - d, 0),
+                    std::max<int64_t>(o_.columns - column, 0), to);
   }
 
   template <class Unit>
