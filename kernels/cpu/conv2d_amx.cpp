@@ -15,6 +15,7 @@ namespace {
 // The tiles of the input that are used together, half of the L2 cache, in elements.
 constexpr int64_t kGathered = 1 << 19;
 constexpr int64_t kPanel = 2 * kAmxPairs;  // columns
+constexpr int64_t kStreamed = 1 << 21;     // elements that no L2 cache keeps for the next kernel
 
 class AmxConvolution {
  public:
@@ -150,8 +151,8 @@ class AmxConvolution {
                      tiles + (b - image_blocks.begin) * size, rows, weights, bias, sums);
   }
 
-  // Rows of outputs that stay in the L2 cache while phases and panels fill them: their lines come in pairs. All, if that
-  // would read many weights too often.
+  // Rows of outputs that stay in the L2 cache while phases and panels fill them: their lines come in pairs. All, if
+  // that would read many weights too often.
   int64_t rows_together(Range places) const {
     if (weights_size_ > kGathered / 2) return places.size();
     const int64_t row = kAmxRows * o_.out_w * o_.out_c * phases_[0].axes.rows.out_step;
@@ -163,7 +164,8 @@ class AmxConvolution {
                 const bf16* weights, const float* bias, Sums& sums) const {
     const SumOutput out{bias + panel * kPanel, std::min(kAmxRows, o_.n - block * kAmxRows),
                         o_.out_h * o_.out_w * o_.out_c, p.axes.cols.out_step * o_.out_c,
-                        std::min(o_.columns - panel * kPanel, kPanel)};
+                        std::min(o_.columns - panel * kPanel, kPanel),
+                        o_.n * o_.out_h * o_.out_w * o_.out_c > kStreamed};
     bf16* const to = o_.out + block * kAmxRows * out.image_stride + panel * kPanel;
     for (int64_t i = places.begin; i < places.end; ++i)
       run_row(unit, p, i, tiles, have, weights + p.weights + panel * panel_size(p), out, to, sums);

@@ -12,6 +12,7 @@ inline constexpr int64_t kMostOutputs = 4, kHalf = kAmxRows * kAmxPairs, kOutput
 struct SumOutput {
   const float* bias = nullptr;
   int64_t images = 0, image_stride = 0, pixel_stride = 0, columns = 0;
+  bool stream = false;  // past the caches
 };
 
 // Sums that a step left in memory, [output][half][image][16]. They are written out between the products of the next
@@ -29,7 +30,8 @@ struct PendingSums {
     for (const int64_t end = std::min(row + count, rows); row < end; ++row) {
       const int64_t image = row / outputs, output = row % outputs;
       const float* from = sums + output * kOutput + image * kAmxPairs;
-      Unit::round(from, from + kHalf, out.bias, to + image * out.image_stride + output * out.pixel_stride, out.columns);
+      Unit::round(from, from + kHalf, out.bias, to + image * out.image_stride + output * out.pixel_stride, out.columns,
+                  out.stream);
     }
   }
 };
