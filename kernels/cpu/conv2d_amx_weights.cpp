@@ -64,22 +64,28 @@ RT_INLINE void pixel_row(Unit& unit, const bf16* x, const bf16* more, const bf16
   pixel_step<true, false>(unit, x + last, more + last, dy + last);
 }
 
-template <class Unit>
-RT_INLINE void load_sums(Unit& unit, const float* a, const float* b, int64_t next) {
-  unit.template load<0>(a, 64), unit.template load<1>(a + next, 64), unit.template load<2>(a + 2 * next, 64);
-  unit.template load<3>(b, 64), unit.template load<4>(b + next, 64), unit.template load<5>(b + 2 * next, 64);
+// Tile t of sums is tile t of the unit, for t < count.
+template <int count, class Unit>
+RT_INLINE void load_sums(Unit& unit, float* const* at, bool zeros) {
+  const auto one = [&]<int t>() {
+    if constexpr (t < count) zeros ? unit.template zero<t>() : unit.template load<t>(at[t], 64);
+  };
+  one.template operator()<0>(), one.template operator()<1>(), one.template operator()<2>();
+  one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
-template <class Unit>
-RT_INLINE void store_sums(Unit& unit, float* a, float* b, int64_t next) {
-  unit.template store<0>(a, 64), unit.template store<1>(a + next, 64), unit.template store<2>(a + 2 * next, 64);
-  unit.template store<3>(b, 64), unit.template store<4>(b + next, 64), unit.template store<5>(b + 2 * next, 64);
+template <int count, class Unit>
+RT_INLINE void store_sums(Unit& unit, float* const* at) {
+  const auto one = [&]<int t>() {
+    if constexpr (t < count) unit.template store<t>(at[t], 64);
+  };
+  one.template operator()<0>(), one.template operator()<1>(), one.template operator()<2>();
+  one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
 
-// One group. dw (k, taps, depth): T is bf16 or float.
-template <class T>
+// One group. dw (k, taps, depth).
 class AmxWeights {
  public:
-  AmxWeights(T* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
+  AmxWeights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
       : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)), axes_(axes),
         sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows, folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
@@ -96,6 +102,7 @@ class AmxWeights {
     while (groups_ < z.ho && size(ceil_div(z.ho, groups_)) > kOperands) ++groups_;
     together_ = groups_ > 1 ? 1 : std::clamp<int64_t>(kOperands / size(z.ho), 1, image_pairs_);
     ranges_ = sums_size() <= kSmallSums ? std::min(kSumRanges, steps()) : 1;
+    in_tiles_ = steps() == 1;
   }
 
   void run(Device device, bool emulated) const {
@@ -110,7 +117,7 @@ class AmxWeights {
                   dy_size = 2 * k_cut_ * together_ * rows * z_.wo * kAmxTile,
                   copied = 2 * std::max(c_most * x_rows * x_.pixels(), k_cut_ * rows * z_.wo) * kAmxTile;
     const int64_t each = x_size + dy_size + copied;
-    const Scratch<float> sums(ranges_ * sums_size(), device);
+    const Scratch<float> sums(in_tiles_ ? 0 : ranges_ * sums_size(), device);
     const Scratch<bf16> scratch(parts_for(items) * each, device);
     parallel_parts(items, [&](int64_t part, Range own) {
       with_amx(emulated, [&](auto& unit) {
@@ -120,7 +127,7 @@ class AmxWeights {
                      ds + dy_size, sums.data() + q / cuts * sums_size());
       });
     });
-    write_out(sums.data());
+    if (!in_tiles_) write_out(sums.data(), emulated);
   }
 
  private:
@@ -179,8 +186,6 @@ class AmxWeights {
 
   template <class Unit>
   void accumulate(Unit& unit, Range own, Range channels, bf16* xs, bf16* ds, bf16* copy, float* sums) const {
-    for (int64_t p = 2 * channels.begin; p < 2 * channels.end; ++p)
-      std::fill_n(tile(sums, p, 0, 0), 2 * k_blocks_ * taps_ * kSums, 0.f);
     for (int64_t s = own.begin; s < own.end; ++s) {
       const int64_t first = s / groups_ * together_;
       const Range pairs{first, std::min(first + together_, image_pairs_)},
@@ -194,10 +199,10 @@ class AmxWeights {
         for (int64_t p = 0; p < 2 * channels.size(); p += 2)
           for (int64_t q = 0; q < 2 * ks.size(); q += strips_ ? 1 : 2)
             for (int64_t t = 0; t < sums_axes_.rows.taps; ++t) {
-              if (strips_) add_strips(unit, x, dy, p, q, t, channels.begin, k, sums);
+              const SumPlace at{2 * channels.begin + p, 2 * k + q, s == own.begin};
+              if (strips_) add_strips(unit, x, dy, p, q, t, at, sums);
               else
-                for (int64_t u = 0; u < sums_axes_.cols.taps; ++u)
-                  add_tap(unit, x, dy, p, q, t, u, channels.begin, k, sums);
+                for (int64_t u = 0; u < sums_axes_.cols.taps; ++u) add_tap(unit, x, dy, p, q, t, u, at, sums);
             }
       }
     }
@@ -210,27 +215,41 @@ class AmxWeights {
     return r >= 0 && r < x_.rows() ? x.row(p, pair, r) : nullptr;
   }
 
+  struct SumPlace {
+    int64_t p, q;  // in 16 channels of x and of dy
+    bool first;    // nothing has been added yet
+  };
+  // The places of `count` sums: [channels][taps or columns]; a buffer, if they are written out at once.
+  template <int count, class At>
+  void sum_places(float* buffer, const At& at, float** to) const {
+    for (int i = 0; i < count; ++i) to[i] = in_tiles_ ? buffer + i * kSums : at(i);
+  }
+
   template <class Unit>
-  void add_strips(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, int64_t c,
-                  int64_t k, float* sums) const {
-    float *a = tile(sums, 2 * c + p, 2 * k + q, t * 3), *b = tile(sums, 2 * c + p + 1, 2 * k + q, t * 3);
-    load_sums(unit, a, b, kSums);
+  void add_strips(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, const SumPlace& at,
+                  float* sums) const {
+    alignas(64) float buffer[6 * kSums];
+    float* to[6];
+    sum_places<6>(buffer, [&](int i) { return tile(sums, at.p + i / 3, at.q, 3 * t + i % 3); }, to);
+    load_sums<6>(unit, to, at.first);
     for (int64_t m = 0; m < x.pairs; ++m)
       for (int64_t i = dy.rows.begin; i < dy.rows.end; ++i)
         if (const bf16* from = input_row(x, p, m, i, t))
           pixel_row(unit, from, from + x.stride(), dy.row(q, m, i), z_.wo);
-    store_sums(unit, a, b, kSums);
+    store_sums<6>(unit, to);
+    for (int i = 0; i < 3 && in_tiles_; ++i) write_tiles(unit, to[i], to[i + 3], at.q, at.p, 3 * t + i);
   }
 
   // Twice 16 channels of x by twice 16 of dy, at one tap.
   template <class Unit>
-  void add_tap(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, int64_t u, int64_t c,
-               int64_t k, float* sums) const {
+  void add_tap(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, int64_t u,
+               const SumPlace& at, float* sums) const {
     const Axis& cols = sums_axes_.cols;
-    const int64_t tap = t * cols.taps + u, right = taps_ * kSums;
-    float *a = tile(sums, 2 * c + p, 2 * k + q, tap), *b = tile(sums, 2 * c + p + 1, 2 * k + q, tap);
-    unit.template load<0>(a, 64), unit.template load<1>(a + right, 64);
-    unit.template load<2>(b, 64), unit.template load<3>(b + right, 64);
+    const int64_t tap = t * cols.taps + u;
+    alignas(64) float buffer[4 * kSums];
+    float* to[4];
+    sum_places<4>(buffer, [&](int i) { return tile(sums, at.p + i / 2, at.q + i % 2, tap); }, to);
+    load_sums<4>(unit, to, at.first);
     for (int64_t m = 0; m < x.pairs; ++m)
       for (int64_t i = dy.rows.begin; i < dy.rows.end; ++i)
         if (const bf16* from = input_row(x, p, m, i, t)) {
@@ -238,55 +257,60 @@ class AmxWeights {
           for (int64_t j = 0; j < z_.wo; ++j) {
             const int64_t col = cols.in_first + j * cols.in_step + u * cols.tap_step;
             if (col < 0 || col >= x.pixels) continue;
-            const bf16* at = from + col * kAmxTile;
-            unit.template load<4>(at, 64), unit.template load<6>(g + j * kAmxTile, 64);
+            const bf16* pixel = from + col * kAmxTile;
+            unit.template load<4>(pixel, 64), unit.template load<6>(g + j * kAmxTile, 64);
             unit.template product<0, 4, 6>();
             unit.template load<7>(g + dy.stride() + j * kAmxTile, 64), unit.template product<1, 4, 7>();
-            unit.template load<5>(at + x.stride(), 64), unit.template product<2, 5, 6>();
+            unit.template load<5>(pixel + x.stride(), 64), unit.template product<2, 5, 6>();
             unit.template product<3, 5, 7>();
           }
         }
-    unit.template store<0>(a, 64), unit.template store<1>(a + right, 64);
-    unit.template store<2>(b, 64), unit.template store<3>(b + right, 64);
+    store_sums<4>(unit, to);
+    for (int i = 0; i < 2 && in_tiles_; ++i) write_tiles(unit, to[i], to[i + 2], at.q + i, at.p, tap);
   }
 
-  // Adds the ranges in order, and writes the tiles, whose rows are channels of x.
-  void write_out(float* sums) const {
-    const int64_t depth = x_.whole_depth(), row = z_.taps() * z_.cg;
+  // Adds the ranges in order.
+  void write_out(float* sums, bool emulated) const {
+    const auto total = [&](int64_t p, int64_t q, int64_t tap, float* to) {
+      std::copy_n(tile(sums, p, q, tap), kSums, to);
+      for (int64_t r = 1; r < ranges_; ++r) {
+        const float* more = tile(sums + r * sums_size(), p, q, tap);
+        for (int64_t i = 0; i < kSums; ++i) to[i] += more[i];
+      }
+    };
     parallel_for(2 * k_blocks_, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t q = begin; q < end; ++q)
-        for (int64_t p = 0; p < 2 * c_blocks_; ++p)
-          for (int64_t tap = 0; tap < taps_; ++tap) {
-            float total[kSums];
-            std::copy_n(tile(sums, p, q, tap), kSums, total);
-            for (int64_t r = 1; r < ranges_; ++r) {
-              const float* more = tile(sums + r * sums_size(), p, q, tap);
-              for (int64_t i = 0; i < kSums; ++i) total[i] += more[i];
+      with_amx(emulated, [&](auto& unit) {
+        alignas(64) float low[kSums], high[kSums];
+        for (int64_t q = begin; q < end; ++q)
+          for (int64_t p = 0; p < 2 * c_blocks_; p += 2)
+            for (int64_t tap = 0; tap < taps_; ++tap) {
+              total(p, q, tap, low), total(p + 1, q, tap, high);
+              write_tiles(unit, low, high, q, p, tap);
             }
-            write_tile(total, q * kAmxPairs, p * kAmxRows, depth, dw_ + tap * z_.cg, row);
-          }
+      });
     });
   }
-  void write_tile(const float* from, int64_t k, int64_t c, int64_t depth, T* to, int64_t row) const {
-    Row v[kAmxRows];
-    std::memcpy(v, from, sizeof v);
-    transpose_tile(v);
-    const int64_t count = std::min(depth - c, kAmxRows);
-    for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs) && count > 0; ++i) {
-      float out[kAmxRows];
-      std::memcpy(out, &v[i], sizeof out);
-      for (int64_t j = 0; j < count; ++j) to[(k + i) * row + c + j] = T(out[j]);
-    }
+  // Two tiles, whose rows are 32 channels of x, and whose columns those of dy.
+  template <class Unit>
+  void write_tiles(Unit& unit, const float* low, const float* high, int64_t q, int64_t p, int64_t tap) const {
+    constexpr float kNone[kAmxDepth] = {};
+    const int64_t k = q * kAmxPairs, c = p * kAmxRows, row = z_.taps() * z_.cg;
+    Row a[kAmxRows], b[kAmxRows];
+    std::memcpy(a, low, sizeof a), std::memcpy(b, high, sizeof b);
+    transpose_tile(a), transpose_tile(b);
+    for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs); ++i)
+      unit.round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone,
+                 dw_ + (k + i) * row + tap * z_.cg + c, std::min(x_.whole_depth() - c, kAmxDepth));
   }
 
-  T* dw_;
+  bf16* dw_;
   ConvSizes z_;
   bool folded_;
   Axes axes_, sums_axes_;
   AmxImages x_, dy_;
   int64_t taps_, c_blocks_, k_blocks_, image_pairs_;
   int64_t c_cut_, k_cut_, groups_, together_, ranges_;
-  bool strips_;
+  bool strips_, in_tiles_;  // one step: its sums never leave the tiles but to be written out
 };
 
 }  // namespace
@@ -297,7 +321,7 @@ void amx_backward_weights(View dw, View dy, View x, Window p, bool emulated) {
   for (int64_t g = 0; g < z.groups; ++g) {
     bf16* to = dw.as<bf16>() + g * z.kg * z.taps() * z.cg;
     if (z.n == 0) std::fill_n(to, z.kg * z.taps() * z.cg, bf16());
-    else AmxWeights<bf16>(to, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device, emulated);
+    else AmxWeights(to, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device, emulated);
   }
 }
 
