@@ -25,15 +25,16 @@ static Shape conv2d_output_shape(const Tensor& x, const Tensor& w, const Tensor&
   return y;
 }
 
-Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window& window) {
-  if (const CastTo to = autocast("conv2d", x0, w0, b)) return conv2d(to(x0), to(w0), to(b), window);
+// `wide`: w0 before it was converted. Its gradient has its dtype, and is rounded to that only.
+static Tensor convolve(const Tensor& x0, const Tensor& w0, const Tensor& wide, const Tensor& b, const Window& window) {
   const Shape shape = conv2d_output_shape(x0, w0, b, window);
   const Tensor x = contiguous(x0), w = contiguous(w0), bias = b.defined() ? contiguous(b) : b;
   Tensor y(shape, x.dtype(), x.device());
   conv2d_forward(y, x, w, bias, window);
   describe([&] { return OpAttributes{attribute_of(window)}; });
-  return record("conv2d", {x, w, bias}, y,
-                [x = save(x), w = save(w), has_bias = b.defined(), window](const Tensor& dy0) -> Tensors {
+  return record("conv2d", {x, wide.dtype() == w.dtype() ? w : wide, bias}, y,
+                [x = save(x), w = save(w), own = wide.dtype(), has_bias = b.defined(),
+                 window](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0);
     Tensor dx, dw, db;
     if (needs_grad(0)) {
@@ -41,7 +42,7 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
       conv2d_backward_data(dx, dy, *w, window);
     }
     if (needs_grad(1)) {
-      dw = empty_grad(1, (*w).shape(), dy.dtype(), dy.device());
+      dw = empty_grad(1, (*w).shape(), own, dy.device());
       conv2d_backward_weights(dw, dy, *x, window);
     }
     if (has_bias && needs_grad(2)) {
@@ -50,6 +51,14 @@ Tensor conv2d(const Tensor& x0, const Tensor& w0, const Tensor& b, const Window&
     }
     return {dx, dw, db};
   });
+}
+
+Tensor conv2d(const Tensor& x, const Tensor& w, const Tensor& b, const Window& window) {
+  const CastTo to = autocast("conv2d", x, w, b);
+  if (!to) return convolve(x, w, w, b, window);
+  const Tensor cast_w = to(w);
+  const bool direct = w.device().type == DeviceType::cpu;  // cuDNN writes what it reads
+  return convolve(to(x), direct ? cast_w.detach() : cast_w, direct ? w : cast_w, to(b), window);
 }
 
 template <int64_t stride, int64_t pad, int64_t dilation = 1>

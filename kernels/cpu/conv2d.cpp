@@ -1,8 +1,10 @@
 #include "kernels/conv2d.h"
 
+#include "kernels/copy.h"
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/scratch.h"
 
 RT_ISA_BEGIN
 
@@ -51,11 +53,19 @@ void conv2d_backward_data(View dx, View dy, View w, Window p) {
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window p) {
-  switch (algorithm_for({dy, x, dw}, p, dw.dtype)) {
-    case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
+  const Algorithm algorithm = algorithm_for({dy, x, dw}, p, x.dtype);
+  if (algorithm == Algorithm::amx) return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
+  if (dw.dtype != x.dtype) {
+    const Scratch<uint16_t> narrow(dw.size(), dw.device);
+    View own = dw;
+    own.dtype = x.dtype, own.data = narrow.data();
+    conv2d_backward_weights(own, dy, x, p);
+    return copy(dw, own);
+  }
+  switch (algorithm) {
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
     case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p);
-    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
+    default: return direct_backward_weights(dw, dy, x, p);
   }
 }
 

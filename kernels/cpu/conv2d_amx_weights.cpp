@@ -82,10 +82,11 @@ RT_INLINE void store_sums(Unit& unit, float* const* at) {
   one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
 
-// One group. dw (k, taps, depth).
+// One group. dw (k, taps, depth): T is bf16 or float.
+template <class T>
 class AmxWeights {
  public:
-  AmxWeights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
+  AmxWeights(T* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
       : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)), axes_(axes),
         sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows, folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
@@ -292,18 +293,26 @@ class AmxWeights {
   }
   // Two tiles, whose rows are 32 channels of x, and whose columns those of dy.
   template <class Unit>
-  void write_tiles(Unit& unit, const float* low, const float* high, int64_t q, int64_t p, int64_t tap) const {
-    constexpr float kNone[kAmxDepth] = {};
+  void write_tiles([[maybe_unused]] Unit& unit, const float* low, const float* high, int64_t q, int64_t p,
+                   int64_t tap) const {
+    [[maybe_unused]] constexpr float kNone[kAmxDepth] = {};
     const int64_t k = q * kAmxPairs, c = p * kAmxRows, row = z_.taps() * z_.cg;
     Row a[kAmxRows], b[kAmxRows];
     std::memcpy(a, low, sizeof a), std::memcpy(b, high, sizeof b);
     transpose_tile(a), transpose_tile(b);
-    for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs); ++i)
-      unit.round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone,
-                 dw_ + (k + i) * row + tap * z_.cg + c, std::min(x_.whole_depth() - c, kAmxDepth));
+    const int64_t count = std::min(x_.whole_depth() - c, kAmxDepth);
+    for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs); ++i) {
+      T* const to = dw_ + (k + i) * row + tap * z_.cg + c;
+      if constexpr (std::is_same_v<T, bf16>) {
+        unit.round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone, to, count);
+      } else {
+        std::memcpy(to, &a[i], size_t(std::min(count, kAmxRows)) * sizeof(float));
+        if (count > kAmxRows) std::memcpy(to + kAmxRows, &b[i], size_t(count - kAmxRows) * sizeof(float));
+      }
+    }
   }
 
-  bf16* dw_;
+  T* dw_;
   ConvSizes z_;
   bool folded_;
   Axes axes_, sums_axes_;
@@ -318,11 +327,12 @@ class AmxWeights {
 void amx_backward_weights(View dw, View dy, View x, Window p, bool emulated) {
   const ConvSizes z(dy, x, dw);
   const Axes axes = forward_axes(z, p);
-  for (int64_t g = 0; g < z.groups; ++g) {
-    bf16* to = dw.as<bf16>() + g * z.kg * z.taps() * z.cg;
-    if (z.n == 0) std::fill_n(to, z.kg * z.taps() * z.cg, bf16());
-    else AmxWeights(to, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device, emulated);
-  }
+  const auto run = [&]<class T>(T* to) {
+    for (int64_t g = 0; g < z.groups; ++g, to += z.kg * z.taps() * z.cg)
+      if (z.n == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
+      else AmxWeights<T>(to, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device, emulated);
+  };
+  dw.dtype == DType::f32 ? run(dw.as<float>()) : run(dw.as<bf16>());
 }
 
 RT_ISA_END
