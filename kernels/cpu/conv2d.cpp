@@ -1,5 +1,6 @@
 #include "kernels/conv2d.h"
 
+#include "kernels/bf16_unit.h"
 #include "kernels/copy.h"
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/conv2d.h"
@@ -10,7 +11,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-enum class Algorithm { direct, depthwise, winograd, amx };
+enum class Algorithm { direct, depthwise, winograd, winograd_bf16, amx };
 
 // A product takes 32 channels of 16 images at once: not if more than seven eighths of it were zeros.
 bool amx_pays(const ConvSizes& z, const Window& p) {
@@ -29,7 +30,9 @@ Algorithm algorithm_for(const ConvSizes& z, const Window& p, DType dtype) {
                        p.dilation_w == 1 && p.pad_h <= 2 && p.pad_w <= 2 && z.groups == 1 && dtype != DType::f64;
   const int64_t covered = (z.ho + 3) / 4 * ((z.wo + 3) / 4) * 16;
   const bool pays = z.c >= 16 && z.k >= 16 && 2 * z.ho * z.wo >= covered;
-  return applies && pays && !exact_convolutions() ? Algorithm::winograd : Algorithm::direct;
+  if (!applies || !pays || exact_convolutions()) return Algorithm::direct;
+  const bool by_unit = dtype == DType::bf16 && bf16_choice().unit != Bf16Unit::converted;  // AMX comes with the other
+  return by_unit ? Algorithm::winograd_bf16 : Algorithm::winograd;
 }
 
 }  // namespace
@@ -39,6 +42,7 @@ void conv2d_forward(View y, View x, View w, View b, Window p) {
     case Algorithm::direct: return direct_forward(y, x, w, b, p);
     case Algorithm::depthwise: return depthwise_forward(y, x, w, b, p);
     case Algorithm::winograd: return winograd_forward(y, x, w, b, p);
+    case Algorithm::winograd_bf16: return winograd_bf16_forward(y, x, w, b, p, bf16_choice().emulated);
     case Algorithm::amx: return amx_forward(y, x, w, b, p, bf16_choice().emulated);
   }
 }
@@ -48,14 +52,14 @@ void conv2d_backward_data(View dx, View dy, View w, Window p) {
     case Algorithm::direct: return direct_backward_data(dx, dy, w, p);
     case Algorithm::depthwise: return depthwise_backward_data(dx, dy, w, p);
     case Algorithm::winograd: return winograd_backward_data(dx, dy, w, p);
+    case Algorithm::winograd_bf16: return winograd_bf16_backward_data(dx, dy, w, p, bf16_choice().emulated);
     case Algorithm::amx: return amx_backward_data(dx, dy, w, p, bf16_choice().emulated);
   }
 }
 
 void conv2d_backward_weights(View dw, View dy, View x, Window p) {
   const Algorithm algorithm = algorithm_for({dy, x, dw}, p, x.dtype);
-  if (algorithm == Algorithm::amx) return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
-  if (dw.dtype != x.dtype) {
+  if (dw.dtype != x.dtype && algorithm != Algorithm::amx) {
     const Scratch<uint16_t> narrow(dw.size(), dw.device);
     View own = dw;
     own.dtype = x.dtype, own.data = narrow.data();
@@ -63,9 +67,11 @@ void conv2d_backward_weights(View dw, View dy, View x, Window p) {
     return copy(dw, own);
   }
   switch (algorithm) {
+    case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
     case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p);
-    default: return direct_backward_weights(dw, dy, x, p);
+    case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p, bf16_choice().emulated);
+    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
   }
 }
 

@@ -31,6 +31,12 @@ void winograd_forward(View y, View x, View w, View b, Window window);
 void winograd_backward_data(View dx, View dy, View w, Window window);
 void winograd_backward_weights(View dw, View dy, View x, Window window);
 
+// The same for bf16 with operands of the products in bf16, by AVX512-BF16: F(2x4, 3x3) forward, which has less error,
+// and F(4x4, 3x3) backward.
+void winograd_bf16_forward(View y, View x, View w, View b, Window window, bool emulated);
+void winograd_bf16_backward_data(View dx, View dy, View w, Window window, bool emulated);
+void winograd_bf16_backward_weights(View dw, View dy, View x, Window window, bool emulated);
+
 // bf16 by AMX; windows of at most kMostAmxTaps rows.
 inline constexpr int64_t kMostAmxTaps = 64;
 void amx_forward(View y, View x, View w, View b, Window window, bool emulated);

@@ -8,6 +8,9 @@ RT_ISA_BEGIN
 // element (p, j) is b[j / kTileCols * panel_stride + p * b_step + j % kTileCols], and whole vectors of the last panel
 // are read. A panel should fit into the L1 cache: all rows of a use it in turn. A null add stands for zeros; with
 // add_stride 0 one row is added to all; add may be c itself. Each element sums in the order of p.
+//
+// bf16 is multiplied in pairs, into sums of f32: k is even, and for even p elements p and p + 1 are adjacent, at a[p *
+// a_stride + 2 * i] if not along k, and at b[... + p * b_step + 2 * (j % kTileCols)]. By AVX512-BF16 or its emulation.
 template <class T>
 struct PanelProduct {
   int64_t m, n, k;
@@ -16,14 +19,16 @@ struct PanelProduct {
   bool along_k;
   const T* b;
   int64_t panel_stride, b_step;
-  const T* add;
+  const compute_t<T>* add;
   int64_t add_stride;
-  T* c;
+  compute_t<T>* c;
   int64_t c_stride;
   bool fetch;  // whether a, along k, comes from memory: its next rows are prefetched while the first panel is used
 };
 
 template <class T>
 void multiply_panels(const PanelProduct<T>& product);
+template <>
+void multiply_panels(const PanelProduct<bf16>& product);
 
 RT_ISA_END

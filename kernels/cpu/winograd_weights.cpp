@@ -25,7 +25,7 @@ template <class T>
 class WinogradWeights {
  public:
   WinogradWeights(T* dw, const T* dy, const T* x, const ConvSizes& z, const Window& p)
-      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo},
+      : dw_(dw), dy_(dy), x_(x), z_(z), pad_h_(p.pad_h), pad_w_(p.pad_w), tiles_{z.n, z.ho, z.wo, F43::out, F43::out},
         c_(round_up(z.c, kLanes<float>)) {
     const bool small = c_ * z.k <= kSmallWeights;
     ranges_ = small ? std::clamp<int64_t>(tiles_.count() / kRangeTiles, 1, kMostRanges) : 1;
@@ -57,6 +57,7 @@ class WinogradWeights {
   }
 
  private:
+  static constexpr int kPoints = F43::in * F43::in;
   static constexpr int64_t kWidth = kTileCols<float>, kPad = kLanes<float>;
 
   // Panels of kWidth channels. Strides between points are padded so that the 36 points do not share a few sets of the
@@ -73,9 +74,10 @@ class WinogradWeights {
         for (int64_t t = begin; t < end; ++t) {
           const TileGrid::Place at = tiles_[b + t];
           const PanelLayout layout{kWidth, block_ * kWidth};
-          transform_tile<InputTransform>(x, at.image, at.top - pad_h_, at.left - pad_w_, v + t * kWidth, v_stride(),
-                                         layout);
-          transform_tile<GradientTransform>(dy, at.image, at.top, at.left, g + t * kWidth, g_stride(), layout);
+          const TileElements<F43::in, F43::in, T> of_x(x, at.image, at.top - pad_h_, at.left - pad_w_);
+          const TileElements<F43::out, F43::out, T> of_dy(dy, at.image, at.top, at.left);
+          transform<F43::Input>(of_x, v + t * kWidth, v_stride(), layout);
+          transform<F43::Gradient>(of_dy, g + t * kWidth, g_stride(), layout);
         }
       });
       const int64_t panels = ceil_div(z_.k, kWidth);
@@ -83,6 +85,16 @@ class WinogradWeights {
         for (int64_t q = begin; q < end; ++q)
           multiply(count, q / panels, q % panels * kWidth, b == range.begin, v, g, u);
       });
+    }
+  }
+
+  // Writes each point of channel c to to[point * point_stride + layout(c)].
+  template <class Transform, class Tile>
+  static void transform(const Tile& tile, float* to, int64_t point_stride, PanelLayout layout) {
+    for (int64_t c = 0; c < tile.channels; c += kLanes<float>) {
+      float* out = to + layout(c);
+      tile.template transform<Transform, Transform>(
+          c, [&](int point, Vec<float> x) { store(out + point * point_stride, x); });
     }
   }
 
@@ -102,8 +114,8 @@ class WinogradWeights {
     parallel_for(z_.k, 4, [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k)
         for (int64_t c = 0; c < z_.c; c += lanes)
-          transform_square<WeightGradientTransform>(
-              [&](int i, int j) { return load(u + (i * kTileIn + j) * u_stride() + k * c_ + c); },
+          transform_tile<F43::WeightGradient, F43::WeightGradient>(
+              [&](int i, int j) { return load(u + (i * F43::in + j) * u_stride() + k * c_ + c); },
               [&](int i, int j, Vec<float> y) {
                 store_converted(dw + ((k * kTaps + i) * kTaps + j) * z_.c + c, y, z_.c - c);
               });

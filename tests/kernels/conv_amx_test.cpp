@@ -19,27 +19,17 @@ using test::same_bytes;
 using test::values;
 using test::with_threads;
 
-struct Unit {
-  explicit Unit(Bf16Unit unit, bool emulated = false) { set_bf16_choice(Bf16Choice{unit, emulated}); }
-  ~Unit() { set_bf16_choice({}); }
-};
-
-Case many(Case t, int64_t n) {
-  t.n = n, t.name += ", " + std::to_string(n) + " images";
-  return t;
-}
 // As few pixels and channels as reach every path, since machines without the unit emulate it: wide enough for strips
-// with neighbours on both sides, two blocks of channels, `n` images.
-Case small(Case t, int64_t n) {
-  const bool depthwise = t.groups == t.c;
+// with neighbours on both sides, two blocks of channels.
+Case tiny(Case t, int64_t n) {
   t.h = std::min<int64_t>(t.h, std::max<int64_t>(4, t.r)), t.w = std::min<int64_t>(t.w, std::max<int64_t>(10, t.s));
-  if (!depthwise && t.groups == 1) t.c = std::min<int64_t>(t.c, 64), t.k = std::min<int64_t>(t.k, 64);
+  if (t.groups == 1) t.c = std::min<int64_t>(t.c, 64), t.k = std::min<int64_t>(t.k, 64);
   return many(t, n);
 }
 std::vector<Case> cases() {
   std::vector<Case> out;
-  for (const Case& t : kResNet) out.push_back(small(t, &t == kResNet + 1 ? 37 : 17));
-  for (const Case& t : kOdd) out.push_back(small(t, 18));
+  for (const Case& t : kResNet) out.push_back(tiny(t, &t == kResNet + 1 ? 37 : 17));
+  for (const Case& t : kOdd) out.push_back(tiny(t, 18));
   out.push_back({"groups of rows", 2, 700, 2, 32, 32, 3, 3, square_window(1, 1)});
   out.push_back({"groups of rows, stride 2", 5, 500, 3, 40, 32, 3, 3, square_window(2, 1)});
   return out;
@@ -61,8 +51,8 @@ TEST(ConvAmx, IsCloseToExactSums) {
 }
 
 TEST(ConvAmx, TheEmulationHasTheSameBitsInEveryInstructionSet) {
-  for (const Case& t : {small(kResNet[1], 17), small(kResNet[5], 33), small(kResNet[8], 16), small(kResNet[0], 35),
-                        small(kOdd[2], 18), small(kOdd[11], 16), small(kOdd[19], 20)}) {
+  for (const Case& t : {tiny(kResNet[1], 17), tiny(kResNet[5], 33), tiny(kResNet[8], 16), tiny(kResNet[0], 35),
+                        tiny(kOdd[2], 18), tiny(kOdd[11], 16), tiny(kOdd[19], 20)}) {
     const Data d = draw(t, DType::bf16);
     const Unit unit(Bf16Unit::amx);
     const Result want = run(t, d);
@@ -120,7 +110,7 @@ TEST(ConvAmx, OfManyImagesAgreesWithTheConvertedOne) {
 // Each image's result is its own.
 TEST(ConvAmx, AnImageDoesNotSeeTheOthersOfItsTile) {
   const Unit unit(Bf16Unit::amx);
-  const Case t = small(kResNet[2], 16);
+  const Case t = tiny(kResNet[2], 16);
   Data d = draw(t, DType::bf16);
   const Result before = run(t, d);
   const int64_t image = d.x.size() / t.n, output = d.dy.size() / t.n;

@@ -4,6 +4,7 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
 #include "tests/support/conv_cases.h"
 #include "tests/support/support.h"
@@ -91,6 +92,7 @@ TEST(Conv, OfDoublesNeedsNoSwitchToBeExact) {
 }
 
 TEST(Conv, AccumulatesSixteenBitTypesInSinglePrecision) {
+  const Unit unit(Bf16Unit::converted);
   for (const Case& t : {kResNet[3], kOdd[2], kOdd[3], kOdd[6], kOdd[11], kOdd[18], kOdd[20]})
     for (const auto& [dtype, eps] : {std::pair{DType::bf16, 0x1p-8}, std::pair{DType::f16, 0x1p-11}}) {
       const Data d = draw(t, dtype);

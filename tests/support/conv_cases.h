@@ -1,10 +1,12 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
+#include "kernels/bf16_unit.h"
 #include "kernels/conv2d.h"
 #include "tests/support/support.h"
 
@@ -125,5 +127,23 @@ inline const Case kOdd[] = {
     {"depthwise, stride 2, twice as many", 1, 7, 9, 17, 34, 5, 3, square_window(2, 2), 17},
     {"padding beyond the kernel", 1, 2, 3, 4, 5, 3, 3, square_window(1, 4)},
     {"pixels beyond a block", 2, 20, 19, 5, 9, 3, 3, square_window(1, 1)}};
+
+// The same of n images.
+inline Case many(Case t, int64_t n) {
+  t.n = n, t.name += ", " + std::to_string(n);
+  return t;
+}
+// Fewer pixels, and channels of more than one block.
+inline Case small(Case t, int64_t n) {
+  t.h = std::min<int64_t>(t.h, 9), t.w = std::min<int64_t>(t.w, 10);
+  t.c = std::min<int64_t>(t.c, 96), t.k = std::min<int64_t>(t.k, 96);
+  return many(t, n);
+}
+
+// bf16 by this unit, emulated where the machine lacks it.
+struct Unit {
+  explicit Unit(Bf16Unit unit, bool emulated = false) { set_bf16_choice(Bf16Choice{unit, emulated}); }
+  ~Unit() { set_bf16_choice({}); }
+};
 
 }  // namespace ringtape::test::conv

@@ -1,0 +1,21 @@
+// Winograd convolution of bf16 whose products have bf16 operands. The rounding of V and U to bf16 is most of the error,
+// and F(2x4) has less of it than F(4x4): forward, where the error of each layer goes through all the following ones.
+#include "kernels/cpu/conv2d.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/winograd.h"
+
+RT_ISA_BEGIN
+
+void winograd_bf16_forward(View y, View x, View w, View b, Window p, bool emulated) {
+  with_avx512_bf16(emulated, [&]<class Unit>(Unit) {
+    Winograd<bf16, Bf16Operand<Unit>, F23, F43>(winograd_forward_operands<bf16>(y, x, w, b, p)).run(y.device);
+  });
+}
+
+void winograd_bf16_backward_data(View dx, View dy, View w, Window p, bool emulated) {
+  with_avx512_bf16(emulated, [&]<class Unit>(Unit) {
+    Winograd<bf16, Bf16Operand<Unit>, F43, F43>(winograd_backward_operands<bf16>(dx, dy, w, p)).run(dx.device);
+  });
+}
+
+RT_ISA_END
