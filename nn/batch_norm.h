@@ -17,11 +17,13 @@ class BatchNorm : public Module {
     double momentum = 0.1;  // weight of a batch in the running statistics
     double eps = 1e-5;
     bool affine = true;  // whether weight and bias are trained; else they are 1 and 0
+    bool scale = true;   // if affine: whether the weight is trained, too
   };
   explicit BatchNorm(int64_t channels) : BatchNorm(channels, Options{}) {}
   BatchNorm(int64_t channels, Options options)
       : weight(ones({channels})), bias(zeros({channels})), options_(options) {
-    if (options.affine) weight = leaf(weight), bias = leaf(bias);
+    if (options.affine) bias = leaf(bias);
+    if (options.affine && options.scale) weight = leaf(weight);
     running_ = {zeros({channels}), ones({channels}), zeros({}, DType::i64)};
   }
   Tensor forward(const Tensor& x) override { return forward(x, Activation::none); }
@@ -32,7 +34,7 @@ class BatchNorm : public Module {
     return seen(forward(x, f, residual));
   }
   void visit(Visitor& v) override {
-    v.tensor("weight", weight, options_.affine);
+    v.tensor("weight", weight, options_.affine && options_.scale);
     v.tensor("bias", bias, options_.affine);
     v.buffer("running_mean", running_.mean);
     v.buffer("running_var", running_.var);

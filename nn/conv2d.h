@@ -19,7 +19,9 @@ class Conv2d : public Module {
                 "Conv2d: ", in, " and ", out, " channels cannot be divided into ", options.groups, " groups");
     const int64_t fan_in = kernel * kernel * (in / options.groups);
     const Shape shape{out, kernel, kernel, in / options.groups};
-    weight = options.init == Init::uniform_fan_in ? uniform_fan_in(shape, fan_in) : normal_fan_out(shape);
+    weight = options.init == Init::uniform_fan_in   ? uniform_fan_in(shape, fan_in)
+             : options.init == Init::normal_fan_out ? normal_fan_out(shape)
+                                                    : dirac(shape);
     if (options.bias) bias = uniform_fan_in({out}, fan_in);
   }
   Tensor forward(const Tensor& x) override {

@@ -89,6 +89,7 @@ void DataParallel::replicate() {
   for (size_t i = 0; i < replicas_.size(); ++i) {
     Replica& replica = replicas_[i];
     replica.module->train(model_.training());
+    replica.module->set_epoch(model_.epoch());
     const bool here = devices_[i] == state[0].device() && i == 0;
     const bool fresh = replica.versions.empty() || !options_.persistent;
     for (size_t j = 0; j < state.size(); ++j) {

@@ -23,7 +23,7 @@ void freeze(Module& module, const std::function<bool(const std::string& name)>& 
   all.which = &which;
   module.visit(all);
   for (const auto& [path, norm] : all.norms)
-    if (all.names.contains(path + ".weight") && all.names.contains(path + ".bias")) norm->freeze();
+    if (all.names.contains(path + ".bias") && !norm->weight.node() && !norm->bias.node()) norm->freeze();
 }
 
 }  // namespace ringtape::nn

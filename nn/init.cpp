@@ -1,5 +1,6 @@
 #include "nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "autograd/create.h"
@@ -15,6 +16,17 @@ Tensor uniform_fan_in(const Shape& shape, int64_t fan_in) {
 Tensor normal_fan_out(const Shape& shape) {
   const int64_t fan_out = shape[0] * shape[1] * shape[2];
   return leaf(randn(shape, 0, fan_out > 0 ? std::sqrt(2 / double(fan_out)) : 0));
+}
+
+Tensor dirac(const Shape& shape) {
+  const int64_t rows = shape[1], columns = shape[2], channels = shape[3], filter = rows * columns * channels;
+  const Tensor out = uniform_fan_in(shape, filter);
+  float* const w = out.detach().data<float>();
+  for (int64_t k = 0; k < std::min(shape[0], channels); ++k) {
+    std::fill_n(w + k * filter, filter, 0.0f);
+    w[k * filter + (rows / 2 * columns + columns / 2) * channels + k] = 1;
+  }
+  return out;
 }
 
 }  // namespace ringtape::nn

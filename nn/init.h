@@ -15,6 +15,10 @@ Tensor uniform_fan_in(const Shape& shape, int64_t fan_in);
 // He et al., "Delving deep into rectifiers", 2015.
 Tensor normal_fan_out(const Shape& shape);
 
-enum class Init : uint8_t { uniform_fan_in, normal_fan_out };
+// uniform_fan_in, but the first filters of weights (K, R, S, C) pass channel k on to output k, for k below K and C: 1
+// in the middle, 0 elsewhere. Equals dirac_(w[:C]) in PyTorch.
+Tensor dirac(const Shape& shape);
+
+enum class Init : uint8_t { uniform_fan_in, normal_fan_out, dirac };
 
 }  // namespace ringtape::nn

@@ -62,6 +62,16 @@ void Module::train(bool on) {
   visit(set);
 }
 
+void Module::set_epoch(int64_t epoch) {
+  struct Set : Visitor {
+    int64_t epoch;
+    void on_module(const std::string&, Module& m) override { m.epoch_ = epoch; }
+  } set;
+  set.epoch = epoch;
+  epoch_ = epoch;
+  visit(set);
+}
+
 void move_to(Module& module, Device device) {
   for (const Named& p : named_parameters(module)) *p.tensor = leaf(to(p.tensor->detach(), device));
   for (const Named& f : named_frozen(module)) *f.tensor = to(*f.tensor, device);

@@ -53,12 +53,15 @@ class Module {
   Tensor operator()(const Tensor& x) { return seen(forward(x)); }
   bool training() const { return training_; }
   void train(bool on = true);  // this module and its children; changes the mode of Dropout and BatchNorm
+  int64_t epoch() const { return epoch_; }
+  void set_epoch(int64_t epoch);  // the same; completed epochs of a training, for what changes with them
 
  protected:
   Tensor seen(Tensor y) const;  // returns y, this module's output; hook by which summary() records its shape
 
  private:
   bool training_ = true;
+  int64_t epoch_ = 0;
 };
 
 struct Named {

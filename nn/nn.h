@@ -3,6 +3,7 @@
 #include "nn/activation.h"
 #include "nn/batch_norm.h"
 #include "nn/bottleneck.h"
+#include "nn/cifar_net.h"
 #include "nn/conv2d.h"
 #include "nn/data_parallel.h"
 #include "nn/dropout.h"

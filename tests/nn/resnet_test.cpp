@@ -7,7 +7,7 @@
 #include "autograd/create.h"
 #include "kernels/conv2d.h"
 #include "nn/wide_resnet.h"
-#include "tests/support/support.h"
+#include "tests/support/network_fixtures.h"
 #include "train/data/loader.h"
 #include "train/data/shapes.h"
 #include "train/evaluation/metrics.h"
@@ -17,53 +17,13 @@
 namespace ringtape {
 namespace {
 
-using test::expect_close;
+using test::expect_names;
+using test::expect_one_step;
+using test::fixture;
+using test::fixture_labels;
+using test::fixture_noise;
+using test::network;
 using test::values;
-
-// Uniform in [-1, 1): splitmix64 of seed * 2^32 + i, as the script has it.
-Tensor noise(const Shape& shape, uint64_t seed) {
-  Tensor x(shape, DType::f64);
-  for (int64_t i = 0; i < x.size(); ++i) {
-    uint64_t z = ((seed << 32) + uint64_t(i) + 1) * 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    x.data<double>()[i] = double((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1;
-  }
-  return x;
-}
-
-bool of_batch_norm(const std::string& name) {
-  return name.find("bn") != std::string::npos || name.find("downsample.1") != std::string::npos;
-}
-
-// `features`: the inputs of the last layer.
-template <class Network>
-std::unique_ptr<Network> network(const typename Network::Options& options, int64_t features, DType dtype) {
-  auto model = std::make_unique<Network>(options);
-  uint64_t number = 0;
-  for (const nn::Named& p : nn::named_parameters(*model)) {
-    const Shape shape = p.tensor->shape();
-    const Tensor u = noise(shape, number++);
-    const double fan_in = shape.rank() == 4 ? double(shape.size() / shape[0]) : double(features),
-                 first = p.name.ends_with("weight") ? 1 : 0;
-    *p.tensor = leaf(cast(of_batch_norm(p.name) ? first + 0.2 * u : u * (1 / std::sqrt(fan_in)), dtype));
-  }
-  for (const nn::Named& b : nn::named_buffers(*model))
-    if (is_float(b.tensor->dtype())) *b.tensor = cast(*b.tensor, dtype);
-  return model;
-}
-
-Tensor labels(int64_t count) {
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < count; ++i) out.push_back(i * 7 % 10);
-  return from_host(out, {count});
-}
-
-double norm(const std::vector<double>& v) {
-  double sum = 0;
-  for (double x : v) sum += x * x;
-  return std::sqrt(sum);
-}
 
 // Without Winograd's transforms, while it lives.
 struct Exactly {
@@ -72,43 +32,9 @@ struct Exactly {
   const bool before = exact_convolutions();
 };
 
-// Of each gradient the fixture has a few elements, the norm and a projection.
-void expect_gradient(const Tensor& g, const std::vector<double>& want, uint64_t number, double tolerance,
-                     const std::string& name) {
-  const std::vector<double> all = values(g), direction = values(noise({g.size()}, 2000 + number));
-  const size_t elements = want.size() - 2;
-  const double scale = want[elements], typical = scale / std::sqrt(double(all.size()));
-  double projection = 0;
-  for (size_t i = 0; i < all.size(); ++i) projection += all[i] * direction[i];
-  EXPECT_NEAR(norm(all), scale, tolerance * scale) << name;
-  EXPECT_NEAR(projection, want[elements + 1], tolerance * scale) << name;
-  for (size_t i = 0; i < elements; ++i)
-    EXPECT_NEAR(all[i * all.size() / elements], want[i], tolerance * 10 * typical) << name << ", element " << i;
-}
-
-Safetensors fixture(const std::string& name) {
-  return read_safetensors(concat(RINGTAPE_SOURCE_DIR "/tests/fixtures/", name, ".safetensors"));
-}
-
-void expect_one_step(nn::Module* model, const std::string& name, const Tensor& images, double tolerance) {
-  const Safetensors file = fixture(name);
-  const Tensor logits = (*model)(images), loss = cross_entropy(logits, labels(images.dim(0)));
-  expect_close(logits, file["logits"], tolerance, tolerance, "logits");
-  EXPECT_NEAR(loss.item(), values(file["loss"])[0], tolerance);
-  backward(loss);
-  uint64_t number = 0;
-  for (const nn::Named& p : nn::named_parameters(*model)) {
-    expect_gradient(grad(*p.tensor), values(file["grad/" + p.name]), number, tolerance, p.name);
-    ++number;
-  }
-  for (const nn::Named& b : nn::named_buffers(*model))
-    if (b.name.find("running") != std::string::npos)
-      expect_close(*b.tensor, file["running/" + b.name], tolerance, tolerance, b.name);
-}
-
 void expect_one_step_of_resnet18(DType dtype, double tolerance) {
   const auto model = network<nn::ResNet>({}, 512, dtype);
-  expect_one_step(model.get(), "resnet", cast(noise({2, 32, 32, 3}, 1100), dtype), tolerance);
+  expect_one_step(model.get(), "resnet", cast(fixture_noise({2, 32, 32, 3}, 1100), dtype), tolerance);
 }
 TEST(ResNet, GradientsInDoubleArePyTorchs) { expect_one_step_of_resnet18(DType::f64, 1e-8); }
 TEST(ResNet, GradientsInFloatArePyTorchs) {
@@ -120,23 +46,13 @@ const nn::ResNet::Options kBottlenecks{
     .blocks = {2, 1, 1, 1}, .block = nn::Block::bottleneck, .stem = nn::Stem::imagenet, .width = 4};
 TEST(Bottleneck, GradientsAreTorchvisions) {
   const auto model = network<nn::ResNet>(kBottlenecks, 128, DType::f64);
-  expect_one_step(model.get(), "bottleneck", noise({4, 64, 64, 3}, 1200), 1e-8);
+  expect_one_step(model.get(), "bottleneck", fixture_noise({4, 64, 64, 3}, 1200), 1e-8);
 }
 TEST(WideResNet, GradientsArePyTorchs) {
   const auto model = network<nn::WideResNet>({.depth = 10, .widen = 2}, 128, DType::f64);
-  expect_one_step(model.get(), "wide_resnet", noise({2, 32, 32, 3}, 1300), 1e-8);
+  expect_one_step(model.get(), "wide_resnet", fixture_noise({2, 32, 32, 3}, 1300), 1e-8);
 }
 
-// Everything that the fixture names, and nothing else.
-void expect_names(nn::Module& model, const std::string& name) {
-  std::set<std::string> ours, theirs;
-  for (const nn::Named& p : nn::named_parameters(model)) ours.insert("grad/" + p.name);
-  for (const nn::Named& b : nn::named_buffers(model))
-    if (b.name.find("running") != std::string::npos) ours.insert("running/" + b.name);
-  for (const NamedTensor& t : fixture(name).tensors)
-    if (t.name.find('/') != std::string::npos) theirs.insert(t.name);
-  EXPECT_EQ(ours, theirs) << name;
-}
 TEST(ResNet, NamesArePyTorchs) {
   nn::ResNet resnet18({}), bottlenecks(kBottlenecks);
   nn::WideResNet wide({.depth = 10, .widen = 2});
@@ -164,7 +80,7 @@ TEST(ResNet, StartsAsTheReferencesDo) {
 TEST(WideResNet, DropsBetweenTheConvolutionsInTrainingOnly) {
   manual_seed(3);
   nn::WideResNet model({.depth = 10, .widen = 1, .dropout = 0.5});
-  const Tensor x = cast(noise({2, 8, 8, 3}, 1), DType::f32);
+  const Tensor x = cast(fixture_noise({2, 8, 8, 3}, 1), DType::f32);
   EXPECT_FALSE(test::same_bytes(model(x), model(x)));
   model.train(false);
   EXPECT_TRUE(test::same_bytes(model(x), model(x)));
@@ -189,7 +105,8 @@ void expect_ten_steps(DType dtype, const char* losses, int64_t batch, double lr,
 #endif
   for (uint64_t step = 0; step < kSteps; ++step) {
     sgd.zero_grad();
-    const Tensor loss = cross_entropy((*model)(cast(noise({batch, 32, 32, 3}, 1001 + step), dtype)), labels(batch));
+    const Tensor x = cast(fixture_noise({batch, 32, 32, 3}, 1001 + step), dtype);
+    const Tensor loss = cross_entropy((*model)(x), fixture_labels(batch));
     backward(loss);
     sgd.step(lr);
     EXPECT_NEAR(loss.item(), want[step], tolerance * want[step]) << "step " << step;

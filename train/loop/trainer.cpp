@@ -78,6 +78,7 @@ void Trainer::settle(StepLog& log) {
 
 bool Trainer::train_epoch(StepLog& log, const Save& save, bool progress) {
   const nn::ModeGuard mode(*p_.task.model, true);
+  p_.task.model->set_epoch(at_.epoch);
   const int64_t every = p_.checkpoint.steps;
   whole_ = {};
   Progress bar(concat("epoch ", at_.epoch + 1, "/", p_.epochs), steps_per_epoch(), progress && leads());

@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,6 +14,9 @@ struct ModelSpec {
   Shape image;             // (H, W, C)
   int64_t classes = 10;    // 0: no last layer; the output is the features
   Settings settings = {};  // the model's own
+  // Some of the images that will train it, f32 (N, H, W, C) on cpu:0, normalised, for what begins as a function of
+  // them; the same on all ranks. Empty: its weights come from elsewhere.
+  std::function<Tensor()> images = {};
 };
 
 struct NamedShape {

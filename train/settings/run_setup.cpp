@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/create.h"
+#include "autograd/ops.h"
 #include "comm/parallel/agreement.h"
 #include "core/log.h"
 #include "core/runtime.h"
@@ -107,6 +108,23 @@ LoaderConfig loading(const TrainOptions& o, const Task& task, const comm::Proces
           .shares = o.parallel.shares};
 }
 
+// Those that train, and those that validate.
+Holdout split_of(const TrainOptions& o, const Splits& data) {
+  Holdout out = holdout(data.train.size(), data.val ? 0 : o.data.val_size, uint64_t(o.execution.seed));
+  if (data.val) out.val = all_samples(*data.val);
+  out.train = fraction_of(out.train, data.train.labels, data.train.classes, o.data.train_fraction);
+  return out;
+}
+
+// For ModelSpec::images: some that train, as they are.
+Tensor first_images(const TrainOptions& o, const Splits& data, Device device) {
+  constexpr size_t kMost = 5000;
+  std::vector<int64_t> samples = split_of(o, data).train;
+  samples.resize(std::min(samples.size(), kMost));
+  const Loader loader(data.train, samples, {.batch_size = int64_t(samples.size()), .workers = 0, .device = device});
+  return to(loader.epoch(0).next()->x, Device{});
+}
+
 std::map<std::string, std::string> metadata(const TrainOptions& o, const Dataset& train) {
   std::map<std::string, std::string> out = weights_metadata(o);
   add_metadata(out, trained_on(train));
@@ -130,6 +148,7 @@ RunSetup::RunSetup(TrainOptions resolved, const Beginning& beginning) : options(
     options.data.val_size = default_val_size(find_dataset(options.data.set.name), data.train.size());
   manual_seed(uint64_t(options.execution.seed));
   spec = {data.train.image(), data.train.classes, options.model.chosen()};
+  if (beginning.train) spec.images = [this] { return first_images(options, data, device); };
   if (beginning.check) beginning.check(spec);
   const auto make = [this]() -> std::unique_ptr<nn::Module> {
     if (options.self_supervised()) return make_method(method_plan(options), spec);
@@ -184,9 +203,7 @@ Training make_training(RunSetup& setup, comm::ProcessGroup& group, const comm::C
   const TrainOptions& o = setup.options;
   const Splits& data = setup.data;
   const DataIdentity identity = identity_of(data);
-  Holdout split = holdout(data.train.size(), data.val ? 0 : o.data.val_size, uint64_t(o.execution.seed));
-  if (data.val) split.val = all_samples(*data.val);
-  split.train = fraction_of(split.train, data.train.labels, data.train.classes, o.data.train_fraction);
+  const Holdout split = split_of(o, data);
   group.set_deterministic(o.execution.deterministic);
   const std::string counts = concat(data.train.size(), " training and ", data.test.size(), " test images\n");
   const std::string judging = data.val ? concat(data.val->size(), " validation images\n") : "";
