@@ -56,9 +56,9 @@ std::atomic<int> chosen = kAutomatic;  // unit * 2 + emulated
 std::string_view name_of(Bf16Unit unit) { return kUnitNames[size_t(unit)]; }
 
 bool has(Bf16Unit unit) {
-  static const std::array<bool, kBf16Units> have = {machine_has(Bf16Unit::converted),
-                                                    machine_has(Bf16Unit::avx512_bf16), machine_has(Bf16Unit::amx)};
-  return have[size_t(unit)];
+  if (unit != Bf16Unit::amx) return machine_has(unit);
+  static const bool amx = machine_has(Bf16Unit::amx);
+  return amx;
 }
 
 Bf16Choice bf16_choice() {

@@ -14,7 +14,8 @@ enum class Bf16Unit : uint8_t { converted, avx512_bf16, amx };
 inline constexpr int kBf16Units = 3;
 std::string_view name_of(Bf16Unit unit);
 
-// Whether this processor and its system have it. Asking for amx obtains Linux's permission for the process.
+// Whether this processor and its system have it. Asking for amx obtains Linux's permission for the process, which from
+// then on wants alternate signal stacks of at least 11 KiB; where there is a smaller one, it has no amx.
 bool has(Bf16Unit unit);
 
 // An instruction that is emulated gives the same bits, slowly, with every instruction set: for tests.

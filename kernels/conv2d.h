@@ -6,7 +6,7 @@
 // x (N, H, W, C), w (K, R, S, C / groups), b (K) or with no data for none -> y (N, Ho, Wo, K), Ho and Wo from Window.
 // Group g maps input channels [g C / groups, (g + 1) C / groups) to output channels [g K / groups, (g + 1) K / groups).
 // All contiguous and of one floating dtype; 16-bit types accumulate in f32. The order of sums depends only on the
-// shape. bf16 by AMX (kernels/bf16_unit.h) takes subnormal numbers for zero.
+// shape and, of bf16, on the processor's unit (kernels/bf16_unit.h); units take subnormal numbers for zeros.
 namespace ringtape {
 
 // y[n, i, j, k] = b[k] + sum over r, s, c of x[n, i stride + r dilation - pad, ..., c] w[k, r, s, c]; x is 0 outside

@@ -15,7 +15,7 @@ namespace {
 
 inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
 
-using Row = uint16_t __attribute__((vector_size(64)));  // of a tile: 32 bf16
+using Row = uint16_t __attribute__((vector_size(64), may_alias));  // of a tile: 32 bf16, or 16 f32
 
 #if RT_ISA_LEVEL == 3
 // GCC 12's own intrinsics do not say that they read and write memory.
@@ -93,7 +93,7 @@ class EmulatedAmx {
 
   static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count, bool = false) {
     for (int64_t i = 0; i < std::min(count, kAmxDepth); ++i)
-      to[i] = bf16(flushed(flushed(i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + flushed(bias[i])));
+      to[i] = bf16(flushed((i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + bias[i]));
   }
 
  private:

@@ -63,12 +63,12 @@ RT_INLINE void transpose_tile(Row* v) {
 template <bool right>
 void pack_tile(const bf16* from, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                bf16* to) {
-  bf16 copy[kAmxTile];
   if (depth < kAmxDepth || columns < kAmxPairs) {
+    bf16 copy[kAmxTile];
     for (int64_t j = 0; j < kAmxPairs; ++j)
       for (int64_t d = 0; d < kAmxDepth; ++d)
         copy[j * kAmxDepth + d] = d < depth && j < columns ? from[d * depth_stride + j * column_stride] : bf16();
-    from = copy, depth_stride = 1, column_stride = kAmxDepth;
+    return pack_tile<right>(copy, 1, kAmxDepth, kAmxDepth, kAmxPairs, to);
   }
   Row v[kAmxPairs];
   if (depth_stride == 1)
@@ -91,11 +91,17 @@ RT_INLINE void copy_part(const bf16* from, int64_t low, int64_t high, bf16* to, 
 #endif
 }
 
+// Tiles of the input that are used together, half of the L2 cache, in elements.
+inline constexpr int64_t kGathered = 1 << 19;
+
 // Whether a pixel of the tiles stands for an output, and its depth for the inputs of all its taps: of few channels, of
 // which a block takes several taps, and where most pixels have no tap.
 inline bool folds(int64_t depth, const Axes& axes) {
-  const int64_t taps = axes.rows.taps * axes.cols.taps;
-  return taps == 1 ? axes.rows.in_step * axes.cols.in_step > 1 : depth <= kAmxDepth / 4 && axes.cols.tap_step == 1;
+  constexpr int64_t few = 8;  // blocks
+  const int64_t taps = axes.rows.taps * axes.cols.taps, step = axes.rows.in_step * axes.cols.in_step;
+  if (taps == 1) return step > 1;
+  return depth <= kAmxDepth / 4 && axes.cols.tap_step == 1 &&
+         ceil_div(taps * depth, kAmxDepth) <= std::max(few, step);
 }
 // The axis of such outputs.
 inline Axis folded_axis(const Axis& a) { return {a.places, a.out_first, a.out_step, 0, 1, 1, 1, 0, 1}; }

@@ -12,8 +12,6 @@ RT_ISA_BEGIN
 
 namespace {
 
-// The tiles of the input that are used together, half of the L2 cache, in elements.
-constexpr int64_t kGathered = 1 << 19;
 constexpr int64_t kPanel = 2 * kAmxPairs;  // columns
 constexpr int64_t kStreamed = 1 << 21;     // elements that no L2 cache keeps for the next kernel
 
@@ -41,6 +39,7 @@ class AmxConvolution {
   void run(Device device, bool emulated) const {
     if (o_.n == 0) return;
     if (zeros_) write_zeros();
+    if (phases_.empty()) return;
     // Few rows at a time, or several blocks of images, for which weights are read once.
     const int64_t image_blocks = ceil_div(o_.n, kAmxRows);
     int64_t groups = 1;

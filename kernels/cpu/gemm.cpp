@@ -55,7 +55,8 @@ template <class T>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c) {
   if (m <= 0 || n <= 0) return;
   if constexpr (std::is_same_v<T, bf16>) {
-    const bool by_one = (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1);
+    const bool by_one = (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1) &&
+                        c.col_stride == 1;
     if (const Bf16Choice bf16s = bf16_choice(); bf16s.unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
       return amx_gemm(m, n, k, a, b, bias, c, bf16s.emulated);
   }

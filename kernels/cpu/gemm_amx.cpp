@@ -68,12 +68,9 @@ void amx_gemm(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<cons
         multiply_pair(unit, left + i * panel, right + j * panel, blocks, sums);
         const int64_t count = std::min(n - j * kGemmPanel, kGemmPanel);
         for (int64_t r = 0; r < std::min(m - i * kGemmPanel, kGemmPanel); ++r) {
-          bf16* const to = c.data + (i * kGemmPanel + r) * c.row_stride + j * kGemmPanel * c.col_stride;
           const float* const from = sums + r * kGemmPanel;
-          bf16 line[kGemmPanel];
-          const bool in_place = c.col_stride == 1;
-          unit.round(from, from + kAmxPairs, bias_row.data() + j * kGemmPanel, in_place ? to : line, count);
-          for (int64_t s = 0; s < count && !in_place; ++s) to[s * c.col_stride] = line[s];
+          unit.round(from, from + kAmxPairs, bias_row.data() + j * kGemmPanel,
+                     c.data + (i * kGemmPanel + r) * c.row_stride + j * kGemmPanel, count);
         }
       }
     });
