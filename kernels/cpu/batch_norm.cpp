@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/channel_sums.h"
 #include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/scratch.h"
 
 RT_ISA_BEGIN
 
@@ -12,27 +13,45 @@ namespace {
 template <class C>
 C inverse_deviation(const View& var, int64_t c, double eps) { return C(1 / std::sqrt(double(var.as<C>()[c]) + eps)); }
 
-// Adds `rows` rows to mean and squares (the sum of squared distances from the mean) of `before` rows. Merging follows
-// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances" (1979), in
-// double. So f32 rounding happens only within tiles, which are the same for any distribution of a batch over ranks, if
-// each image has a whole number of tiles.
+// Adds the moments of half h of `rows` rows, from x on, to mean and squares; see add_moments.
+template <int rows, int h, class T>
+RT_INLINE void add_half(double* mean, double* squares, const T* x, int64_t n, int64_t count, double share,
+                        double weight) {
+  using C = compute_t<T>;
+  constexpr int64_t lanes = kLanes<double>;
+  Vec<C> v[rows];
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r, x += n) {
+    in_register(x);  // one pointer instead of one a row
+    v[r] = load_wide(x, count).half[h];
+  }
+  const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows);
+#pragma GCC unroll 16
+  for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
+  const Vec<C> own = tree_sum<rows>(v);
+  mean += h * kLanes<C>, squares += h * kLanes<C>;
+  const auto merge = [&]<int part>() RT_INLINE_LAMBDA {
+    const Vec<double> before = load(mean + part * lanes), distance = in_double<part>(center) - before;
+    store(mean + part * lanes, before + distance * share);
+    store(squares + part * lanes,
+          load(squares + part * lanes) + (in_double<part>(own) + distance * distance * weight));
+  };
+  merge.template operator()<0>();
+  if constexpr (kLanes<C> > lanes) merge.template operator()<1>();
+}
+
+// Adds `rows` rows to mean and squares (the sum of squared distances from the mean) of `before` rows, both in the order
+// of lanes. Merging follows Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// variances" (1979), in double. So f32 rounding happens only within tiles, which are the same for any distribution of a
+// batch over ranks, if each image has a whole number of tiles.
 template <int rows, class T>
 void add_moments(double* mean, double* squares, const T* x, int64_t n, int64_t before) {
-  using C = compute_t<T>;
   const double share = double(rows) / double(before + rows), weight = double(before) * share;
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    Vec<C> v[rows];
-    for (int r = 0; r < rows; ++r) v[r] = load_converted(x + r * n + i, kLanes<C>);
-    const Vec<C> center = tree_sum<rows>(v) * (C(1) / rows);
-    for (int r = 0; r < rows; ++r) v[r] = (v[r] - center) * (v[r] - center);
-    const Vec<C> own = tree_sum<rows>(v);
-  RT_IVDEP
-    for (int64_t l = 0; l < kLanes<C>; ++l) {
-      const double distance = double(center[l]) - mean[i + l];
-      mean[i + l] += distance * share;
-      squares[i + l] += double(own[l]) + distance * distance * weight;
-    }
-  }
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    if constexpr (rows > 1) prefetch_next_tile<rows>(x, n, i);
+    add_half<rows, 0>(mean + i, squares + i, x + i, n, left, share, weight);
+    if constexpr (kHalves<T> == 2) add_half<rows, 1>(mean + i, squares + i, x + i, n, left, share, weight);
+  });
 }
 
 template <class T>
@@ -42,17 +61,19 @@ void chunk_moments(double* mean, double* squares, const T* x, int64_t n, int64_t
   for (; r < rows; ++r) add_moments<1>(mean, squares, x + r * n, n, r);
 }
 
-// Merges the results of the chunks, (chunks, 2, n), for each column into totals (2, n).
-void combine_chunks(double* mean, double* squares, const double* part, const Rows& rows) {
+// Merges the results of the chunks, (chunks, 2, size), for each column into totals (2, size).
+void combine_chunks(double* totals, const double* part, int64_t size, const Rows& rows) {
+  double *const mean = totals, *const squares = totals + size;
   double before = 0;
-  for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * rows.n) {
+  std::fill_n(totals, 2 * size, 0.0);
+  for (int64_t c = 0; c < rows.chunks; ++c, part += 2 * size) {
     const double own = double(rows.chunk_end(c) - rows.chunk_begin(c)), share = own / (before + own),
                  weight = before * share;
     RT_IVDEP
-    for (int64_t i = 0; i < rows.n; ++i) {
+    for (int64_t i = 0; i < size; ++i) {
       const double distance = part[i] - mean[i];
       mean[i] += distance * share;
-      squares[i] += part[rows.n + i] + distance * distance * weight;
+      squares[i] += part[size + i] + distance * distance * weight;
     }
     before += own;
   }
@@ -64,27 +85,31 @@ void batch_norm_statistics(View mean, View var, View x, RunningUpdate running) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    std::vector<double> part(size_t(rows.chunks * 2 * rows.n));
+    const int64_t size = wide_size<T>(rows.n);
+    const Scratch<double> all((rows.chunks + 1) * 2 * size, x.device);
+    double* const part = all.data() + 2 * size;
     parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
-        double* own = part.data() + c * 2 * rows.n;
-        chunk_moments(own, own + rows.n, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n,
+        double* own = part + c * 2 * size;
+        std::fill_n(own, 2 * size, 0.0);
+        chunk_moments(own, own + size, x.as<T>() + rows.chunk_begin(c) * rows.n, rows.n,
                       rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
-    std::vector<double> total(size_t(2 * rows.n));
-    combine_chunks(total.data(), total.data() + rows.n, part.data(), rows);
+    const double* const total = all.data();
+    combine_chunks(all.data(), part, size, rows);
     const auto put = [](const View& to, int64_t c, double value) {
       if (to.dtype == DType::f64) to.as<double>()[c] = value;
       else to.as<float>()[c] = float(value);
     };
     for (int64_t c = 0; c < rows.channels; ++c) {
-      Moments all;
+      Moments of_channel;
       for (int64_t i = c; rows.count > 0 && i < rows.n; i += rows.channels)
-        all.add(double(rows.count), total[size_t(i)], total[size_t(rows.n + i)]);
-      for (int64_t i = c; i < rows.rest; i += rows.channels) all.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
-      put(mean, c, all.mean);
-      put(var, c, all.variance());
+        of_channel.add(double(rows.count), total[place_of<T>(i)], total[size + place_of<T>(i)]);
+      for (int64_t i = c; i < rows.rest; i += rows.channels)
+        of_channel.add(1, double(C(x.as<T>()[rows.rest_begin() + i])), 0);
+      put(mean, c, of_channel.mean);
+      put(var, c, of_channel.variance());
     }
   });
   if (running.mean.data) batch_norm_running(mean, var, running);
@@ -126,24 +151,24 @@ namespace {
 template <class T, class C>
 void normalize_row(T* y, uint8_t* mask, const T* x, const T* residual, const C* mean, const C* scale, const C* b,
                    bool relu, int64_t n) {
-  for (int64_t i = 0; i < n; i += kPack) {
-    unsigned above = 0;
+  constexpr int64_t step = std::max<int64_t>(kPack, kWide<T>);
+  for_each_step<step>(n, [&](int64_t i, auto count) RT_INLINE_LAMBDA {
+    uint32_t above = 0;
 #pragma GCC unroll 8
-    for (int64_t l = 0; l < kPack; l += kLanes<C>) {
-      const int64_t at = i + l, left = n - at;
+    for (int64_t l = 0; l < step; l += kWide<T>) {
+      const int64_t at = i + l, left = count - l;
       if (left <= 0) break;
-      Vec<C> v = (load_converted(x + at, left) - load(mean + at)) * load(scale + at) + load(b + at);
-      if (residual) v += load_converted(residual + at, left);
+      Wide<T> v = (load_wide(x + at, left) - load_in_order<T>(mean + at)) * load_in_order<T>(scale + at) +
+                  load_in_order<T>(b + at);
+      if (residual) v = v + load_wide(residual + at, left);
       if (relu) {
-        above |= bits_above_zero<C>(v) << l;
-        v = v < 0 ? Vec<C>{} : v;
+        above |= bits_above_zero(v) << l;
+        v = not_negative(v);
       }
-      store_converted(y + at, v, left);
+      store_wide(y + at, v, left);
     }
-    if (!mask) continue;
-    const auto bits = uint16_t(n - i < kPack ? above & ((1u << (n - i)) - 1) : above);
-    std::memcpy(mask + i / 8, &bits, sizeof bits);
-  }
+    if (mask) store_mask<step>(mask + i / 8, above, count);
+  });
 }
 
 }  // namespace
@@ -153,9 +178,9 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }),
+    const PerColumn<T> center(rows, [&](int64_t c) { return mean.as<C>()[c]; }),
         shift(rows, [&](int64_t c) { return b.as<C>()[c]; });
-    const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
+    const PerColumn<T> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
     for_each_row(rows, [&](int64_t at, int64_t n) {
       normalize_row<T, C>(y.as<T>() + at, mask.data ? mask.as<uint8_t>() + at / 8 : nullptr, x.as<T>() + at,
                           residual.data ? residual.as<T>() + at : nullptr, center, scale, shift, f == Activation::relu,
@@ -168,30 +193,34 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
-    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
+    const PerColumn<T> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
     const auto bits = [&](int64_t at) { return mask.data ? mask.as<uint8_t>() + at / 8 : nullptr; };
-    std::vector<C> part(size_t(rows.chunks * 2 * rows.n));
+    const int64_t size = wide_size<T>(rows.n);
+    const Scratch<C> parts(rows.chunks * 2 * size, x.device);
     parallel_for(rows.chunks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) {
         const int64_t at = rows.chunk_begin(c) * rows.n;
-        C* own = part.data() + c * 2 * rows.n;
-        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n,
-                             rows.chunk_end(c) - rows.chunk_begin(c));
+        C* own = parts.data() + c * 2 * size;
+        std::fill_n(own, 2 * size, C(0));
+        chunk_products<T>(own, own + size, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n,
+                          rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
-    std::vector<double> total(size_t(2 * rows.n));
+    const Scratch<double> totals(2 * size, x.device);
+    double *const sums = totals.data(), *const dots = sums + size;
+    std::fill_n(sums, 2 * size, 0.0);
     for (int64_t c = 0; c < rows.chunks; ++c)
-      for (int64_t i = 0; i < 2 * rows.n; ++i) total[size_t(i)] += double(part[size_t(c * 2 * rows.n + i)]);
+      for (int64_t i = 0; i < 2 * size; ++i) sums[i] += double(parts.data()[c * 2 * size + i]);
     for (int64_t i = 0; i < rows.rest; ++i) {
       const int64_t at = rows.rest_begin() + i;
       if (mask.data && !(mask.as<uint8_t>()[at / 8] >> (at % 8) & 1)) continue;
       const double g = double(C(dy.as<T>()[at]));
-      total[size_t(i)] += g;
-      total[size_t(rows.n + i)] += g * (double(C(x.as<T>()[at])) - double(center[i]));
+      sums[place_of<T>(i)] += g;
+      dots[place_of<T>(i)] += g * (double(C(x.as<T>()[at])) - double(center.at(i)));
     }
     for (int64_t c = 0; c < rows.channels; ++c) {
       double sum = 0, dot = 0;
-      for (int64_t i = c; i < rows.n; i += rows.channels) sum += total[size_t(i)], dot += total[size_t(rows.n + i)];
+      for (int64_t i = c; i < rows.n; i += rows.channels) sum += sums[place_of<T>(i)], dot += dots[place_of<T>(i)];
       db.as<C>()[c] = C(sum);
       dw.as<C>()[c] = C(dot) * inverse_deviation<C>(var, c, eps);
     }
@@ -204,27 +233,28 @@ namespace {
 template <class T, class C>
 void backward_row(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, const C* mean, const C* scale,
                   const C* shift, const C* slope, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    const int64_t left = n - i;
-    const Vec<C> dz = masked(dy, mask, i, left);
-    if (dresidual) store_converted(dresidual + i, dz, left);
-    const Vec<C> centered = load_converted(x + i, left) - load(mean + i);
-    store_converted(dx + i, load(scale + i) * (dz - load(shift + i) - load(slope + i) * centered), left);
-  }
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    const Wide<T> dz = masked(dy, mask, i, left, dresidual ? dresidual + i : nullptr);
+    const Wide<T> centered = load_wide(x + i, left) - load_in_order<T>(mean + i);
+    store_wide(dx + i,
+               load_in_order<T>(scale + i) *
+                   (dz - load_in_order<T>(shift + i) - load_in_order<T>(slope + i) * centered),
+               left);
+  });
 }
 
 }  // namespace
 
 void batch_norm_backward(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w, View db,
                          View dw, int64_t count, double eps) {
-  const Rows rows(x);
+  const Rows rows(x, kLongRow);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
     const C share = C(1 / double(count));
-    const PerColumn<C> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
-    const PerColumn<C> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
-    const PerColumn<C> shift(rows, [&](int64_t c) { return db.data ? db.as<C>()[c] * share : C(0); });
-    const PerColumn<C> slope(
+    const PerColumn<T> center(rows, [&](int64_t c) { return mean.as<C>()[c]; });
+    const PerColumn<T> scale(rows, [&](int64_t c) { return w.as<C>()[c] * inverse_deviation<C>(var, c, eps); });
+    const PerColumn<T> shift(rows, [&](int64_t c) { return db.data ? db.as<C>()[c] * share : C(0); });
+    const PerColumn<T> slope(
         rows, [&](int64_t c) { return dw.data ? dw.as<C>()[c] * share * inverse_deviation<C>(var, c, eps) : C(0); });
     for_each_row(rows, [&](int64_t at, int64_t n) {
       backward_row<T, C>(dx.as<T>() + at, dresidual.data ? dresidual.as<T>() + at : nullptr, dy.as<T>() + at,

@@ -1,6 +1,5 @@
 #pragma once
 #include "kernels/cpu/channels.h"
-#include "kernels/cpu/mask.h"
 
 // Passes over rows of channels, for batch_norm and group_norm.
 RT_ISA_BEGIN
@@ -26,34 +25,43 @@ struct Moments {
   double variance() const { return count > 0 ? squares / count : 0; }
 };
 
-// A vector of dz at element `at` of a row; a null mask keeps all elements.
+// A vector of dz at element `at` of a row, also stored at `copy` unless that is null; a null mask keeps all elements.
 template <class T>
-RT_INLINE auto masked(const T* dy, const uint8_t* mask, int64_t at, int64_t left) {
-  using C = compute_t<T>;
-  const Vec<C> v = load_converted(dy + at, left);
-  return mask ? where_bits<C>(bits_at<C>(mask, at), v) : v;
+RT_INLINE Wide<T> masked(const T* dy, const uint8_t* mask, int64_t at, int64_t left, T* copy = nullptr) {
+  return load_wide_where(mask ? wide_bits_at<T>(mask, at, left) : ~0u, dy + at, left, copy);
 }
 
-// Adds `rows` rows of dz to db, and those of dz (x - mean) to dot.
-template <int rows, class T, class C>
-void add_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    const Vec<C> center = load(mean + i);
-    Vec<C> sum{}, products{};
+// Into the cache, as far into the tile after this one of `rows` rows as element i is into a row. Columns of a tile are
+// not what a processor prefetches by itself.
+template <int rows, class T>
+RT_INLINE void prefetch_next_tile(const T* x, int64_t n, int64_t i) {
+  constexpr int64_t line = 64 / int64_t(sizeof(T));
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < rows * kWide<T>; r += line) __builtin_prefetch(x + rows * (n + i) + r);
+}
+
+// Adds `rows` rows of dz to db, and those of dz (x - mean) to dot; all numbers are in the order of lanes.
+template <int rows, class T>
+void add_products(compute_t<T>* db, compute_t<T>* dot, const T* dy, const uint8_t* mask, const T* x,
+                  const compute_t<T>* mean, int64_t n) {
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    if constexpr (rows > 1) prefetch_next_tile<rows>(dy, n, i), prefetch_next_tile<rows>(x, n, i);
+    const Wide<T> center = load_in_order<T>(mean + i);
+    Wide<T> sum{}, products{};
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      const Vec<C> v = masked(dy, mask, r * n + i, kLanes<C>);
-      sum += v;
-      products += v * (load_converted(x + r * n + i, kLanes<C>) - center);
+      const Wide<T> v = masked(dy, mask, r * n + i, left);
+      sum = sum + v;
+      products = products + v * (load_wide(x + r * n + i, left) - center);
     }
-    store(db + i, load(db + i) + sum);
-    store(dot + i, load(dot + i) + products);
-  }
+    store_in_order<T>(db + i, load_in_order<T>(db + i) + sum);
+    store_in_order<T>(dot + i, load_in_order<T>(dot + i) + products);
+  });
 }
 
-template <class T, class C>
-void chunk_products(C* db, C* dot, const T* dy, const uint8_t* mask, const T* x, const C* mean, int64_t n,
-                    int64_t rows) {
+template <class T>
+void chunk_products(compute_t<T>* db, compute_t<T>* dot, const T* dy, const uint8_t* mask, const T* x,
+                    const compute_t<T>* mean, int64_t n, int64_t rows) {
   const auto from = [mask](int64_t at) { return mask ? mask + at / 8 : nullptr; };
   int64_t r = 0;
   for (; r + kTile <= rows; r += kTile) add_products<kTile>(db, dot, dy + r * n, from(r * n), x + r * n, mean, n);

@@ -1,11 +1,12 @@
 #pragma once
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 #include "core/parallel.h"
 #include "core/view.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/wide.h"
 
 // Contiguous x (..., C) as rows of C channels, for kernels with values per channel.
 RT_ISA_BEGIN
@@ -17,13 +18,16 @@ namespace {
 // Threads take chunks, whose size depends only on the shape.
 constexpr int64_t kPack = 16, kTile = 16;      // elements; rows that are summed before they are added to the total
 constexpr int64_t kChunk = 64 * 1024;          // elements, approximately
+constexpr int64_t kLongRow = 512;  // elements that are worth a call, where no order of sums depends on them
 
 struct Rows {
+  Device device;
   int64_t channels, repeats, n, count, rest, chunk, chunks;
 
-  explicit Rows(const View& x) : channels(x.dims[x.rank - 1]) {
+  explicit Rows(const View& x, int64_t at_least = 1) : device(x.device), channels(x.dims[x.rank - 1]) {
     const int64_t m = channels ? x.size() / channels : 0;
     repeats = kPack / std::gcd(channels, kPack);
+    if (channels > 0) repeats *= (at_least + channels * repeats - 1) / (channels * repeats);
     n = channels * repeats;
     count = m / repeats;
     rest = m % repeats * channels;
@@ -35,15 +39,20 @@ struct Rows {
   int64_t chunk_end(int64_t c) const { return std::min(count, (c + 1) * chunk); }
 };
 
-// One value per channel, repeated to the length of a row, with padding for loads of whole vectors.
-template <class C>
+// One value per channel, repeated to the length of a row of T, in the order of lanes, with padding for loads of whole
+// vectors.
+template <class T>
 struct PerColumn {
-  std::vector<C> x;
+  using C = compute_t<T>;
+  Scratch<C> x;
   template <class F>
-  PerColumn(const Rows& rows, const F& f) : x(size_t(rows.n + kPack)) {
-    for (int64_t c = 0; c < rows.channels; ++c) x[size_t(c)] = f(c);
-    for (int64_t i = rows.channels; i < rows.n; ++i) x[size_t(i)] = x[size_t(i - rows.channels)];
+  PerColumn(const Rows& rows, const F& f) : x(wide_size<T>(rows.n) + kPack, rows.device) {
+    const int64_t whole = rows.n / kWide<T> * kWide<T>;
+    std::fill_n(x.data() + whole, wide_size<T>(rows.n) + kPack - whole, C(0));
+    for (int64_t c = 0; c < rows.channels; ++c) x.data()[place_of<T>(c)] = f(c);
+    for (int64_t i = rows.channels; i < rows.n; ++i) x.data()[place_of<T>(i)] = at(i - rows.channels);
   }
+  C at(int64_t element) const { return x.data()[place_of<T>(element)]; }
   operator const C*() const { return x.data(); }
 };
 

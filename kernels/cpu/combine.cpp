@@ -25,64 +25,32 @@ RT_INLINE V combined(V a, V b) {
   else return V(W(a) + W(b));
 }
 
-#if RT_ISA_LEVEL == 3
-constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns about an undefined register in the intrinsics without a mask
-#endif
-
-// Load and store one vector, converted to the compute type.
+// A vector of T in the compute type, and back; the processor's conversions of f16 keep more of a NaN than f16 does.
 template <class T>
 RT_INLINE Vec<compute_t<T>> widened(const T* p) {
-  if constexpr (!is_half_v<T>) {
-    return load(p);
 #if RT_ISA_LEVEL == 3
-  } else if constexpr (std::is_same_v<T, f16>) {
+  if constexpr (std::is_same_v<T, f16>)
     return Vec<float>(_mm512_maskz_cvtph_ps(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-  } else {
-    return Vec<float>(
-        Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
-        << 16);
 #elif RT_ISA_LEVEL == 2
-  } else if constexpr (std::is_same_v<T, f16>) {
+  if constexpr (std::is_same_v<T, f16>)
     return Vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-  } else {
-    return Vec<float>(Vec<uint32_t>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))) << 16);
 #endif
-  }
-#if RT_ISA_LEVEL == 1
-  else return load_converted(p, kLanes<float>);
-#endif
-}
-
-// bf16(float) on all lanes; the results are in the lower halves.
-[[maybe_unused]] RT_INLINE Vec<uint32_t> rounded_to_bf16(Vec<float> v) {
-  const Vec<uint32_t> w = Vec<uint32_t>(v), up = w + 0x7fffu + ((w >> 16) & 1u);
-  return (v != v ? (w | 0x400000u) : up) >> 16;
+  return load_whole(p);
 }
 
 template <class T>
 RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
-  if constexpr (!is_half_v<T>) {
-    store(p, v);
 #if RT_ISA_LEVEL == 3
-  } else if constexpr (std::is_same_v<T, f16>) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  } else {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                        _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_to_bf16(v))));
+  if constexpr (std::is_same_v<T, f16>)
+    return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                               _mm512_maskz_cvtps_ph(kAllLanes, __m512(v),
+                                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #elif RT_ISA_LEVEL == 2
-  } else if constexpr (std::is_same_v<T, f16>) {
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                     _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-  } else {
-    const __m256i halves = __m256i(rounded_to_bf16(v));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                     _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+  if constexpr (std::is_same_v<T, f16>)
+    return _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                            _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 #endif
-  }
-#if RT_ISA_LEVEL == 1
-  else store_converted(p, v, kLanes<float>);
-#endif
+  store_whole(p, v);
 }
 
 // Computes `count` vectors of y from all sources, in registers, so that y may be one of the sources.

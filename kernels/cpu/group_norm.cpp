@@ -74,32 +74,38 @@ struct Samples {
   }
 };
 
-// Adds the distances of `rows` rows from `shift`, and their squares, to the sums (2, n) of the columns.
+// Adds the distances of `rows` rows from `shift`, and their squares, to the sums (2, wide_size(n)) of the columns; all
+// numbers are in the order of lanes.
 template <class T, class C>
 void add_distances(double* sums, const T* x, const C* shift, int64_t n, int64_t rows) {
+  double* const squares = sums + wide_size<T>(n);
   for (; rows > 0; rows -= kTile, x += kTile * n)
-    for (int64_t i = 0; i < n; i += kLanes<C>) {
-      const Vec<C> from = load(shift + i);
-      Vec<C> sum{}, square{};
+    for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+      const Wide<T> from = load_in_order<T>(shift + i);
+      Wide<T> sum{}, square{};
       for (int64_t r = 0; r < std::min(rows, kTile); ++r) {
         __builtin_prefetch(x + (kTile + r) * n + i);
-        const Vec<C> v = load_converted(x + r * n + i, kLanes<C>) - from;
-        sum += v;
-        square += v * v;
+        const Wide<T> v = load_wide(x + r * n + i, left) - from;
+        sum = sum + v;
+        square = square + v * v;
       }
+      C near[kWide<T>], far[kWide<T>];
+      store_in_order<T>(near, sum), store_in_order<T>(far, square);
       RT_IVDEP
-      for (int64_t l = 0; l < kLanes<C>; ++l) sums[i + l] += double(sum[l]), sums[n + i + l] += double(square[l]);
-    }
+      for (int64_t l = 0; l < kWide<T>; ++l) sums[i + l] += double(near[l]), squares[i + l] += double(far[l]);
+    });
 }
 
 // The mean of the first rows of a sample in each column: near the mean of all, so that no digits cancel out.
 template <class T, class C>
 void first_means(std::vector<C>& means, const T* x, int64_t n, int64_t rows) {
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    Vec<C> v[kTile];
-    for (int64_t r = 0; r < kTile; ++r) v[r] = load_converted(x + (rows < kTile ? 0 : r) * n + i, kLanes<C>);
-    store(means.data() + i, tree_sum<kTile>(v) * (C(1) / kTile));
-  }
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    for (int h = 0; h < kHalves<T>; ++h) {
+      Vec<C> v[kTile];
+      for (int64_t r = 0; r < kTile; ++r) v[r] = load_wide(x + (rows < kTile ? 0 : r) * n + i, left).half[h];
+      store(means.data() + i + h * kLanes<C>, tree_sum<kTile>(v) * (C(1) / kTile));
+    }
+  });
 }
 
 // The columns of channels [begin, end) as one set. The mean of equal means is exact.
@@ -118,10 +124,12 @@ Moments columns_together(const double* mean, const double* squares, const Rows& 
 
 template <class T, class C>
 void normalize_group_row(T* y, const T* x, const C* mean, const C* scale, const C* b, int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    const int64_t left = n - i;
-    store_converted(y + i, (load_converted(x + i, left) - load(mean + i)) * load(scale + i) + load(b + i), left);
-  }
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    store_wide(y + i,
+               (load_wide(x + i, left) - load_in_order<T>(mean + i)) * load_in_order<T>(scale + i) +
+                   load_in_order<T>(b + i),
+               left);
+  });
 }
 
 template <class C>
@@ -135,8 +143,9 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
   const Rows& rows = samples.rows;
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
+    const int64_t wide = wide_size<T>(rows.n);
     const auto first = [&](int64_t i) {
-      std::vector<C> means(size_t(rows.n + kPack));
+      std::vector<C> means(size_t(wide + kPack));
       if (rows.count > 0) first_means(means, x.as<T>() + i * samples.size, rows.n, rows.count);
       return means;
     };
@@ -148,11 +157,14 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
       const double count = double(rows.count);
       std::vector<double> total(size_t(2 * rows.n));
       for (int64_t u = 0; u < samples.units; ++u)
-        for (int64_t k = 0; k < 2 * rows.n; ++k) total[size_t(k)] += part[u * 2 * rows.n + k];
+        for (int64_t k = 0; k < rows.n; ++k) {
+          const double* const column = part + u * 2 * wide + place_of<T>(k);
+          total[size_t(k)] += column[0], total[size_t(rows.n + k)] += column[wide];
+        }
       const T* rest = x.as<T>() + i * samples.size + rows.rest_begin();
       for (int64_t k = 0; k < rows.n && rows.count > 0; ++k) {  // sums become means and squared distances from them
         const double far = total[size_t(k)] / count;
-        total[size_t(k)] = double(from[size_t(k)]) + far;
+        total[size_t(k)] = double(from[size_t(place_of<T>(k))]) + far;
         total[size_t(rows.n + k)] = std::max(total[size_t(rows.n + k)] - count * far * far, 0.0);
       }
       for (int64_t g = 0; g < samples.groups; ++g) {
@@ -165,16 +177,16 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
         s[0] = C(all.mean), s[1] = C(1 / std::sqrt(all.variance() + eps));
       }
     };
-    const PerColumn<C> shift(rows, [&](int64_t c) { return at_or(b, c, C(0)); });
+    const PerColumn<T> shift(rows, [&](int64_t c) { return at_or(b, c, C(0)); });
     const auto apply = [&](int64_t i, int64_t u) {
       const auto s = [&](int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
-      const PerColumn<C> center(rows, [&](int64_t c) { return s(c)[0]; });
-      const PerColumn<C> scale(rows, [&](int64_t c) { return s(c)[1] * at_or(w, c, C(1)); });
+      const PerColumn<T> center(rows, [&](int64_t c) { return s(c)[0]; });
+      const PerColumn<T> scale(rows, [&](int64_t c) { return s(c)[1] * at_or(w, c, C(1)); });
       samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
         normalize_group_row<T, C>(y.as<T>() + at, x.as<T>() + at, center, scale, shift, n);
       });
     };
-    samples.run<double>(2 * rows.n, sums, finish, apply);
+    samples.run<double>(2 * wide, sums, finish, apply);
   });
 }
 
@@ -184,11 +196,11 @@ namespace {
 template <class T, class C>
 void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale, const C* shift, const C* slope,
                         int64_t n) {
-  for (int64_t i = 0; i < n; i += kLanes<C>) {
-    const int64_t left = n - i;
-    const Vec<C> far = load(shift + i) + load(slope + i) * (load_converted(x + i, left) - load(mean + i));
-    store_converted(dx + i, load(scale + i) * load_converted(dy + i, left) - far, left);
-  }
+  for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
+    const Wide<T> far = load_in_order<T>(shift + i) +
+                        load_in_order<T>(slope + i) * (load_wide(x + i, left) - load_in_order<T>(mean + i));
+    store_wide(dx + i, load_in_order<T>(scale + i) * load_wide(dy + i, left) - far, left);
+  });
 }
 
 }  // namespace
@@ -201,19 +213,20 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
     if (x.size() > 0) {
       const Samples samples(x, statistics);
       const Rows& rows = samples.rows;
+      const int64_t wide = wide_size<T>(rows.n);
       std::vector<C> terms(size_t(2 * samples.count * samples.groups));  // of each group: shift and slope
       const auto s = [&](int64_t i, int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
       const auto sums = [&](int64_t i, int64_t u, C* own) {
-        const PerColumn<C> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+        const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
         const int64_t at = samples.offset(i, u);
-        chunk_products<T, C>(own, own + rows.n, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
-                             samples.rows_of(u));
+        chunk_products<T>(own, own + wide, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
+                          samples.rows_of(u));
       };
       const auto finish = [&](int64_t i, const C* part) {
         double* const total = totals.data() + i * 2 * channels;
-        for (int64_t u = 0; u < samples.units; ++u, part += 2 * rows.n)
+        for (int64_t u = 0; u < samples.units; ++u, part += 2 * wide)
           for (int64_t k = 0, c = 0; k < rows.n; ++k, c = c + 1 == channels ? 0 : c + 1)
-            total[c] += double(part[k]), total[channels + c] += double(part[rows.n + k]);
+            total[c] += double(part[place_of<T>(k)]), total[channels + c] += double(part[wide + place_of<T>(k)]);
         const int64_t rest = i * samples.size + rows.rest_begin();
         for (int64_t k = 0; k < rows.rest; ++k) {
           const double g = double(C(dy.as<T>()[rest + k]));
@@ -235,15 +248,15 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
       };
       const auto apply = [&](int64_t i, int64_t u) {
         const auto term = [&](int64_t c) { return terms.data() + 2 * samples.group(i, c); };
-        const PerColumn<C> center(rows, [&](int64_t c) { return s(i, c)[0]; });
-        const PerColumn<C> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });
-        const PerColumn<C> shift(rows, [&](int64_t c) { return term(c)[0]; });
-        const PerColumn<C> slope(rows, [&](int64_t c) { return term(c)[1]; });
+        const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
+        const PerColumn<T> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });
+        const PerColumn<T> shift(rows, [&](int64_t c) { return term(c)[0]; });
+        const PerColumn<T> slope(rows, [&](int64_t c) { return term(c)[1]; });
         samples.for_each_row_of(i, u, [&](int64_t at, int64_t n) {
           group_gradient_row<T, C>(dx.as<T>() + at, dy.as<T>() + at, x.as<T>() + at, center, scale, shift, slope, n);
         });
       };
-      samples.template run<C>(2 * rows.n, sums, finish, apply);
+      samples.template run<C>(2 * wide, sums, finish, apply);
     }
     for (int64_t c = 0; c < channels; ++c) {
       double sum = 0, dot = 0;

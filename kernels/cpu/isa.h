@@ -45,6 +45,7 @@
 
 // For functions that a vectorised loop calls: the compiler does not inline all of them by itself.
 #define RT_INLINE [[gnu::always_inline]] inline
+#define RT_INLINE_LAMBDA __attribute__((always_inline))  // behind the parameters
 
 // RT_IVDEP: before a loop whose iterations are independent although its pointers might alias. RT_NO_VECTORIZE: before a
 // function whose loops do not gain from vectors. Both affect only speed, and only with GCC.

@@ -62,6 +62,10 @@ RT_INLINE void in_register([[maybe_unused]] V& v) {
 #endif
 }
 
+#if RT_ISA_LEVEL == 3
+inline constexpr __mmask16 kAllLanes = 0xffff;  // GCC 12 warns of an undefined register in intrinsics without a mask
+#endif
+
 // The first `count` lanes; the others are zero and their memory is not touched.
 #if RT_ISA_LEVEL == 3
 RT_INLINE Vec<float> load_partial(const float* p, int64_t count) {
@@ -91,18 +95,66 @@ RT_INLINE void store_partial(T* p, Vec<T> v, int64_t count) {
 }
 #endif
 
+// bf16(v), in the upper halves of the lanes.
+[[maybe_unused]] RT_INLINE Vec<uint32_t> rounded_bits(Vec<float> v) {
+  const Vec<uint32_t> w = Vec<uint32_t>(v), up = w + 0x7fffu + ((w >> 16) & 1u);
+  return v != v ? (w | 0x400000u) : up;
+}
+
+// A whole vector of T in the compute type, and back. Compilers do not find the instructions for bf16 in the loops, and
+// pass a vector on by its lanes.
+template <class T>
+RT_INLINE Vec<compute_t<T>> load_whole(const T* p) {
+  using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, C>) return load(p);
+#if RT_ISA_LEVEL == 3
+  if constexpr (std::is_same_v<T, bf16>)
+    return Vec<float>(
+        Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
+        << 16);
+#elif RT_ISA_LEVEL == 2
+  if constexpr (std::is_same_v<T, bf16>)
+    return Vec<float>(Vec<uint32_t>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))) << 16);
+#endif
+  if constexpr (!std::is_same_v<T, C>) {
+    C lanes[kLanes<C>];
+    for (int l = 0; l < kLanes<C>; ++l) lanes[l] = C(p[l]);
+    return load(lanes);
+  }
+}
+
+template <class T>
+RT_INLINE void store_whole(T* p, Vec<compute_t<T>> v) {
+  using C = compute_t<T>;
+  if constexpr (std::is_same_v<T, C>) return store(p, v);
+#if RT_ISA_LEVEL == 3
+  if constexpr (std::is_same_v<T, bf16>)
+    return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                               _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_bits(v) >> 16)));
+#elif RT_ISA_LEVEL == 2
+  if constexpr (std::is_same_v<T, bf16>) {
+    const __m256i halves = __m256i(rounded_bits(v) >> 16);
+    return _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
+                            _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
+  }
+#endif
+  if constexpr (!std::is_same_v<T, C>) {
+    C lanes[kLanes<C>];
+    store(lanes, v);
+    for (int l = 0; l < kLanes<C>; ++l) p[l] = T(lanes[l]);
+  }
+}
+
 // Loads `count` elements, at most one vector, in the compute type.
 template <class T>
 RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
   using C = compute_t<T>;
+  if (count >= kLanes<C>) return load_whole(p);
   if constexpr (std::is_same_v<T, C>) {
-    return count >= kLanes<C> ? load(p) : load_partial(p, count);
+    return load_partial(p, count);
   } else {
     C lanes[kLanes<C>] = {};
-    if (count >= kLanes<C>)
-      for (int l = 0; l < kLanes<C>; ++l) lanes[l] = C(p[l]);
-    else
-      for (int l = 0; l < count; ++l) lanes[l] = C(p[l]);
+    for (int l = 0; l < count; ++l) lanes[l] = C(p[l]);
     return load(lanes);
   }
 }
@@ -111,15 +163,13 @@ RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
 template <class T>
 RT_INLINE void store_converted(T* p, Vec<compute_t<T>> v, int64_t count) {
   using C = compute_t<T>;
+  if (count >= kLanes<C>) return store_whole(p, v);
   if constexpr (std::is_same_v<T, C>) {
-    count >= kLanes<C> ? store(p, v) : store_partial(p, v, count);
+    store_partial(p, v, count);
   } else {
     C lanes[kLanes<C>];
     store(lanes, v);
-    if (count >= kLanes<C>)
-      for (int l = 0; l < kLanes<C>; ++l) p[l] = T(lanes[l]);
-    else
-      for (int l = 0; l < count; ++l) p[l] = T(lanes[l]);
+    for (int l = 0; l < count; ++l) p[l] = T(lanes[l]);
   }
 }
 

@@ -112,6 +112,39 @@ TEST(BatchNorm, ResultsDoNotDependOnTheThreads) {
   }
 }
 
+// Every bf16 there is, in rows that fill vectors and in others: vectors round and select as numbers one by one.
+TEST(BatchNorm, SixteenBitsAreThoseOfOneNumber) {
+  test::with_every_isa([] {
+    for (const int64_t channels : {64, 48, 5}) {
+      SCOPED_TRACE(channels);
+      const int64_t rows = 65536 / channels + 1, n = rows * channels;
+      const Tensor x({rows, channels}, DType::bf16), residual = empty_like(x), y = empty_like(x), dy = empty_like(x),
+                   dx = empty_like(x), dresidual = empty_like(x);
+      const Tensor mask({batch_norm_mask_bytes(n)}, DType::u8);
+      const Tensor zeros = full({channels}, 0.0), ones = full({channels}, 1.0), minus = full({channels}, -0.0);
+      const auto at = [](const Tensor& t, int64_t i) -> uint16_t& { return t.data<bf16>()[i].bits; };
+      const auto value = [](const Tensor& t, int64_t i) { return float(t.data<bf16>()[i]); };
+      for (int64_t i = 0; i < n; ++i) {
+        at(x, i) = uint16_t(i);
+        at(residual, i) = uint16_t(i * 40503);
+        at(dy, i) = uint16_t(i * 25173 + 13849);
+        if (std::isnan(value(x, i)) && std::isnan(value(residual, i))) at(residual, i) = 0;
+        if (std::isnan(value(dy, i))) at(dy, i) = 0x8000;
+      }
+      batch_norm_forward(y, mask, x, residual, zeros, ones, ones, minus, 0, Activation::relu);
+      batch_norm_backward(dx, dresidual, dy, mask, x, zeros, ones, ones, View{}, View{}, rows, 0);
+      for (int64_t i = 0; i < n; ++i) {
+        const float sum = value(x, i) + value(residual, i);
+        const bool above = mask.data<uint8_t>()[i / 8] >> (i % 8) & 1;
+        ASSERT_EQ(above, sum > 0) << i;
+        ASSERT_EQ(at(y, i), sum < 0 ? 0 : bf16(sum).bits) << i;
+        ASSERT_EQ(at(dresidual, i), above ? at(dy, i) : 0) << i;
+        if (above && std::isfinite(value(x, i))) ASSERT_EQ(value(dx, i), value(dy, i)) << i;
+      }
+    }
+  });
+}
+
 // A mean that is large compared with the deviation: sums of squares would cancel.
 TEST(BatchNorm, StatisticsKeepTheirDigitsFarFromZero) {
   const Tensor x = cast(noise({20000, 5}, 1, 10000, 1), DType::f32), exact = cast(x, DType::f64);
