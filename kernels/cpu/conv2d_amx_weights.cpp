@@ -291,6 +291,10 @@ class AmxWeights {
       });
     });
   }
+  static void store_floats(Row v, int64_t count, float* to) {
+    if (count >= kAmxRows) std::memcpy(to, &v, sizeof v);
+    else if (count > 0) std::memcpy(to, &v, size_t(count) * sizeof(float));
+  }
   // Two tiles, whose rows are 32 channels of x, and whose columns those of dy.
   template <class Unit>
   void write_tiles([[maybe_unused]] Unit& unit, const float* low, const float* high, int64_t q, int64_t p,
@@ -306,8 +310,7 @@ class AmxWeights {
       if constexpr (std::is_same_v<T, bf16>) {
         unit.round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone, to, count);
       } else {
-        std::memcpy(to, &a[i], size_t(std::min(count, kAmxRows)) * sizeof(float));
-        if (count > kAmxRows) std::memcpy(to + kAmxRows, &b[i], size_t(count - kAmxRows) * sizeof(float));
+        store_floats(a[i], count, to), store_floats(b[i], count - kAmxRows, to + kAmxRows);
       }
     }
   }
