@@ -7,7 +7,10 @@ namespace ringtape {
 // Random augmentation of a training image, in the order: rotation, crop, flip, normalisation, cutout.
 struct Augmentation {
   int64_t pad = 0;      // rows and columns of zeros on each side, before a random crop of y's size
+  bool reflect = false;  // what is padded mirrors the image about the pixels of its border instead; pad < H and W
   bool flip = false;    // horizontal flip with probability 1/2
+  bool alternate_flip = false;  // instead: in every other epoch, beginning with the first for a random half of the
+                                // images (Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU", 2024)
   double rotation = 0;  // maximum in degrees, up to 180: a random angle to either side about the centre; borders blend
                         // into zeros (PIL: hard edges)
   int64_t cutout = 0;   // side of a square at a random centre that is set to the mean; clipped at the border
@@ -17,14 +20,16 @@ struct Augmentation {
 struct AugmentParams {
   AugmentParams() = default;
   AugmentParams(const Augmentation& what, uint64_t seed, uint64_t epoch, bool gathered)
-      : pad(what.pad), cutout(what.cutout), seed(seed), epoch(epoch), flip(what.flip), gathered(gathered) {
+      : pad(what.pad), cutout(what.cutout), seed(seed), epoch(epoch), reflect(what.reflect),
+        flip(what.flip || what.alternate_flip), alternate(what.alternate_flip), gathered(gathered) {
     constexpr double kRadian = 3.14159265358979323846 / 180;
     most_angle = int64_t(what.rotation * kRadian * double(int64_t{1} << 28) + 0.5);
   }
   int64_t pad = 0, cutout = 0;
   int64_t most_angle = 0;  // in units of 2^-28
   uint64_t seed = 0, epoch = 0;
-  bool flip = false;
+  bool reflect = false;
+  bool flip = false, alternate = false;
   bool gathered = false;
 };
 
@@ -76,6 +81,10 @@ RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t fre
   at.top = below(r.x[0], free_rows + 1) - p.pad;
   at.left = below(r.x[1], free_columns + 1) - p.pad;
   at.flip = p.flip && (r.x[2] >> 31);
+  if (p.alternate) {
+    const Philox4 first = philox(p.seed, uint64_t(Stream::augment), counter);
+    at.flip = ((first.x[2] >> 31) ^ (p.epoch & 1)) != 0;
+  }
   if (p.most_angle > 0)
     fixed_cosine_sine((p.most_angle * (int64_t(r.x[3]) - (int64_t{1} << 31))) >> 31, at.cosine, at.sine);
   if (p.cutout > 0) {
@@ -85,6 +94,9 @@ RT_HD inline Placement place(const AugmentParams& p, int64_t sample, int64_t fre
   }
   return at;
 }
+
+// The reflection of pixel i, which may be up to n - 1 outside of [0, n).
+RT_HD inline int64_t reflected(int64_t i, int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
 
 // The position of pixel (row, column) of the rotated image in the original of that height and width, in units of 2^-17
 // pixels. The next column is at (sine, cosine) << 1 from it.

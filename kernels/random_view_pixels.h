@@ -70,9 +70,6 @@ RT_HD inline void blur_weights(int32_t* w, int64_t sigma, int64_t radius) {
   w[0] = int32_t(rest);
 }
 
-// The reflection of pixel i, which may be up to n - 1 outside of [0, n).
-RT_HD inline int64_t reflected(int64_t i, int64_t n) { return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i; }
-
 // Round the sums of the first and the second pass.
 RT_HD inline uint16_t blurred_once(uint32_t sum) { return uint16_t((sum + 128) >> 8); }
 RT_HD inline uint8_t blurred_twice(uint32_t sum) { return uint8_t((sum + (1u << 23)) >> 24); }

@@ -22,8 +22,17 @@ struct AugmentFrame {
 
 // Row `row` of y as bytes, before the flip: a pointer into the image, or `buffer`.
 const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentFrame& f, const Placement& at,
-                           int64_t row, bool rotated) {
-  const int64_t from_row = at.top + row, c = f.channels;
+                           int64_t row, const AugmentParams& p) {
+  const int64_t c = f.channels, from_row = p.reflect ? reflected(at.top + row, f.height) : at.top + row;
+  const bool rotated = p.most_angle > 0;
+  const auto column = [&](int64_t i) { return p.reflect ? reflected(at.left + i, f.width) : at.left + i; };
+  if (rotated && p.reflect) {
+    for (int64_t i = 0; i < f.out_width; ++i)
+      for (int64_t k = 0; k < c; ++k)
+        buffer[i * c + k] = between_pixels(image, f.height, f.width, c, k,
+                                           turned(at, from_row, column(i), f.height, f.width));
+    return buffer;
+  }
   if (rotated) {
     Turned place = turned(at, from_row, at.left, f.height, f.width);
     for (int64_t i = 0; i < f.out_width; ++i) {
@@ -40,6 +49,8 @@ const uint8_t* upright_row(uint8_t* buffer, const uint8_t* image, const AugmentF
   if (inside && begin == 0 && end == f.out_width) return from;
   std::memset(buffer, 0, size_t(f.out_row()));
   if (inside) std::memcpy(buffer + begin * c, from + begin * c, size_t((end - begin) * c));
+  for (int64_t i = 0; i < f.out_width && p.reflect; ++i)
+    if (i < begin || i >= end) std::copy_n(image + (from_row * f.width + column(i)) * c, c, buffer + i * c);
   return buffer;
 }
 
@@ -47,7 +58,7 @@ template <class T>
 void augment_image(T* y, const uint8_t* image, const AugmentFrame& f, const Placement& at, const T* table,
                    const AugmentParams& p, uint8_t* buffer) {
   for (int64_t row = 0; row < f.out_height; ++row, y += f.out_row()) {
-    const uint8_t* bytes = upright_row(buffer, image, f, at, row, p.most_angle > 0);
+    const uint8_t* bytes = upright_row(buffer, image, f, at, row, p);
     if (at.flip) look_up<true>(y, bytes, f.out_width, table, f.channels);
     else look_up<false>(y, bytes, f.out_width, table, f.channels);
     if (row >= at.cut_top && row < at.cut_top + p.cutout) {

@@ -19,7 +19,8 @@ __device__ T augmented(const uint8_t* image, const Frame& f, const Placement& at
   const bool cut =
       row >= at.cut_top && row < at.cut_top + p.cutout && column >= at.cut_left && column < at.cut_left + p.cutout;
   if (cut) return T(0);
-  const int64_t from_row = at.top + row, from_column = at.left + (at.flip ? f.out_width - 1 - column : column);
+  int64_t from_row = at.top + row, from_column = at.left + (at.flip ? f.out_width - 1 - column : column);
+  if (p.reflect) from_row = reflected(from_row, f.height), from_column = reflected(from_column, f.width);
   uint8_t byte = 0;
   if (p.most_angle > 0)
     byte =

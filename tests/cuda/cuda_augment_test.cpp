@@ -29,7 +29,9 @@ const Augmentation kEach[] = {{},
                               {.flip = true},
                               {.rotation = 25},
                               {.cutout = 5},
-                              {.pad = 3, .flip = true, .rotation = 180, .cutout = 4}};
+                              {.pad = 3, .flip = true, .rotation = 180, .cutout = 4},
+                              {.pad = 3, .reflect = true, .alternate_flip = true},
+                              {.pad = 2, .reflect = true, .rotation = 30}};
 
 TEST(CudaAugment, EqualsTheCpuBitForBit) {
   RT_NEEDS_CUDA();
@@ -48,7 +50,8 @@ TEST(CudaAugment, EqualsTheCpuBitForBit) {
             augment(host, images, index, table, params);
             augment(device, images.copy_to(kCuda), index.copy_to(kCuda), table.copy_to(kCuda), params);
             ASSERT_TRUE(same_bytes(device.copy_to({}), host))
-                << concat(shape, ' ', dtype, " pad ", what.pad, " flip ", what.flip, " rotation ", what.rotation,
+                << concat(shape, ' ', dtype, " pad ", what.pad, " reflected ", what.reflect, " flip ",
+                          what.flip, " rotation ", what.rotation,
                           " cutout ", what.cutout, " gathered ", gathered);
           }
         }

@@ -75,6 +75,59 @@ TEST(Augment, CropsAndFlipsAreAllThereIsAndAllAlikeOften) {
   });
 }
 
+TEST(Augment, ReflectedCropsShowTheImageOnly) {
+  const Case in(300, 4, 5, 3);
+  const auto mirrored = [](int64_t i, int64_t n) { return i < 0 ? -i : i < n ? i : 2 * (n - 1) - i; };
+  with_every_isa([&] {
+    const Augmentation what{.pad = 3, .reflect = true, .flip = true};
+    const AugmentParams params(what, 1, 0, false);
+    const Tensor y = in.run(what);
+    int outside = 0;
+    for (int64_t b = 0; b < 300; ++b) {
+      const Placement at = place(params, 299 - b, 6, 6, 4, 5);
+      for (int64_t i = 0; i < 60; ++i) {
+        const int64_t row = at.top + i / 15, k = i / 3 % 5, column = at.left + (at.flip ? 4 - k : k);
+        ASSERT_EQ(y.data<float>()[b * 60 + i], in.at(299 - b, mirrored(row, 4), mirrored(column, 5), i % 3)) << b;
+        outside += row != mirrored(row, 4) || column != mirrored(column, 5);
+      }
+    }
+    EXPECT_GT(outside, 3000);
+  });
+}
+
+// What lies outside of a rotated image is the mirror image of what is inside.
+TEST(Augment, RotatedImagesAreReflectedToo) {
+  const Case in(60, 7, 6, 2);
+  with_every_isa([&] {
+    const Augmentation what{.pad = 2, .reflect = true, .rotation = 40};
+    const AugmentParams params(what, 3, 1, false);
+    const Tensor y = in.run(what, 3, 1), whole = in.run({.rotation = 40}, 3, 1);
+    for (int64_t b = 0; b < 60; ++b) {
+      const Placement at = place(params, 59 - b, 4, 4, 7, 6);
+      for (int64_t i = 0; i < 84; ++i) {
+        const int64_t row = reflected(at.top + i / 12, 7), column = reflected(at.left + i / 2 % 6, 6);
+        ASSERT_EQ(y.data<float>()[b * 84 + i], whole.data<float>()[b * 84 + (row * 6 + column) * 2 + i % 2]) << b;
+      }
+    }
+  });
+}
+
+TEST(Augment, AlternateFlipsTakeTurns) {
+  const Case in(400, 4, 5, 3);
+  with_every_isa([&] {
+    int flipped = 0;
+    for (uint64_t epoch = 0; epoch < 3; ++epoch) {
+      const Tensor y = in.run({.alternate_flip = true}, 1, epoch), first = in.run({.alternate_flip = true});
+      for (int64_t b = 0; b < 400; ++b) {
+        const bool before = is_crop(in, first, b, 399 - b, 0, 0, true);
+        ASSERT_TRUE(is_crop(in, y, b, 399 - b, 0, 0, before != (epoch == 1))) << "image " << b;
+        flipped += epoch == 0 && before;
+      }
+    }
+    EXPECT_NEAR(flipped, 200, 45);  // more than four standard deviations
+  });
+}
+
 TEST(Augment, ASmallerResultIsCutFromAnywhere) {
   const Case in(300, 6, 9, 1);
   const Tensor y = in.run({}, 1, 0, 5, 6);

@@ -45,8 +45,10 @@ TEST(ParameterRules, AreTheGroupsOfPyTorch) {
     EXPECT_EQ(nn::count_parameters(model), 74);
     FlatParameters flat(model);
     const auto optimizer = optimizer_of(name, flat);
-    optimizer->set_rules(
-        {{.lr_factor = 0.5}, {.lr_factor = 0.5, .decays = false}, {.lr_factor = 3}, {.lr_factor = 3, .decays = false}});
+    optimizer->set_rules({{.lr_factor = 0.5},
+                          {.lr_factor = 0.5, .decay_factor = 0},
+                          {.lr_factor = 3},
+                          {.lr_factor = 3, .decay_factor = 0}});
     const Tensor x = groups()["x"], y = groups()["y"];
     for (int64_t step = 0; step < x.dim(0); ++step) {
       optimizer->zero_grad();
@@ -165,19 +167,26 @@ TEST(LayerDepths, BlocksAreLayersAndNormsBelongToTheOneBefore) {
   const std::vector<ParameterRule> rules =
       rules_of({.freeze = "3.weight", .head_lr = 0.4, .layer_decay = 0.5, .no_decay_norms = true}, mlp, "4", 0.1);
   const std::vector<ParameterRule> wanted = {{.lr_factor = 0.25},
-                                             {.lr_factor = 0.25, .decays = false},
-                                             {.lr_factor = 0.25, .decays = false},
-                                             {.lr_factor = 0.25, .decays = false},
-                                             {.lr_factor = 0.5, .decays = false},
+                                             {.lr_factor = 0.25, .decay_factor = 0},
+                                             {.lr_factor = 0.25, .decay_factor = 0},
+                                             {.lr_factor = 0.25, .decay_factor = 0},
+                                             {.lr_factor = 0.5, .decay_factor = 0},
                                              {.lr_factor = 4},
-                                             {.lr_factor = 4, .decays = false}};
+                                             {.lr_factor = 4, .decay_factor = 0}};
   EXPECT_EQ(rules, wanted);
+  const ParameterRule bias{.lr_factor = 20, .decay_factor = 0.05};
+  EXPECT_EQ(rules_of({.head_lr = 0.4, .bias_lr = 2}, mlp, "4", 0.1),
+            (std::vector<ParameterRule>{{}, bias, bias, bias, bias, {.lr_factor = 4}, bias}));
   EXPECT_MENTIONS(message_of<UsageError>([&] {
-                    (void)rules_of({"", 0.4, 1, false}, mlp, "", 0.1);
+                    (void)rules_of({.bias_lr = 2}, mlp, "", 0);
+                  }),
+                  "--bias-lr: needs a --lr above 0");
+  EXPECT_MENTIONS(message_of<UsageError>([&] {
+                    (void)rules_of({.head_lr = 0.4}, mlp, "", 0.1);
                   }),
                   "--head-lr: this model has no last layer");
   EXPECT_MENTIONS(message_of<UsageError>([&] {
-                    (void)rules_of({"", 0.4, 1, false}, mlp, "4", 0);
+                    (void)rules_of({.head_lr = 0.4}, mlp, "4", 0);
                   }),
                   "--head-lr: needs a --lr above 0");
 }

@@ -56,6 +56,8 @@ BatchMaker::BatchMaker(const Dataset& data, const LoaderConfig& config)
   const Augmentation& a = augmentation_;
   RT_CHECK(image_.rank() == 3, data.name);
   RT_CHECK(a.pad >= 0 && a.cutout >= 0 && a.rotation >= 0 && a.rotation <= 180, data.name);
+  RT_CHECK_AS(UsageError, !a.reflect || a.pad < std::min(image_[0], image_[1]), "--crop-padding ", a.pad,
+              ": more than images of ", image_[0], "x", image_[1], " can mirror");
   for (size_t v = 0; v < views_.size(); ++v) {
     const Shape view = views_[v].shape(image_);
     check_view(views_[v], image_, view);
@@ -167,7 +169,7 @@ std::vector<BatchMaker::Stage> BatchMaker::make_stages() {
   if (chosen) a.cutout = 0;
   erasing_ = {c.erasing, augmentation_.cutout - a.cutout};
   EraseParams(erasing_, 0, 0);
-  if (a.pad > 0 || a.flip || a.rotation > 0 || a.cutout > 0 || (out.empty() && !chosen))
+  if (a.pad > 0 || a.flip || a.alternate_flip || a.rotation > 0 || a.cutout > 0 || (out.empty() && !chosen))
     out.push_back([=](View y, View images, View samples, View table, uint64_t epoch, bool gathered) {
       augment(y, images, samples, table, AugmentParams(a, seed, epoch, gathered));
     });

@@ -8,7 +8,10 @@ void visit(Fields& f, Augmentation& o) {
   constexpr Bounds kPixels{0, 4096};
   f("crop-padding", o.pad,
     {.help = "zeros on each side of a training image before it is cropped at random", .unit = "N", .range = kPixels});
+  f("crop-reflect", o.reflect, {.help = "--crop-padding mirrors the image instead of adding zeros"});
   f("flip", o.flip, {.help = "flip half of the training images left to right"});
+  f("alternate-flip", o.alternate_flip,
+    {.help = "flip each training image left to right in every other epoch, from a random first one"});
   f("rotation", o.rotation,
     {.help = "rotate a training image by a random angle of at most this many degrees to either side",
      .unit = "DEG",

@@ -13,6 +13,7 @@
 #include "train/evaluation/features.h"
 #include "train/evaluation/knn.h"
 #include "train/evaluation/snapshot_parts.h"
+#include "train/evaluation/test_copies.h"
 #include "train/loop/stopwatch.h"
 #include "train/report/progress.h"
 
@@ -77,7 +78,8 @@ Metrics evaluate(const Task& task, const Dataset& data, std::vector<int64_t> sam
     Loader::Epoch epoch = loader.epoch(0);
     while (const Batch* batch = epoch.next()) {
       passes.begin(at);
-      const Tensor logits = task.classify(batch->x);
+      const Tensor logits =
+          mean_over_copies(options.copies, batch->x, [&task](const Tensor& x) { return task.classify(x); });
       tally.add(cross_entropy(logits, batch->y), logits, batch->y);
       if (outputs) outputs->push_back(to(logits, Device{}));
       bar.update(++at);

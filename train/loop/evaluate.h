@@ -16,6 +16,7 @@ struct EvalOptions {
   DType precision = DType::f32;                // that ops convert their operands to
   int workers = 1;                             // threads that prepare batches
   int64_t limit_batches = 0;                   // of kEvalBatch images; 0: all images
+  std::string copies = "none";                 // of each image, over which outputs are averaged; of tests only
   bool progress = false;                       // whether to show a bar
   comm::ShardedBuffers* weights = nullptr;      // as EmbedOptions::weights
   comm::ProcessGroup* group = &comm::alone();  // whose ranks share the images; all get the metrics of all images

@@ -40,7 +40,9 @@ class Supervised : public Learner {
     return cross_entropy_of(*task_.model, task_.replicas.get(), options_.label_smoothing);
   }
   std::vector<Metrics> judge(const EvalOptions& options, Snapshot* snapshot) const override {
-    return {evaluate(task_, task_.data.validation(), split.val, "val", options, nullptr, snapshot)};
+    EvalOptions plain = options;
+    plain.copies = "none";
+    return {evaluate(task_, task_.data.validation(), split.val, "val", plain, nullptr, snapshot)};
   }
   std::vector<Metrics> test(const EvalOptions& options, Snapshot* snapshot) const override {
     return {evaluate(task_, task_.data.test, all_samples(task_.data.test), "test", options, nullptr, snapshot)};

@@ -1,5 +1,7 @@
 #include "train/loop/trainer_options.h"
 
+#include "train/evaluation/test_copies.h"
+
 namespace ringtape {
 
 void visit(Fields& f, TrainerOptions& o) {
@@ -19,6 +21,14 @@ void visit(Fields& f, TrainerOptions& o) {
      .range = kCount,
      .may_change = true,
      .evaluates = true});
+  f("test-copies", o.test_copies,
+    {.help = "average a test's outputs over copies of each image: also flipped left to right, or flipped and shifted "
+             "by a pixel (six passes)",
+     .unit = "WHICH",
+     .choices = names_of_test_copies,
+     .may_change = true,
+     .evaluates = true,
+     .with_labels = true});
 }
 
 }  // namespace ringtape

@@ -51,7 +51,7 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, con
     for (int64_t at = begin, to = begin; at < end; at = to) {
       const ParameterRule& rule = rules_[i];
       for (; i < all.size() && all[i].begin < end && rules_[i] == rule; ++i) to = std::min(all[i].end, end);
-      decays_ = rule.decays;
+      decay_factor_ = rule.decay_factor;
       if (at < to) update(at, to, multiplier, rule.fixed_lr ? *rule.fixed_lr : lr * rule.lr_factor);
     }
   }

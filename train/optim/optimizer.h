@@ -49,14 +49,14 @@ class Optimizer {
   }
   Tensor new_state() const;  // zeros
   // In update(): the weight decay of these elements, which the optimizer's settings say.
-  double decay(double weight_decay) const { return decays_ ? weight_decay : 0; }
+  double decay(double weight_decay) const { return decay_factor_ * weight_decay; }
   FlatParameters& parameters_;
   Tensor squares_, value_squares_;  // of this step, if wanted
   std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
   std::vector<ParameterRule> rules_;  // one per parameter
-  bool decays_ = true;                // in update()
+  double decay_factor_ = 1;           // in update()
   int64_t steps_ = 0;
 };
 

@@ -31,6 +31,13 @@ void visit(Fields& f, ParameterOptions& o) {
      .unit = "X",
      .range = {.low = 0, .high = 1, .above_low = true},
      .with_labels = true});
+  f("bias-lr", o.bias_lr,
+    {.help = "peak learning rate of norms and biases (parameters of one axis), also those of the last layer; each of "
+             "their steps has the weight decay that it has at --lr",
+     .unit = "X",
+     .range = kAboveZero,
+     .automatic = "--lr",
+     .with_labels = true});
   f("no-decay-norms", o.no_decay_norms, {.help = "no weight decay of norms and biases: parameters of one axis"});
 }
 
@@ -127,16 +134,20 @@ std::vector<ParameterRule> rules_of(const ParameterOptions& options, nn::Module&
   RT_CHECK_AS(UsageError, options.head_lr == 0 || lr > 0,
               "--head-lr: needs a --lr above 0, that of all other layers; to train only the last one, use --freeze "
               "backbone");
+  RT_CHECK_AS(UsageError, options.bias_lr == 0 || lr > 0,
+              "--bias-lr: needs a --lr above 0, that of all other parameters");
   const std::vector<nn::Named> all = nn::all_parameters(model);
   const std::vector<int64_t> depths = layer_depths(model, head);
   std::vector<ParameterRule> out;
   for (size_t i = 0; i < all.size(); ++i) {
     const nn::Named& p = all[i];
     if (!p.tensor->node()) continue;
-    const bool in_head = !head.empty() && is_below(p.name, head);
-    const double factor = in_head && options.head_lr > 0 ? options.head_lr / lr : 1;
+    const bool in_head = !head.empty() && is_below(p.name, head), norm = p.tensor->rank() <= 1;
+    const bool apart = norm && options.bias_lr > 0;
+    const double own_lr = apart ? options.bias_lr : in_head && options.head_lr > 0 ? options.head_lr : lr;
+    const double factor = own_lr == lr ? 1 : own_lr / lr;
     out.push_back({.lr_factor = factor * std::pow(options.layer_decay, double(depths[i])),
-                   .decays = !options.no_decay_norms || p.tensor->rank() > 1});
+                   .decay_factor = norm && options.no_decay_norms ? 0 : apart ? 1 / factor : 1});
   }
   return out;
 }

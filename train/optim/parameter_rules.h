@@ -13,7 +13,7 @@ namespace ringtape {
 struct ParameterRule {
   double lr_factor = 1;                 // of the rate of each step
   std::optional<double> fixed_lr = {};  // instead: always this rate
-  bool decays = true;                   // whether the optimizer's weight decay is for it, too
+  double decay_factor = 1;              // of the optimizer's weight decay
   bool operator==(const ParameterRule&) const = default;
 };
 
@@ -22,7 +22,8 @@ struct ParameterOptions {
   std::string freeze;           // patterns of names, separated by commas; "backbone": all but the last layer
   double head_lr = 0;           // of the last layer, where all others have lr; 0: lr
   double layer_decay = 1;       // factor of the rate from each layer to the one before it
-  bool no_decay_norms = false;  // no weight decay of parameters of one axis: norms and biases
+  double bias_lr = 0;           // of parameters of one axis, norms and biases, where the rest has lr; 0: lr
+  bool no_decay_norms = false;  // no weight decay of parameters of one axis
 };
 void visit(Fields& f, ParameterOptions& o);
 
@@ -35,7 +36,8 @@ std::function<bool(const std::string& name)> frozen_by(const std::string& patter
 // "layer1.0" of layer1.0.conv1.weight, or what has a name of its own, "conv1"; norms belong to the layer before them.
 std::vector<int64_t> layer_depths(nn::Module& model, const std::string& head);
 
-// Of each of named_parameters(). `lr`: where head_lr is another. Throws UsageError for --head-lr without a head or lr.
+// Of each of named_parameters(). `lr`: where head_lr and bias_lr are others. Throws UsageError for --head-lr without a
+// head, and for both without lr.
 std::vector<ParameterRule> rules_of(const ParameterOptions& options, nn::Module& model, const std::string& head,
                                     double lr);
 

@@ -174,6 +174,7 @@ EvalOptions eval_options(const TrainOptions& o, comm::ProcessGroup& group) {
   return {.precision = compute_dtype(o.execution),
           .workers = int(o.execution.workers),
           .limit_batches = o.trainer.limit_eval_batches,
+          .copies = o.trainer.test_copies,
           .group = &group,
           .shares = o.parallel.shares};
 }
@@ -193,7 +194,7 @@ std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const L
                                 comm::ProcessGroup& group) {
   auto step = std::make_unique<Step>(*task.model, learner.objective(), o.step, o.execution, group, o.parallel);
   ParameterOptions parameters = o.parameters;
-  if (o.self_supervised()) parameters = {"", 0, 1, parameters.no_decay_norms};
+  if (o.self_supervised()) parameters = {.no_decay_norms = parameters.no_decay_norms};
   step->set_rules(rules_of(parameters, *task.model, last_layer_of(*task.model), o.schedule.lr));
   if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
   return step;
