@@ -139,7 +139,9 @@ TEST(BatchNorm, SixteenBitsAreThoseOfOneNumber) {
         ASSERT_EQ(above, sum > 0) << i;
         ASSERT_EQ(at(y, i), sum < 0 ? 0 : bf16(sum).bits) << i;
         ASSERT_EQ(at(dresidual, i), above ? at(dy, i) : 0) << i;
-        if (above && std::isfinite(value(x, i))) ASSERT_EQ(value(dx, i), value(dy, i)) << i;
+        if (above && std::isfinite(value(x, i))) {
+          ASSERT_EQ(value(dx, i), value(dy, i)) << i;
+        }
       }
     }
   });

@@ -19,7 +19,7 @@ struct ParameterRule {
 
 // Which parameters are trained, and which otherwise than the rest.
 struct ParameterOptions {
-  std::string freeze;           // patterns of names, separated by commas; "backbone": all but the last layer
+  std::string freeze = {};      // patterns of names, separated by commas; "backbone": all but the last layer
   double head_lr = 0;           // of the last layer, where all others have lr; 0: lr
   double layer_decay = 1;       // factor of the rate from each layer to the one before it
   double bias_lr = 0;           // of parameters of one axis, norms and biases, where the rest has lr; 0: lr
