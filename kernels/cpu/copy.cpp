@@ -117,10 +117,27 @@ void copy_same(const Operand& y, const Operand& x, int64_t n) {
   });
 }
 
+// Dense y and x, one of which is f32 and the other one bf16.
+template <class Y, class X>
+void convert(const View& y, const View& x) {
+  constexpr int64_t lanes = kLanes<float>;
+  parallel_for(y.size(), kGrain, [&](int64_t begin, int64_t end) {
+    Y* const to = y.as<Y>();
+    const X* const from = x.as<X>();
+    int64_t i = begin;
+    for (; i + lanes <= end; i += lanes) store_whole(to + i, load_whole(from + i));
+    for (; i < end; ++i) to[i] = Y(float(from[i]));
+  });
+}
+
 }  // namespace
 
 void copy(View y, View x) {
   if (y.size() == 0) return;
+  if (y.contiguous() && x.contiguous()) {
+    if (y.dtype == DType::bf16 && x.dtype == DType::f32) return convert<bf16, float>(y, x);
+    if (y.dtype == DType::f32 && x.dtype == DType::bf16) return convert<float, bf16>(y, x);
+  }
   if (y.dtype == x.dtype) {
     const auto operands = operands_of(std::array<View, 2>{y, x});
     dispatch(y.dtype, [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); });
