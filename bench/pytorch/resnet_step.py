@@ -2,12 +2,13 @@
 """Training steps of a residual network, ringtape beside PyTorch, alternating in one run.
 
     bench/pytorch/resnet_step.py [--binary build/cpu/ringtape] [--model resnet18] [--pixels 32] [--batch-size 32 128]
-                                 [--threads 1 2] [--rounds 3] [--compile]
+                                 [--threads 1 2] [--precision f32|bf16] [--rounds 3] [--compile]
 
-Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory, f32. PyTorch runs
-in both of its layouts, with --compile also compiled, each in a process of its own; the ratio is to the fastest. Models
-other than resnet18 are torchvision's, and wide_resnet is WideResNet-28-10. Medians over the rounds. Memory: ringtape's
-is what its tensors held at most, PyTorch's the growth of the process since before the model was made.
+Forward, backward and SGD with momentum 0.9 and weight decay 5e-4 on one batch that stays in memory. PyTorch runs in
+both of its layouts, with --compile also compiled, each in a process of its own; the ratio is to the fastest. In bf16
+ringtape has --precision bf16 and PyTorch torch.autocast; the weights of both stay f32. Models other than resnet18 are
+torchvision's, and wide_resnet is WideResNet-28-10. Medians over the rounds. Memory: ringtape's is what its tensors
+held at most, PyTorch's the growth of the process since before the model was made.
 """
 import argparse
 import json
@@ -42,7 +43,7 @@ def network(name, pixels):
     return model
 
 
-def run_torch(name, pixels, batch_size, threads, way):
+def run_torch(name, pixels, batch_size, threads, precision, way):
     import torch
 
     torch.set_num_threads(threads)
@@ -57,7 +58,9 @@ def run_torch(name, pixels, batch_size, threads, way):
 
     def step():
         optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(x), y).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
         optimizer.step()
 
     step(), step()
@@ -81,16 +84,19 @@ def main():
     parser.add_argument("--pixels", type=int, default=32)
     parser.add_argument("--batch-size", type=int, nargs="+", default=[32, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--precision", choices=["f32", "bf16"], default="f32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--compile", action="store_true", help="also with torch.compile")
     parser.add_argument("--torch", nargs=3, metavar=("BATCH", "THREADS", "WAY"),
                         help="one measurement of PyTorch alone")
     args = parser.parse_args()
     if args.torch:
-        return run_torch(args.model, args.pixels, int(args.torch[0]), int(args.torch[1]), args.torch[2])
+        return run_torch(args.model, args.pixels, int(args.torch[0]), int(args.torch[1]), args.precision,
+                         args.torch[2])
 
     ways = ["nchw", "nhwc"] + (["compiled-nchw", "compiled-nhwc"] if args.compile else [])
-    print(f"{args.model}, {args.pixels}x{args.pixels}, f32, SGD; images/s, median of {args.rounds} alternating rounds")
+    print(f"{args.model}, {args.pixels}x{args.pixels}, {args.precision}, SGD; images/s, median of {args.rounds} "
+          "alternating rounds")
     print(f"{'batch':>5} {'threads':>7} {'ringtape':>9} " + " ".join(f"{w:>13}" for w in ways)
           + f" {'ratio':>7}   {'peak MB':>8} {'torch':>6}")
     for batch in args.batch_size:
@@ -99,13 +105,13 @@ def main():
             for _ in range(args.rounds):
                 runs["ringtape"].append(output_of([args.binary, "bench", "step", "--model", args.model, "--pixels",
                                                    str(args.pixels), "--batch-size", str(batch),
-                                                   "--threads", str(threads),
+                                                   "--threads", str(threads), "--precision", args.precision,
                                                    "--optimizer", "sgd", "--momentum", "0.9", "--weight-decay", "5e-4",
                                                    "--json"]))
                 for way in ways:
                     runs[way].append(output_of([sys.executable, os.path.abspath(__file__), "--model", args.model,
-                                                "--pixels", str(args.pixels), "--torch", str(batch), str(threads),
-                                                way]))
+                                                "--pixels", str(args.pixels), "--precision", args.precision,
+                                                "--torch", str(batch), str(threads), way]))
             rate = {name: statistics.median(r["images_per_s"] for r in each) for name, each in runs.items()}
             best = max(ways, key=rate.get)
             ours, theirs = runs["ringtape"][0]["peak_bytes"] / 1e6, min(r["peak_bytes"] for r in runs[best]) / 1e6
