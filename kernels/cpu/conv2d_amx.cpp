@@ -56,10 +56,10 @@ class AmxConvolution {
     for (int64_t j = 0; j < panels_ * kPanel; ++j)
       bias.data()[j] = o_.bias && j < o_.columns ? float(o_.bias[j]) : 0.f;
     pack(scratch.data());
-    parallel_parts(items, [&](int64_t part, Range own) {
+    parallel_items(items, [&](int64_t part, const auto& next) {
       with_amx(emulated, [&](auto& unit) {
         Sums sums;
-        for (int64_t q = own.begin; q < own.end; ++q)
+        for (int64_t q = next(); q < items; q = next())
           run_item(unit, part_of(image_blocks, chunks, q / splits / groups), group(q / splits % groups, groups),
                    part_of(panels_, splits, q % splits), scratch.data(), bias.data(),
                    scratch.data() + weights_size_ + part * each, sums);

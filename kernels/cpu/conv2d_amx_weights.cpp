@@ -120,10 +120,10 @@ class AmxWeights {
     const int64_t each = x_size + dy_size + copied;
     const Scratch<float> sums(in_tiles_ ? 0 : ranges_ * sums_size(), device);
     const Scratch<bf16> scratch(parts_for(items) * each, device);
-    parallel_parts(items, [&](int64_t part, Range own) {
+    parallel_items(items, [&](int64_t part, const auto& next) {
       with_amx(emulated, [&](auto& unit) {
         bf16 *xs = scratch.data() + part * each, *ds = xs + x_size;
-        for (int64_t q = own.begin; q < own.end; ++q)
+        for (int64_t q = next(); q < items; q = next())
           accumulate(unit, part_of(steps(), ranges_, q / cuts), part_of(c_blocks_, cuts, q % cuts), xs, ds,
                      ds + dy_size, sums.data() + q / cuts * sums_size());
       });

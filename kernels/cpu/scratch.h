@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "core/parallel.h"
@@ -32,6 +33,15 @@ void parallel_parts(int64_t n, F&& f) {
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t q = begin; q < end; ++q) f(q, part_of(n, parts, q));
   });
+}
+
+// Calls f(part, next) for each of parts_for(n) parts, which take the items of [0, n) from next(), one by one, until it
+// returns n: a thread that loses its core for a while has fewer.
+template <class F>
+void parallel_items(int64_t n, F&& f) {
+  std::atomic<int64_t> taken = 0;
+  const auto next = [&] { return std::min(taken.fetch_add(1, std::memory_order_relaxed), n); };
+  parallel_parts(n, [&](int64_t part, Range) { f(part, next); });
 }
 
 }  // namespace
