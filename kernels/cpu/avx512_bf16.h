@@ -65,9 +65,9 @@ RT_INLINE void with_avx512_bf16([[maybe_unused]] bool emulated, F&& f) {
   f(EmulatedAvx512Bf16{});
 }
 
-// The first `count` lanes.
+// The first `count` lanes, or all.
 template <class Unit>
-RT_INLINE void store_partial(bf16* p, Vec<float> x, int64_t count) {
+RT_INLINE void store_rounded(bf16* p, Vec<float> x, int64_t count) {
   if (count >= kLanes<float>) return Unit::store(p, x);
   bf16 lanes[kLanes<float>];
   Unit::store(lanes, x);

@@ -155,7 +155,7 @@ class WinogradBf16Weights {
             [&](int i, int j, Vec<float> y) {
               To* to = dw + ((k * kTaps + i) * kTaps + j) * z_.c + c;
               if constexpr (std::is_same_v<To, bf16>)
-                store_partial<Unit>(to, y, z_.c - c);
+                store_rounded<Unit>(to, y, z_.c - c);
               else
                 store_converted(to, y, z_.c - c);
             });

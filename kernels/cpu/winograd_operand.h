@@ -38,7 +38,7 @@ struct Bf16Operand {
   static int64_t block_tiles(int64_t depth) { return depth < 256 ? 24 : 48; }
 
   RT_INLINE static void store(bf16* p, Vec<float> x) { Unit::store(p, x); }
-  RT_INLINE static void store_result(bf16* p, Vec<float> x, int64_t count) { store_partial<Unit>(p, x, count); }
+  RT_INLINE static void store_result(bf16* p, Vec<float> x, int64_t count) { store_rounded<Unit>(p, x, count); }
   // The same for pairs: transform(1, write) gives the second element.
   template <int points, class F>
   RT_INLINE static void store_weights(bf16* to, int64_t stride, const F& transform) {
