@@ -2,6 +2,7 @@
 #include "kernels/kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -182,6 +183,31 @@ TEST(Copy, ConvertsEveryDtypeToEveryOther) {
       EXPECT_EQ(test::values(cast(x, to)), want) << name_of(from) << " to " << name_of(to);
     }
   EXPECT_EQ(cast(from_host(std::vector<int64_t>{(int64_t{1} << 53) - 1}, {1}), DType::f64).item(), 0x1p53 - 1);
+}
+
+// Numbers on both sides of every place where rounding changes, in sizes that fill vectors and in others.
+TEST(Copy, VectorsOfBf16AreThoseOfOneNumber) {
+  test::with_every_isa([] {
+    for (const int64_t n : {6 * 65536, 997, 33, 7}) {
+      SCOPED_TRACE(n);
+      std::vector<float> wide(static_cast<size_t>(n));
+      for (size_t i = 0; i < wide.size(); ++i) {
+        constexpr uint32_t kLower[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
+        wide[i] = std::bit_cast<float>(uint32_t(i / 6 * (n > 65536 ? 1 : 40503)) << 16 | kLower[i % 6]);
+      }
+      const auto bits = [](const Tensor& t, int64_t i) { return t.data<bf16>()[i].bits; };
+      const Tensor x = from_host(wide, {n}), half = cast(x, DType::bf16), back = cast(half, DType::f32);
+      const Tensor times = half * -3, product = half * flip(half, {0});
+      for (int64_t i = 0; i < n; ++i) {
+        const bf16 one(wide[size_t(i)]), other(wide[size_t(n - 1 - i)]);
+        const float value(one);
+        ASSERT_EQ(bits(half, i), one.bits) << i;
+        ASSERT_EQ(std::bit_cast<uint32_t>(back.data<float>()[i]), std::bit_cast<uint32_t>(value)) << i;
+        ASSERT_EQ(bits(times, i), bf16(value * -3).bits) << i;
+        if (!std::isnan(value)) ASSERT_EQ(bits(product, i), bf16(value * float(other)).bits) << i;
+      }
+    }
+  });
 }
 
 }  // namespace
