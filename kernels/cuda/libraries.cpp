@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/check.h"
+#include "core/cuda/device.h"
 #include "core/env.h"
 #include "kernels/cuda/cudnn_conv.h"
 
@@ -47,5 +48,7 @@ std::vector<std::pair<std::string, std::string>> libraries() {
   out.emplace_back("cuDNN", cudnn);
   return out;
 }
+
+bool multiplies_bf16(int gpu) { return properties(gpu).major >= 8; }
 
 }  // namespace ringtape::cuda

@@ -10,4 +10,8 @@ namespace ringtape::cuda {
 // likewise.
 [[gnu::weak]] std::vector<std::pair<std::string, std::string>> libraries();  // a build without CUDA has none
 
+// Whether the tensor cores of a GPU multiply bf16: from compute capability 8.0 on. Throws DeviceError as
+// cuda::properties().
+[[gnu::weak]] bool multiplies_bf16(int gpu);
+
 }  // namespace ringtape::cuda

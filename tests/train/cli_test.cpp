@@ -75,7 +75,7 @@ TEST_F(CliTest, WrongUsage) {
   expect_error("evaluate x --protocol knm", 2, "unknown value 'knm'");
   expect_error("list modles", 2, "did you mean models?");
   expect_error("train --run /", 2, "--run /: the folder is not a run");
-  expect_error("bench step --precision f8", 2, "available: f32 tf32 bf16 f16");
+  expect_error("bench step --precision f8", 2, "available: auto f32 tf32 bf16 f16");
 }
 
 TEST_F(CliTest, MissingAndBrokenFiles) {

@@ -9,6 +9,7 @@
 #include "train/cli/common.h"
 #include "train/cli/step_bench.h"
 #include "train/io/json.h"
+#include "train/loop/precision.h"
 #include "train/loop/world.h"
 #include "train/optim/lars.h"
 #include "train/run/environment.h"
@@ -115,15 +116,18 @@ Json figures(const TrainOptions& options, const Measured& m, const StepBench& be
 void print_measured(const TrainOptions& options, const Measured& m, const StepBench& bench) {
   const std::string what =
       !options.self_supervised() ? options.model.name : options.method.name + " of " + options.model.name;
+  const std::string precision = precision_text(options.execution);
   std::printf("%s, batch %s, %s, %s threads, %s, %s\n", what.c_str(), with_commas(options.trainer.batch_size).c_str(),
               options.execution.device.c_str(), with_commas(options.execution.threads).c_str(),
-              options.execution.precision.c_str(), options.step.optimizer.name.c_str());
+              precision.empty() ? options.execution.precision.c_str() : precision.c_str(),
+              options.step.optimizer.name.c_str());
   std::printf("%s steps/s (median of %zu rounds; %s to %s), %s images/s\n", rate_text(m.median()).c_str(),
               m.rates.size(), rate_text(m.rates.front()).c_str(), rate_text(m.rates.back()).c_str(),
               with_commas(int64_t(m.median() * double(options.trainer.batch_size))).c_str());
   std::printf("per step: data %.1f us, forward %.1f us, backward %.1f us, optimizer %.1f us; peak %s bytes\n",
               1e6 * m.phases.data, 1e6 * m.phases.forward, 1e6 * m.phases.backward, 1e6 * m.phases.optimizer,
               with_commas(memory_stats(bench.device()).peak).c_str());
+  if (const std::string note = precision_note(options.execution); !note.empty()) std::printf("%s\n", note.c_str());
   if (bench.device().type != DeviceType::cuda) return;
   std::printf("on %s, %s\n", runtime(bench.device()).describe(bench.device().index).c_str(), cuda_versions().c_str());
 }

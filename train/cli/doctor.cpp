@@ -103,9 +103,11 @@ void run_checks(const std::string* wanted, const DeviceCheckFn& done) {
 
 void print_environment(const Json& report) {
   for (const auto& [key, value] : report.items())
-    if (!value.is_object() && !value.is_list() && !value.is_null())
+    if (!value.is_object() && !value.is_list() && !value.is_null() && key != "auto_precision")
       std::printf("%-12s %s\n", key.c_str(),
                   value.is_string() ? value.get<std::string>().c_str() : value.text().c_str());
+  std::printf("%-12s %s is the fastest here for training (--precision auto)\n", "precision",
+              report["auto_precision"].get<std::string>().c_str());
   for (const auto& gpu : report["gpus"]) std::printf("%-12s %s\n", "gpu", gpu.get<std::string>().c_str());
   if (!report["cuda"].get<bool>()) std::printf("%-12s %s\n", "", why_no_cuda().c_str());
   for (const auto& [key, value] : report["libraries"].items())

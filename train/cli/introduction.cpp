@@ -6,6 +6,7 @@
 #include "core/printable.h"
 #include "kernels/kernel.h"
 #include "train/loop/model_state.h"
+#include "train/loop/precision.h"
 #include "train/run/metrics_log.h"
 #include "train/run/version.h"
 
@@ -27,8 +28,10 @@ std::string threads_text(const ExecutionOptions& o) {
 
 std::string first_line(const TrainOptions& o) {
   const ExecutionOptions& e = o.execution;
+  const std::string precision = precision_text(e);
   return concat(
-      "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ", threads_text(e), "; ",
+      "ringtape ", kVersion, " on ", e.device, ", ", device_text(parse_device(e.device)), ", ",
+      precision.empty() ? "" : precision + ", ", threads_text(e), "; ",
       o.data.set.name,
       find_dataset(o.data.set.name).generated ? std::string(", generated") : " from " + data_root({.dir = o.data.dir}));
 }
@@ -38,6 +41,7 @@ std::vector<std::string> introduction(const RunSetup& task, const Trainer& train
   std::vector<std::string> out;
   const TrainOptions& o = task.options;
   const Splits& d = task.data;
+  if (const std::string note = precision_note(o.execution); !note.empty()) out.push_back("note   " + note);
   out.push_back(concat(
       "data   ", d.train.name, " (", d.train.source, "): ", with_commas(int64_t(trainer.learner().split.train.size())),
       " training, ", with_commas(int64_t(trainer.learner().split.val.size())), " validation, ",

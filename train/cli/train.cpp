@@ -36,6 +36,7 @@ TrainOptions training_options(const Invocation& invocation, Use use, std::vector
   if (comm::place_of_process() && !before.parallel.replicates() && !path.empty()) given[0].leave_out({"devices"});
   if (use == Use::pretrain && (path.empty() || invocation.flag("preset"))) given.push_back(recipe_of(invocation));
   notes = apply_flags(options, invocation, given);
+  if (!path.empty() && options.execution.precision == "auto") options.execution.precision = before.execution.precision;
   RT_CHECK_AS(UsageError, use == Use::pretrain || !options.self_supervised(), "these are settings of ",
               options.method.name, ", which trains without labels; use ringtape pretrain");
   if (!path.empty()) check_same_settings(options, before, path);

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "core/runtime.h"
 #include "kernels/tf32.h"
+#include "train/run/environment.h"
 
 namespace ringtape {
 
@@ -41,9 +42,9 @@ void visit(Fields& f, ExecutionOptions& o) {
      .scope = Scope::weights});
   f("precision", o.precision,
     {.help = "number type of matrix products and activations; weights and sums stay f32. tf32: f32, but products on a "
-             "GPU round to 11 bits",
+             "GPU round to 11 bits. auto: bf16 where the device has units for it, else f32",
      .unit = "TYPE",
-     .choices = [] { return std::vector<std::string>{"f32", "tf32", "bf16", "f16"}; },
+     .choices = [] { return std::vector<std::string>{"auto", "f32", "tf32", "bf16", "f16"}; },
      .evaluates = true});
   f("deterministic", o.deterministic,
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
@@ -56,6 +57,7 @@ void settle(ExecutionOptions& o) {
   const Device device = parse_device(o.device);
   runtime(device);
   o.device = device.str();
+  if (o.precision == "auto") o.precision = auto_precision(device);
   if (o.threads == 0) o.threads = threads();
   set_tf32(o.precision == "tf32");
 }

@@ -13,15 +13,15 @@ struct ExecutionOptions {
   int64_t workers = 1;  // threads that prepare batches
   int64_t prefetch_memory = 512;  // MiB of training batches that wait
   int64_t seed = 1;
-  std::string precision = "f32";  // or bf16, f16; tf32: f32, but set_tf32()
+  std::string precision = "f32";  // or bf16, f16; tf32: f32, but set_tf32(); auto: see train/loop/precision.h
   bool deterministic = false;
 };
 void visit(Fields& f, ExecutionOptions& o);
 
-DType compute_dtype(const ExecutionOptions& options);  // that ops convert their operands to
+DType compute_dtype(const ExecutionOptions& options);  // that ops convert their operands to; not of auto
 
-// Replaces "auto" and 0 by this machine's device and thread count, and allows TF32 if it is asked for. Throws
-// DeviceError for a device that does not exist.
+// Replaces "auto" and 0 by this machine's device, its precision and the thread count, and allows TF32 if it is asked
+// for. Throws DeviceError for a device that does not exist.
 void settle(ExecutionOptions& options);
 
 }  // namespace ringtape

@@ -13,6 +13,7 @@
 #include "core/device.h"
 #include "core/env.h"
 #include "core/runtime.h"
+#include "kernels/bf16_unit.h"
 #include "kernels/cuda/libraries.h"
 #include "kernels/kernel.h"
 #include "train/io/json.h"
@@ -55,6 +56,16 @@ Json gpus() {
   return out;
 }
 
+// What --precision auto is on the device that --device auto is.
+std::string precision_here() {
+  const Device gpu{DeviceType::cuda, 0};
+  try {
+    return auto_precision(available(gpu) ? gpu : Device{});
+  } catch (const DeviceError&) {  // a GPU that this build has no kernels for
+    return auto_precision({});
+  }
+}
+
 }  // namespace
 
 Json cuda_libraries() {
@@ -72,6 +83,14 @@ std::string cuda_versions() {
     out += concat(out.empty() ? "" : ", ", name, ' ', version.get<std::string>());
   return out;
 }
+
+bool multiplies_bf16(Device device) {
+  runtime(device);
+  if (device.type == DeviceType::cpu) return bf16_choice().unit != Bf16Unit::converted;
+  return &cuda::multiplies_bf16 != nullptr && cuda::multiplies_bf16(device.index);
+}
+
+std::string auto_precision(Device device) { return multiplies_bf16(device) ? "bf16" : "f32"; }
 
 Json environment(const std::vector<std::string>& command_line) {
   utsname system{};
@@ -91,6 +110,8 @@ Json environment(const std::vector<std::string>& command_line) {
           {"cpu_quota", quota ? Json(*quota) : Json()},  // the limit of a container, in CPUs
           {"memory", proc_value("/proc/meminfo", "MemTotal")},
           {"isa", std::string(name_of(cpu_isa()))},
+          {"bf16_unit", std::string(name_of(bf16_choice().unit))},  // of the CPU
+          {"auto_precision", precision_here()},
           {"threads", threads()},
           {"cuda", available({DeviceType::cuda, 0})},
           {"gpus", gpus()},
