@@ -204,7 +204,9 @@ TEST(Copy, VectorsOfBf16AreThoseOfOneNumber) {
         ASSERT_EQ(bits(half, i), one.bits) << i;
         ASSERT_EQ(std::bit_cast<uint32_t>(back.data<float>()[i]), std::bit_cast<uint32_t>(value)) << i;
         ASSERT_EQ(bits(times, i), bf16(value * -3).bits) << i;
-        if (!std::isnan(value)) ASSERT_EQ(bits(product, i), bf16(value * float(other)).bits) << i;
+        if (!std::isnan(value)) {
+          ASSERT_EQ(bits(product, i), bf16(value * float(other)).bits) << i;
+        }
       }
     }
   });
