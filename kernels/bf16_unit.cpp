@@ -56,7 +56,9 @@ std::atomic<int> chosen = kAutomatic;  // unit * 2 + emulated
 std::string_view name_of(Bf16Unit unit) { return kUnitNames[size_t(unit)]; }
 
 bool has(Bf16Unit unit) {
-  if (unit != Bf16Unit::amx) return machine_has(unit);
+  if (unit == Bf16Unit::converted) return true;
+  static const bool avx512_bf16 = machine_has(Bf16Unit::avx512_bf16);  // a virtual machine's cpuid takes 20 us
+  if (unit == Bf16Unit::avx512_bf16) return avx512_bf16;
   static const bool amx = machine_has(Bf16Unit::amx);
   return amx;
 }

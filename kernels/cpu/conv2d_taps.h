@@ -81,17 +81,26 @@ RT_INLINE void copy_converted(const T* from, int64_t count, compute_t<T>* to) {
   for (; i + lanes <= count; i += lanes) store(to + i, load_converted(from + i, lanes));
   if (i < count) store_partial(to + i, load_converted(from + i, count - i), count - i);
 }
+RT_INLINE void copy_converted(const bf16* from, int64_t count, bf16* to) {
+#if RT_ISA_LEVEL == 3
+  for (; count > 0; count -= 32, from += 32, to += 32) {
+    const __mmask32 part = count < 32 ? (1u << count) - 1 : ~0u;
+    _mm512_mask_storeu_epi16(to, part, _mm512_maskz_loadu_epi16(part, from));
+  }
+#else
+  std::copy_n(from, count, to);
+#endif
+}
 template <class C>
 RT_INLINE void fill_zero(C* to, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) to[i] = 0;
+  for (int64_t i = 0; i < count; ++i) to[i] = C(0.f);
 }
 
 // The inputs of each output position as rows of a matrix (n rows.places cols.places, taps x channels), of which only
-// blocks are ever written to memory (im2col by blocks).
-template <class T>
+// blocks are ever written to memory (im2col by blocks), as C.
+template <class T, class C>
 class Patches {
  public:
-  using C = compute_t<T>;
   // x: the first of the group's `channels`, of `c` in total.
   Patches(const T* x, int64_t h, int64_t w, int64_t c, int64_t channels, const Axis& rows, const Axis& cols)
       : x_(x), h_(h), w_(w), c_(c), rows_(rows), cols_(cols), joined_(channels == c && cols.tap_step == 1),

@@ -8,6 +8,7 @@
 #include "kernels/bf16_unit.h"
 #include "kernels/cpu/gemm_amx.h"
 #include "kernels/cpu/gemm_block.h"
+#include "kernels/cpu/gemm_pairs.h"
 #include "kernels/cpu/isa.h"
 
 RT_ISA_BEGIN
@@ -49,6 +50,24 @@ int64_t row_parts_of(int64_t m, int64_t n, int64_t k, int64_t parts) {
   return best;
 }
 
+// Threads compute rectangles of the product.
+template <class Whole>
+void in_parts(const Whole& whole, int64_t m, int64_t n, int64_t k) {
+  using C = typename Whole::C;
+  constexpr int64_t width = Whole::kWidth;
+  const int64_t parts = std::clamp<int64_t>(m * n * k / kParallelWork, 1, threads());
+  const int64_t row_parts = row_parts_of(m, n, k, parts), col_parts = parts / row_parts;
+  const int64_t panels = ceil_div(n, width), each = round_up(whole.scratch_size(), 64);
+  C* scratch = each ? static_cast<C*>(scratch_memory(size_t(each * parts) * sizeof(C))) : nullptr;
+  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) {
+      const Range cols = part_of(panels, col_parts, q % col_parts);
+      whole.run(part_of(m, row_parts, q / col_parts), {cols.begin * width, std::min<int64_t>(n, cols.end * width)},
+                scratch + q * each);
+    }
+  });
+}
+
 }  // namespace
 
 template <class T>
@@ -57,23 +76,12 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b,
   if constexpr (std::is_same_v<T, bf16>) {
     const bool by_one = (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1) &&
                         c.col_stride == 1;
-    if (const Bf16Choice bf16s = bf16_choice(); bf16s.unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
+    const Bf16Choice bf16s = bf16_choice();
+    if (bf16s.unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
       return amx_gemm(m, n, k, a, b, bias, c, bf16s.emulated);
+    if (bf16s.unit == Bf16Unit::avx512_bf16) return in_parts(PairedGemm(m, n, k, a, b, bias, c), m, n, k);
   }
-  using C = compute_t<T>;
-  const Gemm<T> whole(m, n, k, a, b, bias, c);
-  const int64_t parts = std::clamp<int64_t>(m * n * k / kParallelWork, 1, threads());
-  const int64_t row_parts = row_parts_of(m, n, k, parts), col_parts = parts / row_parts;
-  const int64_t panels = ceil_div(n, kTileCols<C>), each = round_up(whole.scratch_size(), 64);
-  C* scratch = each ? static_cast<C*>(scratch_memory(size_t(each * parts) * sizeof(C))) : nullptr;
-  parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t q = begin; q < end; ++q) {
-      const Range cols = part_of(panels, col_parts, q % col_parts);
-      whole.run(part_of(m, row_parts, q / col_parts),
-                {cols.begin * kTileCols<C>, std::min<int64_t>(n, cols.end * kTileCols<C>)},
-                scratch + q * each);
-    }
-  });
+  in_parts(Gemm<T>(m, n, k, a, b, bias, c), m, n, k);
 }
 
 template void gemm(int64_t, int64_t, int64_t, Matrix<const float>, Matrix<const float>, const float*,

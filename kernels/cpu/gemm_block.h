@@ -29,6 +29,7 @@ template <class T>
 class Gemm {
  public:
   using C = compute_t<T>;
+  static constexpr int64_t kWidth = kTileCols<C>;
 
   Gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, const T* bias, Matrix<T> c);
   int64_t scratch_size() const { return a_size_ + b_size_ + bias_size_ + stage_size_; }  // in elements

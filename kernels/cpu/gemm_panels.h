@@ -1,4 +1,5 @@
 #pragma once
+#include "kernels/bf16_unit.h"
 #include "kernels/cpu/gemm_tile.h"
 
 RT_ISA_BEGIN
@@ -30,5 +31,19 @@ template <class T>
 void multiply_panels(const PanelProduct<T>& product);
 template <>
 void multiply_panels(const PanelProduct<bf16>& product);
+
+// Rounds (rows, cols) of sums, by the unit that multiplies bf16: subnormal numbers become zeros.
+void round_sums(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to, int64_t to_stride);
+
+namespace {
+
+// Calls f.operator()<T, O>() for a floating dtype T, whose products multiply O: T itself, or what it is converted to.
+template <class F>
+void with_products(DType dtype, F&& f) {
+  if (dtype == DType::bf16 && bf16_choice().unit == Bf16Unit::avx512_bf16) return f.template operator()<bf16, bf16>();
+  dispatch_float(dtype, [&]<class T>() { f.template operator()<T, compute_t<T>>(); });
+}
+
+}  // namespace
 
 RT_ISA_END

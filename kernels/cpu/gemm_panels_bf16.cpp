@@ -110,6 +110,17 @@ void multiply_pairs(const PanelProduct<bf16>& x) {
 
 }  // namespace
 
+void round_sums(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to, int64_t to_stride) {
+  with_avx512_bf16(bf16_choice().emulated, [&]<class Unit>(Unit) {
+    constexpr int lanes = kLanes<float>;
+    for (int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+      int64_t i = 0;
+      for (; i + lanes <= cols; i += lanes) Unit::store(to + i, load(from + i));
+      if (i < cols) store_rounded<Unit>(to + i, load_partial(from + i, cols - i), cols - i);
+    }
+  });
+}
+
 template <>
 void multiply_panels(const PanelProduct<bf16>& x) {
   with_avx512_bf16(bf16_choice().emulated, [&]<class Unit>(Unit) { multiply_pairs<Unit>(x); });
