@@ -1,7 +1,8 @@
 // conv2d with the shapes of ResNet-18 and ResNet-50 compared with oneDNN, alternating, each in a separate process.
 // Prints the median over rounds of the median of a few calls, in GFLOP/s of the direct algorithm, and the ratio to
 // oneDNN's direct convolution on NHWC, which PyTorch uses.
-//   conv_bench [batch 128] [rounds 7] [part of a name]        RINGTAPE_THREADS sets the number of threads.
+//   conv_bench [batch 128] [rounds 7] [part of a name] [f32|bf16: ours]
+// RINGTAPE_THREADS sets the number of threads; with one, times are processor times.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,6 +23,7 @@
 #include <dnnl.hpp>
 #endif
 #include <omp.h>
+#include <time.h>
 
 namespace ringtape {
 namespace {
@@ -57,26 +59,35 @@ const char* const kPasses[] = {"forward", "data", "weights"};
 enum Peer { ours, direct_nhwc, direct_any, winograd };
 const char* const kPeers[] = {"ringtape", "nhwc", "blocked", "Winograd"};
 
+double now() {
+  if (threads() > 1)
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
+}
+
 // Seconds per call: the median of the calls of a quarter of a second, after two warm-up calls.
 template <class F>
 double seconds_of(F&& call) {
   std::vector<double> times;
   double total = 0;
   for (int i = -2; i < 3 || total < 0.25; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = now();
     call();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = now() - begin;
     if (i >= 0) times.push_back(seconds), total += seconds;
   }
   std::sort(times.begin(), times.end());
   return times[times.size() / 2];
 }
 
-double our_seconds(const Layer& l, int64_t batch, Pass pass) {
+double our_seconds(const Layer& l, int64_t batch, Pass pass, DType dtype) {
   const Window window = square_window(l.stride, l.kernel / 2);
   const int64_t out = window.rows(l.size, l.kernel);
-  const Tensor x = randn({batch, l.size, l.size, l.c}), w = randn({l.k, l.kernel, l.kernel, l.c}),
-               y = randn({batch, out, out, l.k});
+  const auto draw = [&](const Shape& shape) { return randn(shape, 0, 1, dtype); };
+  const Tensor x = draw({batch, l.size, l.size, l.c}), w = draw({l.k, l.kernel, l.kernel, l.c}),
+               y = draw({batch, out, out, l.k});
   return seconds_of([&] {
     if (pass == forward)
       conv2d_forward(y, x, w, View{}, window);
@@ -146,6 +157,7 @@ int main(int argc, char** argv) {
   const int64_t batch = argc > 1 ? std::atoi(argv[1]) : 128;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 7;
   const std::string filter = argc > 3 ? argv[3] : "";
+  const DType dtype = parse_dtype(argc > 4 ? argv[4] : "f32");
   omp_set_num_threads(threads());
   std::printf("batch %d, %d threads, %s, f32 peak %.0f GFLOP/s; median of %d alternating rounds, GFLOP/s\n", int(batch),
               threads(), std::string(name_of(cpu_isa())).c_str(), bench::apart(bench::peak_flops) / 1e9, rounds);
@@ -159,8 +171,9 @@ int main(int argc, char** argv) {
       std::vector<double> seconds[4];
       for (int round = 0; round < rounds; ++round)
         for (int peer = 0; peer < kPeerCount; ++peer)
-          seconds[peer].push_back(bench::apart(
-              [&] { return peer == ours ? our_seconds(l, batch, pass) : onednn_seconds(l, batch, pass, Peer(peer)); }));
+          seconds[peer].push_back(bench::apart([&] {
+            return peer == ours ? our_seconds(l, batch, pass, dtype) : onednn_seconds(l, batch, pass, Peer(peer));
+          }));
       const int64_t out = (l.size + 2 * (l.kernel / 2) - l.kernel) / l.stride + 1;
       const double flops = 2.0 * double(batch * out * out * l.k * l.c * l.kernel * l.kernel);
       std::printf("%-20s %-8s", l.name.c_str(), kPasses[pass]);
