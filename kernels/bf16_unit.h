@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-// What multiplies matrices of bf16 in the CPU's kernels, each faster than the one before:
+// What multiplies matrices of bf16 in the CPU's kernels:
 //   converted     f32 instructions, after a conversion
 //   avx512_bf16   vdpbf16ps of AVX512-BF16: two products a lane (AMD from Zen 4 on, Intel Cooper Lake and later)
 //   amx           tdpbf16ps of AMX: 16 x 16 sums of 32 products (Intel from Sapphire Rapids on)
@@ -24,7 +24,8 @@ struct Bf16Choice {
   bool emulated = false;
 };
 
-// The one in use: the best that this machine has if cpu_isa() is avx512, unless RINGTAPE_CPU_ISA names less.
+// The one in use: if cpu_isa() is avx512, the fastest of this machine (avx512_bf16 on AMD's alone: on the Intel
+// processor that was measured it is slower than `converted`), or that of RINGTAPE_CPU_ISA.
 Bf16Choice bf16_choice();
 
 // For tests and benchmarks; nothing: as at the beginning. Emulated where the machine or cpu_isa() has no such unit.
