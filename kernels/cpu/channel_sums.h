@@ -44,8 +44,9 @@ RT_INLINE void prefetch_next_tile(const T* x, int64_t n, int64_t i) {
 template <int rows, class T>
 void add_products(compute_t<T>* db, compute_t<T>* dot, const T* dy, const uint8_t* mask, const T* x,
                   const compute_t<T>* mean, int64_t n) {
+  const bool ahead = rows > 1 && (sizeof(T) == 2 || n <= 64);  // tiles of two tensors that the cache has room for
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
-    if constexpr (rows > 1) prefetch_next_tile<rows>(dy, n, i), prefetch_next_tile<rows>(x, n, i);
+    if (ahead) prefetch_next_tile<rows>(dy, n, i), prefetch_next_tile<rows>(x, n, i);
     const Wide<T> center = load_in_order<T>(mean + i);
     Wide<T> sum{}, products{};
 #pragma GCC unroll 16
