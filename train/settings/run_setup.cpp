@@ -118,9 +118,10 @@ Holdout split_of(const TrainOptions& o, const Splits& data) {
 
 // For ModelSpec::images: some that train, as they are.
 Tensor first_images(const TrainOptions& o, const Splits& data, Device device) {
-  constexpr size_t kMost = 5000;
+  constexpr int64_t kMost = 5000, kElements = int64_t{1} << 26;
+  const int64_t most = std::clamp<int64_t>(kElements / std::max<int64_t>(data.train.image().size(), 1), 1, kMost);
   std::vector<int64_t> samples = split_of(o, data).train;
-  samples.resize(std::min(samples.size(), kMost));
+  samples.resize(std::min(samples.size(), size_t(most)));
   const Loader loader(data.train, samples, {.batch_size = int64_t(samples.size()), .workers = 0, .device = device});
   return to(loader.epoch(0).next()->x, Device{});
 }
