@@ -197,7 +197,7 @@ TEST(Copy, VectorsOfBf16AreThoseOfOneNumber) {
       }
       const auto bits = [](const Tensor& t, int64_t i) { return t.data<bf16>()[i].bits; };
       const Tensor x = from_host(wide, {n}), half = cast(x, DType::bf16), back = cast(half, DType::f32);
-      const Tensor times = half * -3, product = half * flip(half, {0});
+      const Tensor times = half * -3, product = half * flip(half, 0);
       for (int64_t i = 0; i < n; ++i) {
         const bf16 one(wide[size_t(i)]), other(wide[size_t(n - 1 - i)]);
         const float value(one);
