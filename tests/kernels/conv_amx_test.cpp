@@ -25,7 +25,7 @@ Case tiny(Case t, int64_t n) {
   t.h = std::min<int64_t>(t.h, std::max<int64_t>(4, t.r)), t.w = std::min<int64_t>(t.w, std::max<int64_t>(10, t.s));
   if (t.groups > 1 && t.groups < t.c) t.c *= 8, t.k *= 8;
   else if (t.groups == 1 && t.c < 8 && t.c != 3) t.c *= 12, t.k *= 4;  // three: folded
-  else if (t.groups == 1) t.c = std::min<int64_t>(t.c, 64), t.k = std::clamp<int64_t>(t.k, 16, 64);
+  else if (t.groups == 1) t.c = t.c <= 64 ? t.c : 40, t.k = std::clamp<int64_t>(t.k, 16, 40);
   return many(t, n);
 }
 bool depthwise(const Case& t) { return t.groups > 1 && t.groups == t.c; }
@@ -50,6 +50,9 @@ TEST(ConvAmx, IsCloseToExactSums) {
     EXPECT_LE(norm_error(got.y, want.y), kError) << t.name;
     EXPECT_LE(norm_error(got.dx, want.dx), kError) << t.name;
     EXPECT_LE(norm_error(got.dw, want.dw), kError) << t.name;
+    Tensor dw(d.w.shape(), DType::f32);
+    conv2d_backward_weights(dw, d.dy, d.x, t.window);
+    EXPECT_LE(norm_error(dw, want.dw), depthwise(t) ? kError : 1e-5) << t.name;  // not rounded, so it was by AMX
   }
 }
 
@@ -69,29 +72,23 @@ TEST(ConvAmx, TheEmulationHasTheSameBitsInEveryInstructionSet) {
 
 TEST(ConvAmx, DoesNotDependOnTheNumberOfThreads) {
   const Unit unit(Bf16Unit::amx);
-  for (const Case& t : cases()) {
+  const std::vector<Case> all = cases();
+  for (size_t i = 1; i < all.size(); i += 3) {
+    const Case& t = all[i];
     const Data d = draw(t, DType::bf16);
-    const Result one = with_threads(1, [&] { return run(t, d); });
-    for (int count : {2, 3}) {
-      const Result more = with_threads(count, [&] { return run(t, d); });
-      EXPECT_TRUE(same_bytes(one.y, more.y) && same_bytes(one.dx, more.dx) && same_bytes(one.dw, more.dw))
-          << t.name << ", " << count << " threads";
-    }
+    const Result one = with_threads(1, [&] { return run(t, d); }), more = with_threads(3, [&] { return run(t, d); });
+    EXPECT_TRUE(same_bytes(one.y, more.y) && same_bytes(one.dx, more.dx) && same_bytes(one.dw, more.dw)) << t.name;
   }
 }
 
-TEST(ConvAmx, TheGradientOfF32WeightsIsNotRounded) {
-  for (const Case& t : cases()) {
-    const Data d = draw(t, DType::bf16);
-    Tensor dw(d.w.shape(), DType::f32);
-    for (const Bf16Unit which : {Bf16Unit::amx, Bf16Unit::converted}) {
-      const Unit unit(which);
-      conv2d_backward_weights(dw, d.dy, d.x, t.window);
-      const double error = norm_error(dw, exact(t, d).dw);
-      if (which == Bf16Unit::amx && !depthwise(t)) EXPECT_LE(error, 1e-5) << t.name;  // so it was by AMX
-      else EXPECT_LE(error, kError) << t.name;
-    }
-  }
+// By others than AMX it is.
+TEST(ConvAmx, TheGradientMayBeF32WithoutIt) {
+  const Unit unit(Bf16Unit::converted);
+  const Case t = tiny(kOdd[2], 18);
+  const Data d = draw(t, DType::bf16);
+  Tensor dw(d.w.shape(), DType::f32);
+  conv2d_backward_weights(dw, d.dy, d.x, t.window);
+  EXPECT_LE(norm_error(dw, exact(t, d).dw), kError);
 }
 
 // Past the caches, and several blocks of images and rows.
