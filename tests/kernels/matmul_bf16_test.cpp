@@ -1,4 +1,5 @@
-// Products of bf16 by AVX512-BF16: the unit if the machine has it, else its emulation.
+// Matrix products of bf16 by each unit: by itself if the machine has it, else by its emulation.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -18,9 +19,13 @@ using test::values;
 using test::with_threads;
 
 struct Unit {
-  explicit Unit(bool emulated = false) { set_bf16_choice(Bf16Choice{Bf16Unit::avx512_bf16, emulated}); }
+  explicit Unit(Bf16Unit unit, bool emulated = false) { set_bf16_choice(Bf16Choice{unit, emulated}); }
   ~Unit() { set_bf16_choice(std::nullopt); }
 };
+
+class MatmulBf16 : public testing::TestWithParam<Bf16Unit> {};
+INSTANTIATE_TEST_SUITE_P(Units, MatmulBf16, testing::Values(Bf16Unit::avx512_bf16, Bf16Unit::amx),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 // y (m, n) = a (m, k) b (k, n); a and b may be transposed in memory.
 struct Product {
@@ -35,7 +40,8 @@ struct Product {
 std::vector<Product> products() {
   std::vector<Product> out;
   const int64_t sizes[][3] = {{1, 1, 1}, {1, 10, 512}, {7, 5, 3}, {64, 64, 64}, {13, 70, 33}, {49, 130, 97},
-                              {200, 300, 96}, {35, 33, 1100}, {5, 600, 2}, {3, 4, 0}, {100, 17, 515}};
+                              {200, 300, 96}, {35, 33, 1100}, {5, 600, 2}, {3, 4, 0}, {100, 17, 515},
+                              {32, 32, 32}, {33, 40, 65}, {100, 17, 130}, {16, 200, 64}, {64, 96, 31}, {128, 10, 512}};
   for (const auto& s : sizes)
     for (int t = 0; t < 4; ++t) out.push_back({s[0], s[1], s[2], t % 2 > 0, t / 2 > 0});
   return out;
@@ -78,30 +84,30 @@ void expect_near(const Product& p, const Tensor& got, const Operands& o) {
     }
 }
 
-TEST(MatmulBf16, IsCloseToExactSums) {
-  const Unit unit;
+TEST_P(MatmulBf16, IsCloseToExactSums) {
+  const Unit unit(GetParam());
   for (const Product& p : products()) {
     const Operands o(p);
     expect_near(p, o.product(), o);
   }
 }
 
-TEST(MatmulBf16, TheEmulationHasTheSameBitsInEveryInstructionSet) {
+TEST_P(MatmulBf16, TheEmulationHasTheSameBitsInEveryInstructionSet) {
   for (const Product& p : products()) {
     const Operands o(p);
     const Tensor want = [&] {
-      const Unit unit;
+      const Unit unit(GetParam());
       return o.product();
     }();
     test::with_every_isa([&] {
-      const Unit emulated(true);
+      const Unit emulated(GetParam(), true);
       EXPECT_TRUE(same_bytes(o.product(), want)) << p.name();
     });
   }
 }
 
-TEST(MatmulBf16, DoesNotDependOnTheNumberOfThreads) {
-  const Unit unit;
+TEST_P(MatmulBf16, DoesNotDependOnTheNumberOfThreads) {
+  const Unit unit(GetParam());
   for (const Product& p : products()) {
     const Operands o(p);
     const Tensor one = with_threads(1, [&] { return o.product(); });
@@ -111,25 +117,28 @@ TEST(MatmulBf16, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(MatmulBf16, OfALayerAddsTheBiasBeforeItRounds) {
-  const Unit unit;
+TEST_P(MatmulBf16, OfALayerAddsTheBiasBeforeItRounds) {
+  const Unit unit(GetParam());
   manual_seed(6);
   const Tensor x = cast(randn({37, 65}), DType::bf16), w = cast(randn({300, 65}), DType::bf16),
                b = cast(randn({300}), DType::bf16);
   Tensor y({37, 300}, DType::bf16);
-  linear_forward(y, x, w, b, Activation::none);
-  const std::vector<double> xs = values(x), ws = values(w), bs = values(b), ys = values(y);
-  for (size_t i = 0; i < 37; ++i)
-    for (size_t j = 0; j < 300; ++j) {
-      double sum = bs[j];
-      for (size_t q = 0; q < 65; ++q) sum += xs[i * 65 + q] * ws[j * 65 + q];
-      ASSERT_NEAR(ys[i * 300 + j], sum, 0x1.01p-8 * std::fabs(sum) + 1e-4) << i << ", " << j;
-    }
+  const std::vector<double> xs = values(x), ws = values(w), bs = values(b);
+  for (const Activation f : {Activation::none, Activation::relu}) {
+    linear_forward(y, x, w, b, f);
+    const std::vector<double> ys = values(y);
+    for (size_t i = 0; i < 37; ++i)
+      for (size_t j = 0; j < 300; ++j) {
+        double sum = bs[j];
+        for (size_t q = 0; q < 65; ++q) sum += xs[i * 65 + q] * ws[j * 65 + q];
+        if (f == Activation::relu) sum = std::max(sum, 0.0);
+        ASSERT_NEAR(ys[i * 300 + j], sum, 0x1.01p-8 * std::fabs(sum) + 1e-4) << i << ", " << j;
+      }
+  }
 }
 
-// An odd k has a zero beside its last element, not what lies behind it in memory.
-TEST(MatmulBf16, DoesNotReadBeyondTheDepth) {
-  const Unit unit;
+TEST_P(MatmulBf16, DoesNotReadBeyondTheDepth) {
+  const Unit unit(GetParam());
   manual_seed(7);
   const Tensor a = cast(randn({9, 8}), DType::bf16), b = cast(randn({8, 6}), DType::bf16);
   for (int64_t i = 0; i < 9; ++i) a.data<bf16>()[i * 8 + 7] = bf16(INFINITY);
