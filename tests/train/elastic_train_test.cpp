@@ -28,9 +28,29 @@ class ElasticTrainTest : public JobTest {
   bool says(const std::string& text, const std::string& name = "log") const {
     return within(30, [&] { return log(name).find(text) != std::string::npos; });
   }
-  // Until the training is behind its first checkpoint.
+  // Until the training is behind its first checkpoint, of which .saved is written last.
   void await_steps(const std::string& name) const {
-    EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / "checkpoints/last"); })) << log();
+    EXPECT_TRUE(within(30, [&] { return fs::exists(run_folder(name) / ".saved"); })) << log();
+  }
+  static bool is_stopped(pid_t pid) {
+    const std::string text = read_file(concat("/proc/", pid, "/stat"));
+    return text.find(") T ") != std::string::npos;
+  }
+  // Stops a rank where it writes no checkpoint: one stopped between looking and writing would write when it wakes.
+  void stop_between_checkpoints(pid_t pid, const std::string& name) const {
+    const auto settled = [&] {
+      const fs::path folder = run_folder(name) / "checkpoints";
+      std::string newest;
+      for (const auto& entry : fs::directory_iterator(folder))
+        newest = std::max(newest, entry.is_symlink() ? "" : entry.path().filename().string());
+      return fs::read_symlink(folder / "last") == newest;  // a file that is not complete has a later name
+    };
+    EXPECT_TRUE(within(30, [&] {
+      ::kill(pid, SIGSTOP);
+      const bool done = within(1, [&] { return is_stopped(pid); }) && settled();
+      if (!done) ::kill(pid, SIGCONT);
+      return done;
+    })) << log();
   }
   void expect_same(const std::string& name) const {
     EXPECT_TRUE(bytes(name) == bytes("whole")) << name << ": " << log();
@@ -149,7 +169,7 @@ TEST_F(ElasticTrainTest, WhoIsStoppedIsNotWaitedForAndWritesNothing) {
     std::vector<pid_t> others;
     for (const int other : {0, 1, 2, 3})
       if (other != rank) others.push_back(rank_of(launcher, other));
-    ::kill(stopped, SIGSTOP);
+    stop_between_checkpoints(stopped, name);
     const auto begin = Clock::now();
     EXPECT_TRUE(says("ranks  generation 2: 3 ranks")) << log();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
