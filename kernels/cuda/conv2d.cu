@@ -5,11 +5,10 @@
 #include "core/tensor.h"
 #include "kernels/binary.h"
 #include "kernels/cuda/cudnn_conv.h"
-#include "kernels/cuda/gemm.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/gemm_mma.cuh"
 
-// Uses cuDNN if possible, else one matrix product per group, whose operands are read in place: patches are never
-// written to memory.
+// Uses cuDNN if possible, else one matrix product per group, in 16 bits by tensor cores, whose operands are read in
+// place: patches are never written to memory.
 namespace ringtape::cuda {
 namespace {
 
@@ -35,76 +34,100 @@ struct ConvSizes {
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
 
-// Outer: a position of y; depth: (r, s, c) of its kernel, over x. `swapped` exchanges the two.
+// The operands. Packs of 8 are of channels of one tap.
 template <class T>
+bool packed(const T* data, int64_t channels, int64_t of_group) {
+  return channels % 8 == 0 && of_group % 8 == 0 && aligned_width(8, data) == 8;
+}
+
+// Outer: a position of y; depth: (r, s, c) of its kernel, over x. `swapped` exchanges the two.
+template <class T, bool swapped>
 struct Patches {
-  const T* x;
+  const T* data;
   ConvSizes z;
-  bool swapped;
-  __device__ bool outer_first() const { return swapped; }
+  bool packed() const { return cuda::packed(data, z.c, z.c_group); }
+  static constexpr bool outer_first() { return swapped; }
   __device__ T at(int64_t group, int64_t i, int64_t p) const {
+    const T* const from = pack(group, i, p);
+    return from ? *from : T(0);
+  }
+  __device__ const T* pack(int64_t group, int64_t i, int64_t p) const {
     const int64_t place = swapped ? p : i;
     const int tap = int(swapped ? i : p), row = int(place / z.columns);
     const int c = tap % z.c_group, s = tap / z.c_group % z.s, r = tap / z.c_group / z.s;
     const int h = row % z.rows * z.stride_h + r * z.dilation_h - z.pad_h,
               v = int(place % z.columns) * z.stride_w + s * z.dilation_w - z.pad_w;
     const bool inside = h >= 0 && h < z.h && v >= 0 && v < z.w;
-    return inside ? x[((int64_t(row / z.rows) * z.h + h) * z.w + v) * z.c + group * z.c_group + c] : T(0);
+    return inside ? data + ((int64_t(row / z.rows) * z.h + h) * z.w + v) * z.c + group * z.c_group + c : nullptr;
   }
 };
 
 // Outer: a position of x; depth: (r, s, k), over the positions of y that it contributed to.
 template <class T>
 struct BackwardPatches {
-  const T* dy;
+  const T* data;
   ConvSizes z;
-  __device__ bool outer_first() const { return false; }
+  bool packed() const { return cuda::packed(data, z.k, z.k_group); }
+  static constexpr bool outer_first() { return false; }
   __device__ T at(int64_t group, int64_t place, int64_t tap) const {
+    const T* const from = pack(group, place, tap);
+    return from ? *from : T(0);
+  }
+  __device__ const T* pack(int64_t group, int64_t place, int64_t tap) const {
     const int row = int(place / z.w), t = int(tap), k = t % z.k_group, s = t / z.k_group % z.s, r = t / z.k_group / z.s;
     const int i = row % z.h + z.pad_h - r * z.dilation_h, j = int(place % z.w) + z.pad_w - s * z.dilation_w;
     const bool inside = i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows &&
                         j / z.stride_w < z.columns;
-    return inside ? dy[((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k +
-                       group * z.k_group + k]
-                  : T(0);
+    return inside ? data + ((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k +
+                        group * z.k_group + k
+                  : nullptr;
   }
 };
 
 // Outer: an output channel; depth: (r, s, c).
 template <class T>
 struct Weights {
-  const T* w;
+  const T* data;
   ConvSizes z;
-  __device__ bool outer_first() const { return false; }
-  __device__ T at(int64_t group, int64_t k, int64_t tap) const {
-    return w[(group * z.k_group + k) * z.r * z.s * z.c_group + tap];
+  bool packed() const { return cuda::packed(data, z.c, z.c_group); }
+  static constexpr bool outer_first() { return false; }
+  __device__ T at(int64_t group, int64_t k, int64_t tap) const { return *pack(group, k, tap); }
+  __device__ const T* pack(int64_t group, int64_t k, int64_t tap) const {
+    return data + (group * z.k_group + k) * z.r * z.s * z.c_group + tap;
   }
 };
 
 // Outer: an input channel; depth: (r, s, k).
 template <class T>
 struct TransposedWeights {
-  const T* w;
+  const T* data;
   ConvSizes z;
-  __device__ bool outer_first() const { return true; }
-  __device__ T at(int64_t group, int64_t c, int64_t tap) const {
+  bool packed() const { return cuda::packed(data, z.c, z.c_group); }
+  static constexpr bool outer_first() { return true; }
+  __device__ T at(int64_t group, int64_t c, int64_t tap) const { return *pack(group, c, tap); }
+  __device__ const T* pack(int64_t group, int64_t c, int64_t tap) const {
     const int64_t k = tap % z.k_group, rs = tap / z.k_group;
-    return w[((group * z.k_group + k) * z.r * z.s + rs) * z.c_group + c];
+    return data + ((group * z.k_group + k) * z.r * z.s + rs) * z.c_group + c;
   }
 };
 
 // Outer: an output channel; depth: a position of y.
 template <class T>
 struct OutputGradient {
-  const T* dy;
+  const T* data;
   ConvSizes z;
-  __device__ bool outer_first() const { return true; }
-  __device__ T at(int64_t group, int64_t k, int64_t place) const { return dy[place * z.k + group * z.k_group + k]; }
+  bool packed() const { return cuda::packed(data, z.k, z.k_group); }
+  static constexpr bool outer_first() { return true; }
+  __device__ T at(int64_t group, int64_t k, int64_t place) const { return *pack(group, k, place); }
+  __device__ const T* pack(int64_t group, int64_t k, int64_t place) const {
+    return data + place * z.k + group * z.k_group + k;
+  }
 };
 
 // (positions, channels) with the channels of one group adjacent.
 template <class T>
 struct ImageResult {
+  using Element = T;
   T* y;
   const T* bias;  // (channels), or null
   int64_t channels, group_channels;
@@ -112,15 +135,29 @@ struct ImageResult {
     const int64_t channel = group * group_channels + k;
     y[place * channels + channel] = T(bias ? sum + compute_t<T>(bias[channel]) : sum);
   }
+  bool aligned() const { return aligned_width(kPackOf<T>, y) == kPackOf<T>; }
+  __device__ bool packed() const { return channels % kPackOf<T> == 0 && group_channels % kPackOf<T> == 0; }
+  __device__ void put_pack(int64_t group, int64_t, int64_t place, int64_t k, const float* sums) const {
+    const int64_t channel = group * group_channels + k;
+    Vec<T, kPackOf<T>> out;
+    for (int i = 0; i < kPackOf<T>; ++i) out.x[i] = T(bias ? sums[i] + float(bias[channel + i]) : sums[i]);
+    store(y + place * channels + channel, out);
+  }
 };
 
 // (chunks, K, R S C): partial sums of dw.
 template <class C>
 struct WeightParts {
+  using Element = C;
   C* part;
   int64_t size, k_group, taps;
   __device__ void put(int64_t group, int64_t chunk, int64_t k, int64_t tap, C sum) const {
     part[chunk * size + (group * k_group + k) * taps + tap] = sum;
+  }
+  bool aligned() const { return true; }
+  __device__ bool packed() const { return taps % kPackOf<C> == 0; }
+  __device__ void put_pack(int64_t group, int64_t chunk, int64_t k, int64_t tap, const float* sums) const {
+    store(part + chunk * size + (group * k_group + k) * taps + tap, load<kPackOf<C>>(sums));
   }
 };
 
@@ -140,7 +177,15 @@ int64_t chunk_of(const Product& p) {
   const int64_t tiles = p.batch * ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
   const int64_t chunks = std::max<int64_t>(kTilesWanted / tiles, 1),
                 chunk = std::max((p.k + chunks - 1) / chunks, kLeast);
-  return (chunk + kGemmDepth - 1) / kGemmDepth * kGemmDepth;
+  return (chunk + kMmaDepth - 1) / kMmaDepth * kMmaDepth;
+}
+static_assert(kMmaDepth % kGemmDepth == 0);
+
+template <class T, class A, class W, class Out>
+void multiply(Device device, const A& a, const W& w, const Out& out, const Product& p) {
+  if constexpr (is_half_v<T>)
+    if (gemm_mma<T>(device, a, w, out, p)) return;
+  gemm<compute_t<T>>(device, a, w, out, p);
 }
 
 }  // namespace
@@ -150,9 +195,9 @@ void conv2d_forward(View y, View x, View w, View b, Window window) {
   if (cudnn_conv(ConvPass::forward, x, w, y, window)) return b.data ? add_forward(y, y, b) : void();
   const ConvSizes z(y, x, w, window);
   dispatch_float(y.dtype, [&]<class T>() {
-    gemm<compute_t<T>>(y.device, Patches<T>{x.as<T>(), z, false}, Weights<T>{w.as<T>(), z},
-                       ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group},
-                       {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
+    multiply<T>(y.device, Patches<T, false>{x.as<T>(), z}, Weights<T>{w.as<T>(), z},
+                ImageResult<T>{y.as<T>(), b.as<T>(), z.k, z.k_group},
+                {z.groups(), z.places(), z.k_group, z.taps() * z.c_group});
   });
 }
 
@@ -160,9 +205,9 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
   if (dx.size() == 0 || cudnn_conv(ConvPass::backward_data, dx, w, dy, window)) return;
   const ConvSizes z(dy, dx, w, window);
   dispatch_float(dx.dtype, [&]<class T>() {
-    gemm<compute_t<T>>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
-                       ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group},
-                       {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
+    multiply<T>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
+                ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group},
+                {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
   });
 }
 
@@ -175,8 +220,8 @@ void conv2d_backward_weights(View dw, View dy, View x, Window window) {
     p.chunk = chunk_of(p);
     const Tensor parts({p.chunks(), dw.size()}, dtype_of<C>::value, dw.device);
     C* const part = View(parts).as<C>();
-    gemm<C>(dw.device, OutputGradient<T>{dy.as<T>(), z}, Patches<T>{x.as<T>(), z, true},
-            WeightParts<C>{part, dw.size(), p.m, p.n}, p);
+    multiply<T>(dw.device, OutputGradient<T>{dy.as<T>(), z}, Patches<T, true>{x.as<T>(), z},
+                WeightParts<C>{part, dw.size(), p.m, p.n}, p);
     launch<add_parts_kernel<T>>(dw.device, covering(dw.device, dw.size()), dw.as<T>(), part, p.chunks(), dw.size());
   });
 }

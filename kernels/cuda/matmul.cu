@@ -1,7 +1,7 @@
 #include "kernels/matmul.h"
 
 #include "kernels/cuda/blas_gemm.h"
-#include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/gemm_mma.cuh"
 
 namespace ringtape::cuda {
 namespace {
@@ -12,24 +12,59 @@ struct Matrix {
   const T* data;
   int64_t batch_stride, outer_stride, depth_stride;
   __device__ bool outer_first() const { return outer_stride == 1; }
-  __device__ T at(int64_t b, int64_t i, int64_t p) const {
+  __device__ const T& at(int64_t b, int64_t i, int64_t p) const {
     return data[b * batch_stride + i * outer_stride + p * depth_stride];
   }
+};
+
+// The same, of gemm_mma().
+template <class T, bool first>
+struct PackedMatrix : Matrix<T> {
+  int64_t outer, depth;
+  static constexpr bool outer_first() { return first; }
+  bool packed() const {
+    const auto [stride, pitch, length] = first ? std::tuple(this->outer_stride, this->depth_stride, outer)
+                                               : std::tuple(this->depth_stride, this->outer_stride, depth);
+    return stride == 1 && pitch % 8 == 0 && length % 8 == 0 && this->batch_stride % 8 == 0 &&
+           aligned_width(8, this->data) == 8;
+  }
+  __device__ const T* pack(int64_t b, int64_t i, int64_t p) const { return &Matrix<T>::at(b, i, p); }
 };
 
 // Contiguous (batch, m, n), with an optional bias (n) and ReLU.
 template <class T>
 struct MatrixResult {
+  using Element = T;
   T* data;
   const T* bias;
   int64_t m, n;
   bool relu;
-  __device__ void put(int64_t b, int64_t, int64_t i, int64_t j, compute_t<T> y) const {
+  __device__ T of(compute_t<T> y, int64_t j) const {
     if (bias) y += compute_t<T>(bias[j]);
-    if (relu && y < 0) y = 0;
-    data[(b * m + i) * n + j] = T(y);
+    return T(relu && y < 0 ? compute_t<T>(0) : y);
+  }
+  __device__ void put(int64_t b, int64_t, int64_t i, int64_t j, compute_t<T> y) const {
+    data[(b * m + i) * n + j] = of(y, j);
+  }
+  bool aligned() const { return aligned_width(kPackOf<T>, data) == kPackOf<T>; }
+  __device__ bool packed() const { return n % kPackOf<T> == 0; }
+  __device__ void put_pack(int64_t b, int64_t, int64_t i, int64_t j, const float* y) const {
+    Vec<T, kPackOf<T>> out;
+    for (int k = 0; k < kPackOf<T>; ++k) out.x[k] = of(y[k], j + k);
+    store(data + (b * m + i) * n + j, out);
   }
 };
+
+// Whether tensor cores computed it.
+template <class T>
+bool multiply_packed(Device device, const Matrix<T>& a, const Matrix<T>& w, const MatrixResult<T>& out,
+                     const Product& p) {
+  const auto with = [&]<bool a_first, bool w_first>() {
+    return gemm_mma<T>(device, PackedMatrix<T, a_first>{a, p.m, p.k}, PackedMatrix<T, w_first>{w, p.n, p.k}, out, p);
+  };
+  return with.template operator()<false, false>() || with.template operator()<false, true>() ||
+         with.template operator()<true, false>() || with.template operator()<true, true>();
+}
 
 void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool relu, Product p) {
   if (p.batch * p.m * p.n == 0) return;
@@ -49,7 +84,10 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
   dispatch_float(y.dtype, [&]<class T>() {
     const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
     const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};
-    gemm<compute_t<T>>(y.device, left, right, MatrixResult<T>{y.as<T>(), bias.as<T>(), p.m, p.n, relu}, p);
+    const MatrixResult<T> out{y.as<T>(), bias.as<T>(), p.m, p.n, relu};
+    if constexpr (is_half_v<T>)
+      if (multiply_packed(y.device, left, right, out, p)) return;
+    gemm<compute_t<T>>(y.device, left, right, out, p);
   });
 }
 

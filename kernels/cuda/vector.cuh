@@ -12,6 +12,9 @@ struct alignas(sizeof(T) * N) Vec {
   T x[N];
 };
 
+template <class T>
+constexpr int kPackOf = 16 / int(sizeof(T));  // elements in 16 bytes
+
 template <int N, class T>
 __device__ Vec<T, N> load(const T* from) { return COUNTED(*reinterpret_cast<const Vec<T, N>*>(from)); }
 template <class T, int N>

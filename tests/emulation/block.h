@@ -16,7 +16,9 @@
 // checker.
 namespace ringtape::emulation {
 
-enum class ThreadState : uint8_t { unstarted, ready, running, at_barrier, in_warp_operation, done };
+enum class ThreadState : uint8_t {
+  unstarted, ready, running, at_barrier, at_named_barrier, at_mbarrier, in_warp_operation, done
+};
 
 struct Thread {
   ThreadState state;
@@ -60,6 +62,7 @@ struct HostCode {
 
 void make_ready(int thread);
 void suspend();                 // the current thread waits until another makes it ready
+uint32_t random_below(uint32_t n);  // of the running grid's random schedule
 [[noreturn]] void abandon();    // stops the whole grid
 bool complete_warp_operation(int thread);  // of `thread`'s warp, if all its lanes have arrived
 

@@ -1,6 +1,9 @@
 // Kernels that are wrong on purpose.
+#include <vector>
+
 #include "tests/emulation/cases.cuh"
 #include "tests/emulation/correct.cuh"
+#include "tests/emulation/tensor_cases.cuh"
 
 namespace ringtape::emulation_bugs {
 namespace {
@@ -289,8 +292,18 @@ constexpr Case kBugs[] = {
 
 }  // namespace
 
-std::span<const Case> bugs() { return kBugs; }
-std::span<const Case> correct() { return kCorrect; }
+template <size_t n, size_t m>
+std::span<const Case> joined(const Case (&a)[n], const Case (&b)[m]) {
+  static const auto& all = *new std::vector<Case>([&] {
+    std::vector<Case> out(a, a + n);
+    out.insert(out.end(), b, b + m);
+    return out;
+  }());
+  return all;
+}
+std::span<const Case> bugs() { return joined(kBugs, kTensorBugs); }
+std::span<const Case> correct() { return joined(kCorrect, kCorrectTensor); }
+void run_reads_rows(float* y, int pitch) { start<reads_rows>(reads_rows, 1, 32, size_t(32 * pitch), y, pitch); }
 void run_counted(const float* x, float* y, int stride, bool uneven) {
   start<counted>(counted, 1, 32, 0, x, y, stride, uneven);
 }

@@ -18,5 +18,7 @@ std::span<const Case> correct();
 // y[i] = x[i * stride] by one warp, with counted accesses, a barrier and a shuffle; if `uneven`, half of the lanes read
 // twice.
 void run_counted(const float* x, float* y, int stride, bool uneven);
+// One warp loads four matrices whose rows are `pitch` bytes apart by ldmatrix, then its lanes load a row each.
+void run_reads_rows(float* y, int pitch);
 
 }  // namespace ringtape::emulation_bugs

@@ -1,8 +1,13 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace ringtape::emulation {
+
+// What the threads of a block had done at some point, as far as it is known: by thread, or empty.
+using Stamp = std::vector<uint32_t>;
+void merge(Stamp& into, const Stamp& other);
 
 // Checks every single access. check.cpp sets `checker` if it is linked in; else it is null.
 class Checker {
@@ -16,6 +21,16 @@ class Checker {
   virtual void thread_fence() = 0;
   virtual void atomic(const void* p, size_t bytes, const void* pc) = 0;
   virtual void cached_read(const void* p, size_t bytes, const void* pc) = 0;
+  virtual void access(const void* p, size_t bytes, bool writes, const void* pc) = 0;  // of what the emulation executes
+
+  // An asynchronous copy to shared memory, a write of the current thread: nothing may access `to` until it ends. If the
+  // thread has waited for that, the write counts as one of that moment.
+  virtual void begin_copy(const void* to, size_t bytes, const void* pc) = 0;
+  virtual void end_copy(const void* to, size_t bytes, bool waited, const void* pc) = 0;
+
+  // What the current thread did until now is added to `stamp`, or known to `thread` from now on.
+  virtual void release(Stamp& stamp) = 0;
+  virtual void acquire(int thread, const Stamp& stamp) = 0;
 
   virtual void set(const void* p, size_t bytes, Memory state) = 0;
   virtual void mark_initialised(const void* p, size_t bytes) = 0;

@@ -227,3 +227,5 @@ template <class T> RT_INTRINSIC void __stcg(T* p, std::type_identity_t<T> x) { *
 template <class T> RT_INTRINSIC void __stcs(T* p, std::type_identity_t<T> x) { *p = x; }
 template <class T> RT_INTRINSIC void __stwb(T* p, std::type_identity_t<T> x) { *p = x; }
 // NOLINTEND
+
+#include "tests/emulation/device_matrix.h"

@@ -14,6 +14,11 @@ const char anchor = 0;  // an address of this program; others are stored relativ
 int32_t relative(const void* pc) { return int32_t(static_cast<const char*>(pc) - &anchor); }
 const void* Access::pc() const { return &anchor + instruction; }
 
+void merge(Stamp& into, const Stamp& other) {
+  into.resize(std::max(into.size(), other.size()));
+  for (size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
+}
+
 void Order::begin_grid() {
   grid_epoch_ = block_epoch_ = ++epoch_;
   blocks_.clear();
@@ -25,6 +30,7 @@ void Order::begin_block(uint64_t number, int threads) {
   block_epoch_ = ++epoch_;
   blocks_.push_back({epoch_, number});
   seen_.clear();
+  known_.clear();
   std::memset(clocks_, 0, size_t(threads) * sizeof clocks_[0]);
   for (int i = 0; i < threads; ++i) clocks_[i][i % 32] = 1;
 }
@@ -40,6 +46,26 @@ void Order::warp_barrier(int first_thread, uint32_t lanes) {
     std::memcpy(clocks_[first_thread + lane], joined, sizeof joined);
     ++clocks_[first_thread + lane][lane];
   }
+  if (known_.empty()) return;
+  Stamp known;
+  for (uint32_t rest = lanes; rest; rest &= rest - 1)
+    merge(known, known_[size_t(first_thread + std::countr_zero(rest))]);
+  for (uint32_t rest = lanes; rest; rest &= rest - 1)
+    known_[size_t(first_thread + std::countr_zero(rest))] = known;
+}
+
+void Order::release(Stamp& stamp) {
+  const size_t me = size_t(block.current);
+  stamp.resize(size_t(block.size));
+  if (!known_.empty()) merge(stamp, known_[me]);
+  for (size_t i = 0, first = me / 32 * 32; i < 32 && first + i < stamp.size(); ++i)
+    stamp[first + i] = std::max(stamp[first + i], clocks_[me][i]);
+  ++clocks_[me][me % 32];
+}
+
+void Order::acquire(int thread, const Stamp& stamp) {
+  if (known_.empty()) known_.resize(size_t(block.size));
+  merge(known_[size_t(thread)], stamp);
 }
 
 Order::Point Order::point() const {

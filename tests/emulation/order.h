@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/emulation/block.h"
+#include "tests/emulation/checker.h"
 
 namespace ringtape::emulation {
 
@@ -28,8 +29,9 @@ int32_t relative(const void* pc);
 enum class AccessKind : uint8_t { read, write, atomic };
 
 // Which accesses happen before which. Ordered are: accesses of earlier grids; within a block, accesses separated by a
-// barrier or, in a warp, a __syncwarp; and accesses before a __threadfence before an atomic operation on a word, for
-// threads that later access that word by an atomic operation. Shuffles order nothing.
+// barrier or, in a warp, a __syncwarp, or a barrier of some threads (release, acquire); and accesses before a
+// __threadfence before an atomic operation on a word, for threads that later access that word by an atomic operation.
+// Shuffles order nothing.
 class Order {
  public:
   void begin_grid();
@@ -38,6 +40,8 @@ class Order {
   void warp_barrier(int first_thread, uint32_t lanes);
   void thread_fence();
   void atomic(const void* p);
+  void release(Stamp& stamp);
+  void acquire(int thread, const Stamp& stamp);
 
   Access now(AccessKind kind, const void* pc) const {
     const uint32_t me = uint32_t(block.current);
@@ -51,6 +55,8 @@ class Order {
     if (a.epoch < oldest || (a.epoch != epoch_ && a.epoch >= block_epoch_)) return true;
     const uint32_t me = uint32_t(block.current), other = a.thread();
     if (a.epoch == epoch_ && (other == me || (other / 32 == me / 32 && clocks_[me][other % 32] >= a.clock())))
+      return true;
+    if (a.epoch == epoch_ && !known_.empty() && known_[me].size() > other && known_[me][other] >= a.clock())
       return true;
     return !hand_overs_.empty() && handed_over(a);
   }
@@ -78,6 +84,7 @@ class Order {
 
   uint32_t epoch_ = 1, grid_epoch_ = 1, block_epoch_ = 1;
   uint32_t clocks_[kMaxThreads][32] = {};  // by thread: the clocks of its warp's lanes that it has seen
+  std::vector<Stamp> known_;               // by thread: those of the block's other threads; empty if it never met them
   std::vector<Started> blocks_;
   std::vector<Point> fences_;
   std::unordered_map<const void*, std::vector<HandOver>> hand_overs_;  // by the word of the atomic operation

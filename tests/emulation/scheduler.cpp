@@ -12,6 +12,8 @@
 
 #include "core/check.h"
 #include "core/text.h"
+#include "tests/emulation/async_copy.h"
+#include "tests/emulation/barriers.h"
 #include "tests/emulation/block.h"
 #include "tests/emulation/checker.h"
 #include "tests/emulation/faults.h"
@@ -134,22 +136,25 @@ void set_current(int thread) {
 }
 
 void report_deadlock() {
-  int at_barrier = 0, in_warp = 0;
-  const Thread* there[2] = {};
-  for (int i = 0; i < block.size; ++i) {
-    const Thread& t = block.threads[size_t(i)];
-    if (t.state == ThreadState::at_barrier && ++at_barrier) there[0] = &t;
-    if (t.state == ThreadState::in_warp_operation && ++in_warp) there[1] = &t;
-  }
-  const int gone = block.size - block.live;
-  const std::string barrier = concat(at_barrier, " threads wait at the barrier"),
-                    warp = concat(in_warp, " in the warp operation");
-  const std::string rest = concat("; ", gone, " of ", block.size, " have returned");
-  if (there[0] && there[1])
-    report("deadlock", there[0]->place, "no thread can go on" + rest + ": " + barrier, there[1]->place, warp);
-  else
-    report("deadlock", (there[0] ? there[0] : there[1])->place,
-           "no thread can go on" + rest + ": " + (there[0] ? barrier : warp));
+  struct Group {
+    ThreadState state;
+    const char* text;
+    const Thread* one = nullptr;
+    int count = 0;
+    std::string str() const { return concat(count, text); }
+  };
+  std::vector<Group> groups = {{ThreadState::at_barrier, " threads wait at the barrier"},
+                               {ThreadState::at_named_barrier, " at a numbered barrier"},
+                               {ThreadState::at_mbarrier, " at an mbarrier"},
+                               {ThreadState::in_warp_operation, " in the warp operation"}};
+  for (int i = 0; i < block.size; ++i)
+    for (Group& g : groups)
+      if (const Thread& t = block.threads[size_t(i)]; t.state == g.state) g.one = &t, ++g.count;
+  std::erase_if(groups, [](const Group& g) { return g.count == 0; });
+  const std::string text =
+      concat("no thread can go on; ", block.size - block.live, " of ", block.size, " have returned: ", groups[0].str());
+  if (groups.size() == 1) return report("deadlock", groups[0].one->place, text);
+  report("deadlock", groups[0].one->place, text, groups[1].one->place, groups[1].str());
 }
 
 [[noreturn]] void deadlock() {
@@ -180,8 +185,15 @@ void release_barrier() {
   if (checker) checker->block_barrier();
 }
 
+// As next_ready(); copies that a thread waits for at an mbarrier happen at the latest when nobody can go on.
+int next_or_awaited() {
+  const int next = next_ready();
+  return next < 0 && finish_awaited_copies() ? next_ready() : next;
+}
+
 void finish_current() {
   const int me = block.current;
+  finish_copies(me);
   block.threads[size_t(me)].state = ThreadState::done;
   const size_t warp = size_t(me) / 32;
   block.present[warp] &= ~(1u << (me % 32));
@@ -204,7 +216,7 @@ void run_threads() {
     (*block.body)();
     Fiber* const mine = block.threads[size_t(block.current)].fiber;
     finish_current();
-    const int next = next_ready();
+    const int next = next_or_awaited();
     if (next < 0 && block.live) deadlock();
     if (next >= 0 && block.threads[size_t(next)].state == ThreadState::unstarted) {
       block.threads[size_t(next)].fiber = mine;
@@ -241,6 +253,8 @@ void begin_block(uint64_t number, dim3 blocks, dim3 threads, size_t shared_bytes
   for (int i = 0; i < block.size; ++i) s.ready[size_t(i) / 64] |= uint64_t{1} << (i % 64);
   s.cursor = 0;
   begin_shared(shared_bytes);
+  begin_copies();
+  begin_barriers();
   if (checker) checker->begin_block(number, block.size);
 }
 
@@ -299,7 +313,7 @@ void make_ready(int thread) {
 }
 
 void suspend() {
-  const int me = block.current, next = next_ready();
+  const int me = block.current, next = next_or_awaited();
   if (next < 0) deadlock();
   Thread& t = block.threads[size_t(next)];
   if (t.state == ThreadState::unstarted) t.fiber = take_fiber();
@@ -312,6 +326,8 @@ void abandon() {
   block.abandoned = true;
   to_host(block.threads[size_t(block.current)].fiber);
 }
+
+uint32_t random_below(uint32_t n) { return s.random.below(n); }
 
 void enter_kernel() { in_kernel = true; }
 void leave_kernel() { in_kernel = false; }

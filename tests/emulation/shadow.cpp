@@ -16,7 +16,8 @@
 namespace ringtape::emulation {
 namespace {
 
-constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02;  // states of words without live bytes
+constexpr uint8_t kNobodys = 0x00, kReserved = 0x01, kFreed = 0x02,
+                  kInFlight = 0x03;  // states of words without live bytes
 constexpr uint32_t kLastEpoch = 0xF0000000u;
 constexpr size_t kPage = 4096;
 constexpr size_t kMarkedAtMost = size_t{64}
@@ -102,9 +103,10 @@ bool Shadow::usable(size_t word, uint32_t bytes, AccessKind kind, const void* pc
   if (bytes & ~(uint32_t{state} >> 4)) {
     const HostCode host;
     const char* const p = address(word) + std::countr_zero(bytes & ~(uint32_t{state} >> 4));
-    const char* const what = state == kReserved ? "use-before-allocation"
-                             : state == kFreed  ? "use-after-free"
-                                                : "out-of-bounds";
+    const char* const what = state == kReserved   ? "use-before-allocation"
+                             : state == kFreed    ? "use-after-free"
+                             : state == kInFlight ? "in-flight"
+                                                  : "out-of-bounds";
     report(what, pc, concat(text_of(kind), " of ", memory_text(p)));
     abandon();
   }
@@ -197,6 +199,20 @@ void Shadow::cached_read(const void* p, size_t bytes, const void* pc) {
       report("cached-read", pc, concat("__ldg of ", memory_text(p)), write.pc(), "which the same grid writes");
     return;
   }
+}
+
+void Shadow::access(const void* p, size_t bytes, bool writes, const void* pc) {
+  access(p, bytes, writes ? AccessKind::write : AccessKind::read, pc);
+}
+
+void Shadow::begin_copy(const void* to, size_t bytes, const void* pc) {
+  access(to, bytes, true, pc);
+  std::memset(states_ + size_t(static_cast<const char*>(to) - base_) / 4, kInFlight, bytes / 4);
+}
+
+void Shadow::end_copy(const void* to, size_t bytes, bool waited, const void* pc) {
+  std::memset(states_ + size_t(static_cast<const char*>(to) - base_) / 4, 0xFF, bytes / 4);
+  if (waited) access(to, bytes, true, pc);
 }
 
 void Shadow::set(const void* p, size_t bytes, Memory state) {

@@ -39,6 +39,11 @@ class Shadow final : public Checker {
   void thread_fence() override { order_.thread_fence(); }
   void atomic(const void* p, size_t bytes, const void* pc) override;
   void cached_read(const void* p, size_t bytes, const void* pc) override;
+  void access(const void* p, size_t bytes, bool writes, const void* pc) override;
+  void begin_copy(const void* to, size_t bytes, const void* pc) override;
+  void end_copy(const void* to, size_t bytes, bool waited, const void* pc) override;
+  void release(Stamp& stamp) override { order_.release(stamp); }
+  void acquire(int thread, const Stamp& stamp) override { order_.acquire(thread, stamp); }
   void set(const void* p, size_t bytes, Memory state) override;
   void mark_initialised(const void* p, size_t bytes) override;
   void mark_copied(void* to, const void* from, size_t bytes) override;

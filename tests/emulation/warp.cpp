@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "tests/emulation/block.h"
 #include "tests/emulation/checker.h"
+#include "tests/emulation/matrix.h"
 #include "tests/emulation/traffic.h"
 
 namespace ringtape::emulation {
@@ -25,6 +26,10 @@ const char* name_of(WarpOperation operation) {
     case WarpOperation::shuffle: return "shuffle";
     case WarpOperation::ballot: return "vote";
     case WarpOperation::match: return "match";
+    case WarpOperation::load_matrices:
+    case WarpOperation::store_matrices:
+    case WarpOperation::transpose_matrix:
+    case WarpOperation::multiply_matrices: return "matrix instruction";
     default: return "reduction";
   }
 }
@@ -65,6 +70,10 @@ void give_results(Thread* warp, uint32_t lanes) {
       for_each_lane(lanes, [&](int i) { warp[i].result = votes; });
       return;
     }
+    case WarpOperation::load_matrices:
+    case WarpOperation::store_matrices:
+    case WarpOperation::transpose_matrix:
+    case WarpOperation::multiply_matrices: return execute_matrix_operation(operation, warp);
     case WarpOperation::match:
       for_each_lane(lanes, [&](int i) {
         warp[i].result = 0;
@@ -97,6 +106,11 @@ bool complete_warp_operation(int thread) {
     report("warp-mismatch", mine.place, waits(thread - first, mine), warp[i].place, "while " + waits(i, warp[i]));
     abandon();
   });
+  if (mine.operation >= WarpOperation::load_matrices && ~lanes) {
+    report("warp-mask", mine.place, concat("a matrix instruction needs 32 lanes, of which ", std::popcount(~lanes),
+                                           " have returned"));
+    abandon();
+  }
   give_results(warp, lanes);
   waiting &= ~lanes;
   for_each_lane(lanes, [&](int i) { make_ready(first + i); });

@@ -1,0 +1,176 @@
+// Products and convolutions of 16-bit operands by our own kernels on tensor cores, without cuBLASLt and cuDNN. Of whole
+// numbers whose sums are exact in f32 they are the CPU's bit for bit.
+#include <cstdlib>
+
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "kernels/conv2d.h"
+#include "tests/emulation/traffic.h"
+#include "tests/support/cuda_support.h"
+#include "tests/support/cuda_tensors.h"
+#include "tests/support/nearest.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::Guarded;
+using test::kCuda;
+using test::whole_numbers;
+
+const int only_own = [] {  // before anything reads the variables
+  ::setenv("RINGTAPE_CUBLAS", "0", 1);
+  return ::setenv("RINGTAPE_CUDNN", "0", 1);
+}();
+
+using CudaTensorCores = test::OnCuda;
+constexpr DType kHalves[] = {DType::bf16, DType::f16};
+
+Tensor numbers(const Shape& shape, DType dtype, uint64_t seed) { return cast(whole_numbers(shape, seed), dtype); }
+
+void expect_same(const Tensor& got, const Tensor& want, const std::string& what) {
+  EXPECT_TRUE(test::same_bytes(to(got, Device{}), want)) << what;
+}
+
+// Whether tensor cores do what `f` launches is known where that is counted.
+void expect_products(bool some, const std::string& what, const std::function<void()>& f) {
+#if defined(RINGTAPE_EMULATION_BUILD)
+  EXPECT_EQ(emulation::traffic_of(f).products > 0, some) << what;
+#else
+  f();
+#endif
+}
+
+struct Sizes { int64_t batch, m, n, k; };
+const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 1, 8, 16},   {1, 136, 72, 40}, {2, 16, 64, 64}, {1, 264, 200, 96},
+                        {3, 40, 24, 8},  {1, 24, 136, 0}, {1, 0, 16, 8},    {1, 7, 33, 160}, {1, 128, 128, 32}};
+
+TEST_F(CudaTensorCores, ProductsOfWholeNumbersAreExact) {
+  for (const DType dtype : kHalves)
+    for (const Sizes& s : kSizes)
+      for (const bool a_transposed : {false, true})
+        for (const bool w_transposed : {false, true}) {
+          const std::string what = concat(dtype, " ", s.batch, " x ", s.m, " x ", s.n, " x ", s.k,
+                                          a_transposed ? " a transposed" : "", w_transposed ? " w transposed" : "");
+          const auto operand = [&](int64_t rows, int64_t columns, bool transposed, uint64_t seed, Device device) {
+            const Shape shape = transposed ? Shape{s.batch, columns, rows} : Shape{s.batch, rows, columns};
+            const Tensor x = to(numbers(shape, dtype, seed), device);
+            return transposed ? transpose(x) : x;
+          };
+          const auto product = [&](Device device) {
+            return matmul(operand(s.m, s.k, a_transposed, 1, device), operand(s.k, s.n, w_transposed, 2, device));
+          };
+          // Packs of 8 lie together along the depth, or along the outer index.
+          const bool packed = (a_transposed ? s.m : s.k) % 8 == 0 && (w_transposed ? s.k : s.n) % 8 == 0;
+          Tensor got;
+          expect_products(packed && s.m * s.n * s.k > 0, what, [&] { got = product(kCuda); });
+          expect_same(got, product(Device{}), what);
+        }
+}
+
+TEST_F(CudaTensorCores, EpiloguesAndOperandsOfOtherPlaces) {
+  for (const DType dtype : kHalves) {
+    const Tensor x = numbers({70, 48}, dtype, 1), w = numbers({40, 48}, dtype, 2), b = numbers({40}, dtype, 3), none;
+    for (const Activation f : {Activation::none, Activation::relu})
+      for (const bool bias : {false, true})
+        expect_same(linear(to(x, kCuda), to(w, kCuda), bias ? to(b, kCuda) : none, f),
+                    linear(x, w, bias ? b : none, f), concat("linear ", dtype));
+    for (const int64_t offset : {1, 4, 8})  // only the last is aligned
+      expect_same(linear(Guarded(x, offset).x, Guarded(w, 8).x, to(b, kCuda)), linear(x, w, b),
+                  concat(dtype, ", offset ", offset));
+    const Tensor wide = numbers({70, 96}, dtype, 4);
+    expect_same(linear(slice(to(wide, kCuda), 1, 24, 72), to(w, kCuda), none), linear(slice(wide, 1, 24, 72), w, none),
+                "rows further apart");
+    const Tensor shared = numbers({48, 16}, dtype, 5), many = numbers({3, 24, 48}, dtype, 6);
+    expect_same(matmul(to(many, kCuda), to(shared, kCuda)), matmul(many, shared), "one w for all");
+  }
+}
+
+TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
+  for (const DType dtype : kHalves) {
+    Tensor x = numbers({16, 16}, dtype, 1);
+    const Tensor w = numbers({16, 16}, dtype, 2);
+    fill(slice(slice(x, 0, 3, 4), 1, 2, 3), NAN), fill(slice(slice(x, 0, 5, 6), 1, 7, 8), INFINITY);
+    const Tensor got = to(cast(matmul(to(x, kCuda), to(w, kCuda)), DType::f32), Device{}),
+                 want = cast(matmul(x, w), DType::f32);
+    for (int64_t i = 0; i < got.size(); ++i) {
+      const double a = test::values(got)[size_t(i)], b = test::values(want)[size_t(i)];
+      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", " << b;
+    }
+  }
+}
+
+struct ConvCase {
+  const char* name;
+  Shape x, w;
+  Window window;
+};
+void PrintTo(const ConvCase& c, std::ostream* out) { *out << c.name; }
+const ConvCase kConvs[] = {
+    {"many_channels", {2, 9, 11, 16}, {72, 3, 3, 16}, square_window(1, 1)},
+    {"strided", {5, 7, 6, 8}, {24, 3, 3, 8}, square_window(2, 1)},
+    {"1x1", {3, 9, 9, 48}, {40, 1, 1, 48}, square_window(1)},
+    {"1x1_strided", {3, 8, 9, 80}, {16, 1, 1, 80}, square_window(2)},
+    {"grouped", {2, 10, 10, 32}, {16, 3, 3, 16}, {1, 1, 1, 1, 1, 1}},
+    {"uneven", {2, 8, 7, 8}, {8, 2, 3, 8}, {1, 2, 2, 1, 2, 1}},
+    {"one_image", {1, 32, 32, 8}, {8, 3, 3, 8}, square_window(1, 1)},
+    {"none", {0, 8, 8, 8}, {8, 3, 3, 8}, square_window(1, 1)},
+    {"not_packed", {2, 6, 6, 12}, {20, 3, 3, 12}, square_window(1, 1)},
+};
+
+class CudaTensorCoreConv : public testing::TestWithParam<ConvCase> {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+
+TEST_P(CudaTensorCoreConv, OfWholeNumbersIsExact) {
+  const ConvCase& c = GetParam();
+  const bool packed = c.x[3] % 8 == 0 && c.w[0] % 8 == 0 && c.x[0] > 0;
+  for (const DType dtype : kHalves) {
+    const Shape shape = {c.x[0], c.window.rows(c.x[1], c.w[1]), c.window.columns(c.x[2], c.w[2]), c.w[0]};
+    const Tensor x = numbers(c.x, dtype, 1), w = numbers(c.w, dtype, 2), dy = numbers(shape, dtype, 3),
+                 b = numbers({c.w[0]}, dtype, 4);
+    struct Results { Tensor y, dx, dw; };
+    const auto passes = [&](Device device) {
+      const Results r{Tensor(shape, dtype, device), Tensor(c.x, dtype, device), Tensor(c.w, dtype, device)};
+      conv2d_forward(r.y, to(x, device), to(w, device), to(b, device), c.window);
+      conv2d_backward_data(r.dx, to(dy, device), to(w, device), c.window);
+      conv2d_backward_weights(r.dw, to(dy, device), to(x, device), c.window);
+      return r;
+    };
+    const auto wide = [](const Tensor& t) { return cast(t, DType::f64); };
+    Results got, want{Tensor(shape, DType::f64), Tensor(c.x, DType::f64), Tensor(c.w, DType::f64)};
+    expect_products(packed, concat(dtype), [&] { got = passes(kCuda); });
+    conv2d_forward(want.y, wide(x), wide(w), wide(b), c.window);
+    conv2d_backward_data(want.dx, wide(dy), wide(w), c.window);
+    conv2d_backward_weights(want.dw, wide(dy), wide(x), c.window);
+    expect_same(got.y, cast(want.y, dtype), concat("y ", dtype));
+    expect_same(got.dx, cast(want.dx, dtype), concat("dx ", dtype));
+    expect_same(got.dw, cast(want.dw, dtype), concat("dw ", dtype));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaTensorCoreConv, testing::ValuesIn(kConvs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+
+// In whole sectors, and without a conflict of banks but for the results on their way out.
+TEST_F(CudaTensorCores, MoveWholeSectors) {
+  const Tensor x({2, 16, 16, 64}, DType::bf16, kCuda), w({64, 3, 3, 64}, DType::bf16, kCuda), y = empty_like(x);
+  for (const Tensor& t : {x, w, y}) fill(t, 1);
+  const auto expect_good = [&](const char* what, const std::function<void()>& f) {
+    const emulation::Traffic t = emulation::traffic_of(f);
+    EXPECT_GE(double(t.bytes), 0.9 * double(t.sectors * emulation::Traffic::kSector)) << what;
+    EXPECT_EQ(t.conflicts, 0u) << what << ", of " << t.wavefronts;
+    EXPECT_EQ(t.uneven, 0u) << what;
+  };
+  expect_good("forward", [&] { conv2d_forward(y, x, w, Tensor(), square_window(1, 1)); });
+  expect_good("data", [&] { conv2d_backward_data(x, y, w, square_window(1, 1)); });
+  expect_good("weights", [&] { conv2d_backward_weights(w, y, x, square_window(1, 1)); });
+}
+
+#endif
+
+}  // namespace
+}  // namespace ringtape
