@@ -8,6 +8,7 @@
 namespace ringtape::emulation {
 
 uint64_t atomic_load(const void* p, size_t bytes) {
+  if (block.kernel) block.kernel->atomics = true;
   if (checker) {
     const HostCode host;
     checker->atomic(p, bytes, __builtin_return_address(0));

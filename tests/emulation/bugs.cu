@@ -82,6 +82,15 @@ __global__ void atomic_without_barrier(const float* x, float* y) {
   y[global_index()] = total[0];  // BUG: atomic_without_barrier
 }
 
+__global__ void sum_by_atomics(float* x, float*) {  // in the order in which they come
+  const int i = global_index();
+  if (i > 0) atomicAdd(x, x[i] * 0.1f * float(i));
+}
+void run_sum_by_atomics(float* x, float* y) {  // the first launch tells that it has atomics
+  run<sum_by_atomics>(x, y);
+  run<sum_by_atomics>(x, y);
+}
+
 // Barriers and warps
 
 __global__ void early_return(float* x, float* y) {
@@ -256,6 +265,7 @@ constexpr Case kBugs[] = {
     {"same_value", run<same_value>, nullptr},
     {"neighbour_in_place", run<neighbour_in_place>, nullptr},
     {"atomic_without_barrier", run<atomic_without_barrier>, total_of_my_block},
+    {"sum_by_atomics", run_sum_by_atomics, nullptr},
     {"missing_threadfence", run_last_block<false>, grid_total},
     {"early_return", run<early_return>, nullptr},
     {"two_barriers", run<two_barriers>, nullptr},

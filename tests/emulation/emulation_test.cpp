@@ -55,6 +55,7 @@ const std::map<std::string, Expected> kExpected = {
     {"same_value", {"race"}},
     {"neighbour_in_place", {"race"}},
     {"atomic_without_barrier", {"race", "", true}},
+    {"sum_by_atomics", {"order-dependent", "order-dependent", false, false, ""}},
     {"missing_threadfence", {"race"}},
     {"early_return", {"exited-at-barrier", "exited-at-barrier"}},
     {"two_barriers", {"divergent-barrier", "divergent-barrier"}},

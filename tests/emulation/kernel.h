@@ -13,6 +13,7 @@ struct Kernel {
   const char* spelling;      // a __PRETTY_FUNCTION__ with the kernel in it
   Kernel* next;
   mutable uint64_t launches[3] = {};  // by schedule
+  mutable bool atomics = false;       // it has executed some
 };
 
 template <auto kernel>

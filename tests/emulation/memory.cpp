@@ -25,7 +25,7 @@ constexpr unsigned char kCanary = 0xA5;
 
 struct Buffer {
   size_t bytes;
-  bool live = false;
+  bool live = false, shared = false;  // shared: with other processes
 };
 using Buffers = std::map<char*, Buffer>;
 
@@ -156,7 +156,10 @@ int share(void* buffer) {
   if (there != MAP_FAILED) {
     copy_pages(static_cast<char*>(there), static_cast<const char*>(buffer), bytes);
     munmap(there, bytes);
-    if (mmap(buffer, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED) return file;
+    if (mmap(buffer, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED) {
+      state().buffers.at(static_cast<char*>(buffer)).shared = true;
+      return file;
+    }
   }
   close(file);
   return -1;
@@ -171,7 +174,8 @@ void* adopt(int file, size_t bytes) {
     release(p);
     return nullptr;
   }
-  state().buffers.at(static_cast<char*>(p)).live = true;
+  Buffer& buffer = state().buffers.at(static_cast<char*>(p));
+  buffer.live = buffer.shared = true;
   show(p, bytes);
   if (checker) checker->set(p, bytes, Checker::Memory::live);
   mark_initialised(p, bytes);  // only the other process knows which are
@@ -237,6 +241,23 @@ void mark_copied(void* to, const void* from, size_t bytes) {
 
 bool initialised(const void* p, size_t bytes) {
   return !checker || !inside_live(p, bytes) || checker->initialised(p, bytes);
+}
+
+std::optional<Contents> contents(size_t most) {
+  size_t total = 0;
+  for (const auto& [p, buffer] : state().buffers) {
+    if (buffer.live && buffer.shared) return {};
+    if (buffer.live) total += buffer.bytes;
+    if (total > most) return {};
+  }
+  Contents out;
+  for (const auto& [p, buffer] : state().buffers)
+    if (buffer.live) out[p].assign(p, buffer.bytes);
+  return out;
+}
+
+void restore(const Contents& contents) {
+  for (const auto& [p, bytes] : contents) std::memcpy(p, bytes.data(), bytes.size());
 }
 
 std::string describe(const void* p) {

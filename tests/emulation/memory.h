@@ -1,5 +1,7 @@
 #pragma once
 #include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 
 // The memory of the emulated GPUs: one range of addresses that contains the buffers, with gaps of at least 256 bytes.
@@ -32,6 +34,11 @@ size_t size_of_buffer(const void* buffer); // as reserved
 void mark_initialised(const void* p, size_t bytes);
 void mark_copied(void* to, const void* from, size_t bytes);  // `to` is initialised where `from` is
 bool initialised(const void* p, size_t bytes);
+
+// The bytes of all live buffers, by address; nothing if they are more than `most`, or if other processes have some.
+using Contents = std::map<char*, std::string>;
+std::optional<Contents> contents(size_t most);
+void restore(const Contents& contents);
 
 std::string describe(const void* p);       // "byte 400 of a buffer of 400 bytes"
 

@@ -284,11 +284,12 @@ void set_schedule(Schedule schedule, uint64_t seed) { settings() = {schedule, se
 Schedule schedule() { return settings().schedule; }
 bool checked() { return checker != nullptr; }
 
-void run_grid(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
+// In the order of the schedule, or in another one.
+static void run_in_order(Schedule schedule, const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_bytes,
+                         const std::function<void()>& body) {
   s.order.clear();
-  s.schedule = settings().schedule;
+  s.schedule = schedule;
   s.random.state = (settings().seed + 1) * 0x9E3779B97F4A7C15ull + ++settings().grids;
-  ++kernel.launches[size_t(s.schedule)];
   block.kernel = &kernel;
   block.body = &body;
   block.size = int(threads.x * threads.y * threads.z);
@@ -304,6 +305,26 @@ void run_grid(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_byt
     run_block(order.empty() ? i : order[i], blocks, threads, shared_bytes);
   verify_redzones();
   block.kernel = nullptr;
+}
+
+void run_grid(const Kernel& kernel, dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
+  constexpr size_t kComparedAtMost = size_t{8} << 20;
+  const Schedule now = settings().schedule;
+  ++kernel.launches[size_t(now)];
+  const auto before = kernel.atomics && !traffic ? contents(kComparedAtMost) : std::nullopt;
+  const uint64_t reported = report_count();
+  run_in_order(now, kernel, blocks, threads, shared_bytes, body);
+  if (!before || report_count() > reported) return;
+  const Contents after = *contents(kComparedAtMost);
+  restore(*before);
+  run_in_order(now == Schedule::reverse ? Schedule::random : Schedule::reverse, kernel, blocks, threads, shared_bytes,
+               body);
+  for (const auto& [p, bytes] : after)
+    if (const auto at = std::mismatch(bytes.begin(), bytes.end(), p); at.first != bytes.end()) {
+      report("order-dependent", {},
+             concat("kernel ", kernel.name(), ": another order of threads writes other bytes: ", describe(at.second)));
+      return;
+    }
 }
 
 void make_ready(int thread) {
