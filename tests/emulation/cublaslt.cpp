@@ -129,6 +129,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   return blas_call([&] {
     const auto stream = stream_of(handle_of_stream);
     if (!stream || !handle || stream->device != handle->device || !alpha || !beta) return CUBLAS_STATUS_INVALID_VALUE;
+    if (current_device() != handle->device) return CUBLAS_STATUS_EXECUTION_FAILED;
     Product product{.op = *desc, .a = *a, .b = *b, .c = *c, .d = *d};
     if (const cublasStatus_t status = product.supported()) return status;
     product.alpha = load_element(alpha, 0, desc->scale);
