@@ -34,10 +34,18 @@ struct ConvSizes {
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
 
-// The operands. Packs of 8 are of channels of one tap.
+// The operands. Packs of 8 are of channels of one tap; an operand's Walk goes along the depth.
 template <class T>
 bool packed(const T* data, int64_t channels, int64_t of_group) {
   return channels % 8 == 0 && of_group % 8 == 0 && aligned_width(8, data) == 8;
+}
+
+// `inner` += n, of `size`; what is over goes into `outer`, of `of`; returns what is over there.
+__device__ inline int carry(int& inner, int n, int size, int& outer, int of) {
+  int over = 0;
+  for (inner += n; inner >= size; inner -= size)
+    if (++outer == of) outer = 0, ++over;
+  return over;
 }
 
 // Outer: a position of y; depth: (r, s, c) of its kernel, over x. `swapped` exchanges the two.
@@ -45,20 +53,32 @@ template <class T, bool swapped>
 struct Patches {
   const T* data;
   ConvSizes z;
+  struct Walk {
+    const T* image;  // its first channel of the group
+    int row, column, r, s, c;
+    __device__ const T* get(const Patches& x) const {
+      const ConvSizes& z = x.z;
+      const int h = row * z.stride_h + r * z.dilation_h - z.pad_h, v = column * z.stride_w + s * z.dilation_w - z.pad_w;
+      const bool inside = h >= 0 && h < z.h && v >= 0 && v < z.w;
+      return inside ? image + (int64_t{h} * z.w + v) * z.c + c : nullptr;
+    }
+    __device__ void advance(const Patches& x, int n) {
+      const ConvSizes& z = x.z;
+      if constexpr (swapped) image += int64_t{carry(column, n, z.columns, row, z.rows)} * z.h * z.w * z.c;
+      else r += carry(c, n, z.c_group, s, z.s);
+    }
+  };
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return swapped; }
-  __device__ T at(int64_t group, int64_t i, int64_t p) const {
-    const T* const from = pack(group, i, p);
-    return from ? *from : T(0);
-  }
-  __device__ const T* pack(int64_t group, int64_t i, int64_t p) const {
+  __device__ Walk walk(int64_t group, int64_t i, int64_t p) const {
     const int64_t place = swapped ? p : i;
     const int tap = int(swapped ? i : p), row = int(place / z.columns);
-    const int c = tap % z.c_group, s = tap / z.c_group % z.s, r = tap / z.c_group / z.s;
-    const int h = row % z.rows * z.stride_h + r * z.dilation_h - z.pad_h,
-              v = int(place % z.columns) * z.stride_w + s * z.dilation_w - z.pad_w;
-    const bool inside = h >= 0 && h < z.h && v >= 0 && v < z.w;
-    return inside ? data + ((int64_t(row / z.rows) * z.h + h) * z.w + v) * z.c + group * z.c_group + c : nullptr;
+    return {data + int64_t(row / z.rows) * z.h * z.w * z.c + group * z.c_group, row % z.rows, int(place % z.columns),
+            tap / z.c_group / z.s, tap / z.c_group % z.s, tap % z.c_group};
+  }
+  __device__ T at(int64_t group, int64_t i, int64_t p) const {
+    const T* const from = walk(group, i, p).get(*this);
+    return from ? *from : T(0);
   }
 };
 
@@ -67,20 +87,31 @@ template <class T>
 struct BackwardPatches {
   const T* data;
   ConvSizes z;
+  struct Walk {
+    const T* image;
+    int row, column, r, s, k;
+    __device__ const T* get(const BackwardPatches& x) const {
+      const ConvSizes& z = x.z;
+      int i = row + z.pad_h - r * z.dilation_h, j = column + z.pad_w - s * z.dilation_w;
+      if (i < 0 || j < 0) return nullptr;
+      if (z.stride_h > 1 || z.stride_w > 1) {
+        if (i % z.stride_h != 0 || j % z.stride_w != 0) return nullptr;
+        i /= z.stride_h, j /= z.stride_w;
+      }
+      return i < z.rows && j < z.columns ? image + (int64_t{i} * z.columns + j) * z.k + k : nullptr;
+    }
+    __device__ void advance(const BackwardPatches& x, int n) { r += carry(k, n, x.z.k_group, s, x.z.s); }
+  };
   bool packed() const { return cuda::packed(data, z.k, z.k_group); }
   static constexpr bool outer_first() { return false; }
-  __device__ T at(int64_t group, int64_t place, int64_t tap) const {
-    const T* const from = pack(group, place, tap);
-    return from ? *from : T(0);
+  __device__ Walk walk(int64_t group, int64_t place, int64_t tap) const {
+    const int row = int(place / z.w), t = int(tap);
+    return {data + int64_t(row / z.h) * z.rows * z.columns * z.k + group * z.k_group, row % z.h, int(place % z.w),
+            t / z.k_group / z.s, t / z.k_group % z.s, t % z.k_group};
   }
-  __device__ const T* pack(int64_t group, int64_t place, int64_t tap) const {
-    const int row = int(place / z.w), t = int(tap), k = t % z.k_group, s = t / z.k_group % z.s, r = t / z.k_group / z.s;
-    const int i = row % z.h + z.pad_h - r * z.dilation_h, j = int(place % z.w) + z.pad_w - s * z.dilation_w;
-    const bool inside = i >= 0 && j >= 0 && i % z.stride_h == 0 && j % z.stride_w == 0 && i / z.stride_h < z.rows &&
-                        j / z.stride_w < z.columns;
-    return inside ? data + ((int64_t(row / z.h) * z.rows + i / z.stride_h) * z.columns + j / z.stride_w) * z.k +
-                        group * z.k_group + k
-                  : nullptr;
+  __device__ T at(int64_t group, int64_t place, int64_t tap) const {
+    const T* const from = walk(group, place, tap).get(*this);
+    return from ? *from : T(0);
   }
 };
 
@@ -89,12 +120,13 @@ template <class T>
 struct Weights {
   const T* data;
   ConvSizes z;
+  using Walk = LinearWalk<T>;
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return false; }
-  __device__ T at(int64_t group, int64_t k, int64_t tap) const { return *pack(group, k, tap); }
-  __device__ const T* pack(int64_t group, int64_t k, int64_t tap) const {
-    return data + (group * z.k_group + k) * z.r * z.s * z.c_group + tap;
+  __device__ Walk walk(int64_t group, int64_t k, int64_t tap) const {
+    return {data + (group * z.k_group + k) * z.r * z.s * z.c_group + tap, 1};
   }
+  __device__ T at(int64_t group, int64_t k, int64_t tap) const { return *walk(group, k, tap).from; }
 };
 
 // Outer: an input channel; depth: (r, s, k).
@@ -102,13 +134,22 @@ template <class T>
 struct TransposedWeights {
   const T* data;
   ConvSizes z;
+  struct Walk {
+    const T* from;  // of the group, channel c
+    int tap, k;
+    __device__ const T* get(const TransposedWeights& w) const {
+      return from + (int64_t{k} * w.z.r * w.z.s + tap) * w.z.c_group;
+    }
+    __device__ void advance(const TransposedWeights& w, int n) {
+      for (k += n; k >= w.z.k_group; k -= w.z.k_group) ++tap;
+    }
+  };
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return true; }
-  __device__ T at(int64_t group, int64_t c, int64_t tap) const { return *pack(group, c, tap); }
-  __device__ const T* pack(int64_t group, int64_t c, int64_t tap) const {
-    const int64_t k = tap % z.k_group, rs = tap / z.k_group;
-    return data + ((group * z.k_group + k) * z.r * z.s + rs) * z.c_group + c;
+  __device__ Walk walk(int64_t group, int64_t c, int64_t tap) const {
+    return {data + group * z.k_group * z.r * z.s * z.c_group + c, int(tap) / z.k_group, int(tap) % z.k_group};
   }
+  __device__ T at(int64_t group, int64_t c, int64_t tap) const { return *walk(group, c, tap).get(*this); }
 };
 
 // Outer: an output channel; depth: a position of y.
@@ -116,12 +157,13 @@ template <class T>
 struct OutputGradient {
   const T* data;
   ConvSizes z;
+  using Walk = LinearWalk<T>;
   bool packed() const { return cuda::packed(data, z.k, z.k_group); }
   static constexpr bool outer_first() { return true; }
-  __device__ T at(int64_t group, int64_t k, int64_t place) const { return *pack(group, k, place); }
-  __device__ const T* pack(int64_t group, int64_t k, int64_t place) const {
-    return data + place * z.k + group * z.k_group + k;
+  __device__ Walk walk(int64_t group, int64_t k, int64_t place) const {
+    return {data + place * z.k + group * z.k_group + k, z.k};
   }
+  __device__ T at(int64_t group, int64_t k, int64_t place) const { return *walk(group, k, place).from; }
 };
 
 // (positions, channels) with the channels of one group adjacent.

@@ -12,9 +12,22 @@ namespace {
 //   const T* data                         its memory, which is not read beyond what pack() says
 //   static constexpr bool outer_first()   neighbours in memory are along the outer index, else along the depth
 //   bool packed() const                   whether 8 of them always lie together, aligned to 16 bytes
-//   const T* pack(b, i, p) const          8 of them from there on, or null: zeros
+//   Walk walk(b, i, p) const              along the depth, from there on:
+//     const T* get(x) const               8 neighbours, or null: zeros
+//     void advance(x, n)                  n indices further
 // A result of Element has aligned(), whether its memory is, packed(), whether its rows are packs of 16 bytes, and
 // put_pack(b, q, i, j, sums) for one.
+
+// The Walk of an operand whose indices of the depth are equally far apart.
+template <class T>
+struct LinearWalk {
+  const T* from;
+  int64_t stride;
+  template <class X>
+  __device__ const T* get(const X&) const { return from; }
+  template <class X>
+  __device__ void advance(const X&, int n) { from += n * stride; }
+};
 
 constexpr int kMmaDepth = 32, kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
 constexpr int kStagedRow = kWarpColumns + 4;  // floats
@@ -38,19 +51,34 @@ struct MmaLines {
     return line * kLength + (pack ^ (kLength == 32 ? line / 2 % 4 : line % 8)) * 8;
   }
 
-  // Begins to copy the tile from (i, p) on; zero outside.
-  template <class T, class X>
-  static __device__ void begin(T* tile, const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p,
-                               int64_t depth_end) {
-    constexpr int kPacks = kLength / 8;
+  // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
+  template <class X>
+  struct Loader {
+    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads;
+    typename X::Walk walks[kMine];
+    bool inside[kMine];  // by the outer index
+    __device__ Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
 #pragma unroll
-    for (int t = int(threadIdx.x); t < kLines * kPacks; t += kMmaThreads) {
-      const int line = t / kPacks, pack = t % kPacks;
-      const int64_t row = i + (outer_first ? pack * 8 : line), depth = p + (outer_first ? line : pack * 8);
-      const T* const from = row < outer_size && depth < depth_end ? x.pack(b, row, depth) : nullptr;
-      cp_async<16>(tile + place(line, pack), from ? from : x.data, from ? 16 : 0);
+      for (int mine = 0; mine < kMine; ++mine) {
+        const int t = int(threadIdx.x) + mine * kMmaThreads, line = t / kPacks, pack = t % kPacks;
+        const int64_t row = i + (outer_first ? pack * 8 : line), depth = p + (outer_first ? line : pack * 8);
+        inside[mine] = row < outer_size;
+        walks[mine] = x.walk(b, inside[mine] ? row : 0, depth);
+      }
     }
-  }
+    // Begins to copy the next tile, of which `left` indices of the depth are there.
+    template <class T>
+    __device__ void begin(T* tile, const X& x, int left) {
+#pragma unroll
+      for (int mine = 0; mine < kMine; ++mine) {
+        const int t = int(threadIdx.x) + mine * kMmaThreads, line = t / kPacks, pack = t % kPacks;
+        const bool there = inside[mine] && (outer_first ? line : pack * 8) < left;
+        const T* const from = there ? walks[mine].get(x) : nullptr;
+        cp_async<16>(tile + place(line, pack), from ? from : x.data, from ? 16 : 0);
+        walks[mine].advance(x, kMmaDepth);
+      }
+    }
+  };
   // The fragments of 16 outer indices and 16 of the depth: of a left operand, or two of a right one.
   template <class T>
   static __device__ void left(uint32_t (&a)[4], const T* tile, int i, int p, int lane) {
@@ -66,7 +94,7 @@ struct MmaLines {
 };
 
 template <class T, int columns, class A, class W, class Out>
-__global__ void __launch_bounds__(kMmaThreads) gemm_mma_kernel(A a, W w, Out out, Product p) {
+__global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out out, Product p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   using Tile = MmaTile<columns>;
   using Left = MmaLines<Tile::kRows, A::outer_first()>;
@@ -78,18 +106,18 @@ __global__ void __launch_bounds__(kMmaThreads) gemm_mma_kernel(A a, W w, Out out
   const int64_t row_tiles = (p.m + Tile::kRows - 1) / Tile::kRows,
                 column_tiles = (p.n + Tile::kColumns - 1) / Tile::kColumns, chunks = p.chunks();
   for (int64_t number = blockIdx.x; number < row_tiles * column_tiles * chunks * p.batch; number += gridDim.x) {
-    const int64_t row = number / column_tiles % row_tiles * Tile::kRows,
-                  column = number % column_tiles * Tile::kColumns;
-    const int64_t q = number / (row_tiles * column_tiles) % chunks, b = number / (row_tiles * column_tiles * chunks);
+    const int row_tile = int(number / column_tiles % row_tiles), column_tile = int(number % column_tiles);
+    const int q = int(number / (row_tiles * column_tiles) % chunks),
+              b = int(number / (row_tiles * column_tiles * chunks));
+    const int64_t row = int64_t{row_tile} * Tile::kRows, column = int64_t{column_tile} * Tile::kColumns;
     const int64_t begin = q * p.chunk, end = q + 1 == chunks ? p.k : begin + p.chunk;
-    const int steps = int((end - begin + kMmaDepth - 1) / kMmaDepth);
+    const int depth = int(end - begin), steps = (depth + kMmaDepth - 1) / kMmaDepth;
+    typename Left::template Loader<A> load_left(a, b, row, p.m, begin);
+    typename Right::template Loader<W> load_right(w, b, column, p.n, begin);
     const auto begin_step = [&](int step) {
       T* const stage = tiles + step % kMmaStages * kStage;
-      const int64_t depth = begin + int64_t{step} * kMmaDepth;
-      if (step < steps) {
-        Left::begin(stage, a, b, row, p.m, depth, end);
-        Right::begin(stage + Left::kElements, w, b, column, p.n, depth, end);
-      }
+      const int left = depth - step * kMmaDepth;
+      if (left > 0) load_left.begin(stage, a, left), load_right.begin(stage + Left::kElements, w, left);
       cp_async_commit();
     };
     for (int step = 0; step < kMmaStages - 1; ++step) begin_step(step);
@@ -100,15 +128,15 @@ __global__ void __launch_bounds__(kMmaThreads) gemm_mma_kernel(A a, W w, Out out
       begin_step(step + kMmaStages - 1);
       const T* const left = tiles + step % kMmaStages * kStage;
 #pragma unroll
-      for (int depth = 0; depth < kMmaDepth; depth += 16) {
+      for (int k = 0; k < kMmaDepth; k += 16) {
         uint32_t columns_of_w[kWarpColumns / 16][4];
 #pragma unroll
         for (int j = 0; j < kWarpColumns / 16; ++j)
-          Right::right(columns_of_w[j], left + Left::kElements, my_column + j * 16, depth, lane);
+          Right::right(columns_of_w[j], left + Left::kElements, my_column + j * 16, k, lane);
 #pragma unroll
         for (int i = 0; i < kFragments; ++i) {
           uint32_t rows_of_a[4];
-          Left::left(rows_of_a, left, my_row + i * 16, depth, lane);
+          Left::left(rows_of_a, left, my_row + i * 16, k, lane);
 #pragma unroll
           for (int j = 0; j < kWarpColumns / 8; ++j) {
             const uint32_t(&pair)[4] = columns_of_w[j / 2];

@@ -28,7 +28,8 @@ struct PackedMatrix : Matrix<T> {
     return stride == 1 && pitch % 8 == 0 && length % 8 == 0 && this->batch_stride % 8 == 0 &&
            aligned_width(8, this->data) == 8;
   }
-  __device__ const T* pack(int64_t b, int64_t i, int64_t p) const { return &Matrix<T>::at(b, i, p); }
+  using Walk = LinearWalk<T>;
+  __device__ Walk walk(int64_t b, int64_t i, int64_t p) const { return {&this->at(b, i, p), this->depth_stride}; }
 };
 
 // Contiguous (batch, m, n), with an optional bias (n) and ReLU.

@@ -40,7 +40,8 @@ void expect_same(const Tensor& got, const Tensor& want, const char* what) {
 TEST_F(CudaLarge, OffsetsBeyond31Bits) {
   constexpr int64_t kFar = int64_t{1} << 31, kColumns = 64, kRows = kFar / kColumns + 64;
   const Tensor whole({kRows, kColumns}, DType::u8, kCuda), a = bytes({3, 40}, 1), b = bytes({3, 40}, 2);
-  const Tensor far = whole.window({3, 40}, {kFar / 2 + 100, 1}), apart = whole.window({3, 40}, {kFar / 2 + 100, 1}, 2048);
+  const Shape strides{kFar / 2 + 100, 1};
+  const Tensor far = whole.window({3, 40}, strides), apart = whole.window({3, 40}, strides, 2048);
   copy(far, to(a, kCuda)), copy(apart, to(b, kCuda));
   expect_same(far, a, "what was written");
   expect_same(transpose(far), contiguous(transpose(a)), "transposed");
