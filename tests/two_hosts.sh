@@ -24,7 +24,7 @@ start() {
   for i in 0 1; do
     (
       code=0
-      timeout 60 ip netns exec "${hosts[i]}" "$binary" launch -n 2 --nnodes 2 --node-rank "$i" \
+      timeout 150 ip netns exec "${hosts[i]}" "$binary" launch -n 2 --nnodes 2 --node-rank "$i" \
         --master-addr 10.87.0.1 --master-port 29400 --no-pin --grace 2 -- bench collectives --transport tcp "$@" \
         >"$work/host$i.log" 2>&1 || code=$?
       echo "$code" >"$work/code$i"
@@ -39,7 +39,7 @@ wait
 grep -q 'Out of bounds values : 0 OK' "$work/host0.log" || fail "expected a table without wrong elements"
 
 start -b 1M -e 1M --iterations 1000000
-for ((i = 0; i < 300; ++i)); do
+for ((i = 0; i < 1200; ++i)); do
   grep -q '(elements)' "$work/host0.log" 2>/dev/null && break
   sleep 0.1
 done
