@@ -153,6 +153,7 @@ const Runtime runtime{
     .read = nullptr,
     .host_buffer = nullptr,
     .inbox = nullptr,
+    .record = nullptr,
     .zero = [](void* data, size_t bytes, int) { if (bytes) std::memset(data, 0, bytes); },
     .synchronize = [](int) {},
     .stats = [](int index) { return arena(index).stats(); },

@@ -52,6 +52,11 @@ struct RandomState {
   uint64_t seed = 0;
   Stream stream = Stream::tensors;
   uint64_t counter = 0;
+  // While a graph is recorded: where each of its launches begins, from which `counter` counts. It must outlive the
+  // graph.
+  const RandomState* base = nullptr;
+
+  RandomState placed() const { return base ? RandomState{base->seed, base->stream, base->counter + counter} : *this; }
 };
 
 // Hands out non-overlapping parts of a stream.

@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -37,6 +38,12 @@ struct Inbox {
   virtual void* receive(HostBuffer& from, size_t bytes) = 0;
 };
 
+// Work of a device that was recorded once and is put on it with one call: core/cuda/graph.h.
+struct RecordedWork {
+  virtual ~RecordedWork() = default;
+  virtual void launch() = 0;
+};
+
 // The functions of a device type. One table per type; null where the type is not built in.
 struct Runtime {
   int (*device_count)();
@@ -49,6 +56,7 @@ struct Runtime {
                                        int index);  // null on the CPU, where copy() never waits
   std::shared_ptr<HostBuffer> (*host_buffer)(size_t bytes, int index);              // null on the CPU
   std::shared_ptr<Inbox> (*inbox)(size_t bytes, int index);  // two buffers of `bytes`; null on the CPU
+  std::shared_ptr<RecordedWork> (*record)(const std::function<void()>& body, int index);  // null on the CPU
   void (*zero)(void* data, size_t bytes, int index);
   void (*synchronize)(int index);                        // waits for all work of the device
   MemoryStats (*stats)(int index);

@@ -1,16 +1,19 @@
 #pragma once
 #include <cmath>
 
+#include "core/again.h"
 #include "kernels/kernel.h"
 
 // One fused step over a flat buffer of parameters w and gradients g, both contiguous f32 or f64 of the same size. State
 // tensors have that size and dtype and start at zero. PyTorch's formulas, in its order of operations. `factor` (f32,
-// one element) multiplies g first; 0 means that nothing changes. Without data it is 1.
+// one element) multiplies g first; 0 means that nothing changes. Without data it is 1. `again` of a step (null: none)
+// gives the numbers of later launches, if the call is recorded.
 namespace ringtape {
 
 struct SgdStep {
   double lr, momentum, weight_decay;
   bool nesterov;
+  const Again<SgdStep>* again = nullptr;
 };
 // g += weight_decay w;  v = momentum v + g;  w -= lr (nesterov ? g + momentum v : v). v has no data if momentum is 0.
 RT_KERNEL(sgd_step, void(View w, View v, View g, View factor, SgdStep step));
@@ -22,6 +25,7 @@ struct LarsStep {
   double lr, momentum, weight_decay, eta;
   bool nesterov, clip;  // clip: the rate is the smaller of lr and the ratio, not their product
   int64_t first = 0;    // the element of the buffers at which w, v and g begin
+  const Again<LarsStep>* again = nullptr;
 };
 // As sgd_step, with g + weight_decay w multiplied by the parameter's ratio from lars_scale. cells (C, 4) i64: begin and
 // end of a run of elements in the buffers; the number of earlier cells of the same parameter; the parameter's number of
@@ -50,6 +54,7 @@ struct AdamStep {
   double lr, beta1, beta2, eps, weight_decay;
   bool decoupled;  // AdamW: w -= lr weight_decay w, instead of adding weight_decay w to g
   int64_t number;  // 1 for the first step
+  const Again<AdamStep>* again = nullptr;
 };
 // m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;
 // w -= lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps)

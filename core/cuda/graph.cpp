@@ -34,15 +34,20 @@ class Recording {
 
 }  // namespace
 
-Graph::Graph(int index, const std::function<void()>& body) : index_(index), memory_(index) {
+Graph::Graph(int index, const std::function<void()>& body) : index_(index), memory_(index), live_(index) {
   RT_CHECK_AS(DeviceError, !recording(index), "a graph is being recorded on cuda:", index, " already");
   use(index);
   Recording work(compute_stream(index));
   memory_.start_recording();
+  live_.start_recording();
   struct Stop {
     GraphMemory& memory;
-    ~Stop() { memory.stop_recording(); }
-  } stop{memory_};
+    LiveArguments& live;
+    ~Stop() {
+      live.stop_recording();
+      memory.stop_recording();
+    }
+  } stop{memory_, live_};
   body();
   RT_GPU_CHECK(cudaGraphInstantiate(&graph_, work.end(), 0));
 }
@@ -54,7 +59,12 @@ Graph::~Graph() {
 
 void Graph::launch() {
   use(index_);
+  live_.send();
   RT_GPU_CHECK(cudaGraphLaunch(graph_, compute_stream(index_)));
+}
+
+std::shared_ptr<RecordedWork> record_work(const std::function<void()>& body, int index) {
+  return std::make_shared<Graph>(index, body);
 }
 
 }  // namespace ringtape::cuda

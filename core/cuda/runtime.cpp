@@ -6,6 +6,7 @@
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/cuda/event.h"
+#include "core/cuda/graph.h"
 #include "core/cuda/inbox.h"
 #include "core/cuda/memory.h"
 #include "core/cuda/pool.h"
@@ -122,6 +123,7 @@ const Runtime runtime{
     .read = read,
     .host_buffer = host_buffer,
     .inbox = inbox,
+    .record = record_work,
     .zero = zero,
     .synchronize = synchronize,
     .stats = stats,

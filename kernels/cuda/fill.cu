@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/live.cuh"
 #include "kernels/cuda/math.cuh"
 
 namespace ringtape::cuda {
@@ -66,15 +67,17 @@ struct Normal {
 
 // Each thread draws the four numbers of one block of the random stream.
 template <class T, class F>
-__global__ void fill_random(T* y, int64_t n, RandomState state, F f) {
+__global__ void fill_random(T* y, int64_t n, Live<RandomState> live, F f) {
+  const RandomState state = live.get();
   for (int64_t b = thread_in_grid(); 4 * b < n; b += threads_in_grid())
     f.block(y + 4 * b, state, uint64_t(b), n - 4 * b);
 }
 
 template <template <class> class F>
 void draw(View y, RandomState state, double a, double b) {
+  const Live<RandomState> live = live_state(y.device, state);
   dispatch_float(y.dtype, [&]<class T>() {
-    launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), state,
+    launch<fill_random<T, F<T>>>(y.device, covering(y.device, (y.size() + 3) / 4), y.as<T>(), y.size(), live,
                                  F<T>{a, b});
   });
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cuda/block.cuh"
+#include "kernels/cuda/live.cuh"
 #include "kernels/cuda/math.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -34,9 +35,10 @@ struct Adam {
 
 // Applies step(w, states ..., factor g) to every element of flat buffers, N at a time.
 template <int N, class T, class Step, class... State>
-__global__ void step_kernel(Step step, int64_t n, const float* factor, const T* g, T* w, State*... state) {
+__global__ void step_kernel(Live<Step> live, int64_t n, const float* factor, const T* g, T* w, State*... state) {
   const T multiplier = factor ? T(*factor) : T(1);
   if (multiplier == 0) return;
+  const Step step = live.get();
   const auto apply = [&]<int M>(int64_t i, Vec<T, M> weight, Vec<State, M>... s) {
     const Vec<T, M> grad = load<M>(g + i);
 #pragma unroll
@@ -50,7 +52,7 @@ __global__ void step_kernel(Step step, int64_t n, const float* factor, const T* 
 }
 
 template <class T, class Step, class... State>
-void run(Step step, const View& w, const View& g, const View& factor, State*... state) {
+void run(const Live<Step>& step, const View& w, const View& g, const View& factor, State*... state) {
   constexpr int wide = 16 / sizeof(T);
   const int64_t n = w.size();
   const Grid grid = covering(w.device, (n + wide - 1) / wide);
@@ -82,10 +84,11 @@ constexpr int kLarsThreads = 256;
 // One block per cell.
 template <class T>
 __global__ void __launch_bounds__(kLarsThreads)
-    lars_step_kernel(LarsStep step, const float* factor, const T* g, const double* w_squares, const double* g_squares,
-                     const int64_t* cells, T* w, T* v) {
+    lars_step_kernel(Live<LarsStep> live, const float* factor, const T* g, const double* w_squares,
+                     const double* g_squares, const int64_t* cells, T* w, T* v) {
   const double multiplier = factor ? double(*factor) : 1;
   if (multiplier == 0) return;
+  const LarsStep step = live.get();
   const int64_t* const cell = cells + 4 * int64_t(blockIdx.x);
   LarsScale scale{multiplier, 0};
   if (const int64_t first = int64_t(blockIdx.x) - cell[2]; cell[3] > 0)
@@ -121,17 +124,21 @@ struct Ema {
 
 void sgd_step(View w, View v, View g, View factor, SgdStep step) {
   for_dtype(w, "sgd_step", [&]<class T>() {
-    const T lr = T(step.lr), decay = T(step.weight_decay), momentum = T(step.momentum);
-    if (momentum == 0) return run<T>(PlainSgd<T>{lr, decay}, w, g, factor);
-    run<T>(Sgd<T>{lr, decay, momentum, step.nesterov ? momentum : T(1), step.nesterov ? T(1) : T(0)}, w, g, factor,
-           v.as<T>());
+    const auto plain = [](const SgdStep& s) { return PlainSgd<T>{T(s.lr), T(s.weight_decay)}; };
+    if (T(step.momentum) == 0) return run<T>(live_step(w.device, step, plain), w, g, factor);
+    const auto with_momentum = [](const SgdStep& s) {
+      const T momentum = T(s.momentum);
+      return Sgd<T>{T(s.lr), T(s.weight_decay), momentum, s.nesterov ? momentum : T(1), s.nesterov ? T(1) : T(0)};
+    };
+    run<T>(live_step(w.device, step, with_momentum), w, g, factor, v.as<T>());
   });
 }
 
 void lars_step(View w, View v, View g, View w_squares, View g_squares, View cells, View factor, LarsStep step) {
   const Grid grid{dim3(unsigned(cells.dims[0])), dim3(kLarsThreads)};
+  const auto live = live_step(w.device, step, [](const LarsStep& s) { return s; });
   for_dtype(w, "lars_step", [&]<class T>() {
-    launch<lars_step_kernel<T>>(w.device, grid, step, factor.as<float>(), g.as<T>(), w_squares.as<double>(),
+    launch<lars_step_kernel<T>>(w.device, grid, live, factor.as<float>(), g.as<T>(), w_squares.as<double>(),
                                 g_squares.as<double>(), cells.as<int64_t>(), w.as<T>(), v.as<T>());
   });
 }
@@ -142,24 +149,29 @@ void parameter_squares(View sums, View squares, View cells) {
 }
 
 void adam_step(View w, View m, View v, View g, View factor, AdamStep step) {
-  const double correction1 = 1 - std::pow(step.beta1, double(step.number));
-  const double correction2 = std::sqrt(1 - std::pow(step.beta2, double(step.number)));
   for_dtype(w, "adam_step", [&]<class T>() {
-    const Adam<T> adam{.size = T(step.lr / correction1),
-                       .beta1 = T(step.beta1),
-                       .rest1 = T(1 - step.beta1),
-                       .beta2 = T(step.beta2),
-                       .rest2 = T(1 - step.beta2),
-                       .root = T(1 / correction2),
-                       .eps = T(step.eps),
-                       .decay = step.decoupled ? T(0) : T(step.weight_decay),
-                       .shrink = step.decoupled ? T(1 - step.lr * step.weight_decay) : T(1)};
-    run<T>(adam, w, g, factor, m.as<T>(), v.as<T>());
+    const auto adam = [](const AdamStep& s) {
+      const double correction1 = 1 - std::pow(s.beta1, double(s.number));
+      const double correction2 = std::sqrt(1 - std::pow(s.beta2, double(s.number)));
+      return Adam<T>{.size = T(s.lr / correction1),
+                     .beta1 = T(s.beta1),
+                     .rest1 = T(1 - s.beta1),
+                     .beta2 = T(s.beta2),
+                     .rest2 = T(1 - s.beta2),
+                     .root = T(1 / correction2),
+                     .eps = T(s.eps),
+                     .decay = s.decoupled ? T(0) : T(s.weight_decay),
+                     .shrink = s.decoupled ? T(1 - s.lr * s.weight_decay) : T(1)};
+    };
+    run<T>(live_step(w.device, step, adam), w, g, factor, m.as<T>(), v.as<T>());
   });
 }
 
 void ema_step(View average, View w, double decay) {
-  for_dtype(w, "ema_step", [&]<class T>() { run<T>(Ema<T>{T(decay), T(1 - decay)}, average, w, View{}); });
+  for_dtype(w, "ema_step", [&]<class T>() {
+    const Live<Ema<T>> constant{{T(decay), T(1 - decay)}, nullptr};
+    run<T>(constant, average, w, View{});
+  });
 }
 
 }  // namespace ringtape::cuda

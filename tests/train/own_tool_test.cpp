@@ -70,10 +70,10 @@ class Sign : public Optimizer {
   std::vector<NamedTensor> state() const override { return {}; }
 
  private:
-  void update(int64_t begin, int64_t end, const View&, double lr) override {
+  void update(int64_t begin, int64_t end, const View&, const Again<double>& lr) override {
     const NoGrad none;
     const Tensor w = parameters_.values({begin, end}), g = parameters_.gradients({begin, end});
-    copy(w, w - lr * g / maximum(abs(g), options_.floor));
+    copy(w, w - lr() * g / maximum(abs(g), options_.floor));
   }
   const SignOptions options_;
 };

@@ -19,10 +19,11 @@ class Adam : public Optimizer {
   Adam(FlatParameters& parameters, Options options)
       : Optimizer(parameters), m_(new_state()), v_(new_state()), options_(options) {}
   std::vector<NamedTensor> state() const override { return {{"m", m_}, {"v", v_}}; }
+  bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return options_.beta1 = momentum, true; }
 
  protected:
-  void update(int64_t begin, int64_t end, const View& factor, double lr) override;
+  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override;
   bool uses_own_steps() const override { return true; }
 
   Tensor m_, v_;

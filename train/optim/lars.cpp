@@ -16,7 +16,7 @@ Lars::Lars(FlatParameters& parameters, Options options)
   cells_ = cells.copy_to(parameters.device());
 }
 
-void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
+void Lars::update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) {
   const Part own = parameters_.cells_in({begin, end});
   if (own.size() == 0) return;
   // The cells of all these parameters, also those of other ranks.
@@ -27,16 +27,18 @@ void Lars::update(int64_t begin, int64_t end, const View& factor, double lr) {
   const Tensor cells = cells_.window({count, 4}, {4, 1}, 4 * first);
   parameter_squares(w, value_squares_.window({count}, {1}, first), cells);
   parameter_squares(g, squares_.window({count}, {1}, first), cells);
+  const Again<LarsStep> step = [this, lr, begin, weight_decay = decay(options_.weight_decay)] {
+    return LarsStep{.lr = lr(),
+                    .momentum = options_.momentum,
+                    .weight_decay = weight_decay,
+                    .eta = options_.eta,
+                    .nesterov = options_.nesterov,
+                    .clip = options_.clip,
+                    .first = begin};
+  };
   lars_step(parameters_.values({begin, end}), state_part(velocity_, begin, end), parameters_.gradients({begin, end}),
             w.window({own.size()}, {1}, own.begin - first), g.window({own.size()}, {1}, own.begin - first),
-            cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin), factor,
-            {.lr = lr,
-             .momentum = options_.momentum,
-             .weight_decay = decay(options_.weight_decay),
-             .eta = options_.eta,
-             .nesterov = options_.nesterov,
-             .clip = options_.clip,
-             .first = begin});
+            cells_.window({own.size(), 4}, {4, 1}, 4 * own.begin), factor, asked(step));
 }
 
 void visit(Fields& f, Lars::Options& o) {

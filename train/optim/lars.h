@@ -17,11 +17,12 @@ class Lars : public Optimizer {
   explicit Lars(FlatParameters& parameters) : Lars(parameters, Options{}) {}
   Lars(FlatParameters& parameters, Options options);
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
   bool wants_squares() const override { return true; }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr) override;
+  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override;
 
   Options options_;
   Tensor velocity_;

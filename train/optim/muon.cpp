@@ -30,20 +30,25 @@ Tensor orthogonalized(Tensor x) {
 
 // The SGD kernel computes the momentum step, with rate -1 from zeros, and later applies the result. `taken`: 1, or 0 if
 // the factor is 0.
-void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken, double lr) {
+void Muon::update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken,
+                         const Again<double>& lr) {
   const NoGrad no_grad;
   const Autocast none(DType::f32);
   const int64_t size = p.node->shape.size(), end = p.begin + size, rows = p.node->shape[0], columns = size / rows;
   const Tensor w = parameters_.values({p.begin, end}), step = zeros({size}, w.dtype(), w.device());
-  sgd_step(step, state_part(m_, p.begin, end), parameters_.gradients({p.begin, end}), factor,
-           {-1, options_.momentum, 0, true});
+  const Again<SgdStep> first = [this] { return SgdStep{-1, options_.momentum, 0, true}; };
+  sgd_step(step, state_part(m_, p.begin, end), parameters_.gradients({p.begin, end}), factor, asked(first));
   const Tensor direction = reshape(orthogonalized(reshape(step, {rows, columns})), {size});
   const double length = std::sqrt(std::max(1.0, double(rows) / double(columns)));
-  sgd_step(w, View{}, direction, taken, {lr * length, 0, decay(options_.weight_decay) / length, false});
+  const Again<SgdStep> last = [lr, length, weight_decay = decay(options_.weight_decay)] {
+    return SgdStep{lr() * length, 0, weight_decay / length, false};
+  };
+  sgd_step(w, View{}, direction, taken, asked(last));
 }
 
-void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {
+void Muon::update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) {
   const std::vector<FlatParameters::Parameter>& all = parameters_.parameters();
+  const Again<double> rest = [this, lr] { return lr() * options_.rest_lr; };
   Tensor gate;
   if (factor.data) {
     const Tensor is_taken({1}, DType::b8, factor.device);
@@ -55,7 +60,7 @@ void Muon::update(int64_t begin, int64_t end, const View& factor, double lr) {
   for (; at < all.size() && all[at].begin < end; ++at) {
     const FlatParameters::Parameter& p = all[at];
     if (p.node->shape.size() == 0) continue;
-    if (p.node->shape.rank() < 2) Adam::update(p.begin, p.end, factor, lr * options_.rest_lr);
+    if (p.node->shape.rank() < 2) Adam::update(p.begin, p.end, factor, rest);
     else update_matrix(p, factor, taken, lr);
   }
 }

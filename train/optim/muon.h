@@ -30,8 +30,9 @@ class Muon : public Adam {
   bool set_momentum(double momentum) override { return options_.momentum = momentum, true; }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr) override;
-  void update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken, double lr);
+  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override;
+  void update_matrix(const FlatParameters::Parameter& p, const View& factor, const View& taken,
+                     const Again<double>& lr);
 
   Options options_;
 };

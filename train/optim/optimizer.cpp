@@ -36,9 +36,7 @@ Tensor Optimizer::new_state() const {
 }
 
 void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, const Tensor& value_squares) {
-  ++steps_;
-  for (size_t i = 0; i < own_steps_.size(); ++i)
-    if (parameters_.has_gradient(i)) ++own_steps_[i];
+  count(lr, reached());
   if (wants_squares()) {
     squares_ = squares.defined() ? squares : parameters_.gradient_squares();
     value_squares_ = value_squares.defined() ? value_squares : parameters_.value_squares();
@@ -52,10 +50,34 @@ void Optimizer::step(double lr, const Tensor& factor, const Tensor& squares, con
       const ParameterRule& rule = rules_[i];
       for (; i < all.size() && all[i].begin < end && rules_[i] == rule; ++i) to = std::min(all[i].end, end);
       decay_factor_ = rule.decay_factor;
-      if (at < to) update(at, to, multiplier, rule.fixed_lr ? *rule.fixed_lr : lr * rule.lr_factor);
+      const Again<double> rate = [this, &rule] { return rule.fixed_lr ? *rule.fixed_lr : lr_ * rule.lr_factor; };
+      if (at < to) update(at, to, multiplier, rate);
     }
   }
   parameters_.written("optimizer step");
+}
+
+void Optimizer::count(double lr, const std::vector<char>& reached) {
+  lr_ = lr;
+  ++steps_;
+  for (size_t i = 0; i < own_steps_.size(); ++i) own_steps_[i] += reached[i];
+}
+
+void Optimizer::repeat(double lr, const std::vector<char>& reached) {
+  count(lr, reached);
+  parameters_.written("optimizer step");
+}
+
+std::vector<char> Optimizer::reached() const {
+  std::vector<char> out;
+  for (size_t i = 0; i < own_steps_.size(); ++i) out.push_back(parameters_.has_gradient(i));
+  return out;
+}
+
+std::vector<int64_t> Optimizer::missed_steps() const {
+  std::vector<int64_t> out;
+  for (const int64_t own : own_steps_) out.push_back(steps_ - own);
+  return out;
 }
 
 }  // namespace ringtape

@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "core/again.h"
 #include "train/optim/flat_parameters.h"
 #include "train/optim/parameter_rules.h"
 
@@ -20,6 +21,13 @@ class Optimizer {
   // undefined: this rank has all.
   void step(double lr, const Tensor& factor = {}, const Tensor& squares = {}, const Tensor& value_squares = {});
   virtual bool wants_squares() const { return false; }
+  // Whether a recorded step() can be repeated: its kernels ask again for all that differs from step to step (Again).
+  virtual bool repeats() const { return false; }
+  // What step() does on the host, for a step that repeats the work of one that reached the same parameters.
+  void repeat(double lr, const std::vector<char>& reached);
+  std::vector<char> reached() const;  // for each parameter, whether it has a gradient
+  // For each parameter, the number of steps without a gradient; a repeated step needs the same.
+  std::vector<int64_t> missed_steps() const;
   // From now on, each parameter learns by its own rule; one for each of FlatParameters::parameters().
   void set_rules(std::vector<ParameterRule> rules);
   // From now on, parameters whose names begin with `prefix` learn at rate `lr`, whatever rate step() gets. There may be
@@ -40,9 +48,9 @@ class Optimizer {
   void set_steps(int64_t steps, const std::vector<int64_t>& own = {});
 
  protected:
-  // Updates own elements [begin, end), which follow one another, of parameters with a gradient and the same rule.
-  // Called at most once per element in a step.
-  virtual void update(int64_t begin, int64_t end, const View& factor, double lr) = 0;
+  // Updates own elements [begin, end), which follow one another, of parameters with a gradient and the same rule, at
+  // rate lr(). Called at most once per element in a step.
+  virtual void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) = 0;
   virtual bool uses_own_steps() const { return false; }
   Tensor state_part(const Tensor& state, int64_t begin, int64_t end) const {
     return parameters_.own_part(state, {begin, end});
@@ -55,8 +63,11 @@ class Optimizer {
   std::vector<int64_t> own_steps_;  // one per parameter
 
  private:
+  void count(double lr, const std::vector<char>& reached);
+
   std::vector<ParameterRule> rules_;  // one per parameter
   double decay_factor_ = 1;           // in update()
+  double lr_ = 0;                     // of this step
   int64_t steps_ = 0;
 };
 

@@ -37,12 +37,16 @@ class Sgd : public Optimizer {
       : Optimizer(parameters), options_(options),
         velocity_(velocity_for(options.momentum, options.nesterov, new_state())) {}
   std::vector<NamedTensor> state() const override { return velocity_state(velocity_); }
+  bool repeats() const override { return true; }
   bool set_momentum(double momentum) override { return set_velocity_momentum(options_.momentum, velocity_, momentum); }
 
  private:
-  void update(int64_t begin, int64_t end, const View& factor, double lr) override {
+  void update(int64_t begin, int64_t end, const View& factor, const Again<double>& lr) override {
+    const Again<SgdStep> step = [this, lr, weight_decay = decay(options_.weight_decay)] {
+      return SgdStep{lr(), options_.momentum, weight_decay, options_.nesterov};
+    };
     sgd_step(parameters_.values({begin, end}), state_part(velocity_, begin, end), parameters_.gradients({begin, end}),
-             factor, {lr, options_.momentum, decay(options_.weight_decay), options_.nesterov});
+             factor, asked(step));
   }
 
   Options options_;
