@@ -44,6 +44,7 @@ class CifarNet : public Module, public Classifier {
   Tensor forward(const Tensor& x) override;
   Tensor features(const Tensor& x) override;  // (N, 4 width)
   std::string last_layer() const override { return "head"; }
+  int64_t form() const override { return epoch() < options_.bias_epochs ? 0 : 1; }
   void visit(Visitor& v) override;
   std::string str() const override { return "CifarNet"; }
 

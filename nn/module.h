@@ -55,6 +55,9 @@ class Module {
   void train(bool on = true);  // this module and its children; changes the mode of Dropout and BatchNorm
   int64_t epoch() const { return epoch_; }
   void set_epoch(int64_t epoch);  // the same; completed epochs of a training, for what changes with them
+  // Which work a step does with this module, apart from its children, if that depends on more than the shapes of its
+  // inputs: a GPU repeats recorded steps (train/loop/step_graph.h) as long as it stays. Negative: it may always differ.
+  virtual int64_t form() const { return 0; }
 
  protected:
   Tensor seen(Tensor y) const;  // returns y, this module's output; hook by which summary() records its shape

@@ -45,7 +45,8 @@ const RegisterMethod register_barlow_twins(
     {.name = "barlow_twins",
      .summary = "makes the correlation matrix of two views' outputs the identity matrix",
      .settings = BarlowTwinsSettings{},
-     .make = make_with_encoder<BarlowTwins, BarlowTwinsSettings>});
+     .make = make_with_encoder<BarlowTwins, BarlowTwinsSettings>,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -56,7 +56,8 @@ const RegisterMethod register_byol(
     {.name = "byol",
      .summary = "predicts the projection that a moving-average teacher makes of the other view",
      .settings = ByolOptions{},
-     .make = make_byol});
+     .make = make_byol,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -39,7 +39,8 @@ const RegisterMethod register_dcl(
     {.name = "dcl",
      .summary = "like simclr, but without the positive pair in the denominator of the loss",
      .settings = DclOptions{},
-     .make = make_with_encoder<Dcl, DclOptions>});
+     .make = make_with_encoder<Dcl, DclOptions>,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

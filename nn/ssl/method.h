@@ -124,6 +124,7 @@ struct MethodEntry {
   bool any_views = false;  // accepts more than two views of an image, and small ones
   // Throws UsageError if these settings cannot learn from such batches; null: they always can.
   void (*check)(const Settings& settings, const BatchPlan& batch) = nullptr;
+  bool repeats = false;  // its steps do the same work as long as their shapes and Module::form() stay
 
   bool gathers() const;  // whether it has the option of visit_gather()
   // Everything about batches that can be checked before data and network exist. Throws UsageError.

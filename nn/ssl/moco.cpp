@@ -48,6 +48,7 @@ class Moco : public Method {
     teacher_.follow(moment);
     order_ = moment.seed ^ (uint64_t(moment.step) + 1) << 20;
   }
+  int64_t form() const override { return splits_ == 1 ? 0 : -1; }  // else the order of rows comes from the host
   // q0, q1, k0, k1: the student's queries and the teacher's keys.
   Tensors outputs(const Tensors& views) override {
     return {encode(views[0]), encode(views[1]), key(views[0], 0), key(views[1], 1)};
@@ -124,7 +125,8 @@ const RegisterMethod register_moco(
                 "batches",
      .settings = MocoOptions{},
      .make = make_moco,
-     .check = check_moco});
+     .check = check_moco,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

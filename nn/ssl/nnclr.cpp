@@ -89,7 +89,8 @@ const RegisterMethod register_nnclr(
      .summary = "like simclr, but the positive is the earlier output that is nearest to the other view",
      .settings = NnclrOptions{},
      .make = make_with_encoder<Nnclr, NnclrOptions>,
-     .check = check_nnclr});
+     .check = check_nnclr,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -37,7 +37,8 @@ class SimClr : public Method {
 const RegisterMethod register_simclr({.name = "simclr",
                                       .summary = "views of the same image attract, all other views of the batch repel",
                                       .settings = SimClrOptions{},
-                                      .make = make_with_encoder<SimClr, SimClrOptions>});
+                                      .make = make_with_encoder<SimClr, SimClrOptions>,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

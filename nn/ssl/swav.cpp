@@ -65,6 +65,7 @@ class Swav : public Method {
       copy_(prototypes_, l2_normalize(prototypes_));
     });
   }
+  int64_t form() const override { return (frozen_ ? 1 : 0) + (balances_queue_ ? 2 : 0); }
   Tensors outputs(const Tensors& views) override {
     Tensors out;
     for (const Tensor& view : views) out.push_back(encode(view));
@@ -116,7 +117,8 @@ const RegisterMethod register_swav(
      .settings = SwavOptions{},
      .make = make_with_encoder<Swav, SwavOptions>,
      .any_views = true,
-     .check = check_swav});
+     .check = check_swav,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

@@ -26,7 +26,8 @@ class Vicreg : public Method {
 const RegisterMethod register_vicreg({.name = "vicreg",
                                       .summary = "makes two views' outputs similar, of high variance and uncorrelated",
                                       .settings = VicregSettings{},
-                                      .make = make_with_encoder<Vicreg, VicregSettings>});
+                                      .make = make_with_encoder<Vicreg, VicregSettings>,
+     .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

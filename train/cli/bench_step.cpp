@@ -23,7 +23,7 @@ bool is_step_flag(const Flag& flag) {
   for (const char* name :
        {"model", "batch-size", "accumulate", "optimizer", "clip-grad-norm", "ema", "device", "threads", "precision",
         "workers", "json", "strategy", "devices", "gpu-ids", "transport", "sync-bn", "keep-weights", "share-weights",
-        "shard-within", "bucket-mb", "no-overlap"})
+        "shard-within", "bucket-mb", "no-overlap", "no-graph"})
     if (flag.name == name) return true;
   return std::ranges::any_of(train_options(), [&](const Option& option) {
     return option.name == flag.name && option.group.heading() == flag.group && option.group.in_step;
@@ -63,7 +63,7 @@ Measured measure(StepBench& bench) {
   constexpr int kRounds = 5;
   constexpr double kRoundSeconds = 0.4;
   Measured out;
-  bench.run(2);  // the first steps also allocate memory and load kernels
+  bench.run(3);  // the first steps also allocate memory and load kernels; the third may be recorded
   int64_t trials = 1;
   double seconds = bench.run(trials);
   while (seconds < 0.02) seconds = bench.run(trials *= 4);

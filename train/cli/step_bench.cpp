@@ -98,7 +98,8 @@ void StepBench::step(const Batch& batch, const std::function<void(Phase)>& ended
                         .epoch = epochs_ - 1,
                         .seed = uint64_t(options_.execution.seed),
                         .on_weights = [&](const std::function<void()>& write) { step_->write_weights(write); }});
-  step_->run(batch.images(), batch.labels(), options_.schedule.lr, ended, {batch.whole});
+  step_->run(batch.images(), batch.labels(), options_.schedule.lr, ended,
+             {.samples = batch.whole, .apart = bool(ended)});
 }
 
 double StepBench::run(int64_t steps) {

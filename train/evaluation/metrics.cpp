@@ -10,15 +10,22 @@
 
 namespace ringtape {
 
+Tensor ranks_of(const Tensor& logits, const Tensor& labels) {
+  const Tensor ranks(labels.shape(), DType::i64, labels.device());
+  if (labels.size() > 0) label_rank(ranks, contiguous(logits.detach()), contiguous(labels));
+  return ranks;
+}
+
 void Tally::add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-  constexpr double kWrong = 1e9;
-  Tensor rank = logits.defined() ? Tensor(labels.shape(), DType::i64, labels.device())
-                                 : full(labels.shape(), kWrong, DType::i64, labels.device());
-  if (logits.defined() && labels.size() > 0) label_rank(rank, contiguous(logits.detach()), contiguous(labels));
-  const Readback loss_now(loss.detach()), rank_now(rank);
+  add(loss, logits.defined() ? ranks_of(logits, labels) : Tensor(), labels.size());
+}
+
+void Tally::add(const Tensor& loss, const Tensor& ranks, int64_t samples) {
+  const Readback loss_now(loss.detach()), ranks_now = ranks.defined() ? Readback(ranks) : Readback();
   finish();
   pending_loss_ = loss_now;
-  pending_rank_ = rank_now;
+  pending_ranks_ = ranks_now;
+  pending_samples_ = samples;
 }
 
 void Tally::add(double loss, int64_t samples, int64_t top1, int64_t top5) {
@@ -28,11 +35,12 @@ void Tally::add(double loss, int64_t samples, int64_t top1, int64_t top5) {
 
 void Tally::finish() {
   if (!pending_loss_.defined()) return;
-  const Tensor rank = pending_rank_.get();
-  for (int64_t r : rank.span<int64_t>()) totals_.top1 += r < 1, totals_.top5 += r < 5;
-  totals_.loss += pending_loss_.get().item() * double(rank.size());
-  totals_.samples += rank.size();
-  pending_loss_ = {}, pending_rank_ = {};
+  const Tensor ranks = pending_ranks_.defined() ? pending_ranks_.get() : Tensor();
+  if (ranks.defined())
+    for (int64_t r : ranks.span<int64_t>()) totals_.top1 += r < 1, totals_.top5 += r < 5;
+  totals_.loss += pending_loss_.get().item() * double(pending_samples_);
+  totals_.samples += pending_samples_;
+  pending_loss_ = {}, pending_ranks_ = {};
 }
 
 bool Tally::finite() const { return std::isfinite(totals_.loss); }

@@ -9,11 +9,16 @@ namespace comm {
 class ProcessGroup;
 }
 
+// (B) i64: how many classes are before the label's, by their logits (B, C).
+Tensor ranks_of(const Tensor& logits, const Tensor& labels);
+
 // Mean loss and accuracy over batches. Values are read from the device one add() late, so that add() does not wait.
 class Tally {
  public:
   // loss (): the mean over the batch; logits (B, C); labels (B) i64. Without logits, no sample counts as correct.
   void add(const Tensor& loss, const Tensor& logits, const Tensor& labels);
+  // The same with ranks_of(logits, labels), or an undefined tensor.
+  void add(const Tensor& loss, const Tensor& ranks, int64_t samples);
   // The same for a batch over all ranks whose results are known.
   void add(double loss, int64_t samples, int64_t top1, int64_t top5);
   void finish();  // reads the last batch
@@ -34,7 +39,8 @@ class Tally {
   explicit Tally(const Totals& totals) : totals_(totals) {}
 
  private:
-  Readback pending_loss_, pending_rank_;
+  Readback pending_loss_, pending_ranks_;
+  int64_t pending_samples_ = 0;
   Totals totals_;
 };
 

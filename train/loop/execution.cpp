@@ -48,6 +48,10 @@ void visit(Fields& f, ExecutionOptions& o) {
      .evaluates = true});
   f("deterministic", o.deterministic,
     {.help = "reproduce the same bytes in every run; CPU kernels always do, for any --threads"});
+  f("no-graph", o.no_graph,
+    {.help = "on a GPU: launch every kernel of every step, instead of recording a step once and repeating it",
+     .scope = Scope::rank,
+     .may_change = true});
 }
 
 DType compute_dtype(const ExecutionOptions& o) { return o.precision == "tf32" ? DType::f32 : parse_dtype(o.precision); }

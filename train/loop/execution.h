@@ -15,6 +15,7 @@ struct ExecutionOptions {
   int64_t seed = 1;
   std::string precision = "f32";  // or bf16, f16; tf32: f32, but set_tf32(); auto: see train/loop/precision.h
   bool deterministic = false;
+  bool no_graph = false;  // on a GPU, every kernel of every step is launched by itself
 };
 void visit(Fields& f, ExecutionOptions& o);
 

@@ -22,6 +22,7 @@ struct WholeBatch {
   bool change = false;  // whether it asks for other ranks
   bool end = false;     // whether it asks that the training ends
   bool counts = false;  // whether the result has the numbers of right samples; the host waits for them
+  bool apart = false;   // whether each phase is to be seen: nothing is recorded or repeated
 };
 
 struct StepOptions {
@@ -48,18 +49,25 @@ class Step {
   void write_weights(const std::function<void()>& f) const;
 
   // How the optimizer trains each of the parameters; see rules_of().
-  void set_rules(std::vector<ParameterRule> rules) { optimizer_->set_rules(std::move(rules)); }
+  void set_rules(std::vector<ParameterRule> rules);
   // Parameters whose names begin with `prefix` learn at rate `lr`, whatever rate run() gets.
-  void fix_lr(const std::string& prefix, double lr) { optimizer_->fix_lr(prefix, lr); }
+  void fix_lr(const std::string& prefix, double lr);
+
+  // From now on, a process alone records steps that do the same work, and repeats them with one launch, if it has one
+  // GPU (train/loop/step_graph.h): call it if their work depends only on shapes and on Module::form(). No effect on a
+  // CPU, with other ranks, and for optimizers that cannot be repeated.
+  void record_steps();
 
   // From the next step on. Throws UsageError if the optimizer has no momentum.
   void set_momentum(double momentum);
 
+  // With record_steps(), tensors are overwritten by the next step.
   struct Result {
     Tensor loss;    // (): the mean over the batch of all ranks
     Tensor logits;  // of this rank's samples; undefined without samples or without logits
     Tensor own;     // (): this rank's share of the sum that makes `loss`
     Tensor spread;  // (): the objective's, on this rank
+    Tensor ranks;   // (B): ranks_of() the logits; undefined without them, and with WholeBatch::counts
     int64_t top1 = 0, top5 = 0;  // WholeBatch::counts: over all ranks, the samples whose label has the (five) highest
   };
   // Images, one tensor (B, ...) per view, and their labels (B). `ended` is called at the end of each phase, once for
@@ -101,6 +109,8 @@ class Step {
   std::vector<Tensor> buffers() const;  // the model's, without those of which ranks hold their own elements only
 
  private:
+  Result compute(const Tensors& images, const Labels& y, double lr, const std::function<void(Phase)>& ended,
+                 WholeBatch whole);
   Result gradients(const Tensors& images, const Labels& y, WholeBatch whole, const std::function<void(Phase)>& ended);
   // step_shares.cpp
   Result share_gradients(const Tensors& images, const Labels& y, WholeBatch whole,
@@ -138,6 +148,7 @@ class Step {
   GradientScale scale_;
   std::optional<Ema> ema_;
   std::unique_ptr<StateExchange> exchange_;  // of shards_
+  std::unique_ptr<class StepGraph> graph_;   // null: nothing is recorded
 };
 
 }  // namespace ringtape

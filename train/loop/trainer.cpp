@@ -46,9 +46,10 @@ void Trainer::train_step(Loader::Epoch& batches, StepLog& log) {
                                             .stop = asked_to_stop_,
                                             .change = p_.crew && p_.crew->change_is_due(),
                                             .end = time_is_up(),
-                                            .counts = counts_all()});
+                                            .counts = counts_all(),
+                                            .apart = p_.trace.on()});
   if (counts_all()) tally_.add(result.loss.copy_to(Device{}).item(), batch->whole, result.top1, result.top5);
-  else tally_.add(result.loss, result.logits, batch->labels().larger());  // reads the previous step
+  else tally_.add(result.loss, result.ranks, batch->y.size());  // reads the previous step
   ++at_.batch;
   at_.trained += fitting_.lap();
   before_.in_step = false;

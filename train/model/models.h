@@ -39,6 +39,7 @@ struct ModelEntry {
   NamedShape (*first)(const ModelSpec& spec) = nullptr;
   // Python code that creates the same network in PyTorch, as `model`: imports, a blank line, the rest.
   std::string (*pytorch)(const ModelSpec& spec) = nullptr;
+  bool repeats = false;  // its steps do the same work as long as their shapes and Module::form() stay
 };
 std::span<const ModelEntry> models();
 struct RegisterModel {

@@ -198,6 +198,8 @@ std::unique_ptr<Step> make_step(const TrainOptions& o, const Task& task, const L
   if (o.self_supervised()) parameters = {.no_decay_norms = parameters.no_decay_norms};
   step->set_rules(rules_of(parameters, *task.model, last_layer_of(*task.model), o.schedule.lr));
   if (!learner.facts.fixed_lr.empty()) step->fix_lr(learner.facts.fixed_lr, lr);
+  const bool repeats = find_model(o.model.name).repeats && (!task.method() || nn::find_method(o.method.name).repeats);
+  if (repeats && !task.replicas && !o.execution.no_graph) step->record_steps();
   return step;
 }
 
