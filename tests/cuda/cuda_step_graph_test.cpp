@@ -77,7 +77,8 @@ void expect_same(const Kept& a, const Kept& b) {
 }
 
 // Two epochs of six whole batches, with a checkpoint after every fifth step; then from the first checkpoint.
-void expect_graph_trains_as_without(const TrainOptions& o, uint64_t launches, uint64_t recorded) {
+void expect_graph_trains_as_without(const TrainOptions& o, [[maybe_unused]] uint64_t launches,
+                                    [[maybe_unused]] uint64_t recorded) {
   const Ran plain = train(o, false), graph = train(o, true);
   EXPECT_EQ(plain.figures, graph.figures);
   ASSERT_EQ(plain.saved.size(), graph.saved.size());
@@ -218,7 +219,7 @@ TEST_F(StepGraphs, PhasesSeenApartAreNotRepeated) {
     for (int i = 0; i < 8; ++i) shop.note(shop.run(2, 0.1, {.apart = i == 4}));
     return std::pair(shop.figures, shop.state());
   };
-  const uint64_t launches = calls_of("cudaGraphLaunch");
+  [[maybe_unused]] const uint64_t launches = calls_of("cudaGraphLaunch");
   EXPECT_EQ(trained(true), trained(false));
 #if defined(RINGTAPE_EMULATION_BUILD)
   EXPECT_EQ(calls_of("cudaGraphLaunch") - launches, 3u) << "steps 3 and 4, and the last";

@@ -33,7 +33,8 @@ void expect_same(const Tensor& got, const Tensor& want, const std::string& what)
 }
 
 // Whether tensor cores do what `f` launches is known where that is counted.
-void expect_products(bool some, const std::string& what, const std::function<void()>& f) {
+void expect_products([[maybe_unused]] bool some, [[maybe_unused]] const std::string& what,
+                     const std::function<void()>& f) {
 #if defined(RINGTAPE_EMULATION_BUILD)
   EXPECT_EQ(emulation::traffic_of(f).products > 0, some) << what;
 #else
