@@ -39,8 +39,8 @@ wait
 grep -q 'Out of bounds values : 0 OK' "$work/host0.log" || fail "expected a table without wrong elements"
 
 start -b 1M -e 1M --iterations 1000000
-for ((i = 0; i < 1200; ++i)); do
-  grep -q '(elements)' "$work/host0.log" 2>/dev/null && break
+for ((i = 0; i < 1200; ++i)); do # until the ranks of both hosts talk to each other, not only to the store
+  ip netns exec "${hosts[0]}" ss -Htn state established | grep -v ':29400' | grep -q '10\.87\.0\.2' && break
   sleep 0.1
 done
 sleep 1
