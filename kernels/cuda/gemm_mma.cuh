@@ -187,7 +187,8 @@ void launch_mma(Device device, const A& a, const W& w, const Out& out, const Pro
 // The product by tensor cores if the device has them and the operands are packed; whether it was.
 template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if (properties(device.index).major < 8 || !a.packed() || !w.packed() || !out.aligned()) return false;
+  if (properties(device.index).major < 8 || p.k > INT32_MAX) return false;
+  if (!a.packed() || !w.packed() || !out.aligned()) return false;
   if (p.n > 64) launch_mma<T, 128>(device, a, w, out, p);
   else launch_mma<T, 64>(device, a, w, out, p);
   return true;

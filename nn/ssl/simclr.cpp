@@ -38,7 +38,7 @@ const RegisterMethod register_simclr({.name = "simclr",
                                       .summary = "views of the same image attract, all other views of the batch repel",
                                       .settings = SimClrOptions{},
                                       .make = make_with_encoder<SimClr, SimClrOptions>,
-     .repeats = true});
+                                      .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

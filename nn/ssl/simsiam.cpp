@@ -45,7 +45,7 @@ const RegisterMethod register_simsiam({.name = "simsiam",
                                        .summary = "predicts one view's projection from the other's, a constant target",
                                        .settings = SimSiamOptions{},
                                        .make = make_with_encoder<SimSiam, SimSiamOptions>,
-     .repeats = true});
+                                       .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

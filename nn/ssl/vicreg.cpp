@@ -27,7 +27,7 @@ const RegisterMethod register_vicreg({.name = "vicreg",
                                       .summary = "makes two views' outputs similar, of high variance and uncorrelated",
                                       .settings = VicregSettings{},
                                       .make = make_with_encoder<Vicreg, VicregSettings>,
-     .repeats = true});
+                                      .repeats = true});
 
 }  // namespace
 }  // namespace ringtape::nn

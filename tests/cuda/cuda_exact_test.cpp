@@ -14,6 +14,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
 #include "kernels/unary.h"
+#include "tests/support/conv_cases.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/nearest.h"
@@ -111,24 +112,15 @@ TEST_F(CudaExact, ConvolutionsOfRandomWindows) {
     const int64_t rows = window.rows(x_shape[1], r), columns = window.columns(x_shape[2], s);
     if (rows < 1 || columns < 1) continue;
     for (const DType dtype : kFloats) {
-      const Tensor x = numbers(x_shape, dtype, 1), w = numbers(w_shape, dtype, 2), b = numbers({k}, dtype, 3),
-                   dy = numbers({x_shape[0], rows, columns, k}, dtype, 4);
-      const int64_t at[4] = {draw.below(9), draw.below(9), draw.below(9), draw.below(9)};
-      const Tensor gx = test::cuda(x, at[0]), gw = test::cuda(w, at[1]), gb = test::cuda(b, at[2]),
-                   gdy = test::cuda(dy, at[3]);
+      const test::conv::Data data{numbers(x_shape, dtype, 1), numbers(w_shape, dtype, 2), numbers({k}, dtype, 3),
+                                  numbers({x_shape[0], rows, columns, k}, dtype, 4)};
+      const auto placed = data.each([&](const Tensor& t) { return test::cuda(t, draw.below(9)); });
+      const auto wide = data.each([](const Tensor& t) { return cast(t, DType::f64); });
+      const test::conv::Result got = test::conv::run(window, placed), want = test::conv::run(window, wide);
       const std::string what = concat(" of ", x_shape, " by ", w_shape, " in ", dtype, ", window ", i);
-      const auto wide = [](const Tensor& t) { return cast(t, DType::f64); };
-      const auto check = [&](const char* name, const Shape& shape, const auto& on_device, const auto& in_f64) {
-        const Tensor got(shape, dtype, kCuda), want(shape, DType::f64);
-        on_device(got), in_f64(want);
-        expect_same(got, cast(want, dtype), name + what);
-      };
-      check("y", dy.shape(), [&](View y) { conv2d_forward(y, gx, gw, gb, window); },
-            [&](View y) { conv2d_forward(y, wide(x), wide(w), wide(b), window); });
-      check("dx", x_shape, [&](View dx) { conv2d_backward_data(dx, gdy, gw, window); },
-            [&](View dx) { conv2d_backward_data(dx, wide(dy), wide(w), window); });
-      check("dw", w_shape, [&](View dw) { conv2d_backward_weights(dw, gdy, gx, window); },
-            [&](View dw) { conv2d_backward_weights(dw, wide(dy), wide(x), window); });
+      expect_same(got.y, cast(want.y, dtype), "y" + what);
+      expect_same(got.dx, cast(want.dx, dtype), "dx" + what);
+      expect_same(got.dw, cast(want.dw, dtype), "dw" + what);
     }
   }
 }

@@ -4,8 +4,8 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
-#include "kernels/conv2d.h"
 #include "tests/emulation/traffic.h"
+#include "tests/support/conv_cases.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/nearest.h"
@@ -129,22 +129,14 @@ TEST_P(CudaTensorCoreConv, OfWholeNumbersIsExact) {
   const bool packed = c.x[3] % 8 == 0 && c.w[0] % 8 == 0 && c.x[0] > 0;
   for (const DType dtype : kHalves) {
     const Shape shape = {c.x[0], c.window.rows(c.x[1], c.w[1]), c.window.columns(c.x[2], c.w[2]), c.w[0]};
-    const Tensor x = numbers(c.x, dtype, 1), w = numbers(c.w, dtype, 2), dy = numbers(shape, dtype, 3),
-                 b = numbers({c.w[0]}, dtype, 4);
-    struct Results { Tensor y, dx, dw; };
-    const auto passes = [&](Device device) {
-      const Results r{Tensor(shape, dtype, device), Tensor(c.x, dtype, device), Tensor(c.w, dtype, device)};
-      conv2d_forward(r.y, to(x, device), to(w, device), to(b, device), c.window);
-      conv2d_backward_data(r.dx, to(dy, device), to(w, device), c.window);
-      conv2d_backward_weights(r.dw, to(dy, device), to(x, device), c.window);
-      return r;
-    };
-    const auto wide = [](const Tensor& t) { return cast(t, DType::f64); };
-    Results got, want{Tensor(shape, DType::f64), Tensor(c.x, DType::f64), Tensor(c.w, DType::f64)};
-    expect_products(packed, concat(dtype), [&] { got = passes(kCuda); });
-    conv2d_forward(want.y, wide(x), wide(w), wide(b), c.window);
-    conv2d_backward_data(want.dx, wide(dy), wide(w), c.window);
-    conv2d_backward_weights(want.dw, wide(dy), wide(x), c.window);
+    const test::conv::Data data{numbers(c.x, dtype, 1), numbers(c.w, dtype, 2), numbers({c.w[0]}, dtype, 4),
+                                numbers(shape, dtype, 3)};
+    test::conv::Result got;
+    expect_products(packed, concat(dtype), [&] {
+      got = test::conv::run(c.window, data.each([](const Tensor& t) { return to(t, kCuda); }));
+    });
+    const test::conv::Result want =
+        test::conv::run(c.window, data.each([](const Tensor& t) { return cast(t, DType::f64); }));
     expect_same(got.y, cast(want.y, dtype), concat("y ", dtype));
     expect_same(got.dx, cast(want.dx, dtype), concat("dx ", dtype));
     expect_same(got.dw, cast(want.dw, dtype), concat("dw ", dtype));

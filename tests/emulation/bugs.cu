@@ -29,11 +29,6 @@ __global__ void tile_reuse(const float* x, float* y) {
   }
   y[global_index()] = total;
 }
-float tile_total(int i) {
-  float total = 0;
-  for (int b = 0; b < kBlocks; ++b) total += x_at(b * kThreads + (i % kThreads + 64) % kThreads);
-  return total;
-}
 __global__ void missing_syncwarp(const float* x, float* y) {
   SHARED_ARRAY(float, line, [kThreads]);
   const int i = global_index();

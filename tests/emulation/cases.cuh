@@ -48,6 +48,11 @@ float warp_total(int i) {
   for (int k = 0; k < 32; ++k) total += x_at(i / 32 * 32 + k);
   return total;
 }
+float tile_total(int i) {
+  float total = 0;
+  for (int b = 0; b < kBlocks; ++b) total += x_at(b * kThreads + (i % kThreads + 64) % kThreads);
+  return total;
+}
 float total_of_my_block(int i) { return block_total(i / kThreads); }
 float grid_total(int i) {
   if (i != 0) return i >= 2 && i < 2 + kBlocks ? block_total(i - 2) : NAN;

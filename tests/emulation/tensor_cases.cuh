@@ -80,7 +80,7 @@ __global__ void transposes(const float* x, float* y) {
 }
 float transposed_at(int i) { return i < 256 ? x_at(i % 16 * 16 + i / 16) : NAN; }
 
-// y[i] = the sum over blocks b of x[b kThreads + (i + 32) % kThreads]: parts of x are copied in turn into two buffers.
+// y[i] = the sum over blocks b of x[b kThreads + (i + 64) % kThreads]: parts of x are copied in turn into two buffers.
 enum class CopyBug {
   none, no_wait, one_group_early, no_commit, no_barrier, overwritten, past_end, misaligned, touched
 };
@@ -106,16 +106,11 @@ __global__ void copied(const float* x, float* y) {
     if (bug == CopyBug::one_group_early) cp_async_wait<2>();
     else if (bug != CopyBug::no_wait) cp_async_wait<1>();
     if (bug != CopyBug::no_barrier) __syncthreads();
-    total += parts[b % 2][(me + 32) % kThreads];  // BUG: copy_read
+    total += parts[b % 2][(me + 64) % kThreads];  // BUG: copy_read
     if (bug == CopyBug::overwritten && more) begin(b + 1), begin(b + 2 < kBlocks ? b + 2 : b);
     __syncthreads();
   }
   y[global_index()] = total;
-}
-float copied_at(int i) {
-  float total = 0;
-  for (int b = 0; b < kBlocks; ++b) total += x_at(b * kThreads + (i % kThreads + 32) % kThreads);
-  return total;
 }
 __global__ void fills_with_zeros(const float* x, float* y) {
   SHARED_ARRAY(float4, lines, [kThreads]);
@@ -224,7 +219,7 @@ constexpr Case kCorrectTensor[] = {
     {"product_f16", run_warp<product<f16, ProductBug::none>>, product_at},
     {"product_tf32", run_warp<product_tf32>, product_tf32_at},
     {"transposes", run_warp<transposes>, transposed_at},
-    {"copied", run<copied<CopyBug::none>>, copied_at},
+    {"copied", run<copied<CopyBug::none>>, tile_total},
     {"fills_with_zeros", run<fills_with_zeros>, filled_at},
     {"handed", run<handed<HandBug::none>>, handed_at},
     {"phased", run<phased<PhaseBug::none>>, handed_at},
@@ -237,14 +232,14 @@ constexpr Case kTensorBugs[] = {
     {"matrix_not_shared", run_warp<product<bf16, ProductBug::global>>, nullptr},
     {"matrix_divergent", run_warp<product<bf16, ProductBug::divergent>>, nullptr},
     {"matrix_returned_lane", run_warp<product<bf16, ProductBug::returned>>, nullptr},
-    {"copy_not_awaited", run<copied<CopyBug::no_wait>>, copied_at},
-    {"copy_one_group_early", run<copied<CopyBug::one_group_early>>, copied_at},
-    {"copy_not_committed", run<copied<CopyBug::no_commit>>, copied_at},
-    {"copy_without_barrier", run<copied<CopyBug::no_barrier>>, copied_at},
+    {"copy_not_awaited", run<copied<CopyBug::no_wait>>, tile_total},
+    {"copy_one_group_early", run<copied<CopyBug::one_group_early>>, tile_total},
+    {"copy_not_committed", run<copied<CopyBug::no_commit>>, tile_total},
+    {"copy_without_barrier", run<copied<CopyBug::no_barrier>>, tile_total},
     {"copy_overwrites", run<copied<CopyBug::overwritten>>, nullptr},
     {"copy_past_end", run<copied<CopyBug::past_end>>, nullptr},
     {"copy_misaligned", run<copied<CopyBug::misaligned>>, nullptr},
-    {"copy_target_touched", run<copied<CopyBug::touched>>, copied_at},
+    {"copy_target_touched", run<copied<CopyBug::touched>>, tile_total},
     {"hand_without_full", run<handed<HandBug::no_full>>, handed_at},
     {"hand_empty_too_early", run<handed<HandBug::early_empty>>, nullptr},
     {"hand_other_count", run<handed<HandBug::other_count>>, nullptr},

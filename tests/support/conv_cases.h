@@ -26,26 +26,29 @@ struct Case {
 
 struct Data {
   Tensor x, w, b, dy;
+  template <class F>
+  Data each(F f) const {
+    return {f(x), f(w), b.defined() ? f(b) : b, f(dy)};
+  }
 };
 inline Data draw(const Case& t, DType dtype = DType::f32) {
   manual_seed(3);
-  Data d{randn({t.n, t.h, t.w, t.c}), randn({t.k, t.r, t.s, t.c / t.groups}), t.bias ? randn({t.k}) : Tensor{},
+  const Data d{randn({t.n, t.h, t.w, t.c}), randn({t.k, t.r, t.s, t.c / t.groups}), t.bias ? randn({t.k}) : Tensor{},
          randn({t.n, t.rows(), t.columns(), t.k})};
-  for (Tensor* tensor : {&d.x, &d.w, &d.b, &d.dy})
-    if (tensor->defined()) *tensor = cast(*tensor, dtype);
-  return d;
+  return d.each([dtype](const Tensor& x) { return cast(x, dtype); });
 }
 
 struct Result {
   Tensor y, dx, dw;
 };
-inline Result run(const Case& t, const Data& d) {
+inline Result run(const Window& window, const Data& d) {
   Result out{empty_like(d.dy), empty_like(d.x), empty_like(d.w)};
-  conv2d_forward(out.y, d.x, d.w, d.b, t.window);
-  conv2d_backward_data(out.dx, d.dy, d.w, t.window);
-  conv2d_backward_weights(out.dw, d.dy, d.x, t.window);
+  conv2d_forward(out.y, d.x, d.w, d.b, window);
+  conv2d_backward_data(out.dx, d.dy, d.w, window);
+  conv2d_backward_weights(out.dw, d.dy, d.x, window);
   return out;
 }
+inline Result run(const Case& t, const Data& d) { return run(t.window, d); }
 
 struct Exact {
   std::vector<double> y, dx, dw;
