@@ -21,7 +21,7 @@ struct AutocastRule {
 };
 inline constexpr AutocastRule kAutocastRules[] = {
     {"linear", CastPolicy::lower},     {"matmul", CastPolicy::lower},       {"conv2d", CastPolicy::lower},
-    {"einsum", CastPolicy::lower},
+    {"einsum", CastPolicy::lower},     {"residual_block", CastPolicy::lower},
 
     {"exp", CastPolicy::full},         {"expm1", CastPolicy::full},         {"log", CastPolicy::full},
     {"log2", CastPolicy::full},        {"log1p", CastPolicy::full},         {"rsqrt", CastPolicy::full},

@@ -128,6 +128,22 @@ struct BatchNormOptions {
 Tensor batch_norm(const Tensor& x, const Tensor& w, const Tensor& b, const RunningStatistics& running,
                   const BatchNormOptions& options = {}, Activation f = Activation::none, const Tensor& residual = {});
 
+// A convolution without bias, and the batch normalisation after it: w (K, R, R, C); scale and shift (K), as w and b of
+// batch_norm.
+struct ConvNorm {
+  Tensor w, scale, shift;
+  RunningStatistics running = {};
+};
+// A residual block in training: relu(bn'(conv'(relu(bn(conv(x))))) + bn''(conv''(x))), padded to keep the size of an
+// image but for `stride` of the first convolution and the shortcut's. x (N, H, W, C) -> (N, Ho, Wo, K). A shortcut
+// without w is x itself. The same numbers as conv2d and batch_norm one by one, up to the order of sums per channel; it
+// keeps less for backward, which computes it again, and GPUs do it in fewer passes over memory (kernels/conv_norm.h).
+// Of `options`, momentum and eps are used.
+Tensor residual_block(const Tensor& x, const ConvNorm& first, const ConvNorm& second, const ConvNorm& shortcut,
+                      int64_t stride, const BatchNormOptions& options = {});
+// Whether it is faster than its ops one by one, for x and the first w as the Autocast that is in force converts them.
+bool fuses_residual_block(const Tensor& x, const Tensor& w);
+
 // (x - mean) w / sqrt(var + eps) + b, with the (biased) statistics of each row over the trailing axes that w or b has,
 // or the last axis; rms_norm: x w / sqrt(mean(x^2) + eps). w and b may be undefined (1 and 0); else f32 for f32 and
 // 16-bit x, f64 for f64, as in the next two.

@@ -4,17 +4,24 @@
 
 namespace ringtape::nn {
 
-Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual) {
+ConvNorm BatchNorm::after(const Tensor& convolution) {
   // A 16-bit module uses its parameters in f32 and keeps statistics in f32: 16 bits would lose small updates.
   const DType dtype = weight.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (Tensor* t : {&running_.mean, &running_.var}) *t = cast(*t, dtype);
-  const Tensor w = cast(weight, dtype), b = cast(bias, dtype);
-  const BatchNormOptions options{.training = training() && !frozen_,
-                                 .momentum = options_.momentum,
-                                 .eps = options_.eps,
-                                 .parts = group_ ? 1 : parts_};
-  if (group_) return comm::sync_batch_norm(*group_, x, w, b, running_, options, f, residual);
-  return batch_norm(x, w, b, running_, options, f, residual);
+  return {convolution, cast(weight, dtype), cast(bias, dtype), running_};
+}
+
+BatchNormOptions BatchNorm::options() const {
+  return {.training = training() && !frozen_,
+          .momentum = options_.momentum,
+          .eps = options_.eps,
+          .parts = group_ ? 1 : parts_};
+}
+
+Tensor BatchNorm::forward(const Tensor& x, Activation f, const Tensor& residual) {
+  const auto [none, w, b, running] = after({});
+  if (group_) return comm::sync_batch_norm(*group_, x, w, b, running, options(), f, residual);
+  return batch_norm(x, w, b, running, options(), f, residual);
 }
 
 void BatchNorm::split(int64_t parts) {

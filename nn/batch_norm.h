@@ -33,6 +33,11 @@ class BatchNorm : public Module {
   Tensor operator()(const Tensor& x, Activation f, const Tensor& residual = {}) {
     return seen(forward(x, f, residual));
   }
+  // Whether forward() normalises by the statistics of its whole batch alone; then an op that convolves and normalises
+  // takes after(weight of the convolution) and options().
+  bool by_own_batch() const { return training() && !frozen_ && !group_ && parts_ == 1; }
+  ConvNorm after(const Tensor& convolution);
+  BatchNormOptions options() const;
   void visit(Visitor& v) override {
     v.tensor("weight", weight, options_.affine && options_.scale);
     v.tensor("bias", bias, options_.affine);

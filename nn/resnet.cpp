@@ -5,13 +5,22 @@ namespace ringtape::nn {
 static Init init_of(Block block) { return block == Block::basic ? Init::uniform_fan_in : Init::normal_fan_out; }
 
 BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
-    : conv1_(in, out, 3, without_bias(stride, 1)), bn1_(out), conv2_(out, out, 3, without_bias(1, 1)), bn2_(out) {
+    : stride_(stride), conv1_(in, out, 3, without_bias(stride, 1)), bn1_(out),
+      conv2_(out, out, 3, without_bias(1, 1)), bn2_(out) {
   if (stride == 1 && in == out) return;
   shortcut_ = std::make_unique<Conv2d>(in, out, 1, without_bias(stride, 0));
   shortcut_bn_ = std::make_unique<BatchNorm>(out);
 }
 
+bool BasicBlock::fuses(const Tensor& x) const {
+  return fuses_residual_block(x, conv1_.weight) && bn1_.by_own_batch() && bn2_.by_own_batch() &&
+         (!shortcut_ || shortcut_bn_->by_own_batch());
+}
+
 Tensor BasicBlock::forward(const Tensor& x) {
+  if (fuses(x))
+    return residual_block(x, bn1_.after(conv1_.weight), bn2_.after(conv2_.weight),
+                          shortcut_ ? shortcut_bn_->after(shortcut_->weight) : ConvNorm{}, stride_, bn1_.options());
   const Tensor h = bn1_(conv1_(x), Activation::relu);
   const Tensor shortcut = shortcut_ ? (*shortcut_bn_)((*shortcut_)(x)) : x;
   return bn2_(conv2_(h), Activation::relu, shortcut);

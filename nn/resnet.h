@@ -20,6 +20,9 @@ class BasicBlock : public Module {
   std::string str() const override { return "BasicBlock"; }
 
  private:
+  bool fuses(const Tensor& x) const;  // whether residual_block() is faster for this call
+
+  int64_t stride_;
   Conv2d conv1_;
   BatchNorm bn1_;
   Conv2d conv2_;

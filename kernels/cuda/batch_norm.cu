@@ -2,51 +2,11 @@
 
 #include <type_traits>
 
-#include "kernels/cuda/math.cuh"
+#include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/reducers.cuh"
 
 namespace ringtape::cuda {
 namespace {
-
-template <class C>
-struct Running {
-  C *mean, *var;
-  int64_t* batches;
-  C momentum, correction;
-  explicit Running(const RunningUpdate& to)
-      : mean(to.mean.as<C>()),
-        var(to.var.as<C>()),
-        batches(to.batches.as<int64_t>()),
-        momentum(C(to.momentum)),
-        correction(C(to.correction)) {}
-  __device__ void add(int64_t c, C of_mean, C of_var) const {
-    if (!mean) return;
-    mean[c] = (1 - momentum) * mean[c] + momentum * of_mean;
-    var[c] = (1 - momentum) * var[c] + momentum * (of_var * correction);
-    if (c == 0) ++*batches;
-  }
-};
-
-template <class T>
-struct Statistics : Moments<T> {
-  using typename Moments<T>::C, typename Moments<T>::Acc;
-  void *mean, *var;
-  bool wide;  // whether they are f64
-  Running<C> running;
-  Statistics(const View& m, const View& v, const RunningUpdate& to)
-      : mean(m.data), var(v.data), wide(m.dtype == DType::f64), running(to) {}
-  __device__ void finish(int64_t o, const Acc& all) const {
-    const C of_var = all.n > 0 ? all.squares / all.n : C(0);
-    put(mean, o, all.mean);
-    put(var, o, of_var);
-    running.add(o, all.mean, of_var);
-  }
-  __device__ void put(void* to, int64_t o, C value) const {
-    if (wide) static_cast<double*>(to)[o] = value;
-    else static_cast<C*>(to)[o] = value;
-  }
-};
 
 // Contiguous x (..., C) as a matrix.
 View matrix(const View& x, int64_t rows) {
@@ -189,36 +149,20 @@ __device__ void write(T* to, const C (&x)[kPack], int count) {
   }
 }
 
-template <class C>
-__device__ C inverse_deviation(const C* var, int64_t c, C eps) { return 1 / Math::sqrt(var[c] + eps); }
-
-// The values per channel, including w / sqrt(var + eps).
-template <class C>
-struct Channels {
-  const C *mean, *var, *w;
-  C eps;
-  Channels(const View& m, const View& v, const View& weight, double e)
-      : mean(m.as<C>()), var(v.as<C>()), w(weight.as<C>()), eps(C(e)) {}
-};
-
 template <class T, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     batch_norm_apply(T* y, uint8_t* mask, const T* x, const T* residual, Channels<compute_t<T>> channels,
                      const compute_t<T>* b, bool relu, Rows rows) {
   using C = compute_t<T>;
-  C mean[kPack], scale[kPack], shift[kPack];
-  rows.for_each_channel([&](int j, int64_t c, int64_t) {
-    mean[j] = channels.mean[c];
-    scale[j] = channels.w[c] * inverse_deviation(channels.var, c, channels.eps);
-    shift[j] = b[c];
-  });
+  Normalize<C> normalize[kPack];
+  rows.for_each_channel([&](int j, int64_t c, int64_t) { normalize[j] = Normalize<C>::of(channels, b, c); });
   rows.for_each_pack([&](int64_t at, auto count) {
     const Pack<T, kWidth> of_x(x + at, count), added(residual ? residual + at : nullptr, residual ? count : 0);
     C v[kPack];
     unsigned above = 0;
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      v[j] = (of_x[j] - mean[j]) * scale[j] + shift[j] + added[j];
+      v[j] = normalize[j](of_x[j]) + added[j];
       above |= unsigned(v[j] > 0 && j < count) << j;
       if (relu && v[j] < 0) v[j] = 0;
     }
@@ -267,19 +211,23 @@ struct GradientPack {
 
 // Sums of dz and of dz (x - mean) in each column over a block's rows: partial (2, C, gridDim.y, n / C).
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask,
-                                                                const T* x, const compute_t<T>* means, Rows rows) {
+__global__ void __launch_bounds__(kThreads)
+    batch_norm_products(compute_t<T>* partial, T* dz, const T* dy, const uint8_t* mask, const T* x,
+                        const compute_t<T>* means, Rows rows) {
   using C = compute_t<T>;
   SHARED_ARRAY(C, tile, [kThreads * 2 * kPack]);
   C mean[kPack], sum[2 * kPack] = {};
   rows.for_each_channel([&](int j, int64_t c, int64_t) { mean[j] = means[c]; });
   rows.for_each_pack([&](int64_t at, auto count) {
     const GradientPack<T, kWidth> pack(dy, mask, x, at, count);
+    C kept[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      sum[j] += pack.dz(j);
-      sum[kPack + j] += pack.dz(j) * (pack.x[j] - mean[j]);
+      kept[j] = pack.dz(j);
+      sum[j] += kept[j];
+      sum[kPack + j] += kept[j] * (pack.x[j] - mean[j]);
     }
+    if (dz) write<kWidth>(dz + at, kept, count);
   });
   C* const own = tile + thread_in_block();  // stride kThreads, so that neighbouring threads are adjacent
 #pragma unroll
@@ -314,7 +262,7 @@ struct ReduceProducts : OfNumbers<C, Sum> {
 
 }  // namespace
 
-void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View mean, View var, double eps) {
+void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, View x, View mean, View var, double eps) {
   const Rows rows(x);
   if (rows.channels == 0) return;
   dispatch_float(x.dtype, [&]<class T>() {
@@ -324,10 +272,10 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
     const Tensor partial({2 * rows.channels, splits}, dtype_of<C>::value, x.device);
     by_width<T>(
         [&]<int kWidth>() {
-          launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(),
-                                                 x.as<T>(), mean.as<C>(), rows);
+          launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dz.as<T>(), dy.as<T>(),
+                                                 mask.as<uint8_t>(), x.as<T>(), mean.as<C>(), rows);
         },
-        dy.as<T>(), x.as<T>());
+        dz.as<T>(), dy.as<T>(), x.as<T>());
     const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
     launch_combine(x.device, finish, View(partial).as<const C>(), 2 * rows.channels, splits);
   });
@@ -340,21 +288,16 @@ __global__ void __launch_bounds__(kThreads)
 batch_norm_gradient(T* dx, T* dresidual, const T* dy, const uint8_t* mask, const T* x, Channels<compute_t<T>> channels,
                     const compute_t<T>* db, const compute_t<T>* dw, compute_t<T> share, Rows rows) {
   using C = compute_t<T>;
-  C mean[kPack], scale[kPack], shift[kPack], slope[kPack];
-  rows.for_each_channel([&](int j, int64_t c, int64_t) {
-    const C inverse = inverse_deviation(channels.var, c, channels.eps);
-    mean[j] = channels.mean[c];
-    scale[j] = channels.w[c] * inverse;
-    shift[j] = db ? db[c] * share : C(0);
-    slope[j] = dw ? dw[c] * share * inverse : C(0);
-  });
+  NormalizeGradient<C> gradient[kPack];
+  rows.for_each_channel(
+      [&](int j, int64_t c, int64_t) { gradient[j] = NormalizeGradient<C>::of(channels, db, dw, share, c); });
   rows.for_each_pack([&](int64_t at, auto count) {
     const GradientPack<T, kWidth> pack(dy, mask, x, at, count);
     C dz[kPack], v[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
       dz[j] = pack.dz(j);
-      v[j] = scale[j] * (dz[j] - shift[j] - slope[j] * (pack.x[j] - mean[j]));
+      v[j] = gradient[j](dz[j], pack.x[j]);
     }
     if (dresidual) write<kWidth>(dresidual + at, dz, count);
     write<kWidth>(dx + at, v, count);

@@ -15,8 +15,18 @@ namespace {
 //   Walk walk(b, i, p) const              along the depth, from there on:
 //     const T* get(x) const               8 neighbours, or null: zeros
 //     void advance(x, n)                  n indices further
+// It may be a function of its memory, by channel: the index along the neighbours modulo channels(), a multiple of the
+// tiles' depth. What get() says to be zero stays zero. It then has:
+//   static constexpr int kValues          floats of a channel, which a block computes once: values(c, to, step)
+//   static constexpr bool kTwo            of two memories: `second` is like data
+//   transform(pack, second, values)       in place; values[v][i] of neighbour i
+//
 // A result of Element has aligned(), whether its memory is, packed(), whether its rows are packs of 16 bytes, and
-// put_pack(b, q, i, j, sums) for one.
+// put_pack(b, q, i, j, sums, its) for one. Its Sums are over the rows of a tile:
+//   Sums(result, column)                  of a thread that writes packs from this column on
+//   void add(staged, rows, lane)          its column of `rows` rows of floats
+//   void leave(to, lane)                  those of the warp's columns; Sums::combine adds them up
+// and put_sums(tile, column, its) takes them. NoSums has none.
 
 // The Walk of an operand whose indices of the depth are equally far apart.
 template <class T>
@@ -27,6 +37,19 @@ struct LinearWalk {
   __device__ const T* get(const X&) const { return from; }
   template <class X>
   __device__ void advance(const X&, int n) { from += n * stride; }
+};
+
+template <class X>
+concept Transformed = requires { X::kValues; };
+template <class X>
+constexpr int kTilesOf = 1;
+template <Transformed X>
+constexpr int kTilesOf<X> = X::kTwo ? 2 : 1;
+
+struct NoSums {
+  static constexpr int kBytes = 0;
+  template <class Out>
+  __device__ NoSums(const Out&, int64_t) {}
 };
 
 constexpr int kMmaDepth = 32, kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
@@ -54,29 +77,65 @@ struct MmaLines {
   // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
   template <class X>
   struct Loader {
-    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads;
+    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads, kTiles = kTilesOf<X>;
     typename X::Walk walks[kMine];
-    bool inside[kMine];  // by the outer index
+    bool inside[kMine];                   // by the outer index
+    int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
+    unsigned there = 0;                   // a bit per pack of the stages
     __device__ Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
-        const int t = int(threadIdx.x) + mine * kMmaThreads, line = t / kPacks, pack = t % kPacks;
-        const int64_t row = i + (outer_first ? pack * 8 : line), depth = p + (outer_first ? line : pack * 8);
+        const int64_t row = i + (outer_first ? pack(mine) * 8 : line(mine)),
+                      depth = p + (outer_first ? line(mine) : pack(mine) * 8);
         inside[mine] = row < outer_size;
         walks[mine] = x.walk(b, inside[mine] ? row : 0, depth);
+        if constexpr (Transformed<X>)
+          if (outer_first || mine == 0) channels[mine] = int((outer_first ? row : p) % x.channels());
       }
     }
+    static __device__ int line(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) / kPacks; }
+    static __device__ int pack(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) % kPacks; }
     // Begins to copy the next tile, of which `left` indices of the depth are there.
     template <class T>
-    __device__ void begin(T* tile, const X& x, int left) {
+    __device__ void begin(T* tile, const X& x, int left, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
-        const int t = int(threadIdx.x) + mine * kMmaThreads, line = t / kPacks, pack = t % kPacks;
-        const bool there = inside[mine] && (outer_first ? line : pack * 8) < left;
-        const T* const from = there ? walks[mine].get(x) : nullptr;
-        cp_async<16>(tile + place(line, pack), from ? from : x.data, from ? 16 : 0);
+        const bool in_depth = (outer_first ? line(mine) : pack(mine) * 8) < left;
+        const T* const from = inside[mine] && in_depth ? walks[mine].get(x) : nullptr;
+        T* const to = tile + place(line(mine), pack(mine));
+        cp_async<16>(to, from ? from : x.data, from ? 16 : 0);
+        if constexpr (kTiles == 2)
+          cp_async<16>(to + kElements, from ? x.second + (from - x.data) : x.second, from ? 16 : 0);
+        if constexpr (Transformed<X>) {
+          const unsigned bit = 1u << (stage * kMine + mine);
+          there = from ? there | bit : there & ~bit;
+        }
         walks[mine].advance(x, kMmaDepth);
       }
+    }
+    // Transforms what this thread has copied of the next tile; `values` as in values_of().
+    template <class T>
+    __device__ void transform(T* tile, const X& x, const float* values, int stage) {
+#pragma unroll
+      for (int mine = 0; mine < kMine; ++mine) {
+        T* const at = tile + place(line(mine), pack(mine));
+        const int channel = outer_first ? channels[mine] : channels[0] + pack(mine) * 8;
+        float of_channels[X::kValues][8];
+#pragma unroll
+        for (int v = 0; v < X::kValues; ++v)
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const Vec<float, 4> four = load<4>(values + (2 * v + half) * x.channels() / 2 + channel / 2);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) of_channels[v][half * 4 + i] = four.x[i];
+          }
+        Vec<T, 8> packed = load<8>(at);
+        x.transform(packed, load<8>(at + (kTiles - 1) * kElements), of_channels);
+        if (!(there >> (stage * kMine + mine) & 1)) packed = {};
+        store(at, packed);
+      }
+      if constexpr (!outer_first)
+        if ((channels[0] += kMmaDepth) == x.channels()) channels[0] = 0;
     }
   };
   // The fragments of 16 outer indices and 16 of the depth: of a left operand, or two of a right one.
@@ -93,14 +152,47 @@ struct MmaLines {
   }
 };
 
+// The values of an operand's channels, one after the other; of each first those of the lower halves of all packs, then
+// those of the upper ones, so that neighbouring packs are in different banks. Returns the first float after them.
+template <class X>
+__device__ float* values_of(const X& x, float* values) {
+  if constexpr (Transformed<X>) {
+    const int half = x.channels() / 2;
+    for (int t = int(threadIdx.x); t < x.channels(); t += kMmaThreads)
+      x.values(t % half / 4 * 8 + t / half * 4 + t % 4, values + t, x.channels());
+    values += X::kValues * x.channels();
+  }
+  return values;
+}
+template <class X>
+size_t values_bytes(const X& x) {
+  if constexpr (Transformed<X>) return sizeof(float) * size_t(X::kValues) * size_t(x.channels());
+  else return 0;
+}
+
+// Elements of a stage, and of its left operand.
+template <int columns, class A, class W>
+struct MmaStage {
+  using Left = MmaLines<MmaTile<columns>::kRows, A::outer_first()>;
+  using Right = MmaLines<columns, W::outer_first()>;
+  static constexpr int kLeft = Left::kElements * kTilesOf<A>, kElements = kLeft + Right::kElements * kTilesOf<W>;
+};
+
 template <class T, int columns, class A, class W, class Out>
 __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out out, Product p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
   using Tile = MmaTile<columns>;
-  using Left = MmaLines<Tile::kRows, A::outer_first()>;
-  using Right = MmaLines<Tile::kColumns, W::outer_first()>;
-  constexpr int kStage = Left::kElements + Right::kElements, kFragments = Tile::kWarpRows / 16;
+  using Stage = MmaStage<columns, A, W>;
+  using Left = typename Stage::Left;
+  using Right = typename Stage::Right;
+  using Sums = typename Out::Sums;
+  constexpr int kFragments = Tile::kWarpRows / 16;
+  constexpr bool kTransforms = Transformed<A> || Transformed<W>;
   SHARED_DYN(T, tiles);
+  float* const a_values = reinterpret_cast<float*>(tiles + kMmaStages * Stage::kElements);
+  float* const w_values = values_of(a, a_values);
+  values_of(w, w_values);
+  if constexpr (kTransforms) __syncthreads();
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int my_row = warp / Tile::kWarpsAside * Tile::kWarpRows, my_column = warp % Tile::kWarpsAside * kWarpColumns;
   const int64_t row_tiles = (p.m + Tile::kRows - 1) / Tile::kRows,
@@ -115,24 +207,36 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     typename Left::template Loader<A> load_left(a, b, row, p.m, begin);
     typename Right::template Loader<W> load_right(w, b, column, p.n, begin);
     const auto begin_step = [&](int step) {
-      T* const stage = tiles + step % kMmaStages * kStage;
+      T* const stage = tiles + step % kMmaStages * Stage::kElements;
       const int left = depth - step * kMmaDepth;
-      if (left > 0) load_left.begin(stage, a, left), load_right.begin(stage + Left::kElements, w, left);
+      if (left > 0) {
+        load_left.begin(stage, a, left, step % kMmaStages);
+        load_right.begin(stage + Stage::kLeft, w, left, step % kMmaStages);
+      }
       cp_async_commit();
     };
+    // A step is transformed beside the products of the one before it, by those who have copied it.
+    const auto transform = [&](int step) {
+      T* const stage = tiles + step % kMmaStages * Stage::kElements;
+      if (step >= steps) return;
+      if constexpr (Transformed<A>) load_left.transform(stage, a, a_values, step % kMmaStages);
+      if constexpr (Transformed<W>) load_right.transform(stage + Stage::kLeft, w, w_values, step % kMmaStages);
+    };
     for (int step = 0; step < kMmaStages - 1; ++step) begin_step(step);
+    if constexpr (kTransforms) cp_async_wait<kMmaStages - 2>(), transform(0);
     float sum[kFragments][kWarpColumns / 8][4] = {};
     for (int step = 0; step < steps; ++step) {
-      cp_async_wait<kMmaStages - 2>();
+      cp_async_wait<kTransforms ? 0 : kMmaStages - 2>();
       __syncthreads();  // the stage is complete, and the one before it has been used
       begin_step(step + kMmaStages - 1);
-      const T* const left = tiles + step % kMmaStages * kStage;
+      if constexpr (kTransforms) transform(step + 1);
+      const T* const left = tiles + step % kMmaStages * Stage::kElements;
 #pragma unroll
       for (int k = 0; k < kMmaDepth; k += 16) {
         uint32_t columns_of_w[kWarpColumns / 16][4];
 #pragma unroll
         for (int j = 0; j < kWarpColumns / 16; ++j)
-          Right::right(columns_of_w[j], left + Left::kElements, my_column + j * 16, k, lane);
+          Right::right(columns_of_w[j], left + Stage::kLeft, my_column + j * 16, k, lane);
 #pragma unroll
         for (int i = 0; i < kFragments; ++i) {
           uint32_t rows_of_a[4];
@@ -148,24 +252,39 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     cp_async_wait<0>();
     __syncthreads();  // from here on a warp has 16 rows of floats for itself
     float* const staged = reinterpret_cast<float*>(tiles) + warp * 16 * kStagedRow;
+    constexpr int kPack = kPackOf<typename Out::Element>, kPacks = kWarpColumns / kPack;
+    Sums sums(out, column + my_column + lane % kPacks * kPack);
 #pragma unroll
     for (int i = 0; i < kFragments; ++i) {
+      const int64_t first = row + my_row + i * 16;
       for (int j = 0; j < kWarpColumns / 8; ++j)
         for (int half = 0; half < 2; ++half) {
           float* const to = staged + (lane / 4 + half * 8) * kStagedRow + j * 8 + lane % 4 * 2;
           to[0] = sum[i][j][half * 2], to[1] = sum[i][j][half * 2 + 1];
         }
       __syncwarp();
-      constexpr int kPack = kPackOf<typename Out::Element>, kPacks = kWarpColumns / kPack;
       for (int t = lane; t < 16 * kPacks; t += 32) {
-        const int64_t r = row + my_row + i * 16 + t / kPacks, s = column + my_column + t % kPacks * kPack;
+        const int64_t r = first + t / kPacks, s = column + my_column + t % kPacks * kPack;
         const float* const from = staged + t / kPacks * kStagedRow + t % kPacks * kPack;
         if (r >= p.m || s >= p.n) continue;
-        if (out.packed()) out.put_pack(b, q, r, s, from);
+        if (out.packed()) out.put_pack(b, q, r, s, from, sums);
         else
           for (int64_t k = 0; k < kPack && s + k < p.n; ++k) out.put(b, q, r, s + k, from[k]);
       }
+      if constexpr (Sums::kBytes > 0) sums.add(staged, int(p.m - first < 16 ? p.m - first : 16), lane);
       __syncwarp();
+    }
+    if constexpr (Sums::kBytes > 0) {
+      using Acc = typename Sums::Acc;
+      Acc* const of_warps = reinterpret_cast<Acc*>(reinterpret_cast<float*>(tiles) + kMmaThreads / 2 * kStagedRow);
+      sums.leave(of_warps + warp * kWarpColumns, lane);
+      __syncthreads();
+      for (int c = int(threadIdx.x); c < Tile::kColumns && column + c < p.n; c += kMmaThreads) {
+        Acc all = of_warps[c];
+        for (int down = Tile::kColumns; down < kMmaThreads; down += Tile::kColumns)
+          all = Sums::combine(all, of_warps[down + c]);
+        out.put_sums(row_tile, column + c, all);
+      }
     }
     __syncthreads();
   }
@@ -175,13 +294,14 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
 template <class T, int columns, class A, class W, class Out>
 void launch_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
   using Tile = MmaTile<columns>;
-  constexpr size_t kBytes = sizeof(T) * kMmaStages *
-                            (MmaLines<Tile::kRows, A::outer_first()>::kElements +
-                             MmaLines<Tile::kColumns, W::outer_first()>::kElements);
+  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<columns, A, W>::kElements;
+  static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kTiles);
   const int64_t tiles = (p.m + Tile::kRows - 1) / Tile::kRows * ((p.n + columns - 1) / columns) * p.chunks() * p.batch;
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
   launch<gemm_mma_kernel<T, columns, A, W, Out>>(
-      device, Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kMmaThreads), kBytes}, a, w, out, p);
+      device,
+      Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kMmaThreads), kTiles + values_bytes(a) + values_bytes(w)},
+      a, w, out, p);
 }
 
 // The product by tensor cores if the device has them and the operands are packed; whether it was.

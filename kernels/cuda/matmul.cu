@@ -36,6 +36,7 @@ struct PackedMatrix : Matrix<T> {
 template <class T>
 struct MatrixResult {
   using Element = T;
+  using Sums = NoSums;
   T* data;
   const T* bias;
   int64_t m, n;
@@ -49,7 +50,7 @@ struct MatrixResult {
   }
   bool aligned() const { return aligned_width(kPackOf<T>, data) == kPackOf<T>; }
   __device__ bool packed() const { return n % kPackOf<T> == 0; }
-  __device__ void put_pack(int64_t b, int64_t, int64_t i, int64_t j, const float* y) const {
+  __device__ void put_pack(int64_t b, int64_t, int64_t i, int64_t j, const float* y, NoSums&) const {
     Vec<T, kPackOf<T>> out;
     for (int k = 0; k < kPackOf<T>; ++k) out.x[k] = of(y[k], j + k);
     store(data + (b * m + i) * n + j, out);

@@ -1,0 +1,105 @@
+// A residual block as one op is the ops one by one: the same bytes of values, gradients and running statistics.
+#include "autograd/autocast.h"
+#include "autograd/checkpoint.h"
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tests/support/noise.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::noise;
+
+const BatchNormOptions kOptions{.momentum = 0.25, .eps = 1e-3};
+
+Tensor block(const Tensor& x, const ConvNorm& first, const ConvNorm& second, const ConvNorm& shortcut, int64_t stride) {
+  return residual_block(x, first, second, shortcut, stride, kOptions);
+}
+Tensor one_by_one(const Tensor& x, const ConvNorm& first, const ConvNorm& second, const ConvNorm& shortcut,
+                  int64_t stride) {
+  const auto layer = [](const Tensor& from, const ConvNorm& c, int64_t step, Activation f, const Tensor& added) {
+    const Tensor y = conv2d(from, c.w, {}, square_window(step, c.w.dim(1) / 2));
+    return batch_norm(y, c.scale, c.shift, c.running, kOptions, f, added);
+  };
+  const Tensor h = layer(x, first, stride, Activation::relu, {});
+  return layer(h, second, 1, Activation::relu,
+               shortcut.w.defined() ? layer(x, shortcut, stride, Activation::none, {}) : x);
+}
+
+struct Use {
+  bool projects = false;
+  int64_t stride = 1;
+  DType dtype = DType::f32;     // of the weights, and of x without Autocast
+  DType autocast = DType::f32;  // f32: none
+  bool frozen = false;          // the first weights
+  bool checkpointed = false;
+};
+
+// Twice forward and backward; everything that came out, and the leaves' gradients.
+std::vector<Tensor> train(const Use& use, Tensor (*f)(const Tensor&, const ConvNorm&, const ConvNorm&, const ConvNorm&,
+                                                      int64_t)) {
+  constexpr int64_t c = 16;
+  const int64_t k = use.projects ? 24 : c;
+  uint64_t seed = 0;
+  Tensors leaves;
+  const auto parameter = [&](const Shape& shape, DType dtype, double mean, double deviation, bool frozen = false) {
+    const Tensor t = cast(noise(shape, ++seed, mean, deviation), dtype);
+    return frozen ? t : leaves.emplace_back(leaf(t));
+  };
+  const DType wide = use.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const auto layer = [&](int64_t in, int64_t kernel, bool frozen) {
+    const Tensor w = parameter({k, kernel, kernel, in}, use.dtype, 0, 0.1, frozen);
+    return ConvNorm{w, parameter({k}, wide, 1, 0.1), parameter({k}, wide, 0, 0.1),
+                    {zeros({k}, wide), ones({k}, wide), zeros({}, DType::i64)}};
+  };
+  const ConvNorm first = layer(c, 3, use.frozen), second = layer(k, 3, false),
+                 shortcut = use.projects ? layer(c, 1, false) : ConvNorm{};
+  const Tensor x = parameter({3, 7, 6, c}, use.autocast == DType::f32 ? use.dtype : use.autocast, 0, 1);
+  Tensors out;
+  for (int step = 0; step < 2; ++step) {
+    const Autocast cast_to(use.autocast);
+    const auto section = [&](const Tensors& in) { return f(in[0], first, second, shortcut, use.stride); };
+    const Tensor y = use.checkpointed ? checkpoint(section, {x}) : section({x});
+    backward(y, cast(noise(y.shape(), 99), y.dtype()));
+    out.push_back(y);
+  }
+  for (const Tensor& t : leaves) out.push_back(grad(t));
+  for (const ConvNorm* l : {&first, &second, &shortcut})
+    if (l->w.defined()) out.insert(out.end(), {l->running.mean, l->running.var, l->running.batches});
+  return out;
+}
+
+TEST(ResidualBlock, IsItsOpsOneByOne) {
+  const Use uses[] = {{}, {.projects = true, .stride = 2}, {.projects = true}, {.dtype = DType::f64},
+                      {.dtype = DType::bf16}, {.projects = true, .stride = 2, .dtype = DType::f16},
+                      {.autocast = DType::bf16}, {.projects = true, .stride = 2, .autocast = DType::f16},
+                      {.frozen = true}, {.projects = true, .stride = 2, .checkpointed = true},
+                      {.autocast = DType::bf16, .frozen = true, .checkpointed = true}};
+  for (const Use& use : uses) {
+    SCOPED_TRACE(concat("projects ", use.projects, ", stride ", use.stride, ", ", use.dtype, ", autocast ",
+                        use.autocast, use.frozen ? ", frozen" : "", use.checkpointed ? ", checkpointed" : ""));
+    const std::vector<Tensor> got = train(use, block), want = train(use, one_by_one);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(test::same_bytes(got[i], want[i])) << "number " << i;
+  }
+}
+
+TEST(ResidualBlock, KeepsLessForBackward) {
+  const auto kept = [](auto f) {
+    const Tensor x = leaf(cast(noise({8, 16, 16, 16}, 1), DType::f32));
+    const auto layer = [](uint64_t seed) {
+      return ConvNorm{leaf(cast(noise({16, 3, 3, 16}, seed), DType::f32)), ones({16}), zeros({16})};
+    };
+    const ConvNorm first = layer(2), second = layer(3);
+    const auto before = memory_stats({}).current;
+    const Tensor y = f(x, first, second, ConvNorm{}, 1);
+    return memory_stats({}).current - before;
+  };
+  const size_t image = 8 * 16 * 16 * 16 * sizeof(float);
+  EXPECT_LE(kept(block) + image * 9 / 10, kept(one_by_one));
+}
+
+}  // namespace
+}  // namespace ringtape

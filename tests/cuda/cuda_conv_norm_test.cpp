@@ -1,0 +1,268 @@
+// Convolutions fused with the batch normalisation around them: the numbers of the calls one by one, bit for bit but for
+// the sums per channel, and of f64 within a few roundings.
+#include <cstdlib>
+
+#include "autograd/autocast.h"
+#include "autograd/create.h"
+#include "autograd/ops.h"
+#include "kernels/conv_norm.h"
+#include "nn/nn.h"
+#include "tests/emulation/traffic.h"
+#include "tests/support/conv_cases.h"
+#include "tests/support/cuda_support.h"
+#include "tests/support/cuda_tensors.h"
+#include "tests/support/noise.h"
+#include "tests/support/support.h"
+
+namespace ringtape {
+namespace {
+
+using test::kCuda;
+using test::noise;
+using test::conv::norm_error;
+
+const int without_cudnn = [] { return ::setenv("RINGTAPE_CUDNN", "0", 1); }();  // before anything reads it
+
+constexpr DType kHalves[] = {DType::bf16, DType::f16};
+constexpr double kEps = 1e-5;
+double rounding(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11; }
+
+// Sums of moments of one tile after the other, in f32.
+constexpr double kSums = 1e-5;
+
+struct Layer {
+  const char* name;
+  int64_t n, h, w, c, k, r, stride;
+  Shape x() const { return {n, h, w, c}; }
+  Shape weights() const { return {k, r, r, c}; }
+  Window window() const { return square_window(stride, r / 2); }
+  Shape y() const { return {n, window().rows(h, r), window().columns(w, r), k}; }
+};
+void PrintTo(const Layer& c, std::ostream* out) { *out << c.name; }
+
+// The channels of a ResNet-18's blocks.
+const Layer kCases[] = {
+    {"64", 3, 9, 7, 64, 64, 3, 1},           {"64_whole_tiles", 2, 8, 16, 64, 64, 3, 1},
+    {"64_128", 2, 9, 8, 64, 128, 3, 2},      {"64_128_shortcut", 5, 7, 7, 64, 128, 1, 2},
+    {"128", 2, 8, 8, 128, 128, 3, 1},        {"128_256", 2, 7, 8, 128, 256, 3, 2},
+    {"128_256_shortcut", 3, 8, 8, 128, 256, 1, 2}, {"256", 2, 4, 4, 256, 256, 3, 1},
+    {"256_512", 2, 4, 5, 256, 512, 3, 2},    {"256_512_shortcut", 2, 4, 4, 256, 512, 1, 2},
+    {"512", 2, 2, 2, 512, 512, 3, 1},        {"one_place", 1, 1, 1, 32, 32, 1, 1},
+    {"odd_channels_in_tiles", 2, 5, 3, 96, 160, 3, 1}, {"none", 0, 4, 4, 32, 32, 3, 1},
+};
+
+struct Operands {
+  Tensor x, mean, var, scale, shift;        // of the normalisation before
+  Tensor w, raw, dz, of_mean, of_var, of_scale, db, dw;  // of the convolution, and the one after it
+  Tensor skip;
+  NormOperand normalized() const { return {x, mean, var, scale, shift, kEps}; }
+  NormGradient gradient() const { return {dz, raw, of_mean, of_var, of_scale, db, dw, kEps}; }
+};
+
+Operands operands(const Layer& c, DType dtype, DType wide, Device device) {
+  uint64_t seed = 0;
+  const auto images = [&](const Shape& s, double mean = 0, double deviation = 1) {
+    return to(cast(cast(noise(s, ++seed, mean, deviation), DType::bf16), dtype), device);
+  };
+  const auto channels = [&](int64_t n, double mean, double deviation) {
+    return to(cast(cast(noise({n}, ++seed, mean, deviation), DType::f32), wide), device);
+  };
+  const double spread = 1 / std::sqrt(double(c.r * c.r * c.c));
+  return {images(c.x(), 0.5, 2), channels(c.c, 0.5, 0.1), channels(c.c, 4, 0.1), channels(c.c, 1, 0.2),
+          channels(c.c, 0, 0.2), images(c.weights(), 0, spread), images(c.y()), images(c.y()),
+          channels(c.k, 0, 0.1), channels(c.k, 1, 0.05), channels(c.k, 1, 0.2), channels(c.k, 0, 2),
+          channels(c.k, 0, 2), images(c.x())};
+}
+
+struct Results {
+  Tensor y, mean, var, running_mean, running_var, dz, db, dw, of_w;
+  Tensor plain_y, plain_dx, plain_of_w;  // of x as it is; of_w in f32
+};
+Results run(const Layer& c, const Operands& o) {
+  const auto channels = [&](int64_t n, double value) { return full({n}, value, o.mean.dtype(), o.x.device()); };
+  Results out{empty_like(o.raw), channels(c.k, 0), channels(c.k, 0), channels(c.k, 2), channels(c.k, 3),
+              empty_like(o.x),   channels(c.c, 0), channels(c.c, 0), empty_like(o.w),  empty_like(o.raw),
+              empty_like(o.x),   Tensor(o.w.shape(), o.mean.dtype(), o.x.device())};
+  const Tensor batches = zeros({}, DType::i64, o.x.device());
+  const RunningUpdate running{out.running_mean, out.running_var, batches, 0.25, 1.5};
+  const Window window = c.window();
+  const NormOperand plain{o.x}, normalized = o.normalized();
+  conv_norm_forward(out.plain_y, out.mean, out.var, plain, o.w, window, {});
+  conv_norm_forward(out.y, out.mean, out.var, normalized, o.w, window, running);
+  conv_norm_backward_data(out.dz, out.db, out.dw, o.gradient(), o.w, normalized, {}, window);
+  conv_norm_backward_data(out.plain_dx, {}, {}, o.gradient(), o.w, plain, o.skip, window);
+  conv_norm_backward_weights(out.of_w, o.gradient(), normalized, window);
+  conv_norm_backward_weights(out.plain_of_w, o.gradient(), plain, window);
+  EXPECT_EQ(batches.item(), 1);
+  return out;
+}
+
+// The launches of kernels whose names have this in them; 0 where they are not counted.
+uint64_t launches_of([[maybe_unused]] const std::string& part) {
+  uint64_t sum = 0;
+#if defined(RINGTAPE_EMULATION_BUILD)
+  for (const emulation::KernelRun& k : emulation::kernels())
+    if (k.name.find(part) != std::string::npos) sum += k.launches[0] + k.launches[1] + k.launches[2];
+#endif
+  return sum;
+}
+const char* const kNormalizing = "Norm";  // in the names of fused kernels' operands
+
+struct Fused {
+  explicit Fused(bool value) { set_fused_convolutions(value); }
+  ~Fused() { set_fused_convolutions(true); }
+};
+
+// Large ones in one dtype, the other one in the other test.
+bool skips(const Layer& c, DType dtype, DType only) { return c.c * c.k > 128 * 128 && dtype != only; }
+
+class CudaConvNorm : public testing::TestWithParam<Layer> {
+ protected:
+  void SetUp() override { RT_NEEDS_CUDA(); }
+};
+
+TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
+  const Layer& c = GetParam();
+  for (const DType dtype : kHalves) {
+    if (skips(c, dtype, DType::bf16)) continue;
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const Operands o = operands(c, dtype, DType::f32, kCuda);
+    const uint64_t before = launches_of(kNormalizing);
+    const Results a = run(c, o);
+    const uint64_t fused = launches_of(kNormalizing) - before;
+    Results b;
+    {
+      const Fused not_now(false);
+      b = run(c, o);
+    }
+#if defined(RINGTAPE_EMULATION_BUILD)
+    EXPECT_EQ(fused, c.n > 0 ? 5u : 0u);
+    EXPECT_EQ(launches_of(kNormalizing) - before, fused);
+#endif
+    const auto same = [](const Tensor& got, const Tensor& want, const char* what) {
+      EXPECT_TRUE(test::same_bytes(to(got, Device{}), to(want, Device{}))) << what;
+    };
+    const auto close = [](const Tensor& got, const Tensor& want, const char* what) {
+      EXPECT_LE(norm_error(got, test::values(want)), kSums) << what;
+    };
+    same(a.y, b.y, "y"), same(a.plain_y, b.plain_y, "y of x as it is"), same(a.dz, b.dz, "dz");
+    same(a.plain_dx, b.plain_dx, "dx + skip"), same(a.of_w, b.of_w, "dw");
+    close(a.mean, b.mean, "mean"), close(a.var, b.var, "var");
+    close(a.running_mean, b.running_mean, "running mean"), close(a.running_var, b.running_var, "running var");
+    close(a.db, b.db, "db"), close(a.dw, b.dw, "dw of the normalisation");
+    EXPECT_LE(norm_error(a.plain_of_w, test::values(b.plain_of_w)), rounding(dtype)) << "dw in f32, rounded in b";
+  }
+}
+
+TEST_P(CudaConvNorm, AgreesWithF64) {
+  const Layer& c = GetParam();
+  const Results want = run(c, operands(c, DType::f64, DType::f64, Device{}));
+  for (const DType dtype : kHalves) {
+    if (skips(c, dtype, DType::f16)) continue;
+    SCOPED_TRACE(std::string(name_of(dtype)));
+    const Results got = run(c, operands(c, dtype, DType::f32, kCuda));
+    // The roundings of the operands and of the result; those of a sum's terms are independent.
+    const auto close = [&](const Tensor& a, const Tensor& b, const char* what) {
+      EXPECT_LE(norm_error(a, test::values(b)), 2 * rounding(dtype)) << what;
+    };
+    close(got.y, want.y, "y"), close(got.plain_y, want.plain_y, "y of x as it is"), close(got.mean, want.mean, "mean");
+    close(got.var, want.var, "var"), close(got.plain_dx, want.plain_dx, "dx + skip");
+    close(got.dz, want.dz, "dz"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
+    close(got.of_w, want.of_w, "dw"), close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, CudaConvNorm, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+using CudaResidualBlock = test::OnCuda;
+
+// Sums per channel of numbers far from 0, next to which their deviation is small.
+TEST_F(CudaResidualBlock, VarianceNearALargeMean) {
+  const Tensor x = to(full({4, 8, 8, 32}, 1, DType::f16), kCuda), w = to(full({32, 1, 1, 32}, 32, DType::f16), kCuda);
+  fill(slice(x, 0, 0, 2), 1 + 0x1p-8);  // y is 1024 or 1028
+  const Tensor y({4, 8, 8, 32}, DType::f16, kCuda), mean({32}, DType::f32, kCuda), var({32}, DType::f32, kCuda);
+  conv_norm_forward(y, mean, var, {x}, w, {}, {});
+  EXPECT_EQ(test::values(mean), std::vector<double>(32, 1026));
+  EXPECT_EQ(test::values(var), std::vector<double>(32, 4));
+}
+
+TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
+  const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  const Results want = run(c, o);
+  for (Tensor Operands::* const which : {&Operands::x, &Operands::w, &Operands::raw, &Operands::dz, &Operands::skip}) {
+    Operands moved = o;
+    moved.*which = test::cuda(to(o.*which, Device{}), 1);
+    const Results got = run(c, moved);
+    for (Tensor Results::* const result : {&Results::y, &Results::dz, &Results::plain_dx, &Results::of_w})
+      EXPECT_TRUE(test::same_bytes(to(got.*result, Device{}), to(want.*result, Device{})));
+  }
+}
+
+// The output of a block, the gradients of its input and parameters, and its running statistics.
+std::vector<Tensor> train_block(int64_t stride, Device device) {
+  manual_seed(7);
+  nn::BasicBlock block(32, stride == 1 ? 32 : 64, stride);
+  nn::move_to(block, device);
+  const Tensor x = leaf(to(cast(noise({3, 6, 6, 32}, 1), DType::bf16), device));
+  Tensor y;
+  {
+    const Autocast halves(DType::bf16);
+    y = block(x);
+  }
+  backward(y, to(cast(noise(y.shape(), 2), DType::bf16), device));
+  std::vector<Tensor> out = {y, grad(x)};
+  for (const nn::Named& p : nn::named_parameters(block)) out.push_back(grad(*p.tensor));
+  for (const nn::Named& b : nn::named_buffers(block)) out.push_back(*b.tensor);
+  for (Tensor& t : out) t = cast(to(t, Device{}), DType::f64);
+  return out;
+}
+
+TEST_F(CudaResidualBlock, OfANetworkIsFused) {
+  set_exact_convolutions(true);  // the CPU's
+  for (const int64_t stride : {1, 2}) {
+    SCOPED_TRACE(concat("stride ", stride));
+    const uint64_t before = launches_of(kNormalizing);
+    const std::vector<Tensor> fused = train_block(stride, kCuda), on_cpu = train_block(stride, Device{});
+    const uint64_t launches = launches_of(kNormalizing) - before;
+    const Fused not_now(false);
+    const std::vector<Tensor> one_by_one = train_block(stride, kCuda);
+#if defined(RINGTAPE_EMULATION_BUILD)
+    EXPECT_GT(launches, 0u);
+    EXPECT_EQ(launches_of(kNormalizing) - before, launches);
+#endif
+    for (size_t i = 0; i < fused.size(); ++i) {
+      // Other sums move some roundings to 16 bits, and with them ReLUs of numbers near 0.
+      EXPECT_LE(norm_error(fused[i], test::values(one_by_one[i])), 0.01) << "tensor " << i;
+      EXPECT_LE(norm_error(fused[i], test::values(on_cpu[i])), 0.03) << "tensor " << i << ", of the CPU";
+    }
+  }
+  set_exact_convolutions(false);
+}
+
+#if defined(RINGTAPE_EMULATION_BUILD)
+
+// In whole sectors, without a conflict of banks, and less of them than by calls one by one.
+TEST_F(CudaResidualBlock, MovesWholeSectors) {
+  const Layer c{"", 2, 16, 16, 64, 64, 3, 1};
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  const Tensor y = empty_like(o.raw), dx = empty_like(o.x), dw = zeros(o.w.shape(), DType::f32, kCuda);
+  const Tensor mean = empty_like(o.of_mean), var = empty_like(mean), db = empty_like(mean), of_scale = empty_like(mean);
+  const auto expect_good = [&](const char* what, const std::function<void()>& f) {
+    const emulation::Traffic t = emulation::traffic_of(f);
+    EXPECT_GE(double(t.bytes), 0.9 * double(t.sectors * emulation::Traffic::kSector)) << what;
+    EXPECT_EQ(t.conflicts, 0u) << what << ", of " << t.wavefronts;
+    EXPECT_GT(t.products, 0u) << what;
+  };
+  expect_good("forward", [&] { conv_norm_forward(y, mean, var, o.normalized(), o.w, c.window(), {}); });
+  expect_good("data", [&] {
+    conv_norm_backward_data(dx, db, of_scale, o.gradient(), o.w, o.normalized(), {}, c.window());
+  });
+  expect_good("weights", [&] { conv_norm_backward_weights(dw, o.gradient(), o.normalized(), c.window()); });
+}
+
+#endif
+
+}  // namespace
+}  // namespace ringtape
