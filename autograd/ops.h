@@ -142,7 +142,7 @@ struct ConvNorm {
 Tensor residual_block(const Tensor& x, const ConvNorm& first, const ConvNorm& second, const ConvNorm& shortcut,
                       int64_t stride, const BatchNormOptions& options = {});
 // Whether it is faster than its ops one by one, for x and the first w as the Autocast that is in force converts them.
-bool fuses_residual_block(const Tensor& x, const Tensor& w);
+bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride);
 
 // (x - mean) w / sqrt(var + eps) + b, with the (biased) statistics of each row over the trailing axes that w or b has,
 // or the last axis; rms_norm: x w / sqrt(mean(x^2) + eps). w and b may be undefined (1 and 0); else f32 for f32 and

@@ -27,6 +27,9 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_CONV_PLANS", "a file, off",
      "file with cuDNN's quickest plan for each convolution, measured at its first use; off: measure nothing, use the "
      "plan that cuDNN proposes; default: ringtape/conv_plans in $XDG_CACHE_HOME or ~/.cache"},
+    {"RINGTAPE_FUSED_CONV", "0, 1",
+     "1: on GPUs, compute residual blocks in 16 bits by convolutions fused with BatchNorm; 0: never; default: where "
+     "`ringtape bench tune` found them faster, and without cuDNN"},
     {"RINGTAPE_EXACT_CONV", "0, 1",
      "1: never use Winograd's algorithm for convolutions, it rounds more; default: use it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",
@@ -118,6 +121,10 @@ int cudnn() {
 }
 const std::string& conv_plans() {
   static const std::string value = read("RINGTAPE_CONV_PLANS");
+  return value;
+}
+int fused_conv() {
+  static const int value = read_int("RINGTAPE_FUSED_CONV", 0, 1, -1);
   return value;
 }
 bool exact_conv() {

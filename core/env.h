@@ -27,6 +27,7 @@ bool sync();                   // RINGTAPE_SYNC
 bool cublas();                 // RINGTAPE_CUBLAS
 int cudnn();                   // RINGTAPE_CUDNN; -1: not set
 const std::string& conv_plans();  // RINGTAPE_CONV_PLANS; empty: not set
+int fused_conv();              // RINGTAPE_FUSED_CONV; -1: not set
 bool exact_conv();             // RINGTAPE_EXACT_CONV
 int tcp_sockets();             // RINGTAPE_TCP_SOCKETS; 0: not set
 const std::string& all_reduce();  // RINGTAPE_ALLREDUCE; empty: not set

@@ -36,13 +36,13 @@ constexpr int64_t batch_norm_mask_bytes(int64_t elements) {
 }  // even: it is written in pairs of bytes
 
 // With dz = dy where the bit of mask is set (no mask: everywhere), else 0:
-// db = sum over rows of dz, dw = sum of dz (x - mean) / sqrt(var + eps). dz is written if it has data.
+// db = sum over rows of dz, dw = sum of dz (x - mean) / sqrt(var + eps).
 RT_KERNEL(batch_norm_backward_sums,
-          void(View db, View dw, View dz, View dy, View mask, View x, View mean, View var, double eps));
+          void(View db, View dw, View dy, View mask, View x, View mean, View var, double eps));
 
 // dx = w / sqrt(var + eps) (dz - db / count - dw / count (x - mean) / sqrt(var + eps)), where count is the number of
 // rows in mean, var, db and dw. If db and dw have no data, mean and var do not depend on x: dx = w / sqrt(var + eps)
-// dz. dresidual, if it has data, = dz.
+// dz. dresidual, if it has data, = dz. dx may be dy.
 RT_KERNEL(batch_norm_backward, void(View dx, View dresidual, View dy, View mask, View x, View mean, View var, View w,
                                     View db, View dw, int64_t count, double eps));
 

@@ -1,8 +1,9 @@
 #include "kernels/conv_norm.h"
 
+#include <algorithm>
 #include <atomic>
-#include <optional>
 
+#include "core/env.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
 
@@ -10,8 +11,21 @@ namespace ringtape {
 
 namespace {
 
-enum class Fused : uint8_t { by_device, never, always };
-std::atomic<Fused> fused{Fused::by_device};
+enum class Fused : int8_t { never, always, as_measured };
+std::atomic<Fused>& fused() {
+  static std::atomic<Fused> value = env::fused_conv() < 0 ? Fused::as_measured : Fused(env::fused_conv());
+  return value;
+}
+
+thread_local AskedBlocks* asking = nullptr;
+
+bool can_fuse(Device device, DType dtype, int64_t c, int64_t k) {
+  return device.type == DeviceType::cuda && (dtype == DType::bf16 || dtype == DType::f16) &&
+         (c | k) % kFusedChannels == 0 && cuda::can_fuse(device.index);
+}
+bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
+  return fused() != Fused::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
+}
 
 Tensor normalized(const NormOperand& x, View mask = {}) {
   if (!x.mean.defined()) return x.raw;
@@ -20,27 +34,21 @@ Tensor normalized(const NormOperand& x, View mask = {}) {
   return y;
 }
 
-Tensor gradient(const NormGradient& dy) {
-  const Tensor d(dy.raw.shape(), dy.raw.dtype(), dy.raw.device());
-  batch_norm_backward(d, {}, dy.dz, {}, dy.raw, dy.mean, dy.var, dy.w, dy.db, dy.dw, dy.raw.size() / dy.raw.dim(-1),
-                      dy.eps);
-  return d;
-}
-
 }  // namespace
 
-void set_fused_convolutions(bool value) { fused = value ? Fused::always : Fused::never; }
+void set_fused_convolutions(std::optional<bool> value) { fused() = value ? Fused(*value) : Fused::as_measured; }
 
-bool fuses_convolutions(Device device, DType dtype, int64_t c, int64_t k) {
-  if (device.type != DeviceType::cuda || fused == Fused::never) return false;
-  if ((dtype != DType::bf16 && dtype != DType::f16) || (c | k) % cuda::kFusedChannels != 0) return false;
-  return fused == Fused::always || cuda::fuses_convolutions(device.index);
+AskedBlocks::AskedBlocks() { asking = this; }
+AskedBlocks::~AskedBlocks() { asking = nullptr; }
+
+bool prefers_fused(const BlockShape& block) {
+  if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
+  if (asking && std::ranges::find(asking->blocks, block) == asking->blocks.end()) asking->blocks.push_back(block);
+  const Fused set = fused();
+  return set == Fused::as_measured ? cuda::prefers_fused(block) : set == Fused::always;
 }
 
-// Of w (K, R, S, C).
-static bool fuses(const Tensor& x, const Tensor& w) {
-  return fuses_convolutions(x.device(), x.dtype(), w.dim(3), w.dim(0));
-}
+bool keep_fused(const BlockShape& block, bool value) { return cuda::keep_fused(block, value); }
 
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
                        const Window& window, const RunningUpdate& running) {
@@ -49,25 +57,25 @@ void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, c
   batch_norm_statistics(mean, var, y, running);
 }
 
-void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const NormGradient& dy,
-                             const Tensor& w, const NormOperand& x, const Tensor& skip, const Window& window) {
-  if (fuses(dx, w) && cuda::fused_backward_data(dx, db, dw, dy, w, x, skip, window))
-    return;
-  conv2d_backward_data(dx, gradient(dy), w, window);
+void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const Tensor& dy, const Tensor& w,
+                             const NormOperand& x, const Tensor& skip, const Window& window) {
+  if (fuses(dx, w) && cuda::fused_backward_data(dx, db, dw, dy, w, x, skip, window)) return;
+  conv2d_backward_data(dx, dy, w, window);
   if (x.mean.defined()) {
     const Tensor mask({batch_norm_mask_bytes(dx.size())}, DType::u8, dx.device());
     normalized(x, mask);
-    batch_norm_backward_sums(db, dw, dx, dx, mask, x.raw, x.mean, x.var, x.eps);
+    batch_norm_backward_sums(db, dw, dx, mask, x.raw, x.mean, x.var, x.eps);
+    batch_norm_backward(dx, {}, dx, mask, x.raw, x.mean, x.var, x.w, db, dw, dx.size() / dx.dim(-1), x.eps);
   }
   if (skip.defined()) add_forward(dx, dx, skip);
 }
 
-void conv_norm_backward_weights(const Tensor& dw, const NormGradient& dy, const NormOperand& x, const Window& window) {
+void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window) {
   if (fuses(x.raw, dw) && cuda::fused_backward_weights(dw, dy, x, window)) return;
   const DType dtype = x.raw.dtype();
   const bool direct = dw.dtype() == dtype || dw.device().type == DeviceType::cpu;
   const Tensor own = direct ? dw : Tensor(dw.shape(), dtype, dw.device());
-  conv2d_backward_weights(own, gradient(dy), normalized(x), window);
+  conv2d_backward_weights(own, dy, normalized(x), window);
   if (!direct) copy(dw, own);
 }
 

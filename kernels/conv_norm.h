@@ -1,10 +1,13 @@
 #pragma once
+#include <optional>
+#include <vector>
+
 #include "core/tensor.h"
 #include "kernels/batch_norm.h"
 #include "kernels/conv2d.h"
 
 // Convolutions with the batch normalisation before and after them, as in a residual block: what lies between is not
-// written to memory where one kernel can do both (fuses_convolutions), else these are the calls of kernels/conv2d.h
+// written to memory where one kernel can do both (below), else these are the calls of kernels/conv2d.h
 // and kernels/batch_norm.h one after the other. Layouts and dtypes are those of both; convolutions have one group and
 // no bias. What is fused rounds the same numbers in the same places; only sums per channel are added in another order.
 namespace ringtape {
@@ -15,39 +18,58 @@ struct NormOperand {
   double eps = 0;
 };
 
-// The gradient of raw by dz, that of (raw - mean) w / sqrt(var + eps) + b, with mean and var those of raw, whose
-// gradients of b and w are db and dw: see batch_norm_backward.
-struct NormGradient {
-  Tensor dz, raw, mean, var, w, db, dw;
-  double eps = 0;
-};
-
 // y = the convolution of x by w; mean and var: those of y, which update `running`.
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
                        const Window& window, const RunningUpdate& running);
 
-// dx: the gradient by dy of x's normalisation, before its ReLU: 0 where x is not above 0. db and dw are its sums, as of
-// batch_norm_backward_sums. Of a plain x: its gradient + skip, which may be undefined; db and dw are not used.
-void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const NormGradient& dy,
-                             const Tensor& w, const NormOperand& x, const Tensor& skip, const Window& window);
+// The gradients by dy of y: dx of x.raw, db and dw of x.b and x.w. Of a plain x dx is its gradient + skip, which may be
+// undefined; db and dw are not used.
+void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& dw, const Tensor& dy, const Tensor& w,
+                             const NormOperand& x, const Tensor& skip, const Window& window);
 
 // dw, of w's dtype or f32.
-void conv_norm_backward_weights(const Tensor& dw, const NormGradient& dy, const NormOperand& x, const Window& window);
+void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window);
 
-// Whether those of 16-bit images with c channels, to k channels, are fused: on GPUs with tensor cores that do not use
-// cuDNN, of multiples of 32 channels. set_fused_convolutions(false) turns it off for the whole process, true turns it
-// on beside cuDNN, too. Empty and misaligned tensors are not fused.
-bool fuses_convolutions(Device device, DType dtype, int64_t c, int64_t k);
-void set_fused_convolutions(bool fused);
+// They are fused on GPUs with tensor cores, of 16-bit images and multiples of 32 channels, unless a tensor is empty or
+// misaligned, or set_fused_convolutions(false).
+constexpr int64_t kFusedChannels = 32;
 
-namespace cuda {  // whether it has been done; false, without any effect, if these operands cannot be fused
-constexpr int64_t kFusedChannels = 32;                   // a multiple of
-[[gnu::weak]] bool fuses_convolutions(int gpu);  // unless told otherwise
+// A residual block in training: x (N, H, W, C), the first w (K, R, R, C).
+struct BlockShape {
+  Device device;
+  DType dtype;
+  Shape x, w;
+  int64_t stride;
+  bool operator==(const BlockShape&) const = default;
+};
+// Whether a block is better computed by these calls than by those one by one: as set_fused_convolutions() or
+// RINGTAPE_FUSED_CONV says for the whole process, else as measured (keep_fused), else where cuDNN is not used.
+bool prefers_fused(const BlockShape& block);
+void set_fused_convolutions(std::optional<bool> fused);  // none: as measured
+// What a measurement found, for this process and later ones, in the file of RINGTAPE_CONV_PLANS. Returns what is used
+// from now on: an earlier choice in the file stays.
+bool keep_fused(const BlockShape& block, bool fused);
+
+// While it lives, notes the different blocks that could be fused and for which this thread asks prefers_fused().
+class AskedBlocks {
+ public:
+  AskedBlocks();
+  ~AskedBlocks();
+  AskedBlocks(const AskedBlocks&) = delete;
+  AskedBlocks& operator=(const AskedBlocks&) = delete;
+  std::vector<BlockShape> blocks;
+};
+
+namespace cuda {
+[[gnu::weak]] bool can_fuse(int gpu);
+[[gnu::weak]] bool prefers_fused(const BlockShape& block);  // by measurement, or without cuDNN
+[[gnu::weak]] bool keep_fused(const BlockShape& block, bool fused);
+// Whether it has been done; false, without any effect, if these operands cannot be fused.
 [[gnu::weak]] bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
                                  const RunningUpdate& running);
-[[gnu::weak]] bool fused_backward_data(View dx, View db, View dw, const NormGradient& dy, View w, const NormOperand& x,
-                                       View skip, const Window& window);
-[[gnu::weak]] bool fused_backward_weights(View dw, const NormGradient& dy, const NormOperand& x, const Window& window);
+[[gnu::weak]] bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormOperand& x, View skip,
+                                       const Window& window);
+[[gnu::weak]] bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window);
 }  // namespace cuda
 
 }  // namespace ringtape

@@ -13,8 +13,8 @@ BasicBlock::BasicBlock(int64_t in, int64_t out, int64_t stride)
 }
 
 bool BasicBlock::fuses(const Tensor& x) const {
-  return fuses_residual_block(x, conv1_.weight) && bn1_.by_own_batch() && bn2_.by_own_batch() &&
-         (!shortcut_ || shortcut_bn_->by_own_batch());
+  return bn1_.by_own_batch() && bn2_.by_own_batch() && (!shortcut_ || shortcut_bn_->by_own_batch()) &&
+         fuses_residual_block(x, conv1_.weight, stride_);
 }
 
 Tensor BasicBlock::forward(const Tensor& x) {

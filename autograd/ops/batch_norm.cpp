@@ -127,7 +127,7 @@ Sums sums_of(const Tensor& dy, const Tensor& mask, const Tensor& x, const Statis
   };
   const Sums out{place(2), place(1), s.count};
   for (int64_t p = 0; p < s.parts; ++p)
-    batch_norm_backward_sums(part(out.db, p, s.parts), part(out.dw, p, s.parts), {}, part(dy, p, s.parts),
+    batch_norm_backward_sums(part(out.db, p, s.parts), part(out.dw, p, s.parts), part(dy, p, s.parts),
                              part(mask, p, s.parts), part(x, p, s.parts), part(s.mean, p, s.parts),
                              part(s.var, p, s.parts), eps);
   return out;

@@ -87,9 +87,9 @@ Gradients gradients(const Layer& l, size_t i, DType own) {
 
 }  // namespace
 
-bool fuses_residual_block(const Tensor& x, const Tensor& w) {
+bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride) {
   const DType dtype = autocast("residual_block", x, w) ? autocast_dtype() : x.dtype();
-  return fuses_convolutions(x.device(), dtype, w.dim(3), w.dim(0));
+  return prefers_fused({x.device(), dtype, x.shape(), w.shape(), stride});
 }
 
 Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& second0, const ConvNorm& shortcut0,
@@ -131,30 +131,34 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
   return record("residual_block", inputs, y,
                 [x = save(x), mask = save(mask), layers = std::move(layers)](const Tensor& dy0) -> Tensors {
     const Tensor dy = contiguous(dy0), dz = empty_like(dy);
-    const auto back = [](const Layer& l, const Tensor& of_y, const Gradients& g) {
-      return NormGradient{of_y, l.raw, l.mean, l.var, l.scale, g.shift, g.scale, l.eps};
-    };
     Tensors out(1);
     const auto add = [&out](const Gradients& g) { out.insert(out.end(), {g.w, g.scale, g.shift}); };
+    // That of a layer's convolution, by `of_y` where the mask says; dz without the mask.
+    const auto through_norm = [](const Layer& l, const Gradients& g, const Tensor& of_y, View mask, View dz) {
+      const Tensor dx = empty_like(of_y);
+      batch_norm_backward_sums(g.shift, g.scale, of_y, mask, l.raw, l.mean, l.var, l.eps);
+      batch_norm_backward(dx, dz, of_y, mask, l.raw, l.mean, l.var, l.scale, g.shift, g.scale,
+                          l.raw.size() / l.raw.dim(-1), l.eps);
+      return dx;
+    };
     const NormOperand plain{*x};
 
     const Layer second = layers[1].get(), first = layers[0].get();
     const Gradients of_second = gradients(second, 1, layers[1].own), of_first = gradients(first, 0, layers[0].own);
-    batch_norm_backward_sums(of_second.shift, of_second.scale, dz, dy, *mask, second.raw, second.mean, second.var,
-                             second.eps);
-    const NormGradient dsecond = back(second, dz, of_second);
     const Tensor dfirst = empty_like(first.raw);
-    conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
-                            second.window);
-    if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window);
+    {
+      const Tensor dsecond = through_norm(second, of_second, dy, *mask, dz);
+      conv_norm_backward_data(dfirst, of_first.shift, of_first.scale, dsecond, second.w, first.normalized(), {},
+                              second.window);
+      if (needs_grad(4)) conv_norm_backward_weights(of_second.w, dsecond, first.normalized(), second.window);
+    }
     add(of_first), add(of_second);
 
     Tensor skip = dz;
     if (layers.size() > kShortcut) {
       const Layer shortcut = layers[kShortcut].get();
       const Gradients g = gradients(shortcut, kShortcut, layers[kShortcut].own);
-      batch_norm_backward_sums(g.shift, g.scale, {}, dz, {}, shortcut.raw, shortcut.mean, shortcut.var, shortcut.eps);
-      const NormGradient d = back(shortcut, dz, g);
+      const Tensor d = through_norm(shortcut, g, dz, {}, {});
       if (needs_grad(0)) {
         skip = empty_like(*x);
         conv_norm_backward_data(skip, {}, {}, d, shortcut.w, plain, {}, shortcut.window);
@@ -162,12 +166,11 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
       if (needs_grad(7)) conv_norm_backward_weights(g.w, d, plain, shortcut.window);
       add(g);
     }
-    const NormGradient d = back(first, dfirst, of_first);
     if (needs_grad(0)) {
       out[0] = empty_like(*x);
-      conv_norm_backward_data(out[0], {}, {}, d, first.w, plain, skip, first.window);
+      conv_norm_backward_data(out[0], {}, {}, dfirst, first.w, plain, skip, first.window);
     }
-    if (needs_grad(1)) conv_norm_backward_weights(of_first.w, d, plain, first.window);
+    if (needs_grad(1)) conv_norm_backward_weights(of_first.w, dfirst, plain, first.window);
     return out;
   });
 }

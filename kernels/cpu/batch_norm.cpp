@@ -189,7 +189,7 @@ void batch_norm_forward(View y, View mask, View x, View residual, View mean, Vie
   });
 }
 
-void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, View x, View mean, View var, double eps) {
+void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View mean, View var, double eps) {
   const Rows rows(x);
   dispatch_float(x.dtype, [&]<class T>() {
     using C = compute_t<T>;
@@ -202,8 +202,8 @@ void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, Vie
         const int64_t at = rows.chunk_begin(c) * rows.n;
         C* own = parts.data() + c * 2 * size;
         std::fill_n(own, 2 * size, C(0));
-        chunk_products<T>(own, own + size, dz.data ? dz.as<T>() + at : nullptr, dy.as<T>() + at, bits(at),
-                          x.as<T>() + at, center, rows.n, rows.chunk_end(c) - rows.chunk_begin(c));
+        chunk_products<T>(own, own + size, dy.as<T>() + at, bits(at), x.as<T>() + at, center, rows.n,
+                          rows.chunk_end(c) - rows.chunk_begin(c));
       }
     });
     const Scratch<double> totals(2 * size, x.device);
@@ -213,9 +213,7 @@ void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, Vie
       for (int64_t i = 0; i < 2 * size; ++i) sums[i] += double(parts.data()[c * 2 * size + i]);
     for (int64_t i = 0; i < rows.rest; ++i) {
       const int64_t at = rows.rest_begin() + i;
-      const bool kept = !mask.data || mask.as<uint8_t>()[at / 8] >> (at % 8) & 1;
-      if (dz.data) dz.as<T>()[at] = kept ? dy.as<T>()[at] : T(C(0));
-      if (!kept) continue;
+      if (mask.data && !(mask.as<uint8_t>()[at / 8] >> (at % 8) & 1)) continue;
       const double g = double(C(dy.as<T>()[at]));
       sums[place_of<T>(i)] += g;
       dots[place_of<T>(i)] += g * (double(C(x.as<T>()[at])) - double(center.at(i)));

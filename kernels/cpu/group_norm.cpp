@@ -219,7 +219,7 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
       const auto sums = [&](int64_t i, int64_t u, C* own) {
         const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
         const int64_t at = samples.offset(i, u);
-        chunk_products<T>(own, own + wide, nullptr, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
+        chunk_products<T>(own, own + wide, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
                           samples.rows_of(u));
       };
       const auto finish = [&](int64_t i, const C* part) {

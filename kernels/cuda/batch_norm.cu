@@ -211,23 +211,19 @@ struct GradientPack {
 
 // Sums of dz and of dz (x - mean) in each column over a block's rows: partial (2, C, gridDim.y, n / C).
 template <class T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-    batch_norm_products(compute_t<T>* partial, T* dz, const T* dy, const uint8_t* mask, const T* x,
-                        const compute_t<T>* means, Rows rows) {
+__global__ void __launch_bounds__(kThreads) batch_norm_products(compute_t<T>* partial, const T* dy, const uint8_t* mask,
+                                                                const T* x, const compute_t<T>* means, Rows rows) {
   using C = compute_t<T>;
   SHARED_ARRAY(C, tile, [kThreads * 2 * kPack]);
   C mean[kPack], sum[2 * kPack] = {};
   rows.for_each_channel([&](int j, int64_t c, int64_t) { mean[j] = means[c]; });
   rows.for_each_pack([&](int64_t at, auto count) {
     const GradientPack<T, kWidth> pack(dy, mask, x, at, count);
-    C kept[kPack];
 #pragma unroll
     for (int j = 0; j < kPack; ++j) {
-      kept[j] = pack.dz(j);
-      sum[j] += kept[j];
-      sum[kPack + j] += kept[j] * (pack.x[j] - mean[j]);
+      sum[j] += pack.dz(j);
+      sum[kPack + j] += pack.dz(j) * (pack.x[j] - mean[j]);
     }
-    if (dz) write<kWidth>(dz + at, kept, count);
   });
   C* const own = tile + thread_in_block();  // stride kThreads, so that neighbouring threads are adjacent
 #pragma unroll
@@ -262,7 +258,7 @@ struct ReduceProducts : OfNumbers<C, Sum> {
 
 }  // namespace
 
-void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, View x, View mean, View var, double eps) {
+void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View mean, View var, double eps) {
   const Rows rows(x);
   if (rows.channels == 0) return;
   dispatch_float(x.dtype, [&]<class T>() {
@@ -272,10 +268,10 @@ void batch_norm_backward_sums(View db, View dw, View dz, View dy, View mask, Vie
     const Tensor partial({2 * rows.channels, splits}, dtype_of<C>::value, x.device);
     by_width<T>(
         [&]<int kWidth>() {
-          launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dz.as<T>(), dy.as<T>(),
-                                                 mask.as<uint8_t>(), x.as<T>(), mean.as<C>(), rows);
+          launch<batch_norm_products<T, kWidth>>(x.device, grid, View(partial).as<C>(), dy.as<T>(), mask.as<uint8_t>(),
+                                                 x.as<T>(), mean.as<C>(), rows);
         },
-        dz.as<T>(), dy.as<T>(), x.as<T>());
+        dy.as<T>(), x.as<T>());
     const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
     launch_combine(x.device, finish, View(partial).as<const C>(), 2 * rows.channels, splits);
   });

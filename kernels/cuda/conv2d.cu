@@ -34,8 +34,7 @@ void conv2d_backward_data(View dx, View dy, View w, Window window) {
   const ConvSizes z(dy, dx, w, window);
   dispatch_float(dx.dtype, [&]<class T>() {
     multiply<T>(dx.device, BackwardPatches<T>{dy.as<T>(), z}, TransposedWeights<T>{w.as<T>(), z},
-                ImageResult<T>{dx.as<T>(), nullptr, z.c, z.c_group},
-                {z.groups(), int64_t(z.n) * z.h * z.w, z.c_group, z.taps() * z.k_group});
+                DataResult<T>{{dx.as<T>(), nullptr, z.c, z.c_group}, z}, Phases::sizes(z));
   });
 }
 

@@ -1,12 +1,13 @@
 #include "kernels/conv_norm.h"
 
 #include "kernels/cuda/conv_operands.cuh"
-#include "kernels/cuda/cudnn_conv.h"
 #include "kernels/cuda/norm_channels.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 // One matrix product by tensor cores for each pass (kernels/cuda/gemm_mma.cuh). Raw tensors are normalised in shared
 // memory, by the threads that copied them there; sums per channel are those of a tile of results, before it is written.
+// BatchNorm's gradient is not applied on load but in a pass of its own: it needs two tensors, and a product that reads
+// both nine times asks more of the second-level cache than the pass does.
 namespace ringtape::cuda {
 namespace {
 
@@ -20,7 +21,6 @@ ChannelsF channels_of(const Tensor& mean, const Tensor& var, const Tensor& w, do
 template <class X>
 struct NormalizedImages : X {
   static constexpr int kValues = 3;
-  static constexpr bool kTwo = false;
   ChannelsF by;
   const float* b;
   __device__ void values(int c, float* to, int step) const {
@@ -28,7 +28,7 @@ struct NormalizedImages : X {
     to[0] = n.mean, to[step] = n.scale, to[2 * step] = n.shift;
   }
   template <class T>
-  __device__ void transform(Vec<T, 8>& x, const Vec<T, 8>&, const float (&v)[kValues][8]) const {
+  __device__ void transform(Vec<T, 8>& x, const float (&v)[kValues][8]) const {
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float y = Normalize<float>{v[0][i], v[1][i], v[2][i]}(float(x.x[i]));
@@ -39,36 +39,6 @@ struct NormalizedImages : X {
 template <class X>
 NormalizedImages<X> normalized(const X& x, const NormOperand& by) {
   return {x, channels_of(by.mean, by.var, by.w, by.eps), View(by.b).as<float>()};
-}
-
-// Gradients, as a NormGradient says: of dz, with raw beside it.
-template <class T, class X>
-struct NormGradients : X {
-  static constexpr int kValues = 4;
-  static constexpr bool kTwo = true;
-  const T* second;
-  ChannelsF by;
-  const float *db, *dw;
-  float share;
-  __device__ void values(int c, float* to, int step) const {
-    const auto g = NormalizeGradient<float>::of(by, db, dw, share, c);
-    to[0] = g.mean, to[step] = g.scale, to[2 * step] = g.shift, to[3 * step] = g.slope;
-  }
-  __device__ void transform(Vec<T, 8>& dz, const Vec<T, 8>& raw, const float (&v)[kValues][8]) const {
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      dz.x[i] = T(NormalizeGradient<float>{v[0][i], v[1][i], v[2][i], v[3][i]}(float(dz.x[i]), float(raw.x[i])));
-  }
-};
-template <class T, class X>
-NormGradients<T, X> gradients(const X& dz, const NormGradient& by) {
-  const int64_t rows = by.raw.size() / by.raw.dim(-1);
-  return {dz,
-          View(by.raw).as<T>(),
-          channels_of(by.mean, by.var, by.w, by.eps),
-          View(by.db).as<float>(),
-          View(by.dw).as<float>(),
-          float(1 / double(rows))};
 }
 
 // Sums of a tile's rows go to parts (tiles, channels), for the kernel that combines them.
@@ -84,7 +54,7 @@ void combine_parts(Device device, const R& r, const Part* parts, int64_t tiles, 
   const ReduceShape shape{{1, {channels}, {1}}, {1, {tiles}, {channels}}, channels, tiles, tiles};
   reduce_by_columns<1>(device, Combined<R>(r), parts, shape);
 }
-int64_t tiles_of(int64_t rows) { return (rows + MmaTile<64>::kRows - 1) / MmaTile<64>::kRows; }
+int64_t tiles_of(int64_t rows) { return divide_up(rows, kMmaRows); }
 
 // Images with the moments of their channels.
 struct alignas(16) MomentsPart {
@@ -151,7 +121,7 @@ struct PackSums {  // of the 8 channels of a thread
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       mine[i] = {0, 0};
-      if (channel < out.channels) of[i] = Normalize<float>::of(out.by, out.b, channel + i);
+      if (channel < out.channels) of[i] = Normalize<float>::of(out.by, out.shift, channel + i);
     }
   }
   __device__ void add(const float*, int, int) {}
@@ -172,12 +142,14 @@ struct GatedImages {
   const T* raw;
   int64_t channels;
   ChannelsF by;
-  const float* b;
+  const float* shift;
   GradientSums* parts;
+  ConvSizes z;
   bool aligned() const { return aligned_width(8, dz, raw) == 8; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
-  __device__ void put_pack(int64_t, int64_t, int64_t place, int64_t k, const float* sums, Sums& its) const {
+  __device__ void put_pack(int64_t b, int64_t, int64_t number, int64_t k, const float* sums, Sums& its) const {
+    const int64_t place = Phases::place(z, b, number);
     const Vec<T, 8> x = load<8>(raw + place * channels + k);
     Vec<T, 8> out;
 #pragma unroll
@@ -201,10 +173,12 @@ struct SkippedImages {
   T* y;
   const T* skip;
   int64_t channels;
+  ConvSizes z;
   bool aligned() const { return aligned_width(8, y, skip) == 8; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
-  __device__ void put_pack(int64_t, int64_t, int64_t place, int64_t k, const float* sums, NoSums&) const {
+  __device__ void put_pack(int64_t b, int64_t, int64_t number, int64_t k, const float* sums, NoSums&) const {
+    const int64_t place = Phases::place(z, b, number);
     Vec<T, 8> out, added{};
     if (skip) added = load<8>(skip + place * channels + k);
 #pragma unroll
@@ -232,7 +206,7 @@ bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
 
 }  // namespace
 
-bool fuses_convolutions(int gpu) { return !uses_cudnn() && properties(gpu).major >= 8; }
+bool can_fuse(int gpu) { return properties(gpu).major >= 8; }
 
 bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
                    const RunningUpdate& running) {
@@ -251,34 +225,33 @@ bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, co
   });
 }
 
-bool fused_backward_data(View dx, View db, View dw, const NormGradient& dy, View w, const NormOperand& x, View skip,
+bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormOperand& x, View skip,
                          const Window& window) {
-  const ConvSizes z(dy.raw, dx, w, window);
+  const ConvSizes z(dy, dx, w, window);
   if (!fits(z)) return false;
   return dispatch_half(dx.dtype, [&]<class T>() {
-    const auto patches = gradients<T>(BackwardPatches<T>{View(dy.dz).as<T>(), z}, dy);
-    if (aligned_width(8, patches.second) != 8) return false;
+    const BackwardPatches<T> patches{dy.as<T>(), z};
     const TransposedWeights<T> weights{w.as<T>(), z};
-    const Product p{1, int64_t(z.n) * z.h * z.w, z.c, z.taps() * z.k};
+    const Product p = Phases::sizes(z);
     if (!x.mean.defined())
-      return gemm_mma<T>(dx.device, patches, weights, SkippedImages<T>{dx.as<T>(), skip.as<T>(), z.c}, p);
-    const int64_t tiles = tiles_of(p.m);
+      return gemm_mma<T>(dx.device, patches, weights, SkippedImages<T>{dx.as<T>(), skip.as<T>(), z.c, z}, p);
+    const int64_t tiles = p.batch * tiles_of(p.m);
     const Tensor parts({tiles * z.c * int64_t(sizeof(GradientSums))}, DType::u8, dx.device);
     GradientSums* const part = static_cast<GradientSums*>(View(parts).data);
     const ChannelsF channels = channels_of(x.mean, x.var, x.w, x.eps);
-    const GatedImages<T> out{dx.as<T>(), View(x.raw).as<T>(), z.c, channels, View(x.b).as<float>(), part};
+    const GatedImages<T> out{dx.as<T>(), View(x.raw).as<T>(), z.c, channels, View(x.b).as<float>(), part, z};
     if (!gemm_mma<T>(dx.device, patches, weights, out, p)) return false;
     combine_parts(dx.device, FinishGradientSums(db, dw, channels), part, tiles, z.c);
+    batch_norm_backward(dx, {}, dx, {}, x.raw, x.mean, x.var, x.w, db, dw, dx.size() / z.c, x.eps);
     return true;
   });
 }
 
-bool fused_backward_weights(View dw, const NormGradient& dy, const NormOperand& x, const Window& window) {
-  const ConvSizes z(dy.raw, x.raw, dw, window);
+bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window) {
+  const ConvSizes z(dy, x.raw, dw, window);
   if (!fits(z)) return false;
-  return dispatch_half(View(x.raw).dtype, [&]<class T>() {
-    const auto gradient = gradients<T>(OutputGradient<T>{View(dy.dz).as<T>(), z}, dy);
-    if (aligned_width(8, gradient.second) != 8) return false;
+  return dispatch_half(dy.dtype, [&]<class T>() {
+    const OutputGradient<T> gradient{dy.as<T>(), z};
     return with_patches<T, true>(x, z, [&](const auto& patches) {
       return weight_gradient<T>(dw, z, [&](const auto& out, const Product& p) {
         return gemm_mma<T>(dw.device, gradient, patches, out, p);

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <numeric>
 
 #include "core/tensor.h"
 #include "kernels/cuda/gemm_mma.cuh"
@@ -14,13 +15,14 @@ struct ConvSizes {
   // y is (n, rows, columns, k); *_group: channels of one group.
   int n, h, w, c, rows, columns, k, r, s, c_group, k_group;
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int same_h, same_w;  // the greatest common divisors of strides and dilations
 
   ConvSizes(const View& y, const View& x, const View& weights, const Window& p)
       : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])),
         columns(int(y.dims[2])), k(int(y.dims[3])), r(int(weights.dims[1])), s(int(weights.dims[2])),
         c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))), stride_h(int(p.stride_h)),
         stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)),
-        dilation_w(int(p.dilation_w)) {
+        dilation_w(int(p.dilation_w)), same_h(std::gcd(stride_h, dilation_h)), same_w(std::gcd(stride_w, dilation_w)) {
     RT_CHECK_AS(ShapeError,
                 x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX &&
                     taps() * std::max(c, k) < INT32_MAX,
@@ -81,6 +83,45 @@ struct Patches {
   }
 };
 
+// Of the data gradient: positions of x that are alike modulo the strides get theirs by the same taps, and each kind of
+// them is a product of its own. Of one axis, with positions first + stride i and taps tap + step j:
+struct Phase {
+  int first, places, tap, taps;
+  int out;  // the position of y that the first of both meet; it grows with i, and falls with j by dilation / same
+  __host__ __device__ Phase(int number, int size, int kernel, int stride, int pad, int dilation, int step)
+      : first(stride - 1 - number), places((size - first + stride - 1) / stride), tap(0), taps(0), out(0) {
+    for (int r = 0; r < step && r < kernel; ++r) {
+      if ((first + pad - r * dilation) % stride != 0) continue;
+      tap = r, taps = (kernel - r + step - 1) / step, out = (first + pad - r * dilation) / stride;
+    }
+  }
+};
+struct Phases {  // of number b: of the group, too
+  Phase h, w;
+  int group;
+  __host__ __device__ Phases(const ConvSizes& z, int64_t b)
+      : h(int(b) / z.stride_w % z.stride_h, z.h, z.r, z.stride_h, z.pad_h, z.dilation_h, z.stride_h / z.same_h),
+        w(int(b) % z.stride_w, z.w, z.s, z.stride_w, z.pad_w, z.dilation_w, z.stride_w / z.same_w),
+        group(int(b) / (z.stride_h * z.stride_w)) {}
+  __host__ __device__ int64_t places(const ConvSizes& z) const { return int64_t(z.n) * h.places * w.places; }
+  // The position of x of number i, and its group.
+  static __device__ int64_t place(const ConvSizes& z, int64_t b, int64_t i) {
+    if (z.stride_h == 1 && z.stride_w == 1) return i;
+    const Phases at(z, b);
+    const int row = int(i / at.w.places), image = row / at.h.places;
+    return (int64_t{image} * z.h + at.h.first + (row - image * at.h.places) * z.stride_h) * z.w + at.w.first +
+           (int(i) - row * at.w.places) * z.stride_w;
+  }
+  static __device__ int64_t group_of(const ConvSizes& z, int64_t b) { return b / (z.stride_h * z.stride_w); }
+  // The first kinds have most positions, or most taps.
+  static Product sizes(const ConvSizes& z) {
+    const auto most = [](int n, int of) { return (n + of - 1) / of; };
+    return {z.groups() * z.stride_h * z.stride_w,
+            int64_t(z.n) * most(z.h, z.stride_h) * most(z.w, z.stride_w), z.c_group,
+            int64_t{z.k_group} * most(z.r, z.stride_h / z.same_h) * most(z.s, z.stride_w / z.same_w)};
+  }
+};
+
 // Outer: a position of x; depth: (r, s, k), over the positions of y that it contributed to.
 template <class T>
 struct BackwardPatches {
@@ -88,29 +129,32 @@ struct BackwardPatches {
   ConvSizes z;
   struct Walk {
     const T* image;
-    int row, column, r, s, k;
+    int row, column, r, s, k, taps;  // the position of y for the first tap; numbers of taps
     __device__ const T* get(const BackwardPatches& x) const {
       const ConvSizes& z = x.z;
-      int i = row + z.pad_h - r * z.dilation_h, j = column + z.pad_w - s * z.dilation_w;
-      if (i < 0 || j < 0) return nullptr;
-      if (z.stride_h > 1 || z.stride_w > 1) {
-        if (i % z.stride_h != 0 || j % z.stride_w != 0) return nullptr;
-        i /= z.stride_h, j /= z.stride_w;
-      }
-      return i < z.rows && j < z.columns ? image + (int64_t{i} * z.columns + j) * z.k + k : nullptr;
+      const int i = row - r * (z.dilation_h / z.same_h), j = column - s * (z.dilation_w / z.same_w);
+      const bool inside = i >= 0 && i < z.rows && j >= 0 && j < z.columns;
+      return inside ? image + (int64_t{i} * z.columns + j) * z.k + k : nullptr;
     }
-    __device__ void advance(const BackwardPatches& x, int n) { r += carry(k, n, x.z.k_group, s, x.z.s); }
+    __device__ void advance(const BackwardPatches& x, int n) { r += carry(k, n, x.z.k_group, s, taps); }
   };
   bool packed() const { return cuda::packed(data, z.k, z.k_group); }
   __host__ __device__ int channels() const { return z.k_group; }
   static constexpr bool outer_first() { return false; }
-  __device__ Walk walk(int64_t group, int64_t place, int64_t tap) const {
-    const int row = int(place / z.w), t = int(tap);
-    return {data + int64_t(row / z.h) * z.rows * z.columns * z.k + group * z.k_group, row % z.h, int(place % z.w),
-            t / z.k_group / z.s, t / z.k_group % z.s, t % z.k_group};
+  __device__ int64_t outer_size(int64_t b) const { return Phases(z, b).places(z); }
+  __device__ int64_t depth(int64_t b) const {
+    const Phases at(z, b);
+    return int64_t{at.h.taps} * at.w.taps * z.k_group;
   }
-  __device__ T at(int64_t group, int64_t place, int64_t tap) const {
-    const T* const from = walk(group, place, tap).get(*this);
+  __device__ Walk walk(int64_t b, int64_t place, int64_t p) const {
+    const Phases at(z, b);  // even of none, a tile has a first row
+    const int rows = at.h.places > 0 ? at.h.places : 1, columns = at.w.places > 0 ? at.w.places : 1;
+    const int row = int(place / columns), t = int(p), taps = at.w.taps > 0 ? at.w.taps : 1;
+    return {data + int64_t(row / rows) * z.rows * z.columns * z.k + at.group * z.k_group, at.h.out + row % rows,
+            at.w.out + int(place % columns), t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
+  }
+  __device__ T at(int64_t b, int64_t place, int64_t p) const {
+    const T* const from = walk(b, place, p).get(*this);
     return from ? *from : T(0);
   }
 };
@@ -129,27 +173,30 @@ struct Weights {
   __device__ T at(int64_t group, int64_t k, int64_t tap) const { return *walk(group, k, tap).from; }
 };
 
-// Outer: an input channel; depth: (r, s, k).
+// Outer: an input channel; depth: (r, s, k) as of BackwardPatches.
 template <class T>
 struct TransposedWeights {
   const T* data;
   ConvSizes z;
   struct Walk {
-    const T* from;  // of the group, channel c
-    int tap, k;
+    const T* from;  // of the group, the first tap, channel c
+    int r, s, k, taps;
     __device__ const T* get(const TransposedWeights& w) const {
-      return from + (int64_t{k} * w.z.r * w.z.s + tap) * w.z.c_group;
+      const ConvSizes& z = w.z;
+      const int tap = r * (z.stride_h / z.same_h) * z.s + s * (z.stride_w / z.same_w);
+      return from + (int64_t{k} * z.r * z.s + tap) * z.c_group;
     }
-    __device__ void advance(const TransposedWeights& w, int n) {
-      for (k += n; k >= w.z.k_group; k -= w.z.k_group) ++tap;
-    }
+    __device__ void advance(const TransposedWeights& w, int n) { r += carry(k, n, w.z.k_group, s, taps); }
   };
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return true; }
-  __device__ Walk walk(int64_t group, int64_t c, int64_t tap) const {
-    return {data + group * z.k_group * z.r * z.s * z.c_group + c, int(tap) / z.k_group, int(tap) % z.k_group};
+  __device__ Walk walk(int64_t b, int64_t c, int64_t p) const {
+    const Phases at(z, b);
+    const int t = int(p), taps = at.w.taps > 0 ? at.w.taps : 1;
+    return {data + (int64_t{at.group} * z.k_group * z.r * z.s + at.h.tap * z.s + at.w.tap) * z.c_group + c,
+            t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
   }
-  __device__ T at(int64_t group, int64_t c, int64_t tap) const { return *walk(group, c, tap).get(*this); }
+  __device__ T at(int64_t b, int64_t c, int64_t p) const { return *walk(b, c, p).get(*this); }
 };
 
 // Outer: an output channel; depth: a position of y.
@@ -186,6 +233,18 @@ struct ImageResult {
     Vec<T, kPackOf<T>> out;
     for (int i = 0; i < kPackOf<T>; ++i) out.x[i] = T(bias ? sums[i] + float(bias[channel + i]) : sums[i]);
     store(y + place * channels + channel, out);
+  }
+};
+
+// The same of x, for BackwardPatches.
+template <class T>
+struct DataResult : ImageResult<T> {
+  ConvSizes z;
+  __device__ void put(int64_t b, int64_t q, int64_t i, int64_t c, compute_t<T> sum) const {
+    ImageResult<T>::put(Phases::group_of(z, b), q, Phases::place(z, b, i), c, sum);
+  }
+  __device__ void put_pack(int64_t b, int64_t q, int64_t i, int64_t c, const float* sums, NoSums& none) const {
+    ImageResult<T>::put_pack(Phases::group_of(z, b), q, Phases::place(z, b, i), c, sums, none);
   }
 };
 

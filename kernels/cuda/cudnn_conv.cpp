@@ -363,6 +363,8 @@ const ConvPlan& plan_of(ConvDevice& device, const Convolution& c) {
 
 }  // namespace
 
+int64_t cudnn_version() { return int64_t(cudnnGetVersion()); }
+
 bool uses_cudnn() {
   const int set = env::cudnn();
   return set < 0 ? cudnnGetVersion() != 0 : set == 1;

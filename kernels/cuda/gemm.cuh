@@ -12,7 +12,23 @@ struct Product {
   int64_t batch, m, n, k;
   int64_t chunk = INT64_MAX;  // a multiple of kGemmDepth
   __host__ __device__ int64_t chunks() const { return k > chunk ? (k + chunk - 1) / chunk : 1; }
+  int64_t tiles(int rows, int columns) const {
+    return (m + rows - 1) / rows * ((n + columns - 1) / columns) * chunks() * batch;
+  }
 };
+
+// An operand may say that those of one number of the batch are smaller: outer_size(b), depth(b); then the product has
+// no chunks.
+template <class X>
+__device__ int64_t outer_size_of(const X& x, int64_t b, int64_t most) {
+  if constexpr (requires { x.outer_size(b); }) return x.outer_size(b);
+  else return most;
+}
+template <class X>
+__device__ int64_t depth_of(const X& x, int64_t b, int64_t most) {
+  if constexpr (requires { x.depth(b); }) return x.depth(b);
+  else return most;
+}
 
 constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmThreads = 256, kPerThread = 4;  // per thread 4 x 4, 16 apart
 
@@ -51,10 +67,10 @@ __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, P
   for (int64_t number = blockIdx.x; number < row_tiles * column_tiles * chunks * p.batch; number += gridDim.x) {
     const int64_t row = number / column_tiles % row_tiles * kGemmTile, column = number % column_tiles * kGemmTile;
     const int64_t q = number / (row_tiles * column_tiles) % chunks, b = number / (row_tiles * column_tiles * chunks);
-    const int64_t end = q + 1 == chunks ? p.k : (q + 1) * p.chunk;
+    const int64_t end = q + 1 == chunks ? depth_of(a, b, p.k) : (q + 1) * p.chunk, rows = outer_size_of(a, b, p.m);
     C sum[kPerThread][kPerThread] = {};
     for (int64_t depth = q * p.chunk; depth < end; depth += kGemmDepth) {
-      load_tile(a_tile, a, b, row, p.m, depth, end);
+      load_tile(a_tile, a, b, row, rows, depth, end);
       load_tile(w_tile, w, b, column, p.n, depth, end);
       __syncthreads();
       multiply_tiles(sum, a_tile, w_tile, ti, tj);
@@ -63,14 +79,14 @@ __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, P
     for (int i = 0; i < kPerThread; ++i)
       for (int j = 0; j < kPerThread; ++j) {
         const int64_t r = row + ti + 16 * i, s = column + tj + 16 * j;
-        if (r < p.m && s < p.n) out.put(b, q, r, s, sum[i][j]);
+        if (r < rows && s < p.n) out.put(b, q, r, s, sum[i][j]);
       }
   }
 }
 
 template <class C, class A, class W, class Out>
 void gemm(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  const int64_t tiles = (p.m + kGemmTile - 1) / kGemmTile * ((p.n + kGemmTile - 1) / kGemmTile) * p.chunks() * p.batch;
+  const int64_t tiles = p.tiles(kGemmTile, kGemmTile);
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
   launch<gemm_kernel<C, A, W, Out>>(device, Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kGemmThreads)}, a, w,
                                     out, p);

@@ -18,8 +18,7 @@ namespace {
 // It may be a function of its memory, by channel: the index along the neighbours modulo channels(), a multiple of the
 // tiles' depth. What get() says to be zero stays zero. It then has:
 //   static constexpr int kValues          floats of a channel, which a block computes once: values(c, to, step)
-//   static constexpr bool kTwo            of two memories: `second` is like data
-//   transform(pack, second, values)       in place; values[v][i] of neighbour i
+//   transform(pack, values)               in place; values[v][i] of neighbour i
 //
 // A result of Element has aligned(), whether its memory is, packed(), whether its rows are packs of 16 bytes, and
 // put_pack(b, q, i, j, sums, its) for one. Its Sums are over the rows of a tile:
@@ -41,10 +40,6 @@ struct LinearWalk {
 
 template <class X>
 concept Transformed = requires { X::kValues; };
-template <class X>
-constexpr int kTilesOf = 1;
-template <Transformed X>
-constexpr int kTilesOf<X> = X::kTwo ? 2 : 1;
 
 struct NoSums {
   static constexpr int kBytes = 0;
@@ -55,12 +50,13 @@ struct NoSums {
 constexpr int kMmaDepth = 32, kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
 constexpr int kStagedRow = kWarpColumns + 4;  // floats
 
-// Of kRows x kColumns results; a warp has kWarpRows x 32 of them.
-template <int columns>
+// A warp has kWarpRows x 32 of its results.
+template <int rows, int columns>
 struct MmaTile {
-  static constexpr int kRows = 128, kColumns = columns, kWarpsAside = kColumns / kWarpColumns,
+  static constexpr int kRows = rows, kColumns = columns, kWarpsAside = kColumns / kWarpColumns,
                        kWarpRows = kRows * kWarpsAside * 32 / kMmaThreads;
 };
+constexpr int kMmaRows = 128;  // of all tiles but those of few rows
 
 // A tile of an operand: `outer` lines of the depth, or kMmaDepth lines along the outer index. The packs of a line are
 // in an order of its own, so that the 8 rows of a matrix, and what 8 lanes copy, are in different banks.
@@ -77,7 +73,7 @@ struct MmaLines {
   // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
   template <class X>
   struct Loader {
-    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads, kTiles = kTilesOf<X>;
+    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads;
     typename X::Walk walks[kMine];
     bool inside[kMine];                   // by the outer index
     int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
@@ -102,10 +98,7 @@ struct MmaLines {
       for (int mine = 0; mine < kMine; ++mine) {
         const bool in_depth = (outer_first ? line(mine) : pack(mine) * 8) < left;
         const T* const from = inside[mine] && in_depth ? walks[mine].get(x) : nullptr;
-        T* const to = tile + place(line(mine), pack(mine));
-        cp_async<16>(to, from ? from : x.data, from ? 16 : 0);
-        if constexpr (kTiles == 2)
-          cp_async<16>(to + kElements, from ? x.second + (from - x.data) : x.second, from ? 16 : 0);
+        cp_async<16>(tile + place(line(mine), pack(mine)), from ? from : x.data, from ? 16 : 0);
         if constexpr (Transformed<X>) {
           const unsigned bit = 1u << (stage * kMine + mine);
           there = from ? there | bit : there & ~bit;
@@ -130,7 +123,7 @@ struct MmaLines {
             for (int i = 0; i < 4; ++i) of_channels[v][half * 4 + i] = four.x[i];
           }
         Vec<T, 8> packed = load<8>(at);
-        x.transform(packed, load<8>(at + (kTiles - 1) * kElements), of_channels);
+        x.transform(packed, of_channels);
         if (!(there >> (stage * kMine + mine) & 1)) packed = {};
         store(at, packed);
       }
@@ -171,18 +164,17 @@ size_t values_bytes(const X& x) {
 }
 
 // Elements of a stage, and of its left operand.
-template <int columns, class A, class W>
+template <class Tile, class A, class W>
 struct MmaStage {
-  using Left = MmaLines<MmaTile<columns>::kRows, A::outer_first()>;
-  using Right = MmaLines<columns, W::outer_first()>;
-  static constexpr int kLeft = Left::kElements * kTilesOf<A>, kElements = kLeft + Right::kElements * kTilesOf<W>;
+  using Left = MmaLines<Tile::kRows, A::outer_first()>;
+  using Right = MmaLines<Tile::kColumns, W::outer_first()>;
+  static constexpr int kLeft = Left::kElements, kElements = kLeft + Right::kElements;
 };
 
-template <class T, int columns, class A, class W, class Out>
+template <class T, class Tile, class A, class W, class Out>
 __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out out, Product p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  using Tile = MmaTile<columns>;
-  using Stage = MmaStage<columns, A, W>;
+  using Stage = MmaStage<Tile, A, W>;
   using Left = typename Stage::Left;
   using Right = typename Stage::Right;
   using Sums = typename Out::Sums;
@@ -202,9 +194,10 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     const int q = int(number / (row_tiles * column_tiles) % chunks),
               b = int(number / (row_tiles * column_tiles * chunks));
     const int64_t row = int64_t{row_tile} * Tile::kRows, column = int64_t{column_tile} * Tile::kColumns;
-    const int64_t begin = q * p.chunk, end = q + 1 == chunks ? p.k : begin + p.chunk;
+    const int64_t begin = q * p.chunk, end = q + 1 == chunks ? depth_of(a, b, p.k) : begin + p.chunk,
+                  rows = outer_size_of(a, b, p.m);
     const int depth = int(end - begin), steps = (depth + kMmaDepth - 1) / kMmaDepth;
-    typename Left::template Loader<A> load_left(a, b, row, p.m, begin);
+    typename Left::template Loader<A> load_left(a, b, row, rows, begin);
     typename Right::template Loader<W> load_right(w, b, column, p.n, begin);
     const auto begin_step = [&](int step) {
       T* const stage = tiles + step % kMmaStages * Stage::kElements;
@@ -266,12 +259,12 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
       for (int t = lane; t < 16 * kPacks; t += 32) {
         const int64_t r = first + t / kPacks, s = column + my_column + t % kPacks * kPack;
         const float* const from = staged + t / kPacks * kStagedRow + t % kPacks * kPack;
-        if (r >= p.m || s >= p.n) continue;
+        if (r >= rows || s >= p.n) continue;
         if (out.packed()) out.put_pack(b, q, r, s, from, sums);
         else
           for (int64_t k = 0; k < kPack && s + k < p.n; ++k) out.put(b, q, r, s + k, from[k]);
       }
-      if constexpr (Sums::kBytes > 0) sums.add(staged, int(p.m - first < 16 ? p.m - first : 16), lane);
+      if constexpr (Sums::kBytes > 0) sums.add(staged, int(rows - first < 16 ? rows - first : 16), lane);
       __syncwarp();
     }
     if constexpr (Sums::kBytes > 0) {
@@ -283,7 +276,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
         Acc all = of_warps[c];
         for (int down = Tile::kColumns; down < kMmaThreads; down += Tile::kColumns)
           all = Sums::combine(all, of_warps[down + c]);
-        out.put_sums(row_tile, column + c, all);
+        out.put_sums(b * row_tiles + row_tile, column + c, all);
       }
     }
     __syncthreads();
@@ -291,26 +284,32 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
 #endif
 }
 
-template <class T, int columns, class A, class W, class Out>
+template <class T, class Tile, class A, class W, class Out>
 void launch_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  using Tile = MmaTile<columns>;
-  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<columns, A, W>::kElements;
+  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<Tile, A, W>::kElements;
   static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kTiles);
-  const int64_t tiles = (p.m + Tile::kRows - 1) / Tile::kRows * ((p.n + columns - 1) / columns) * p.chunks() * p.batch;
+  const int64_t tiles = p.tiles(Tile::kRows, Tile::kColumns);
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
-  launch<gemm_mma_kernel<T, columns, A, W, Out>>(
+  launch<gemm_mma_kernel<T, Tile, A, W, Out>>(
       device,
       Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kMmaThreads), kTiles + values_bytes(a) + values_bytes(w)},
       a, w, out, p);
 }
 
-// The product by tensor cores if the device has them and the operands are packed; whether it was.
+// The product by tensor cores if the device has them and the operands are packed; whether it was. The tile depends only
+// on the shape: so do sums over its rows.
 template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
+  constexpr int64_t kBusy = 128;  // tiles that keep a large GPU busy
   if (properties(device.index).major < 8 || p.k > INT32_MAX) return false;
   if (!a.packed() || !w.packed() || !out.aligned()) return false;
-  if (p.n > 64) launch_mma<T, 128>(device, a, w, out, p);
-  else launch_mma<T, 64>(device, a, w, out, p);
+  if constexpr (A::outer_first())
+    if (p.m <= 64) {
+      launch_mma<T, MmaTile<64, 128>>(device, a, w, out, p);
+      return true;
+    }
+  if (p.n > 64 && p.tiles(kMmaRows, 128) >= kBusy) launch_mma<T, MmaTile<kMmaRows, 128>>(device, a, w, out, p);
+  else launch_mma<T, MmaTile<kMmaRows, 64>>(device, a, w, out, p);
   return true;
 }
 

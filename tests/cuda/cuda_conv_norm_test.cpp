@@ -1,6 +1,11 @@
 // Convolutions fused with the batch normalisation around them: the numbers of the calls one by one, bit for bit but for
 // the sums per channel, and of f64 within a few roundings.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
@@ -21,7 +26,12 @@ using test::kCuda;
 using test::noise;
 using test::conv::norm_error;
 
-const int without_cudnn = [] { return ::setenv("RINGTAPE_CUDNN", "0", 1); }();  // before anything reads it
+const std::string plans =
+    (std::filesystem::temp_directory_path() / concat("ringtape_fused_plans_", ::getpid())).string();
+const int environment = [] {  // before anything reads it
+  ::setenv("RINGTAPE_CONV_PLANS", plans.c_str(), 1);
+  return ::setenv("RINGTAPE_CUDNN", "0", 1);
+}();
 
 constexpr DType kHalves[] = {DType::bf16, DType::f16};
 constexpr double kEps = 1e-5;
@@ -48,15 +58,14 @@ const Layer kCases[] = {
     {"128_256_shortcut", 3, 8, 8, 128, 256, 1, 2}, {"256", 2, 4, 4, 256, 256, 3, 1},
     {"256_512", 2, 4, 5, 256, 512, 3, 2},    {"256_512_shortcut", 2, 4, 4, 256, 512, 1, 2},
     {"512", 2, 2, 2, 512, 512, 3, 1},        {"one_place", 1, 1, 1, 32, 32, 1, 1},
+    {"one_place_strided", 3, 1, 1, 32, 32, 3, 2},
     {"odd_channels_in_tiles", 2, 5, 3, 96, 160, 3, 1}, {"none", 0, 4, 4, 32, 32, 3, 1},
 };
 
 struct Operands {
-  Tensor x, mean, var, scale, shift;        // of the normalisation before
-  Tensor w, raw, dz, of_mean, of_var, of_scale, db, dw;  // of the convolution, and the one after it
-  Tensor skip;
+  Tensor x, mean, var, scale, shift;  // of the normalisation before
+  Tensor w, dy, skip;
   NormOperand normalized() const { return {x, mean, var, scale, shift, kEps}; }
-  NormGradient gradient() const { return {dz, raw, of_mean, of_var, of_scale, db, dw, kEps}; }
 };
 
 Operands operands(const Layer& c, DType dtype, DType wide, Device device) {
@@ -64,24 +73,22 @@ Operands operands(const Layer& c, DType dtype, DType wide, Device device) {
   const auto images = [&](const Shape& s, double mean = 0, double deviation = 1) {
     return to(cast(cast(noise(s, ++seed, mean, deviation), DType::bf16), dtype), device);
   };
-  const auto channels = [&](int64_t n, double mean, double deviation) {
-    return to(cast(cast(noise({n}, ++seed, mean, deviation), DType::f32), wide), device);
+  const auto channels = [&](double mean, double deviation) {
+    return to(cast(cast(noise({c.c}, ++seed, mean, deviation), DType::f32), wide), device);
   };
   const double spread = 1 / std::sqrt(double(c.r * c.r * c.c));
-  return {images(c.x(), 0.5, 2), channels(c.c, 0.5, 0.1), channels(c.c, 4, 0.1), channels(c.c, 1, 0.2),
-          channels(c.c, 0, 0.2), images(c.weights(), 0, spread), images(c.y()), images(c.y()),
-          channels(c.k, 0, 0.1), channels(c.k, 1, 0.05), channels(c.k, 1, 0.2), channels(c.k, 0, 2),
-          channels(c.k, 0, 2), images(c.x())};
+  return {images(c.x(), 0.5, 2), channels(0.5, 0.1), channels(4, 0.1), channels(1, 0.2), channels(0, 0.2),
+          images(c.weights(), 0, spread), images(c.y()), images(c.x())};
 }
 
 struct Results {
-  Tensor y, mean, var, running_mean, running_var, dz, db, dw, of_w;
+  Tensor y, mean, var, running_mean, running_var, dx, db, dw, of_w;
   Tensor plain_y, plain_dx, plain_of_w;  // of x as it is; of_w in f32
 };
 Results run(const Layer& c, const Operands& o) {
   const auto channels = [&](int64_t n, double value) { return full({n}, value, o.mean.dtype(), o.x.device()); };
-  Results out{empty_like(o.raw), channels(c.k, 0), channels(c.k, 0), channels(c.k, 2), channels(c.k, 3),
-              empty_like(o.x),   channels(c.c, 0), channels(c.c, 0), empty_like(o.w),  empty_like(o.raw),
+  Results out{empty_like(o.dy), channels(c.k, 0), channels(c.k, 0), channels(c.k, 2), channels(c.k, 3),
+              empty_like(o.x),   channels(c.c, 0), channels(c.c, 0), empty_like(o.w),  empty_like(o.dy),
               empty_like(o.x),   Tensor(o.w.shape(), o.mean.dtype(), o.x.device())};
   const Tensor batches = zeros({}, DType::i64, o.x.device());
   const RunningUpdate running{out.running_mean, out.running_var, batches, 0.25, 1.5};
@@ -89,28 +96,31 @@ Results run(const Layer& c, const Operands& o) {
   const NormOperand plain{o.x}, normalized = o.normalized();
   conv_norm_forward(out.plain_y, out.mean, out.var, plain, o.w, window, {});
   conv_norm_forward(out.y, out.mean, out.var, normalized, o.w, window, running);
-  conv_norm_backward_data(out.dz, out.db, out.dw, o.gradient(), o.w, normalized, {}, window);
-  conv_norm_backward_data(out.plain_dx, {}, {}, o.gradient(), o.w, plain, o.skip, window);
-  conv_norm_backward_weights(out.of_w, o.gradient(), normalized, window);
-  conv_norm_backward_weights(out.plain_of_w, o.gradient(), plain, window);
+  conv_norm_backward_data(out.dx, out.db, out.dw, o.dy, o.w, normalized, {}, window);
+  conv_norm_backward_data(out.plain_dx, {}, {}, o.dy, o.w, plain, o.skip, window);
+  conv_norm_backward_weights(out.of_w, o.dy, normalized, window);
+  conv_norm_backward_weights(out.plain_of_w, o.dy, plain, window);
   EXPECT_EQ(batches.item(), 1);
   return out;
 }
 
-// The launches of kernels whose names have this in them; 0 where they are not counted.
-uint64_t launches_of([[maybe_unused]] const std::string& part) {
+// The launches of kernels whose names have one of these in them; 0 where they are not counted.
+uint64_t fused_launches() {
   uint64_t sum = 0;
 #if defined(RINGTAPE_EMULATION_BUILD)
   for (const emulation::KernelRun& k : emulation::kernels())
-    if (k.name.find(part) != std::string::npos) sum += k.launches[0] + k.launches[1] + k.launches[2];
+    for (const char* part : {"NormalizedImages", "ImagesWithMoments", "GatedImages", "SkippedImages"})
+      if (k.name.find(part) != std::string::npos) {
+        sum += k.launches[0] + k.launches[1] + k.launches[2];
+        break;
+      }
 #endif
   return sum;
 }
-const char* const kNormalizing = "Norm";  // in the names of fused kernels' operands
 
 struct Fused {
   explicit Fused(bool value) { set_fused_convolutions(value); }
-  ~Fused() { set_fused_convolutions(true); }
+  ~Fused() { set_fused_convolutions({}); }
 };
 
 // Large ones in one dtype, the other one in the other test.
@@ -127,9 +137,9 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     if (skips(c, dtype, DType::bf16)) continue;
     SCOPED_TRACE(std::string(name_of(dtype)));
     const Operands o = operands(c, dtype, DType::f32, kCuda);
-    const uint64_t before = launches_of(kNormalizing);
+    const uint64_t before = fused_launches();
     const Results a = run(c, o);
-    const uint64_t fused = launches_of(kNormalizing) - before;
+    const uint64_t fused = fused_launches() - before;
     Results b;
     {
       const Fused not_now(false);
@@ -137,7 +147,7 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     }
 #if defined(RINGTAPE_EMULATION_BUILD)
     EXPECT_EQ(fused, c.n > 0 ? 5u : 0u);
-    EXPECT_EQ(launches_of(kNormalizing) - before, fused);
+    EXPECT_EQ(fused_launches() - before, fused);
 #endif
     const auto same = [](const Tensor& got, const Tensor& want, const char* what) {
       EXPECT_TRUE(test::same_bytes(to(got, Device{}), to(want, Device{}))) << what;
@@ -145,10 +155,11 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     const auto close = [](const Tensor& got, const Tensor& want, const char* what) {
       EXPECT_LE(norm_error(got, test::values(want)), kSums) << what;
     };
-    same(a.y, b.y, "y"), same(a.plain_y, b.plain_y, "y of x as it is"), same(a.dz, b.dz, "dz");
-    same(a.plain_dx, b.plain_dx, "dx + skip"), same(a.of_w, b.of_w, "dw");
+    same(a.y, b.y, "y"), same(a.plain_y, b.plain_y, "y of x as it is"), same(a.of_w, b.of_w, "dw");
+    same(a.plain_dx, b.plain_dx, "dx + skip");
     close(a.mean, b.mean, "mean"), close(a.var, b.var, "var");
     close(a.running_mean, b.running_mean, "running mean"), close(a.running_var, b.running_var, "running var");
+    EXPECT_LE(norm_error(a.dx, test::values(b.dx)), rounding(dtype)) << "dx, after sums in another order";
     close(a.db, b.db, "db"), close(a.dw, b.dw, "dw of the normalisation");
     EXPECT_LE(norm_error(a.plain_of_w, test::values(b.plain_of_w)), rounding(dtype)) << "dw in f32, rounded in b";
   }
@@ -167,7 +178,7 @@ TEST_P(CudaConvNorm, AgreesWithF64) {
     };
     close(got.y, want.y, "y"), close(got.plain_y, want.plain_y, "y of x as it is"), close(got.mean, want.mean, "mean");
     close(got.var, want.var, "var"), close(got.plain_dx, want.plain_dx, "dx + skip");
-    close(got.dz, want.dz, "dz"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
+    close(got.dx, want.dx, "dx"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
     close(got.of_w, want.of_w, "dw"), close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
   }
 }
@@ -191,11 +202,11 @@ TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
   const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
   const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
   const Results want = run(c, o);
-  for (Tensor Operands::* const which : {&Operands::x, &Operands::w, &Operands::raw, &Operands::dz, &Operands::skip}) {
+  for (Tensor Operands::* const which : {&Operands::x, &Operands::w, &Operands::dy, &Operands::skip}) {
     Operands moved = o;
     moved.*which = test::cuda(to(o.*which, Device{}), 1);
     const Results got = run(c, moved);
-    for (Tensor Results::* const result : {&Results::y, &Results::dz, &Results::plain_dx, &Results::of_w})
+    for (Tensor Results::* const result : {&Results::plain_y, &Results::plain_dx, &Results::of_w})
       EXPECT_TRUE(test::same_bytes(to(got.*result, Device{}), to(want.*result, Device{})));
   }
 }
@@ -223,14 +234,14 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
   set_exact_convolutions(true);  // the CPU's
   for (const int64_t stride : {1, 2}) {
     SCOPED_TRACE(concat("stride ", stride));
-    const uint64_t before = launches_of(kNormalizing);
+    const uint64_t before = fused_launches();
     const std::vector<Tensor> fused = train_block(stride, kCuda), on_cpu = train_block(stride, Device{});
-    const uint64_t launches = launches_of(kNormalizing) - before;
+    const uint64_t launches = fused_launches() - before;
     const Fused not_now(false);
     const std::vector<Tensor> one_by_one = train_block(stride, kCuda);
 #if defined(RINGTAPE_EMULATION_BUILD)
     EXPECT_GT(launches, 0u);
-    EXPECT_EQ(launches_of(kNormalizing) - before, launches);
+    EXPECT_EQ(fused_launches() - before, launches);
 #endif
     for (size_t i = 0; i < fused.size(); ++i) {
       // Other sums move some roundings to 16 bits, and with them ReLUs of numbers near 0.
@@ -241,14 +252,44 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
   set_exact_convolutions(false);
 }
 
+TEST_F(CudaResidualBlock, ChoicesAreKept) {
+  const BlockShape block{kCuda, DType::bf16, {8, 4, 4, 32}, {32, 3, 3, 32}, 1};
+  BlockShape other = block;
+  other.x = {9, 4, 4, 32};
+  AskedBlocks asked;
+  EXPECT_TRUE(prefers_fused(block));  // there is no cuDNN
+  EXPECT_FALSE(keep_fused(block, false));
+  EXPECT_FALSE(keep_fused(block, true));  // the first choice stays
+  EXPECT_FALSE(prefers_fused(block));
+  EXPECT_TRUE(prefers_fused(other));
+  EXPECT_TRUE(keep_fused(other, true));
+  for (const bool set : {false, true}) {
+    const Fused now(set);
+    EXPECT_EQ(prefers_fused(block), set);
+  }
+  EXPECT_FALSE(prefers_fused(block));
+  set_deterministic_convolutions(true);  // nothing depends on a measurement
+  EXPECT_TRUE(prefers_fused(block));
+  set_deterministic_convolutions(false);
+  EXPECT_EQ(asked.blocks, (std::vector<BlockShape>{block, other}));
+  BlockShape f32 = block, few = block, on_cpu = block;
+  f32.dtype = DType::f32, few.w = {48, 3, 3, 32}, on_cpu.device = {};
+  for (const BlockShape& b : {f32, few, on_cpu}) EXPECT_FALSE(prefers_fused(b));
+  EXPECT_EQ(asked.blocks.size(), 2u);
+  std::ifstream file(plans);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  EXPECT_MENTIONS(text, "stride 1\tone by one\n");
+  std::filesystem::remove(plans);
+}
+
 #if defined(RINGTAPE_EMULATION_BUILD)
 
 // In whole sectors, without a conflict of banks, and less of them than by calls one by one.
 TEST_F(CudaResidualBlock, MovesWholeSectors) {
   const Layer c{"", 2, 16, 16, 64, 64, 3, 1};
   const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
-  const Tensor y = empty_like(o.raw), dx = empty_like(o.x), dw = zeros(o.w.shape(), DType::f32, kCuda);
-  const Tensor mean = empty_like(o.of_mean), var = empty_like(mean), db = empty_like(mean), of_scale = empty_like(mean);
+  const Tensor y = empty_like(o.dy), dx = empty_like(o.x), dw = zeros(o.w.shape(), DType::f32, kCuda);
+  const Tensor mean = empty_like(o.mean), var = empty_like(mean), db = empty_like(mean), of_scale = empty_like(mean);
   const auto expect_good = [&](const char* what, const std::function<void()>& f) {
     const emulation::Traffic t = emulation::traffic_of(f);
     EXPECT_GE(double(t.bytes), 0.9 * double(t.sectors * emulation::Traffic::kSector)) << what;
@@ -257,9 +298,9 @@ TEST_F(CudaResidualBlock, MovesWholeSectors) {
   };
   expect_good("forward", [&] { conv_norm_forward(y, mean, var, o.normalized(), o.w, c.window(), {}); });
   expect_good("data", [&] {
-    conv_norm_backward_data(dx, db, of_scale, o.gradient(), o.w, o.normalized(), {}, c.window());
+    conv_norm_backward_data(dx, db, of_scale, o.dy, o.w, o.normalized(), {}, c.window());
   });
-  expect_good("weights", [&] { conv_norm_backward_weights(dw, o.gradient(), o.normalized(), c.window()); });
+  expect_good("weights", [&] { conv_norm_backward_weights(dw, o.dy, o.normalized(), c.window()); });
 }
 
 #endif

@@ -91,7 +91,7 @@ TEST(CudaCosts, OfBatchNorm) {
   };
   expect_passes("statistics", 1, [&] { batch_norm_statistics(mean, var, x, {}); });
   expect_passes("forward", 3, [&] { batch_norm_forward(y, mask, x, z, mean, var, w, b, 1e-5, Activation::relu); });
-  expect_passes("sums", 2, [&] { batch_norm_backward_sums(db, dw, {}, y, mask, x, mean, var, 1e-5); });
+  expect_passes("sums", 2, [&] { batch_norm_backward_sums(db, dw, y, mask, x, mean, var, 1e-5); });
   expect_passes("gradients", 4,
                 [&] { batch_norm_backward(dx, z, y, mask, x, mean, var, w, db, dw, 512, 1e-5); });
 }

@@ -62,7 +62,7 @@ Results run(Device device, int64_t offset, int64_t m, int64_t c, DType dtype, bo
   const View none, mask = f == kRelu ? View(r.mask) : none;
   batch_norm_statistics(r.mean, r.var, x, {});
   batch_norm_forward(r.y, mask, x, residual ? View(z) : none, r.mean, r.var, w, b, 1e-3, f);
-  batch_norm_backward_sums(r.db, r.dw, {}, dy, mask, x, r.mean, r.var, 1e-3);
+  batch_norm_backward_sums(r.db, r.dw, dy, mask, x, r.mean, r.var, 1e-3);
   batch_norm_backward(r.dx, residual ? View(r.dresidual) : none, dy, mask, x, r.mean, r.var, w, r.db, r.dw, m, 1e-3);
   return r;
 }

@@ -17,8 +17,8 @@ namespace {
 
 const std::vector<std::string> kCommands = {
     "train",      "pretrain",          "evaluate",  "predict",     "embed",         "export", "compare", "launch",
-    "store", "bench step", "bench collectives", "simulate training", "data info", "data verify", "data download",
-    "doctor", "list"};
+    "store", "bench step", "bench tune", "bench collectives", "simulate training", "data info", "data verify",
+    "data download", "doctor", "list"};
 
 size_t longest_line(const std::string& text) {
   std::istringstream in(text);

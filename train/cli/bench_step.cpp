@@ -32,8 +32,9 @@ bool is_step_flag(const Flag& flag) {
 
 bool is_of_methods(const Flag& flag) { return find_option(flag.name)->group.learning == Learning::self_supervised; }
 
-TrainOptions bench_step_options(const Invocation& invocation) {
-  TrainOptions options;
+}  // namespace
+
+TrainOptions bench_step_options(const Invocation& invocation, TrainOptions options) {
   options.trainer.batch_size = 16;
   options.step.optimizer.of("sgd").as<Sgd::Options>().momentum = 0;
   options.step.optimizer.of("lars").as<Lars::Options>().momentum = 0;
@@ -49,6 +50,22 @@ TrainOptions bench_step_options(const Invocation& invocation) {
               options.parallel.strategy);
   return options;
 }
+
+std::vector<Flag> bench_step_flags(const char* model) {
+  std::vector<Flag> flags;
+  for (Flag& flag : option_flags(Use::either))
+    if (is_step_flag(flag)) {
+      if (flag.name == "batch-size") flag.fallback = "16";
+      if (flag.name == "model") flag.fallback = model;
+      if (!is_of_methods(flag) && flag.owner.empty()) flag.group = "Benchmark";
+      flags.push_back(std::move(flag));
+    }
+  std::stable_partition(flags.begin(), flags.end(), [](const Flag& flag) { return !is_of_methods(flag); });
+  flags.push_back({"Benchmark", "pixels", "N", "height and width of the images", "the model's own"});
+  return flags;
+}
+
+namespace {
 
 struct Measured {
   std::vector<double> rates;  // steps per second of each round, ascending
@@ -164,16 +181,7 @@ Command bench_step_command() {
                       "bench step --model resnet18 --batch-size 128 --json",
                       "bench step --model resnet50 --pixels 224 --batch-size 8",
                       "bench step --method simclr --batch-size 128"};
-  for (Flag& flag : option_flags(Use::either))
-    if (is_step_flag(flag)) {
-      if (flag.name == "batch-size") flag.fallback = "16";
-      if (flag.name == "model") flag.fallback = "mlp, with --method resnet18";
-      if (!is_of_methods(flag) && flag.owner.empty()) flag.group = "Benchmark";
-      command.flags.push_back(std::move(flag));
-    }
-  std::stable_partition(command.flags.begin(), command.flags.end(),
-                        [](const Flag& flag) { return !is_of_methods(flag); });
-  command.flags.push_back({"Benchmark", "pixels", "N", "height and width of the images", "the model's own"});
+  command.flags = bench_step_flags("mlp, with --method resnet18");
   command.run = run_bench_step;
   return command;
 }

@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
                 launch_command(),
                 store_command(),
                 bench_step_command(),
+                bench_tune_command(),
                 bench_collectives_command(),
                 simulate_training_command(),
                 data_info_command(),

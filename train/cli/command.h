@@ -47,6 +47,7 @@ Command predict_command();
 Command export_command();
 Command view_command();
 Command bench_step_command();
+Command bench_tune_command();
 Command bench_collectives_command();
 Command simulate_training_command();
 Command launch_command();

@@ -3,10 +3,16 @@
 #include <optional>
 
 #include "comm/process_group.h"
+#include "train/cli/command.h"
 #include "train/data/loader.h"
 #include "train/settings/run_setup.h"
 
 namespace ringtape::cli {
+
+// The settings of a step of which a benchmark measures something, beginning with `options`, and their flags; `model`:
+// what is said of its default.
+TrainOptions bench_step_options(const Invocation& invocation, TrainOptions options = {});
+std::vector<Flag> bench_step_flags(const char* model);
 
 // Measures training steps on random images. Supervised: on one fixed batch; the loader is measured separately.
 // Self-supervised: on batches from the loader, as in a real run, since views are made for each step.

@@ -1,0 +1,190 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <utility>
+
+#include "autograd/autocast.h"
+#include "autograd/create.h"
+#include "core/runtime.h"
+#include "kernels/conv_norm.h"
+#include "nn/resnet.h"
+#include "train/cli/common.h"
+#include "train/cli/step_bench.h"
+#include "train/io/json.h"
+#include "train/run/environment.h"
+
+namespace ringtape::cli {
+namespace {
+
+// A block with random numbers, forward and backward.
+class Trial {
+ public:
+  explicit Trial(const BlockShape& shape) : shape_(shape) {
+    manual_seed(1);
+    block_ = std::make_unique<nn::BasicBlock>(shape.w[3], shape.w[0], shape.stride);
+    nn::move_to(*block_, shape.device);
+    x_ = leaf(to(cast(randn(shape.x), shape.dtype), shape.device));
+    parameters_ = nn::named_parameters(*block_);
+  }
+
+  // Output and gradients.
+  std::vector<Tensor> run() {
+    zero_grad(x_);
+    for (const nn::Named& p : parameters_) zero_grad(*p.tensor);
+    Tensor y;
+    {
+      const Autocast halves(shape_.dtype);
+      y = (*block_)(x_);
+    }
+    if (!dy_.defined()) dy_ = to(cast(randn(y.shape()), y.dtype()), shape_.device);
+    backward(y, dy_);
+    std::vector<Tensor> out = {y, grad(x_)};
+    for (const nn::Named& p : parameters_) out.push_back(grad(*p.tensor));
+    return out;
+  }
+
+  double seconds(int calls) {
+    synchronize(shape_.device);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) run();
+    synchronize(shape_.device);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
+  }
+
+ private:
+  BlockShape shape_;
+  std::unique_ptr<nn::BasicBlock> block_;
+  Tensor x_, dy_;
+  std::vector<nn::Named> parameters_;
+};
+
+double norm_of(const Tensor& x) { return std::sqrt(sum(square(cast(x, DType::f32))).item()); }
+
+// The largest of norm(a - b) / norm(b).
+double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  double out = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double of_one = norm_of(cast(a[i], DType::f32) - cast(b[i], DType::f32)) / std::max(norm_of(b[i]), 1e-30);
+    if (!(of_one <= out)) out = of_one;  // also a NaN
+  }
+  return out;
+}
+
+struct Tuned {
+  BlockShape block;
+  double seconds[2] = {};  // one by one, fused
+  double difference = 0;
+  bool right = false, fused = false;
+};
+
+// Sums in another order move a few roundings to 16 bits, and with them ReLUs of numbers near 0.
+constexpr double kMostDifference = 0.02;
+
+Tuned tune(const BlockShape& block) {
+  constexpr int kRounds = 5;
+  constexpr double kRoundSeconds = 0.02, kEnough = 1;  // seconds
+  Trial trial(block);
+  std::vector<Tensor> results[2];
+  int calls[2] = {};
+  for (const bool fused : {false, true}) {
+    set_fused_convolutions(fused);
+    results[fused] = trial.run();
+    calls[fused] = int(std::clamp(kRoundSeconds / trial.seconds(1), 1.0, 1000.0));
+  }
+  Tuned out{block};
+  out.difference = difference(results[1], results[0]);
+  out.right = out.difference <= kMostDifference;
+  std::vector<double> seconds[2];
+  double total = 0;
+  for (int round = 0; out.right && round < kRounds && total < kEnough; ++round)
+    for (const bool fused : {false, true}) {
+      set_fused_convolutions(fused);
+      seconds[fused].push_back(trial.seconds(calls[fused]));
+      total += seconds[fused].back() * calls[fused];
+    }
+  set_fused_convolutions({});
+  for (int i = 0; out.right && i < 2; ++i) {
+    std::sort(seconds[i].begin(), seconds[i].end());
+    out.seconds[i] = seconds[i][seconds[i].size() / 2];
+  }
+  out.fused = keep_fused(block, out.right && out.seconds[1] < out.seconds[0]);
+  return out;
+}
+
+Json json_of(const Tuned& t) {
+  Json out{{"x", t.block.x.str()},
+           {"w", t.block.w.str()},
+           {"stride", t.block.stride},
+           {"difference", t.difference},
+           {"right", t.right},
+           {"fused", t.fused}};
+  if (t.right) out["one_by_one_us"] = 1e6 * t.seconds[0], out["fused_us"] = 1e6 * t.seconds[1];
+  return out;
+}
+
+std::string line_of(const Tuned& t) {
+  std::string out = fmt::format("{:<22} {:<18} {:>6}", t.block.x.str(), t.block.w.str(), t.block.stride);
+  if (t.right) out += fmt::format(" {:>10.1f} {:>10.1f}", 1e6 * t.seconds[0], 1e6 * t.seconds[1]);
+  else out += fmt::format(" {:>10} {:>10}", "", "wrong");
+  return out + fmt::format(" {:>10.4f}  {}", t.difference, t.fused ? "fused" : "one by one");
+}
+
+const std::string_view kFlags[] = {"model", "batch-size", "device", "precision", "pixels", "json"};
+
+int run_bench_tune(const Invocation& invocation) {
+  TrainOptions defaults;
+  defaults.model.name = "resnet18", defaults.execution.device = "cuda", defaults.execution.precision = "bf16";
+  const TrainOptions options = resolve(bench_step_options(invocation, std::move(defaults)));
+  AskedBlocks asked;
+  StepBench bench(options, number_flag<int64_t>(invocation, "pixels", 1, 4096, 0), comm::alone());
+  bench.run(1);
+  RT_CHECK_AS(UsageError, !asked.blocks.empty(), "bench tune: expected residual blocks that a GPU can fuse, but ",
+              options.model.name, " on ", options.execution.device, " in ", options.execution.precision,
+              " has none; it takes basic blocks of multiples of ", kFusedChannels,
+              " channels, --precision bf16 or f16, and a GPU of compute capability 8.0 or later");
+  const std::vector<BlockShape> blocks = asked.blocks;
+  if (!options.run.json)
+    std::printf("on %s, %s, %s\n%-22s %-18s %6s %10s %10s %10s  %s\n",
+                runtime(bench.device()).describe(bench.device().index).c_str(), cuda_versions().c_str(),
+                options.execution.precision.c_str(), "images", "first weights", "stride", "apart us", "fused us",
+                "difference", "used");
+  Json all = Json::list();
+  bool right = true;
+  for (const BlockShape& block : blocks) {
+    const Tuned tuned = tune(block);
+    right = right && tuned.right;
+    if (options.run.json) all.push_back(json_of(tuned));
+    else std::printf("%s\n", line_of(tuned).c_str()), std::fflush(stdout);
+  }
+  if (options.run.json) std::printf("%s\n", all.text().c_str());
+  RT_CHECK(right, "bench tune: fused blocks differ by more than ", kMostDifference,
+           " from those of calls one by one, and are not used; please report this with the table");
+  return 0;
+}
+
+}  // namespace
+
+Command bench_tune_command() {
+  Command command;
+  command.name = "bench tune";
+  command.summary =
+      "Measures on a GPU which residual blocks of a model are faster with convolutions fused with BatchNorm, first "
+      "checks their results, and keeps the choice for later trainings with these sizes.";
+  command.usage = "[FLAGS]";
+  command.examples = {"bench tune --batch-size 128 --precision bf16",
+                      "bench tune --model resnet34 --batch-size 512 --precision bf16 --json"};
+  for (Flag& flag : bench_step_flags("resnet18")) {
+    const bool taken = flag.kind == "model" || std::ranges::count(kFlags, flag.name);
+    if (!taken) continue;
+    if (flag.name == "device") flag.fallback = "cuda";
+    if (flag.name == "precision") flag.fallback = "bf16";
+    command.flags.push_back(std::move(flag));
+  }
+  command.run = run_bench_tune;
+  return command;
+}
+
+}  // namespace ringtape::cli
