@@ -145,11 +145,13 @@ struct GatedImages {
   const float* shift;
   GradientSums* parts;
   ConvSizes z;
+  Phases phases = Phases(z, 0);
+  __device__ void start(int64_t b) { phases = Phases(z, b); }
   bool aligned() const { return aligned_width(8, dz, raw) == 8; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
-  __device__ void put_pack(int64_t b, int64_t, int64_t number, int64_t k, const float* sums, Sums& its) const {
-    const int64_t place = Phases::place(z, b, number);
+  __device__ void put_pack(int64_t, int64_t, int64_t number, int64_t k, const float* sums, Sums& its) const {
+    const int64_t place = phases.place(z, number);
     const Vec<T, 8> x = load<8>(raw + place * channels + k);
     Vec<T, 8> out;
 #pragma unroll
@@ -174,11 +176,13 @@ struct SkippedImages {
   const T* skip;
   int64_t channels;
   ConvSizes z;
+  Phases phases = Phases(z, 0);
+  __device__ void start(int64_t b) { phases = Phases(z, b); }
   bool aligned() const { return aligned_width(8, y, skip) == 8; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
-  __device__ void put_pack(int64_t b, int64_t, int64_t number, int64_t k, const float* sums, NoSums&) const {
-    const int64_t place = Phases::place(z, b, number);
+  __device__ void put_pack(int64_t, int64_t, int64_t number, int64_t k, const float* sums, NoSums&) const {
+    const int64_t place = phases.place(z, number);
     Vec<T, 8> out, added{};
     if (skip) added = load<8>(skip + place * channels + k);
 #pragma unroll

@@ -104,15 +104,13 @@ struct Phases {  // of number b: of the group, too
         w(int(b) % z.stride_w, z.w, z.s, z.stride_w, z.pad_w, z.dilation_w, z.stride_w / z.same_w),
         group(int(b) / (z.stride_h * z.stride_w)) {}
   __host__ __device__ int64_t places(const ConvSizes& z) const { return int64_t(z.n) * h.places * w.places; }
-  // The position of x of number i, and its group.
-  static __device__ int64_t place(const ConvSizes& z, int64_t b, int64_t i) {
+  // The position of x of number i.
+  __device__ int64_t place(const ConvSizes& z, int64_t i) const {
     if (z.stride_h == 1 && z.stride_w == 1) return i;
-    const Phases at(z, b);
-    const int row = int(i / at.w.places), image = row / at.h.places;
-    return (int64_t{image} * z.h + at.h.first + (row - image * at.h.places) * z.stride_h) * z.w + at.w.first +
-           (int(i) - row * at.w.places) * z.stride_w;
+    const int row = int(i / w.places), image = row / h.places;
+    return (int64_t{image} * z.h + h.first + (row - image * h.places) * z.stride_h) * z.w + w.first +
+           (i - int64_t{row} * w.places) * z.stride_w;
   }
-  static __device__ int64_t group_of(const ConvSizes& z, int64_t b) { return b / (z.stride_h * z.stride_w); }
   // The first kinds have most positions, or most taps.
   static Product sizes(const ConvSizes& z) {
     const auto most = [](int n, int of) { return (n + of - 1) / of; };
@@ -127,6 +125,7 @@ template <class T>
 struct BackwardPatches {
   const T* data;
   ConvSizes z;
+  Phases phases = Phases(z, 0);
   struct Walk {
     const T* image;
     int row, column, r, s, k, taps;  // the position of y for the first tap; numbers of taps
@@ -141,17 +140,14 @@ struct BackwardPatches {
   bool packed() const { return cuda::packed(data, z.k, z.k_group); }
   __host__ __device__ int channels() const { return z.k_group; }
   static constexpr bool outer_first() { return false; }
-  __device__ int64_t outer_size(int64_t b) const { return Phases(z, b).places(z); }
-  __device__ int64_t depth(int64_t b) const {
-    const Phases at(z, b);
-    return int64_t{at.h.taps} * at.w.taps * z.k_group;
-  }
-  __device__ Walk walk(int64_t b, int64_t place, int64_t p) const {
-    const Phases at(z, b);  // even of none, a tile has a first row
-    const int rows = at.h.places > 0 ? at.h.places : 1, columns = at.w.places > 0 ? at.w.places : 1;
-    const int row = int(place / columns), t = int(p), taps = at.w.taps > 0 ? at.w.taps : 1;
-    return {data + int64_t(row / rows) * z.rows * z.columns * z.k + at.group * z.k_group, at.h.out + row % rows,
-            at.w.out + int(place % columns), t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
+  __device__ void start(int64_t b) { phases = Phases(z, b); }
+  __device__ int64_t outer_size() const { return phases.places(z); }
+  __device__ int64_t depth() const { return int64_t{phases.h.taps} * phases.w.taps * z.k_group; }
+  __device__ Walk walk(int64_t, int64_t place, int64_t p) const {  // even of no positions, a tile has a first row
+    const int rows = phases.h.places > 0 ? phases.h.places : 1, columns = phases.w.places > 0 ? phases.w.places : 1;
+    const int row = int(place / columns), t = int(p), taps = phases.w.taps > 0 ? phases.w.taps : 1;
+    return {data + int64_t(row / rows) * z.rows * z.columns * z.k + phases.group * z.k_group, phases.h.out + row % rows,
+            phases.w.out + int(place % columns), t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
   }
   __device__ T at(int64_t b, int64_t place, int64_t p) const {
     const T* const from = walk(b, place, p).get(*this);
@@ -178,6 +174,7 @@ template <class T>
 struct TransposedWeights {
   const T* data;
   ConvSizes z;
+  Phases phases = Phases(z, 0);
   struct Walk {
     const T* from;  // of the group, the first tap, channel c
     int r, s, k, taps;
@@ -190,10 +187,10 @@ struct TransposedWeights {
   };
   bool packed() const { return cuda::packed(data, z.c, z.c_group); }
   static constexpr bool outer_first() { return true; }
-  __device__ Walk walk(int64_t b, int64_t c, int64_t p) const {
-    const Phases at(z, b);
-    const int t = int(p), taps = at.w.taps > 0 ? at.w.taps : 1;
-    return {data + (int64_t{at.group} * z.k_group * z.r * z.s + at.h.tap * z.s + at.w.tap) * z.c_group + c,
+  __device__ void start(int64_t b) { phases = Phases(z, b); }
+  __device__ Walk walk(int64_t, int64_t c, int64_t p) const {
+    const int t = int(p), taps = phases.w.taps > 0 ? phases.w.taps : 1;
+    return {data + (int64_t{phases.group} * z.k_group * z.r * z.s + phases.h.tap * z.s + phases.w.tap) * z.c_group + c,
             t / z.k_group / taps, t / z.k_group % taps, t % z.k_group, taps};
   }
   __device__ T at(int64_t b, int64_t c, int64_t p) const { return *walk(b, c, p).get(*this); }
@@ -240,11 +237,13 @@ struct ImageResult {
 template <class T>
 struct DataResult : ImageResult<T> {
   ConvSizes z;
-  __device__ void put(int64_t b, int64_t q, int64_t i, int64_t c, compute_t<T> sum) const {
-    ImageResult<T>::put(Phases::group_of(z, b), q, Phases::place(z, b, i), c, sum);
+  Phases phases = Phases(z, 0);
+  __device__ void start(int64_t b) { phases = Phases(z, b); }
+  __device__ void put(int64_t, int64_t q, int64_t i, int64_t c, compute_t<T> sum) const {
+    ImageResult<T>::put(phases.group, q, phases.place(z, i), c, sum);
   }
-  __device__ void put_pack(int64_t b, int64_t q, int64_t i, int64_t c, const float* sums, NoSums& none) const {
-    ImageResult<T>::put_pack(Phases::group_of(z, b), q, Phases::place(z, b, i), c, sums, none);
+  __device__ void put_pack(int64_t, int64_t q, int64_t i, int64_t c, const float* sums, NoSums& none) const {
+    ImageResult<T>::put_pack(phases.group, q, phases.place(z, i), c, sums, none);
   }
 };
 

@@ -17,16 +17,20 @@ struct Product {
   }
 };
 
-// An operand may say that those of one number of the batch are smaller: outer_size(b), depth(b); then the product has
-// no chunks.
+// An operand or a result may be other functions for each number of the batch, then start(b) begins one. The left operand
+// may say that those are smaller: outer_size(), depth(); then the product has no chunks.
 template <class X>
-__device__ int64_t outer_size_of(const X& x, int64_t b, int64_t most) {
-  if constexpr (requires { x.outer_size(b); }) return x.outer_size(b);
+__device__ void start(X& x, int64_t b) {
+  if constexpr (requires { x.start(b); }) x.start(b);
+}
+template <class X>
+__device__ int64_t outer_size_of(const X& x, int64_t most) {
+  if constexpr (requires { x.outer_size(); }) return x.outer_size();
   else return most;
 }
 template <class X>
-__device__ int64_t depth_of(const X& x, int64_t b, int64_t most) {
-  if constexpr (requires { x.depth(b); }) return x.depth(b);
+__device__ int64_t depth_of(const X& x, int64_t most) {
+  if constexpr (requires { x.depth(); }) return x.depth();
   else return most;
 }
 
@@ -67,7 +71,8 @@ __global__ void __launch_bounds__(kGemmThreads) gemm_kernel(A a, W w, Out out, P
   for (int64_t number = blockIdx.x; number < row_tiles * column_tiles * chunks * p.batch; number += gridDim.x) {
     const int64_t row = number / column_tiles % row_tiles * kGemmTile, column = number % column_tiles * kGemmTile;
     const int64_t q = number / (row_tiles * column_tiles) % chunks, b = number / (row_tiles * column_tiles * chunks);
-    const int64_t end = q + 1 == chunks ? depth_of(a, b, p.k) : (q + 1) * p.chunk, rows = outer_size_of(a, b, p.m);
+    start(a, b), start(w, b), start(out, b);
+    const int64_t end = q + 1 == chunks ? depth_of(a, p.k) : (q + 1) * p.chunk, rows = outer_size_of(a, p.m);
     C sum[kPerThread][kPerThread] = {};
     for (int64_t depth = q * p.chunk; depth < end; depth += kGemmDepth) {
       load_tile(a_tile, a, b, row, rows, depth, end);

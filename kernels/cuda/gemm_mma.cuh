@@ -194,8 +194,9 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     const int q = int(number / (row_tiles * column_tiles) % chunks),
               b = int(number / (row_tiles * column_tiles * chunks));
     const int64_t row = int64_t{row_tile} * Tile::kRows, column = int64_t{column_tile} * Tile::kColumns;
-    const int64_t begin = q * p.chunk, end = q + 1 == chunks ? depth_of(a, b, p.k) : begin + p.chunk,
-                  rows = outer_size_of(a, b, p.m);
+    start(a, b), start(w, b), start(out, b);
+    const int64_t begin = q * p.chunk, end = q + 1 == chunks ? depth_of(a, p.k) : begin + p.chunk,
+                  rows = outer_size_of(a, p.m);
     const int depth = int(end - begin), steps = (depth + kMmaDepth - 1) / kMmaDepth;
     typename Left::template Loader<A> load_left(a, b, row, rows, begin);
     typename Right::template Loader<W> load_right(w, b, column, p.n, begin);
