@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "autograd/autocast.h"
 #include "autograd/create.h"
 #include "kernels/conv2d.h"
 #include "nn/nn.h"
@@ -239,6 +240,34 @@ TEST(Step, AveragesTheWeights) {
   } catch (const Error&) {
   }
   EXPECT_EQ(shop.weights(), own);
+}
+
+// In 16 bits the weights of a step are windows of one conversion, with the values and gradients of many.
+TEST(FlatParameters, AreConvertedAtOnce) {
+  const auto train = [](DType dtype, bool at_once) {
+    manual_seed(3);
+    nn::Sequential model;
+    model.add<nn::Linear>(24, 17).add<nn::ReLU>().add<nn::Linear>(17, 5);
+    FlatParameters flat(model);
+    const std::vector<nn::Named> named = nn::named_parameters(model);
+    const Tensor x = randn({6, 24});
+    {
+      const Autocast autocast(dtype);
+      std::optional<FlatParameters::Converted> converted;
+      if (at_once) converted.emplace(flat, dtype);
+      const Tensor a = cast(*named[0].tensor, DType::bf16), b = cast(*named[2].tensor, DType::bf16),
+                   bias = cast(*named[1].tensor, DType::bf16), other = cast(*named[0].tensor, DType::f16);
+      EXPECT_EQ(a.storage() == b.storage(), at_once && dtype == DType::bf16);
+      EXPECT_NE(bias.storage(), a.storage());
+      EXPECT_EQ(other.dtype(), DType::f16);
+      backward(sum(square(model(x))));
+    }
+    EXPECT_NE(cast(*named[0].tensor, DType::bf16).storage(), cast(*named[2].tensor, DType::bf16).storage());
+    std::vector<std::vector<double>> out;
+    for (const nn::Named& p : named) out.push_back(test::values(grad(*p.tensor)));
+    return out;
+  };
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) EXPECT_EQ(train(dtype, true), train(dtype, false));
 }
 
 }  // namespace

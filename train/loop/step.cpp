@@ -241,6 +241,8 @@ Step::Result Step::compute(const Tensors& images, const Labels& y, double lr, co
   Result out;
   {
     const Autocast autocast(precision_);
+    std::optional<FlatParameters::Converted> converted;  // at once, unless others' values are not there yet
+    if (!shards_ && !parameters_.has_common_values()) converted.emplace(parameters_, precision_);
     out = batch_shares_ > 0 ? share_gradients(images, y, whole, ended) : gradients(images, y, whole, ended);
   }
   const Tensor squares =

@@ -109,6 +109,23 @@ std::unique_ptr<comm::ShardedBuffers> FlatParameters::hold_own(comm::ProcessGrou
   return buffers;
 }
 
+FlatParameters::Converted::Converted(const FlatParameters& parameters, DType dtype) {
+  if (!parameters.values_.defined() || parameters.dtype_ != DType::f32 || dtype == DType::f32) return;
+  parameters_ = &parameters;
+  const Tensor all({parameters.size_}, dtype, parameters.device());
+  copy(all, parameters.values_);
+  for (const Parameter& p : parameters.parameters_)
+    if (const Shape& shape = p.node->shape; shape.rank() >= 2)
+      p.node->converted = [dtype, own = all.window(shape, contiguous_strides(shape), p.begin)](DType wanted) {
+        return wanted == dtype ? own : Tensor();
+      };
+}
+
+FlatParameters::Converted::~Converted() {
+  if (parameters_)
+    for (const Parameter& p : parameters_->parameters_) p.node->converted = {};
+}
+
 void FlatParameters::keep_writes() const {
   if (buffers_) buffers_->keep_writes();
 }
