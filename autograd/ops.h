@@ -136,9 +136,9 @@ struct ConvNorm {
 };
 // A residual block in training: relu(bn'(conv'(relu(bn(conv(x))))) + bn''(conv''(x))), padded to keep the size of an
 // image but for `stride` of the first convolution and the shortcut's. x (N, H, W, C) -> (N, Ho, Wo, K). A shortcut
-// without w is x itself. The same numbers as conv2d and batch_norm one by one, up to the order of sums per channel; it
-// keeps less for backward, which computes it again, and GPUs do it in fewer passes over memory (kernels/conv_norm.h).
-// Of `options`, momentum and eps are used.
+// without w is x itself. As conv2d and batch_norm one by one, but for the order of sums per channel, and on GPUs dw of
+// f32 w, which 16 bits do not round. Keeps less for backward, and GPUs need fewer passes over memory
+// (kernels/conv_norm.h). scale and shift are f32, or f64 for f64. Of `options`, momentum and eps are used.
 Tensor residual_block(const Tensor& x, const ConvNorm& first, const ConvNorm& second, const ConvNorm& shortcut,
                       int64_t stride, const BatchNormOptions& options = {});
 // Whether it is faster than its ops one by one, for x and the first w as the Autocast that is in force converts them.

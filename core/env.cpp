@@ -25,8 +25,9 @@ static constexpr Variable kVariables[] = {
     {"RINGTAPE_CUDNN", "0, 1",
      "0: use ringtape's own kernels for convolutions on CUDA; default: cuDNN, if built with it"},
     {"RINGTAPE_CONV_PLANS", "a file, off",
-     "file with cuDNN's quickest plan for each convolution, measured at its first use; off: measure nothing, use the "
-     "plan that cuDNN proposes; default: ringtape/conv_plans in $XDG_CACHE_HOME or ~/.cache"},
+     "file with cuDNN's quickest plan for each convolution, measured at its first use, and with what `ringtape bench "
+     "tune` found; off: measure nothing, use the plan that cuDNN proposes; default: ringtape/conv_plans in "
+     "$XDG_CACHE_HOME or ~/.cache"},
     {"RINGTAPE_FUSED_CONV", "0, 1",
      "1: on GPUs, compute residual blocks in 16 bits by convolutions fused with BatchNorm; 0: never; default: where "
      "`ringtape bench tune` found them faster, and without cuDNN"},

@@ -30,8 +30,8 @@ void set_exact_convolutions(bool exact);
 bool exact_convolutions();
 
 // set_deterministic_convolutions(true): the first acceptable plan that cuDNN proposes, in the whole process, so that no
-// result depends on a measurement, nor on the file of earlier ones (RINGTAPE_CONV_PLANS). Without cuDNN it changes
-// nothing.
+// result depends on a measurement, nor on the file of earlier ones (RINGTAPE_CONV_PLANS). Without cuDNN it concerns
+// only which residual blocks are fused.
 void set_deterministic_convolutions(bool deterministic);
 bool deterministic_convolutions();
 

@@ -12,8 +12,9 @@ namespace ringtape {
 namespace {
 
 enum class Fused : int8_t { never, always, as_measured };
+Fused by_environment() { return env::fused_conv() < 0 ? Fused::as_measured : Fused(env::fused_conv()); }
 std::atomic<Fused>& fused() {
-  static std::atomic<Fused> value = env::fused_conv() < 0 ? Fused::as_measured : Fused(env::fused_conv());
+  static std::atomic<Fused> value = by_environment();
   return value;
 }
 
@@ -21,7 +22,7 @@ thread_local AskedBlocks* asking = nullptr;
 
 bool can_fuse(Device device, DType dtype, int64_t c, int64_t k) {
   return device.type == DeviceType::cuda && (dtype == DType::bf16 || dtype == DType::f16) &&
-         (c | k) % kFusedChannels == 0 && cuda::can_fuse(device.index);
+         (c | k) % kFusedChannels == 0 && cuda::can_fuse(device.index, std::max(c, k));
 }
 bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
   return fused() != Fused::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));
@@ -36,10 +37,10 @@ Tensor normalized(const NormOperand& x, View mask = {}) {
 
 }  // namespace
 
-void set_fused_convolutions(std::optional<bool> value) { fused() = value ? Fused(*value) : Fused::as_measured; }
+void set_fused_convolutions(std::optional<bool> value) { fused() = value ? Fused(*value) : by_environment(); }
 
-AskedBlocks::AskedBlocks() { asking = this; }
-AskedBlocks::~AskedBlocks() { asking = nullptr; }
+AskedBlocks::AskedBlocks() : before_(asking) { asking = this; }
+AskedBlocks::~AskedBlocks() { asking = before_; }
 
 bool prefers_fused(const BlockShape& block) {
   if (!can_fuse(block.device, block.dtype, block.w[3], block.w[0])) return false;
@@ -48,7 +49,7 @@ bool prefers_fused(const BlockShape& block) {
   return set == Fused::as_measured ? cuda::prefers_fused(block) : set == Fused::always;
 }
 
-bool keep_fused(const BlockShape& block, bool value) { return cuda::keep_fused(block, value); }
+void keep_fused(const BlockShape& block, bool value) { cuda::keep_fused(block, value); }
 
 void conv_norm_forward(const Tensor& y, const Tensor& mean, const Tensor& var, const NormOperand& x, const Tensor& w,
                        const Window& window, const RunningUpdate& running) {

@@ -7,9 +7,9 @@
 #include "kernels/conv2d.h"
 
 // Convolutions with the batch normalisation before and after them, as in a residual block: what lies between is not
-// written to memory where one kernel can do both (below), else these are the calls of kernels/conv2d.h
-// and kernels/batch_norm.h one after the other. Layouts and dtypes are those of both; convolutions have one group and
-// no bias. What is fused rounds the same numbers in the same places; only sums per channel are added in another order.
+// written to memory where one kernel can do both (below), else these are the calls of kernels/conv2d.h and
+// kernels/batch_norm.h one after the other. Layouts and dtypes are those of both; convolutions have one group and no
+// bias. What is fused rounds the same numbers in the same places; only sums per channel are added in another order.
 namespace ringtape {
 
 // An image: relu((raw - mean) w / sqrt(var + eps) + b). Without mean: raw as it is.
@@ -30,8 +30,8 @@ void conv_norm_backward_data(const Tensor& dx, const Tensor& db, const Tensor& d
 // dw, of w's dtype or f32.
 void conv_norm_backward_weights(const Tensor& dw, const Tensor& dy, const NormOperand& x, const Window& window);
 
-// They are fused on GPUs with tensor cores, of 16-bit images and multiples of 32 channels, unless a tensor is empty or
-// misaligned, or set_fused_convolutions(false).
+// They are fused on GPUs with tensor cores, of 16-bit images and multiples of 32 channels whose values fit into shared
+// memory (thousands), unless a tensor is empty or misaligned, or set_fused_convolutions(false).
 constexpr int64_t kFusedChannels = 32;
 
 // A residual block in training: x (N, H, W, C), the first w (K, R, R, C).
@@ -43,14 +43,15 @@ struct BlockShape {
   bool operator==(const BlockShape&) const = default;
 };
 // Whether a block is better computed by these calls than by those one by one: as set_fused_convolutions() or
-// RINGTAPE_FUSED_CONV says for the whole process, else as measured (keep_fused), else where cuDNN is not used.
+// RINGTAPE_FUSED_CONV says for the whole process, else as measured (keep_fused), else where cuDNN is not used; after
+// set_deterministic_convolutions(true) it depends on no measurement.
 bool prefers_fused(const BlockShape& block);
-void set_fused_convolutions(std::optional<bool> fused);  // none: as measured
-// What a measurement found, for this process and later ones, in the file of RINGTAPE_CONV_PLANS. Returns what is used
-// from now on: an earlier choice in the file stays.
-bool keep_fused(const BlockShape& block, bool fused);
+void set_fused_convolutions(std::optional<bool> fused);  // none: as RINGTAPE_FUSED_CONV says
+// What a measurement found, for this process and, in the file of RINGTAPE_CONV_PLANS, for later ones; what it found
+// before is forgotten. Of a block that can be fused.
+void keep_fused(const BlockShape& block, bool fused);
 
-// While it lives, notes the different blocks that could be fused and for which this thread asks prefers_fused().
+// While it lives, notes the different blocks that can be fused and for which this thread asks prefers_fused().
 class AskedBlocks {
  public:
   AskedBlocks();
@@ -58,12 +59,15 @@ class AskedBlocks {
   AskedBlocks(const AskedBlocks&) = delete;
   AskedBlocks& operator=(const AskedBlocks&) = delete;
   std::vector<BlockShape> blocks;
+
+ private:
+  AskedBlocks* before_;
 };
 
 namespace cuda {
-[[gnu::weak]] bool can_fuse(int gpu);
+[[gnu::weak]] bool can_fuse(int gpu, int64_t channels);
 [[gnu::weak]] bool prefers_fused(const BlockShape& block);  // by measurement, or without cuDNN
-[[gnu::weak]] bool keep_fused(const BlockShape& block, bool fused);
+[[gnu::weak]] void keep_fused(const BlockShape& block, bool fused);
 // Whether it has been done; false, without any effect, if these operands cannot be fused.
 [[gnu::weak]] bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
                                  const RunningUpdate& running);

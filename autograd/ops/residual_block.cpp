@@ -17,37 +17,46 @@ struct Layer {  // what one of them takes and leaves
   NormOperand normalized() const { return {raw, mean, var, scale, shift, eps}; }
 };
 
-void check(const Tensor& x, const ConvNorm& c, int64_t stride, const char* which) {
+Window window_of(const Tensor& w, int64_t stride) { return square_window(stride, w.dim(1) / 2); }
+
+// The result of a layer for images like x, of another shape; throws for operands that do not fit.
+Shape result_of(const Shape& image, const Tensor& x, const ConvNorm& c, int64_t stride, const char* which) {
   check_same(x, c.w, "residual_block");
   const Shape& w = c.w.shape();
   RT_CHECK_AS(ShapeError,
-              x.rank() == 4 && w.rank() == 4 && w[1] == w[2] && w[1] % 2 == 1 && w[3] == x.dim(3) && w[0] > 0 &&
-                  x.dim(1) > 0 && x.dim(2) > 0,
-              "residual_block: expected x (N, H, W, C) and ", which, " (K, R, R, C) with an odd R, got ", x.shape(),
+              image.rank() == 4 && w.rank() == 4 && w[1] == w[2] && w[1] % 2 == 1 && w[3] == image[3] && w[0] > 0 &&
+                  image[1] > 0 && image[2] > 0,
+              "residual_block: expected images (N, H, W, C) and ", which, " (K, R, R, C) with an odd R, got ", image,
               " and ", w);
   RT_CHECK_AS(UsageError, stride >= 1, "residual_block: expected a stride of at least 1, got ", stride);
-  for (const Tensor* t : {&c.scale, &c.shift, &c.running.mean, &c.running.var}) {
-    if (!t->defined() && t != &c.scale && t != &c.shift) continue;
+  const RunningStatistics& running = c.running;
+  const bool keeps = running.mean.defined();
+  RT_CHECK_AS(ShapeError, running.var.defined() == keeps && running.batches.defined() == keeps,
+              "residual_block: expected a running mean, variance and number of batches for ", which, ", or none");
+  for (const Tensor* t : {&c.scale, &c.shift, &running.mean, &running.var}) {
+    if (!keeps && t != &c.scale && t != &c.shift) continue;
     check_same_device(x, *t, "residual_block");
     RT_CHECK_AS(ShapeError, t->shape() == Shape{w[0]}, "residual_block: expected values of ", w[0], " channels for ",
                 which, ", got ", t->shape());
     RT_CHECK_AS(DTypeError, t->dtype() == wide_dtype(x), "residual_block: x and normalisation of ", x.dtype(), " and ",
                 t->dtype(), "; the latter must be ", wide_dtype(x), ": convert it with cast(x, dtype)");
   }
+  const Window window = window_of(c.w, stride);
+  const Shape result = {image[0], window.rows(image[1], w[1]), window.columns(image[2], w[1]), w[0]};
+  RT_CHECK_AS(ShapeError, result.size() / w[0] > 1,
+              "residual_block: expected more than 1 value per channel when training, got images ", image);
+  return result;
 }
 
 // The convolution of x, and the statistics of its result.
-Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const BatchNormOptions& options) {
-  const Shape &image = x.raw.shape(), &w = c.w.shape();
-  const Window window = square_window(stride, w[1] / 2);
-  const Tensor raw({image[0], window.rows(image[1], w[1]), window.columns(image[2], w[1]), w[0]}, x.raw.dtype(),
-                   x.raw.device());
-  const Tensor mean({w[0]}, wide_dtype(x.raw), x.raw.device());
+Layer run(const NormOperand& x, const ConvNorm& c, int64_t stride, const Shape& shape,
+          const BatchNormOptions& options) {
+  const Window window = window_of(c.w, stride);
+  const Tensor raw(shape, x.raw.dtype(), x.raw.device()),
+      mean({shape[3]}, wide_dtype(x.raw), x.raw.device());
   const Layer out{contiguous(c.w), contiguous(c.scale), contiguous(c.shift), raw, mean, empty_like(mean), window,
                   options.eps};
-  const int64_t count = raw.size() / w[0];
-  RT_CHECK_AS(ShapeError, count > 1, "residual_block: expected more than 1 value per channel when training, got x ",
-              image);
+  const int64_t count = raw.size() / shape[3];
   RunningUpdate update{.momentum = options.momentum, .correction = double(count) / double(count - 1)};
   if (c.running.mean.defined() && !recomputing())
     update.mean = c.running.mean, update.var = c.running.var, update.batches = c.running.batches;
@@ -95,7 +104,7 @@ bool fuses_residual_block(const Tensor& x, const Tensor& w, int64_t stride) {
 Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& second0, const ConvNorm& shortcut0,
                       int64_t stride, const BatchNormOptions& options) {
   const bool projects = shortcut0.w.defined();
-  const CastTo to = autocast("residual_block", x0, first0.w, second0.w);
+  const CastTo to = autocast("residual_block", x0, first0.w, second0.w, shortcut0.w);
   std::array<ConvNorm, 3> by = {first0, second0, shortcut0};
   std::array<DType, 3> own{};
   Tensors inputs = {contiguous(to ? to(x0) : x0)};
@@ -108,22 +117,23 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
   }
   const Tensor& x = inputs[0];
   check_float(x, "residual_block");
-  check(x, by[0], stride, "the first w");
-  const Layer first = run({x}, by[0], stride, options);
-  check(first.raw, by[1], 1, "the second w");
-  const Layer second = run(first.normalized(), by[1], 1, options);
-  Layer shortcut;
+  const Shape inside = result_of(x.shape(), x, by[0], stride, "the first w"),
+              shape = result_of(inside, x, by[1], 1, "the second w"),
+              of_shortcut = projects ? result_of(x.shape(), x, by[kShortcut], stride, "the shortcut's w") : x.shape();
+  RT_CHECK_AS(ShapeError, of_shortcut == shape, "residual_block: a shortcut of shape ", of_shortcut, " for results of ",
+              shape);
+  const Layer first = run({x}, by[0], stride, inside, options);
+  Layer shortcut;  // before the second, as one by one: ranks that share weights use them in one order
   Tensor added = x;
   if (projects) {
-    check(x, by[kShortcut], stride, "the shortcut's w");
-    shortcut = run({x}, by[kShortcut], stride, options);
+    shortcut = run({x}, by[kShortcut], stride, shape, options);
     added = empty_like(shortcut.raw);
     batch_norm_forward(added, {}, shortcut.raw, {}, shortcut.mean, shortcut.var, shortcut.scale, shortcut.shift,
                        options.eps, Activation::none);
   }
-  RT_CHECK_AS(ShapeError, added.shape() == second.raw.shape(), "residual_block: a shortcut of shape ", added.shape(),
-              " for results of ", second.raw.shape());
-  const Tensor y = empty_like(second.raw), mask({batch_norm_mask_bytes(y.size())}, DType::u8, y.device());
+  const Layer second = run(first.normalized(), by[1], 1, shape, options);
+  const Tensor y = empty_like(second.raw),
+               mask = grad_enabled() ? Tensor({batch_norm_mask_bytes(y.size())}, DType::u8, y.device()) : Tensor();
   batch_norm_forward(y, mask, second.raw, added, second.mean, second.var, second.scale, second.shift, options.eps,
                      Activation::relu);
   std::vector<SavedLayer> layers = {{first, own[0]}, {second, own[1]}};
@@ -133,11 +143,11 @@ Tensor residual_block(const Tensor& x0, const ConvNorm& first0, const ConvNorm& 
     const Tensor dy = contiguous(dy0), dz = empty_like(dy);
     Tensors out(1);
     const auto add = [&out](const Gradients& g) { out.insert(out.end(), {g.w, g.scale, g.shift}); };
-    // That of a layer's convolution, by `of_y` where the mask says; dz without the mask.
-    const auto through_norm = [](const Layer& l, const Gradients& g, const Tensor& of_y, View mask, View dz) {
+    // That of a layer's convolution, by `of_y` where the mask says; `masked` is that.
+    const auto through_norm = [](const Layer& l, const Gradients& g, const Tensor& of_y, View mask, View masked) {
       const Tensor dx = empty_like(of_y);
       batch_norm_backward_sums(g.shift, g.scale, of_y, mask, l.raw, l.mean, l.var, l.eps);
-      batch_norm_backward(dx, dz, of_y, mask, l.raw, l.mean, l.var, l.scale, g.shift, g.scale,
+      batch_norm_backward(dx, masked, of_y, mask, l.raw, l.mean, l.var, l.scale, g.shift, g.scale,
                           l.raw.size() / l.raw.dim(-1), l.eps);
       return dx;
     };

@@ -210,7 +210,13 @@ bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
 
 }  // namespace
 
-bool can_fuse(int gpu) { return properties(gpu).major >= 8; }
+bool can_fuse(int gpu, int64_t channels) {
+  using Images = NormalizedImages<Patches<bf16, false>>;
+  using Stage = MmaStage<MmaTile<kMmaRows, 128>, Images, Weights<bf16>>;
+  const int64_t bytes = kMmaStages * Stage::kElements * int64_t(sizeof(bf16)) +
+                        Images::kValues * channels * int64_t(sizeof(float));
+  return properties(gpu).major >= 8 && bytes <= properties(gpu).shared_bytes_per_block;
+}
 
 bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, const Window& window,
                    const RunningUpdate& running) {

@@ -15,14 +15,16 @@ struct ConvSizes {
   // y is (n, rows, columns, k); *_group: channels of one group.
   int n, h, w, c, rows, columns, k, r, s, c_group, k_group;
   int stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
-  int same_h, same_w;  // the greatest common divisors of strides and dilations
+  int same_h, same_w;    // the greatest common divisors of strides and dilations
+  int kinds_h, kinds_w;  // of positions modulo the strides
 
   ConvSizes(const View& y, const View& x, const View& weights, const Window& p)
       : n(int(x.dims[0])), h(int(x.dims[1])), w(int(x.dims[2])), c(int(x.dims[3])), rows(int(y.dims[1])),
         columns(int(y.dims[2])), k(int(y.dims[3])), r(int(weights.dims[1])), s(int(weights.dims[2])),
         c_group(int(weights.dims[3])), k_group(int(k / (c / c_group))), stride_h(int(p.stride_h)),
         stride_w(int(p.stride_w)), pad_h(int(p.pad_h)), pad_w(int(p.pad_w)), dilation_h(int(p.dilation_h)),
-        dilation_w(int(p.dilation_w)), same_h(std::gcd(stride_h, dilation_h)), same_w(std::gcd(stride_w, dilation_w)) {
+        dilation_w(int(p.dilation_w)), same_h(std::gcd(stride_h, dilation_h)), same_w(std::gcd(stride_w, dilation_w)),
+        kinds_h(std::min(stride_h, h)), kinds_w(std::min(stride_w, w)) {
     RT_CHECK_AS(ShapeError,
                 x.dims[0] * std::max(x.dims[1], y.dims[1]) < INT32_MAX && x.dims[2] < INT32_MAX &&
                     taps() * std::max(c, k) < INT32_MAX,
@@ -89,7 +91,7 @@ struct Phase {
   int first, places, tap, taps;
   int out;  // the position of y that the first of both meet; it grows with i, and falls with j by dilation / same
   __host__ __device__ Phase(int number, int size, int kernel, int stride, int pad, int dilation, int step)
-      : first(stride - 1 - number), places((size - first + stride - 1) / stride), tap(0), taps(0), out(0) {
+      : first(number), places((size - first + stride - 1) / stride), tap(0), taps(0), out(0) {
     for (int r = 0; r < step && r < kernel; ++r) {
       if ((first + pad - r * dilation) % stride != 0) continue;
       tap = r, taps = (kernel - r + step - 1) / step, out = (first + pad - r * dilation) / stride;
@@ -100,9 +102,9 @@ struct Phases {  // of number b: of the group, too
   Phase h, w;
   int group;
   __host__ __device__ Phases(const ConvSizes& z, int64_t b)
-      : h(int(b) / z.stride_w % z.stride_h, z.h, z.r, z.stride_h, z.pad_h, z.dilation_h, z.stride_h / z.same_h),
-        w(int(b) % z.stride_w, z.w, z.s, z.stride_w, z.pad_w, z.dilation_w, z.stride_w / z.same_w),
-        group(int(b) / (z.stride_h * z.stride_w)) {}
+      : h(int(b / z.kinds_w % z.kinds_h), z.h, z.r, z.stride_h, z.pad_h, z.dilation_h, z.stride_h / z.same_h),
+        w(int(b % z.kinds_w), z.w, z.s, z.stride_w, z.pad_w, z.dilation_w, z.stride_w / z.same_w),
+        group(int(b / (int64_t{z.kinds_h} * z.kinds_w))) {}
   __host__ __device__ int64_t places(const ConvSizes& z) const { return int64_t(z.n) * h.places * w.places; }
   // The position of x of number i.
   __device__ int64_t place(const ConvSizes& z, int64_t i) const {
@@ -111,10 +113,10 @@ struct Phases {  // of number b: of the group, too
     return (int64_t{image} * z.h + h.first + (row - image * h.places) * z.stride_h) * z.w + w.first +
            (i - int64_t{row} * w.places) * z.stride_w;
   }
-  // The first kinds have most positions, or most taps.
+  // With the most positions and the most taps that a kind has.
   static Product sizes(const ConvSizes& z) {
     const auto most = [](int n, int of) { return (n + of - 1) / of; };
-    return {z.groups() * z.stride_h * z.stride_w,
+    return {z.groups() * z.kinds_h * z.kinds_w,
             int64_t(z.n) * most(z.h, z.stride_h) * most(z.w, z.stride_w), z.c_group,
             int64_t{z.k_group} * most(z.r, z.stride_h / z.same_h) * most(z.s, z.stride_w / z.same_w)};
   }

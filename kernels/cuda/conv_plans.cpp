@@ -110,7 +110,7 @@ std::optional<std::string> PlanChoices::find(const std::string& problem) {
 
 // The lock of the folder is only for this short time, and only so that no process overwrites what another one just
 // added: a file system without locks may lose a choice, which is measured again.
-std::string PlanChoices::keep(const std::string& problem, const std::string& engine) {
+std::string PlanChoices::put(const std::string& problem, const std::string& engine, bool replaces) {
   const std::lock_guard lock(mutex_);
   std::error_code failed;
   if (!path_.empty()) fs::create_directories(fs::absolute(path_).parent_path(), failed);
@@ -119,9 +119,16 @@ std::string PlanChoices::keep(const std::string& problem, const std::string& eng
   if (folder.get() >= 0) ::flock(folder.get(), LOCK_EX);
   read();
   const auto [place, added] = engines_.emplace(problem, engine);
-  if (added) write();
+  const bool replaced = replaces && place->second != engine;
+  if (replaced) place->second = engine;
+  if (added || replaced) write();
   return place->second;
 }
+
+std::string PlanChoices::keep(const std::string& problem, const std::string& engine) {
+  return put(problem, engine, false);
+}
+void PlanChoices::replace(const std::string& problem, const std::string& engine) { put(problem, engine, true); }
 
 void PlanChoices::read() {
   if (path_.empty()) return;

@@ -14,8 +14,8 @@ constexpr int kRevision = 1;  // of our kernels: what was measured of others is 
 
 std::string problem_of(const BlockShape& b) {
   const Properties& gpu = properties(b.device.index);
-  return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", cudnn_version(), ", residual block ", kRevision,
-                ", ", b.dtype, ", x ", b.x, ", w ", b.w, ", stride ", b.stride);
+  return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", uses_cudnn() ? cudnn_version() : 0,
+                ", residual block ", kRevision, ", ", b.dtype, ", x ", b.x, ", w ", b.w, ", stride ", b.stride);
 }
 
 std::mutex mutex;
@@ -35,11 +35,12 @@ bool prefers_fused(const BlockShape& block) {
   return known().emplace(problem, kept ? *kept == "fused" : !uses_cudnn()).first->second;
 }
 
-bool keep_fused(const BlockShape& block, bool fused) {
-  if (!plan_choices()) return !uses_cudnn();
+void keep_fused(const BlockShape& block, bool fused) {
+  if (!plan_choices()) return;
   const std::string problem = problem_of(block);
   const std::lock_guard lock(mutex);
-  return known()[problem] = plan_choices()->keep(problem, fused ? "fused" : "one by one") == "fused";
+  plan_choices()->replace(problem, fused ? "fused" : "one by one");
+  known()[problem] = fused;
 }
 
 }  // namespace ringtape::cuda

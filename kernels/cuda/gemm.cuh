@@ -17,8 +17,8 @@ struct Product {
   }
 };
 
-// An operand or a result may be other functions for each number of the batch, then start(b) begins one. The left operand
-// may say that those are smaller: outer_size(), depth(); then the product has no chunks.
+// An operand or a result may be other functions for each number of the batch, then start(b) begins one. The left
+// operand may say that those are smaller: outer_size(), depth(); then the product has no chunks.
 template <class X>
 __device__ void start(X& x, int64_t b) {
   if constexpr (requires { x.start(b); }) x.start(b);

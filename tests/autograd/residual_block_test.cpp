@@ -86,6 +86,24 @@ TEST(ResidualBlock, IsItsOpsOneByOne) {
   }
 }
 
+// What does not fit is refused before anything is written.
+TEST(ResidualBlock, AnErrorLeavesRunningStatisticsAlone) {
+  const auto layer = [](const Shape& w) {
+    const int64_t k = w[0];
+    return ConvNorm{ones(w), ones({k}), zeros({k}), {zeros({k}), ones({k}), zeros({}, DType::i64)}};
+  };
+  const ConvNorm first = layer({4, 3, 3, 4}), second = layer({4, 3, 3, 4}), wrong = layer({5, 3, 3, 6});
+  const Tensor x = ones({2, 4, 4, 4});
+  EXPECT_THROW(residual_block(x, first, wrong, {}, 1), ShapeError);
+  EXPECT_THROW(residual_block(x, first, second, {}, 2), ShapeError);
+  EXPECT_THROW(residual_block(x, first, second, wrong, 1), ShapeError);
+  ConvNorm partly = first;
+  partly.running.var = {};
+  EXPECT_THROW(residual_block(x, partly, second, {}, 1), ShapeError);
+  EXPECT_EQ(first.running.batches.item(), 0);
+  EXPECT_EQ(test::values(first.running.mean), std::vector<double>(4, 0));
+}
+
 TEST(ResidualBlock, KeepsLessForBackward) {
   const auto kept = [](auto f) {
     const Tensor x = leaf(cast(noise({8, 16, 16, 16}, 1), DType::f32));

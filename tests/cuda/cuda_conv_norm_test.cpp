@@ -83,24 +83,27 @@ Operands operands(const Layer& c, DType dtype, DType wide, Device device) {
 
 struct Results {
   Tensor y, mean, var, running_mean, running_var, dx, db, dw, of_w;
-  Tensor plain_y, plain_dx, plain_of_w;  // of x as it is; of_w in f32
+  Tensor plain_y = {}, plain_mean = {}, plain_dx = {}, plain_of_w = {};  // of x as it is; of_w in f32
 };
+bool large(const Layer& c) { return c.c * c.k > 128 * 128; }  // then x as it is is left out
 Results run(const Layer& c, const Operands& o) {
   const auto channels = [&](int64_t n, double value) { return full({n}, value, o.mean.dtype(), o.x.device()); };
   Results out{empty_like(o.dy), channels(c.k, 0), channels(c.k, 0), channels(c.k, 2), channels(c.k, 3),
-              empty_like(o.x),   channels(c.c, 0), channels(c.c, 0), empty_like(o.w),  empty_like(o.dy),
-              empty_like(o.x),   Tensor(o.w.shape(), o.mean.dtype(), o.x.device())};
+              empty_like(o.x),  channels(c.c, 0), channels(c.c, 0), empty_like(o.w)};
   const Tensor batches = zeros({}, DType::i64, o.x.device());
   const RunningUpdate running{out.running_mean, out.running_var, batches, 0.25, 1.5};
   const Window window = c.window();
   const NormOperand plain{o.x}, normalized = o.normalized();
-  conv_norm_forward(out.plain_y, out.mean, out.var, plain, o.w, window, {});
   conv_norm_forward(out.y, out.mean, out.var, normalized, o.w, window, running);
   conv_norm_backward_data(out.dx, out.db, out.dw, o.dy, o.w, normalized, {}, window);
-  conv_norm_backward_data(out.plain_dx, {}, {}, o.dy, o.w, plain, o.skip, window);
   conv_norm_backward_weights(out.of_w, o.dy, normalized, window);
-  conv_norm_backward_weights(out.plain_of_w, o.dy, plain, window);
   EXPECT_EQ(batches.item(), 1);
+  if (large(c)) return out;
+  out.plain_y = empty_like(o.dy), out.plain_mean = channels(c.k, 0), out.plain_dx = empty_like(o.x);
+  out.plain_of_w = Tensor(o.w.shape(), o.mean.dtype(), o.x.device());
+  conv_norm_forward(out.plain_y, out.plain_mean, channels(c.k, 0), plain, o.w, window, {});
+  conv_norm_backward_data(out.plain_dx, {}, {}, o.dy, o.w, plain, o.skip, window);
+  conv_norm_backward_weights(out.plain_of_w, o.dy, plain, window);
   return out;
 }
 
@@ -124,7 +127,7 @@ struct Fused {
 };
 
 // Large ones in one dtype, the other one in the other test.
-bool skips(const Layer& c, DType dtype, DType only) { return c.c * c.k > 128 * 128 && dtype != only; }
+bool skips(const Layer& c, DType dtype, DType only) { return large(c) && dtype != only; }
 
 class CudaConvNorm : public testing::TestWithParam<Layer> {
  protected:
@@ -139,6 +142,7 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     const Operands o = operands(c, dtype, DType::f32, kCuda);
     const uint64_t before = fused_launches();
     const Results a = run(c, o);
+    synchronize(kCuda);
     const uint64_t fused = fused_launches() - before;
     Results b;
     {
@@ -146,7 +150,7 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
       b = run(c, o);
     }
 #if defined(RINGTAPE_EMULATION_BUILD)
-    EXPECT_EQ(fused, c.n > 0 ? 5u : 0u);
+    EXPECT_EQ(fused, c.n == 0 ? 0u : large(c) ? 3u : 5u);
     EXPECT_EQ(fused_launches() - before, fused);
 #endif
     const auto same = [](const Tensor& got, const Tensor& want, const char* what) {
@@ -155,12 +159,14 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     const auto close = [](const Tensor& got, const Tensor& want, const char* what) {
       EXPECT_LE(norm_error(got, test::values(want)), kSums) << what;
     };
-    same(a.y, b.y, "y"), same(a.plain_y, b.plain_y, "y of x as it is"), same(a.of_w, b.of_w, "dw");
-    same(a.plain_dx, b.plain_dx, "dx + skip");
+    same(a.y, b.y, "y"), same(a.of_w, b.of_w, "dw");
     close(a.mean, b.mean, "mean"), close(a.var, b.var, "var");
     close(a.running_mean, b.running_mean, "running mean"), close(a.running_var, b.running_var, "running var");
     EXPECT_LE(norm_error(a.dx, test::values(b.dx)), rounding(dtype)) << "dx, after sums in another order";
     close(a.db, b.db, "db"), close(a.dw, b.dw, "dw of the normalisation");
+    if (large(c)) continue;
+    same(a.plain_y, b.plain_y, "y of x as it is"), close(a.plain_mean, b.plain_mean, "mean of that");
+    same(a.plain_dx, b.plain_dx, "dx + skip");
     EXPECT_LE(norm_error(a.plain_of_w, test::values(b.plain_of_w)), rounding(dtype)) << "dw in f32, rounded in b";
   }
 }
@@ -176,10 +182,12 @@ TEST_P(CudaConvNorm, AgreesWithF64) {
     const auto close = [&](const Tensor& a, const Tensor& b, const char* what) {
       EXPECT_LE(norm_error(a, test::values(b)), 2 * rounding(dtype)) << what;
     };
-    close(got.y, want.y, "y"), close(got.plain_y, want.plain_y, "y of x as it is"), close(got.mean, want.mean, "mean");
-    close(got.var, want.var, "var"), close(got.plain_dx, want.plain_dx, "dx + skip");
+    close(got.y, want.y, "y"), close(got.mean, want.mean, "mean"), close(got.var, want.var, "var");
     close(got.dx, want.dx, "dx"), close(got.db, want.db, "db"), close(got.dw, want.dw, "dw of the normalisation");
-    close(got.of_w, want.of_w, "dw"), close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
+    close(got.of_w, want.of_w, "dw");
+    if (large(c)) continue;
+    close(got.plain_y, want.plain_y, "y of x as it is"), close(got.plain_dx, want.plain_dx, "dx + skip");
+    close(got.plain_of_w, want.plain_of_w, "dw of x as it is");
   }
 }
 
@@ -190,24 +198,50 @@ using CudaResidualBlock = test::OnCuda;
 
 // Sums per channel of numbers far from 0, next to which their deviation is small.
 TEST_F(CudaResidualBlock, VarianceNearALargeMean) {
-  const Tensor x = to(full({4, 8, 8, 32}, 1, DType::f16), kCuda), w = to(full({32, 1, 1, 32}, 32, DType::f16), kCuda);
-  fill(slice(x, 0, 0, 2), 1 + 0x1p-8);  // y is 1024 or 1028
-  const Tensor y({4, 8, 8, 32}, DType::f16, kCuda), mean({32}, DType::f32, kCuda), var({32}, DType::f32, kCuda);
+  std::vector<float> places;
+  for (int64_t i = 0; i < 4 * 8 * 8 * 32; ++i) places.push_back(i / 32 % 2 == 0 ? 1 : 1 + 0x1p-8f);
+  const Tensor x = to(cast(from_host(places, {4, 8, 8, 32}), DType::f16), kCuda),  // y is 1024 or 1028
+      w = full({32, 1, 1, 32}, 32, DType::f16, kCuda), y = empty_like(x);
+  const Tensor mean({32}, DType::f32, kCuda), var({32}, DType::f32, kCuda);
   conv_norm_forward(y, mean, var, {x}, w, {}, {});
   EXPECT_EQ(test::values(mean), std::vector<double>(32, 1026));
   EXPECT_EQ(test::values(var), std::vector<double>(32, 4));
+}
+
+// What is not finite goes through as it does one by one: the ReLU keeps a NaN, and has no gradient there.
+TEST_F(CudaResidualBlock, WhatIsNotFiniteStays) {
+  const Layer c{"", 2, 4, 4, 32, 32, 1, 1};
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  fill(slice(slice(o.x, 0, 0, 1), 1, 2, 3), NAN), fill(slice(slice(o.x, 0, 1, 2), 1, 0, 1), INFINITY);
+  const auto finite = [&](bool fused) {
+    const Fused now(fused);
+    const Results r = run(c, o);
+    std::vector<int> out;
+    for (const double v : test::values(cast(to(r.y, Device{}), DType::f64))) out.push_back(std::fpclassify(v));
+    for (const double v : test::values(to(r.db, Device{}))) out.push_back(std::fpclassify(v));
+    return out;
+  };
+  EXPECT_EQ(finite(true), finite(false));
 }
 
 TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
   const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
   const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
   const Results want = run(c, o);
-  for (Tensor Operands::* const which : {&Operands::x, &Operands::w, &Operands::dy, &Operands::skip}) {
+  const std::pair<Tensor Operands::*, uint64_t> cases[] = {  // and how many of the five calls are fused still
+      {&Operands::x, 1}, {&Operands::w, 1}, {&Operands::dy, 2}, {&Operands::skip, 4}};
+  for (const auto& [which, still] : cases) {
     Operands moved = o;
     moved.*which = test::cuda(to(o.*which, Device{}), 1);
+    synchronize(kCuda);
+    [[maybe_unused]] const uint64_t before = fused_launches();
     const Results got = run(c, moved);
-    for (Tensor Results::* const result : {&Results::plain_y, &Results::plain_dx, &Results::of_w})
-      EXPECT_TRUE(test::same_bytes(to(got.*result, Device{}), to(want.*result, Device{})));
+    synchronize(kCuda);
+#if defined(RINGTAPE_EMULATION_BUILD)
+    EXPECT_EQ(fused_launches() - before, still);
+#endif
+    for (Tensor Results::* const result : {&Results::y, &Results::dx, &Results::plain_dx, &Results::of_w})
+      EXPECT_LE(norm_error(got.*result, test::values(want.*result)), rounding(DType::bf16));
   }
 }
 
@@ -258,11 +292,9 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   other.x = {9, 4, 4, 32};
   AskedBlocks asked;
   EXPECT_TRUE(prefers_fused(block));  // there is no cuDNN
-  EXPECT_FALSE(keep_fused(block, false));
-  EXPECT_FALSE(keep_fused(block, true));  // the first choice stays
+  keep_fused(block, true), keep_fused(block, false);  // the last one counts
   EXPECT_FALSE(prefers_fused(block));
   EXPECT_TRUE(prefers_fused(other));
-  EXPECT_TRUE(keep_fused(other, true));
   for (const bool set : {false, true}) {
     const Fused now(set);
     EXPECT_EQ(prefers_fused(block), set);
@@ -272,9 +304,9 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   EXPECT_TRUE(prefers_fused(block));
   set_deterministic_convolutions(false);
   EXPECT_EQ(asked.blocks, (std::vector<BlockShape>{block, other}));
-  BlockShape f32 = block, few = block, on_cpu = block;
-  f32.dtype = DType::f32, few.w = {48, 3, 3, 32}, on_cpu.device = {};
-  for (const BlockShape& b : {f32, few, on_cpu}) EXPECT_FALSE(prefers_fused(b));
+  BlockShape f32 = block, few = block, on_cpu = block, many = block;
+  f32.dtype = DType::f32, few.w = {48, 3, 3, 32}, on_cpu.device = {}, many.w = {1 << 20, 3, 3, 32};
+  for (const BlockShape& b : {f32, few, on_cpu, many}) EXPECT_FALSE(prefers_fused(b));
   EXPECT_EQ(asked.blocks.size(), 2u);
   std::ifstream file(plans);
   std::string text((std::istreambuf_iterator<char>(file)), {});

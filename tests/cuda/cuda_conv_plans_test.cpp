@@ -57,6 +57,17 @@ class ConvPlans : public testing::Test {
   std::vector<std::string> warnings_;
 };
 
+TEST_F(ConvPlans, AreReplacedIfAsked) {
+  PlanChoices plans(path_), others(path_);
+  EXPECT_EQ(plans.keep("a", "engine 1"), "engine 1");
+  EXPECT_EQ(plans.keep("a", "engine 2"), "engine 1");
+  plans.replace("a", "engine 2");
+  plans.replace("b", "engine 3");
+  EXPECT_EQ(plans.find("a"), "engine 2");
+  EXPECT_EQ(others.find("a"), "engine 2");
+  EXPECT_EQ(others.find("b"), "engine 3");
+}
+
 TEST_F(ConvPlans, AreKeptForOtherProcesses) {
   const std::string path = (folder_ / "new" / "folders" / "plans").string();
   PlanChoices plans(path);

@@ -261,6 +261,8 @@ TEST(FlatParameters, AreConvertedAtOnce) {
       EXPECT_NE(bias.storage(), a.storage());
       EXPECT_EQ(other.dtype(), DType::f16);
       backward(sum(square(model(x))));
+      flat.written("a test");  // then they are converted as they are
+      EXPECT_NE(cast(*named[0].tensor, DType::bf16).storage(), a.storage());
     }
     EXPECT_NE(cast(*named[0].tensor, DType::bf16).storage(), cast(*named[2].tensor, DType::bf16).storage());
     std::vector<std::vector<double>> out;

@@ -8,6 +8,7 @@
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
+#include "core/env.h"
 #include "core/runtime.h"
 #include "kernels/conv_norm.h"
 #include "nn/resnet.h"
@@ -46,12 +47,18 @@ class Trial {
     return out;
   }
 
-  double seconds(int calls) {
+  // run() as part of a training step: a graph.
+  std::shared_ptr<RecordedWork> record() {
+    return runtime(shape_.device).record([this] { run(); }, shape_.device.index);
+  }
+
+  // Of one launch.
+  double seconds(RecordedWork& work, int launches) {
     synchronize(shape_.device);
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) run();
+    for (int i = 0; i < launches; ++i) work.launch();
     synchronize(shape_.device);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / launches;
   }
 
  private:
@@ -68,7 +75,8 @@ double difference(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double out = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double of_one = norm_of(cast(a[i], DType::f32) - cast(b[i], DType::f32)) / std::max(norm_of(b[i]), 1e-30);
-    if (!(of_one <= out)) out = of_one;  // also a NaN
+    if (std::isnan(of_one)) return INFINITY;
+    out = std::max(out, of_one);
   }
   return out;
 }
@@ -88,29 +96,31 @@ Tuned tune(const BlockShape& block) {
   constexpr double kRoundSeconds = 0.02, kEnough = 1;  // seconds
   Trial trial(block);
   std::vector<Tensor> results[2];
-  int calls[2] = {};
-  for (const bool fused : {false, true}) {
-    set_fused_convolutions(fused);
+  std::shared_ptr<RecordedWork> works[2];
+  std::vector<double> seconds[2];
+  double total = 0;
+  const auto measure = [&](int fused, int launches) {
+    seconds[fused].push_back(trial.seconds(*works[fused], launches));
+    total += seconds[fused].back() * launches;
+  };
+  for (const int fused : {0, 1}) {
+    set_fused_convolutions(fused == 1);
     results[fused] = trial.run();
-    calls[fused] = int(std::clamp(kRoundSeconds / trial.seconds(1), 1.0, 1000.0));
+    works[fused] = trial.record();
+    measure(fused, 1);
   }
+  set_fused_convolutions({});
   Tuned out{block};
   out.difference = difference(results[1], results[0]);
   out.right = out.difference <= kMostDifference;
-  std::vector<double> seconds[2];
-  double total = 0;
   for (int round = 0; out.right && round < kRounds && total < kEnough; ++round)
-    for (const bool fused : {false, true}) {
-      set_fused_convolutions(fused);
-      seconds[fused].push_back(trial.seconds(calls[fused]));
-      total += seconds[fused].back() * calls[fused];
-    }
-  set_fused_convolutions({});
-  for (int i = 0; out.right && i < 2; ++i) {
+    for (const int fused : {0, 1}) measure(fused, int(std::clamp(kRoundSeconds / seconds[fused][0], 1.0, 1000.0)));
+  for (int i = 0; i < 2; ++i) {
     std::sort(seconds[i].begin(), seconds[i].end());
     out.seconds[i] = seconds[i][seconds[i].size() / 2];
   }
-  out.fused = keep_fused(block, out.right && out.seconds[1] < out.seconds[0]);
+  out.fused = out.right && out.seconds[1] < out.seconds[0];
+  keep_fused(block, out.fused);
   return out;
 }
 
@@ -135,6 +145,10 @@ std::string line_of(const Tuned& t) {
 const std::string_view kFlags[] = {"model", "batch-size", "device", "precision", "pixels", "json"};
 
 int run_bench_tune(const Invocation& invocation) {
+  RT_CHECK_AS(UsageError, env::conv_plans() != "off",
+              "bench tune: RINGTAPE_CONV_PLANS=off leaves no file for what it finds; unset it, or name one");
+  RT_CHECK_AS(UsageError, env::fused_conv() < 0, "bench tune: RINGTAPE_FUSED_CONV=", env::fused_conv(),
+              " decides for all blocks, whatever it finds; unset it");
   TrainOptions defaults;
   defaults.model.name = "resnet18", defaults.execution.device = "cuda", defaults.execution.precision = "bf16";
   const TrainOptions options = resolve(bench_step_options(invocation, std::move(defaults)));

@@ -113,11 +113,13 @@ FlatParameters::Converted::Converted(const FlatParameters& parameters, DType dty
   if (!parameters.values_.defined() || parameters.dtype_ != DType::f32 || dtype == DType::f32) return;
   parameters_ = &parameters;
   const Tensor all({parameters.size_}, dtype, parameters.device());
+  const uint32_t version = parameters.values_.storage()->version();
   copy(all, parameters.values_);
   for (const Parameter& p : parameters.parameters_)
     if (const Shape& shape = p.node->shape; shape.rank() >= 2)
-      p.node->converted = [dtype, own = all.window(shape, contiguous_strides(shape), p.begin)](DType wanted) {
-        return wanted == dtype ? own : Tensor();
+      p.node->converted = [dtype, own = all.window(shape, contiguous_strides(shape), p.begin),
+                           values = parameters.values_.storage(), version](DType wanted) {
+        return wanted == dtype && values->version() == version ? own : Tensor();
       };
 }
 
