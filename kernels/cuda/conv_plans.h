@@ -7,9 +7,9 @@
 namespace ringtape::cuda {
 
 // Which engine of cuDNN was the quickest for a convolution, and whether a residual block is computed fused. Measured
-// once and kept in a file, so that later runs choose the same, and their results have the same bits. A problem is a text
-// that names all that the choice depends on; an engine is one, too. Both are without tabs and line breaks. Thread-safe;
-// several processes may use one file.
+// once and kept in a file, so that later runs choose the same, and their results have the same bits. A problem is a
+// text that names all that the choice depends on; an engine is one, too. Both are without tabs and line breaks.
+// Thread-safe; several processes may use one file.
 class PlanChoices {
  public:
   explicit PlanChoices(std::string path);  // empty: in memory alone
