@@ -84,7 +84,7 @@ class FlatParameters {
   void zero_grad();  // writes no memory: the next backward() writes instead of adding
 
   // While it lives, conversions of matrices and kernels to a 16-bit dtype are windows of one conversion of the whole
-  // buffer, unless it is written to afterwards. No effect for parameters of another dtype than f32, and after hold_own().
+  // buffer, until that is written to. No effect for parameters of another dtype than f32, and after hold_own().
   class Converted {
    public:
     Converted(const FlatParameters& parameters, DType dtype);
