@@ -61,7 +61,7 @@ printf "%s\n" "[ RUN      ] Conv.Wide" "conv_test.cpp:7: Failure" "[  FAILED  ] 
 exit 1'
 program ringtape 'case $1 in
   doctor) printf "%s\n" "CUDA         13.0" "cuDNN        9.19" "ok      copy" ;;
-  bench) cat "$WORK/figures" ;;
+  bench) if [[ $2 == step ]]; then cat "$WORK/figures"; else echo "images  apart us  fused us  used"; fi ;;
   *)
     while (($#)); do
       [[ $1 != --run ]] || { mkdir -p "$2/exported" && echo w >"$2/exported/model.safetensors"; }
@@ -96,7 +96,9 @@ passed ceilings f32: copy GB/s 4321
 passed step resnet18 bf16 512 cuda: 69000 images/s
 passed step resnet18 bf16 128 cuda: 69000 images/s
 passed step resnet18 bf16 2048 cuda: 69000 images/s
-skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(head -n 11 <<<"$stages")"
+passed tune bf16 128
+passed tune bf16 512
+skipped pytorch resnet18 bf16 512: python3 has no torch with CUDA" "$(head -n 13 <<<"$stages")"
 expect "a failed test" "failed cuda_conv_test: exit status 1: [ FAILED ] Conv.Wide (1 ms)" "$(of_stage cuda_conv_test)"
 expect "the others go on" "passed cuda_kernels_test: 7 tests, 2 tests skipped" "$(of_stage cuda_kernels_test)"
 expect "without NVIDIA's libraries" "passed own cuda_conv_test" "$(of_stage "own cuda_conv_test")"

@@ -27,6 +27,11 @@ steps() {
   if $quick; then return; fi
   resnet_step bf16 128
   resnet_step bf16 2048
+  local batch
+  for batch in 128 512; do
+    stage "tune bf16 $batch" 60 env RINGTAPE_CONV_PLANS="$out/logs/plans" \
+      "$build/ringtape" bench tune --precision bf16 --batch-size "$batch"
+  done
 }
 
 # The same step in PyTorch, eager and compiled, which has libraries of its own.

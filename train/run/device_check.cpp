@@ -69,7 +69,7 @@ std::string compare(const Computation& c, DType dtype, Device gpu) {
   double error = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
     const double of_this = relative_error(got[i], expected[i]);
-    if (!(of_this <= error)) error = of_this;  // NaN stays
+    error = std::isnan(of_this) ? INFINITY : std::max(error, of_this);
   }
   RT_CHECK_AS(Error, error <= bound,
               fmt::format("expected an error of at most {:.1e} of the norm, came {:.1e}", bound, error));
