@@ -33,7 +33,8 @@ struct Use {
   int64_t stride = 1;
   DType dtype = DType::f32;     // of the weights, and of x without Autocast
   DType autocast = DType::f32;  // f32: none
-  bool frozen = false;          // the first weights
+  unsigned frozen = 0;          // a bit for each convolution whose weights are
+  bool transposed = false;      // the gradient of y in memory
   bool checkpointed = false;
 };
 
@@ -49,20 +50,22 @@ std::vector<Tensor> train(const Use& use, Tensor (*f)(const Tensor&, const ConvN
     return frozen ? t : leaves.emplace_back(leaf(t));
   };
   const DType wide = use.dtype == DType::f64 ? DType::f64 : DType::f32;
-  const auto layer = [&](int64_t in, int64_t kernel, bool frozen) {
+  const auto layer = [&](int64_t in, int64_t kernel, unsigned number) {
+    const bool frozen = use.frozen >> number & 1;
     const Tensor w = parameter({k, kernel, kernel, in}, use.dtype, 0, 0.1, frozen);
     return ConvNorm{w, parameter({k}, wide, 1, 0.1), parameter({k}, wide, 0, 0.1),
                     {zeros({k}, wide), ones({k}, wide), zeros({}, DType::i64)}};
   };
-  const ConvNorm first = layer(c, 3, use.frozen), second = layer(k, 3, false),
-                 shortcut = use.projects ? layer(c, 1, false) : ConvNorm{};
+  const ConvNorm first = layer(c, 3, 0), second = layer(k, 3, 1),
+                 shortcut = use.projects ? layer(c, 1, 2) : ConvNorm{};
   const Tensor x = parameter({3, 7, 6, c}, use.autocast == DType::f32 ? use.dtype : use.autocast, 0, 1);
   Tensors out;
   for (int step = 0; step < 2; ++step) {
     const Autocast cast_to(use.autocast);
     const auto section = [&](const Tensors& in) { return f(in[0], first, second, shortcut, use.stride); };
     const Tensor y = use.checkpointed ? checkpoint(section, {x}) : section({x});
-    backward(y, cast(noise(y.shape(), 99), y.dtype()));
+    const Tensor dy = cast(noise(y.shape(), 99), y.dtype());
+    backward(y, use.transposed ? transpose(contiguous(transpose(dy))) : dy);
     out.push_back(y);
   }
   for (const Tensor& t : leaves) out.push_back(grad(t));
@@ -75,11 +78,13 @@ TEST(ResidualBlock, IsItsOpsOneByOne) {
   const Use uses[] = {{}, {.projects = true, .stride = 2}, {.projects = true}, {.dtype = DType::f64},
                       {.dtype = DType::bf16}, {.projects = true, .stride = 2, .dtype = DType::f16},
                       {.autocast = DType::bf16}, {.projects = true, .stride = 2, .autocast = DType::f16},
-                      {.frozen = true}, {.projects = true, .stride = 2, .checkpointed = true},
-                      {.autocast = DType::bf16, .frozen = true, .checkpointed = true}};
+                      {.frozen = 1}, {.projects = true, .frozen = 2}, {.projects = true, .frozen = 4},
+                      {.transposed = true}, {.projects = true, .stride = 2, .checkpointed = true},
+                      {.autocast = DType::bf16, .frozen = 1, .checkpointed = true}};
   for (const Use& use : uses) {
     SCOPED_TRACE(concat("projects ", use.projects, ", stride ", use.stride, ", ", use.dtype, ", autocast ",
-                        use.autocast, use.frozen ? ", frozen" : "", use.checkpointed ? ", checkpointed" : ""));
+                        use.autocast, ", frozen ", use.frozen, use.transposed ? ", transposed" : "",
+                        use.checkpointed ? ", checkpointed" : ""));
     const std::vector<Tensor> got = train(use, block), want = train(use, one_by_one);
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(test::same_bytes(got[i], want[i])) << "number " << i;
