@@ -82,6 +82,15 @@ TEST_F(CudaTensorCores, EpiloguesAndOperandsOfOtherPlaces) {
     const Tensor wide = numbers({70, 96}, dtype, 4);
     expect_same(linear(slice(to(wide, kCuda), 1, 24, 72), to(w, kCuda), none), linear(slice(wide, 1, 24, 72), w, none),
                 "rows further apart");
+    for (const int64_t apart : {4, 8}) {  // only the latter leaves packs aligned
+      const Tensor rows = numbers({70, 48 + apart}, dtype, 7), many = numbers({512 + 2 * apart}, dtype, 8);
+      const auto part = [](const Tensor& t) { return slice(t, 1, 0, 48); };
+      expect_same(linear(part(to(rows, kCuda)), to(w, kCuda), none), linear(part(rows), w, none),
+                  concat("rows further apart by ", apart));
+      const auto pair = [&](const Tensor& t) { return t.window({2, 16, 16}, {256 + apart, 16, 1}); };
+      expect_same(matmul(pair(to(many, kCuda)), pair(to(many, kCuda))), matmul(pair(many), pair(many)),
+                  concat("matrices further apart by ", apart));
+    }
     const Tensor shared = numbers({48, 16}, dtype, 5), many = numbers({3, 24, 48}, dtype, 6);
     expect_same(matmul(to(many, kCuda), to(shared, kCuda)), matmul(many, shared), "one w for all");
   }
@@ -92,11 +101,13 @@ TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
     Tensor x = numbers({16, 16}, dtype, 1);
     const Tensor w = numbers({16, 16}, dtype, 2);
     fill(slice(slice(x, 0, 3, 4), 1, 2, 3), NAN), fill(slice(slice(x, 0, 5, 6), 1, 7, 8), INFINITY);
-    const Tensor got = to(cast(matmul(to(x, kCuda), to(w, kCuda)), DType::f32), Device{}),
-                 want = cast(matmul(x, w), DType::f32);
-    for (int64_t i = 0; i < got.size(); ++i) {
-      const double a = test::values(got)[size_t(i)], b = test::values(want)[size_t(i)];
-      EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", " << b;
+    for (const Activation f : {Activation::none, Activation::relu}) {
+      const std::vector<double> got = test::values(linear(to(x, kCuda), to(w, kCuda), Tensor(), f)),
+                                want = test::values(linear(x, w, Tensor(), f));
+      for (size_t i = 0; i < got.size(); ++i) {
+        const double a = got[i], b = want[i];
+        EXPECT_TRUE(a == b || (std::isnan(a) && std::isnan(b))) << i << ": " << a << ", " << b;
+      }
     }
   }
 }
@@ -118,6 +129,9 @@ const ConvCase kConvs[] = {
     {"grouped", {2, 10, 10, 32}, {16, 3, 3, 16}, {1, 1, 1, 1, 1, 1}},
     {"uneven", {2, 8, 7, 8}, {8, 2, 3, 8}, {1, 2, 2, 1, 2, 1}},
     {"one_image", {1, 32, 32, 8}, {8, 3, 3, 8}, square_window(1, 1)},
+    {"chunks_of_other_lengths", {1, 20, 17, 8}, {8, 3, 3, 8}, square_window(1, 1)},
+    {"groups_of_4_results", {2, 6, 6, 16}, {8, 3, 3, 8}, square_window(1, 1)},
+    {"groups_of_4_channels", {2, 6, 6, 8}, {16, 3, 3, 4}, square_window(1, 1)},
     {"none", {0, 8, 8, 8}, {8, 3, 3, 8}, square_window(1, 1)},
     {"not_packed", {2, 6, 6, 12}, {20, 3, 3, 12}, square_window(1, 1)},
 };
@@ -129,7 +143,7 @@ class CudaTensorCoreConv : public testing::TestWithParam<ConvCase> {
 
 TEST_P(CudaTensorCoreConv, OfWholeNumbersIsExact) {
   const ConvCase& c = GetParam();
-  const bool packed = c.x[3] % 8 == 0 && c.w[0] % 8 == 0 && c.x[0] > 0;
+  const bool packed = c.x[3] % 8 == 0 && c.w[0] % 8 == 0 && c.w[3] % 8 == 0 && c.x[0] > 0;
   for (const DType dtype : kHalves) {
     const Shape shape = {c.x[0], c.window.rows(c.x[1], c.w[1]), c.window.columns(c.x[2], c.w[2]), c.w[0]};
     const test::conv::Data data{numbers(c.x, dtype, 1), numbers(c.w, dtype, 2), numbers({c.w[0]}, dtype, 4),
