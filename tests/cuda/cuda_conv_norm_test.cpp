@@ -224,6 +224,21 @@ TEST_F(CudaResidualBlock, WhatIsNotFiniteStays) {
   EXPECT_EQ(finite(true), finite(false));
 }
 
+// Where the normalised image is exactly 0, ReLU has no gradient.
+TEST_F(CudaResidualBlock, ZeroBeforeTheRelu) {
+  const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
+  for (const DType dtype : kHalves) {
+    const Operands o = operands(c, dtype, DType::f32, kCuda);
+    fill(o.mean, 0.5), fill(o.shift, 0), fill(slice(o.x, 1, 0, 3), 0.5);
+    const Results a = run(c, o);
+    const Fused not_now(false);
+    const Results b = run(c, o);
+    EXPECT_LE(norm_error(a.db, test::values(b.db)), kSums);
+    EXPECT_LE(norm_error(a.dw, test::values(b.dw)), kSums);
+    EXPECT_LE(norm_error(a.dx, test::values(b.dx)), rounding(dtype));
+  }
+}
+
 TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
   const Layer c{"", 2, 4, 4, 32, 32, 3, 1};
   const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
@@ -246,9 +261,10 @@ TEST_F(CudaResidualBlock, MisalignedOperandsAreNotFused) {
 }
 
 // The output of a block, the gradients of its input and parameters, and its running statistics.
-std::vector<Tensor> train_block(int64_t stride, Device device) {
+std::vector<Tensor> train_block(int64_t stride, Device device, const std::string& frozen = "none") {
   manual_seed(7);
   nn::BasicBlock block(32, stride == 1 ? 32 : 64, stride);
+  nn::freeze(block, [&](const std::string& name) { return name.starts_with(frozen); });
   nn::move_to(block, device);
   const Tensor x = leaf(to(cast(noise({3, 6, 6, 32}, 1), DType::bf16), device));
   Tensor y;
@@ -284,6 +300,19 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
     }
   }
   set_exact_convolutions(false);
+}
+
+TEST_F(CudaResidualBlock, ALayerThatNormalisesOtherwiseIsNotFused) {
+  for (const char* const frozen : {"bn1", "bn2", "downsample.1"}) {
+    const uint64_t before = fused_launches();
+    const std::vector<Tensor> got = train_block(2, kCuda, frozen);
+    EXPECT_EQ(fused_launches(), before) << frozen;
+    const Fused not_now(false);
+    const std::vector<Tensor> want = train_block(2, kCuda, frozen);
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(test::same_bytes(got[i], want[i])) << frozen << ", tensor " << i;
+  }
 }
 
 TEST_F(CudaResidualBlock, ChoicesAreKept) {

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/conv_norm.h"
 #include "kernels/tf32.h"
 #include "tests/support/cudnn_support.h"
 
@@ -49,6 +50,11 @@ TEST_F(CudaCudnn, TheOperationUsesItAndAddsTheBias) {
 #if defined(RINGTAPE_EMULATION_BUILD)
   EXPECT_FALSE(emulation::take_cudnn_calls().executions.empty());
 #endif
+}
+
+TEST_F(CudaCudnn, NothingIsFusedBesideIt) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    EXPECT_FALSE(prefers_fused({kCuda, dtype, {8, 4, 4, 64}, {64, 3, 3, 64}, 1}));
 }
 
 TEST_F(CudaCudnn, WhatItCannotDoIsLeftAsItWas) {
