@@ -3,7 +3,9 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "core/cuda/graph.h"
+#include "kernels/copy.h"
 #include "kernels/fill.h"
+#include "kernels/optimizer.h"
 #include "nn/nn.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/support.h"
@@ -111,6 +113,55 @@ TEST_F(Recorded, NothingOfTheGraphLiesWhereNumbersArrive) {
   });
   graph.launch();
   fill_uniform(expected, {5, Stream::test, 10}, -1, 1);
+  EXPECT_EQ(values(x), values(expected));
+}
+
+// The host goes on after a launch: the numbers of the next one may not come too early.
+TEST_F(Recorded, LaunchesFollowEachOtherWithoutWaiting) {
+  RandomState from{5, Stream::test, 7};
+  const Tensor x({50}, DType::f32, kCuda), expected({50}, DType::f32, kCuda);
+  cuda::Graph graph(0, [&] { fill_uniform(x, {0, Stream::tensors, 3, &from}, -1, 1); });
+  std::vector<Tensor> kept;
+  for (int i = 0; i < 20; ++i) {
+    from.counter = uint64_t(100 * i);
+    graph.launch();
+    copy(kept.emplace_back(empty_like(x)), x);
+  }
+  for (int i = 0; i < 20; ++i) {
+    fill_uniform(expected, {5, Stream::test, uint64_t(100 * i + 3)}, -1, 1);
+    EXPECT_EQ(values(kept[size_t(i)]), values(expected)) << i;
+  }
+}
+
+TEST_F(Recorded, NumbersOfAnySizeAreAligned) {
+  RandomState from{5, Stream::test, 7};
+  const Tensor w = full({9}, 1, DType::f32, kCuda), v = zeros({9}, DType::f32, kCuda), g = ones({9}, DType::f32, kCuda),
+               x({4}, DType::f32, kCuda), expected({4}, DType::f32, kCuda);
+  SgdStep now{0.5, 0.5, 0, false};
+  const Again<SgdStep> step = [&] { return now; };
+  cuda::Graph graph(0, [&] {
+    sgd_step(w, v, g, View{}, asked(step));  // five floats
+    fill_uniform(x, {0, Stream::tensors, 3, &from}, -1, 1);
+  });
+  now.lr = 0.25;
+  graph.launch();
+  fill_uniform(expected, {5, Stream::test, 10}, -1, 1);
+  EXPECT_EQ(values(x), values(expected));
+  EXPECT_EQ(values(w), std::vector<double>(9, 0.75));
+}
+
+TEST_F(Recorded, WorkOfAnotherDeviceIsDoneAtOnce) {
+  if (runtime(kCuda).device_count() < 2) GTEST_SKIP() << "one CUDA device only";
+  const Device second{DeviceType::cuda, 1};
+  RandomState from{5, Stream::test, 7};
+  const Tensor x({4}, DType::f32, kCuda), there({4}, DType::f32, second), expected({4}, DType::f32, kCuda);
+  cuda::Graph graph(0, [&] {
+    fill_uniform(x, {0, Stream::tensors, 3, &from}, -1, 1);
+    fill_uniform(there, {0, Stream::tensors, 3, &from}, -1, 1);
+  });
+  fill_uniform(expected, {5, Stream::test, 10}, -1, 1);
+  EXPECT_EQ(values(there), values(expected));
+  graph.launch();
   EXPECT_EQ(values(x), values(expected));
 }
 

@@ -1,6 +1,7 @@
 // The CUDA runtime layer: memory, copies, events, graphs, threads, and what it says when something is missing.
 #include <atomic>
 #include <cstring>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -122,11 +123,12 @@ TEST_F(CudaRuntime, CopiesBetweenDevices) {
   constexpr size_t n = 10'000;
   const std::vector<float> x = numbers(n, 5);
   const Storage b(n * 4, kSecond), c(n * 4, kCuda);
-  {
+  for (int round = 0; round < 10; ++round) {
     const Storage a(n * 4, kCuda);
     copy(a.data(), kCuda, x.data(), kHost, n * 4);
     copy(b.data(), kSecond, a.data(), kCuda, n * 4);
     runtime(kCuda).zero(a.data(), n * 4, 0);  // after it has been read
+    EXPECT_EQ(read(b.data(), n, kSecond), x) << round;
   }
   copy(c.data(), kCuda, b.data(), kSecond, n * 4);
   EXPECT_EQ(read(c.data(), n), x);
@@ -328,6 +330,29 @@ TEST_F(CudaRuntime, AGraphHasMemoryOfItsOwn) {
   EXPECT_EQ(memory_stats(kCuda).current, before.current);
   runtime(kCuda).release_cached(0);
   EXPECT_EQ(memory_stats(kCuda).reserved, before.reserved) << "something is never freed";
+}
+
+TEST_F(CudaRuntime, AGraphThatEndsHasDoneItsWork) {
+  constexpr size_t n = 1000;
+  const Storage in(n * 4, kCuda), out(n * 4, kCuda);
+  copy(in.data(), kCuda, numbers(n, 1).data(), kHost, n * 4);
+#if defined(RINGTAPE_EMULATION_BUILD)
+  std::map<std::string, uint64_t> before = emulation::calls();
+#endif
+  {
+    cuda::Graph graph(0, [&] {
+      const Storage between(n * 4, kCuda);
+      copy(between.data(), kCuda, in.data(), kCuda, n * 4);
+      copy(out.data(), kCuda, between.data(), kCuda, n * 4);
+    });
+    graph.launch();
+  }
+  EXPECT_EQ(read(out.data(), n), numbers(n, 1));
+#if defined(RINGTAPE_EMULATION_BUILD)
+  std::map<std::string, uint64_t> after = emulation::calls();
+  for (const char* ended : {"cudaGraphDestroy", "cudaGraphExecDestroy"})
+    EXPECT_EQ(after[ended], before[ended] + 1) << ended;
+#endif
 }
 
 TEST_F(CudaRuntime, AGraphRefusesToWait) {
