@@ -10,6 +10,7 @@
 #include "kernels/binary.h"
 #include "kernels/combine.h"
 #include "kernels/conv2d.h"
+#include "kernels/fill.h"
 #include "kernels/matmul.h"
 #include "kernels/optimizer.h"
 #include "kernels/reduce.h"
@@ -193,12 +194,22 @@ TEST_F(CudaExact, AVarianceAroundALargeMean) {
       const Tensor x = cast(reshape(ones * two, {rows, 16}) + full({1}, mean - 1, DType::f64), dtype);  // mean -+ 1
       const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
       const Tensor m({16}, wide, kCuda), var({16}, wide, kCuda);
-      batch_norm_statistics(m, var, to(x, kCuda), {});
+      const Tensor gx = to(x, kCuda);
+      batch_norm_statistics(m, var, gx, {});
       const std::string what = concat("variance in ", dtype, ", ", rows, " rows");
       for (const double v : values(var)) EXPECT_NEAR(v, 1, 1 / std::sqrt(double(rows)) + 1e-3) << what;
       const Tensor want_m({16}, wide), want({16}, wide);
       batch_norm_statistics(want_m, want, x, {});
       test::expect_close(var, want, 1e-5, 1e-5, what);
+      const auto normalised = [&](const Tensor& from, const Tensor& by_mean, const Tensor& by_var) {
+        const Tensor y = empty_like(from), one = full({16}, 1, wide, from.device()), zero = empty_like(one);
+        fill(zero, 0);
+        batch_norm_forward(y, View{}, from, View{}, by_mean, by_var, one, zero, 0, Activation::none);
+        return y;
+      };
+      const double tolerance = dtype == DType::f64 ? 1e-13 : dtype == DType::f32 ? 1e-6 : 1e-2;
+      const Tensor on_host = normalised(x, to(m, Device{}), to(var, Device{}));
+      test::expect_close(normalised(gx, m, var), on_host, tolerance, tolerance, "normalised, " + what);
     }
 }
 

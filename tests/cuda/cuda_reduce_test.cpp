@@ -278,6 +278,7 @@ TEST_F(CudaReduce, AxesInTheMiddleAndSeveral) {
 TEST_F(CudaReduce, SplitAmongBlocks) {
   for (DType dtype : kFloats) {
     compare_reductions(dtype, {{70001}, {0}});
+    compare_reductions(dtype, {{70000}, {0}});  // in packs
     compare_reductions(dtype, {{2, 65536}, {1}});
     compare_reductions(dtype, {{9001, 3}, {0}});
     compare_reductions(dtype, {{1031, 64}, {0}});
