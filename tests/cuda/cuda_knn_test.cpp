@@ -25,6 +25,7 @@ TEST(CudaNearest, AreThoseOfTheCpu) {
   for (const auto& [queries, bank, depth, k] : std::vector<std::array<int64_t, 4>>{{1, 1, 1, 1},
                                                                                    {3, 40, 5, 1},
                                                                                    {5, 40, 5, 40},
+                                                                                   {2, 300, 3, 1},
                                                                                    {2, 300, 3, 256},
                                                                                    {2, 1100, 3, 300},
                                                                                    {3, 8500, 2, 7},

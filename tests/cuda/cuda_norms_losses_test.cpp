@@ -125,11 +125,35 @@ TEST_F(CudaLosses, OfClasses) {
     }
 }
 
+// The distance of two logits may be larger than any number, and the weighted loss not.
+TEST_F(CudaLosses, OfTheLargestNumbers) {
+  for (DType dtype : {DType::f32, DType::f64, DType::bf16}) {
+    const double top = dtype == DType::f64 ? 1.7e308 : 3e38;
+    const Tensor x = cast(from_host(std::vector<double>{top, -top, 0, -top, top, top}, {2, 3}), dtype);
+    const Tensor labels = from_host(std::vector<int64_t>{1, 0}, {2}), weight = full({3}, 0.125, wide_dtype(dtype));
+    for (const double smoothing : {0.0, 0.25})
+      compare([&](const Tensors& t) {
+        return cross_entropy(t[0], t[1], {.label_smoothing = smoothing, .weight = to(weight, t[0].device()),
+                                          .reduction = LossReduction::none});
+      }, {x, labels}, 1e-6);
+  }
+}
+
 // The mean of many losses takes several blocks.
 TEST_F(CudaLosses, OfManySamples) {
   for (DType dtype : {DType::f32, DType::f64}) {
     const Tensor x = noise({9000, 3}, dtype, 1), labels = cast(noise({9000}, DType::f64, 3, 0, 3), DType::i64);
     compare([](const Tensors& t) { return cross_entropy(t[0], t[1], {.ignore_index = 2}); }, {x, labels}, 1e-5);
+  }
+}
+
+// More candidates than a block goes over, alone and among others; no size is a whole number of tiles.
+TEST_F(CudaLosses, OfManyPairs) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor q = noise({150, 70}, dtype, 1, -1, 1), k = noise({333, 70}, dtype, 2, -1, 1);
+    const double tolerance = 16 * epsilon_of(dtype);
+    compare([](const Tensors& t) { return nt_xent(t[0], t[0], 0, 0.5); }, {q}, tolerance);
+    compare([](const Tensors& t) { return nt_xent(t[0], t[1], 131, 0.5); }, {q, k}, tolerance);
   }
 }
 
