@@ -1,4 +1,7 @@
 // Collectives on GPUs: their arithmetic, and ranks that are threads of one process.
+#include <atomic>
+#include <thread>
+
 #include "autograd/create.h"
 #include "autograd/ops.h"
 #include "comm/algorithm.h"
@@ -355,6 +358,23 @@ TEST_F(CudaComm, NothingHangs) {
     begin(t, DType::f32, 64);
     direct(t, View(x).data, View(x).data);
   }), "rank 1 has had enough");
+}
+
+// What a rank has given up sending is not received: its memory may be another's by then.
+TEST_F(CudaComm, WhatWasGivenUpDoesNotArrive) {
+  std::atomic<bool> given_up = false;
+  EXPECT_NE(on_gpus(2, [&](Transport& t) {
+    const int peer = 1 - t.rank();
+    const Tensor x = full({64}, t.rank(), DType::f32, t.device());
+    if (t.rank() == 1)
+      while (!given_up) std::this_thread::yield();
+    begin(t, DType::f32, 64);
+    const Transfer transfer[] = {t.rank() ? recv_from(peer, View(x).data, 256) : send_to(peer, View(x).data, 256)};
+    EXPECT_THROW(t.finish(t.start(transfer)), CommError) << "rank " << t.rank();
+    given_up = true;
+    EXPECT_EQ(values(x), std::vector<double>(64, t.rank()));
+    throw CommError("nobody came");
+  }, Seconds(0.3)), "");
 }
 
 TEST_F(CudaComm, NotOnTheCpu) {
