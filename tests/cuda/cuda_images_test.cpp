@@ -246,6 +246,32 @@ TEST_F(CudaPool, EveryDTypeAndAlignment) {
         }
 }
 
+TEST_F(CudaPool, OneOperandIsMisaligned) {
+  const Window window = square_window(2);
+  for (DType dtype : kFloats) {
+    const auto run = [&](int misaligned) {
+      const auto image = [&](int which, int64_t side, DType d) {
+        return placed(noise({2, side, side, 8}, d, uint64_t(which)), kCuda, which == misaligned);
+      };
+      const Tensor x = image(1, 6, dtype), dy = image(2, 3, dtype);
+      const Tensors out{image(3, 3, dtype), placed(full({2, 3, 3, 8}, 77, DType::i32), kCuda, misaligned == 4),
+                        image(5, 6, dtype), image(6, 3, dtype), image(7, 6, dtype)};
+      max_pool2d_forward(out[0], out[1], x, 2, 2, window);
+      max_pool2d_backward(out[2], dy, out[1], 2, 2, window);
+      avg_pool2d_forward(out[3], x, 2, 2, window);
+      avg_pool2d_backward(out[4], dy, 2, 2, window);
+      return out;
+    };
+    const Tensors want = run(0);
+    for (int misaligned = 1; misaligned <= 7; ++misaligned) {
+      const Tensors got = run(misaligned);
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(test::same_bytes(contiguous(to(got[i], Device{})), to(want[i], Device{})))
+            << concat(dtype, ", ", misaligned, " misaligned, result ", i);
+    }
+  }
+}
+
 TEST_F(CudaPool, ANaNWins) {
   const Tensor x = from_host(std::vector<float>{1, std::numeric_limits<float>::quiet_NaN(), 7, 2}, {1, 2, 2, 1});
   expect_close(max_pool2d(to(x, kCuda), 2, 2, square_window(2)), max_pool2d(x, 2, 2, square_window(2)), 0, 0, "NaN");
