@@ -96,6 +96,19 @@ TEST_F(CudaTensorCores, EpiloguesAndOperandsOfOtherPlaces) {
   }
 }
 
+// A sum that 16 bits do not have, next to one that they have with the bias.
+TEST_F(CudaTensorCores, OnlyTheSumWithItsBiasIsRounded) {
+  for (const DType dtype : kHalves) {
+    const double odd = dtype == DType::bf16 ? 257 : 2049;
+    const Tensor x = full({8, 8}, 1, dtype), w = zeros({8, 8}, dtype), b = full({8}, 1, dtype);
+    fill(slice(w, 1, 0, 1), odd - 1), fill(slice(w, 1, 1, 2), 1);
+    const Tensor want = full({8, 8}, odd + 1, dtype), y({1, 8, 1, 8}, dtype, kCuda);
+    expect_same(linear(to(x, kCuda), to(w, kCuda), to(b, kCuda)), want, concat("linear in ", dtype));
+    conv2d_forward(y, to(reshape(x, {1, 8, 1, 8}), kCuda), to(reshape(w, {8, 1, 1, 8}), kCuda), to(b, kCuda), {});
+    expect_same(reshape(y, {8, 8}), want, concat("convolution in ", dtype));
+  }
+}
+
 TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
   for (const DType dtype : kHalves) {
     Tensor x = numbers({16, 16}, dtype, 1);
