@@ -86,6 +86,18 @@ TEST_F(CudaExact, ProductsDifferInOneProperty) {
   }
 }
 
+// The same product to a result that is aligned, and to others that are less so.
+TEST_F(CudaExact, ResultsOfProductsAtPlacesOfTheirOwn) {
+  for (const DType dtype : kFloats) {
+    const Tensor a = numbers({8, 8}, dtype, 1), w = numbers({8, 8}, dtype, 2), want = linear(a, w, Tensor());
+    for (const int64_t offset : {0, 1, 2, 4, 0}) {
+      const Tensor y = test::cuda(a, offset);
+      linear_forward(y, to(a, kCuda), to(w, kCuda), View{}, Activation::none);
+      expect_same(y, want, concat("offset ", offset, " in ", dtype));
+    }
+  }
+}
+
 TEST_F(CudaExact, SumsAndExtremes) {
   for (const DType dtype : kFloats)
     for (const auto& [shape, axes] : {std::pair<Shape, Axes>{{70001}, {0}},
