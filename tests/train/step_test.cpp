@@ -1,6 +1,7 @@
 // One optimization step: accumulation, clipping, the loss scale, averaged weights.
 #include "train/loop/step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -122,6 +123,20 @@ TEST(Step, ClipsAllGradientsTogether) {
     for (size_t i = 0; i < before.size(); ++i) expected[i] += factor * (moved[i] - before[i]);
     expect_near(clipped.weights(), expected, 1e-6);
   }
+}
+
+TEST(Step, FrozenWeightsAreAmongWhatRanksHaveAlike) {
+  nn::Sequential model;
+  model.add<nn::Linear>(3, 4).add<nn::Linear>(4, 2);
+  nn::freeze(model, [](const std::string& name) { return name.starts_with("0."); });
+  const TrainOptions o = sgd(0.1);
+  const Step step(model, cross_entropy_of(model, nullptr, 0), o.step, o.execution);
+  const std::vector<Tensor> alike = step.replicated();
+  const std::vector<nn::Named> frozen = nn::named_frozen(model);
+  EXPECT_EQ(frozen.size(), 2u);
+  for (const nn::Named& f : frozen)
+    EXPECT_TRUE(std::ranges::any_of(alike, [&](const Tensor& t) { return View(t).data == View(*f.tensor).data; }))
+        << f.name;
 }
 
 TEST(Step, ClippingLeavesOutParametersWithoutAGradient) {
