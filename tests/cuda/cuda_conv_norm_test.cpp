@@ -143,7 +143,7 @@ TEST_P(CudaConvNorm, IsWhatItsCallsAreOneByOne) {
     const uint64_t before = fused_launches();
     const Results a = run(c, o);
     synchronize(kCuda);
-    const uint64_t fused = fused_launches() - before;
+    [[maybe_unused]] const uint64_t fused = fused_launches() - before;
     Results b;
     {
       const Fused not_now(false);
@@ -286,7 +286,7 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
     SCOPED_TRACE(concat("stride ", stride));
     const uint64_t before = fused_launches();
     const std::vector<Tensor> fused = train_block(stride, kCuda), on_cpu = train_block(stride, Device{});
-    const uint64_t launches = fused_launches() - before;
+    [[maybe_unused]] const uint64_t launches = fused_launches() - before;
     const Fused not_now(false);
     const std::vector<Tensor> one_by_one = train_block(stride, kCuda);
 #if defined(RINGTAPE_EMULATION_BUILD)
