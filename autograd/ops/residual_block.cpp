@@ -221,6 +221,8 @@ static const RegisterOp register_residual_block{{
     .invalid = {block("channels", {2, 4, 3, 4}, 5, call_block<1>, false),
                 block("shortcut", {2, 4, 4, 4}, 4, call_block<2>, false),
                 block("one_value", {1, 1, 1, 4}, 4, call_block<1>, false),
+                block("no_images", {0, 4, 4, 4}, 4, call_block<1>, false),
+                block("no_channels", {2, 4, 4, 0}, 0, call_block<1>, false),
                 block("stride", {2, 4, 4, 4}, 4, call_block<0>, true)},
     .flops = block_flops,
     .tolerance = 256,  // Winograd's transforms twice, and normalisation by few values

@@ -38,8 +38,10 @@ TEST_F(CudaTune, ChecksAndKeepsEveryBlock) {
 }
 
 TEST_F(CudaTune, SaysWhatItCannotMeasure) {
-  const std::string variables = "RINGTAPE_EMULATED_GPU=devices=1";
-  for (const std::string flags : {"--device cpu --width 32", "--model mlp", "--width 32 --precision f32"}) {
+  const std::string variables = "RINGTAPE_EMULATED_GPU=devices=1 RINGTAPE_CONV_PLANS=" + (folder_ / "plans").string();
+  EXPECT_MENTIONS(run("bench tune", "RINGTAPE_CONV_PLANS=off").err, "RINGTAPE_CONV_PLANS=off leaves no file");
+  EXPECT_MENTIONS(run("bench tune", variables + " RINGTAPE_FUSED_CONV=1").err, "RINGTAPE_FUSED_CONV=1 decides");
+  for (const std::string flags : {"--device cpu --width 32", "--model mlp"}) {
     const CliResult r = run("bench tune --pixels 2 --batch-size 2 --precision bf16 " + flags, variables);
     EXPECT_EQ(r.code, 2) << flags;
     EXPECT_MENTIONS(r.err, "bench tune: expected residual blocks that a GPU can fuse");
