@@ -16,7 +16,7 @@ TENSOR = 0.63 * PEAK                  # by mma.sync, of Hopper's peak: Luo et al
 L2 = 28                               # bytes per cycle into a multiprocessor: an estimate, 24 to 32
 MEMORY = 4.3e12                       # bytes per second of a copy on an H200
 GAP, LAUNCH = 2e-6, 4.5e-6            # between kernels of a graph; host time of a kernel with its memory's two calls
-DEPTH, FEW, BUSY = 32, 64, 128        # kernels/cuda/gemm_mma.cuh: depth of a step, rows of a small tile, enough tiles
+DEPTH, FEW = 32, 64                   # kernels/cuda/gemm_mma.cuh: depth of a step, rows of a small tile
 PARAMETERS = 11.17e6
 
 # name, channels in and out, kernel, stride, size of the input
@@ -28,14 +28,12 @@ for stage, (c, k, size) in enumerate([(64, 128, 32), (128, 256, 16), (256, 512, 
 
 def product(m, n, depth, kernel_bytes, chunks=1, small=False, batch=1):
     """Seconds of one product of m x n results."""
-    rows, columns = (FEW, 128) if small and m <= FEW else (128, 128)
-    tiles = lambda: math.ceil(m / rows) * math.ceil(n / columns) * chunks * batch
-    if rows == 128 and (n <= 64 or tiles() < BUSY):
-        columns = 64
+    rows, columns = (FEW, 128) if small and m <= FEW else (128, 64 if n <= 64 else 128)
+    tiles = math.ceil(m / rows) * math.ceil(n / columns) * chunks * batch
     step = max(2 * rows * columns * DEPTH / TENSOR, 2 * DEPTH * (rows + columns) / L2)
     epilogue = rows * columns * 2 / L2 * 2
     steps = math.ceil(math.ceil(depth / DEPTH) / chunks)
-    busy = math.ceil(tiles() / SMS) * (steps * step + epilogue) / CLOCK
+    busy = math.ceil(tiles / SMS) * (steps * step + epilogue) / CLOCK
     return max(busy, kernel_bytes / MEMORY)
 
 

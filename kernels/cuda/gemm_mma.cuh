@@ -301,7 +301,6 @@ void launch_mma(Device device, const A& a, const W& w, const Out& out, const Pro
 // on the shape: so do sums over its rows.
 template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  constexpr int64_t kBusy = 128;  // tiles that keep a large GPU busy
   if (properties(device.index).major < 8 || p.k > INT32_MAX) return false;
   if (!a.packed() || !w.packed() || !out.aligned()) return false;
   if constexpr (A::outer_first())
@@ -309,7 +308,7 @@ bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Produ
       launch_mma<T, MmaTile<64, 128>>(device, a, w, out, p);
       return true;
     }
-  if (p.n > 64 && p.tiles(kMmaRows, 128) >= kBusy) launch_mma<T, MmaTile<kMmaRows, 128>>(device, a, w, out, p);
+  if (p.n > 64) launch_mma<T, MmaTile<kMmaRows, 128>>(device, a, w, out, p);
   else launch_mma<T, MmaTile<kMmaRows, 64>>(device, a, w, out, p);
   return true;
 }

@@ -208,6 +208,25 @@ TEST_F(CudaResidualBlock, VarianceNearALargeMean) {
   EXPECT_EQ(test::values(var), std::vector<double>(32, 4));
 }
 
+// So many tiles that their sums are combined by several blocks.
+TEST_F(CudaResidualBlock, ManyTiles) {
+  const Layer c{"", 8, 64, 64, 32, 32, 1, 1};
+  const Operands o = operands(c, DType::bf16, DType::f32, kCuda);
+  Results results[2];
+  for (const bool fused : {false, true}) {
+    const Fused now(fused);
+    Results& r = results[fused];
+    for (Tensor Results::* const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
+      r.*t = empty_like(o.mean);
+    r.y = empty_like(o.dy), r.dx = empty_like(o.x);
+    conv_norm_forward(r.y, r.mean, r.var, o.normalized(), o.w, c.window(), {});
+    conv_norm_backward_data(r.dx, r.db, r.dw, o.dy, o.w, o.normalized(), {}, c.window());
+  }
+  EXPECT_TRUE(test::same_bytes(to(results[1].y, Device{}), to(results[0].y, Device{})));
+  for (Tensor Results::* const t : {&Results::mean, &Results::var, &Results::db, &Results::dw})
+    EXPECT_LE(norm_error(results[1].*t, test::values(results[0].*t)), kSums);
+}
+
 // What is not finite goes through as it does one by one: the ReLU keeps a NaN, and has no gradient there.
 TEST_F(CudaResidualBlock, WhatIsNotFiniteStays) {
   const Layer c{"", 2, 4, 4, 32, 32, 1, 1};

@@ -43,8 +43,9 @@ void expect_products([[maybe_unused]] bool some, [[maybe_unused]] const std::str
 }
 
 struct Sizes { int64_t batch, m, n, k; };
-const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 1, 8, 16},   {1, 136, 72, 40}, {2, 16, 64, 64}, {1, 264, 200, 96},
-                        {3, 40, 24, 8},  {1, 24, 136, 0}, {1, 0, 16, 8},    {1, 7, 33, 160}, {1, 128, 128, 32}};
+const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 72, 40, 16}, {1, 1, 8, 16},    {1, 136, 72, 40}, {2, 16, 64, 64},
+                        {1, 264, 200, 96}, {3, 40, 24, 8},  {1, 24, 136, 0},  {1, 0, 16, 8},    {1, 7, 33, 160},
+                        {1, 128, 128, 32}};
 
 TEST_F(CudaTensorCores, ProductsOfWholeNumbersAreExact) {
   for (const DType dtype : kHalves)
