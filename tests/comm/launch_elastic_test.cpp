@@ -19,10 +19,11 @@ constexpr const char* kToken = "0123456789abcdef";
 
 class LaunchElasticTest : public JobTest {
  protected:
-  // The program of a rank, ./rank: writes its process into pid_RANK, one line a start, then does what `text` says.
-  void write_rank(const std::string& text) {
+  // The program of a rank, ./rank: does what `before` says, writes its process into pid_RANK, one line a start, then
+  // does what `text` says.
+  void write_rank(const std::string& text, const std::string& before = "") {
     const fs::path path = folder_ / "rank";
-    write_file(path.string(), "#!/bin/sh\necho $$ >>pid_$RANK\n"
+    write_file(path.string(), "#!/bin/sh\n" + before + "\necho $$ >>pid_$RANK\n"
                               "wait_for() { while ! test -e $1; do sleep 0.01; done; }\n" + text + "\n");
     fs::permissions(path, fs::perms::owner_all);
   }
@@ -80,7 +81,7 @@ class LaunchElasticTest : public JobTest {
 };
 
 TEST_F(LaunchElasticTest, TheOthersGoOnAndTheEndedRankStartsAgain) {
-  write_rank("echo $RINGTAPE_RESTART $RANK $LOCAL_RANK $WORLD_SIZE $RINGTAPE_STORE; wait_for go");
+  write_rank("wait_for go", "echo $RINGTAPE_RESTART $RANK $LOCAL_RANK $WORLD_SIZE $RINGTAPE_STORE");
   const pid_t launcher = launch(elastic(3, "--log-dir logs"));
   kill_rank(1);
   kill_rank(1, 2);
