@@ -6,6 +6,7 @@
 #include "core/env.h"
 #include "kernels/binary.h"
 #include "kernels/copy.h"
+#include "kernels/tf32.h"
 
 namespace ringtape {
 
@@ -21,8 +22,9 @@ std::atomic<Fused>& fused() {
 thread_local AskedBlocks* asking = nullptr;
 
 bool can_fuse(Device device, DType dtype, int64_t c, int64_t k) {
-  return device.type == DeviceType::cuda && (dtype == DType::bf16 || dtype == DType::f16) &&
-         (c | k) % kFusedChannels == 0 && cuda::can_fuse(device.index, std::max(c, k));
+  const bool multiplied = dtype == DType::bf16 || dtype == DType::f16 || (dtype == DType::f32 && tf32());
+  return device.type == DeviceType::cuda && multiplied && (c | k) % kFusedChannels == 0 &&
+         cuda::can_fuse(device.index, std::max(c, k));
 }
 bool fuses(const Tensor& x, const Tensor& w) {  // w (K, R, S, C)
   return fused() != Fused::never && can_fuse(x.device(), x.dtype(), w.dim(3), w.dim(0));

@@ -17,7 +17,8 @@ struct ViewPairs {
 
 // With S = x y^T scale, embeddings x (R, D) of all pairs and candidates y (M, D), for each row:
 //   lse[i] = logsumexp over j != same(i) of S[i, j],   loss[i] = lse[i] - S[i, other(i)],   (R) both
-// All contiguous, all f32 or all f64. S is computed in tiles and never stored. M > 1.
+// All contiguous, all f32 or all f64. S is computed in tiles and never stored, by tensor cores where tf32(); its
+// gradient then stores some millions of terms at a time. M > 1.
 RT_KERNEL(nt_xent_forward, void(View loss, View lse, View x, View y, ViewPairs pairs, double scale));
 
 // One side of the gradient of a mean over rows, where x or y holds the queries. For S as above, x (N, D) and y (M, D):

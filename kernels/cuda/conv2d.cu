@@ -4,14 +4,14 @@
 #include "kernels/cuda/conv_operands.cuh"
 #include "kernels/cuda/cudnn_conv.h"
 
-// Uses cuDNN if possible, else one matrix product per group, in 16 bits by tensor cores, whose operands are read in
-// place: patches are never written to memory.
+// Uses cuDNN if possible, else one matrix product per group, in 16 bits or TF32 by tensor cores, whose operands are
+// read in place: patches are never written to memory.
 namespace ringtape::cuda {
 namespace {
 
 template <class T, class A, class W, class Out>
 void multiply(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if constexpr (is_half_v<T>)
+  if constexpr (sizeof(T) <= sizeof(float))
     if (gemm_mma<T>(device, a, w, out, p)) return;
   gemm<compute_t<T>>(device, a, w, out, p);
 }

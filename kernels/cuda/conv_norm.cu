@@ -27,10 +27,10 @@ struct NormalizedImages : X {
     const Normalize<float> n = Normalize<float>::of(by, b, c);
     to[0] = n.mean, to[step] = n.scale, to[2 * step] = n.shift;
   }
-  template <class T>
-  __device__ void transform(Vec<T, 8>& x, const float (&v)[kValues][8]) const {
+  template <class T, int N>
+  __device__ void transform(Vec<T, N>& x, const float (&v)[kValues][N]) const {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < N; ++i) {
       const float y = Normalize<float>{v[0][i], v[1][i], v[2][i]}(float(x.x[i]));
       x.x[i] = T(y < 0 ? 0 : y);
     }
@@ -68,8 +68,8 @@ struct ColumnMoments {
   static constexpr int kBytes = sizeof(Acc);
   Acc mine = {0, 0, 0};
   template <class Out>
-  __device__ ColumnMoments(const Out&, int64_t) {}
-  __device__ void add(const float* staged, int rows, int lane) {
+  __device__ ColumnMoments(const Out&, int64_t, int) {}
+  __device__ void add(const float* staged, int64_t, int rows, int lane) {
     if (rows == 16) {
       float v[16];
 #pragma unroll
@@ -86,7 +86,7 @@ struct ImagesWithMoments : ImageResult<T> {
   using Sums = ColumnMoments<T>;
   MomentsPart* parts;
   __device__ void put_pack(int64_t, int64_t q, int64_t place, int64_t k, const float* sums, Sums&) const {
-    NoSums none(*this, 0);
+    NoSums none(*this, 0, 0);
     ImageResult<T>::put_pack(0, q, place, k, sums, none);
   }
   __device__ void put_sums(int64_t tile, int64_t channel, const Moments<float>::Acc& sums) const {
@@ -111,25 +111,27 @@ struct FinishGradientSums : AddGradientSums {
       : db(b.as<float>()), dw(w.as<float>()), by(channels) {}
   __device__ void finish(int64_t c, const Acc& sums) const { db[c] = sums.db, dw[c] = sums.dw * by.inverse(c); }
 };
-struct PackSums {  // of the 8 channels of a thread
+template <class T>
+struct PackSums {  // of the channels of a thread
   using Acc = GradientSums;
-  static constexpr int kBytes = sizeof(Acc);
-  Normalize<float> of[8];
-  Acc mine[8];
+  static constexpr int kBytes = sizeof(Acc), kPack = kPackOf<T>, kLanes = kWarpColumns / kPack;
+  Normalize<float> of[kPack];
+  Acc mine[kPack];
   template <class Out>
-  __device__ PackSums(const Out& out, int64_t channel) {
+  __device__ PackSums(const Out& out, int64_t column, int lane) {
+    const int64_t channel = column + lane % kLanes * kPack;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kPack; ++i) {
       mine[i] = {0, 0};
       if (channel < out.channels) of[i] = Normalize<float>::of(out.by, out.shift, channel + i);
     }
   }
-  __device__ void add(const float*, int, int) {}
+  __device__ void add(const float*, int64_t, int, int) {}
   __device__ void leave(Acc* to, int lane) {
-    for (int i = 0; i < 8; ++i) {
-      for (int mask = 4; mask < 32; mask *= 2)
+    for (int i = 0; i < kPack; ++i) {
+      for (int mask = kLanes; mask < 32; mask *= 2)
         mine[i] = AddGradientSums::combine(mine[i], shuffle_xor(mine[i], mask));
-      if (lane < 4) to[lane * 8 + i] = mine[i];
+      if (lane < kLanes) to[lane * kPack + i] = mine[i];
     }
   }
   static __device__ Acc combine(const Acc& a, const Acc& b) { return AddGradientSums::combine(a, b); }
@@ -137,7 +139,8 @@ struct PackSums {  // of the 8 channels of a thread
 template <class T>
 struct GatedImages {
   using Element = T;
-  using Sums = PackSums;
+  using Sums = PackSums<T>;
+  static constexpr int kPack = kPackOf<T>;
   T* dz;
   const T* raw;
   int64_t channels;
@@ -147,15 +150,15 @@ struct GatedImages {
   ConvSizes z;
   Phases phases = Phases(z, 0);
   __device__ void start(int64_t b) { phases = Phases(z, b); }
-  bool aligned() const { return aligned_width(8, dz, raw) == 8; }
+  bool aligned() const { return aligned_width(kPack, dz, raw) == kPack; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
   __device__ void put_pack(int64_t, int64_t, int64_t number, int64_t k, const float* sums, Sums& its) const {
     const int64_t place = phases.place(z, number);
-    const Vec<T, 8> x = load<8>(raw + place * channels + k);
-    Vec<T, 8> out;
+    const Vec<T, kPack> x = load<kPack>(raw + place * channels + k);
+    Vec<T, kPack> out;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
+    for (int i = 0; i < kPack; ++i) {
       out.x[i] = T(its.of[i](float(x.x[i])) > 0 ? sums[i] : 0);
       its.mine[i].db += float(out.x[i]);
       its.mine[i].dw += float(out.x[i]) * (float(x.x[i]) - its.of[i].mean);
@@ -172,31 +175,36 @@ template <class T>
 struct SkippedImages {
   using Element = T;
   using Sums = NoSums;
+  static constexpr int kPack = kPackOf<T>;
   T* y;
   const T* skip;
   int64_t channels;
   ConvSizes z;
   Phases phases = Phases(z, 0);
   __device__ void start(int64_t b) { phases = Phases(z, b); }
-  bool aligned() const { return aligned_width(8, y, skip) == 8; }
+  bool aligned() const { return aligned_width(kPack, y, skip) == kPack; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
   __device__ void put_pack(int64_t, int64_t, int64_t number, int64_t k, const float* sums, NoSums&) const {
     const int64_t place = phases.place(z, number);
-    Vec<T, 8> out, added{};
-    if (skip) added = load<8>(skip + place * channels + k);
+    Vec<T, kPack> out, added{};
+    if (skip) added = load<kPack>(skip + place * channels + k);
 #pragma unroll
-    for (int i = 0; i < 8; ++i) out.x[i] = T(skip ? float(T(sums[i])) + float(added.x[i]) : sums[i]);
+    for (int i = 0; i < kPack; ++i) out.x[i] = T(skip ? float(T(sums[i])) + float(added.x[i]) : sums[i]);
     store(y + place * channels + k, out);
   }
 };
 
 template <class F>
-auto dispatch_half(DType dtype, const F& f) {
-  return dtype == DType::bf16 ? f.template operator()<bf16>() : f.template operator()<f16>();
+bool dispatch_fused(DType dtype, const F& f) {
+  switch (dtype) {
+    case DType::bf16: return f.template operator()<bf16>();
+    case DType::f16: return f.template operator()<f16>();
+    default: return f.template operator()<float>();  // as TF32
+  }
 }
 
-static_assert(kFusedChannels % kMmaDepth == 0);
+static_assert(kFusedChannels % kMostMmaDepth == 0);
 bool fits(const ConvSizes& z) {
   return z.groups() == 1 && (z.c | z.k) % int(kFusedChannels) == 0 && z.places() > 0;
 }
@@ -212,7 +220,7 @@ bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
 
 bool can_fuse(int gpu, int64_t channels) {
   using Images = NormalizedImages<Patches<bf16, false>>;
-  using Stage = MmaStage<MmaTile<kMmaRows, 128>, Images, Weights<bf16>>;
+  using Stage = MmaStage<bf16, MmaTile<kMmaRows, 128>, Images, Weights<bf16>>;  // as large as the others
   const int64_t bytes = kMmaStages * Stage::kElements * int64_t(sizeof(bf16)) +
                         Images::kValues * channels * int64_t(sizeof(float));
   return properties(gpu).major >= 8 && bytes <= properties(gpu).shared_bytes_per_block;
@@ -222,7 +230,7 @@ bool fused_forward(View y, View mean, View var, const NormOperand& x, View w, co
                    const RunningUpdate& running) {
   const ConvSizes z(y, x.raw, w, window);
   if (!fits(z)) return false;
-  return dispatch_half(y.dtype, [&]<class T>() {
+  return dispatch_fused(y.dtype, [&]<class T>() {
     const int64_t tiles = tiles_of(z.places());
     const Tensor parts({tiles * z.k * int64_t(sizeof(MomentsPart))}, DType::u8, y.device);
     MomentsPart* const part = static_cast<MomentsPart*>(View(parts).data);
@@ -239,7 +247,7 @@ bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormO
                          const Window& window) {
   const ConvSizes z(dy, dx, w, window);
   if (!fits(z)) return false;
-  return dispatch_half(dx.dtype, [&]<class T>() {
+  return dispatch_fused(dx.dtype, [&]<class T>() {
     const BackwardPatches<T> patches{dy.as<T>(), z};
     const TransposedWeights<T> weights{w.as<T>(), z};
     const Product p = Phases::sizes(z);
@@ -260,7 +268,7 @@ bool fused_backward_data(View dx, View db, View dw, View dy, View w, const NormO
 bool fused_backward_weights(View dw, View dy, const NormOperand& x, const Window& window) {
   const ConvSizes z(dy, x.raw, dw, window);
   if (!fits(z)) return false;
-  return dispatch_half(dy.dtype, [&]<class T>() {
+  return dispatch_fused(dy.dtype, [&]<class T>() {
     const OutputGradient<T> gradient{dy.as<T>(), z};
     return with_patches<T, true>(x, z, [&](const auto& patches) {
       return weight_gradient<T>(dw, z, [&](const auto& out, const Product& p) {

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "core/tensor.h"
-#include "kernels/cuda/gemm_mma.cuh"
+#include "kernels/cuda/matrix.cuh"
 #include "kernels/window.h"
 
 // The operands and results of convolutions as matrix products, one per group, read and written in place: patches are
@@ -36,10 +36,11 @@ struct ConvSizes {
   int64_t places() const { return int64_t(n) * rows * columns; }
 };
 
-// The operands. Packs of 8 are of channels of one tap; an operand's Walk goes along the depth.
+// The operands. Packs of 16 bytes are of channels of one tap; an operand's Walk goes along the depth.
 template <class T>
 bool packed(const T* data, int64_t channels, int64_t of_group) {
-  return channels % 8 == 0 && of_group % 8 == 0 && aligned_width(8, data) == 8;
+  constexpr int kPack = kPackOf<T>;
+  return channels % kPack == 0 && of_group % kPack == 0 && aligned_width(kPack, data) == kPack;
 }
 
 // `inner` += n, of `size`; what is over goes into `outer`, of `of`; returns what is over there.
@@ -249,23 +250,6 @@ struct DataResult : ImageResult<T> {
   }
 };
 
-// (chunks, K, R S C): partial sums of dw.
-template <class C>
-struct WeightParts {
-  using Element = C;
-  using Sums = NoSums;
-  C* part;
-  int64_t size, k_group, taps;
-  __device__ void put(int64_t group, int64_t chunk, int64_t k, int64_t tap, C sum) const {
-    part[chunk * size + (group * k_group + k) * taps + tap] = sum;
-  }
-  bool aligned() const { return true; }
-  __device__ bool packed() const { return taps % kPackOf<C> == 0; }
-  __device__ void put_pack(int64_t group, int64_t chunk, int64_t k, int64_t tap, const float* sums, NoSums&) const {
-    store(part + chunk * size + (group * k_group + k) * taps + tap, load<kPackOf<C>>(sums));
-  }
-};
-
 template <class T>
 __global__ void __launch_bounds__(256) add_parts_kernel(T* dw, const compute_t<T>* part, int64_t chunks, int64_t size) {
   for (int64_t i = thread_in_grid(); i < size; i += threads_in_grid()) {
@@ -282,9 +266,9 @@ int64_t chunk_of(const Product& p) {
   const int64_t tiles = p.batch * ((p.m + kGemmTile - 1) / kGemmTile) * ((p.n + kGemmTile - 1) / kGemmTile);
   const int64_t chunks = std::max<int64_t>(kTilesWanted / tiles, 1),
                 chunk = std::max((p.k + chunks - 1) / chunks, kLeast);
-  return (chunk + kMmaDepth - 1) / kMmaDepth * kMmaDepth;
+  return (chunk + kMostMmaDepth - 1) / kMostMmaDepth * kMostMmaDepth;
 }
-static_assert(kMmaDepth % kGemmDepth == 0);
+static_assert(kMostMmaDepth % kGemmDepth == 0);
 
 // dw, of T or what T computes in, of operands of T: the sum of what product(result, sizes) makes of each chunk of the
 // depth; it may decline by false.
@@ -295,7 +279,7 @@ bool weight_gradient(const View& dw, const ConvSizes& z, const F& product) {
   p.chunk = chunk_of(p);
   const Tensor parts({p.chunks(), dw.size()}, dtype_of<C>::value, dw.device);
   C* const part = View(parts).as<C>();
-  if (!product(WeightParts<C>{part, dw.size(), p.m, p.n}, p)) return false;
+  if (!product(Parts<C>{part, p.batch, p.m, p.n}, p)) return false;
   const auto add = [&]<class D>() {
     launch<add_parts_kernel<D>>(dw.device, covering(dw.device, dw.size()), dw.as<D>(), part, p.chunks(), dw.size());
   };

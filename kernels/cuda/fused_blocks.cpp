@@ -15,7 +15,8 @@ constexpr int kRevision = 1;  // of our kernels: what was measured of others is 
 std::string problem_of(const BlockShape& b) {
   const Properties& gpu = properties(b.device.index);
   return concat(gpu.name, " sm_", gpu.major, gpu.minor, ", cuDNN ", uses_cudnn() ? cudnn_version() : 0,
-                ", residual block ", kRevision, ", ", b.dtype, ", x ", b.x, ", w ", b.w, ", stride ", b.stride);
+                ", residual block ", kRevision, ", ", b.dtype == DType::f32 ? "tf32" : name_of(b.dtype), ", x ", b.x,
+                ", w ", b.w, ", stride ", b.stride);
 }
 
 std::mutex mutex;

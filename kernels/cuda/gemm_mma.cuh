@@ -2,18 +2,20 @@
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
+#include "kernels/tf32.h"
 
-// Products of 16-bit operands by tensor cores, for operands of which 8 neighbours lie together in memory. A block has a
-// tile of results; its warps multiply one step of the depth while the next ones are copied to shared memory.
+// Products by tensor cores of 16-bit operands and, where tf32(), of floats rounded to TF32, for operands of which packs
+// of 16 bytes, 8 or 4 neighbours, lie together in memory. A block has a tile of results; its warps multiply one step of
+// the depth while the next ones are copied to shared memory.
 namespace ringtape::cuda {
 namespace {
 
 // An operand X of T has:
 //   const T* data                         its memory, which is not read beyond what pack() says
 //   static constexpr bool outer_first()   neighbours in memory are along the outer index, else along the depth
-//   bool packed() const                   whether 8 of them always lie together, aligned to 16 bytes
+//   bool packed() const                   whether a pack of them always lies together, aligned to 16 bytes
 //   Walk walk(b, i, p) const              along the depth, from there on:
-//     const T* get(x) const               8 neighbours, or null: zeros
+//     const T* get(x) const               a pack, or null: zeros
 //     void advance(x, n)                  n indices further
 // It may be a function of its memory, by channel: the index along the neighbours modulo channels(), a multiple of the
 // tiles' depth. What get() says to be zero stays zero. It then has:
@@ -22,8 +24,8 @@ namespace {
 //
 // A result of Element has aligned(), whether its memory is, packed(), whether its rows are packs of 16 bytes, and
 // put_pack(b, q, i, j, sums, its) for one. Its Sums are over the rows of a tile:
-//   Sums(result, column)                  of a thread that writes packs from this column on
-//   void add(staged, rows, lane)          its column of `rows` rows of floats
+//   Sums(result, column, lane)            of a lane of the warp whose columns begin there, of which it writes packs
+//   void add(staged, first, rows, lane)   column `lane` of `rows` rows of floats, from row `first` of the result on
 //   void leave(to, lane)                  those of the warp's columns; Sums::combine adds them up
 // and put_sums(tile, column, its) takes them. NoSums has none.
 
@@ -44,10 +46,13 @@ concept Transformed = requires { X::kValues; };
 struct NoSums {
   static constexpr int kBytes = 0;
   template <class Out>
-  __device__ NoSums(const Out&, int64_t) {}
+  __device__ NoSums(const Out&, int64_t, int) {}
 };
 
-constexpr int kMmaDepth = 32, kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
+constexpr int kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
+template <class T>
+constexpr int kMmaDepth = 4 * kPackOf<T>;
+constexpr int kMostMmaDepth = kMmaDepth<bf16>;
 constexpr int kStagedRow = kWarpColumns + 4;  // floats
 
 // A warp has kWarpRows x 32 of its results.
@@ -57,23 +62,27 @@ struct MmaTile {
                        kWarpRows = kRows * kWarpsAside * 32 / kMmaThreads;
 };
 constexpr int kMmaRows = 128;  // of all tiles but those of few rows
+template <class T>
+constexpr int kFours = kPackOf<T> / 4;
 
 // A tile of an operand: `outer` lines of the depth, or kMmaDepth lines along the outer index. The packs of a line are
-// in an order of its own, so that the 8 rows of a matrix, and what 8 lanes copy, are in different banks.
-template <int outer, bool outer_first>
+// in an order of its own, so that the 8 rows of a matrix, what 8 lanes copy, and the floats that a warp reads from 4
+// lines are in different banks.
+template <class T, int outer, bool outer_first>
 struct MmaLines {
-  static constexpr int kLines = outer_first ? kMmaDepth : outer, kLength = outer_first ? outer : kMmaDepth,
-                       kElements = kLines * kLength;
-  static_assert(kLength == 32 || kLength % 64 == 0);
+  static constexpr int kLines = outer_first ? kMmaDepth<T> : outer, kLength = outer_first ? outer : kMmaDepth<T>,
+                       kElements = kLines * kLength, kPack = kPackOf<T>, kPacks = kLength / kPack;
+  static_assert(kPacks == 4 || kPacks % 8 == 0);
 
   static __device__ int place(int line, int pack) {
-    return line * kLength + (pack ^ (kLength == 32 ? line / 2 % 4 : line % 8)) * 8;
+    const int order = kPacks == 4 ? line / 2 % 4 : is_half_v<T> ? line % 8 : line % 4 * 2;
+    return line * kLength + (pack ^ order) * kPack;
   }
 
   // A thread's packs of the tiles from (i, p) on along the depth; zero outside.
   template <class X>
   struct Loader {
-    static constexpr int kPacks = kLength / 8, kMine = kLines * kPacks / kMmaThreads;
+    static constexpr int kMine = kLines * kPacks / kMmaThreads;
     typename X::Walk walks[kMine];
     bool inside[kMine];                   // by the outer index
     int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
@@ -81,8 +90,8 @@ struct MmaLines {
     __device__ Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
-        const int64_t row = i + (outer_first ? pack(mine) * 8 : line(mine)),
-                      depth = p + (outer_first ? line(mine) : pack(mine) * 8);
+        const int64_t row = i + (outer_first ? pack(mine) * kPack : line(mine)),
+                      depth = p + (outer_first ? line(mine) : pack(mine) * kPack);
         inside[mine] = row < outer_size;
         walks[mine] = x.walk(b, inside[mine] ? row : 0, depth);
         if constexpr (Transformed<X>)
@@ -92,67 +101,78 @@ struct MmaLines {
     static __device__ int line(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) / kPacks; }
     static __device__ int pack(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) % kPacks; }
     // Begins to copy the next tile, of which `left` indices of the depth are there.
-    template <class T>
     __device__ void begin(T* tile, const X& x, int left, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
-        const bool in_depth = (outer_first ? line(mine) : pack(mine) * 8) < left;
+        const bool in_depth = (outer_first ? line(mine) : pack(mine) * kPack) < left;
         const T* const from = inside[mine] && in_depth ? walks[mine].get(x) : nullptr;
         cp_async<16>(tile + place(line(mine), pack(mine)), from ? from : x.data, from ? 16 : 0);
         if constexpr (Transformed<X>) {
           const unsigned bit = 1u << (stage * kMine + mine);
           there = from ? there | bit : there & ~bit;
         }
-        walks[mine].advance(x, kMmaDepth);
+        walks[mine].advance(x, kMmaDepth<T>);
       }
     }
     // Transforms what this thread has copied of the next tile; `values` as in values_of().
-    template <class T>
     __device__ void transform(T* tile, const X& x, const float* values, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
         T* const at = tile + place(line(mine), pack(mine));
-        const int channel = outer_first ? channels[mine] : channels[0] + pack(mine) * 8;
-        float of_channels[X::kValues][8];
+        const int channel = outer_first ? channels[mine] : channels[0] + pack(mine) * kPack;
+        float of_channels[X::kValues][kPack];
 #pragma unroll
         for (int v = 0; v < X::kValues; ++v)
 #pragma unroll
-          for (int half = 0; half < 2; ++half) {
-            const Vec<float, 4> four = load<4>(values + (2 * v + half) * x.channels() / 2 + channel / 2);
+          for (int four = 0; four < kFours<T>; ++four) {
+            const Vec<float, 4> x4 = load<4>(values + ((kFours<T> * v + four) * x.channels() + channel) / kFours<T>);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) of_channels[v][half * 4 + i] = four.x[i];
+            for (int i = 0; i < 4; ++i) of_channels[v][four * 4 + i] = x4.x[i];
           }
-        Vec<T, 8> packed = load<8>(at);
+        Vec<T, kPack> packed = load<kPack>(at);
         x.transform(packed, of_channels);
         if (!(there >> (stage * kMine + mine) & 1)) packed = {};
         store(at, packed);
       }
       if constexpr (!outer_first)
-        if ((channels[0] += kMmaDepth) == x.channels()) channels[0] = 0;
+        if ((channels[0] += kMmaDepth<T>) == x.channels()) channels[0] = 0;
     }
   };
-  // The fragments of 16 outer indices and 16 of the depth: of a left operand, or two of a right one.
-  template <class T>
+  // The fragments of 16 outer indices and half a step of the depth: of a left operand, or two of a right one.
   static __device__ void left(uint32_t (&a)[4], const T* tile, int i, int p, int lane) {
-    if constexpr (outer_first)
+    if constexpr (!outer_first) ldmatrix(a, tile + place(i + lane % 16, p / kPack + lane / 16));
+    else if constexpr (is_half_v<T>)
       ldmatrix_trans(a, tile + place(p + lane / 16 * 8 + lane % 8, i / 8 + lane / 8 % 2));
-    else ldmatrix(a, tile + place(i + lane % 16, p / 8 + lane / 16));
+    else
+      for (int r = 0; r < 4; ++r) a[r] = bits(tile, p + r / 2 * 4 + lane % 4, i + r % 2 * 8 + lane / 4);
+    round(a);
   }
-  template <class T>
   static __device__ void right(uint32_t (&b)[4], const T* tile, int j, int p, int lane) {
-    if constexpr (outer_first) ldmatrix_trans(b, tile + place(p + lane % 16, j / 8 + lane / 16));
-    else ldmatrix(b, tile + place(j + lane / 16 * 8 + lane % 8, p / 8 + lane / 8 % 2));
+    if constexpr (!outer_first)
+      ldmatrix(b, tile + place(j + lane / 16 * 8 + lane % 8, p / kPack + lane / 8 % 2));
+    else if constexpr (is_half_v<T>) ldmatrix_trans(b, tile + place(p + lane % 16, j / 8 + lane / 16));
+    else
+      for (int r = 0; r < 4; ++r) b[r] = bits(tile, p + r % 2 * 4 + lane % 4, j + r / 2 * 8 + lane / 4);
+    round(b);
+  }
+  // Of floats, which ldmatrix does not transpose.
+  static __device__ uint32_t bits(const T* tile, int line, int column) {
+    return std::bit_cast<uint32_t>(load<1>(tile + place(line, column / kPack) + column % kPack));
+  }
+  static __device__ void round(uint32_t (&x)[4]) {
+    if constexpr (!is_half_v<T>)
+      for (uint32_t& of : x) of = to_tf32(of);
   }
 };
 
-// The values of an operand's channels, one after the other; of each first those of the lower halves of all packs, then
-// those of the upper ones, so that neighbouring packs are in different banks. Returns the first float after them.
-template <class X>
+// The values of an operand's channels, one after the other; of each first those of the first four of all packs, then
+// those of the next four, so that neighbouring packs are in different banks. Returns the first float after them.
+template <class T, class X>
 __device__ float* values_of(const X& x, float* values) {
   if constexpr (Transformed<X>) {
-    const int half = x.channels() / 2;
+    const int part = x.channels() / kFours<T>;
     for (int t = int(threadIdx.x); t < x.channels(); t += kMmaThreads)
-      x.values(t % half / 4 * 8 + t / half * 4 + t % 4, values + t, x.channels());
+      x.values(t % part / 4 * kPackOf<T> + t / part * 4 + t % 4, values + t, x.channels());
     values += X::kValues * x.channels();
   }
   return values;
@@ -164,26 +184,32 @@ size_t values_bytes(const X& x) {
 }
 
 // Elements of a stage, and of its left operand.
-template <class Tile, class A, class W>
+template <class T, class Tile, class A, class W>
 struct MmaStage {
-  using Left = MmaLines<Tile::kRows, A::outer_first()>;
-  using Right = MmaLines<Tile::kColumns, W::outer_first()>;
+  using Left = MmaLines<T, Tile::kRows, A::outer_first()>;
+  using Right = MmaLines<T, Tile::kColumns, W::outer_first()>;
   static constexpr int kLeft = Left::kElements, kElements = kLeft + Right::kElements;
 };
+
+template <class T>
+__device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  if constexpr (is_half_v<T>) mma<T>(sum, a, b);
+  else mma_tf32(sum, a, b);
+}
 
 template <class T, class Tile, class A, class W, class Out>
 __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out out, Product p) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
-  using Stage = MmaStage<Tile, A, W>;
+  using Stage = MmaStage<T, Tile, A, W>;
   using Left = typename Stage::Left;
   using Right = typename Stage::Right;
   using Sums = typename Out::Sums;
-  constexpr int kFragments = Tile::kWarpRows / 16;
+  constexpr int kDepth = kMmaDepth<T>, kFragments = Tile::kWarpRows / 16;
   constexpr bool kTransforms = Transformed<A> || Transformed<W>;
   SHARED_DYN(T, tiles);
   float* const a_values = reinterpret_cast<float*>(tiles + kMmaStages * Stage::kElements);
-  float* const w_values = values_of(a, a_values);
-  values_of(w, w_values);
+  float* const w_values = values_of<T>(a, a_values);
+  values_of<T>(w, w_values);
   if constexpr (kTransforms) __syncthreads();
   const int warp = int(threadIdx.x) / 32, lane = int(threadIdx.x) % 32;
   const int my_row = warp / Tile::kWarpsAside * Tile::kWarpRows, my_column = warp % Tile::kWarpsAside * kWarpColumns;
@@ -197,12 +223,12 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     start(a, b), start(w, b), start(out, b);
     const int64_t begin = q * p.chunk, end = q + 1 == chunks ? depth_of(a, p.k) : begin + p.chunk,
                   rows = outer_size_of(a, p.m);
-    const int depth = int(end - begin), steps = (depth + kMmaDepth - 1) / kMmaDepth;
+    const int depth = int(end - begin), steps = (depth + kDepth - 1) / kDepth;
     typename Left::template Loader<A> load_left(a, b, row, rows, begin);
     typename Right::template Loader<W> load_right(w, b, column, p.n, begin);
     const auto begin_step = [&](int step) {
       T* const stage = tiles + step % kMmaStages * Stage::kElements;
-      const int left = depth - step * kMmaDepth;
+      const int left = depth - step * kDepth;
       if (left > 0) {
         load_left.begin(stage, a, left, step % kMmaStages);
         load_right.begin(stage + Stage::kLeft, w, left, step % kMmaStages);
@@ -226,7 +252,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
       if constexpr (kTransforms) transform(step + 1);
       const T* const left = tiles + step % kMmaStages * Stage::kElements;
 #pragma unroll
-      for (int k = 0; k < kMmaDepth; k += 16) {
+      for (int k = 0; k < kDepth; k += kDepth / 2) {
         uint32_t columns_of_w[kWarpColumns / 16][4];
 #pragma unroll
         for (int j = 0; j < kWarpColumns / 16; ++j)
@@ -238,7 +264,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
 #pragma unroll
           for (int j = 0; j < kWarpColumns / 8; ++j) {
             const uint32_t(&pair)[4] = columns_of_w[j / 2];
-            mma<T>(sum[i][j], rows_of_a, {pair[j % 2 * 2], pair[j % 2 * 2 + 1]});
+            multiply<T>(sum[i][j], rows_of_a, {pair[j % 2 * 2], pair[j % 2 * 2 + 1]});
           }
         }
       }
@@ -247,7 +273,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     __syncthreads();  // from here on a warp has 16 rows of floats for itself
     float* const staged = reinterpret_cast<float*>(tiles) + warp * 16 * kStagedRow;
     constexpr int kPack = kPackOf<typename Out::Element>, kPacks = kWarpColumns / kPack;
-    Sums sums(out, column + my_column + lane % kPacks * kPack);
+    Sums sums(out, column + my_column, lane);
 #pragma unroll
     for (int i = 0; i < kFragments; ++i) {
       const int64_t first = row + my_row + i * 16;
@@ -265,7 +291,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
         else
           for (int64_t k = 0; k < kPack && s + k < p.n; ++k) out.put(b, q, r, s + k, from[k]);
       }
-      if constexpr (Sums::kBytes > 0) sums.add(staged, int(rows - first < 16 ? rows - first : 16), lane);
+      if constexpr (Sums::kBytes > 0) sums.add(staged, first, int(rows - first < 16 ? rows - first : 16), lane);
       __syncwarp();
     }
     if constexpr (Sums::kBytes > 0) {
@@ -287,7 +313,7 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
 
 template <class T, class Tile, class A, class W, class Out>
 void launch_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<Tile, A, W>::kElements;
+  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<T, Tile, A, W>::kElements;
   static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kTiles);
   const int64_t tiles = p.tiles(Tile::kRows, Tile::kColumns);
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
@@ -297,11 +323,17 @@ void launch_mma(Device device, const A& a, const W& w, const Out& out, const Pro
       a, w, out, p);
 }
 
+// Whether a device has tensor cores that may multiply numbers of T.
+template <class T>
+bool has_tensor_cores(Device device) {
+  return (is_half_v<T> || (std::is_same_v<T, float> && tf32())) && properties(device.index).major >= 8;
+}
+
 // The product by tensor cores if the device has them and the operands are packed; whether it was. The tile depends only
 // on the shape: so do sums over its rows.
 template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if (properties(device.index).major < 8 || p.k > INT32_MAX) return false;
+  if (!has_tensor_cores<T>(device) || p.k > INT32_MAX) return false;
   if (!a.packed() || !w.packed() || !out.aligned()) return false;
   if constexpr (A::outer_first())
     if (p.m <= 64) {

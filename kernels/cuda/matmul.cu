@@ -1,36 +1,10 @@
 #include "kernels/matmul.h"
 
 #include "kernels/cuda/blas_gemm.h"
-#include "kernels/cuda/gemm_mma.cuh"
+#include "kernels/cuda/matrix.cuh"
 
 namespace ringtape::cuda {
 namespace {
-
-// A batch of matrices in memory, as an operand of gemm().
-template <class T>
-struct Matrix {
-  const T* data;
-  int64_t batch_stride, outer_stride, depth_stride;
-  __device__ bool outer_first() const { return outer_stride == 1; }
-  __device__ const T& at(int64_t b, int64_t i, int64_t p) const {
-    return data[b * batch_stride + i * outer_stride + p * depth_stride];
-  }
-};
-
-// The same, of gemm_mma().
-template <class T, bool first>
-struct PackedMatrix : Matrix<T> {
-  int64_t outer, depth;
-  static constexpr bool outer_first() { return first; }
-  bool packed() const {
-    const auto [stride, pitch, length] = first ? std::tuple(this->outer_stride, this->depth_stride, outer)
-                                               : std::tuple(this->depth_stride, this->outer_stride, depth);
-    return stride == 1 && pitch % 8 == 0 && length % 8 == 0 && this->batch_stride % 8 == 0 &&
-           aligned_width(8, this->data) == 8;
-  }
-  using Walk = LinearWalk<T>;
-  __device__ Walk walk(int64_t b, int64_t i, int64_t p) const { return {&this->at(b, i, p), this->depth_stride}; }
-};
 
 // Contiguous (batch, m, n), with an optional bias (n) and ReLU.
 template <class T>
@@ -87,7 +61,7 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
     const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
     const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};
     const MatrixResult<T> out{y.as<T>(), bias.as<T>(), p.m, p.n, relu};
-    if constexpr (is_half_v<T>)
+    if constexpr (sizeof(T) <= sizeof(float))
       if (multiply_packed(y.device, left, right, out, p)) return;
     gemm<compute_t<T>>(y.device, left, right, out, p);
   });

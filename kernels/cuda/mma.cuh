@@ -9,6 +9,7 @@
 //
 //   mma<T>(d, a, b)            d += a b; T is bf16 or f16. Sums are cut, not rounded: tests/emulation/tensor_core.h
 //   mma_tf32(d, a, b)          a is 16 x 8, b 8 x 8 floats, one in each register, 4 further on in place of 8
+//   to_tf32(x)                 the bits of a float, rounded to TF32's 11 bits of significand, ties away from zero
 //   ldmatrix(to, row)          1, 2 or 4 matrices to registers, by the length of `to`; ldmatrix_trans
 //   stmatrix(row, from)        ... from registers; stmatrix_trans
 //   movmatrix_trans(x)         a matrix in one register of each lane, transposed
@@ -41,6 +42,11 @@ __device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uin
       "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+__device__ inline uint32_t to_tf32(uint32_t x) {
+  asm("cvt.rna.tf32.f32 %0, %0;" : "+r"(x));
+  return x;
 }
 
 #define RT_LDMATRIX(name, trans)                                                                                    \

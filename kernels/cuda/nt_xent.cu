@@ -4,13 +4,13 @@
 
 #include "core/tensor.h"
 #include "kernels/cuda/block.cuh"
-#include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/math.cuh"
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/matrix.cuh"
 #include "kernels/reduce.h"
 
 // A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.
-// The results of ranges are combined in a fixed order, so that they do not depend on the scheduling.
+// The results of ranges are combined in a fixed order, so that they do not depend on the scheduling. Where f32 may be
+// rounded to TF32, scores are products by tensor cores.
 namespace ringtape::cuda {
 namespace {
 
@@ -115,40 +115,40 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Scores become the weights of the rows of y in the gradient of the rows of x, or zeros beyond x.n and `end`.
+// The weight of row c of y in the gradient of row r of x.
 template <class C>
-__device__ void scores_to_weights(Scores<C>& s, int64_t first_row, int64_t rows, int64_t first_column, int64_t end,
-                                  const C* x_lse, const C* y_lse, const ViewPairs& pairs, C scale, C g) {
-  for (int i = 0; i < kPerThread; ++i) {
-    const int64_t r = first_row + 16 * i, same = pairs.same(r), other = pairs.other(r);
-    for (int j = 0; j < kPerThread; ++j) {
-      const int64_t c = first_column + 16 * j;
-      const bool counts = r < rows && c < end && c != same;
-      const C score = s[i][j] * scale, positive = c == other ? C(1) : C(0);
-      C weight = 0;
-      if (counts && x_lse) weight += Math::exp(score - x_lse[r]) - positive;
-      if (counts && y_lse) weight += Math::exp(score - y_lse[c]) - positive;
-      s[i][j] = g * weight;
-    }
+struct PairWeight {
+  const C *x_lse, *y_lse, *dloss;
+  ViewPairs pairs;
+  C scale;
+  __device__ C operator()(C product, int64_t r, int64_t c) const {
+    if (c == pairs.same(r)) return 0;
+    const C score = product * scale, positive = c == pairs.other(r) ? C(1) : C(0);
+    C weight = 0;
+    if (x_lse) weight += Math::exp(score - x_lse[r]) - positive;
+    if (y_lse) weight += Math::exp(score - y_lse[c]) - positive;
+    return *dloss * scale / C(pairs.rows) * weight;
   }
-}
+};
 
 // dx[q] is the contribution of the columns [q chunk, (q + 1) chunk).
 template <class C>
 __global__ void __launch_bounds__(kGemmThreads)
-    gradient_kernel(C* dx, Rows<C> x, Rows<C> y, const C* x_lse, const C* y_lse, const C* dloss, ViewPairs pairs,
-                    C scale, int64_t chunk) {
+    gradient_kernel(C* dx, Rows<C> x, Rows<C> y, PairWeight<C> weight, int64_t chunk) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
   const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
                 q = blockIdx.x / row_tiles;
   const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
-  const C g = *dloss * scale / C(pairs.rows);
   for (int64_t column = q * chunk; column < end; column += kGemmTile) {
     Scores<C> s;
     compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
-    scores_to_weights(s, row + ti, x.n, column + tj, end, x_lse, y_lse, pairs, scale, g);
+    for (int i = 0; i < kPerThread; ++i)
+      for (int j = 0; j < kPerThread; ++j) {
+        const int64_t r = row + ti + 16 * i, c = column + tj + 16 * j;
+        s[i][j] = r < x.n && c < end ? weight(s[i][j], r, c) : C(0);
+      }
     for (int64_t first = 0; first < y.d; first += kGemmTile) {
       C sum[kPerThread][kPerThread] = {};
 #pragma unroll
@@ -170,6 +170,117 @@ __global__ void __launch_bounds__(kGemmThreads)
   }
 }
 
+// Products of rows of y and x by tensor cores are not stored: the sums over the rows of y are left by tile.
+struct ColumnOfScores {  // a row of x
+  using Acc = RowSum<float>;
+  static constexpr int kBytes = sizeof(Acc);
+  int64_t same, other;
+  float scale;
+  Acc mine = AddRowSums::identity<Acc>();
+  template <class Out>
+  __device__ ColumnOfScores(const Out& out, int64_t column, int lane)
+      : same(out.pairs.same(column + lane)), other(out.pairs.other(column + lane)), scale(out.scale) {}
+  __device__ void add(const float* staged, int64_t first, int rows, int lane) {
+    Acc here = AddRowSums::identity<Acc>();
+    float s[16];
+    for (int r = 0; r < 16; ++r) {
+      s[r] = r < rows && first + r != same ? staged[r * kStagedRow + lane] * scale : Max::identity<float>();
+      here.top = Max::combine(here.top, s[r]);
+      if (r < rows && first + r == other) here.positive = s[r];
+    }
+    if (here.top == Max::identity<float>()) return;
+    for (int r = 0; r < 16; ++r) here.sum += Math::exp(s[r] - here.top);
+    mine = AddRowSums::combine(mine, here);
+  }
+  __device__ void leave(Acc* to, int lane) const { to[lane] = mine; }
+  static __device__ Acc combine(const Acc& a, const Acc& b) { return AddRowSums::combine(a, b); }
+};
+struct SummedScores {
+  using Element = float;
+  using Sums = ColumnOfScores;
+  RowSum<float>* part;  // (tiles, rows of x)
+  int64_t rows;
+  ViewPairs pairs;
+  float scale;
+  bool aligned() const { return true; }
+  __device__ bool packed() const { return true; }
+  __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
+  __device__ void put_pack(int64_t, int64_t, int64_t, int64_t, const float*, Sums&) const {}
+  __device__ void put_sums(int64_t tile, int64_t i, const Sums::Acc& sums) const { part[tile * rows + i] = sums; }
+};
+
+// Products of rows of x and of y from row `first` on become weights (rows of x, columns).
+struct StoredWeights {
+  using Element = float;
+  using Sums = NoSums;
+  float* to;
+  int64_t columns, first;
+  PairWeight<float> weight;
+  bool aligned() const { return true; }
+  __device__ bool packed() const { return true; }
+  __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
+  __device__ void put_pack(int64_t, int64_t, int64_t i, int64_t j, const float* products, NoSums&) const {
+    Vec<float, 4> out;
+    for (int k = 0; k < 4; ++k) out.x[k] = weight(products[k], i, first + j + k);
+    store(to + i * columns + j, out);
+  }
+};
+
+// (n, d) as an operand along d, or along n.
+template <bool along_n>
+PackedMatrix<float, along_n> operand(const float* data, int64_t n, int64_t d) {
+  if constexpr (along_n) return {{data, 0, 1, d}, d, n};
+  else return {{data, 0, d, 1}, n, d};
+}
+
+// Whether tensor cores computed it.
+bool forward_by_tensor_cores(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs,
+                             float scale) {
+  if (!has_tensor_cores<float>(x.device)) return false;
+  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1], tiles = divide_up(m, kMmaRows);
+  const Tensor parts({tiles, n, 3}, DType::f32, x.device);
+  RowSum<float>* const part = View(parts).as<RowSum<float>>();
+  if (!gemm_mma<float>(x.device, operand<false>(y.as<float>(), m, d), operand<false>(x.as<float>(), n, d),
+                       SummedScores{part, n, pairs, scale}, {1, m, n, d}))
+    return false;
+  launch<row_losses_kernel<float>>(x.device, covering(x.device, n), loss.as<float>(), lse.as<float>(), part, tiles, n);
+  return true;
+}
+
+// The sum of `parts` (chunks, n, d).
+void sum_parts(View dx, const Tensor& parts) {
+  const int64_t n = dx.dims[0], d = dx.dims[1];
+  dx.rank = 3;
+  dx.dims[0] = 1, dx.dims[1] = n, dx.dims[2] = d;
+  dx.strides[0] = n * d, dx.strides[1] = d, dx.strides[2] = 1;
+  sum_forward(dx, parts);
+}
+
+// Weights for as many rows of y as a cache has room for, then their product with these. Whether it was done.
+bool backward_by_tensor_cores(const View& dx, const View& x, const View& y, const PairWeight<float>& weight) {
+  constexpr int64_t kTilesWanted = 256, kLeastDepth = 128, kWeights = 1 << 22;
+  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
+  if (!has_tensor_cores<float>(x.device) || m % kPackOf<float> != 0) return false;
+  const int64_t tiles = divide_up(n, kMmaRows) * divide_up(d, 128), chunks = std::max<int64_t>(kTilesWanted / tiles, 1);
+  const int64_t chunk = divide_up(std::max(divide_up(m, chunks), kLeastDepth), kMostMmaDepth) * kMostMmaDepth;
+  const int64_t at_once = std::max<int64_t>(kWeights / n / chunk, 1) * chunk;
+  const Tensor weights({n, std::min(at_once, m)}, DType::f32, x.device);
+  const Tensor parts({divide_up(m, chunk), n, d}, DType::f32, x.device);
+  for (int64_t first = 0; first < m; first += at_once) {
+    const int64_t count = std::min(at_once, m - first);
+    const float* const rows = y.as<float>() + first * d;
+    const StoredWeights of_pairs{View(weights).as<float>(), count, first, weight};
+    const Parts<float> out{View(parts).as<float>() + first / chunk * n * d, 1, n, d};
+    const bool done = gemm_mma<float>(x.device, operand<false>(x.as<float>(), n, d), operand<false>(rows, count, d),
+                                      of_pairs, {1, n, count, d}) &&
+                      gemm_mma<float>(x.device, operand<false>(of_pairs.to, n, count), operand<true>(rows, count, d),
+                                      out, {1, n, d, count, chunk});
+    if (!done) return false;
+  }
+  sum_parts(dx, parts);
+  return true;
+}
+
 // Splits the columns into chunks of whole tiles, so that a GPU has enough blocks. Depends only on the shape, so that
 // sums are the same on all GPUs.
 struct Chunks {
@@ -187,6 +298,8 @@ struct Chunks {
 
 template <class C>
 void forward(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs, C scale) {
+  if constexpr (std::is_same_v<C, float>)
+    if (forward_by_tensor_cores(loss, lse, x, y, pairs, scale)) return;
   const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
   const Chunks chunks(n, m);
   const Tensor parts({chunks.count, n, 3}, dtype_of<C>::value, x.device);
@@ -197,21 +310,17 @@ void forward(const View& loss, const View& lse, const View& x, const View& y, co
 }
 
 template <class C>
-void backward(View dx, const View& x, const View& y, const View& x_lse, const View& y_lse, const View& dloss,
-              const ViewPairs& pairs, C scale) {
+void backward(const View& dx, const View& x, const View& y, const PairWeight<C>& weight) {
+  if constexpr (std::is_same_v<C, float>)
+    if (backward_by_tensor_cores(dx, x, y, weight)) return;
   const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
   const Chunks chunks(n, m);
   Tensor parts;
   if (chunks.count > 1) parts = Tensor({chunks.count, n, d}, dtype_of<C>::value, x.device);
   C* const to = parts.defined() ? View(parts).as<C>() : dx.as<C>();
   launch<gradient_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, to, Rows<C>{x.as<C>(), n, d},
-                             Rows<C>{y.as<C>(), m, d}, x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, scale,
-                             chunks.chunk);
-  if (!parts.defined()) return;
-  dx.rank = 3;
-  dx.dims[0] = 1, dx.dims[1] = n, dx.dims[2] = d;
-  dx.strides[0] = n * d, dx.strides[1] = d, dx.strides[2] = 1;
-  sum_forward(dx, parts);
+                             Rows<C>{y.as<C>(), m, d}, weight, chunks.chunk);
+  if (parts.defined()) sum_parts(dx, parts);
 }
 
 }  // namespace
@@ -222,8 +331,10 @@ void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, doubl
 }
 
 void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? backward<double>(dx, x, y, x_lse, y_lse, dloss, pairs, scale)
-                        : backward<float>(dx, x, y, x_lse, y_lse, dloss, pairs, float(scale));
+  const auto with = [&]<class C>() {
+    backward<C>(dx, x, y, {x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, C(scale)});
+  };
+  x.dtype == DType::f64 ? with.template operator()<double>() : with.template operator()<float>();
 }
 
 }  // namespace ringtape::cuda

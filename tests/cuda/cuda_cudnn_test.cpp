@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "kernels/conv_norm.h"
-#include "kernels/tf32.h"
 #include "tests/support/cudnn_support.h"
 
 namespace ringtape {
@@ -108,9 +107,8 @@ TEST_F(EmulatedCudnn, EnginesThatRoundToTf32AreUsedOnlyWhereThatIsAllowed) {
   const ConvCase c = fresh();
   emulation::set_cudnn_engines({{.index = 3, .notes = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE}}, {.index = 4}});
   const auto engine = [&](bool allowed) {
-    set_tf32(allowed);
+    const test::Tf32 now(allowed);
     EXPECT_TRUE(ConvProblem(c, ConvPass::forward, DType::f32).run());
-    set_tf32(false);
     const CudnnCalls calls = take_cudnn_calls();
     return calls.executions.empty() ? -1 : int64_t(calls.executions.back().engine);
   };

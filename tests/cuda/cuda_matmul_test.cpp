@@ -4,7 +4,6 @@
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
-#include "kernels/tf32.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/support.h"
@@ -86,9 +85,8 @@ TEST_F(CudaMatmul, RoundsToTf32WhereThatIsAllowed) {
   manual_seed(1);
   const Tensor a = randn({64, 128}), w = randn({128, 64}), exact = matmul(cast(a, DType::f64), cast(w, DType::f64));
   const auto error = [&](bool allowed) {
-    set_tf32(allowed);
+    const test::Tf32 now(allowed);
     const Tensor off = cast(to(matmul(to(a, kCuda), to(w, kCuda)), Device{}), DType::f64) - exact;
-    set_tf32(false);
     return std::sqrt(sum(square(off)).item() / sum(square(exact)).item());
   };
   EXPECT_LT(error(false), 2e-6);

@@ -1,21 +1,28 @@
-// Products and convolutions of 16-bit operands by our own kernels on tensor cores, without cuBLASLt and cuDNN. Of whole
-// numbers whose sums are exact in f32 they are the CPU's bit for bit.
+// Products and convolutions by our own kernels on tensor cores, of 16-bit operands and of f32 as TF32, without cuBLASLt
+// and cuDNN. Of whole numbers whose sums are exact in f32 they are the CPU's bit for bit.
 #include <cstdlib>
+#include <map>
 
 #include "autograd/create.h"
 #include "autograd/ops.h"
-#include "tests/emulation/traffic.h"
+#include "autograd/tape.h"
 #include "tests/support/conv_cases.h"
 #include "tests/support/cuda_support.h"
 #include "tests/support/cuda_tensors.h"
 #include "tests/support/nearest.h"
+#include "tests/support/noise.h"
 #include "tests/support/support.h"
+#include "tests/support/traffic.h"
 
 namespace ringtape {
 namespace {
 
 using test::Guarded;
 using test::kCuda;
+using test::kMultiplied;
+using test::noise;
+using test::Tf32;
+using test::conv::norm_error;
 using test::whole_numbers;
 
 const int only_own = [] {  // before anything reads the variables
@@ -25,6 +32,7 @@ const int only_own = [] {  // before anything reads the variables
 
 using CudaTensorCores = test::OnCuda;
 constexpr DType kHalves[] = {DType::bf16, DType::f16};
+int64_t pack_of(DType dtype) { return 16 / size_of(dtype); }
 
 Tensor numbers(const Shape& shape, DType dtype, uint64_t seed) { return cast(whole_numbers(shape, seed), dtype); }
 
@@ -48,7 +56,9 @@ const Sizes kSizes[] = {{1, 8, 8, 8},    {1, 72, 40, 16}, {1, 1, 8, 16},    {1, 
                         {1, 128, 128, 32}};
 
 TEST_F(CudaTensorCores, ProductsOfWholeNumbersAreExact) {
-  for (const DType dtype : kHalves)
+  for (const DType dtype : kMultiplied) {
+    const Tf32 now(dtype);
+    const int64_t pack = pack_of(dtype);
     for (const Sizes& s : kSizes)
       for (const bool a_transposed : {false, true})
         for (const bool w_transposed : {false, true}) {
@@ -62,16 +72,39 @@ TEST_F(CudaTensorCores, ProductsOfWholeNumbersAreExact) {
           const auto product = [&](Device device) {
             return matmul(operand(s.m, s.k, a_transposed, 1, device), operand(s.k, s.n, w_transposed, 2, device));
           };
-          // Packs of 8 lie together along the depth, or along the outer index.
-          const bool packed = (a_transposed ? s.m : s.k) % 8 == 0 && (w_transposed ? s.k : s.n) % 8 == 0;
+          // Packs lie together along the depth, or along the outer index.
+          const bool packed = (a_transposed ? s.m : s.k) % pack == 0 && (w_transposed ? s.k : s.n) % pack == 0;
           Tensor got;
           expect_products(packed && s.m * s.n * s.k > 0, what, [&] { got = product(kCuda); });
           expect_same(got, product(Device{}), what);
         }
+  }
+}
+
+// Operands are rounded to 11 bits of significand, ties away from zero, wherever they lie; and only if that is allowed.
+TEST_F(CudaTensorCores, FloatsAreRoundedToTf32WhereThatIsAllowed) {
+  const float one = 1 + 0x1p-11f, below = 1 + 0x1p-11f - 0x1p-23f;
+  std::vector<float> ones(64);
+  for (size_t i = 0; i < 8; ++i) ones[i * 9] = 1;
+  const Tensor id = to(from_host(ones, {8, 8}), kCuda);
+  for (const bool allowed : {false, true}) {
+    const Tf32 now(allowed);
+    for (const auto& [x, rounded] : std::map<float, float>{{one, 1 + 0x1p-10f}, {-one, -1 - 0x1p-10f}, {below, 1}})
+      for (const bool transposed : {false, true})
+        for (const bool left : {false, true}) {
+          const Tensor some = full({8, 8}, x, DType::f32, kCuda);
+          const auto placed = [&](const Tensor& t) { return transposed ? transpose(t) : t; };
+          Tensor got;
+          const Tensor a = left ? placed(some) : id, w = left ? id : placed(some);
+          expect_products(allowed, concat(x), [&] { got = matmul(a, w); });
+          expect_same(got, full({8, 8}, allowed ? rounded : x), concat(x, allowed ? " as tf32" : ""));
+        }
+  }
 }
 
 TEST_F(CudaTensorCores, EpiloguesAndOperandsOfOtherPlaces) {
-  for (const DType dtype : kHalves) {
+  for (const DType dtype : kMultiplied) {
+    const Tf32 now(dtype);
     const Tensor x = numbers({70, 48}, dtype, 1), w = numbers({40, 48}, dtype, 2), b = numbers({40}, dtype, 3), none;
     for (const Activation f : {Activation::none, Activation::relu})
       for (const bool bias : {false, true})
@@ -111,7 +144,8 @@ TEST_F(CudaTensorCores, OnlyTheSumWithItsBiasIsRounded) {
 }
 
 TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
-  for (const DType dtype : kHalves) {
+  for (const DType dtype : kMultiplied) {
+    const Tf32 now(dtype);
     Tensor x = numbers({16, 16}, dtype, 1);
     const Tensor w = numbers({16, 16}, dtype, 2);
     fill(slice(slice(x, 0, 3, 4), 1, 2, 3), NAN), fill(slice(slice(x, 0, 5, 6), 1, 7, 8), INFINITY);
@@ -124,6 +158,49 @@ TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
       }
     }
   }
+}
+
+// Embeddings that TF32 has exactly, so that scores are rounded once; the weights of a gradient are rounded to TF32.
+TEST_F(CudaTensorCores, NtXent) {
+  struct Case { int64_t rows, candidates, width; bool packed; };
+  for (const Case& c : {Case{2, 2, 8, true}, Case{40, 40, 16, true}, Case{264, 300, 72, true}, Case{30, 402, 12, true},
+                        Case{130, 133, 4, true}, Case{40, 44, 6, false}}) {
+    const auto embeddings = [&](int64_t n, uint64_t seed) { return cast(noise({n, c.width}, seed), DType::bf16); };
+    const Tensor q = embeddings(c.rows, 1), k = embeddings(c.candidates, 2);
+    const auto run = [&](DType dtype, Device device) {
+      const Tensor x = leaf(to(cast(q, dtype), device)), y = leaf(to(cast(k, dtype), device));
+      std::vector<Tensor> out;
+      for (const bool alone : {true, false}) {
+        const Tensor loss = alone ? nt_xent(x, x, 0, 0.5) : nt_xent(x, y, c.candidates - c.rows, 0.5);
+        backward(loss);
+        out.insert(out.end(), {loss, grad(x)});
+      }
+      out.push_back(grad(y));
+      return out;
+    };
+    const std::vector<Tensor> want = run(DType::f64, Device{});
+    for (const bool allowed : {false, true}) {
+      const Tf32 now(allowed);
+      const std::string what = concat(c.rows, " of ", c.candidates, " x ", c.width, allowed ? ", tf32" : "");
+      std::vector<Tensor> got;
+      expect_products(allowed && c.packed, what, [&] { got = run(DType::f32, kCuda); });
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_LE(norm_error(got[i], test::values(want[i])), i % 2 == 0 && i < 4 ? 2e-6 : allowed ? 0x1p-11 : 1e-5)
+            << what << ", " << i;
+    }
+  }
+}
+
+// More weights than are stored at once.
+TEST_F(CudaTensorCores, GradientOfManyPairs) {
+  const Tensor q = noise({2048, 4}, 1), k = noise({2180, 4}, 2);
+  const auto run = [&](DType dtype, Device device) {
+    const Tensor x = leaf(to(cast(q, dtype), device)), y = to(cast(k, dtype), device);
+    backward(nt_xent(x, y, 0, 0.5));
+    return grad(x);
+  };
+  const Tf32 now;
+  EXPECT_LE(norm_error(run(DType::f32, kCuda), test::values(run(DType::f64, Device{}))), 0x1p-9);
 }
 
 struct ConvCase {
@@ -157,8 +234,10 @@ class CudaTensorCoreConv : public testing::TestWithParam<ConvCase> {
 
 TEST_P(CudaTensorCoreConv, OfWholeNumbersIsExact) {
   const ConvCase& c = GetParam();
-  const bool packed = c.x[3] % 8 == 0 && c.w[0] % 8 == 0 && c.w[3] % 8 == 0 && c.x[0] > 0;
-  for (const DType dtype : kHalves) {
+  for (const DType dtype : kMultiplied) {
+    const Tf32 now(dtype);
+    const int64_t pack = pack_of(dtype);
+    const bool packed = c.x[3] % pack == 0 && c.w[0] % pack == 0 && c.w[3] % pack == 0 && c.x[0] > 0;
     const Shape shape = {c.x[0], c.window.rows(c.x[1], c.w[1]), c.window.columns(c.x[2], c.w[2]), c.w[0]};
     const test::conv::Data data{numbers(c.x, dtype, 1), numbers(c.w, dtype, 2), numbers({c.w[0]}, dtype, 4),
                                 numbers(shape, dtype, 3)};
@@ -181,17 +260,17 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CudaTensorCoreConv, testing::ValuesIn(kConvs),
 
 // In whole sectors, and without a conflict of banks but for the results on their way out.
 TEST_F(CudaTensorCores, MoveWholeSectors) {
-  const Tensor x({2, 16, 16, 64}, DType::bf16, kCuda), w({64, 3, 3, 64}, DType::bf16, kCuda), y = empty_like(x);
-  for (const Tensor& t : {x, w, y}) fill(t, 1);
-  const auto expect_good = [&](const char* what, const std::function<void()>& f) {
-    const emulation::Traffic t = emulation::traffic_of(f);
-    EXPECT_GE(double(t.bytes), 0.9 * double(t.sectors * emulation::Traffic::kSector)) << what;
-    EXPECT_EQ(t.conflicts, 0u) << what << ", of " << t.wavefronts;
-    EXPECT_EQ(t.uneven, 0u) << what;
-  };
-  expect_good("forward", [&] { conv2d_forward(y, x, w, Tensor(), square_window(1, 1)); });
-  expect_good("data", [&] { conv2d_backward_data(x, y, w, square_window(1, 1)); });
-  expect_good("weights", [&] { conv2d_backward_weights(w, y, x, square_window(1, 1)); });
+  for (const DType dtype : {DType::bf16, DType::f32}) {
+    const Tf32 now(dtype);
+    const Tensor x({2, 16, 16, 64}, dtype, kCuda), w({64, 3, 3, 64}, dtype, kCuda), y = empty_like(x);
+    for (const Tensor& t : {x, w, y}) fill(t, 1);
+    const auto expect_good = [&](const char* pass, const std::function<void()>& f) {
+      EXPECT_EQ(test::expect_whole_sectors(concat(pass, ", ", dtype), f).uneven, 0u) << pass;
+    };
+    expect_good("forward", [&] { conv2d_forward(y, x, w, Tensor(), square_window(1, 1)); });
+    expect_good("data", [&] { conv2d_backward_data(x, y, w, square_window(1, 1)); });
+    expect_good("weights", [&] { conv2d_backward_weights(w, y, x, square_window(1, 1)); });
+  }
 }
 
 #endif

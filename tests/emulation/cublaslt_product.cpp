@@ -1,6 +1,4 @@
 // The stand-in for libcublasLt: supported products, checks of operands, and the computation.
-#include <bit>
-#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -10,6 +8,7 @@
 #include "tests/emulation/cudart.h"
 #include "tests/emulation/memory.h"
 #include "tests/emulation/report.h"
+#include "tests/emulation/tensor_core.h"
 
 namespace ringtape::emulation {
 namespace {
@@ -24,11 +23,6 @@ void store(char* p, int64_t i, int type, double x) {
     case CUDA_R_16F: return as(f16(float(x)));
     default: return as(bf16(float(x)));
   }
-}
-
-// To 11 bits of significand, ties away from zero.
-float rounded_to_tf32(float x) {
-  return std::isfinite(x) ? std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu) : x;
 }
 
 // The first line of a matrix for which holds() is false, as text; empty if none.

@@ -20,6 +20,9 @@ RT_INTRINSIC void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)
 RT_INTRINSIC void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], RT_PLACE) {
   emulation::multiply_matrices(emulation::TensorType::tf32, d, a, b, place);
 }
+RT_INTRINSIC uint32_t to_tf32(uint32_t x) {
+  return std::bit_cast<uint32_t>(emulation::rounded_to_tf32(std::bit_cast<float>(x)));
+}
 template <int N>
 RT_INTRINSIC void ldmatrix(uint32_t (&to)[N], const void* row, RT_PLACE) {
   emulation::load_matrices(row, to, N, false, place);

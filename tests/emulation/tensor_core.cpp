@@ -74,6 +74,10 @@ float fused_sum(const TensorNumber* a, const TensorNumber* b, int count, float c
 
 }  // namespace
 
+float rounded_to_tf32(float x) {
+  return std::isfinite(x) ? std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu) : x;
+}
+
 TensorNumber tensor_number(TensorType type, uint32_t bits) {
   const Format f = kFormats[size_t(type)];
   if (type == TensorType::tf32) bits >>= 13;

@@ -13,6 +13,9 @@ struct TensorNumber {
 };
 TensorNumber tensor_number(TensorType type, uint32_t bits);  // tf32: a float, of which the lowest 13 bits are ignored
 
+// To TF32's 11 bits of significand, ties away from zero; what is not finite stays.
+float rounded_to_tf32(float x);
+
 // c + the sum of a[i] b[i], as an mma instruction of `count` products with an f32 result computes it: products are
 // exact, each term is cut towards zero at a fixed number of fractional bits of the largest exponent, the cut terms are
 // added exactly, and the sum is cut to a float. `major` is that of the compute capability: before 9, the halves are

@@ -3,6 +3,7 @@
 
 #include "core/dtype.h"
 #include "core/runtime.h"
+#include "kernels/tf32.h"
 #if defined(RINGTAPE_EMULATION_BUILD)
 #include "tests/emulation/emulation.h"
 #endif
@@ -22,6 +23,14 @@ inline constexpr Device kCuda{DeviceType::cuda, 0};
 namespace ringtape::test {
 
 inline constexpr DType kFloats[] = {DType::f32, DType::f64, DType::bf16, DType::f16};
+
+// The numbers that tensor cores multiply; f32 as TF32, where a Tf32 lives.
+inline constexpr DType kMultiplied[] = {DType::bf16, DType::f16, DType::f32};
+struct Tf32 {
+  explicit Tf32(bool allowed = true) { set_tf32(allowed); }
+  explicit Tf32(DType dtype) : Tf32(dtype == DType::f32) {}
+  ~Tf32() { set_tf32(false); }
+};
 
 // A fixture whose tests are skipped if there is no device.
 class OnCuda : public testing::Test {

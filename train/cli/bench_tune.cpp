@@ -158,7 +158,7 @@ int run_bench_tune(const Invocation& invocation) {
   RT_CHECK_AS(UsageError, !asked.blocks.empty(), "bench tune: expected residual blocks that a GPU can fuse, but ",
               options.model.name, " on ", options.execution.device, " in ", options.execution.precision,
               " has none; it takes basic blocks of multiples of ", kFusedChannels,
-              " channels, --precision bf16 or f16, and a GPU of compute capability 8.0 or later");
+              " channels, --precision bf16, f16 or tf32, and a GPU of compute capability 8.0 or later");
   const std::vector<BlockShape> blocks = asked.blocks;
   if (!options.run.json)
     std::printf("on %s, %s, %s\n%-22s %-18s %6s %10s %10s %10s  %s\n",
