@@ -58,7 +58,7 @@ Gpu& machine() {
 }
 
 cudaError_t keep(cudaError_t status) {
-  if (status != cudaSuccess && status != cudaErrorNotReady) last_error = status;
+  if (status != cudaSuccess) last_error = status;  // that it is not ready, too
   return status;
 }
 
