@@ -11,7 +11,7 @@ namespace {
 
 template <class T, class A, class W, class Out>
 void multiply(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if constexpr (sizeof(T) <= sizeof(float))
+  if constexpr (kHasMma<T>)
     if (gemm_mma<T>(device, a, w, out, p)) return;
   gemm<compute_t<T>>(device, a, w, out, p);
 }

@@ -220,7 +220,7 @@ bool with_patches(const NormOperand& x, const ConvSizes& z, const F& f) {
 
 bool can_fuse(int gpu, int64_t channels) {
   using Images = NormalizedImages<Patches<bf16, false>>;
-  using Stage = MmaStage<bf16, MmaTile<kMmaRows, 128>, Images, Weights<bf16>>;  // as large as the others
+  using Stage = MmaStage<bf16, MmaTile<kMmaRows, kMmaColumns>, Images, Weights<bf16>>;  // as large as the others
   const int64_t bytes = kMmaStages * Stage::kElements * int64_t(sizeof(bf16)) +
                         Images::kValues * channels * int64_t(sizeof(float));
   return properties(gpu).major >= 8 && bytes <= properties(gpu).shared_bytes_per_block;

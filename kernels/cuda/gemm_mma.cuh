@@ -53,6 +53,8 @@ constexpr int kMmaStages = 3, kMmaThreads = 256, kWarpColumns = 32;
 template <class T>
 constexpr int kMmaDepth = 4 * kPackOf<T>;
 constexpr int kMostMmaDepth = kMmaDepth<bf16>;
+template <class T>
+constexpr bool kHasMma = is_half_v<T> || std::is_same_v<T, float>;
 constexpr int kStagedRow = kWarpColumns + 4;  // floats
 
 // A warp has kWarpRows x 32 of its results.
@@ -61,7 +63,7 @@ struct MmaTile {
   static constexpr int kRows = rows, kColumns = columns, kWarpsAside = kColumns / kWarpColumns,
                        kWarpRows = kRows * kWarpsAside * 32 / kMmaThreads;
 };
-constexpr int kMmaRows = 128;  // of all tiles but those of few rows
+constexpr int kMmaRows = 128, kMmaColumns = 128;  // at most; kMmaRows of all tiles but those of few rows
 template <class T>
 constexpr int kFours = kPackOf<T> / 4;
 
@@ -326,21 +328,21 @@ void launch_mma(Device device, const A& a, const W& w, const Out& out, const Pro
 // Whether a device has tensor cores that may multiply numbers of T.
 template <class T>
 bool has_tensor_cores(Device device) {
-  return (is_half_v<T> || (std::is_same_v<T, float> && tf32())) && properties(device.index).major >= 8;
+  return kHasMma<T> && (is_half_v<T> || tf32()) && properties(device.index).major >= 8;
 }
 
 // The product by tensor cores if the device has them and the operands are packed; whether it was. The tile depends only
 // on the shape: so do sums over its rows.
 template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  if (!has_tensor_cores<T>(device) || p.k > INT32_MAX) return false;
+  if (!has_tensor_cores<T>(device) || p.k > INT32_MAX - kMostMmaDepth) return false;
   if (!a.packed() || !w.packed() || !out.aligned()) return false;
   if constexpr (A::outer_first())
     if (p.m <= 64) {
-      launch_mma<T, MmaTile<64, 128>>(device, a, w, out, p);
+      launch_mma<T, MmaTile<64, kMmaColumns>>(device, a, w, out, p);
       return true;
     }
-  if (p.n > 64) launch_mma<T, MmaTile<kMmaRows, 128>>(device, a, w, out, p);
+  if (p.n > 64) launch_mma<T, MmaTile<kMmaRows, kMmaColumns>>(device, a, w, out, p);
   else launch_mma<T, MmaTile<kMmaRows, 64>>(device, a, w, out, p);
   return true;
 }

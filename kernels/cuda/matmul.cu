@@ -61,7 +61,7 @@ void multiply(View y, const Operand& a, const Operand& w, const View& bias, bool
     const Matrix<T> left{static_cast<const T*>(a.data), a.batch_stride, a.row_stride, a.column_stride};
     const Matrix<T> right{static_cast<const T*>(w.data), w.batch_stride, w.column_stride, w.row_stride};
     const MatrixResult<T> out{y.as<T>(), bias.as<T>(), p.m, p.n, relu};
-    if constexpr (sizeof(T) <= sizeof(float))
+    if constexpr (kHasMma<T>)
       if (multiply_packed(y.device, left, right, out, p)) return;
     gemm<compute_t<T>>(y.device, left, right, out, p);
   });

@@ -9,25 +9,25 @@
 #include "kernels/reduce.h"
 
 // A block has 64 rows of x and goes over a range of the rows of y, 64 at a time. Their scores are only in registers.
-// The results of ranges are combined in a fixed order, so that they do not depend on the scheduling. Where f32 may be
-// rounded to TF32, scores are products by tensor cores.
+// Where f32 may be rounded to TF32, scores are products by tensor cores, of some rows of y at a time; only their
+// gradients are stored. The results of ranges are combined in a fixed order, so that they do not depend on the
+// scheduling.
 namespace ringtape::cuda {
 namespace {
 
-// (n, d) as an operand of a product along d, and along n.
+// Embeddings (n, d) as an operand of a product along d, and along n.
 template <class C>
-struct Rows {
-  const C* data;
-  int64_t n, d;
-  __device__ bool outer_first() const { return false; }
-  __device__ C at(int64_t, int64_t i, int64_t p) const { return data[i * d + p]; }
-};
+__host__ __device__ Matrix<C> rows_of(const C* data, int64_t d) { return {data, 0, d, 1}; }
 template <class C>
-struct Columns {
-  const C* data;
-  int64_t d;
-  __device__ bool outer_first() const { return true; }
-  __device__ C at(int64_t, int64_t i, int64_t p) const { return data[p * d + i]; }
+__host__ __device__ Matrix<C> columns_of(const C* data, int64_t d) { return {data, 0, 1, d}; }
+
+// (n, d) and (m, d).
+template <class C>
+struct Embeddings {
+  const C *x, *y;
+  int64_t n, m, d;
+  Embeddings(const View& of_x, const View& of_y)
+      : x(of_x.as<C>()), y(of_y.as<C>()), n(of_x.dims[0]), m(of_y.dims[0]), d(of_x.dims[1]) {}
 };
 
 template <class C>
@@ -36,13 +36,13 @@ template <class C>
 using Scores = C[kPerThread][kPerThread];  // of rows ti + 16 i and columns tj + 16 j of a tile
 
 template <class C>
-__device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Rows<C>& x, const Rows<C>& y,
-                               int64_t row, int64_t column, int ti, int tj) {
+__device__ void compute_scores(Scores<C>& s, TileOf<C>& a, TileOf<C>& w, const Embeddings<C>& e, int64_t row,
+                               int64_t column, int ti, int tj) {
   for (int i = 0; i < kPerThread; ++i)
     for (int j = 0; j < kPerThread; ++j) s[i][j] = 0;
-  for (int64_t depth = 0; depth < x.d; depth += kGemmDepth) {
-    load_tile(a, x, 0, row, x.n, depth, x.d);
-    load_tile(w, y, 0, column, y.n, depth, x.d);
+  for (int64_t depth = 0; depth < e.d; depth += kGemmDepth) {
+    load_tile(a, rows_of(e.x, e.d), 0, row, e.n, depth, e.d);
+    load_tile(w, rows_of(e.y, e.d), 0, column, e.m, depth, e.d);
     __syncthreads();
     multiply_tiles(s, a, w, ti, tj);
     __syncthreads();
@@ -71,18 +71,18 @@ struct AddRowSums {
 // part[q, i] is row i over the columns [q chunk, (q + 1) chunk).
 template <class C>
 __global__ void __launch_bounds__(kGemmThreads)
-    row_sums_kernel(RowSum<C>* part, Rows<C> x, Rows<C> y, ViewPairs pairs, C scale, int64_t chunk) {
+    row_sums_kernel(RowSum<C>* part, Embeddings<C> e, ViewPairs pairs, C scale, int64_t chunk) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
-  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
+  const int64_t row_tiles = divide_up(e.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
                 q = blockIdx.x / row_tiles;
-  const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
+  const int64_t end = (q + 1) * chunk < e.m ? (q + 1) * chunk : e.m;
   RowSum<C> sums[kPerThread];
   for (RowSum<C>& sum : sums) sum = AddRowSums::identity<RowSum<C>>();
   for (int64_t column = q * chunk; column < end; column += kGemmTile) {
     Scores<C> s;
-    compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
+    compute_scores(s, a_tile, w_tile, e, row, column, ti, tj);
     for (int i = 0; i < kPerThread; ++i) {
       const int64_t r = row + ti + 16 * i, same = pairs.same(r), other = pairs.other(r);
       RowSum<C> here = AddRowSums::identity<RowSum<C>>();
@@ -100,8 +100,15 @@ __global__ void __launch_bounds__(kGemmThreads)
   for (int i = 0; i < kPerThread; ++i) {
     const RowSum<C> sum = warp_reduce<AddRowSums>(sums[i], 16);
     const int64_t r = row + ti + 16 * i;
-    if (tj == 0 && r < x.n) part[q * x.n + r] = sum;
+    if (tj == 0 && r < e.n) part[q * e.n + r] = sum;
   }
+}
+
+// part[0] becomes the sum of all.
+template <class C>
+__global__ void __launch_bounds__(256) add_row_sums_kernel(RowSum<C>* part, int64_t parts, int64_t rows) {
+  for (int64_t r = thread_in_grid(); r < rows; r += threads_in_grid())
+    for (int64_t q = 1; q < parts; ++q) part[r] = AddRowSums::combine(part[r], part[q * rows + r]);
 }
 
 template <class C>
@@ -115,46 +122,55 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// The weight of row c of y in the gradient of row r of x.
+// The gradient by a score: the weight of row c of y in the gradient of row r of x.
 template <class C>
-struct PairWeight {
+struct ScoreGradient {
   const C *x_lse, *y_lse, *dloss;
   ViewPairs pairs;
   C scale;
-  __device__ C operator()(C product, int64_t r, int64_t c) const {
-    if (c == pairs.same(r)) return 0;
-    const C score = product * scale, positive = c == pairs.other(r) ? C(1) : C(0);
-    C weight = 0;
-    if (x_lse) weight += Math::exp(score - x_lse[r]) - positive;
-    if (y_lse) weight += Math::exp(score - y_lse[c]) - positive;
-    return *dloss * scale / C(pairs.rows) * weight;
+  struct Row {
+    C g, lse;
+    int64_t same, other;
+  };
+  __device__ Row row(int64_t r) const {
+    return {*dloss * scale / C(pairs.rows), x_lse ? x_lse[r] : C(0), pairs.same(r), pairs.other(r)};
+  }
+  __device__ C operator()(const Row& row, C product, int64_t c) const {
+    const C score = product * scale, positive = c == row.other ? C(1) : C(0);
+    C sum = 0;
+    if (c != row.same && x_lse) sum += Math::exp(score - row.lse) - positive;
+    if (c != row.same && y_lse) sum += Math::exp(score - y_lse[c]) - positive;
+    return row.g * sum;
   }
 };
 
 // dx[q] is the contribution of the columns [q chunk, (q + 1) chunk).
 template <class C>
 __global__ void __launch_bounds__(kGemmThreads)
-    gradient_kernel(C* dx, Rows<C> x, Rows<C> y, PairWeight<C> weight, int64_t chunk) {
+    gradient_kernel(C* dx, Embeddings<C> e, ScoreGradient<C> gradient, int64_t chunk) {
   SHARED_ARRAY(C, a_tile, [kGemmDepth][kGemmTile + 1]);
   SHARED_ARRAY(C, w_tile, [kGemmDepth][kGemmTile + 1]);
   const int ti = int(threadIdx.x) / 16, tj = int(threadIdx.x) % 16;
-  const int64_t row_tiles = divide_up(x.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
+  const int64_t row_tiles = divide_up(e.n, kGemmTile), row = blockIdx.x % row_tiles * kGemmTile,
                 q = blockIdx.x / row_tiles;
-  const int64_t end = (q + 1) * chunk < y.n ? (q + 1) * chunk : y.n;
+  const int64_t end = (q + 1) * chunk < e.m ? (q + 1) * chunk : e.m;
   for (int64_t column = q * chunk; column < end; column += kGemmTile) {
     Scores<C> s;
-    compute_scores(s, a_tile, w_tile, x, y, row, column, ti, tj);
-    for (int i = 0; i < kPerThread; ++i)
+    compute_scores(s, a_tile, w_tile, e, row, column, ti, tj);
+    for (int i = 0; i < kPerThread; ++i) {
+      const int64_t r = row + ti + 16 * i;
+      const auto of_row = gradient.row(r < e.n ? r : 0);
       for (int j = 0; j < kPerThread; ++j) {
-        const int64_t r = row + ti + 16 * i, c = column + tj + 16 * j;
-        s[i][j] = r < x.n && c < end ? weight(s[i][j], r, c) : C(0);
+        const int64_t c = column + tj + 16 * j;
+        s[i][j] = r < e.n && c < end ? gradient(of_row, s[i][j], c) : C(0);
       }
-    for (int64_t first = 0; first < y.d; first += kGemmTile) {
+    }
+    for (int64_t first = 0; first < e.d; first += kGemmTile) {
       C sum[kPerThread][kPerThread] = {};
 #pragma unroll
       for (int j = 0; j < kPerThread; ++j) {  // the weights of 16 columns are the depth of a tile
         for (int i = 0; i < kPerThread; ++i) a_tile[tj][ti + 16 * i] = s[i][j];
-        load_tile(w_tile, Columns<C>{y.data, y.d}, 0, first, y.d, column + 16 * j, end);
+        load_tile(w_tile, columns_of(e.y, e.d), 0, first, e.d, column + 16 * j, end);
         __syncthreads();
         multiply_tiles(sum, a_tile, w_tile, ti, tj);
         __syncthreads();
@@ -162,8 +178,8 @@ __global__ void __launch_bounds__(kGemmThreads)
       for (int i = 0; i < kPerThread; ++i)
         for (int j = 0; j < kPerThread; ++j) {
           const int64_t r = row + ti + 16 * i, c = first + tj + 16 * j;
-          if (r >= x.n || c >= y.d) continue;
-          C& to = dx[(q * x.n + r) * y.d + c];
+          if (r >= e.n || c >= e.d) continue;
+          C& to = dx[(q * e.n + r) * e.d + c];
           to = column == q * chunk ? sum[i][j] : to + sum[i][j];
         }
     }
@@ -179,16 +195,19 @@ struct ColumnOfScores {  // a row of x
   Acc mine = AddRowSums::identity<Acc>();
   template <class Out>
   __device__ ColumnOfScores(const Out& out, int64_t column, int lane)
-      : same(out.pairs.same(column + lane)), other(out.pairs.other(column + lane)), scale(out.scale) {}
+      : same(out.pairs.same(column + lane) - out.first), other(out.pairs.other(column + lane) - out.first),
+        scale(out.scale) {}
   __device__ void add(const float* staged, int64_t first, int rows, int lane) {
     Acc here = AddRowSums::identity<Acc>();
     float s[16];
+#pragma unroll
     for (int r = 0; r < 16; ++r) {
       s[r] = r < rows && first + r != same ? staged[r * kStagedRow + lane] * scale : Max::identity<float>();
       here.top = Max::combine(here.top, s[r]);
       if (r < rows && first + r == other) here.positive = s[r];
     }
     if (here.top == Max::identity<float>()) return;
+#pragma unroll
     for (int r = 0; r < 16; ++r) here.sum += Math::exp(s[r] - here.top);
     mine = AddRowSums::combine(mine, here);
   }
@@ -199,7 +218,7 @@ struct SummedScores {
   using Element = float;
   using Sums = ColumnOfScores;
   RowSum<float>* part;  // (tiles, rows of x)
-  int64_t rows;
+  int64_t rows, first;  // the first row of y
   ViewPairs pairs;
   float scale;
   bool aligned() const { return true; }
@@ -209,42 +228,67 @@ struct SummedScores {
   __device__ void put_sums(int64_t tile, int64_t i, const Sums::Acc& sums) const { part[tile * rows + i] = sums; }
 };
 
-// Products of rows of x and of y from row `first` on become weights (rows of x, columns).
-struct StoredWeights {
+// Products of rows of x and of `count` rows of y from `first` on become gradients by scores, in rows of `pitch` floats.
+struct StoredGradients {
   using Element = float;
   using Sums = NoSums;
   float* to;
-  int64_t columns, first;
-  PairWeight<float> weight;
+  int64_t first, count, pitch;
+  ScoreGradient<float> gradient;
   bool aligned() const { return true; }
   __device__ bool packed() const { return true; }
   __device__ void put(int64_t, int64_t, int64_t, int64_t, float) const {}
   __device__ void put_pack(int64_t, int64_t, int64_t i, int64_t j, const float* products, NoSums&) const {
+    const auto row = gradient.row(i);
     Vec<float, 4> out;
-    for (int k = 0; k < 4; ++k) out.x[k] = weight(products[k], i, first + j + k);
-    store(to + i * columns + j, out);
+    for (int k = 0; k < 4; ++k) out.x[k] = j + k < count ? gradient(row, products[k], first + j + k) : 0.f;
+    store(to + i * pitch + j, out);
   }
 };
 
-// (n, d) as an operand along d, or along n.
-template <bool along_n>
-PackedMatrix<float, along_n> operand(const float* data, int64_t n, int64_t d) {
-  if constexpr (along_n) return {{data, 0, 1, d}, d, n};
-  else return {{data, 0, d, 1}, n, d};
+// What each chunk of the depth adds, in several products one after the other.
+struct AddedParts : Parts<float> {
+  bool more;
+  __device__ void put(int64_t b, int64_t q, int64_t i, int64_t j, float sum) const {
+    float* const to = at(b, q, i, j);
+    *to = more ? *to + sum : sum;
+  }
+  __device__ void put_pack(int64_t b, int64_t q, int64_t i, int64_t j, const float* sums, NoSums&) const {
+    Vec<float, 4> out = load<4>(sums);
+    if (more) {
+      const Vec<float, 4> before = load<4>(static_cast<const float*>(at(b, q, i, j)));
+      for (int k = 0; k < 4; ++k) out.x[k] += before.x[k];
+    }
+    store(at(b, q, i, j), out);
+  }
+};
+
+constexpr int64_t kMostSums = 1 << 15, kMostGradients = 1 << 22;  // stored at once: 384 KB and 16 MiB
+
+PackedMatrix<float, false> along_d(const float* data, int64_t n, int64_t d) { return {rows_of(data, d), n, d}; }
+PackedMatrix<float, true> along_n(const float* data, int64_t n, int64_t d) { return {columns_of(data, d), d, n}; }
+
+bool for_tensor_cores(Device device, const Embeddings<float>& e) {
+  return has_tensor_cores<float>(device) && e.d > 0 && along_d(e.x, e.n, e.d).packed() &&
+         along_d(e.y, e.m, e.d).packed();
 }
 
-// Whether tensor cores computed it.
-bool forward_by_tensor_cores(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs,
+void forward_by_tensor_cores(const View& loss, const View& lse, const Embeddings<float>& e, const ViewPairs& pairs,
                              float scale) {
-  if (!has_tensor_cores<float>(x.device)) return false;
-  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1], tiles = divide_up(m, kMmaRows);
-  const Tensor parts({tiles, n, 3}, DType::f32, x.device);
+  const Device device = loss.device;
+  const int64_t tiles = std::min(divide_up(e.m, kMmaRows), std::max<int64_t>(kMostSums / e.n, 1));
+  const Tensor parts({tiles + 1, e.n, 3}, DType::f32, device);
   RowSum<float>* const part = View(parts).as<RowSum<float>>();
-  if (!gemm_mma<float>(x.device, operand<false>(y.as<float>(), m, d), operand<false>(x.as<float>(), n, d),
-                       SummedScores{part, n, pairs, scale}, {1, m, n, d}))
-    return false;
-  launch<row_losses_kernel<float>>(x.device, covering(x.device, n), loss.as<float>(), lse.as<float>(), part, tiles, n);
-  return true;
+  int64_t filled = 0;  // of these parts; the first one has those of all tiles before
+  for (int64_t first = 0; first < e.m; first += tiles * kMmaRows) {
+    if (filled > 0)
+      launch<add_row_sums_kernel<float>>(device, covering(device, e.n), part, filled, e.n), filled = 1;
+    const int64_t count = std::min(tiles * kMmaRows, e.m - first);
+    gemm_mma<float>(device, along_d(e.y + first * e.d, count, e.d), along_d(e.x, e.n, e.d),
+                    SummedScores{part + filled * e.n, e.n, first, pairs, scale}, {1, count, e.n, e.d});
+    filled += divide_up(count, kMmaRows);
+  }
+  launch<row_losses_kernel<float>>(device, covering(device, e.n), loss.as<float>(), lse.as<float>(), part, filled, e.n);
 }
 
 // The sum of `parts` (chunks, n, d).
@@ -256,29 +300,28 @@ void sum_parts(View dx, const Tensor& parts) {
   sum_forward(dx, parts);
 }
 
-// Weights for as many rows of y as a cache has room for, then their product with these. Whether it was done.
-bool backward_by_tensor_cores(const View& dx, const View& x, const View& y, const PairWeight<float>& weight) {
-  constexpr int64_t kTilesWanted = 256, kLeastDepth = 128, kWeights = 1 << 22;
-  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
-  if (!has_tensor_cores<float>(x.device) || m % kPackOf<float> != 0) return false;
-  const int64_t tiles = divide_up(n, kMmaRows) * divide_up(d, 128), chunks = std::max<int64_t>(kTilesWanted / tiles, 1);
-  const int64_t chunk = divide_up(std::max(divide_up(m, chunks), kLeastDepth), kMostMmaDepth) * kMostMmaDepth;
-  const int64_t at_once = std::max<int64_t>(kWeights / n / chunk, 1) * chunk;
-  const Tensor weights({n, std::min(at_once, m)}, DType::f32, x.device);
-  const Tensor parts({divide_up(m, chunk), n, d}, DType::f32, x.device);
-  for (int64_t first = 0; first < m; first += at_once) {
-    const int64_t count = std::min(at_once, m - first);
-    const float* const rows = y.as<float>() + first * d;
-    const StoredWeights of_pairs{View(weights).as<float>(), count, first, weight};
-    const Parts<float> out{View(parts).as<float>() + first / chunk * n * d, 1, n, d};
-    const bool done = gemm_mma<float>(x.device, operand<false>(x.as<float>(), n, d), operand<false>(rows, count, d),
-                                      of_pairs, {1, n, count, d}) &&
-                      gemm_mma<float>(x.device, operand<false>(of_pairs.to, n, count), operand<true>(rows, count, d),
-                                      out, {1, n, d, count, chunk});
-    if (!done) return false;
+// The gradients by the scores of some rows of y, then their product with these; and so on.
+void backward_by_tensor_cores(const View& dx, const Embeddings<float>& e, const ScoreGradient<float>& gradient) {
+  constexpr int64_t kTilesWanted = 256, kLeastDepth = 128;
+  const int64_t tiles = divide_up(e.n, kMmaRows) * divide_up(e.d, kMmaColumns);
+  const int64_t most = std::min(std::max(kMostGradients / e.n / kLeastDepth, int64_t{1}) * kLeastDepth,
+                                divide_up(e.m, 4) * 4);
+  const int64_t wanted = std::max<int64_t>(kTilesWanted / tiles, 1),
+                chunk = divide_up(std::max(divide_up(most, wanted), kLeastDepth), kMostMmaDepth) * kMostMmaDepth;
+  const Tensor gradients({e.n, most}, DType::f32, dx.device);
+  Tensor parts;
+  if (most > chunk || aligned_width(4, dx.as<float>()) != 4)
+    parts = Tensor({divide_up(most, chunk), e.n, e.d}, DType::f32, dx.device);
+  float* const to = parts.defined() ? View(parts).as<float>() : dx.as<float>();
+  for (int64_t first = 0; first < e.m; first += most) {
+    const int64_t count = std::min(most, e.m - first), pitch = divide_up(count, 4) * 4;
+    const float* const y = e.y + first * e.d;
+    const StoredGradients stored{View(gradients).as<float>(), first, count, pitch, gradient};
+    gemm_mma<float>(dx.device, along_d(e.x, e.n, e.d), along_d(y, count, e.d), stored, {1, e.n, count, e.d});
+    gemm_mma<float>(dx.device, along_d(stored.to, e.n, pitch), along_n(y, count, e.d),
+                    AddedParts{{to, 1, e.n, e.d}, first > 0}, {1, e.n, e.d, count, chunk});
   }
-  sum_parts(dx, parts);
-  return true;
+  if (parts.defined()) sum_parts(dx, parts);
 }
 
 // Splits the columns into chunks of whole tiles, so that a GPU has enough blocks. Depends only on the shape, so that
@@ -297,42 +340,40 @@ struct Chunks {
 };
 
 template <class C>
-void forward(const View& loss, const View& lse, const View& x, const View& y, const ViewPairs& pairs, C scale) {
+void forward(const View& loss, const View& lse, const Embeddings<C>& e, const ViewPairs& pairs, C scale) {
   if constexpr (std::is_same_v<C, float>)
-    if (forward_by_tensor_cores(loss, lse, x, y, pairs, scale)) return;
-  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
-  const Chunks chunks(n, m);
-  const Tensor parts({chunks.count, n, 3}, dtype_of<C>::value, x.device);
+    if (for_tensor_cores(loss.device, e)) return forward_by_tensor_cores(loss, lse, e, pairs, scale);
+  const Chunks chunks(e.n, e.m);
+  const Tensor parts({chunks.count, e.n, 3}, dtype_of<C>::value, loss.device);
   RowSum<C>* const part = View(parts).as<RowSum<C>>();
-  launch<row_sums_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, part, Rows<C>{x.as<C>(), n, d},
-                             Rows<C>{y.as<C>(), m, d}, pairs, scale, chunks.chunk);
-  launch<row_losses_kernel<C>>(x.device, covering(x.device, n), loss.as<C>(), lse.as<C>(), part, chunks.count, n);
+  launch<row_sums_kernel<C>>(loss.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, part, e, pairs, scale,
+                             chunks.chunk);
+  launch<row_losses_kernel<C>>(loss.device, covering(loss.device, e.n), loss.as<C>(), lse.as<C>(), part, chunks.count,
+                               e.n);
 }
 
 template <class C>
-void backward(const View& dx, const View& x, const View& y, const PairWeight<C>& weight) {
+void backward(const View& dx, const Embeddings<C>& e, const ScoreGradient<C>& gradient) {
   if constexpr (std::is_same_v<C, float>)
-    if (backward_by_tensor_cores(dx, x, y, weight)) return;
-  const int64_t n = x.dims[0], m = y.dims[0], d = x.dims[1];
-  const Chunks chunks(n, m);
+    if (for_tensor_cores(dx.device, e)) return backward_by_tensor_cores(dx, e, gradient);
+  const Chunks chunks(e.n, e.m);
   Tensor parts;
-  if (chunks.count > 1) parts = Tensor({chunks.count, n, d}, dtype_of<C>::value, x.device);
+  if (chunks.count > 1) parts = Tensor({chunks.count, e.n, e.d}, dtype_of<C>::value, dx.device);
   C* const to = parts.defined() ? View(parts).as<C>() : dx.as<C>();
-  launch<gradient_kernel<C>>(x.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, to, Rows<C>{x.as<C>(), n, d},
-                             Rows<C>{y.as<C>(), m, d}, weight, chunks.chunk);
+  launch<gradient_kernel<C>>(dx.device, Grid{dim3(chunks.blocks), dim3(kGemmThreads)}, to, e, gradient, chunks.chunk);
   if (parts.defined()) sum_parts(dx, parts);
 }
 
 }  // namespace
 
 void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale)
-                        : forward<float>(loss, lse, x, y, pairs, float(scale));
+  x.dtype == DType::f64 ? forward<double>(loss, lse, {x, y}, pairs, scale)
+                        : forward<float>(loss, lse, {x, y}, pairs, float(scale));
 }
 
 void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {
   const auto with = [&]<class C>() {
-    backward<C>(dx, x, y, {x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, C(scale)});
+    backward<C>(dx, {x, y}, {x_lse.as<C>(), y_lse.as<C>(), dloss.as<C>(), pairs, C(scale)});
   };
   x.dtype == DType::f64 ? with.template operator()<double>() : with.template operator()<float>();
 }

@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
 
 #include "autograd/autocast.h"
 #include "autograd/create.h"
@@ -36,10 +35,9 @@ const int environment = [] {  // before anything reads it
   return ::setenv("RINGTAPE_CUDNN", "0", 1);
 }();
 
-constexpr double kEps = 1e-5;
+constexpr double kEps = 1e-5, kSums = 1e-5;  // kSums: of moments of one tile after the other, in f32
 double rounding(DType dtype) { return dtype == DType::bf16 ? 0x1p-8 : 0x1p-11; }
 
-constexpr double kSums = 1e-5;  // sums of moments of one tile after the other, in f32
 
 struct Layer {
   const char* name;
@@ -294,8 +292,7 @@ std::vector<Tensor> train_block(int64_t stride, Device device, DType dtype = DTy
   const Tensor x = leaf(to(cast(noise({3, 6, 6, 32}, 1), dtype), device));
   Tensor y;
   {
-    std::optional<Autocast> halves;
-    if (dtype != DType::f32) halves.emplace(dtype);
+    const Autocast halves(dtype);
     y = block(x);
   }
   backward(y, to(cast(noise(y.shape(), 2), dtype), device));
@@ -323,8 +320,9 @@ TEST_F(CudaResidualBlock, OfANetworkIsFused) {
 #endif
     for (size_t i = 0; i < fused.size(); ++i) {
       // Other sums move some roundings, and with them ReLUs of numbers near 0.
-      EXPECT_LE(norm_error(fused[i], test::values(one_by_one[i])), 0.01) << "tensor " << i;
-      EXPECT_LE(norm_error(fused[i], test::values(on_cpu[i])), 0.03) << "tensor " << i << ", of the CPU";
+      const double share = dtype == DType::f32 ? 0.1 : 1;
+      EXPECT_LE(norm_error(fused[i], test::values(one_by_one[i])), 0.01 * share) << "tensor " << i;
+      EXPECT_LE(norm_error(fused[i], test::values(on_cpu[i])), 0.03 * share) << "tensor " << i << ", of the CPU";
     }
   }
   set_exact_convolutions(false);
@@ -367,6 +365,8 @@ TEST_F(CudaResidualBlock, ChoicesAreKept) {
   EXPECT_EQ(asked.blocks.size(), 2u);
   const Tf32 now;
   EXPECT_TRUE(prefers_fused(f32));
+  keep_fused(f32, false);
+  EXPECT_FALSE(prefers_fused(f32));
   std::ifstream file(plans);
   std::string text((std::istreambuf_iterator<char>(file)), {});
   EXPECT_MENTIONS(text, "stride 1\tone by one\n");

@@ -160,47 +160,54 @@ TEST_F(CudaTensorCores, WhatIsNotFiniteStays) {
   }
 }
 
-// Embeddings that TF32 has exactly, so that scores are rounded once; the weights of a gradient are rounded to TF32.
+// Embeddings that TF32 has exactly, so that products are exact; the gradients by scores are rounded to TF32.
 TEST_F(CudaTensorCores, NtXent) {
   struct Case { int64_t rows, candidates, width; bool packed; };
   for (const Case& c : {Case{2, 2, 8, true}, Case{40, 40, 16, true}, Case{264, 300, 72, true}, Case{30, 402, 12, true},
                         Case{130, 133, 4, true}, Case{40, 44, 6, false}}) {
     const auto embeddings = [&](int64_t n, uint64_t seed) { return cast(noise({n, c.width}, seed), DType::bf16); };
     const Tensor q = embeddings(c.rows, 1), k = embeddings(c.candidates, 2);
-    const auto run = [&](DType dtype, Device device) {
-      const Tensor x = leaf(to(cast(q, dtype), device)), y = leaf(to(cast(k, dtype), device));
+    const auto run = [&](DType dtype, Device device, const std::string& what, bool products) {
       std::vector<Tensor> out;
       for (const bool alone : {true, false}) {
-        const Tensor loss = alone ? nt_xent(x, x, 0, 0.5) : nt_xent(x, y, c.candidates - c.rows, 0.5);
-        backward(loss);
-        out.insert(out.end(), {loss, grad(x)});
+        const Tensor x = leaf(to(cast(q, dtype), device)), y = leaf(to(cast(k, dtype), device));
+        Tensor loss;
+        expect_products(products, what, [&] {
+          loss = alone ? nt_xent(x, x, 0, 0.5) : nt_xent(x, y, c.candidates - c.rows, 0.5);
+        });
+        expect_products(products, what + ", backward", [&] { backward(loss); });
+        out.insert(out.end(), {loss, grad(x), alone ? loss : grad(y)});
       }
-      out.push_back(grad(y));
       return out;
     };
-    const std::vector<Tensor> want = run(DType::f64, Device{});
+    const std::vector<Tensor> want = run(DType::f64, Device{}, "", false);
     for (const bool allowed : {false, true}) {
       const Tf32 now(allowed);
       const std::string what = concat(c.rows, " of ", c.candidates, " x ", c.width, allowed ? ", tf32" : "");
-      std::vector<Tensor> got;
-      expect_products(allowed && c.packed, what, [&] { got = run(DType::f32, kCuda); });
+      const std::vector<Tensor> got = run(DType::f32, kCuda, what, allowed && c.packed);
       for (size_t i = 0; i < want.size(); ++i)
-        EXPECT_LE(norm_error(got[i], test::values(want[i])), i % 2 == 0 && i < 4 ? 2e-6 : allowed ? 0x1p-11 : 1e-5)
+        EXPECT_LE(norm_error(got[i], test::values(want[i])), got[i].size() == 1 ? 2e-6 : allowed ? 0x1p-11 : 1e-5)
             << what << ", " << i;
     }
   }
 }
 
-// More weights than are stored at once.
-TEST_F(CudaTensorCores, GradientOfManyPairs) {
-  const Tensor q = noise({2048, 4}, 1), k = noise({2180, 4}, 2);
+// More sums and gradients than are stored at once.
+TEST_F(CudaTensorCores, NtXentOfManyPairs) {
+  const Tensor q = cast(noise({2304, 4}, 1), DType::bf16);
   const auto run = [&](DType dtype, Device device) {
-    const Tensor x = leaf(to(cast(q, dtype), device)), y = to(cast(k, dtype), device);
-    backward(nt_xent(x, y, 0, 0.5));
-    return grad(x);
+    const Tensor x = leaf(to(cast(q, dtype), device)), loss = nt_xent(x, x, 0, 0.5);
+    backward(loss);
+    return std::vector<Tensor>{loss, grad(x)};
   };
+  const std::vector<Tensor> want = run(DType::f64, Device{});
   const Tf32 now;
-  EXPECT_LE(norm_error(run(DType::f32, kCuda), test::values(run(DType::f64, Device{}))), 0x1p-9);
+  reset_peak_memory(kCuda);
+  std::vector<Tensor> got;
+  expect_products(true, "many pairs", [&] { got = run(DType::f32, kCuda); });
+  EXPECT_LT(memory_stats(kCuda).peak, 18 << 20) << "all scores are 20.25 MiB";
+  EXPECT_LE(norm_error(got[0], test::values(want[0])), 2e-6);
+  EXPECT_LE(norm_error(got[1], test::values(want[1])), 0x1p-11);
 }
 
 struct ConvCase {

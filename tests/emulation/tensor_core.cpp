@@ -75,7 +75,8 @@ float fused_sum(const TensorNumber* a, const TensorNumber* b, int count, float c
 }  // namespace
 
 float rounded_to_tf32(float x) {
-  return std::isfinite(x) ? std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu) : x;
+  if (!std::isfinite(x)) return std::isnan(x) ? kNan : x;
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(x) + 0x1000u) & ~0x1fffu);
 }
 
 TensorNumber tensor_number(TensorType type, uint32_t bits) {

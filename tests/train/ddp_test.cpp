@@ -125,7 +125,7 @@ class HostileTest : public DdpTest {
   void await_end(const Job& job, const std::string& cause) {
     for (size_t r = 0; r < job.pids.size(); ++r) {
       int status = 0;
-      if (!within(20, [&] { return ::waitpid(job.pids[r], &status, WNOHANG) == job.pids[r]; })) {
+      if (!within(60, [&] { return ::waitpid(job.pids[r], &status, WNOHANG) == job.pids[r]; })) {
         ADD_FAILURE() << "rank " << r << " does not end: " << cause;
         ::kill(job.pids[r], SIGKILL);
         ::waitpid(job.pids[r], &status, 0);
@@ -205,24 +205,24 @@ TEST_F(HostileTest, ARankWithoutMemory) {
 }
 
 TEST_F(HostileTest, APlaceThatIsNotThere) {
-  const std::string soon = kTraining + " --comm-timeout 1";
+  const std::string soon = kTraining + " --comm-timeout 6";  // all start within it on a busy machine
   const Rank of_three{"", "WORLD_SIZE=3", ""};
   const Job sizes = start_ranks(kTraining, {{}, of_three}), missing = start_ranks(soon, {of_three, of_three}),
             twice = start_ranks(kTraining, {{}, {}, {"", "RANK=1", ""}}),
             first_twice = start_ranks(soon, {{}, {}, {"", "RANK=0", ""}});
   await_end(sizes, "start all with the same number");
-  await_end(missing, "rank 2 of 3 did not join within 1 s");
+  await_end(missing, "rank 2 of 3 did not join within 6 s");
   await_end(twice, "rank 1 was started twice");
-  await_end(first_twice, "did not join within 1 s");
+  await_end(first_twice, "did not join within 6 s");
 }
 
 TEST_F(HostileTest, ARankThatStandsStillIsNamedAtTheDeadline) {
-  const Job job = start_ranks(kEndless + " --comm-timeout 1", {{}, {}, {}});
+  const Job job = start_ranks(kEndless + " --comm-timeout 4", {{}, {}, {}});
   EXPECT_TRUE(within(30, [&] { return said(job, 0).find("epoch 2/") != std::string::npos; })) << said(job, 0);
   ::kill(job.pids[1], SIGSTOP);
-  EXPECT_TRUE(within(8, [&] { return ended(job.pids[0]) && ended(job.pids[2]); }));
+  EXPECT_TRUE(within(20, [&] { return ended(job.pids[0]) && ended(job.pids[2]); }));
   ::kill(job.pids[1], SIGKILL);
-  await_end(job, "waited 1 s for rank 1 in ");
+  await_end(job, "waited 4 s for rank 1 in ");
   EXPECT_MENTIONS(said(job, 2), "no answer within 1 s");
 }
 

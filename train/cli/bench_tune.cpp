@@ -88,7 +88,7 @@ struct Tuned {
   bool right = false, fused = false;
 };
 
-// Sums in another order move a few roundings to 16 bits, and with them ReLUs of numbers near 0.
+// Sums in another order move a few roundings, and with them ReLUs of numbers near 0.
 constexpr double kMostDifference = 0.02;
 
 Tuned tune(const BlockShape& block) {
