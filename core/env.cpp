@@ -29,8 +29,8 @@ static constexpr Variable kVariables[] = {
      "tune` found; off: measure nothing, use the plan that cuDNN proposes; default: ringtape/conv_plans in "
      "$XDG_CACHE_HOME or ~/.cache"},
     {"RINGTAPE_FUSED_CONV", "0, 1",
-     "1: on GPUs, compute residual blocks in 16 bits or TF32 by convolutions fused with BatchNorm; 0: never; default: where "
-     "`ringtape bench tune` found them faster, and without cuDNN"},
+     "1: on GPUs, compute residual blocks in 16 bits or TF32 by convolutions fused with BatchNorm; 0: never; default: "
+     "where `ringtape bench tune` found them faster, and without cuDNN"},
     {"RINGTAPE_EXACT_CONV", "0, 1",
      "1: never use Winograd's algorithm for convolutions, it rounds more; default: use it where it is faster"},
     {"RINGTAPE_TCP_SOCKETS", "1 to 64",
