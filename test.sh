@@ -4,10 +4,11 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-Usage: ./test.sh [--sanitize] [--full] [--build-only] [--no-setup] [-DNAME=VALUE ...]
+Usage: ./test.sh [--sanitize] [--full] [--build-only] [--no-setup] [-DNAME=VALUE ...] [NAME...]
 
-Installs the missing Debian packages, builds everything in build/cpu and runs all tests.
-  --sanitize    then the same tests in build/asan, under AddressSanitizer and UndefinedBehaviorSanitizer
+Installs the missing Debian packages, builds everything in build/cpu and runs all tests, or those of these names, such
+as ddp_test or 'View.*', having built what they need.
+  --sanitize    in build/asan, under AddressSanitizer and UndefinedBehaviorSanitizer
   --full        also the slow tests: every order of the emulation, every instruction set
   --build-only  run no tests
   --no-setup    install nothing
@@ -15,62 +16,65 @@ Installs the missing Debian packages, builds everything in build/cpu and runs al
 USAGE
 }
 
-readonly cpu_size="2 GB" asan_size="2 GB" # of build/cpu and build/asan, about
-
 cd "$(dirname "${BASH_SOURCE[0]}")"
 # shellcheck source=.ci/quietly.sh
 source .ci/quietly.sh
 
-setup=true build_only=false presets=(cpu) full=() sanitized=() definitions=()
+setup=true build_only=false full=false preset=cpu definitions=() names=()
 for argument; do
   case "$argument" in
     -h | --help) usage && exit ;;
-    --sanitize) presets=(cpu asan) ;;
-    --full)
-      full=(-DRINGTAPE_ALL_CHECKS=ON -DRINGTAPE_ISAS=all)
-      sanitized=(-DRINGTAPE_ALL_CHECKS=ON -DRINGTAPE_ISAS=native -DRINGTAPE_CUDA=EMULATED)
-      ;;
+    --sanitize) preset=asan ;;
+    --full) full=true ;;
     --build-only) build_only=true ;;
     --no-setup) setup=false ;;
     -D?*=*) definitions+=("$argument") ;;
-    *) die "unknown argument '$argument'; ./test.sh --help lists all" 2 ;;
+    -*) die "unknown argument '$argument'; ./test.sh --help lists all" 2 ;;
+    *) names+=("$argument") ;;
   esac
+done
+if $full; then
+  definitions+=(-DRINGTAPE_ALL_CHECKS=ON)
+  if [[ $preset == asan ]]; then
+    definitions+=(-DRINGTAPE_ISAS=native -DRINGTAPE_CUDA=EMULATED)
+  else
+    definitions+=(-DRINGTAPE_ISAS=all)
+  fi
+fi
+targets=() # programs of tests; the other tests are scripts that run the program
+for name in "${names[@]}"; do
+  if [[ $name == *_test ]]; then targets+=("$name"); else targets+=(ringtape_binary); fi
 done
 
 build() {
-  cmake --preset "$@" && cmake --build --preset "$1" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}"
+  cmake --preset "$preset" "${definitions[@]}" &&
+    cmake --build --preset "$preset" --parallel "${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}" \
+      ${targets[0]:+--target "${targets[@]}"}
 }
 
-# All tests of a preset, of which those that pass are not shown. One more at a time than
-# there are cores: many mostly wait.
-show_tests() { # PRESET LOG
-  ctest --preset "$1" --output-on-failure --no-tests=error \
+# Those that pass are not shown. One more at a time than there are cores: many mostly wait.
+log=build/$preset-tests.log
+show_tests() {
+  local chosen=()
+  if ((${#names[@]})); then chosen=(-R "^($(IFS='|' && echo "${names[*]}"))\$"); fi
+  ctest --preset "$preset" --output-on-failure --no-tests=error "${chosen[@]}" \
     --parallel "${CTEST_PARALLEL_LEVEL:-$(($(nproc) + 1))}" 2>&1 </dev/null |
-    tee "$2" |
+    tee "$log" |
     { grep -Ev --line-buffered '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test .* Passed )|^Test project |^$' || true; }
-}
-run_tests() {
-  local preset=$1 log=build/$1-tests.log began=$SECONDS
-  echo "test.sh: testing build/$preset"
-  own_job show_tests "$preset" "$log" || die "tests failed; the whole output is in $PWD/$log"
-  echo "test.sh: done in $((SECONDS - began)) s"
 }
 
 if $setup; then set_up ./setup.sh test; fi
 mkdir -p build
 choose_compiler
-setup_command="./setup.sh test"
-for preset in "${presets[@]}"; do
-  case "$preset" in
-    cpu)
-      build_size=$cpu_size
-      quietly "building build/cpu: all tests and benchmarks" build/cpu.log build cpu "${full[@]}" "${definitions[@]}"
-      ;;
-    asan)
-      build_size=$asan_size
-      quietly "building build/asan: all tests, with ASan and UBSan" build/asan.log build asan "${sanitized[@]}"
-      ;;
-  esac
-  $build_only || run_tests "$preset"
-done
-$build_only || grep -h '% tests passed' build/cpu-tests.log
+# shellcheck disable=SC2034 # of quietly.sh
+setup_command="./setup.sh test" build_size="2 GB"
+quietly "building build/$preset: ${names[*]:-all tests and benchmarks}" "build/$preset.log" build
+$build_only && exit
+began=$SECONDS
+echo "test.sh: testing build/$preset"
+own_job show_tests || die "tests failed; the whole output is in $PWD/$log"
+echo "test.sh: done in $((SECONDS - began)) s"
+# Programs, and the tests in them.
+{ sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null || true; } |
+  awk '{ n += $1 } END { if (n) print "tests: " n " in " NR " programs" }' | tee -a "$log"
+grep -h '% tests passed' "$log"

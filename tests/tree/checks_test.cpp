@@ -77,11 +77,28 @@ TEST(Checks, AChangeReachesWhatIncludesIt) {
   output_of(in_folder + "git init -q && mkdir k && echo >k/a.h && echo '#include \"k/a.h\"' >k/b.h && "
             "echo '  #  include \"k/b.h\"' >c.cpp && echo '// #include \"k/a.h\"' >d.cpp && git add . && " +
             git + "commit -qm 1");
-  EXPECT_EQ(reached(), "\n");
+  EXPECT_EQ(reached(), "");
   output_of(in_folder + "echo >>k/a.h && echo >new.cu");
   EXPECT_EQ(reached(), "c.cpp\nk/a.h\nk/b.h\nnew.cu\n");
   output_of(in_folder + "rm k/a.h new.cu");  // what includes a file that has gone does not compile
   EXPECT_EQ(reached(), "c.cpp\nk/a.h\nk/b.h\n");
+  fs::remove_all(folder);
+}
+
+TEST(Checks, ASourceReachesTheTestsOfItsHeader) {
+  const fs::path folder = fs::temp_directory_path() / ("ringtape_reached_tests_" + std::to_string(::getpid()));
+  fs::create_directories(folder / ".ci");
+  fs::copy(kRoot / ".ci/reached.py", folder / ".ci");
+  const std::string in_folder = "cd '" + folder.string() + "' && ", git = "git -c user.name=a -c user.email=b ";
+  const auto reached = [&] { return output_of(in_folder + ".ci/reached.py --tests HEAD"); };
+  output_of(in_folder + "git init -q && mkdir -p k kernels/cpu tests/k tests/autograd && echo >k/a.h && "
+            "echo >k/a.cpp && echo >kernels/cpu/softmax.cpp && echo '#include \"k/a.h\"' >tests/k/a_test.cpp && "
+            "echo >tests/k/b_test.cpp && echo >tests/autograd/ops_test.cpp && git add . && " + git + "commit -qm 1");
+  EXPECT_EQ(reached(), "");
+  output_of(in_folder + "echo >>k/a.cpp");
+  EXPECT_EQ(reached(), "a_test\n");
+  output_of(in_folder + "echo >>kernels/cpu/softmax.cpp");
+  EXPECT_EQ(reached(), "a_test\nops_test\n");
   fs::remove_all(folder);
 }
 
