@@ -8,13 +8,15 @@
 
 // Tiles of AMX: eight, of 16 rows of 64 bytes: 16 x 32 bf16 or 16 x 16 f32. Kernels own an Amx for as long as they
 // use tiles. Numbers of tiles are template arguments, as they are part of the instructions; strides are in bytes.
+namespace ringtape::cpu::RT_ISA {
+inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
+using Row = uint16_t __attribute__((vector_size(64), may_alias));  // of a tile: 32 bf16, or 16 f32
+}  // namespace ringtape::cpu::RT_ISA
+
+#if defined(RT_EMULATED) || RT_ISA_LEVEL == 3
 RT_ISA_BEGIN
 
 namespace {
-
-inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
-
-using Row = uint16_t __attribute__((vector_size(64), may_alias));  // of a tile: 32 bf16, or 16 f32
 
 #ifdef RT_EMULATED
 class EmulatedAmx {
@@ -65,7 +67,7 @@ class EmulatedAmx {
   Tile tiles_[8];
 };
 using Amx = EmulatedAmx;
-#elif RT_ISA_LEVEL == 3
+#else
 // GCC 12's own intrinsics do not say that they read and write memory.
 class Amx {
  public:
@@ -121,3 +123,4 @@ class Amx {
 }  // namespace
 
 RT_ISA_END
+#endif
