@@ -1,5 +1,5 @@
 # The CPU flags that each instruction set needs, by their names in /proc/cpuinfo, as kernels/cpu_isa.cpp checks them.
-set(RINGTAPE_NEEDS_avx2 avx2 fma bmi2)
+set(RINGTAPE_NEEDS_avx2 avx2 fma f16c bmi2)
 set(RINGTAPE_NEEDS_avx512 ${RINGTAPE_NEEDS_avx2} avx512f avx512bw avx512dq avx512vl)
 
 # ringtape_instruction_sets(<variable>): the sets in RINGTAPE_ISAS, the best one last.

@@ -3,6 +3,13 @@ set(RINGTAPE_PRECOMPILED
     <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <filesystem> <fstream>
     <functional> <map> <memory> <mutex> <numeric> <optional> <random> <set> <span> <sstream> <string> <thread>
     <unordered_map> <vector>)
+# Those of the CPU kernels, which need few of them.
+set(RINGTAPE_PRECOMPILED_KERNELS
+    <algorithm> <array> <atomic> <bit> <cmath> <cstdint> <cstring> <functional> <limits> <memory> <numeric> <optional>
+    <stdexcept> <string> <string_view> <tuple> <utility> <vector>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND RINGTAPE_PRECOMPILED_KERNELS <immintrin.h>)
+endif()
 if(RINGTAPE_PRECOMPILE AND CCACHE)  # what ccache's manual asks for
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   add_compile_options($<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)

@@ -18,7 +18,8 @@ std::string_view name_of(Bf16Unit unit);
 // then on wants alternate signal stacks of at least 11 KiB; where there is a smaller one, it has no amx.
 bool has(Bf16Unit unit);
 
-// An instruction that is emulated gives the same bits, slowly, with every instruction set: for tests.
+// An instruction that is emulated gives the same bits, slowly, with every instruction set: in tests, which alone have
+// the emulation (kernels/cpu/by_unit.h).
 struct Bf16Choice {
   Bf16Unit unit = Bf16Unit::converted;
   bool emulated = false;

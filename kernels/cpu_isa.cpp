@@ -6,6 +6,10 @@
 #include <iterator>
 #include <string>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "core/check.h"
 #include "core/env.h"
 #include "kernels/bf16_unit.h"
@@ -30,10 +34,19 @@ std::vector<CpuIsa> built_isas() {
   return isas;
 }
 
+#if defined(__x86_64__)
+bool has_f16c() {  // __builtin_cpu_supports of clang 14 does not know it
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
+
 std::vector<CpuIsa> machine_isas() {
   std::vector<CpuIsa> isas = {CpuIsa::portable};
 #if defined(__x86_64__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2")) return isas;
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c() ||
+      !__builtin_cpu_supports("bmi2"))
+    return isas;
   isas.push_back(CpuIsa::avx2);
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
       __builtin_cpu_supports("avx512vl"))

@@ -3,21 +3,71 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/bf16_unit.h"
 #include "kernels/cpu/bf16_emulation.h"
+#include "kernels/cpu/by_unit.h"
 
-// Tiles of AMX: eight, of 16 rows of 64 bytes: 16 x 32 bf16 or 16 x 16 f32. Kernels take the unit as a template
-// argument, and own one for as long as they use tiles. Numbers of tiles are template arguments, as they are part of the
-// instructions; strides are in bytes.
+// Tiles of AMX: eight, of 16 rows of 64 bytes: 16 x 32 bf16 or 16 x 16 f32. Kernels own an Amx for as long as they
+// use tiles. Numbers of tiles are template arguments, as they are part of the instructions; strides are in bytes.
+namespace ringtape::cpu::RT_ISA {
+inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
+using Row = uint16_t __attribute__((vector_size(64), may_alias));  // of a tile: 32 bf16, or 16 f32
+}  // namespace ringtape::cpu::RT_ISA
+
+#if defined(RT_EMULATED) || RT_ISA_LEVEL == 3
 RT_ISA_BEGIN
 
 namespace {
 
-inline constexpr int64_t kAmxRows = 16, kAmxPairs = 16, kAmxDepth = 2 * kAmxPairs, kAmxTile = kAmxRows * kAmxDepth;
+#ifdef RT_EMULATED
+class EmulatedAmx {
+ public:
+  template <int tile>
+  void load(const void* from, int64_t stride) {
+    for (int64_t r = 0; r < kAmxRows; ++r)
+      std::memcpy(tiles_[tile][r], static_cast<const char*>(from) + r * stride, sizeof tiles_[tile][r]);
+  }
+  template <int tile>
+  void store(void* to, int64_t stride) const {
+    for (int64_t r = 0; r < kAmxRows; ++r)
+      std::memcpy(static_cast<char*>(to) + r * stride, tiles_[tile][r], sizeof tiles_[tile][r]);
+  }
+  template <int tile>
+  void zero() {
+    std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
+  }
+  template <int c, int a, int b>
+  void product() {
+    multiply(tiles_[c], tiles_[a], tiles_[b]);
+  }
 
-using Row = uint16_t __attribute__((vector_size(64), may_alias));  // of a tile: 32 bf16, or 16 f32
+  [[gnu::noinline]] static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count,
+                                      bool = false) {
+    for (int64_t i = 0; i < std::min(count, kAmxDepth); ++i)
+      to[i] = bf16(flushed((i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + bias[i]));
+  }
 
-#if RT_ISA_LEVEL == 3
+ private:
+  using Tile = float[kAmxRows][kAmxPairs];
+
+  // The sums of the even and of the odd products are separate, and added to c at the end.
+  [[gnu::noinline]] static void multiply(Tile& c, const Tile& a, const Tile& b) {
+    bf16 x[kAmxRows][kAmxDepth], y[kAmxPairs][kAmxDepth];
+    std::memcpy(static_cast<void*>(x), a, sizeof x), std::memcpy(static_cast<void*>(y), b, sizeof y);
+    for (int64_t r = 0; r < kAmxRows; ++r) {
+      float even[kAmxPairs] = {}, odd[kAmxPairs] = {};
+      for (int64_t p = 0; p < kAmxPairs; ++p)
+        for (int64_t j = 0; j < kAmxPairs; ++j) {
+          even[j] = add_product(even[j], x[r][2 * p], y[p][2 * j]);
+          odd[j] = add_product(odd[j], x[r][2 * p + 1], y[p][2 * j + 1]);
+        }
+      for (int64_t j = 0; j < kAmxPairs; ++j) c[r][j] = flushed(flushed(c[r][j]) + flushed(even[j] + odd[j]));
+    }
+  }
+
+  Tile tiles_[8];
+};
+using Amx = EmulatedAmx;
+#else
 // GCC 12's own intrinsics do not say that they read and write memory.
 class Amx {
  public:
@@ -70,66 +120,7 @@ class Amx {
 };
 #endif
 
-class EmulatedAmx {
- public:
-  template <int tile>
-  void load(const void* from, int64_t stride) {
-    for (int64_t r = 0; r < kAmxRows; ++r)
-      std::memcpy(tiles_[tile][r], static_cast<const char*>(from) + r * stride, sizeof tiles_[tile][r]);
-  }
-  template <int tile>
-  void store(void* to, int64_t stride) const {
-    for (int64_t r = 0; r < kAmxRows; ++r)
-      std::memcpy(static_cast<char*>(to) + r * stride, tiles_[tile][r], sizeof tiles_[tile][r]);
-  }
-  template <int tile>
-  void zero() {
-    std::memset(tiles_[tile], 0, sizeof tiles_[tile]);
-  }
-  template <int c, int a, int b>
-  void product() {
-    multiply(tiles_[c], tiles_[a], tiles_[b]);
-  }
-
-  static void round(const float* low, const float* high, const float* bias, bf16* to, int64_t count, bool = false) {
-    for (int64_t i = 0; i < std::min(count, kAmxDepth); ++i)
-      to[i] = bf16(flushed((i < kAmxPairs ? low[i] : high[i - kAmxPairs]) + bias[i]));
-  }
-
- private:
-  using Tile = float[kAmxRows][kAmxPairs];
-
-  // The sums of the even and of the odd products are separate, and added to c at the end.
-  static void multiply(Tile& c, const Tile& a, const Tile& b) {
-    bf16 x[kAmxRows][kAmxDepth], y[kAmxPairs][kAmxDepth];
-    std::memcpy(static_cast<void*>(x), a, sizeof x), std::memcpy(static_cast<void*>(y), b, sizeof y);
-    for (int64_t r = 0; r < kAmxRows; ++r) {
-      float even[kAmxPairs] = {}, odd[kAmxPairs] = {};
-      for (int64_t p = 0; p < kAmxPairs; ++p)
-        for (int64_t j = 0; j < kAmxPairs; ++j) {
-          even[j] = add_product(even[j], x[r][2 * p], y[p][2 * j]);
-          odd[j] = add_product(odd[j], x[r][2 * p + 1], y[p][2 * j + 1]);
-        }
-      for (int64_t j = 0; j < kAmxPairs; ++j) c[r][j] = flushed(flushed(c[r][j]) + flushed(even[j] + odd[j]));
-    }
-  }
-
-  Tile tiles_[8];
-};
-
-// f(unit) with a unit of this thread, emulated or not.
-template <class F>
-RT_INLINE void with_amx([[maybe_unused]] bool emulated, F&& f) {
-#if RT_ISA_LEVEL == 3
-  if (!emulated) {
-    Amx unit;
-    return f(unit);
-  }
-#endif
-  EmulatedAmx unit;
-  f(unit);
-}
-
 }  // namespace
 
 RT_ISA_END
+#endif

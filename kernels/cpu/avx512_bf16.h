@@ -2,15 +2,35 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/bf16_unit.h"
 #include "kernels/cpu/bf16_emulation.h"
+#include "kernels/cpu/by_unit.h"
 
-// AVX512-BF16. Kernels take the unit as a template argument. A lane of 32 bits is a pair of bf16.
+// AVX512-BF16. A lane of 32 bits is a pair of bf16.
 RT_ISA_BEGIN
 
 namespace {
 
-#if RT_ISA_LEVEL == 3
+#ifdef RT_EMULATED
+struct EmulatedAvx512Bf16 {
+  // Not inline: their loops would be between the sums and products of the caller, which the compiler then fuses less.
+  [[gnu::noinline]] static Vec<float> dot(Vec<float> sum, Vec<int32_t> a, Vec<int32_t> b) {
+    bf16 x[2 * kLanes<float>], y[2 * kLanes<float>];
+    std::memcpy(static_cast<void*>(x), &a, sizeof x), std::memcpy(static_cast<void*>(y), &b, sizeof y);
+    for (int l = 0; l < kLanes<float>; ++l)
+      sum[l] = add_product(add_product(flushed(sum[l]), x[2 * l + 1], y[2 * l + 1]), x[2 * l], y[2 * l]);
+    return sum;
+  }
+
+  [[gnu::noinline]] static void store(bf16* p, Vec<float> x) {
+    for (int l = 0; l < kLanes<float>; ++l) p[l] = bf16(flushed(x[l]));
+  }
+
+  [[gnu::noinline]] static void store_pairs(bf16* p, Vec<float> low, Vec<float> high) {
+    for (int l = 0; l < kLanes<float>; ++l) p[2 * l] = bf16(flushed(low[l])), p[2 * l + 1] = bf16(flushed(high[l]));
+  }
+};
+using Avx512Bf16 = EmulatedAvx512Bf16;
+#else
 struct Avx512Bf16 {
   // sum + the products of both elements of a lane, of the upper one first.
   RT_INLINE static Vec<float> dot(Vec<float> sum, Vec<int32_t> a, Vec<int32_t> b) {
@@ -37,40 +57,11 @@ struct Avx512Bf16 {
 };
 #endif
 
-struct EmulatedAvx512Bf16 {
-  static Vec<float> dot(Vec<float> sum, Vec<int32_t> a, Vec<int32_t> b) {
-    bf16 x[2 * kLanes<float>], y[2 * kLanes<float>];
-    std::memcpy(static_cast<void*>(x), &a, sizeof x), std::memcpy(static_cast<void*>(y), &b, sizeof y);
-    for (int l = 0; l < kLanes<float>; ++l)
-      sum[l] = add_product(add_product(flushed(sum[l]), x[2 * l + 1], y[2 * l + 1]), x[2 * l], y[2 * l]);
-    return sum;
-  }
-
-  // Not inline: their loops would be between the sums and products of the caller, which the compiler then fuses less.
-  [[gnu::noinline]] static void store(bf16* p, Vec<float> x) {
-    for (int l = 0; l < kLanes<float>; ++l) p[l] = bf16(flushed(x[l]));
-  }
-
-  [[gnu::noinline]] static void store_pairs(bf16* p, Vec<float> low, Vec<float> high) {
-    for (int l = 0; l < kLanes<float>; ++l) p[2 * l] = bf16(flushed(low[l])), p[2 * l + 1] = bf16(flushed(high[l]));
-  }
-};
-
-// f(unit), emulated or not.
-template <class F>
-RT_INLINE void with_avx512_bf16([[maybe_unused]] bool emulated, F&& f) {
-#if RT_ISA_LEVEL == 3
-  if (!emulated) return f(Avx512Bf16{});
-#endif
-  f(EmulatedAvx512Bf16{});
-}
-
 // The first `count` lanes, or all.
-template <class Unit>
 RT_INLINE void store_rounded(bf16* p, Vec<float> x, int64_t count) {
-  if (count >= kLanes<float>) return Unit::store(p, x);
+  if (count >= kLanes<float>) return Avx512Bf16::store(p, x);
   bf16 lanes[kLanes<float>];
-  Unit::store(lanes, x);
+  Avx512Bf16::store(lanes, x);
   std::memcpy(static_cast<void*>(p), lanes, size_t(count) * sizeof(bf16));
 }
 

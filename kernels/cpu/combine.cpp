@@ -25,34 +25,6 @@ RT_INLINE V combined(V a, V b) {
   else return V(W(a) + W(b));
 }
 
-// A vector of T in the compute type, and back; the processor's conversions of f16 keep more of a NaN than f16 does.
-template <class T>
-RT_INLINE Vec<compute_t<T>> widened(const T* p) {
-#if RT_ISA_LEVEL == 3
-  if constexpr (std::is_same_v<T, f16>)
-    return Vec<float>(_mm512_maskz_cvtph_ps(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
-#elif RT_ISA_LEVEL == 2
-  if constexpr (std::is_same_v<T, f16>)
-    return Vec<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-#endif
-  return load_whole(p);
-}
-
-template <class T>
-RT_INLINE void narrowed(T* p, Vec<compute_t<T>> v) {
-#if RT_ISA_LEVEL == 3
-  if constexpr (std::is_same_v<T, f16>)
-    return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                               _mm512_maskz_cvtps_ph(kAllLanes, __m512(v),
-                                                     _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#elif RT_ISA_LEVEL == 2
-  if constexpr (std::is_same_v<T, f16>)
-    return _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                            _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
-#endif
-  store_whole(p, v);
-}
-
 // Computes `count` vectors of y from all sources, in registers, so that y may be one of the sources.
 template <class T, ReduceOp op, int count>
 RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) {
@@ -60,17 +32,17 @@ RT_INLINE void vectors(T* y, const Sources& x, int64_t at, compute_t<T> factor) 
   Vec<C> all[count];
   const T* first = static_cast<const T*>(x.data[0]) + at;
 #pragma GCC unroll 8
-  for (int v = 0; v < count; ++v) all[v] = widened(first + v * kLanes<C>);
+  for (int v = 0; v < count; ++v) all[v] = load_whole(first + v * kLanes<C>);
   for (int s = 1; s < x.count; ++s) {
     const T* source = static_cast<const T*>(x.data[s]) + at;
 #pragma GCC unroll 8
     for (int v = 0; v < count; ++v)
-      all[v] = combined<op, Vec<C>, Vec<Wrap<C>>>(all[v], widened(source + v * kLanes<C>));
+      all[v] = combined<op, Vec<C>, Vec<Wrap<C>>>(all[v], load_whole(source + v * kLanes<C>));
   }
 #pragma GCC unroll 8
   for (int v = 0; v < count; ++v) {
     if constexpr (!std::is_integral_v<T>) all[v] *= factor;
-    narrowed(y + at + v * kLanes<C>, all[v]);
+    store_whole(y + at + v * kLanes<C>, all[v]);
   }
 }
 

@@ -48,8 +48,8 @@ void conv2d_forward(View y, View x, View w, View b, Window p) {
     case Algorithm::direct: return direct_forward(y, x, w, b, p);
     case Algorithm::depthwise: return depthwise_forward(y, x, w, b, p);
     case Algorithm::winograd: return winograd_forward(y, x, w, b, p);
-    case Algorithm::winograd_bf16: return winograd_bf16_forward(y, x, w, b, p, bf16_choice().emulated);
-    case Algorithm::amx: return amx_forward(y, x, w, b, p, bf16_choice().emulated);
+    case Algorithm::winograd_bf16: return winograd_bf16_forward(y, x, w, b, p);
+    case Algorithm::amx: return amx_forward(y, x, w, b, p);
   }
 }
 
@@ -58,8 +58,8 @@ void conv2d_backward_data(View dx, View dy, View w, Window p) {
     case Algorithm::direct: return direct_backward_data(dx, dy, w, p);
     case Algorithm::depthwise: return depthwise_backward_data(dx, dy, w, p);
     case Algorithm::winograd: return winograd_backward_data(dx, dy, w, p);
-    case Algorithm::winograd_bf16: return winograd_bf16_backward_data(dx, dy, w, p, bf16_choice().emulated);
-    case Algorithm::amx: return amx_backward_data(dx, dy, w, p, bf16_choice().emulated);
+    case Algorithm::winograd_bf16: return winograd_bf16_backward_data(dx, dy, w, p);
+    case Algorithm::amx: return amx_backward_data(dx, dy, w, p);
   }
 }
 
@@ -76,8 +76,8 @@ void conv2d_backward_weights(View dw, View dy, View x, Window p) {
     case Algorithm::direct: return direct_backward_weights(dw, dy, x, p);
     case Algorithm::depthwise: return depthwise_backward_weights(dw, dy, x, p);
     case Algorithm::winograd: return winograd_backward_weights(dw, dy, x, p);
-    case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p, bf16_choice().emulated);
-    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p, bf16_choice().emulated);
+    case Algorithm::winograd_bf16: return winograd_bf16_backward_weights(dw, dy, x, p);
+    case Algorithm::amx: return amx_backward_weights(dw, dy, x, p);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "core/view.h"
+#include "kernels/cpu/by_unit.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/window.h"
 
@@ -33,14 +34,14 @@ void winograd_backward_weights(View dw, View dy, View x, Window window);
 
 // The same for bf16 with operands of the products in bf16, by AVX512-BF16: F(2x4, 3x3) forward, which has less error,
 // and F(4x4, 3x3) backward.
-void winograd_bf16_forward(View y, View x, View w, View b, Window window, bool emulated);
-void winograd_bf16_backward_data(View dx, View dy, View w, Window window, bool emulated);
-void winograd_bf16_backward_weights(View dw, View dy, View x, Window window, bool emulated);
+RT_BY_UNIT(winograd_bf16_forward, void(View y, View x, View w, View b, Window window));
+RT_BY_UNIT(winograd_bf16_backward_data, void(View dx, View dy, View w, Window window));
+RT_BY_UNIT(winograd_bf16_backward_weights, void(View dw, View dy, View x, Window window));
 
 // bf16 by AMX; windows of at most kMostAmxTaps rows.
 inline constexpr int64_t kMostAmxTaps = 64;
-void amx_forward(View y, View x, View w, View b, Window window, bool emulated);
-void amx_backward_data(View dx, View dy, View w, Window window, bool emulated);
-void amx_backward_weights(View dw, View dy, View x, Window window, bool emulated);
+RT_BY_UNIT(amx_forward, void(View y, View x, View w, View b, Window window));
+RT_BY_UNIT(amx_backward_data, void(View dx, View dy, View w, Window window));
+RT_BY_UNIT(amx_backward_weights, void(View dw, View dy, View x, Window window));
 
 RT_ISA_END

@@ -36,7 +36,7 @@ class AmxConvolution {
     }
   }
 
-  void run(Device device, bool emulated) const {
+  void run(Device device) const {
     if (o_.n == 0) return;
     if (zeros_) write_zeros();
     if (phases_.empty()) return;
@@ -57,13 +57,12 @@ class AmxConvolution {
       bias.data()[j] = o_.bias && j < o_.columns ? float(o_.bias[j]) : 0.f;
     pack(scratch.data());
     parallel_items(items, [&](int64_t part, const auto& next) {
-      with_amx(emulated, [&](auto& unit) {
-        Sums sums;
-        for (int64_t q = next(); q < items; q = next())
-          run_item(unit, part_of(image_blocks, chunks, q / splits / groups), group(q / splits % groups, groups),
-                   part_of(panels_, splits, q % splits), scratch.data(), bias.data(),
-                   scratch.data() + weights_size_ + part * each, sums);
-      });
+      Amx unit;
+      Sums sums;
+      for (int64_t q = next(); q < items; q = next())
+        run_item(unit, part_of(image_blocks, chunks, q / splits / groups), group(q / splits % groups, groups),
+                 part_of(panels_, splits, q % splits), scratch.data(), bias.data(),
+                 scratch.data() + weights_size_ + part * each, sums);
     });
   }
 
@@ -134,8 +133,7 @@ class AmxConvolution {
                     std::max<int64_t>(o_.columns - column, 0), to);
   }
 
-  template <class Unit>
-  void run_item(Unit& unit, Range image_blocks, Range places, Range panels, const bf16* weights, const float* bias,
+  void run_item(Amx& unit, Range image_blocks, Range places, Range panels, const bf16* weights, const float* bias,
                 bf16* tiles, Sums& sums) const {
     const Range rows = needed_rows(places);
     const int64_t size = rows.size() * row_size();
@@ -158,8 +156,7 @@ class AmxConvolution {
     return std::clamp<int64_t>(kGathered / 4 / row, 1, places.size());
   }
 
-  template <class Unit>
-  void run_rows(Unit& unit, const Phase& p, Range places, int64_t panel, int64_t block, const bf16* tiles, Range have,
+  void run_rows(Amx& unit, const Phase& p, Range places, int64_t panel, int64_t block, const bf16* tiles, Range have,
                 const bf16* weights, const float* bias, Sums& sums) const {
     const SumOutput out{bias + panel * kPanel, std::min(kAmxRows, o_.n - block * kAmxRows),
                         o_.out_h * o_.out_w * o_.out_c, p.axes.cols.out_step * o_.out_c,
@@ -168,12 +165,11 @@ class AmxConvolution {
     bf16* const to = o_.out + block * kAmxRows * out.image_stride + panel * kPanel;
     for (int64_t i = places.begin; i < places.end; ++i)
       run_row(unit, p, i, tiles, have, weights + p.weights + panel * panel_size(p), out, to, sums);
-    sums.pending.write(unit, out, sums.pending.rows);
+    sums.pending.write(out, sums.pending.rows);
   }
 
   // One row of outputs of 16 images.
-  template <class Unit>
-  void run_row(Unit& unit, const Phase& p, int64_t i, const bf16* tiles, Range have, const bf16* weights,
+  void run_row(Amx& unit, const Phase& p, int64_t i, const bf16* tiles, Range have, const bf16* weights,
                const SumOutput& out, bf16* to, Sums& s) const {
     const Axis &rows = p.sums.rows, &cols = p.sums.cols;
     const bf16* taps[kMostAmxTaps];
@@ -188,7 +184,7 @@ class AmxConvolution {
       const int64_t outputs = std::min(count, cols.places - j);
       float* const own = s.data[s.now];
       if (p.strips)
-        kStripSums<Unit>[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
+        kStripSums[outputs - 1][j > 0][j + outputs < cols.places](unit, x, j, out, weights, own, s.pending);
       else
         pair_sums(unit, x, cols, cols.in_first + j * cols.in_step, outputs == 2, out, weights, own, s.pending);
       s.now ^= 1;
@@ -207,18 +203,18 @@ class AmxConvolution {
 
 }  // namespace
 
-void amx_forward(View y, View x, View w, View b, Window p, bool emulated) {
+void RT_UNIT::amx_forward(View y, View x, View w, View b, Window p) {
   const ConvSizes z(y, x, w);
   const std::vector<Axes> axes = {forward_axes(z, p)};
   for (int64_t g = 0; g < z.groups; ++g)
-    AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes).run(y.device, emulated);
+    AmxConvolution(forward_operands<bf16>(y, x, w, b, g), axes).run(y.device);
 }
 
-void amx_backward_data(View dx, View dy, View w, Window p, bool emulated) {
+void RT_UNIT::amx_backward_data(View dx, View dy, View w, Window p) {
   const ConvSizes z(dy, dx, w);
   const std::vector<Axes> phases = backward_phases(z, p);
   for (int64_t g = 0; g < z.groups; ++g)
-    AmxConvolution(backward_operands<bf16>(dx, dy, w, g), phases).run(dx.device, emulated);
+    AmxConvolution(backward_operands<bf16>(dx, dy, w, g), phases).run(dx.device);
 }
 
 RT_ISA_END

@@ -44,18 +44,17 @@ RT_INLINE void pair_images_transposed(const TilePair& x, bf16* low, bf16* high) 
 // A row of outputs of stride 1 under windows of three taps, padded by one: the sums of the three taps, of twice 16
 // channels of x by 16 of dy, stay in tiles 0 to 5 along the row. Of seven loads for six products four find x in the L1
 // cache, where the pixel before brought it.
-template <bool left, bool right, class Unit>
-RT_INLINE void pixel_step(Unit& unit, const bf16* x, const bf16* more, const bf16* dy) {
-  unit.template load<6>(dy, 64);
-  if constexpr (left) unit.template load<7>(x - kAmxTile, 64), unit.template product<0, 7, 6>();
-  unit.template load<7>(x, 64), unit.template product<1, 7, 6>();
-  if constexpr (right) unit.template load<7>(x + kAmxTile, 64), unit.template product<2, 7, 6>();
-  if constexpr (left) unit.template load<7>(more - kAmxTile, 64), unit.template product<3, 7, 6>();
-  unit.template load<7>(more, 64), unit.template product<4, 7, 6>();
-  if constexpr (right) unit.template load<7>(more + kAmxTile, 64), unit.template product<5, 7, 6>();
+template <bool left, bool right>
+RT_INLINE void pixel_step(Amx& unit, const bf16* x, const bf16* more, const bf16* dy) {
+  unit.load<6>(dy, 64);
+  if constexpr (left) unit.load<7>(x - kAmxTile, 64), unit.product<0, 7, 6>();
+  unit.load<7>(x, 64), unit.product<1, 7, 6>();
+  if constexpr (right) unit.load<7>(x + kAmxTile, 64), unit.product<2, 7, 6>();
+  if constexpr (left) unit.load<7>(more - kAmxTile, 64), unit.product<3, 7, 6>();
+  unit.load<7>(more, 64), unit.product<4, 7, 6>();
+  if constexpr (right) unit.load<7>(more + kAmxTile, 64), unit.product<5, 7, 6>();
 }
-template <class Unit>
-RT_INLINE void pixel_row(Unit& unit, const bf16* x, const bf16* more, const bf16* dy, int64_t w) {
+RT_INLINE void pixel_row(Amx& unit, const bf16* x, const bf16* more, const bf16* dy, int64_t w) {
   if (w == 1) return pixel_step<false, false>(unit, x, more, dy);
   pixel_step<false, true>(unit, x, more, dy);
   for (int64_t j = 1; j + 1 < w; ++j)
@@ -65,28 +64,27 @@ RT_INLINE void pixel_row(Unit& unit, const bf16* x, const bf16* more, const bf16
 }
 
 // Tile t of sums is tile t of the unit, for t < count.
-template <int count, class Unit>
-RT_INLINE void load_sums(Unit& unit, float* const* at, bool zeros) {
+template <int count>
+RT_INLINE void load_sums(Amx& unit, float* const* at, bool zeros) {
   const auto one = [&]<int t>() {
-    if constexpr (t < count) zeros ? unit.template zero<t>() : unit.template load<t>(at[t], 64);
+    if constexpr (t < count) zeros ? unit.zero<t>() : unit.load<t>(at[t], 64);
   };
   one.template operator()<0>(), one.template operator()<1>(), one.template operator()<2>();
   one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
-template <int count, class Unit>
-RT_INLINE void store_sums(Unit& unit, float* const* at) {
+template <int count>
+RT_INLINE void store_sums(Amx& unit, float* const* at) {
   const auto one = [&]<int t>() {
-    if constexpr (t < count) unit.template store<t>(at[t], 64);
+    if constexpr (t < count) unit.store<t>(at[t], 64);
   };
   one.template operator()<0>(), one.template operator()<1>(), one.template operator()<2>();
   one.template operator()<3>(), one.template operator()<4>(), one.template operator()<5>();
 }
 
-// One group. dw (k, taps, depth): T is bf16 or float.
-template <class T>
+// One group. dw (k, taps, depth) is bf16 or f32.
 class AmxWeights {
  public:
-  AmxWeights(T* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
+  AmxWeights(const View& dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Axes& axes)
       : dw_(dw), z_(z), folded_(z.cg == z.c && folds(z.cg, axes)), axes_(axes),
         sums_axes_{folded_ ? folded_axis(axes.rows) : axes.rows, folded_ ? folded_axis(axes.cols) : axes.cols},
         x_{x, z.n, z.h, z.w, z.c, z.cg, folded_ ? &axes_ : nullptr}, dy_{dy, z.n, z.ho, z.wo, z.k, z.kg, nullptr},
@@ -106,7 +104,7 @@ class AmxWeights {
     in_tiles_ = steps() == 1;
   }
 
-  void run(Device device, bool emulated) const {
+  void run(Device device) const {
     // Each item: the steps of one range for some of the channels of x. How these are divided changes no sum.
     const int64_t cuts = std::clamp<int64_t>(ceil_div(threads(), ranges_), ceil_div(c_blocks_, c_cut_), c_blocks_);
     const int64_t items = ranges_ * cuts, c_most = ceil_div(c_blocks_, cuts);
@@ -121,14 +119,13 @@ class AmxWeights {
     const Scratch<float> sums(in_tiles_ ? 0 : ranges_ * sums_size(), device);
     const Scratch<bf16> scratch(parts_for(items) * each, device);
     parallel_items(items, [&](int64_t part, const auto& next) {
-      with_amx(emulated, [&](auto& unit) {
-        bf16 *xs = scratch.data() + part * each, *ds = xs + x_size;
-        for (int64_t q = next(); q < items; q = next())
-          accumulate(unit, part_of(steps(), ranges_, q / cuts), part_of(c_blocks_, cuts, q % cuts), xs, ds,
-                     ds + dy_size, sums.data() + q / cuts * sums_size());
-      });
+      Amx unit;
+      bf16 *xs = scratch.data() + part * each, *ds = xs + x_size;
+      for (int64_t q = next(); q < items; q = next())
+        accumulate(unit, part_of(steps(), ranges_, q / cuts), part_of(c_blocks_, cuts, q % cuts), xs, ds, ds + dy_size,
+                   sums.data() + q / cuts * sums_size());
     });
-    if (!in_tiles_) write_out(sums.data(), emulated);
+    if (!in_tiles_) write_out(sums.data());
   }
 
  private:
@@ -185,8 +182,7 @@ class AmxWeights {
     }
   }
 
-  template <class Unit>
-  void accumulate(Unit& unit, Range own, Range channels, bf16* xs, bf16* ds, bf16* copy, float* sums) const {
+  void accumulate(Amx& unit, Range own, Range channels, bf16* xs, bf16* ds, bf16* copy, float* sums) const {
     for (int64_t s = own.begin; s < own.end; ++s) {
       const int64_t first = s / groups_ * together_;
       const Range pairs{first, std::min(first + together_, image_pairs_)},
@@ -226,8 +222,7 @@ class AmxWeights {
     for (int i = 0; i < count; ++i) to[i] = in_tiles_ ? buffer + i * kSums : at(i);
   }
 
-  template <class Unit>
-  void add_strips(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, const SumPlace& at,
+  void add_strips(Amx& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, const SumPlace& at,
                   float* sums) const {
     alignas(64) float buffer[6 * kSums];
     float* to[6];
@@ -238,12 +233,11 @@ class AmxWeights {
         if (const bf16* from = input_row(x, p, m, i, t))
           pixel_row(unit, from, from + x.stride(), dy.row(q, m, i), z_.wo);
     store_sums<6>(unit, to);
-    for (int i = 0; i < 3 && in_tiles_; ++i) write_tiles(unit, to[i], to[i + 3], at.q, at.p, 3 * t + i);
+    for (int i = 0; i < 3 && in_tiles_; ++i) write_tiles(to[i], to[i + 3], at.q, at.p, 3 * t + i);
   }
 
   // Twice 16 channels of x by twice 16 of dy, at one tap.
-  template <class Unit>
-  void add_tap(Unit& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, int64_t u,
+  void add_tap(Amx& unit, const Operand& x, const Operand& dy, int64_t p, int64_t q, int64_t t, int64_t u,
                const SumPlace& at, float* sums) const {
     const Axis& cols = sums_axes_.cols;
     const int64_t tap = t * cols.taps + u;
@@ -259,19 +253,19 @@ class AmxWeights {
             const int64_t col = cols.in_first + j * cols.in_step + u * cols.tap_step;
             if (col < 0 || col >= x.pixels) continue;
             const bf16* pixel = from + col * kAmxTile;
-            unit.template load<4>(pixel, 64), unit.template load<6>(g + j * kAmxTile, 64);
-            unit.template product<0, 4, 6>();
-            unit.template load<7>(g + dy.stride() + j * kAmxTile, 64), unit.template product<1, 4, 7>();
-            unit.template load<5>(pixel + x.stride(), 64), unit.template product<2, 5, 6>();
-            unit.template product<3, 5, 7>();
+            unit.load<4>(pixel, 64), unit.load<6>(g + j * kAmxTile, 64);
+            unit.product<0, 4, 6>();
+            unit.load<7>(g + dy.stride() + j * kAmxTile, 64), unit.product<1, 4, 7>();
+            unit.load<5>(pixel + x.stride(), 64), unit.product<2, 5, 6>();
+            unit.product<3, 5, 7>();
           }
         }
     store_sums<4>(unit, to);
-    for (int i = 0; i < 2 && in_tiles_; ++i) write_tiles(unit, to[i], to[i + 2], at.q + i, at.p, tap);
+    for (int i = 0; i < 2 && in_tiles_; ++i) write_tiles(to[i], to[i + 2], at.q + i, at.p, tap);
   }
 
   // Adds the ranges in order.
-  void write_out(float* sums, bool emulated) const {
+  void write_out(float* sums) const {
     const auto total = [&](int64_t p, int64_t q, int64_t tap, float* to) {
       std::copy_n(tile(sums, p, q, tap), kSums, to);
       for (int64_t r = 1; r < ranges_; ++r) {
@@ -280,15 +274,13 @@ class AmxWeights {
       }
     };
     parallel_for(2 * k_blocks_, 1, [&](int64_t begin, int64_t end) {
-      with_amx(emulated, [&](auto& unit) {
-        alignas(64) float low[kSums], high[kSums];
-        for (int64_t q = begin; q < end; ++q)
-          for (int64_t p = 0; p < 2 * c_blocks_; p += 2)
-            for (int64_t tap = 0; tap < taps_; ++tap) {
-              total(p, q, tap, low), total(p + 1, q, tap, high);
-              write_tiles(unit, low, high, q, p, tap);
-            }
-      });
+      alignas(64) float low[kSums], high[kSums];
+      for (int64_t q = begin; q < end; ++q)
+        for (int64_t p = 0; p < 2 * c_blocks_; p += 2)
+          for (int64_t tap = 0; tap < taps_; ++tap) {
+            total(p, q, tap, low), total(p + 1, q, tap, high);
+            write_tiles(low, high, q, p, tap);
+          }
     });
   }
   static void store_floats(Row v, int64_t count, float* to) {
@@ -296,26 +288,26 @@ class AmxWeights {
     else if (count > 0) std::memcpy(to, &v, size_t(count) * sizeof(float));
   }
   // Two tiles, whose rows are 32 channels of x, and whose columns those of dy.
-  template <class Unit>
-  void write_tiles([[maybe_unused]] Unit& unit, const float* low, const float* high, int64_t q, int64_t p,
-                   int64_t tap) const {
-    [[maybe_unused]] constexpr float kNone[kAmxDepth] = {};
+  void write_tiles(const float* low, const float* high, int64_t q, int64_t p, int64_t tap) const {
+    static constexpr float kNone[kAmxDepth] = {};
     const int64_t k = q * kAmxPairs, c = p * kAmxRows, row = z_.taps() * z_.cg;
     Row a[kAmxRows], b[kAmxRows];
     std::memcpy(a, low, sizeof a), std::memcpy(b, high, sizeof b);
     transpose_tile(a), transpose_tile(b);
     const int64_t count = std::min(x_.whole_depth() - c, kAmxDepth);
     for (int64_t i = 0; i < std::min(z_.kg - k, kAmxPairs); ++i) {
-      T* const to = dw_ + (k + i) * row + tap * z_.cg + c;
-      if constexpr (std::is_same_v<T, bf16>) {
-        unit.round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone, to, count);
-      } else {
+      const int64_t at = (k + i) * row + tap * z_.cg + c;
+      if (dw_.dtype == DType::f32) {
+        float* const to = dw_.as<float>() + at;
         store_floats(a[i], count, to), store_floats(b[i], count - kAmxRows, to + kAmxRows);
+      } else {
+        Amx::round(reinterpret_cast<const float*>(&a[i]), reinterpret_cast<const float*>(&b[i]), kNone,
+                   dw_.as<bf16>() + at, count);
       }
     }
   }
 
-  T* dw_;
+  View dw_;
   ConvSizes z_;
   bool folded_;
   Axes axes_, sums_axes_;
@@ -327,15 +319,16 @@ class AmxWeights {
 
 }  // namespace
 
-void amx_backward_weights(View dw, View dy, View x, Window p, bool emulated) {
+void RT_UNIT::amx_backward_weights(View dw, View dy, View x, Window p) {
   const ConvSizes z(dy, x, dw);
   const Axes axes = forward_axes(z, p);
-  const auto run = [&]<class T>(T* to) {
-    for (int64_t g = 0; g < z.groups; ++g, to += z.kg * z.taps() * z.cg)
-      if (z.n == 0) std::fill_n(to, z.kg * z.taps() * z.cg, T(0.f));
-      else AmxWeights<T>(to, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device, emulated);
-  };
-  dw.dtype == DType::f32 ? run(dw.as<float>()) : run(dw.as<bf16>());
+  const int64_t size = z.kg * z.taps() * z.cg * int64_t(size_of(dw.dtype));  // of a group, in bytes
+  View own = dw;
+  for (int64_t g = 0; g < z.groups; ++g) {
+    own.data = static_cast<char*>(dw.data) + g * size;
+    if (z.n == 0) std::fill_n(static_cast<char*>(own.data), size, 0);
+    else AmxWeights(own, dy.as<bf16>() + g * z.kg, x.as<bf16>() + g * z.cg, z, axes).run(dw.device);
+  }
 }
 
 RT_ISA_END

@@ -92,7 +92,7 @@ bool transpose_all(const Operand& y, const Operand& x) {
   return true;
 }
 
-// Same dtype: no conversion, so integers are not rounded by floating point.
+// Same dtype: no conversion, so integers are not rounded by floating point. T stands for any type of its size, too.
 template <class T>
 void copy_same(const Operand& y, const Operand& x, int64_t n) {
   if (transpose_all<T>(y, x)) return;
@@ -140,7 +140,13 @@ void copy(View y, View x) {
   }
   if (y.dtype == x.dtype) {
     const auto operands = operands_of(std::array<View, 2>{y, x});
-    dispatch(y.dtype, [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); });
+    const auto same = [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); };
+    switch (size_of(y.dtype)) {
+      case 1: return same.template operator()<uint8_t>();
+      case 2: return same.template operator()<uint16_t>();
+      case 4: return same.template operator()<float>();
+      default: return same.template operator()<double>();
+    }
   } else if (!is_float(y.dtype) && !is_float(x.dtype)) {
     map_as<int64_t>([](int64_t v) { return v; }, y, x);
   } else if (y.dtype == DType::f64 || x.dtype == DType::f64 || x.dtype == DType::i64 || x.dtype == DType::i32) {

@@ -37,19 +37,6 @@ struct LossGradient {
   }
 };
 
-// f(row, its logits in the compute type, memory for another such row) for each row.
-template <class T, class F>
-void for_each_logits(const View& logits, const F& f) {
-  using C = compute_t<T>;
-  const int64_t rows = logits.dims[0], classes = logits.dims[1];
-  const int64_t grain = std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, classes));
-  parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
-    std::vector<C> buffer(std::is_same_v<T, C> ? 0 : size_t(2 * classes));
-    for (int64_t r = begin; r < end; ++r)
-      f(r, Row<T>::read(logits.as<T>() + r * classes, classes, buffer.data()), buffer.data() + classes);
-  });
-}
-
 template <class C>
 struct Norms { C top, sum; };  // of a row: the largest number, the sum of exp(x - top)
 template <class C>
@@ -58,9 +45,12 @@ Norms<C> norms_of(const C* x, int64_t n) {
   return {top, row_sum<C>(n, [x, top](int64_t i) { return Math::exp(x[i] - top); })};
 }
 
-template <class C>
-C weight_sum(const View& weights) {
-  return weights.data ? row_sum<C>(weights.dims[0], [w = weights.as<C>()](int64_t i) { return w[i]; }) : C(0);
+double weight_sum(const View& weights) {
+  const auto sum = [n = weights.dims[0]]<class C>(const C* w) {
+    return double(row_sum<C>(n, [w](int64_t i) { return w[i]; }));
+  };
+  if (!weights.data) return 0;
+  return weights.dtype == DType::f64 ? sum(weights.as<double>()) : sum(weights.as<float>());
 }
 
 }  // namespace
@@ -68,33 +58,31 @@ C weight_sum(const View& weights) {
 void cross_entropy_forward(View loss, View norms, View logits, View labels, View weights, CrossEntropyRule rule) {
   const int64_t rows = logits.dims[0], n = logits.dims[1];
   const Labels label = checked_labels("cross_entropy", labels, rows, n, rule.ignored);
-  dispatch_float(logits.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    const C *const w = weights.as<C>(), s = C(rule.smoothing), all = weight_sum<C>(weights);
+  const double all = weight_sum(weights);
+  for_each_row({}, [&]<class C>(C*, const C* x, int64_t, int64_t r) {
+    const C *const w = weights.as<C>(), s = C(rule.smoothing);
     C *const out = loss.as<C>(), *const kept = norms.as<C>();
-    for_each_logits<T>(logits, [&](int64_t r, const C* x, C*) {
-      const auto [top, sum] = norms_of(x, n);
-      kept[2 * r] = top, kept[2 * r + 1] = sum;
-      const int64_t at = label[r];
-      const C own = at < 0 ? C(0) : w ? w[at] : C(1);
-      out[rows + r] = own, out[r] = 0;
-      if (at < 0) return;
-      // Distances from the top are halved, which is exact, as they may be twice the largest number.
-      const C half_top = top / 2, share = 2 * s / C(n), log_sum = Math::log(sum);
-      C spread = 0;
-      if (s != 0 && w) spread = row_sum<C>(n, [=](int64_t i) { return share * w[i] * (x[i] / 2 - half_top); });
-      else if (s != 0) spread = row_sum<C>(n, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
-      const C base = w ? ((1 - s) * own + s / C(n) * all) * log_sum : log_sum;
-      out[r] = base - 2 * (1 - s) * own * (x[at] / 2 - half_top) - spread;
-    });
-  });
+    const auto [top, sum] = norms_of(x, n);
+    kept[2 * r] = top, kept[2 * r + 1] = sum;
+    const int64_t at = label[r];
+    const C own = at < 0 ? C(0) : w ? w[at] : C(1);
+    out[rows + r] = own, out[r] = 0;
+    if (at < 0) return;
+    // Distances from the top are halved, which is exact, as they may be twice the largest number.
+    const C half_top = top / 2, share = 2 * s / C(n), log_sum = Math::log(sum);
+    C spread = 0;
+    if (s != 0 && w) spread = row_sum<C>(n, [=](int64_t i) { return share * w[i] * (x[i] / 2 - half_top); });
+    else if (s != 0) spread = row_sum<C>(n, [=](int64_t i) { return share * (x[i] / 2 - half_top); });
+    const C base = w ? ((1 - s) * own + s / C(n) * C(all)) * log_sum : log_sum;
+    out[r] = base - 2 * (1 - s) * own * (x[at] / 2 - half_top) - spread;
+  }, logits);
 }
 
 void cross_entropy_backward(View dlogits, View logits, View norms, View labels, View weights, View dloss, View total,
                             CrossEntropyRule rule) {
   const LossGradient gradient(dloss, total, rule.scale);
   const Labels label{labels.as<int64_t>(), rule.ignored};
-  const double all = weights.dtype == DType::f64 ? weight_sum<double>(weights) : double(weight_sum<float>(weights));
+  const double all = weight_sum(weights);
   for_each_row(dlogits, [&]<class C>(C* d, const C* x, int64_t n, int64_t r) {
     const int64_t at = label[r];
     if (at < 0) {
@@ -118,23 +106,18 @@ void cross_entropy_backward(View dlogits, View logits, View norms, View labels, 
 
 void soft_cross_entropy_forward(View loss, View norms, View logits, View targets, View weights,
                                 CrossEntropyRule rule) {
-  const int64_t n = logits.dims[1];
-  dispatch_float(logits.dtype, [&]<class T>() {
-    using C = compute_t<T>;
+  for_each_row({}, [&]<class C>(C*, const C* x, const C* q, int64_t n, int64_t r) {
     const C *const w = weights.as<C>(), off = C(rule.smoothing) / C(n), on = 1 - C(rule.smoothing);
-    for_each_logits<T>(logits, [&](int64_t r, const C* x, C* buffer) {
-      const auto [top, sum] = norms_of(x, n);
-      norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
-      const C* const q = Row<T>::read(targets.as<T>() + r * n, n, buffer);
-      const C log_sum = Math::log(sum), highest = top;
-      // Where the target or the weight is 0, a logit of -infinity gives no loss.
-      const auto term = [=](int64_t i) {
-        const C mass = (on * q[i] + off) * (w ? w[i] : C(1));
-        return mass == 0 ? C(0) : mass * (log_sum - (x[i] - highest));
-      };
-      loss.as<C>()[r] = row_sum<C>(n, term);
-    });
-  });
+    const auto [top, sum] = norms_of(x, n);
+    norms.as<C>()[2 * r] = top, norms.as<C>()[2 * r + 1] = sum;
+    const C log_sum = Math::log(sum), highest = top;
+    // Where the target or the weight is 0, a logit of -infinity gives no loss.
+    const auto term = [=](int64_t i) {
+      const C mass = (on * q[i] + off) * (w ? w[i] : C(1));
+      return mass == 0 ? C(0) : mass * (log_sum - (x[i] - highest));
+    };
+    loss.as<C>()[r] = row_sum<C>(n, term);
+  }, logits, targets);
 }
 
 void soft_cross_entropy_backward(View dlogits, View dtargets, View logits, View norms, View targets, View weights,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 #include "core/parallel.h"
@@ -54,52 +55,20 @@ struct Operand {
   template <class C>
   const C* load(int64_t begin, int64_t n, C* buffer) const {
     if (dense && dtype == dtype_of<C>::value) return reinterpret_cast<const C*>(data) + begin;
-    dispatch(dtype, [&]<class T>() {
-      const T* from = reinterpret_cast<const T*>(data);
-      const auto convert = [](T x) { return static_cast<C>(static_cast<compute_t<T>>(x)); };
-      for_each_run(begin, n, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
-        C* to = buffer + at;
-        const T* run = from + offset;
-        if (step == 1) for (int64_t i = 0; i < count; ++i) to[i] = convert(run[i]);
-        else if (step == 0) std::fill_n(to, count, convert(*run));
-        else for (int64_t i = 0; i < count; ++i) to[i] = convert(run[i * step]);
-      });
-    });
+    gather(begin, n, buffer);
     return buffer;
   }
 
+  // Elements [begin, begin + n) in the compute type, and back: compiled once, in elementwise.cpp.
   template <class C>
-  void store(int64_t begin, int64_t n, const C* buffer) const {
-    dispatch(dtype, [&]<class T>() {
-      T* to = reinterpret_cast<T*>(data);
-      for_each_run(begin, n, [&](int64_t offset, int64_t step, int64_t count, int64_t at) {
-        T* run = to + offset;
-        if (step == 1)
-          for (int64_t i = 0; i < count; ++i) run[i] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
-        else
-          for (int64_t i = 0; i < count; ++i) run[i * step] = static_cast<T>(static_cast<compute_t<T>>(buffer[at + i]));
-      });
-    });
-  }
+  void gather(int64_t begin, int64_t n, C* buffer) const;
+  template <class C>
+  void store(int64_t begin, int64_t n, const C* buffer) const;
 };
 
-// Operand 0 is the output; the others broadcast to its shape.
+// Operand 0 is the output; the others broadcast to its shape. One to five views.
 template <size_t N>
-std::array<Operand, N> operands_of(const std::array<View, N>& views) {
-  const Layout<N> layout = coalesce(views);
-  std::array<Operand, N> out;
-  for (size_t k = 0; k < N; ++k) {
-    Operand& o = out[k];
-    o.data = static_cast<char*>(views[k].data);
-    o.dtype = views[k].dtype;
-    o.dense = layout.dense(k);
-    o.constant = layout.constant(k);
-    o.rank = layout.rank;
-    std::copy_n(layout.dims, o.rank, o.dims);
-    std::copy_n(layout.strides[k], o.rank, o.strides);
-  }
-  return out;
-}
+std::array<Operand, N> operands_of(const std::array<View, N>& views);
 
 // f over `n` contiguous elements of y and of each x.
 template <class C>
@@ -115,22 +84,26 @@ Block<C> block_of(std::index_sequence<I...>) {
   };
 }
 
-// Converts, and calls `block` with f; the views are y and the inputs. What does not depend on f is compiled once, in
-// elementwise.cpp, for C of float, double and int64_t and two to five views.
-template <class C, size_t N>
-void map_blocks(Block<C> block, const void* f, const std::array<View, N>& views);
+// Converts, and calls `block` with f; the views are y and one to four inputs. What does not depend on f is compiled
+// once, in elementwise.cpp, for C of float, double and int64_t.
+template <class C>
+void map_blocks(Block<C> block, const void* f, std::initializer_list<const View*> views);
 
 template <class C, class F, class... Inputs>
 void map_as(const F& f, const View& y, const Inputs&... inputs) {
-  map_blocks<C>(block_of<C, F>(std::index_sequence_for<Inputs...>{}), &f,
-                std::array<View, 1 + sizeof...(inputs)>{y, inputs...});
+  map_blocks<C>(block_of<C, F>(std::index_sequence_for<Inputs...>{}), &f, {&y, &inputs...});
+}
+
+// Calls f.operator()<C>() for the compute type of a floating dtype.
+template <class F>
+void dispatch_compute(DType dtype, const F& f) {
+  dtype == DType::f64 ? f.template operator()<double>() : f.template operator()<float>();
 }
 
 // f must accept float and double: the compute type is that of y.
 template <class F, class... Inputs>
 void map(const F& f, const View& y, const Inputs&... inputs) {
-  if (y.dtype == DType::f64) map_as<double>(f, y, inputs...);
-  else map_as<float>(f, y, inputs...);
+  dispatch_compute(y.dtype, [&]<class C>() { map_as<C>(f, y, inputs...); });
 }
 
 // f must accept int64_t, too: whole numbers and truth values are computed with it, and stored modulo 2^bits.

@@ -76,10 +76,10 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b,
   if constexpr (std::is_same_v<T, bf16>) {
     const bool by_one = (a.row_stride == 1 || a.col_stride == 1) && (b.row_stride == 1 || b.col_stride == 1) &&
                         c.col_stride == 1;
-    const Bf16Choice bf16s = bf16_choice();
-    if (bf16s.unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
-      return amx_gemm(m, n, k, a, b, bias, c, bf16s.emulated);
-    if (bf16s.unit == Bf16Unit::avx512_bf16) return in_parts(PairedGemm(m, n, k, a, b, bias, c), m, n, k);
+    const Bf16Unit unit = bf16_choice().unit;
+    if (unit == Bf16Unit::amx && by_one && amx_gemm_pays(m, n, k))
+      return amx_gemm(m, n, k, a, b, bias, c);
+    if (unit == Bf16Unit::avx512_bf16) return in_parts(PairedGemm(m, n, k, a, b, bias, c), m, n, k);
   }
   in_parts(Gemm<T>(m, n, k, a, b, bias, c), m, n, k);
 }

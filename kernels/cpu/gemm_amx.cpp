@@ -10,10 +10,7 @@ RT_ISA_BEGIN
 
 namespace {
 
-// Both operands are packed into panels of 32 rows or columns, [panel][block of the depth][half] tiles; a product of two
-// panels keeps its 32 x 32 sums in four tiles.
-constexpr int64_t kGemmPanel = 2 * kAmxRows, kGemmSums = kGemmPanel * kGemmPanel;
-
+// Into [panel][block of the depth][half] tiles.
 template <bool right>
 void pack_panels(const bf16* from, int64_t depth_stride, int64_t column_stride, int64_t depth, int64_t columns,
                  bf16* to) {
@@ -28,28 +25,22 @@ void pack_panels(const bf16* from, int64_t depth_stride, int64_t column_stride, 
   });
 }
 
-template <class Unit>
-void multiply_pair(Unit& unit, const bf16* a, const bf16* b, int64_t blocks, float* sums) {
-  unit.template zero<0>(), unit.template zero<1>(), unit.template zero<2>(), unit.template zero<3>();
+void multiply_pair(Amx& unit, const bf16* a, const bf16* b, int64_t blocks, float* sums) {
+  unit.zero<0>(), unit.zero<1>(), unit.zero<2>(), unit.zero<3>();
   for (int64_t d = 0; d < blocks; ++d, a += 2 * kAmxTile, b += 2 * kAmxTile) {
-    unit.template load<4>(a, 64), unit.template load<6>(b, 64), unit.template product<0, 4, 6>();
-    unit.template load<7>(b + kAmxTile, 64), unit.template product<1, 4, 7>();
-    unit.template load<5>(a + kAmxTile, 64), unit.template product<2, 5, 6>(), unit.template product<3, 5, 7>();
+    unit.load<4>(a, 64), unit.load<6>(b, 64), unit.product<0, 4, 6>();
+    unit.load<7>(b + kAmxTile, 64), unit.product<1, 4, 7>();
+    unit.load<5>(a + kAmxTile, 64), unit.product<2, 5, 6>(), unit.product<3, 5, 7>();
   }
   constexpr int64_t row = kGemmPanel * int64_t(sizeof(float)), lower = kAmxRows * kGemmPanel;
-  unit.template store<0>(sums, row), unit.template store<1>(sums + kAmxPairs, row);
-  unit.template store<2>(sums + lower, row), unit.template store<3>(sums + lower + kAmxPairs, row);
+  unit.store<0>(sums, row), unit.store<1>(sums + kAmxPairs, row);
+  unit.store<2>(sums + lower, row), unit.store<3>(sums + lower + kAmxPairs, row);
 }
 
 }  // namespace
 
-bool amx_gemm_pays(int64_t m, int64_t n, int64_t k) {
-  return 4 * m * n * k >= round_up(m, kAmxRows) * round_up(n, kAmxPairs) * round_up(k, kAmxDepth) &&
-         m * n * k >= kGemmSums * kAmxDepth;
-}
-
-void amx_gemm(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<const bf16> b, const bf16* bias,
-              Matrix<bf16> c, bool emulated) {
+void RT_UNIT::amx_gemm(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<const bf16> b, const bf16* bias,
+                       Matrix<bf16> c) {
   const int64_t blocks = ceil_div(k, kAmxDepth), rows = ceil_div(m, kGemmPanel), columns = ceil_div(n, kGemmPanel),
                 panel = 2 * blocks * kAmxTile;
   const Scratch<bf16> packed((rows + columns) * panel, Device{});
@@ -61,19 +52,18 @@ void amx_gemm(int64_t m, int64_t n, int64_t k, Matrix<const bf16> a, Matrix<cons
   // A thread uses each of its panels of the smaller side for all of the larger one.
   const bool by_rows = rows >= columns;
   parallel_parts(rows * columns, [&](int64_t, Range own) {
-    with_amx(emulated, [&](auto& unit) {
-      alignas(64) float sums[kGemmSums];
-      for (int64_t q = own.begin; q < own.end; ++q) {
-        const int64_t i = by_rows ? q / columns : q % rows, j = by_rows ? q % columns : q / rows;
-        multiply_pair(unit, left + i * panel, right + j * panel, blocks, sums);
-        const int64_t count = std::min(n - j * kGemmPanel, kGemmPanel);
-        for (int64_t r = 0; r < std::min(m - i * kGemmPanel, kGemmPanel); ++r) {
-          const float* const from = sums + r * kGemmPanel;
-          unit.round(from, from + kAmxPairs, bias_row.data() + j * kGemmPanel,
-                     c.data + (i * kGemmPanel + r) * c.row_stride + j * kGemmPanel, count);
-        }
+    Amx unit;
+    alignas(64) float sums[kGemmSums];
+    for (int64_t q = own.begin; q < own.end; ++q) {
+      const int64_t i = by_rows ? q / columns : q % rows, j = by_rows ? q % columns : q / rows;
+      multiply_pair(unit, left + i * panel, right + j * panel, blocks, sums);
+      const int64_t count = std::min(n - j * kGemmPanel, kGemmPanel);
+      for (int64_t r = 0; r < std::min(m - i * kGemmPanel, kGemmPanel); ++r) {
+        const float* const from = sums + r * kGemmPanel;
+        Amx::round(from, from + kAmxPairs, bias_row.data() + j * kGemmPanel,
+                   c.data + (i * kGemmPanel + r) * c.row_stride + j * kGemmPanel, count);
       }
-    });
+    }
   });
 }
 

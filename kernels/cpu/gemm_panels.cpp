@@ -15,7 +15,6 @@ void multiply_panels(const PanelProduct<T>& x) {
       const Range rows = part_of(x.m, tiles, q);
       if (x.fetch && j == 0 && q + 1 < tiles)
         prefetch_rows(x.a + rows.end * x.a_stride, x.a_stride, part_of(x.m, tiles, q + 1).size(), x.k);
-      const size_t r = size_t(rows.size() - 1);
       TileArgs<T> t;
       t.k = x.k;
       t.a = x.a + rows.begin * (x.along_k ? x.a_stride : 1), t.a_stride = x.a_stride;
@@ -23,8 +22,7 @@ void multiply_panels(const PanelProduct<T>& x) {
       t.add = x.add ? x.add + rows.begin * x.add_stride + j : nullptr, t.add_stride = x.add_stride;
       t.c = x.c + rows.begin * x.c_stride + j, t.c_stride = x.c_stride;
       t.cols = std::min<int64_t>(x.n - j, kTileCols<T>);
-      if (t.cols > kLanes<T>) (x.along_k ? kTiles<T, 2, true>[r] : kTiles<T, 2, false>[r])(t);
-      else (x.along_k ? kTiles<T, 1, true>[r] : kTiles<T, 1, false>[r])(t);
+      run_tile(rows.size(), x.along_k, t);
     }
 }
 

@@ -2,7 +2,6 @@
 #include <array>
 #include <utility>
 
-#include "kernels/bf16_unit.h"
 #include "kernels/cpu/avx512_bf16.h"
 #include "kernels/cpu/gemm_panels.h"
 #include "kernels/cpu/isa.h"
@@ -36,7 +35,7 @@ RT_INLINE Vec<int32_t> broadcast_pair(const bf16* p) {
   return Vec<int32_t>{} + pair;
 }
 
-template <class Unit, int rows, int vectors, bool along_k>
+template <int rows, int vectors, bool along_k>
 void run_pair_tile(const PairTile& args) {
   constexpr int lanes = kLanes<float>, last = (vectors - 1) * lanes;
   const PairTile t = args;  // a copy, which stores to c cannot alias
@@ -52,7 +51,7 @@ void run_pair_tile(const PairTile& args) {
       Vec<int32_t> pair = broadcast_pair(from);
       in_register(pair);
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sum[r][v] = Unit::dot(sum[r][v], pair, bv[v]);
+      for (int v = 0; v < vectors; ++v) sum[r][v] = Avx512Bf16::dot(sum[r][v], pair, bv[v]);
     }
     if constexpr (along_k)
       a += 2, far += 2;
@@ -80,17 +79,18 @@ void run_pair_tile(const PairTile& args) {
 
 using PairTileFn = void (*)(const PairTile&);
 
-// kPairTiles<Unit, along_k>[(rows - 1) * kPairVectors + vectors - 1]
-template <class Unit, bool along_k, size_t... i>
+// kPairTiles<along_k>[(rows - 1) * kPairVectors + vectors - 1]
+template <bool along_k, size_t... i>
 constexpr std::array<PairTileFn, sizeof...(i)> make_pair_tiles(std::index_sequence<i...>) {
-  return {run_pair_tile<Unit, int(i) / kPairVectors + 1, int(i) % kPairVectors + 1, along_k>...};
+  return {run_pair_tile<int(i) / kPairVectors + 1, int(i) % kPairVectors + 1, along_k>...};
 }
-template <class Unit, bool along_k>
-constexpr auto kPairTiles = make_pair_tiles<Unit, along_k>(std::make_index_sequence<kPairRows * kPairVectors>());
+template <bool along_k>
+constexpr auto kPairTiles = make_pair_tiles<along_k>(std::make_index_sequence<kPairRows * kPairVectors>());
 
-template <class Unit>
-void multiply_pairs(const PanelProduct<bf16>& x) {
-  const auto& functions = x.along_k ? kPairTiles<Unit, true> : kPairTiles<Unit, false>;
+}  // namespace
+
+void RT_UNIT::multiply_pairs(const PanelProduct<bf16>& x) {
+  const auto& functions = x.along_k ? kPairTiles<true> : kPairTiles<false>;
   const int64_t tiles = ceil_div(x.m, kPairRows);
   for (int64_t j = 0; j < x.n; j += kTileCols<bf16>)
     for (int64_t q = 0; q < tiles; ++q) {
@@ -108,22 +108,14 @@ void multiply_pairs(const PanelProduct<bf16>& x) {
     }
 }
 
-}  // namespace
-
-void round_sums(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to, int64_t to_stride) {
-  with_avx512_bf16(bf16_choice().emulated, [&]<class Unit>(Unit) {
-    constexpr int lanes = kLanes<float>;
-    for (int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
-      int64_t i = 0;
-      for (; i + lanes <= cols; i += lanes) Unit::store(to + i, load(from + i));
-      if (i < cols) store_rounded<Unit>(to + i, load_partial(from + i, cols - i), cols - i);
-    }
-  });
-}
-
-template <>
-void multiply_panels(const PanelProduct<bf16>& x) {
-  with_avx512_bf16(bf16_choice().emulated, [&]<class Unit>(Unit) { multiply_pairs<Unit>(x); });
+void RT_UNIT::round_sums(int64_t rows, int64_t cols, const float* from, int64_t from_stride, bf16* to,
+                         int64_t to_stride) {
+  constexpr int lanes = kLanes<float>;
+  for (int64_t r = 0; r < rows; ++r, from += from_stride, to += to_stride) {
+    int64_t i = 0;
+    for (; i + lanes <= cols; i += lanes) Avx512Bf16::store(to + i, load(from + i));
+    if (i < cols) store_rounded(to + i, load_partial(from + i, cols - i), cols - i);
+  }
 }
 
 RT_ISA_END

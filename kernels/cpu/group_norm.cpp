@@ -8,6 +8,8 @@
 
 RT_ISA_BEGIN
 
+#define RT_NO_INLINE __attribute__((noinline))  // behind the parameters of what Samples::run calls in two places
+
 namespace {
 
 // x (N, M, C) with G groups. A sample's rows are those of batch_norm, in units of one chunk each, the last of which
@@ -123,7 +125,7 @@ Moments columns_together(const double* mean, const double* squares, const Rows& 
 }
 
 template <class T, class C>
-void normalize_group_row(T* y, const T* x, const C* mean, const C* scale, const C* b, int64_t n) {
+[[gnu::noinline]] void normalize_group_row(T* y, const T* x, const C* mean, const C* scale, const C* b, int64_t n) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     store_wide(y + i,
                (load_wide(x + i, left) - load_in_order<T>(mean + i)) * load_in_order<T>(scale + i) +
@@ -149,10 +151,10 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
       if (rows.count > 0) first_means(means, x.as<T>() + i * samples.size, rows.n, rows.count);
       return means;
     };
-    const auto sums = [&](int64_t i, int64_t u, double* own) {
+    const auto sums = [&](int64_t i, int64_t u, double* own) RT_NO_INLINE {
       add_distances(own, x.as<T>() + samples.offset(i, u), first(i).data(), rows.n, samples.rows_of(u));
     };
-    const auto finish = [&](int64_t i, const double* part) {
+    const auto finish = [&](int64_t i, const double* part) RT_NO_INLINE {
       const std::vector<C> from = first(i);
       const double count = double(rows.count);
       std::vector<double> total(size_t(2 * rows.n));
@@ -178,7 +180,7 @@ void group_norm_forward(View y, View statistics, View x, View w, View b, double 
       }
     };
     const PerColumn<T> shift(rows, [&](int64_t c) { return at_or(b, c, C(0)); });
-    const auto apply = [&](int64_t i, int64_t u) {
+    const auto apply = [&](int64_t i, int64_t u) RT_NO_INLINE {
       const auto s = [&](int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
       const PerColumn<T> center(rows, [&](int64_t c) { return s(c)[0]; });
       const PerColumn<T> scale(rows, [&](int64_t c) { return s(c)[1] * at_or(w, c, C(1)); });
@@ -194,8 +196,8 @@ namespace {
 
 // dx = scale dy - shift - slope (x - mean) for a row of n elements.
 template <class T, class C>
-void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale, const C* shift, const C* slope,
-                        int64_t n) {
+[[gnu::noinline]] void group_gradient_row(T* dx, const T* dy, const T* x, const C* mean, const C* scale,
+                                          const C* shift, const C* slope, int64_t n) {
   for_each_step<kWide<T>>(n, [&](int64_t i, auto left) RT_INLINE_LAMBDA {
     const Wide<T> far = load_in_order<T>(shift + i) +
                         load_in_order<T>(slope + i) * (load_wide(x + i, left) - load_in_order<T>(mean + i));
@@ -216,13 +218,13 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
       const int64_t wide = wide_size<T>(rows.n);
       std::vector<C> terms(size_t(2 * samples.count * samples.groups));  // of each group: shift and slope
       const auto s = [&](int64_t i, int64_t c) { return statistics.as<C>() + 2 * samples.group(i, c); };
-      const auto sums = [&](int64_t i, int64_t u, C* own) {
+      const auto sums = [&](int64_t i, int64_t u, C* own) RT_NO_INLINE {
         const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
         const int64_t at = samples.offset(i, u);
         chunk_products<T>(own, own + wide, dy.as<T>() + at, nullptr, x.as<T>() + at, center, rows.n,
                           samples.rows_of(u));
       };
-      const auto finish = [&](int64_t i, const C* part) {
+      const auto finish = [&](int64_t i, const C* part) RT_NO_INLINE {
         double* const total = totals.data() + i * 2 * channels;
         for (int64_t u = 0; u < samples.units; ++u, part += 2 * wide)
           for (int64_t k = 0, c = 0; k < rows.n; ++k, c = c + 1 == channels ? 0 : c + 1)
@@ -246,7 +248,7 @@ void group_norm_backward(View dx, View dw, View db, View dy, View x, View statis
           to[1] = C(dot / samples.per_group() * inverse * inverse * inverse);
         }
       };
-      const auto apply = [&](int64_t i, int64_t u) {
+      const auto apply = [&](int64_t i, int64_t u) RT_NO_INLINE {
         const auto term = [&](int64_t c) { return terms.data() + 2 * samples.group(i, c); };
         const PerColumn<T> center(rows, [&](int64_t c) { return s(i, c)[0]; });
         const PerColumn<T> scale(rows, [&](int64_t c) { return s(i, c)[1] * at_or(w, c, C(1)); });

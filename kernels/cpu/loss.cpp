@@ -120,17 +120,11 @@ void for_each_loss_block(int64_t n, const LossOperands<C>& operands, const F& f)
   });
 }
 
-template <class F>
-void in_loss_type(DType dtype, const F& f) {
-  if (dtype == DType::f64) f.template operator()<double>();
-  else f.template operator()<float>();
-}
-
 }  // namespace
 
 void loss_forward(View y, View x, View t, View w, View q, LossRule rule) {
   const int64_t n = x.size();
-  in_loss_type(x.dtype, [&]<class C>() {
+  dispatch_compute(x.dtype, [&]<class C>() {
     C* const out = y.as<C>();
     if (n == 0) {
       if (y.size() == 1) *out = C(0 / rule.divisor);
@@ -168,15 +162,15 @@ void loss_forward(View y, View x, View t, View w, View q, LossRule rule) {
 void loss_backward(View dto, View dy, View x, View t, View w, View q, LossRule rule, LossPart part) {
   const int64_t n = x.size();
   if (n == 0) return;
-  in_loss_type(x.dtype, [&]<class C>() {
+  dispatch_compute(x.dtype, [&]<class C>() {
     const LossOperands<C> operands(x, t, w, q, rule, part, dy);
     const C scale = C(1 / rule.divisor);
-    dispatch_float(dto.dtype, [&]<class T>() {
-      for_each_loss_block(n, operands, [scale, to = dto.as<T>()](int64_t at, int64_t count, auto& reader) {
-        C block[kBlock];
-        reader.read(block, at, count);
-        for (int64_t i = 0; i < count; ++i) to[at + i] = T(compute_t<T>(block[i] * scale));
-      });
+    const Operand to = operands_of(std::array<View, 1>{dto})[0];
+    for_each_loss_block(n, operands, [scale, &to](int64_t at, int64_t count, auto& reader) {
+      C block[kBlock];
+      reader.read(block, at, count);
+      for (int64_t i = 0; i < count; ++i) block[i] *= scale;
+      to.store(at, count, block);
     });
   });
 }

@@ -210,13 +210,11 @@ void backward(const View& dx, const View& x, const View& y, const View& x_lse, c
 }  // namespace
 
 void nt_xent_forward(View loss, View lse, View x, View y, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? forward<double>(loss, lse, x, y, pairs, scale)
-                        : forward<float>(loss, lse, x, y, pairs, float(scale));
+  dispatch_compute(x.dtype, [&]<class C>() { forward(loss, lse, x, y, pairs, C(scale)); });
 }
 
 void nt_xent_backward(View dx, View x, View y, View x_lse, View y_lse, View dloss, ViewPairs pairs, double scale) {
-  x.dtype == DType::f64 ? backward<double>(dx, x, y, x_lse, y_lse, dloss, pairs, scale)
-                        : backward<float>(dx, x, y, x_lse, y_lse, dloss, pairs, float(scale));
+  dispatch_compute(x.dtype, [&]<class C>() { backward(dx, x, y, x_lse, y_lse, dloss, pairs, C(scale)); });
 }
 
 RT_ISA_END

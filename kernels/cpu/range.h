@@ -5,8 +5,6 @@
 
 RT_ISA_BEGIN
 
-namespace {
-
 constexpr int64_t ceil_div(int64_t x, int64_t y) { return (x + y - 1) / y; }
 constexpr int64_t round_up(int64_t x, int64_t y) { return ceil_div(x, y) * y; }
 
@@ -18,7 +16,5 @@ struct Range {
 constexpr Range part_of(int64_t size, int64_t parts, int64_t q) {
   return {size * q / parts, size * (q + 1) / parts};
 }
-
-}  // namespace
 
 RT_ISA_END

@@ -10,7 +10,7 @@ namespace {
 // combine() takes numbers or vectors. kMaps: whether map() is not the identity.
 struct Sum {
   static constexpr bool kMaps = false;
-  template <class C> static C identity() { return C(0); }
+  template <class C> static constexpr C identity() { return C(0); }
   template <class V> RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) + uint64_t(b));
     else return a + b;
@@ -18,7 +18,7 @@ struct Sum {
   template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct Product : Sum {
-  template <class C> static C identity() { return C(1); }
+  template <class C> static constexpr C identity() { return C(1); }
   template <class V> RT_INLINE static V combine(V a, V b) {
     if constexpr (std::is_same_v<V, int64_t>) return V(uint64_t(a) * uint64_t(b));
     else return a * b;
@@ -26,7 +26,7 @@ struct Product : Sum {
 };
 struct Max {
   static constexpr bool kMaps = false;
-  template <class C> static C identity() {
+  template <class C> static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
   }
@@ -34,7 +34,7 @@ struct Max {
   template <class C> RT_INLINE static C map(C x, C) { return x; }
 };
 struct Min : Max {
-  template <class C> static C identity() {
+  template <class C> static constexpr C identity() {
     using Limits = std::numeric_limits<C>;
     return Limits::has_infinity ? Limits::infinity() : Limits::max();
   }
@@ -59,16 +59,14 @@ struct CountEqual : MappedSum {
 
 constexpr auto kAsIs = [](auto total, auto) { return total; };
 
-// Runs f with memory for y in the compute type C: y itself, or scratch that is converted afterwards.
+// Calls f with memory for y in the compute type: y itself, or scratch that is converted afterwards.
 template <class F>
-void in_compute_type(const View& y, F&& f) {
-  dispatch_float(y.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    if constexpr (std::is_same_v<T, C>) return f(y.as<C>());
-    std::vector<C> out(size_t(y.size()));
-    f(out.data());
-    for (int64_t i = 0; i < y.size(); ++i) y.as<T>()[i] = T(out[size_t(i)]);
-  });
+void in_compute_type(const View& y, const F& f) {
+  if (y.dtype == DType::f64) return f(y.as<double>());
+  const bool direct = y.dtype == DType::f32;
+  std::vector<float> out(direct ? 0 : size_t(y.size()));
+  f(direct ? y.as<float>() : out.data());
+  if (!out.empty()) operands_of(std::array<View, 1>{y})[0].store(0, y.size(), out.data());
 }
 
 // Reduces floating-point or whole numbers (i64).
@@ -77,15 +75,6 @@ void reduce_numbers(const View& y, const View& x) {
   const ReducePlan plan(y, x);
   if (y.dtype == DType::i64) return reduce<R, int64_t>(plan, y.as<int64_t>(), nullptr, kAsIs);
   in_compute_type(y, [&]<class C>(C* out) { reduce<R, C>(plan, out, nullptr, kAsIs); });
-}
-
-template <class C>
-std::vector<C> as_compute(const View& y) {
-  std::vector<C> out(size_t(y.size()));
-  dispatch_float(y.dtype, [&]<class T>() {
-    for (int64_t i = 0; i < y.size(); ++i) out[size_t(i)] = C(compute_t<T>(y.as<T>()[i]));
-  });
-  return out;
 }
 
 }  // namespace
@@ -109,12 +98,12 @@ void mean_forward(View y, View x) {
 }
 
 void max_backward(View dx, View x, View y, View dy) {
+  if (dx.size() == 0) return;
   const ReducePlan plan(y, x);
-  dispatch_float(y.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    const std::vector<C> maxima = as_compute<C>(y);
-    std::vector<C> count(maxima.size());
-    reduce<CountEqual, C>(plan, count.data(), maxima.data(), kAsIs);
+  dispatch_compute(y.dtype, [&]<class C>() {
+    std::vector<C> buffer(size_t(y.size())), count(buffer);
+    const C* const maxima = operands_of(std::array<View, 1>{y})[0].load(0, y.size(), buffer.data());
+    reduce<CountEqual, C>(plan, count.data(), maxima, kAsIs);
     View ties = y;
     ties.data = count.data();
     ties.dtype = dtype_of<C>::value;
@@ -151,9 +140,7 @@ void var_forward(View y, View mean, View x, double correction) {
     reduce<SumDistance, C>(plan, center.data(), first, [n](double total, C p) { return C(double(p) + total / n); });
     reduce<SumSquaredDistance, C>(plan, out, center.data(),
                                   [&](double total, C) { return C(total / std::max(0.0, n - correction)); });
-    dispatch_float(mean.dtype, [&]<class T>() {
-      for (int64_t i = 0; i < mean.size(); ++i) mean.as<T>()[i] = T(compute_t<T>(center[size_t(i)]));
-    });
+    if (mean.size() > 0) operands_of(std::array<View, 1>{mean})[0].store(0, mean.size(), center.data());
   });
 }
 

@@ -12,7 +12,7 @@ struct ReducePlan {
   Operand outputs, reduced;  // the same data; their strides are those of the two sets of axes
   int64_t n_out = 1, n_reduced = 1;
 
-  ReducePlan(const View& y, const View& x) {
+  [[gnu::noinline]] ReducePlan(const View& y, const View& x) {
     View kept = x, gone = x;
     kept.rank = gone.rank = 0;
     for (int d = 0; d < x.rank; ++d) {
@@ -60,15 +60,57 @@ C reduce_block(const C* x, int64_t n, C p) {
   return total;
 }
 
+// Adds rows to acc one after the other; several per call, since each call reads and writes acc.
+template <class R, class C, class... Rows>
+RT_INLINE void add_rows_of(C* acc, int64_t n, const C* param, const Rows*... x) {
+  RT_IVDEP
+  for (int64_t j = 0; j < n; ++j) {
+    C total = acc[j];
+    ((total = R::combine(total, R::map(x[j], param[j]))), ...);
+    acc[j] = total;
+  }
+}
+
+// What depends on the reduction: all else is compiled once per C.
+template <class C>
+struct Reduction {
+  C identity;
+  Total<C> total;  // of nothing
+  Total<C> (*combine)(Total<C> a, Total<C> b);
+  C (*block)(const C* x, int64_t n, C p);
+  void (*add_row)(C* acc, int64_t n, const C* param, const C* const* x);
+  void (*add_four_rows)(C* acc, int64_t n, const C* param, const C* const* x);
+  void (*merge)(Total<C>* total, const C* acc, int64_t n);
+};
 template <class R, class C>
-Total<C> reduce_range(const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
+inline constexpr Reduction<C> kReduction{
+    R::template identity<C>(), R::template identity<Total<C>>(),
+    [](Total<C> a, Total<C> b) { return R::combine(a, b); }, reduce_block<R, C>,
+    [](C* acc, int64_t n, const C* param, const C* const* x) { add_rows_of<R>(acc, n, param, x[0]); },
+    [](C* acc, int64_t n, const C* param, const C* const* x) {
+      add_rows_of<R>(acc, n, param, x[0], x[1], x[2], x[3]);
+    },
+    [](Total<C>* total, const C* acc, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], Total<C>(acc[j]));
+    }};
+
+// y[i] = finish(total[i], p[i]) for n outputs; a null p stands for zeros.
+template <class C>
+struct Finish {
+  void (*run)(const void* f, C* y, const Total<C>* total, const C* p, int64_t n);
+  const void* f;
+  void operator()(C* y, const Total<C>* total, const C* p, int64_t n) const { run(f, y, total, p, n); }
+};
+
+template <class C>
+Total<C> reduce_range(const Reduction<C>& r, const Operand& x, int64_t offset, int64_t begin, int64_t end, C p) {
   Operand here = x;
   here.data += offset * int64_t(size_of(x.dtype));
   C buffer[kBlock];
-  auto total = R::template identity<Total<C>>();
+  Total<C> total = r.total;
   for (int64_t at = begin; at < end; at += kBlock) {
     const int64_t count = std::min(kBlock, end - at);
-    total = R::combine(total, Total<C>(reduce_block<R, C>(here.load(at, count, buffer), count, p)));
+    total = r.combine(total, Total<C>(r.block(here.load(at, count, buffer), count, p)));
   }
   return total;
 }
@@ -80,50 +122,40 @@ void for_each_output(const ReducePlan& plan, int64_t begin, int64_t end, F&& f) 
   });
 }
 
-template <class R, class C, class Finish>
-void reduce_rows(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+template <class C>
+void reduce_rows(const Reduction<C>& r, const ReducePlan& plan, C* y, const C* p, const Finish<C>& finish) {
   constexpr int64_t chunk = 64 * 1024;  // of one long reduction: fixed, so that threads do not change the order
+  const auto param = [p](int64_t o) { return p ? p[o] : C(0); };
+  const auto put = [&](int64_t o, Total<C> total) { finish(y + o, &total, p ? p + o : nullptr, 1); };
   if (plan.n_out < threads() && plan.n_reduced >= 2 * chunk) {
     const int64_t chunks = (plan.n_reduced + chunk - 1) / chunk;
     std::vector<Total<C>> part(static_cast<size_t>(chunks));
     for_each_output(plan, 0, plan.n_out, [&](int64_t o, int64_t offset) {
       parallel_for(chunks, 1, [&](int64_t begin, int64_t end) {
         for (int64_t c = begin; c < end; ++c)
-          part[size_t(c)] = reduce_range<R, C>(plan.reduced, offset, c * chunk,
-                                               std::min((c + 1) * chunk, plan.n_reduced), p ? p[o] : C(0));
+          part[size_t(c)] = reduce_range<C>(r, plan.reduced, offset, c * chunk,
+                                            std::min((c + 1) * chunk, plan.n_reduced), param(o));
       });
-      auto total = R::template identity<Total<C>>();
-      for (const Total<C> v : part) total = R::combine(total, v);
-      y[o] = finish(total, p ? p[o] : C(0));
+      Total<C> total = r.total;
+      for (const Total<C> v : part) total = r.combine(total, v);
+      put(o, total);
     });
     return;
   }
   parallel_for(plan.n_out, std::max<int64_t>(1, kGrain / plan.n_reduced), [&](int64_t begin, int64_t end) {
     for_each_output(plan, begin, end, [&](int64_t o, int64_t offset) {
-      const C param = p ? p[o] : C(0);
-      auto total = R::template identity<Total<C>>();
+      Total<C> total = r.total;
       for (int64_t at = 0; at < plan.n_reduced; at += chunk)
-        total = R::combine(total,
-                           reduce_range<R, C>(plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced), param));
-      y[o] = finish(total, param);
+        total = r.combine(total, reduce_range<C>(r, plan.reduced, offset, at, std::min(at + chunk, plan.n_reduced),
+                                                 param(o)));
+      put(o, total);
     });
   });
 }
 
-// Adds rows to acc one after the other; several per call, since each call reads and writes acc.
-template <class R, class C, class... Rows>
-void add_rows(C* acc, int64_t n, const C* param, const Rows*... x) {
-  RT_IVDEP
-  for (int64_t j = 0; j < n; ++j) {
-    C total = acc[j];
-    ((total = R::combine(total, R::map(x[j], param[j]))), ...);
-    acc[j] = total;
-  }
-}
-
 // The outputs of a block go through the reduced elements together: runs of 16 in C.
-template <class R, class C, class Finish>
-void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+template <class C>
+void reduce_columns(const Reduction<C>& r, const ReducePlan& plan, C* y, const C* p, const Finish<C>& finish) {
   constexpr int64_t run = 16, width = 1024;
   const int64_t inner = plan.outputs.dims[plan.outputs.rank - 1], per_row = (inner + width - 1) / width;
   const int64_t rows = plan.n_out / inner;
@@ -140,40 +172,50 @@ void reduce_columns(const ReducePlan& plan, C* y, const C* p, const Finish& fini
       });
       line.rank = 1, line.dims[0] = n, line.strides[0] = 1, line.dense = true;
       char* const first_line = line.data;
-      for (int64_t j = 0; j < n; ++j)
-        total[j] = R::template identity<Total<C>>(), param[j] = p ? p[first + j] : C(0);
+      for (int64_t j = 0; j < n; ++j) total[j] = r.total, param[j] = p ? p[first + j] : C(0);
       for (int64_t at = 0; at < plan.n_reduced; at += run) {
-        for (int64_t j = 0; j < n; ++j) acc[j] = R::template identity<C>();
+        std::fill_n(acc, n, r.identity);
         const int64_t some = std::min(run, plan.n_reduced - at);
         plan.reduced.for_each_run(at, some, [&](int64_t offset, int64_t step, int64_t count, int64_t) {
-          const auto row = [&](int64_t i, C* own_buffer) {
-            line.data = first_line + (offset + i * step) * int64_t(size_of(line.dtype));
-            return line.load(0, n, own_buffer);
-          };
-          int64_t i = 0;
-          for (; i + 4 <= count; i += 4)
-            add_rows<R>(acc, n, param, row(i, buffer[0]), row(i + 1, buffer[1]),
-                        row(i + 2, buffer[2]), row(i + 3, buffer[3]));
-          for (; i < count; ++i) add_rows<R>(acc, n, param, row(i, buffer[0]));
+          for (int64_t i = 0; i < count;) {
+            const int64_t several = i + 4 <= count ? 4 : 1;
+            const C* row[4];
+            for (int64_t k = 0; k < several; ++k) {
+              line.data = first_line + (offset + (i + k) * step) * int64_t(size_of(line.dtype));
+              row[k] = line.load(0, n, buffer[k]);
+            }
+            (several == 4 ? r.add_four_rows : r.add_row)(acc, n, param, row);
+            i += several;
+          }
         });
-        for (int64_t j = 0; j < n; ++j) total[j] = R::combine(total[j], Total<C>(acc[j]));
+        r.merge(total, acc, n);
       }
-      for (int64_t j = 0; j < n; ++j) y[first + j] = finish(total[j], param[j]);
+      finish(y + first, total, param, n);
     }
   });
 }
 
-// y and p (or null) have one value per output, in the order of y's elements.
-template <class R, class C, class Finish>
-void reduce(const ReducePlan& plan, C* y, const C* p, const Finish& finish) {
+template <class C>
+[[gnu::noinline]] void run_reduction(const Reduction<C>& r, const ReducePlan& plan, C* y, const C* p,
+                                     const Finish<C>& finish) {
   if (plan.n_out == 0) return;
   if (plan.n_reduced == 0) {
-    for (int64_t o = 0; o < plan.n_out; ++o) y[o] = finish(R::template identity<Total<C>>(), p ? p[o] : C(0));
+    for (int64_t o = 0; o < plan.n_out; ++o) finish(y + o, &r.total, p ? p + o : nullptr, 1);
   } else if (plan.by_columns()) {
-    reduce_columns<R, C>(plan, y, p, finish);
+    reduce_columns<C>(r, plan, y, p, finish);
   } else {
-    reduce_rows<R, C>(plan, y, p, finish);
+    reduce_rows<C>(r, plan, y, p, finish);
   }
+}
+
+// y and p (or null) have one value per output, in the order of y's elements.
+template <class R, class C, class F>
+void reduce(const ReducePlan& plan, C* y, const C* p, const F& f) {
+  const auto run = [](const void* function, C* to, const Total<C>* total, const C* param, int64_t n) {
+    const F& own = *static_cast<const F*>(function);
+    for (int64_t i = 0; i < n; ++i) to[i] = C(own(total[i], param ? param[i] : C(0)));
+  };
+  run_reduction<C>(kReduction<R, C>, plan, y, p, {run, &f});
 }
 
 RT_ISA_END

@@ -1,7 +1,7 @@
 #pragma once
+#include <array>
 #include <limits>
-#include <tuple>
-#include <vector>
+#include <utility>
 
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/vector.h"
@@ -15,7 +15,9 @@ struct Row {
   using C = compute_t<T>;
   static const C* read(const T* x, int64_t n, C* buffer) {
     if constexpr (std::is_same_v<T, C>) return x;
-    for (int64_t i = 0; i < n; ++i) buffer[i] = C(x[i]);
+    if constexpr (std::is_same_v<T, bf16>)  // inlined, with what uses the row
+      for (int64_t i = 0; i < n; ++i) buffer[i] = C(x[i]);
+    else widen(x, n, buffer);
     return buffer;
   }
   static C* open(T* y, C* buffer) {
@@ -23,33 +25,32 @@ struct Row {
     else return buffer;
   }
   static void close(T* y, int64_t n, const C* buffer) {
-    if constexpr (!std::is_same_v<T, C>)
-      for (int64_t i = 0; i < n; ++i) y[i] = T(buffer[i]);
+    if constexpr (!std::is_same_v<T, C>) narrow(buffer, n, y);
   }
 };
 
-// Calls f(y row, x rows ..., C, row number) for each row of (N, C) operands, rows in the compute type.
+// f of one row: n elements of y and of each x.
+template <class C>
+using RowFunction = void (*)(const void* f, C* y, const C* const* x, int64_t n, int64_t row);
+
+// Converts, and calls `function` with f for each row. What does not depend on f is compiled once, in rows.cpp.
+template <class C>
+void map_rows(RowFunction<C> function, const void* f, const View& y, const View* x, size_t inputs);
+
+template <class C, class F, size_t... I>
+RowFunction<C> row_function_of(std::index_sequence<I...>) {
+  return [](const void* f, C* y, const C* const* x, int64_t n, int64_t row) {
+    (*static_cast<const F*>(f))(y, x[I]..., n, row);
+  };
+}
+
+// Calls f(y row, x rows ..., C, row number) for each row of (N, C) operands, rows in the compute type. y may have no
+// data; then there is no row of it.
 template <class F, class... Inputs>
 void for_each_row(const View& y, const F& f, const Inputs&... inputs) {
-  const int64_t columns = y.dims[y.rank - 1], rows = columns ? y.size() / columns : 0;
-  dispatch_float(y.dtype, [&]<class T>() {
-    using C = compute_t<T>;
-    constexpr size_t n_buffers = std::is_same_v<T, C> ? 0 : sizeof...(inputs) + 1;
-    const int64_t grain = std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(columns, 1));
-    parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
-      std::vector<C> buffers(n_buffers * size_t(columns));
-      for (int64_t r = begin; r < end; ++r) {
-        C* buffer = buffers.data();
-        T* out = y.as<T>() + r * columns;
-        C* row = Row<T>::open(out, buffer);
-        const auto next = [&](const View& x) {
-          return Row<T>::read(x.as<T>() + r * columns, columns, buffer += n_buffers ? columns : 0);
-        };
-        std::apply([&](auto... x) { f(row, x..., columns, r); }, std::tuple{next(inputs)...});
-        Row<T>::close(out, columns, row);
-      }
-    });
-  });
+  const std::array<View, sizeof...(inputs)> x{inputs...};
+  constexpr std::index_sequence_for<Inputs...> each;
+  dispatch_compute(x[0].dtype, [&]<class C>() { map_rows(row_function_of<C, F>(each), &f, y, x.data(), x.size()); });
 }
 
 // Sums and maxima of a row with independent partial results, which vectorise. map(i) returns element i.

@@ -101,48 +101,90 @@ RT_INLINE void store_partial(T* p, Vec<T> v, int64_t count) {
   return v != v ? (w | 0x400000u) : up;
 }
 
-// A whole vector of T in the compute type, and back. Compilers do not find the instructions for bf16 in the loops, and
-// pass a vector on by its lanes.
+// A vector of 16-bit numbers as f32, and back. Compilers find these instructions in no loop.
+#if RT_ISA_LEVEL == 3
+using HalfBits = __m256i;
+template <class T>
+RT_INLINE Vec<float> from_bits(HalfBits w) {
+  if constexpr (std::is_same_v<T, f16>) return Vec<float>(_mm512_maskz_cvtph_ps(kAllLanes, w));
+  else return Vec<float>(Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, w)) << 16);
+}
+template <class T>
+RT_INLINE HalfBits to_bits(Vec<float> v) {
+  if constexpr (std::is_same_v<T, f16>) return _mm512_maskz_cvtps_ph(kAllLanes, __m512(v), _MM_FROUND_TO_NEAREST_INT);
+  else return _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_bits(v) >> 16));
+}
+#elif RT_ISA_LEVEL == 2
+using HalfBits = __m128i;
+template <class T>
+RT_INLINE Vec<float> from_bits(HalfBits w) {
+  if constexpr (std::is_same_v<T, f16>) return Vec<float>(_mm256_cvtph_ps(w));
+  else return Vec<float>(Vec<uint32_t>(_mm256_cvtepu16_epi32(w)) << 16);
+}
+template <class T>
+RT_INLINE HalfBits to_bits(Vec<float> v) {
+  if constexpr (std::is_same_v<T, f16>) return _mm256_cvtps_ph(__m256(v), _MM_FROUND_TO_NEAREST_INT);
+  const __m256i halves = __m256i(rounded_bits(v) >> 16);
+  return _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+}
+#endif
+
+// A whole vector of T in the compute type, and back.
 template <class T>
 RT_INLINE Vec<compute_t<T>> load_whole(const T* p) {
   using C = compute_t<T>;
-  if constexpr (std::is_same_v<T, C>) return load(p);
-#if RT_ISA_LEVEL == 3
-  if constexpr (std::is_same_v<T, bf16>)
-    return Vec<float>(
-        Vec<uint32_t>(_mm512_maskz_cvtepu16_epi32(kAllLanes, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))))
-        << 16);
-#elif RT_ISA_LEVEL == 2
-  if constexpr (std::is_same_v<T, bf16>)
-    return Vec<float>(Vec<uint32_t>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))) << 16);
-#endif
-  if constexpr (!std::is_same_v<T, C>) {
+  if constexpr (std::is_same_v<T, C>) {
+    return load(p);
+  } else {
+#if RT_ISA_LEVEL > 1
+    HalfBits w;
+    std::memcpy(&w, p, sizeof w);
+    return from_bits<T>(w);
+#else
     C lanes[kLanes<C>];
     for (int l = 0; l < kLanes<C>; ++l) lanes[l] = C(p[l]);
     return load(lanes);
+#endif
   }
 }
 
 template <class T>
 RT_INLINE void store_whole(T* p, Vec<compute_t<T>> v) {
   using C = compute_t<T>;
-  if constexpr (std::is_same_v<T, C>) return store(p, v);
-#if RT_ISA_LEVEL == 3
-  if constexpr (std::is_same_v<T, bf16>)
-    return _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
-                               _mm512_maskz_cvtepi32_epi16(kAllLanes, __m512i(rounded_bits(v) >> 16)));
-#elif RT_ISA_LEVEL == 2
-  if constexpr (std::is_same_v<T, bf16>) {
-    const __m256i halves = __m256i(rounded_bits(v) >> 16);
-    return _mm_storeu_si128(reinterpret_cast<__m128i*>(p),
-                            _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1)));
-  }
-#endif
-  if constexpr (!std::is_same_v<T, C>) {
+  if constexpr (std::is_same_v<T, C>) {
+    store(p, v);
+  } else {
+#if RT_ISA_LEVEL > 1
+    const HalfBits w = to_bits<T>(v);
+    std::memcpy(static_cast<void*>(p), &w, sizeof w);
+#else
     C lanes[kLanes<C>];
     store(lanes, v);
     for (int l = 0; l < kLanes<C>; ++l) p[l] = T(lanes[l]);
+#endif
   }
+}
+
+// Parts of a vector of 16-bit numbers.
+template <class T>
+[[gnu::noinline, maybe_unused]] Vec<float> load_part(const T* p, int64_t count) {
+#if RT_ISA_LEVEL == 3
+  return from_bits<T>(_mm256_maskz_loadu_epi16(__mmask16((1u << count) - 1), p));
+#else
+  T some[kLanes<float>] = {};
+  std::memcpy(static_cast<void*>(some), p, size_t(count) * sizeof(T));
+  return load_whole(some);
+#endif
+}
+template <class T>
+[[gnu::noinline, maybe_unused]] void store_part(T* p, Vec<float> v, int64_t count) {
+#if RT_ISA_LEVEL == 3
+  _mm256_mask_storeu_epi16(p, __mmask16((1u << count) - 1), to_bits<T>(v));
+#else
+  T some[kLanes<float>];
+  store_whole(some, v);
+  std::memcpy(static_cast<void*>(p), some, size_t(count) * sizeof(T));
+#endif
 }
 
 // Loads `count` elements, at most one vector, in the compute type.
@@ -150,13 +192,8 @@ template <class T>
 RT_INLINE Vec<compute_t<T>> load_converted(const T* p, int64_t count) {
   using C = compute_t<T>;
   if (count >= kLanes<C>) return load_whole(p);
-  if constexpr (std::is_same_v<T, C>) {
-    return load_partial(p, count);
-  } else {
-    C lanes[kLanes<C>] = {};
-    for (int l = 0; l < count; ++l) lanes[l] = C(p[l]);
-    return load(lanes);
-  }
+  if constexpr (std::is_same_v<T, C>) return load_partial(p, count);
+  else return load_part(p, count);
 }
 
 // Stores the first `count` lanes (at most all) as T.
@@ -164,13 +201,28 @@ template <class T>
 RT_INLINE void store_converted(T* p, Vec<compute_t<T>> v, int64_t count) {
   using C = compute_t<T>;
   if (count >= kLanes<C>) return store_whole(p, v);
-  if constexpr (std::is_same_v<T, C>) {
-    store_partial(p, v, count);
-  } else {
-    C lanes[kLanes<C>];
-    store(lanes, v);
-    for (int l = 0; l < count; ++l) p[l] = T(lanes[l]);
+  if constexpr (std::is_same_v<T, C>) store_partial(p, v, count);
+  else store_part(p, v, count);
+}
+
+// n numbers in the compute type, and back.
+template <class T>
+[[maybe_unused]] void widen(const T* from, int64_t n, compute_t<T>* to) {
+  constexpr int64_t lanes = kLanes<compute_t<T>>;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) store(to + i, load_whole(from + i));
+  if (i < n) store_partial(to + i, load_converted(from + i, n - i), n - i);
+}
+template <class T>
+[[maybe_unused]] void narrow(const compute_t<T>* from, int64_t n, T* to) {
+  if constexpr (std::is_same_v<T, bf16>) {  // vectorises well by itself
+    for (int64_t i = 0; i < n; ++i) to[i] = bf16(from[i]);
+    return;
   }
+  constexpr int64_t lanes = kLanes<compute_t<T>>;
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) store_whole(to + i, load(from + i));
+  if (i < n) store_converted(to + i, load_partial(from + i, n - i), n - i);
 }
 
 // `a` where bit h of the lane's number is clear, `b` where it is set. GCC may run a shuffle on the only port that

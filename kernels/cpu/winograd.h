@@ -4,7 +4,6 @@
 #include "kernels/cpu/conv2d.h"
 #include "kernels/cpu/gemm_panels.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/cpu/winograd_operand.h"
 #include "kernels/cpu/winograd_tiles.h"
 
 // Winograd convolution: forward, and backward data as forward with rotated and transposed weights.

@@ -21,7 +21,6 @@ constexpr int64_t kPairedBlockTiles = 128, kMostTilesAtOnce = 512;
 // and these are added in order. The number of ranges depends only on the shape.
 constexpr int64_t kOwnWeights = 8192, kOwnRangeTiles = 256, kMostOwnRanges = 32;
 
-template <class Unit>
 class WinogradBf16Weights {
  public:
   WinogradBf16Weights(bf16* dw, const bf16* dy, const bf16* x, const ConvSizes& z, const Window& p)
@@ -121,7 +120,7 @@ class WinogradBf16Weights {
       Vec<float> first[kPoints];
       a.template transform<Transform, Transform>(c, [&](int point, Vec<float> f) { first[point] = f; });
       b.template transform<Transform, Transform>(
-          c, [&](int point, Vec<float> f) { Unit::store_pairs(out + point * stride(), first[point], f); });
+          c, [&](int point, Vec<float> f) { Avx512Bf16::store_pairs(out + point * stride(), first[point], f); });
     }
   }
 
@@ -155,7 +154,7 @@ class WinogradBf16Weights {
             [&](int i, int j, Vec<float> y) {
               To* to = dw + ((k * kTaps + i) * kTaps + j) * z_.c + c;
               if constexpr (std::is_same_v<To, bf16>)
-                store_rounded<Unit>(to, y, z_.c - c);
+                store_rounded(to, y, z_.c - c);
               else
                 store_converted(to, y, z_.c - c);
             });
@@ -172,10 +171,8 @@ class WinogradBf16Weights {
 
 }  // namespace
 
-void winograd_bf16_backward_weights(View dw, View dy, View x, Window p, bool emulated) {
-  with_avx512_bf16(emulated, [&]<class Unit>(Unit) {
-    WinogradBf16Weights<Unit>(dw.as<bf16>(), dy.as<bf16>(), x.as<bf16>(), ConvSizes(dy, x, dw), p).run(dw.device);
-  });
+void RT_UNIT::winograd_bf16_backward_weights(View dw, View dy, View x, Window p) {
+  WinogradBf16Weights(dw.as<bf16>(), dy.as<bf16>(), x.as<bf16>(), ConvSizes(dy, x, dw), p).run(dw.device);
 }
 
 RT_ISA_END
