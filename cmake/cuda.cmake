@@ -149,10 +149,12 @@ function(ringtape_add_cuda base kernels checked)
   ringtape_objects(ringtape_emulation ${base} ${emulation_sources})
   ringtape_optimise(ringtape_emulation)
   set_target_properties(ringtape_emulation PROPERTIES UNITY_BUILD OFF)
+  target_compile_options(ringtape_emulation PRIVATE $<$<CONFIG:Release>:-O2>)
+  cmake_language(DEFER CALL ringtape_precompile ringtape_emulation ringtape_autograd)  # that is added later
   target_link_libraries(ringtape_emulation PRIVATE ringtape_cuda_headers)
   set_source_files_properties(${kernel_sources} PROPERTIES LANGUAGE CXX)
   if(RINGTAPE_PLAIN_EMULATION)
-    ringtape_emulate(ringtape_cuda_kernels)
+    ringtape_emulate(ringtape_cuda_kernels PRECOMPILED)
     # Another build has them checked access by access.
     set_target_properties(ringtape_cuda_kernels PROPERTIES RINGTAPE_NO_SANITIZE all)
   endif()
@@ -162,7 +164,7 @@ function(ringtape_add_cuda base kernels checked)
   endif()
   if(NOT RINGTAPE_SANITIZE)  # one instrumentation at a time
     ringtape_objects(ringtape_checked_kernels ${checked} ${kernel_sources})
-    ringtape_emulate(ringtape_checked_kernels CHECKED)
+    ringtape_emulate(ringtape_checked_kernels CHECKED PRECOMPILED)
     ringtape_objects(ringtape_checker ${checked} tests/emulation/check.cpp)
     target_link_libraries(ringtape_checker PRIVATE ringtape_cuda_headers)
     if(NOT RINGTAPE_PLAIN_EMULATION)
@@ -180,15 +182,25 @@ endfunction()
 
 # Compiles a target's .cu files as C++ for the emulation. CHECKED: with calls at each memory access,
 # those of ThreadSanitizer, which tests/emulation/check.cpp answers; its library is not linked.
+# PRECOMPILED: the headers, which takes as long as four files without that.
 function(ringtape_emulate target)
   target_link_libraries(${target} PRIVATE ringtape_cuda_headers)
   set_target_properties(${target} PROPERTIES UNITY_BUILD OFF)  # a file's kernels have names of their own
-  target_compile_options(${target} PRIVATE -include ${ringtape_SOURCE_DIR}/tests/emulation/device.h
-                         -Wno-unknown-pragmas)
+  target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
   target_compile_definitions(${target} PRIVATE RINGTAPE_EMULATION=1)
   target_compile_options(${target} PRIVATE -O1)  # fibers take most of the time
   if(CHECKED IN_LIST ARGN)
     target_compile_options(${target} PRIVATE -g1 -fno-omit-frame-pointer
                            -fsanitize=thread,alignment,bounds,signed-integer-overflow,shift)
+    target_compile_options(${target} PRIVATE -Wno-attributes  # always_inline without inline: __device__ of device.h
+                           # The checker needs no calls at the beginning and end of functions.
+                           $<$<CXX_COMPILER_ID:GNU>:--param=tsan-instrument-func-entry-exit=0>)
+  endif()
+  set(first ${ringtape_SOURCE_DIR}/tests/emulation/device.h)
+  if(RINGTAPE_PRECOMPILE AND PRECOMPILED IN_LIST ARGN)
+    target_precompile_headers(${target} PRIVATE ${first} ${ringtape_SOURCE_DIR}/kernels/cuda/block.cuh
+                              ${ringtape_SOURCE_DIR}/core/tensor.h)
+  else()
+    target_compile_options(${target} PRIVATE -include ${first})
   endif()
 endfunction()

@@ -273,7 +273,8 @@ void batch_norm_backward_sums(View db, View dw, View dy, View mask, View x, View
         },
         dy.as<T>(), x.as<T>());
     const ReduceProducts<C> finish(db.as<C>(), dw.as<C>(), var.as<C>(), C(eps), rows.channels);
-    launch_combine(x.device, finish, View(partial).as<const C>(), 2 * rows.channels, splits);
+    launch_combine(x.device, launchable<reduce_partial<ReduceProducts<C>>>(), &finish, View(partial).data,
+                   2 * rows.channels, splits);
   });
 }
 

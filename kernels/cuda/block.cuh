@@ -69,7 +69,7 @@ __device__ A block_reduce(A a) {
 // warps may have several teams; a larger team (of whole warps) is the only one of its block. Every thread of the block
 // must call it.
 template <class R, class A>
-__device__ A team_reduce(A a) {
+RT_OUTLINED A team_reduce(A a) {
   return blockDim.x <= unsigned(kWarp) ? warp_reduce<R>(a, int(blockDim.x)) : block_reduce<R>(a);
 }
 

@@ -52,7 +52,11 @@ struct Combined : R {
 template <class Part, class R>
 void combine_parts(Device device, const R& r, const Part* parts, int64_t tiles, int64_t channels) {
   const ReduceShape shape{{1, {channels}, {1}}, {1, {tiles}, {channels}}, channels, tiles, tiles};
-  reduce_by_columns<1>(device, Combined<R>(r), parts, shape);
+  using All = Combined<R>;
+  const All all(r);
+  const ReduceKernels kernels{{}, launchable<reduce_columns<All, Part, 1>>(), launchable<reduce_partial<All>>(), 1,
+                              int(sizeof(typename All::Acc))};
+  reduce_by_columns(device, kernels, &all, parts, shape);
 }
 int64_t tiles_of(int64_t rows) { return divide_up(rows, kMmaRows); }
 

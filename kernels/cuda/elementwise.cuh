@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <tuple>
+#include <utility>
 
 #include "kernels/cuda/vector.cuh"
 #include "kernels/layout.h"
@@ -27,7 +29,7 @@ struct Dense {
   bool constant;
 
   template <class As, int N>
-  __device__ Vec<As, N> at(int64_t i) const {
+  RT_OUTLINED Vec<As, N> at(int64_t i) const {
     Vec<As, N> out;
     if (constant) {
       const As value = number ? As(*number) : widen<As>(*data);
@@ -81,7 +83,7 @@ struct Index {
       for (size_t k = 0; k < N; ++k) strides[k][d] = layout.strides[k][d];
     }
   }
-  __device__ void offsets(uint32_t i, int64_t (&at)[N]) const {
+  RT_OUTLINED void offsets(uint32_t i, int64_t (&at)[N]) const {
     for (size_t k = 0; k < N; ++k) at[k] = 0;
     for (int d = rank - 1; d >= 0; --d) {
       const uint32_t q = dims[d].quotient(i), along = i - q * dims[d].d;
@@ -108,7 +110,7 @@ struct Strided {
     }
   }
   template <class C>
-  __device__ C read(size_t k, int64_t at) const {
+  RT_OUTLINED C read(size_t k, int64_t at) const {
     const auto as = [&]<class T>() { return widen<C>(reinterpret_cast<const T*>(data[k])[at]); };
     switch (dtypes[k]) {
       case DType::b8: return as.template operator()<bool>();
@@ -123,7 +125,7 @@ struct Strided {
     return C(0);
   }
   template <class C>
-  __device__ void write(int64_t at, C value) const {  // to operand 0
+  RT_OUTLINED void write(int64_t at, C value) const {  // to operand 0
     const auto as = [&]<class T>() { reinterpret_cast<T*>(data[0])[at] = narrow<T>(value); };
     switch (dtypes[0]) {
       case DType::b8: return as.template operator()<bool>();
@@ -152,15 +154,21 @@ __global__ void map_strided(F f, Strided<N> operands, uint32_t n) {
   }
 }
 
+// Only which kernels are launched depends on the type of f, to which `f` points.
+template <size_t N>
+void launch_strided(const Kernel& kernel, const void* f, const std::array<View, N>& views) {
+  split(coalesce(views), kMostElements, [&](const Layout<N>& part, const std::array<int64_t, N>& offsets) {
+    const Strided<N> operands(part, views, offsets);
+    const auto n = uint32_t(part.size());
+    launch(kernel, views[0].device, covering(views[0].device, n), {f, &operands, &n});
+  });
+}
+
 // Operands of any dtypes.
 template <class C, class F, class... X>
-void map_any(F f, View y, X... x) {
+void map_any(const F& f, const View& y, const X&... x) {
   constexpr size_t n_operands = 1 + sizeof...(x);
-  const std::array<View, n_operands> views{y, x...};
-  split(coalesce(views), kMostElements, [&](const Layout<n_operands>& part, const auto& offsets) {
-    launch<map_strided<C, n_operands, F>>(y.device, covering(y.device, part.size()), f,
-                                          Strided<n_operands>(part, views, offsets), uint32_t(part.size()));
-  });
+  launch_strided<n_operands>(launchable<map_strided<C, n_operands, F>>(), &f, {y, x...});
 }
 
 // Whether x has the C++ type T, and either `width` elements can be accessed at a time or one element stands for all.
@@ -176,38 +184,44 @@ Dense<T> dense_operand(const View& x, bool constant) {
   return {number ? nullptr : x.as<const T>(), number ? x.as<const compute_t<T>>() : nullptr, constant};
 }
 
-template <class Y, class... X, class F, size_t... I, class... Views>
-void map_as(F f, std::index_sequence<I...>, View y, Views... x) {
-  using C = compute_t<Y>;
-  if constexpr (sizeof(C) == 8) {  // f64 is only for checks: one element at a time
-    map_any<C>(f, y, x...);
-  } else {
-    constexpr int width = int(16 / std::max({sizeof(Y), sizeof(X)...}));
-    const Layout<1 + sizeof...(X)> layout = coalesce(std::array{y, x...});
-    const int64_t n = layout.size();
-    if (!layout.dense(0) || !wide<Y>(layout, 0, y, width) || !(wide<X>(layout, I + 1, x, width) && ...))
-      return map_any<C>(f, y, x...);
-    launch<map_dense<C, width, F, Y, X...>>(y.device, covering(y.device, (n + width - 1) / width), f, y.as<Y>(), n,
-                                            dense_operand<X>(x, layout.constant(I + 1))...);
-  }
+template <class Y, class... X>
+constexpr int kMapWidth = int(16 / std::max({sizeof(Y), sizeof(X)...}));
+
+template <class Y, class... X, size_t... I>
+void launch_dense(const Kernel& dense, const Kernel& strided, const void* f,
+                  const std::array<View, 1 + sizeof...(X)>& views, std::index_sequence<I...>) {
+  constexpr int width = kMapWidth<Y, X...>;
+  const Layout<1 + sizeof...(X)> layout = coalesce(views);
+  if (!layout.dense(0) || !wide<Y>(layout, 0, views[0], width) || !(wide<X>(layout, I + 1, views[I + 1], width) && ...))
+    return launch_strided(strided, f, views);
+  const int64_t n = layout.size();
+  const std::tuple<Dense<X>...> operands{dense_operand<X>(views[I + 1], layout.constant(I + 1))...};
+  launch(dense, views[0].device, covering(views[0].device, (n + width - 1) / width),
+         {f, &views[0].data, &n, &std::get<I>(operands)...});
 }
 
 // Operands of the C++ types Y and X...; fast if dense.
 template <class Y, class... X, class F, class... Views>
-void map_as(F f, View y, Views... x) {
-  map_as<Y, X...>(f, std::index_sequence_for<X...>{}, y, x...);
+void map_as(const F& f, const View& y, const Views&... x) {
+  using C = compute_t<Y>;
+  if constexpr (sizeof(C) == 8)  // f64 is only for checks: one element at a time
+    map_any<C>(f, y, x...);
+  else
+    launch_dense<Y, X...>(launchable<map_dense<C, kMapWidth<Y, X...>, F, Y, X...>>(),
+                          launchable<map_strided<C, 1 + sizeof...(X), F>>(), &f, {y, x...},
+                          std::index_sequence_for<X...>{});
 }
 
 // The same, element by element: for what is rare.
 template <class F, class... X>
-void map_float(F f, View y, X... x) {
+void map_float(const F& f, const View& y, const X&... x) {
   if (y.dtype == DType::f64) map_any<double>(f, y, x...);
   else map_any<float>(f, y, x...);
 }
 
 // Operands of one floating dtype.
 template <class F, class... X>
-void map(F f, View y, X... x) {
+void map(const F& f, const View& y, const X&... x) {
   dispatch_float(y.dtype, [&]<class T>() { map_as<T, std::conditional_t<true, T, X>...>(f, y, x...); });
 }
 

@@ -39,7 +39,7 @@ constexpr int kGemmTile = 64, kGemmDepth = 16, kGemmThreads = 256, kPerThread = 
 // Loads 64 rows of an operand from `outer` on, and 16 of the depth from `depth` on; zero outside. Neighbouring threads
 // read adjacent memory: along rows if x.outer_first(), else along the depth.
 template <class C, class X>
-__device__ void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int64_t b, int64_t outer,
+RT_OUTLINED void load_tile(C (&tile)[kGemmDepth][kGemmTile + 1], const X& x, int64_t b, int64_t outer,
                           int64_t outer_size, int64_t depth, int64_t depth_end) {
   const bool outer_first = x.outer_first();
   for (int t = int(threadIdx.x); t < kGemmTile * kGemmDepth; t += kGemmThreads) {

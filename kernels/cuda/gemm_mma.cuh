@@ -89,7 +89,7 @@ struct MmaLines {
     bool inside[kMine];                   // by the outer index
     int channels[outer_first ? kMine : 1];  // of the first neighbour of a pack, or of the next tile to transform
     unsigned there = 0;                   // a bit per pack of the stages
-    __device__ Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
+    RT_OUTLINED Loader(const X& x, int64_t b, int64_t i, int64_t outer_size, int64_t p) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
         const int64_t row = i + (outer_first ? pack(mine) * kPack : line(mine)),
@@ -103,7 +103,7 @@ struct MmaLines {
     static __device__ int line(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) / kPacks; }
     static __device__ int pack(int mine) { return (int(threadIdx.x) + mine * kMmaThreads) % kPacks; }
     // Begins to copy the next tile, of which `left` indices of the depth are there.
-    __device__ void begin(T* tile, const X& x, int left, int stage) {
+    RT_OUTLINED void begin(T* tile, const X& x, int left, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
         const bool in_depth = (outer_first ? line(mine) : pack(mine) * kPack) < left;
@@ -117,7 +117,7 @@ struct MmaLines {
       }
     }
     // Transforms what this thread has copied of the next tile; `values` as in values_of().
-    __device__ void transform(T* tile, const X& x, const float* values, int stage) {
+    RT_OUTLINED void transform(T* tile, const X& x, const float* values, int stage) {
 #pragma unroll
       for (int mine = 0; mine < kMine; ++mine) {
         T* const at = tile + place(line(mine), pack(mine));
@@ -141,7 +141,7 @@ struct MmaLines {
     }
   };
   // The fragments of 16 outer indices and half a step of the depth: of a left operand, or two of a right one.
-  static __device__ void left(uint32_t (&a)[4], const T* tile, int i, int p, int lane) {
+  static RT_OUTLINED void left(uint32_t (&a)[4], const T* tile, int i, int p, int lane) {
     if constexpr (!outer_first) ldmatrix(a, tile + place(i + lane % 16, p / kPack + lane / 16));
     else if constexpr (is_half_v<T>)
       ldmatrix_trans(a, tile + place(p + lane / 16 * 8 + lane % 8, i / 8 + lane / 8 % 2));
@@ -149,7 +149,7 @@ struct MmaLines {
       for (int r = 0; r < 4; ++r) a[r] = bits(tile, p + r / 2 * 4 + lane % 4, i + r % 2 * 8 + lane / 4);
     round(a);
   }
-  static __device__ void right(uint32_t (&b)[4], const T* tile, int j, int p, int lane) {
+  static RT_OUTLINED void right(uint32_t (&b)[4], const T* tile, int j, int p, int lane) {
     if constexpr (!outer_first)
       ldmatrix(b, tile + place(j + lane / 16 * 8 + lane % 8, p / kPack + lane / 8 % 2));
     else if constexpr (is_half_v<T>) ldmatrix_trans(b, tile + place(p + lane % 16, j / 8 + lane / 16));
@@ -197,6 +197,29 @@ template <class T>
 __device__ void multiply(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   if constexpr (is_half_v<T>) mma<T>(sum, a, b);
   else mma_tf32(sum, a, b);
+}
+
+// Writes 16 rows, from `first` on, of a warp's columns from `column` on: by way of `staged`, so that a lane has a pack.
+template <class Out, class Sums>
+RT_OUTLINED void put_rows(const Out& out, Sums& sums, const float (&sum)[kWarpColumns / 8][4], float* staged, int b,
+                          int q, int64_t first, int64_t rows, int64_t column, int64_t columns, int lane) {
+  constexpr int kPack = kPackOf<typename Out::Element>, kPacks = kWarpColumns / kPack;
+  for (int j = 0; j < kWarpColumns / 8; ++j)
+    for (int half = 0; half < 2; ++half) {
+      float* const to = staged + (lane / 4 + half * 8) * kStagedRow + j * 8 + lane % 4 * 2;
+      to[0] = sum[j][half * 2], to[1] = sum[j][half * 2 + 1];
+    }
+  __syncwarp();
+  for (int t = lane; t < 16 * kPacks; t += 32) {
+    const int64_t r = first + t / kPacks, s = column + t % kPacks * kPack;
+    const float* const from = staged + t / kPacks * kStagedRow + t % kPacks * kPack;
+    if (r >= rows || s >= columns) continue;
+    if (out.packed()) out.put_pack(b, q, r, s, from, sums);
+    else
+      for (int64_t k = 0; k < kPack && s + k < columns; ++k) out.put(b, q, r, s + k, from[k]);
+  }
+  if constexpr (Sums::kBytes > 0) sums.add(staged, first, int(rows - first < 16 ? rows - first : 16), lane);
+  __syncwarp();
 }
 
 template <class T, class Tile, class A, class W, class Out>
@@ -274,28 +297,10 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
     cp_async_wait<0>();
     __syncthreads();  // from here on a warp has 16 rows of floats for itself
     float* const staged = reinterpret_cast<float*>(tiles) + warp * 16 * kStagedRow;
-    constexpr int kPack = kPackOf<typename Out::Element>, kPacks = kWarpColumns / kPack;
     Sums sums(out, column + my_column, lane);
 #pragma unroll
-    for (int i = 0; i < kFragments; ++i) {
-      const int64_t first = row + my_row + i * 16;
-      for (int j = 0; j < kWarpColumns / 8; ++j)
-        for (int half = 0; half < 2; ++half) {
-          float* const to = staged + (lane / 4 + half * 8) * kStagedRow + j * 8 + lane % 4 * 2;
-          to[0] = sum[i][j][half * 2], to[1] = sum[i][j][half * 2 + 1];
-        }
-      __syncwarp();
-      for (int t = lane; t < 16 * kPacks; t += 32) {
-        const int64_t r = first + t / kPacks, s = column + my_column + t % kPacks * kPack;
-        const float* const from = staged + t / kPacks * kStagedRow + t % kPacks * kPack;
-        if (r >= rows || s >= p.n) continue;
-        if (out.packed()) out.put_pack(b, q, r, s, from, sums);
-        else
-          for (int64_t k = 0; k < kPack && s + k < p.n; ++k) out.put(b, q, r, s + k, from[k]);
-      }
-      if constexpr (Sums::kBytes > 0) sums.add(staged, first, int(rows - first < 16 ? rows - first : 16), lane);
-      __syncwarp();
-    }
+    for (int i = 0; i < kFragments; ++i)
+      put_rows(out, sums, sum[i], staged, b, q, row + my_row + i * 16, rows, column + my_column, p.n, lane);
     if constexpr (Sums::kBytes > 0) {
       using Acc = typename Sums::Acc;
       Acc* const of_warps = reinterpret_cast<Acc*>(reinterpret_cast<float*>(tiles) + kMmaThreads / 2 * kStagedRow);
@@ -313,16 +318,26 @@ __global__ void __launch_bounds__(kMmaThreads, 1) gemm_mma_kernel(A a, W w, Out 
 #endif
 }
 
+// A kernel, its tile of results, and the shared memory of its stages.
+struct MmaKernel {
+  Kernel kernel;
+  int rows, columns;
+  size_t bytes;
+};
 template <class T, class Tile, class A, class W, class Out>
-void launch_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
-  constexpr size_t kTiles = sizeof(T) * kMmaStages * MmaStage<T, Tile, A, W>::kElements;
-  static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kTiles);
-  const int64_t tiles = p.tiles(Tile::kRows, Tile::kColumns);
+MmaKernel mma_kernel() {
+  constexpr size_t kBytes = sizeof(T) * kMmaStages * MmaStage<T, Tile, A, W>::kElements;
+  static_assert(kMmaThreads / 2 * kStagedRow * sizeof(float) + kMmaThreads * Out::Sums::kBytes <= kBytes);
+  return {launchable<gemm_mma_kernel<T, Tile, A, W, Out>>(), Tile::kRows, Tile::kColumns, kBytes};
+}
+
+// The kernel's arguments are a, w, out and p.
+inline void launch_mma(const MmaKernel& mma, Device device, const void* a, const void* w, const void* out,
+                       const Product& p, size_t values) {
+  const int64_t tiles = p.tiles(mma.rows, mma.columns);
   const int64_t most = int64_t(properties(device.index).multiprocessors) * 8;
-  launch<gemm_mma_kernel<T, Tile, A, W, Out>>(
-      device,
-      Grid{dim3(unsigned(tiles < most ? tiles : most)), dim3(kMmaThreads), kTiles + values_bytes(a) + values_bytes(w)},
-      a, w, out, p);
+  launch(mma.kernel, device, {dim3(unsigned(tiles < most ? tiles : most)), dim3(kMmaThreads), mma.bytes + values},
+         {a, w, out, &p});
 }
 
 // Whether a device has tensor cores that may multiply numbers of T.
@@ -337,13 +352,11 @@ template <class T, class A, class W, class Out>
 bool gemm_mma(Device device, const A& a, const W& w, const Out& out, const Product& p) {
   if (!has_tensor_cores<T>(device) || p.k > INT32_MAX - kMostMmaDepth) return false;
   if (!a.packed() || !w.packed() || !out.aligned()) return false;
+  MmaKernel mma = p.n > 64 ? mma_kernel<T, MmaTile<kMmaRows, kMmaColumns>, A, W, Out>()
+                           : mma_kernel<T, MmaTile<kMmaRows, 64>, A, W, Out>();
   if constexpr (A::outer_first())
-    if (p.m <= 64) {
-      launch_mma<T, MmaTile<64, kMmaColumns>>(device, a, w, out, p);
-      return true;
-    }
-  if (p.n > 64) launch_mma<T, MmaTile<kMmaRows, kMmaColumns>>(device, a, w, out, p);
-  else launch_mma<T, MmaTile<kMmaRows, 64>>(device, a, w, out, p);
+    if (p.m <= 64) mma = mma_kernel<T, MmaTile<64, kMmaColumns>, A, W, Out>();
+  launch_mma(mma, device, &a, &w, &out, p, values_bytes(a) + values_bytes(w));
   return true;
 }
 

@@ -2,7 +2,8 @@
 // How kernels are written and launched. nvcc compiles kernels/cuda/*.cu for the GPU. g++ compiles the same files for
 // the emulation (which includes tests/emulation/device.h first) and executes them on the CPU under test. Rules for
 // kernels:
-//   - launch them only through launch<kernel>(), never with three angle brackets, and launch each one somewhere;
+//   - launch them only through launch<kernel>() or launchable<kernel>(), never with three angle brackets, and launch
+//     each one somewhere;
 //   - declare shared memory with SHARED_ARRAY and SHARED_DYN;
 //   - use only the intrinsics of tests/emulation/device.h, with warp operations in their _sync forms with explicit
 //     masks;
@@ -12,21 +13,15 @@
 //   - take grids from the problem or the device, and use grid-stride loops where grids can be large.
 #include <cuda_runtime_api.h>
 
-#if __has_include(<nvtx3/nvToolsExt.h>)  // some toolkits come without it
-#include <nvtx3/nvToolsExt.h>
-#else
-inline int nvtxRangePushA(const char*) { return 0; }
-inline int nvtxRangePop() { return 0; }
-#endif
-
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "core/cuda/check.h"
 #include "core/cuda/device.h"
 #include "core/cuda/memory.h"
-#include "core/env.h"
 #include "core/view.h"
+#include "kernels/cuda/launch.h"
 
 #if defined(__CUDACC__)
 
@@ -36,58 +31,41 @@ inline int nvtxRangePop() { return 0; }
   T* const name = reinterpret_cast<T*>(rt_dynamic_shared)
 #define COUNTED(...) (__VA_ARGS__)  // COUNTED(x[i]) is x[i], in global memory: the emulation counts the access
 
+#define RT_OUTLINED __device__  // of a helper: the emulation compiles it once, not into each kernel that calls it
+
 namespace ringtape::cuda {
 
-// Launches a kernel on a stream. (The emulation has its own version.)
-template <auto kernel, class... P, class... Args>
-cudaError_t start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream, Args&&... args) {
-  if (shared_bytes > 48 * 1024) {
-    const auto entry = reinterpret_cast<const void*>(kernel);
-    const cudaError_t status =
-        cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes));
-    if (status != cudaSuccess) return status;
-  }
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  return cudaLaunchKernelEx(&config, kernel, static_cast<P>(std::forward<Args>(args))...);
-}
+// As launch() of launch.h takes it.
+template <auto kernel>
+Kernel launchable() { return {reinterpret_cast<const void*>(kernel), __PRETTY_FUNCTION__}; }
 
 }  // namespace ringtape::cuda
 
-#elif !defined(RINGTAPE_EMULATION)
+#elif defined(RINGTAPE_EMULATION)
+
+namespace ringtape::cuda {
+
+template <auto kernel>
+Kernel launchable() { return {&emulation::registered<kernel>, emulation::registered<kernel>.spelling}; }
+
+}  // namespace ringtape::cuda
+
+#else
 #error "kernels are compiled by nvcc, or by g++ with tests/emulation/device.h included first"
 #endif
 
 namespace ringtape::cuda {
 
-struct Grid {
-  dim3 blocks, threads;
-  size_t shared_bytes = 0;  // dynamic
-};
-
-// "softmax_forward<float>", from the compiler's name of a function.
-template <auto kernel>
-const char* kernel_name() {
-  static const std::string name = readable_kernel_name(__PRETTY_FUNCTION__);
-  return name.c_str();
+template <class... P>
+void launch(const Kernel& kernel, void (*)(P...), Device device, const Grid& grid,
+            const std::type_identity_t<P>&... args) {
+  launch(kernel, device, grid, {&args...});
 }
 
-// Launches the kernel on the compute stream of `device`, with arguments converted to its parameter types. An empty grid
-// is a no-op. Throws CUDA's launch errors. With RINGTAPE_SYNC=1 it waits for the kernel, so that its errors name it.
+// launch() of launch.h, with arguments that are converted to the kernel's parameter types.
 template <auto kernel, class... Args>
-void launch(Device device, Grid grid, Args&&... args) {
-  if (size_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z == 0) return;
-  use(device.index);
-  nvtxRangePushA(kernel_name<kernel>());
-  cudaError_t status = start<kernel>(kernel, grid.blocks, grid.threads, grid.shared_bytes, compute_stream(device.index),
-                                     std::forward<Args>(args)...);
-  if (status == cudaSuccess && env::sync() && !recording(device.index))
-    status = cudaStreamSynchronize(compute_stream(device.index));
-  nvtxRangePop();
-  check(status, kernel_name<kernel>(), __FILE__, __LINE__);
+void launch(Device device, const Grid& grid, Args&&... args) {
+  launch(launchable<kernel>(), kernel, device, grid, std::forward<Args>(args)...);
 }
 
 }  // namespace ringtape::cuda

@@ -1,5 +1,6 @@
 #include "kernels/matmul.h"
 
+#include "core/env.h"
 #include "kernels/cuda/blas_gemm.h"
 #include "kernels/cuda/matrix.cuh"
 

@@ -29,7 +29,7 @@ struct Axes {
   int64_t dims[kMaxRank], strides[kMaxRank];
 
   int64_t inner_stride() const { return std::abs(strides[rank - 1]); }
-  __device__ int64_t offset(int64_t i) const {
+  RT_OUTLINED int64_t offset(int64_t i) const {
     int64_t at = 0;
 #pragma unroll 1
     for (int d = rank - 1; d > 0; --d) {
@@ -162,78 +162,86 @@ inline ReduceShape reduce_shape(const View& y, const View& x) {
   return {axes_of(kept), axes_of(gone), kept.size(), gone.size(), gone.size()};
 }
 
-// Number of elements of x per access along the last axis of `inner`.
-template <class T>
-int reduce_width(const T* x, const Axes& inner, const Axes& other) {
-  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
-  const int last = inner.rank - 1;
-  bool fits = inner.strides[last] == 1 && inner.dims[last] % wide == 0;
-  for (int d = 0; d < last; ++d) fits = fits && inner.strides[d] % wide == 0;
-  for (int d = 0; d < other.rank; ++d) fits = fits && other.strides[d] % wide == 0;
-  return fits ? aligned_width(wide, x) : 1;
+// The kernels of a reduction of elements of one type, `width` at a time, and the size of its accumulators.
+struct ReduceKernels {
+  Kernel rows, columns, combine;
+  int width, acc_bytes;
+};
+template <class R, class T, int kWidth>
+ReduceKernels reduce_kernels() {
+  return {launchable<reduce_rows<R, T, kWidth>>(), launchable<reduce_columns<R, T, kWidth>>(),
+          launchable<reduce_partial<R>>(), kWidth, int(sizeof(typename R::Acc))};
 }
 
+// Below, `r` and `x` point to the kernels' first argument, the reducer, and to the first element.
+
 // Combines partial (n_out, splits) to the results.
-template <class R>
-void launch_combine(Device device, const R& r, const typename R::Acc* partial, int64_t n_out, int64_t splits) {
+inline void launch_combine(Device device, const Kernel& combine, const void* r, const void* partial, int64_t n_out,
+                           int64_t splits) {
   const int team = splits <= 4 * kWarp ? power_of_two(splits, kWarp) : kReduceThreads, teams = kReduceThreads / team;
-  launch<reduce_partial<R>>(device,
-                            Grid{dim3(unsigned(divide_up(n_out, teams))), dim3(unsigned(team), unsigned(teams))}, r,
-                            partial, n_out, splits);
+  launch(combine, device, {dim3(unsigned(divide_up(n_out, teams))), dim3(unsigned(team), unsigned(teams))},
+         {r, &partial, &n_out, &splits});
 }
 
 // Launches `kernel` for `groups` groups of outputs. The reduced elements of each are split so that there are about
 // kReduceBlocks blocks with at least `least` elements, a multiple of `unit`. Then launches the kernel that combines
 // them.
-template <auto kernel, class R, class T>
-void launch_split(Device device, const R& r, const T* x, ReduceShape s, int64_t groups, dim3 threads, int64_t unit,
-                  int64_t least) {
-  using Acc = typename R::Acc;
+inline void launch_split(Device device, const ReduceKernels& kernels, const Kernel& kernel, const void* r,
+                         const void* x, ReduceShape s, int64_t groups, dim3 threads, int64_t unit, int64_t least) {
   const int64_t wanted = std::min(kReduceBlocks / std::max<int64_t>(groups, 1), s.n_reduced / least);
   s.chunk = wanted > 1 ? divide_up(divide_up(s.n_reduced, wanted), unit) * unit : std::max<int64_t>(s.n_reduced, 1);
   const int64_t splits = std::max<int64_t>(divide_up(s.n_reduced, s.chunk), 1);
   const Grid grid{dim3(unsigned(groups), unsigned(splits)), threads};
-  if (splits == 1) return launch<kernel>(device, grid, r, x, s, nullptr);
-  const Tensor scratch(Shape{s.n_out * splits * int64_t(sizeof(Acc))}, DType::u8, device);
-  Acc* const partial = static_cast<Acc*>(View(scratch).data);
-  launch<kernel>(device, grid, r, x, s, partial);
-  launch_combine(device, r, partial, s.n_out, splits);
+  const void* partial = nullptr;
+  if (splits == 1) return launch(kernel, device, grid, {r, &x, &s, &partial});
+  const Tensor scratch(Shape{s.n_out * splits * kernels.acc_bytes}, DType::u8, device);
+  partial = View(scratch).data;
+  launch(kernel, device, grid, {r, &x, &s, &partial});
+  launch_combine(device, kernels.combine, r, partial, s.n_out, splits);
 }
 
-template <int kWidth, class T, class R>
-void reduce_by_rows(Device device, const R& r, const T* x, const ReduceShape& s) {
-  const int64_t packs = s.n_reduced / kWidth;
+inline void reduce_by_rows(Device device, const ReduceKernels& kernels, const void* r, const void* x,
+                           const ReduceShape& s) {
+  const int64_t packs = s.n_reduced / kernels.width;
   const int team = packs > kReduceWarpPacks ? kReduceThreads : power_of_two(divide_up(packs, kReduceUnroll), kWarp);
   const int teams = kReduceThreads / team;
-  const int64_t unit = kReduceThreads * kReduceUnroll * kWidth;
+  const int64_t unit = kReduceThreads * kReduceUnroll * kernels.width;
   const dim3 threads{unsigned(team), unsigned(teams)};
-  launch_split<reduce_rows<R, T, kWidth>>(device, r, x, s, divide_up(s.n_out, teams), threads, unit, 2 * unit);
+  launch_split(device, kernels, kernels.rows, r, x, s, divide_up(s.n_out, teams), threads, unit, 2 * unit);
 }
 
 // As many threads in x as there are outputs; the others take more reduced elements of the same outputs.
-template <int kWidth, class T, class R>
-void reduce_by_columns(Device device, const R& r, const T* x, const ReduceShape& s) {
-  const int64_t packs = s.n_out / kWidth;
+inline void reduce_by_columns(Device device, const ReduceKernels& kernels, const void* r, const void* x,
+                              const ReduceShape& s) {
+  const int64_t packs = s.n_out / kernels.width;
   int down = power_of_two(divide_up(s.n_reduced, kReduceUnroll), kReduceThreads / kWarp),
       across = kReduceThreads / down;
   for (; across / 2 >= packs; across /= 2) down *= 2;
   const int64_t unit = int64_t(down) * kReduceUnroll;
   const dim3 threads{unsigned(across), unsigned(down)};
-  launch_split<reduce_columns<R, T, kWidth>>(device, r, x, s, divide_up(packs, across), threads, unit, 4 * unit);
+  launch_split(device, kernels, kernels.columns, r, x, s, divide_up(packs, across), threads, unit, 4 * unit);
 }
 
-// Only the shape of y is used.
-template <class T, class R>
-void reduce(const R& r, const View& y, const View& x) {
+// Takes the wide kernels if x can be accessed so along the last axis of the inner loop.
+inline void reduce_with(const ReduceKernels& wide, const ReduceKernels& narrow, const void* r, const View& y,
+                        const View& x) {
   const ReduceShape s = reduce_shape(y, x);
   if (s.n_out == 0) return;
   const bool columns = s.n_out > 1 && (s.n_reduced == 1 || s.outputs.inner_stride() < s.reduced.inner_stride());
   const Axes &inner = columns ? s.outputs : s.reduced, &other = columns ? s.reduced : s.outputs;
-  const auto run = [&]<int kWidth>() {
-    columns ? reduce_by_columns<kWidth>(x.device, r, x.as<T>(), s) : reduce_by_rows<kWidth>(x.device, r, x.as<T>(), s);
-  };
-  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));
-  reduce_width(x.as<T>(), inner, other) == wide ? run.template operator()<wide>() : run.template operator()<1>();
+  const int last = inner.rank - 1;
+  bool fits = inner.strides[last] == 1 && inner.dims[last] % wide.width == 0 &&
+              reinterpret_cast<uintptr_t>(x.data) % (size_of(x.dtype) * size_t(wide.width)) == 0;
+  for (int d = 0; d < last; ++d) fits = fits && inner.strides[d] % wide.width == 0;
+  for (int d = 0; d < other.rank; ++d) fits = fits && other.strides[d] % wide.width == 0;
+  (columns ? reduce_by_columns : reduce_by_rows)(x.device, fits ? wide : narrow, r, x.data, s);
+}
+
+// Only the shape of y is used. T is the type of x's elements.
+template <class T, class R>
+void reduce(const R& r, const View& y, const View& x) {
+  constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
+  reduce_with(reduce_kernels<R, T, wide>(), reduce_kernels<R, T, 1>(), &r, y, x);
 }
 
 }  // namespace

@@ -106,21 +106,27 @@ __global__ void __launch_bounds__(kHeld ? kRowThreads : kLongRowThreads)
   f(row);
 }
 
+// Launches row_kernel with *f, `width` elements at a time: for rows that are held, or for longer ones.
+inline void launch_rows(const Kernel& held, const Kernel& long_rows, Device device, const void* f, int inputs,
+                        int width, int64_t rows, int64_t columns) {
+  const int64_t threads = divide_up(columns / width, packs_of(inputs));
+  const int team = threads <= kWarp         ? power_of_two(threads, kWarp)
+                   : threads <= kRowThreads ? int(divide_up(threads, kWarp)) * kWarp
+                                            : kLongRowThreads;
+  const int teams = team <= kWarp ? 256 / team : 1;
+  launch(threads <= kRowThreads ? held : long_rows, device,
+         {dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))},
+         {f, &rows, &columns});
+}
+
 // Runs f(Row&) for each row by a team of threads: from part of a warp, if that can hold the row, up to a block. F has
 // `using Element` and `const Element* in[]`; `y` is its output, or null.
 template <class F>
 void for_each_row(Device device, const F& f, const typename F::Element* y, int64_t rows, int64_t columns) {
   using T = typename F::Element;
   const auto run = [&]<int kWidth>() {
-    const int64_t threads = divide_up(columns / kWidth, packs_of(int(std::size(f.in))));
-    const bool held = threads <= kRowThreads;
-    const int team = threads <= kWarp ? power_of_two(threads, kWarp)
-                     : held           ? int(divide_up(threads, kWarp)) * kWarp
-                                      : kLongRowThreads;
-    const int teams = team <= kWarp ? 256 / team : 1;
-    const Grid grid{dim3(unsigned(divide_up(rows, teams))), dim3(unsigned(team), unsigned(teams))};
-    held ? launch<row_kernel<F, kWidth, true>>(device, grid, f, rows, columns)
-         : launch<row_kernel<F, kWidth, false>>(device, grid, f, rows, columns);
+    launch_rows(launchable<row_kernel<F, kWidth, true>>(), launchable<row_kernel<F, kWidth, false>>(), device, &f,
+                int(std::size(f.in)), kWidth, rows, columns);
   };
   constexpr int wide = sizeof(T) == 8 ? 1 : int(16 / sizeof(T));  // f64 is only for checks: one element at a time
   bool vectors = columns % wide == 0 && aligned_width(wide, y) == wide;

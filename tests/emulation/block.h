@@ -44,13 +44,16 @@ struct Block {
   int barrier_result = 0;
   int current = -1;
   bool abandoned = false;
+  const char* stack = nullptr;  // of the current thread: its lowest address, and its size
+  size_t stack_bytes = 0;
   std::array<Thread, kMaxThreads> threads;
   std::array<uint32_t, kMaxThreads / 32> waiting;  // by warp: lanes in a warp operation
   std::array<uint32_t, kMaxThreads / 32> present;  // by warp: lanes that are not finished
 };
 extern Block block;
-extern constinit thread_local bool
-    in_kernel;  // the OS thread executes a kernel's own code; the checker ignores all other code
+// Whether the OS thread executes a kernel's own code: the checker ignores all other code. It is read at each access, so
+// not through a function of the dynamic linker.
+extern constinit thread_local bool in_kernel __attribute__((tls_model("initial-exec")));
 
 // Constructed first in each function that kernels call: until that returns (other threads may run meanwhile), accesses
 // belong to the emulation.

@@ -1,8 +1,7 @@
 #pragma once
 // Shared by bugs.cu and correct.cuh. Does not use the headers of kernels/cuda: these kernels need no stream and no
 // runtime.
-#include <tuple>
-#include <utility>
+#include <type_traits>
 
 #include "tests/emulation/bugs.h"
 #include "tests/emulation/memory.h"
@@ -14,10 +13,11 @@ constexpr int kThreads = 128;       // per block, unless a case says otherwise
 constexpr int kBlocks = kSize / kThreads;
 constexpr unsigned kFull = 0xffffffffu;
 
-template <auto kernel, class... P, class... Args>
-void start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, Args&&... args) {
-  emulation::Invocation<P...> body{kernel, std::tuple<P...>(static_cast<P>(std::forward<Args>(args))...)};
-  emulation::run_grid(emulation::registered<kernel>, blocks, threads, shared_bytes, body);
+template <auto kernel, class... P>
+void start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, std::type_identity_t<P>... args) {
+  void* const pointers[] = {&args..., nullptr};
+  const emulation::Kernel& registered = emulation::registered<kernel>;
+  emulation::run_grid(registered, blocks, threads, shared_bytes, registered.with(pointers));
 }
 template <auto kernel>
 void run(float* x, float* y) { start<kernel>(kernel, kBlocks, kThreads, 0, x, y); }

@@ -231,6 +231,11 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   return api_call([&] { return exists(peer) && peer != this_device ? cudaSuccess : cudaErrorInvalidDevice; });
 }
+cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
+                             cudaStream_t stream) {
+  const Kernel& kernel = *static_cast<const Kernel*>(func);
+  return enqueue_kernel(kernel, gridDim, blockDim, sharedMem, stream, kernel.with(args));
+}
 cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int value) {
   return api_call([&] { return value >= 0 && size_t(value) <= kMaxSharedBytes ? cudaSuccess : cudaErrorInvalidValue; });
 }

@@ -6,7 +6,6 @@
 
 #include <bit>
 #include <cstdint>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -21,12 +20,14 @@
 // NOLINTBEGIN: names as CUDA has them
 #define __global__ __attribute__((noinline))
 #if defined(__SANITIZE_THREAD__)
-// For the checker a kernel is inlined into one function, since the compiler does not report a store of a call's result.
+// For the checker a kernel is inlined into one function, since the compiler does not report a store of a call's result,
+// unless that is a number. Helpers of whose results this is not done are RT_OUTLINED: to compile them into each kernel
+// would take most of the time.
 #define __device__ __attribute__((always_inline))
-#pragma GCC diagnostic ignored "-Wattributes"  // about missing `inline`
 #else
 #define __device__
 #endif
+#define RT_OUTLINED __attribute__((noinline))
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -89,33 +90,30 @@ RT_INTRINSIC T shuffle(unsigned mask, T x, int source, Place place) {
   return from_bits<T>(warp_operation(WarpOperation::shuffle, mask, to_bits(x), source, place));
 }
 
-template <class... P>
-struct Invocation {
-  void (*kernel)(P...);
-  std::tuple<P...> args;
-
-  __attribute__((no_sanitize("thread"))) void operator()() { call(std::index_sequence_for<P...>()); }
+// Calls a kernel, for the scheduler.
+template <auto kernel, class Type = decltype(kernel)>
+struct Caller;
+template <auto kernel, class... P>
+struct Caller<kernel, void (*)(P...)> {
+  static_assert((std::is_trivially_copyable_v<P> && ...), "a GPU gets a copy of the arguments' bytes");
+  static constexpr size_t sizes[] = {sizeof(P)..., 0};
+  static void call(void* const* args) { call(args, std::index_sequence_for<P...>()); }
   template <size_t... i>
-  __attribute__((no_sanitize("thread"))) void call(std::index_sequence<i...>) {
+  __attribute__((no_sanitize("thread"))) static void call([[maybe_unused]] void* const* args,
+                                                          std::index_sequence<i...>) {
     enter_kernel();
-    kernel(std::get<i>(args)...);
+    kernel(*static_cast<P*>(args[i])...);
     leave_kernel();
   }
 };
 
+template <auto kernel>
+const char* kernel_name() { return __PRETTY_FUNCTION__; }
+
+template <auto kernel>
+inline Kernel registered{kernel_name<kernel>(), Caller<kernel>::sizes, Caller<kernel>::call};
+
 }  // namespace ringtape::emulation
-
-namespace ringtape::cuda {
-
-// Launches a kernel on a stream; kernels/cuda/launch.cuh has the version for nvcc.
-template <auto kernel, class... P, class... Args>
-cudaError_t start(void (*)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, cudaStream_t stream, Args&&... args) {
-  emulation::Invocation<P...> invocation{kernel, std::tuple<P...>(static_cast<P>(std::forward<Args>(args))...)};
-  return emulation::enqueue_kernel(emulation::registered<kernel>, blocks, threads, shared_bytes, stream,
-                                   std::move(invocation));
-}
-
-}  // namespace ringtape::cuda
 
 // Barriers, votes and shuffles
 #define RT_PLACE ::ringtape::emulation::Place place = ::ringtape::emulation::Place::here()

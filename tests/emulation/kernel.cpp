@@ -1,6 +1,8 @@
 #include "tests/emulation/kernel.h"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 
 #include "core/cuda/device.h"
 #include "tests/emulation/emulation.h"
@@ -12,9 +14,26 @@ constinit Kernel* first = nullptr;
 
 }  // namespace
 
-Kernel::Kernel(const char* text) : spelling(text), next(first) { first = this; }
+Kernel::Kernel(const char* text, const size_t* parameters, void (*function)(void* const*))
+    : spelling(text), sizes(parameters), call(function), next(first) {
+  first = this;
+}
 
 std::string Kernel::name() const { return cuda::readable_kernel_name(spelling); }
+
+std::function<void()> Kernel::with(void* const* args) const {
+  using Unit = std::max_align_t;
+  std::vector<size_t> at;
+  size_t units = 0;
+  for (size_t i = 0; sizes[i]; ++i) {
+    at.push_back(units);
+    units += (sizes[i] + sizeof(Unit) - 1) / sizeof(Unit);
+  }
+  const auto copy = std::make_shared<Unit[]>(units);
+  std::vector<void*> places;
+  for (size_t i = 0; i < at.size(); ++i) places.push_back(std::memcpy(&copy[at[i]], args[i], sizes[i]));
+  return [this, copy, places = std::move(places)] { call(places.data()); };
+}
 
 std::vector<KernelRun> kernels() {
   std::vector<KernelRun> all;

@@ -1,25 +1,24 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace ringtape::emulation {
 
-// One for each instantiation of launch<kernel>(), registered in a list before main(), executed or not.
+// One for each kernel that is launched (launchable<kernel>()), registered in a list before main(), executed or not.
 struct Kernel {
-  explicit Kernel(const char* spelling);
+  Kernel(const char* spelling, const size_t* sizes, void (*call)(void* const* args));
   Kernel(const Kernel&) = delete;
   std::string name() const;  // "softmax_forward<float>"
+  std::function<void()> with(void* const* args) const;  // one thread's execution; the arguments are copied
 
   const char* spelling;      // a __PRETTY_FUNCTION__ with the kernel in it
+  const size_t* sizes;       // of its parameters, then 0
+  void (*call)(void* const* args);
   Kernel* next;
   mutable uint64_t launches[3] = {};  // by schedule
   mutable bool atomics = false;       // it has executed some
 };
-
-template <auto kernel>
-const char* kernel_name() { return __PRETTY_FUNCTION__; }
-
-template <auto kernel>
-inline Kernel registered{kernel_name<kernel>()};
 
 }  // namespace ringtape::emulation

@@ -126,6 +126,7 @@ Fiber* take_fiber() {
 void set_current(int thread) {
   Thread& t = block.threads[size_t(thread)];
   block.current = thread;
+  block.stack = static_cast<const char*>(t.fiber->lowest());
   t.state = ThreadState::running;
   ringtape_thread_index = t.index;
 }
@@ -294,6 +295,7 @@ static void run_in_order(Schedule schedule, const Kernel& kernel, dim3 blocks, d
   block.body = &body;
   block.size = int(threads.x * threads.y * threads.z);
   block.abandoned = false;
+  block.stack_bytes = Fiber::size();
   ringtape_block_size = {threads.x, threads.y, threads.z};
   ringtape_grid_size = {blocks.x, blocks.y, blocks.z};
   const FaultHandler handler;

@@ -153,8 +153,7 @@ void Shadow::race(const char* p, AccessKind kind, const void* pc, const Access& 
 }
 
 void Shadow::foreign(const void* p, size_t bytes, AccessKind kind, const void* pc) {
-  const Thread& me = block.threads[size_t(block.current)];
-  if (me.fiber->owns(p)) return;
+  if (on_stack(p)) return;
   const HostCode host;
   if (is_static(p)) return;
   const auto others = std::any_of(block.threads.begin(), block.threads.begin() + block.size, [p](const Thread& t) {

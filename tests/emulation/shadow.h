@@ -25,6 +25,7 @@ class Shadow final : public Checker {
   template <size_t bytes, AccessKind kind>
   void access(const void* p, const void* pc) {
     const size_t offset = size_t(static_cast<const char*>(p) - base_);
+    if (offset >= kArenaBytes && on_stack(p)) return;
     if (bytes < 4 || offset % bytes || offset >= kArenaBytes) return access(p, bytes, kind, pc);
     const uint32_t oldest = offset < kDeviceBytes ? order_.grid_epoch() : order_.block_epoch();
     for (size_t word = offset / 4; word < (offset + bytes) / 4; ++word)
@@ -51,6 +52,9 @@ class Shadow final : public Checker {
   void forget(const void* p, size_t bytes) override;
 
  private:
+  static bool on_stack(const void* p) {
+    return size_t(static_cast<const char*>(p) - block.stack) < block.stack_bytes;
+  }
   static constexpr size_t kArenaBytes = kDeviceBytes + kSharedBytes, kWords = kArenaBytes / 4;
 
   // The common case, inline: a whole, live word, written before it is read, without unordered accesses.

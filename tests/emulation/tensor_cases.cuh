@@ -3,6 +3,7 @@
 // forms with one mistake, chosen by a flag.
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "tests/emulation/cases.cuh"
 
