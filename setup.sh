@@ -38,7 +38,7 @@ if ! $known; then # the one whose Open MPI apt-get knows; the newest, if it know
   done
 fi
 
-build=("${gxx[$codename]}" cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
+build=("${gxx[$codename]}" cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs)
 readonly test=(libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev openmpi-bin "${mpi[$codename]}"
   iproute2 curl git python3 strace doxygen)
@@ -85,11 +85,11 @@ fi
 
 # Another system: what is needed by its own name, and by the system's where that is known.
 if ! command -v apt-get >/dev/null; then
-  plain="g++ 12 or clang++ 14, CMake $cmake_needed, Ninja, CLI11, fmt, nlohmann-json, toml++, zlib, libjpeg, libpng,"
+  plain="g++ 12 or clang++ 14, CMake $cmake_needed, Ninja, fmt, nlohmann-json, toml++, zlib, libjpeg, libpng,"
   plain+=" libwebp, libtiff, OpenSSL"
-  fedora="gcc-c++ cmake ninja-build cli11-devel fmt-devel json-devel tomlplusplus-devel zlib-devel libjpeg-turbo-devel"
+  fedora="gcc-c++ cmake ninja-build fmt-devel json-devel tomlplusplus-devel zlib-devel libjpeg-turbo-devel"
   fedora+=" libpng-devel libwebp-devel libtiff-devel openssl-devel"
-  arch="gcc cmake ninja cli11 fmt nlohmann-json tomlplusplus zlib libjpeg-turbo libpng libwebp libtiff openssl"
+  arch="gcc cmake ninja fmt nlohmann-json tomlplusplus zlib libjpeg-turbo libpng libwebp libtiff openssl"
   if [[ ${1:-test} != build ]]; then
     plain+="; for the tests: GoogleTest, Eigen, DLPack, Google Benchmark, Open MPI, iproute2, curl, git, Python 3,"
     plain+=" strace, Doxygen"

@@ -11,6 +11,15 @@ std::vector<Op>& ops() {
   return registry;
 }
 
+RegisterOp::RegisterOp(Op op) { ops().push_back(std::move(op)); }
+
+Samples::Samples(std::initializer_list<SampleRecord> records) {
+  for (const auto& [tag, inputs, call] : records) {
+    Sample& sample = emplace_back(Sample{tag, {}, call});
+    for (const auto& [shape, low, high, fill] : inputs) sample.inputs.push_back({Shape(shape), low, high, fill});
+  }
+}
+
 // 53 random bits in [0, 1).
 static double uniform(uint64_t seed, uint64_t input, int64_t element) {
   const Philox4 r = philox(seed, uint64_t(Stream::test) | input << 8, uint64_t(element));

@@ -1,6 +1,8 @@
 #pragma once
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/tensor.h"
@@ -28,13 +30,30 @@ struct Sample {
   std::function<Tensor(const Tensors&)> call;
 };
 
+// Samples as a record has them: constants, so that no code constructs each of them.
+struct InputRecord {
+  std::initializer_list<int64_t> shape;
+  double low = -1, high = 1;
+  Fill fill = Fill::real;
+};
+struct SampleRecord {
+  const char* tag;
+  std::initializer_list<InputRecord> inputs;
+  Tensor (*call)(const Tensors&);
+};
+struct Samples : std::vector<Sample> {
+  Samples() = default;
+  Samples(std::initializer_list<SampleRecord> records);
+  Samples(std::vector<Sample> computed) : std::vector<Sample>(std::move(computed)) {}
+};
+
 struct Op {
   const char* name;
-  std::vector<Sample> samples = {};    // small: values and gradients, in every dtype and layout
-  std::vector<Sample> workloads = {};  // large: benchmarks
-  std::vector<Sample> invalid = {};    // calls that must throw ShapeError, DTypeError or UsageError
-  std::vector<double> kinks = {};      // input values without a derivative; samples avoid them
-  std::function<double(const Tensors& inputs, const Tensor& y)> flops = {};  // of one forward call; if compute-bound
+  Samples samples = {};            // small: values and gradients, in every dtype and layout
+  Samples workloads = {};          // large: benchmarks
+  Samples invalid = {};            // calls that must throw ShapeError, DTypeError or UsageError
+  std::vector<double> kinks = {};  // input values without a derivative; samples avoid them
+  double (*flops)(const Tensors& inputs, const Tensor& y) = nullptr;  // of one forward call; if compute-bound
   double tolerance = 1;  // factor of 8 eps (1 + |y|), the bound between dtypes: larger for long sums
   bool differentiable = true;
 };
@@ -42,7 +61,7 @@ struct Op {
 std::vector<Op>& ops();  // in no particular order
 
 struct RegisterOp {
-  explicit RegisterOp(Op op) { ops().push_back(std::move(op)); }
+  explicit RegisterOp(Op op);
 };
 
 // Random inputs for a sample: the same for the same seed on every machine and device.

@@ -10,7 +10,7 @@ endif()
 
 # Every library, from the distribution. A missing one is named together with the command that installs all of them.
 string(CONCAT RINGTAPE_APT_LINE
-       "apt-get install g++ cmake ninja-build libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
+       "apt-get install g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libtomlplusplus-dev "
        "zlib1g-dev libjpeg-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs "
        "libgtest-dev libgmock-dev libeigen3-dev libdlpack-dev libbenchmark-dev")
 set(ringtape_missing "")
@@ -24,7 +24,6 @@ macro(ringtape_find package purpose)
 endmacro()
 
 ringtape_find(Threads "threads")
-ringtape_find(CLI11 "the command line")
 ringtape_find(fmt "formatting")
 ringtape_find(nlohmann_json "metrics and safetensors headers")
 ringtape_find(tomlplusplus "configuration files")

@@ -74,7 +74,7 @@ configure_file(cmake/ringtape.pc.in ringtape.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/ringtape.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
         COMPONENT development)
 if(RINGTAPE_PACKAGES)
-  set(compiled_in libcli11-dev nlohmann-json3-dev libjs-dygraphs)  # Debian's packages: their licences go with it
+  set(compiled_in nlohmann-json3-dev libjs-dygraphs)  # Debian's packages: their licences go with it
   include(package/deb.cmake)
   include(package/wheel.cmake)
 endif()

@@ -18,8 +18,8 @@ struct CommError : Error { using Error::Error; };     // a lost peer, a timeout,
 struct OutOfMemory : Error { using Error::Error; };
 
 namespace detail {
-template <class E, class... Parts>
-[[noreturn, gnu::cold, gnu::noinline]] void fail(const Parts&... parts) { throw E(concat(parts...)); }
+template <class E>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(TextParts parts) { throw E(joined(parts)); }
 }  // namespace detail
 
 }  // namespace ringtape
@@ -27,15 +27,15 @@ template <class E, class... Parts>
 // Throws `Type` with the concatenated message unless `cond` holds. Always on, in every build.
 #define RT_CHECK_AS(Type, cond, ...)                                             \
   do {                                                                           \
-    if (!(cond)) [[unlikely]] ::ringtape::detail::fail<::ringtape::Type>(__VA_ARGS__); \
+    if (!(cond)) [[unlikely]] ::ringtape::detail::fail<::ringtape::Type>({__VA_ARGS__}); \
   } while (0)
 
 // For conditions that only a programming error can break. The message has the condition, the file and the line.
 #define RT_CHECK(cond, ...)                                                                        \
   do {                                                                                             \
     if (!(cond)) [[unlikely]]                                                                      \
-      ::ringtape::detail::fail<::ringtape::Error>("expected " #cond __VA_OPT__(, ": ", ) __VA_ARGS__, \
-                                                  " (", __FILE__, ":", __LINE__, ")");             \
+      ::ringtape::detail::fail<::ringtape::Error>({"expected " #cond __VA_OPT__(, ": ", ) __VA_ARGS__, \
+                                                   " (", __FILE__, ":", __LINE__, ")"});           \
   } while (0)
 
 // The same for equality; prints both values. Each argument is evaluated once.
@@ -44,7 +44,7 @@ template <class E, class... Parts>
     const auto& rt_a = (a);                                                                                \
     const auto& rt_b = (b);                                                                                \
     if (!(rt_a == rt_b)) [[unlikely]]                                                                      \
-      ::ringtape::detail::fail<::ringtape::Error>("expected " #a " == " #b " (", rt_a, " vs. ", rt_b, ")" \
-                                                  __VA_OPT__(, ": ", ) __VA_ARGS__, " (", __FILE__, ":",   \
-                                                  __LINE__, ")");                                          \
+      ::ringtape::detail::fail<::ringtape::Error>({"expected " #a " == " #b " (", rt_a, " vs. ", rt_b, ")" \
+                                                   __VA_OPT__(, ": ", ) __VA_ARGS__, " (", __FILE__, ":",   \
+                                                   __LINE__, ")"});                                         \
   } while (0)

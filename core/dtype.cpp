@@ -13,7 +13,7 @@ DType parse_dtype(std::string_view name) {
     if (kNames[i] == name) return DType(i);
   std::string all;
   for (std::string_view known : kNames) all += concat(' ', known);
-  detail::fail<UsageError>("unknown dtype '", name, "': expected one of", all);
+  detail::fail<UsageError>({"unknown dtype '", name, "': expected one of", all});
 }
 
 }  // namespace ringtape

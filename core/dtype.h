@@ -108,7 +108,7 @@ decltype(auto) dispatch(DType dtype, F&& f) {
     case DType::f32: return f.template operator()<float>();
     case DType::f64: return f.template operator()<double>();
   }
-  detail::fail<DTypeError>("unknown dtype ", int(dtype));
+  detail::fail<DTypeError>({"unknown dtype ", int(dtype)});
 }
 
 // The same for floating-point types only.
@@ -119,7 +119,7 @@ decltype(auto) dispatch_float(DType dtype, F&& f) {
     case DType::bf16: return f.template operator()<bf16>();
     case DType::f32: return f.template operator()<float>();
     case DType::f64: return f.template operator()<double>();
-    default: detail::fail<DTypeError>("expected a floating-point dtype, got ", dtype);
+    default: detail::fail<DTypeError>({"expected a floating-point dtype, got ", dtype});
   }
 }
 

@@ -64,6 +64,8 @@ std::string set_field(const FieldRef& value, const FieldInfo& info, const std::s
   return std::visit([&](auto* x) { return parse(*x, info, text); }, value);
 }
 
+void Selection::add(std::string_view part, const Settings& settings) { parts.push_back({std::string(part), settings}); }
+
 std::vector<std::string> Several::chosen() const {
   std::vector<std::string> out;
   if (names.empty()) return out;

@@ -94,7 +94,7 @@ std::string process_reason(int error) {
 }
 
 void fail_to_start_thread(const char* what, int error) {
-  detail::fail<Error>("cannot start a thread (", what, "): pthread_create: ", process_reason(error));
+  detail::fail<Error>({"cannot start a thread (", what, "): pthread_create: ", process_reason(error)});
 }
 
 }  // namespace ringtape

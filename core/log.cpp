@@ -17,7 +17,7 @@ LogLevel log_level() {
     if (wanted.empty()) return LogLevel::info;
     for (size_t i = 0; i < names.size(); ++i)
       if (wanted == names[i]) return LogLevel(i);
-    detail::fail<UsageError>("RINGTAPE_LOG=", wanted, ": expected one of error warn info debug");
+    detail::fail<UsageError>({"RINGTAPE_LOG=", wanted, ": expected one of error warn info debug"});
   }();
   return level;
 }
@@ -30,8 +30,9 @@ void set_log_sink(std::function<void(const std::string&)> to) {
   sink = std::move(to);
 }
 
-void log_line(LogLevel, const std::string& text) {
-  const std::string line = printable(text, "\n  ");
+void log_parts(LogLevel level, TextParts parts) {
+  if (level > log_level()) return;
+  const std::string line = printable(joined(parts), "\n  ");
   const std::lock_guard lock(mutex);
   std::fprintf(stderr, "%s\n", line.c_str());
   if (sink) sink(line);

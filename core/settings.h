@@ -53,7 +53,7 @@ class Selection {
   // `registry`: entries with a `name` and `settings`.
   template <class Registry>
   explicit Selection(const Registry& registry, std::string chosen = "") : name(std::move(chosen)) {
-    for (const auto& item : registry) parts.push_back({detail::entry(item).name, detail::entry(item).settings});
+    for (const auto& item : registry) add(detail::entry(item).name, detail::entry(item).settings);
   }
 
   struct Part {
@@ -66,6 +66,9 @@ class Selection {
 
   std::string name;
   std::vector<Part> parts;
+
+ private:
+  void add(std::string_view part, const Settings& settings);
 };
 
 // Several of some components, in the order of their use, and the settings of all.

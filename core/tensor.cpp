@@ -4,6 +4,12 @@
 
 namespace ringtape {
 
+Tensor::Tensor(const Tensor&) = default;
+Tensor::Tensor(Tensor&&) noexcept = default;
+Tensor& Tensor::operator=(const Tensor&) = default;
+Tensor& Tensor::operator=(Tensor&&) noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor::Tensor(const Shape& shape, DType dtype, Device device)
     : shape_(shape), dtype_(dtype) {
   int64_t elements = 1;

@@ -16,6 +16,11 @@ struct Node;  // autograd's record of a tensor: autograd/tape.h
 class Tensor {
  public:
   Tensor() = default;
+  Tensor(const Tensor&);  // these are not inlined: their code is long, and everywhere
+  Tensor(Tensor&&) noexcept;
+  Tensor& operator=(const Tensor&);
+  Tensor& operator=(Tensor&&) noexcept;
+  ~Tensor();
   explicit Tensor(const Shape& shape, DType dtype = DType::f32, Device device = {});  // uninitialised
   Tensor(std::shared_ptr<Storage> storage, const Shape& shape, DType dtype);          // the first elements of `storage`
 

@@ -18,4 +18,12 @@ std::string with_commas(int64_t n) {
   return out;
 }
 
+void TextPart::append_chars(std::string& out, const void* s) { out += static_cast<const char*>(s); }
+
+std::string joined(TextParts parts) {
+  std::string out;
+  for (const TextPart& part : parts) part.append_to(out);
+  return out;
+}
+
 }  // namespace ringtape

@@ -72,7 +72,7 @@ std::atomic<CpuIsa>& current() {
       }
     for (int i = 0; i < kCpuIsas; ++i)
       if (kNames[size_t(i)] == wanted) return checked(CpuIsa(i), "RINGTAPE_CPU_ISA=");
-    detail::fail<UsageError>("RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512 avx512_bf16 amx");
+    detail::fail<UsageError>({"RINGTAPE_CPU_ISA=", wanted, ": expected one of portable avx2 avx512 avx512_bf16 amx"});
   }();
   return isa;
 }

@@ -60,15 +60,15 @@ says "a killed clang" "$few" <<<"clang: error: unable to execute command: Killed
 says "a killed linker" "$few" <<<"collect2: fatal error: ld terminated with signal 9 [Killed]"
 says "no memory" "$few" <<<"virtual memory exhausted: Cannot allocate memory"
 
-says "missing packages" "there is no CLI11, fmt; this installs what is missing: ./setup.sh build" <<'LOG'
+says "missing packages" "there is no fmt, ZLIB; this installs what is missing: ./setup.sh build" <<'LOG'
 CMake Error at cmake/dependencies.cmake:43 (message):
   Not found:
 
-    CLI11 (the command line)
     fmt (formatting)
+    ZLIB (gz data sets)
 
-  On Debian and Ubuntu: apt-get install g++ cmake ninja-build libcli11-dev
-  libfmt-dev nlohmann-json3-dev
+  On Debian and Ubuntu: apt-get install g++ cmake ninja-build libfmt-dev
+  nlohmann-json3-dev
 
   (or run ./setup.sh)
 Call Stack (most recent call first):

@@ -52,7 +52,7 @@ says() { # the same, without "setup.sh: error: "
 }
 
 # The lists.
-build="cmake ninja-build ccache libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev"
+build="cmake ninja-build ccache libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libjpeg-dev"
 build+=" libpng-dev libwebp-dev libtiff-dev libssl-dev libcpp-httplib-dev libjs-dygraphs"
 list() { run "$@" | paste -sd ' '; }
 lists() { # SYSTEM BUILD MPI CLANG_RT
@@ -79,7 +79,7 @@ rm "$work/bin/apt-cache"
 
 # Systems without apt-get: one line of what is needed, and one with their names where these are known.
 expect "no apt-get" "there is no apt-get here; install these, then use --no-setup: g++ 12 or clang++ 14, CMake 3.25, \
-Ninja, CLI11, fmt, nlohmann-json, toml++, zlib, libjpeg, libpng, libwebp, libtiff, OpenSSL -> 1" "$(says alpine build)"
+Ninja, fmt, nlohmann-json, toml++, zlib, libjpeg, libpng, libwebp, libtiff, OpenSSL -> 1" "$(says alpine build)"
 said="OpenSSL; for the tests: GoogleTest, Eigen, DLPack, Google Benchmark, Open MPI"
 contain "no apt-get, test" "$said" "$(says alpine)"
 contain Fedora "(not tried) dnf install gcc-c++ cmake" "$(says fedora build | tail -n 1)"
@@ -106,7 +106,7 @@ expect "the CMake that CMakeLists.txt wants" "cmake_minimum_required(VERSION 3.2
 # What is there is not installed; an unknown system is named.
 fake dpkg-query 'echo installed'
 rm "$work/apt"
-expect "all there" "setup.sh: all 16 Debian packages are installed -> 0" "$(says debian12 build)"
+expect "all there" "setup.sh: all 15 Debian packages are installed -> 0" "$(says debian12 build)"
 expect "all there: no apt-get" "" "$(cat "$work/apt" 2>/dev/null)"
 fake dpkg-query 'exit 1'
 contain Kali "Kali GNU/Linux Rolling is none of those known; the names are those of trixie" \

@@ -222,12 +222,6 @@ static Tensor infer(const Tensors& t) {
                     t.size() > 3 ? t[3] : Tensor{});
 }
 constexpr Activation kNone = Activation::none, kRelu = Activation::relu;
-static Sample workload(const char* tag, const Shape& x, bool residual, Tensor (*call)(const Tensors&)) {
-  const Shape channels{x[x.rank() - 1]};
-  Sample s{tag, {{x}, {channels}, {channels}}, call};
-  if (residual) s.inputs.push_back({x});
-  return s;
-}
 static const RegisterOp register_batch_norm{{
     .name = "batch_norm",
     .samples = {{"rows", {{{8, 5}}, {{5}}, {{5}}}, train<kNone>},
@@ -246,12 +240,13 @@ static const RegisterOp register_batch_norm{{
                 {"empty", {{{0, 4}}, {{4}}, {{4}}}, infer<kRelu>},
                 {"empty_vectors", {{{0, 3, 3, 32}}, {{32}}, {{32}}, {{0, 3, 3, 32}}}, infer<kRelu>},
                 {"no_channels", {{{8, 0}}, {{0}}, {{0}}}, train<kRelu>}},
-    .workloads = {workload("relu_128x32x32x64", {128, 32, 32, 64}, false, train<kRelu>),
-                  workload("add_relu_128x32x32x64", {128, 32, 32, 64}, true, train<kRelu>),
-                  workload("add_relu_128x16x16x128", {128, 16, 16, 128}, true, train<kRelu>),
-                  workload("add_relu_128x8x8x256", {128, 8, 8, 256}, true, train<kRelu>),
-                  workload("add_relu_128x4x4x512", {128, 4, 4, 512}, true, train<kRelu>),
-                  workload("inference_128x32x32x64", {128, 32, 32, 64}, false, infer<kRelu>)},
+    .workloads = {{"relu_128x32x32x64", {{{128, 32, 32, 64}}, {{64}}, {{64}}}, train<kRelu>},
+                  {"add_relu_128x32x32x64", {{{128, 32, 32, 64}}, {{64}}, {{64}}, {{128, 32, 32, 64}}}, train<kRelu>},
+                  {"add_relu_128x16x16x128", {{{128, 16, 16, 128}}, {{128}}, {{128}}, {{128, 16, 16, 128}}},
+                   train<kRelu>},
+                  {"add_relu_128x8x8x256", {{{128, 8, 8, 256}}, {{256}}, {{256}}, {{128, 8, 8, 256}}}, train<kRelu>},
+                  {"add_relu_128x4x4x512", {{{128, 4, 4, 512}}, {{512}}, {{512}}, {{128, 4, 4, 512}}}, train<kRelu>},
+                  {"inference_128x32x32x64", {{{128, 32, 32, 64}}, {{64}}, {{64}}}, infer<kRelu>}},
     .invalid = {{"channels", {{{3, 5}}, {{4}}, {{4}}}, train<kNone>},
                 {"one_value", {{{1, 5}}, {{5}}, {{5}}}, train<kNone>},
                 {"rank", {{{5}}, {{5}}, {{5}}}, train<kNone>},

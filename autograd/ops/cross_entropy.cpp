@@ -143,11 +143,10 @@ Tensor nll_loss(const Tensor& log_p, const Tensor& labels, const NllOptions& opt
 
 static Tensor call_cross_entropy(const Tensors& t) { return cross_entropy(t[0], t[1]); }
 // With weights 0.5, 0.75 ... of the classes.
-static std::function<Tensor(const Tensors&)> with_weights(LossReduction reduction) {
-  return [reduction](const Tensors& t) {
-    const Tensor w = cast(arange(t[0].dim(-1), DType::i64, t[0].device()), wide_dtype(t[0])) * 0.25 + 0.5;
-    return cross_entropy(t[0], t[1], {.label_smoothing = 0.2, .weight = w, .reduction = reduction});
-  };
+template <LossReduction reduction>
+static Tensor with_weights(const Tensors& t) {
+  const Tensor w = cast(arange(t[0].dim(-1), DType::i64, t[0].device()), wide_dtype(t[0])) * 0.25 + 0.5;
+  return cross_entropy(t[0], t[1], {.label_smoothing = 0.2, .weight = w, .reduction = reduction});
 }
 static const RegisterOp register_cross_entropy{{
     .name = "cross_entropy",
@@ -163,15 +162,15 @@ static const RegisterOp register_cross_entropy{{
                 {"empty", {{{0, 4}}, {{0}, 0, 4, Fill::index}},
                  [](const Tensors& t) { return cross_entropy(t[0], t[1], 0, LossReduction::none); }},
                 {"one_sample", {{{5}}, {{}, 0, 5, Fill::index}}, call_cross_entropy},
-                {"images", {{{2, 3, 3, 5}, -3, 3}, {{2, 3, 3}, 0, 5, Fill::index}}, with_weights(LossReduction::mean)},
+                {"images", {{{2, 3, 3, 5}, -3, 3}, {{2, 3, 3}, 0, 5, Fill::index}}, with_weights<LossReduction::mean>},
                 {"ignored", {{{6, 4}, -3, 3}, {{6}, 0, 4, Fill::index}}, [](const Tensors& t) {
                    return cross_entropy(t[0], t[1], {.label_smoothing = 0.1, .ignore_index = 2});
                  }},
-                {"weights_sum", {{{2, 4, 5}, -3, 3}, {{2, 4}, 0, 5, Fill::index}}, with_weights(LossReduction::sum)},
-                {"weights_none", {{{2, 4, 5}, -3, 3}, {{2, 4}, 0, 5, Fill::index}}, with_weights(LossReduction::none)},
+                {"weights_sum", {{{2, 4, 5}, -3, 3}, {{2, 4}, 0, 5, Fill::index}}, with_weights<LossReduction::sum>},
+                {"weights_none", {{{2, 4, 5}, -3, 3}, {{2, 4}, 0, 5, Fill::index}}, with_weights<LossReduction::none>},
                 {"soft", {{{4, 7}, -3, 3}, {{4, 7}, 0, 1}}, call_cross_entropy},
-                {"soft_weights", {{{2, 3, 5}, -3, 3}, {{2, 3, 5}, 0, 1}}, with_weights(LossReduction::sum)},
-                {"soft_none", {{{3, 19}, -3, 3}, {{3, 19}, 0, 1}}, with_weights(LossReduction::none)},
+                {"soft_weights", {{{2, 3, 5}, -3, 3}, {{2, 3, 5}, 0, 1}}, with_weights<LossReduction::sum>},
+                {"soft_none", {{{3, 19}, -3, 3}, {{3, 19}, 0, 1}}, with_weights<LossReduction::none>},
                 {"soft_empty", {{{0, 4}}, {{0, 4}}}, call_cross_entropy}},
     .workloads = {{"8192x1000", {{{8192, 1000}}, {{8192}, 0, 1000, Fill::index}}, call_cross_entropy}},
     .invalid = {{"counts", {{{4, 7}}, {{3}, 0, 7, Fill::index}}, call_cross_entropy},

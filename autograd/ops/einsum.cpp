@@ -206,36 +206,35 @@ Tensor einsum(std::string_view text, const Tensors& operands) {
   return ordered(summed(y, result), result);
 }
 
-static Sample einsum_sample(const char* tag, const char* equation, std::vector<Input> inputs) {
-  return {tag, std::move(inputs), [equation](const Tensors& t) { return einsum(equation, t); }};
-}
+#define RT_EINSUM(equation) [](const Tensors& t) { return einsum(equation, t); }
 static const RegisterOp register_einsum{{
     .name = "einsum",
-    .samples = {einsum_sample("matmul", "ij,jk->ik", {{{3, 4}}, {{4, 5}}}),
-                einsum_sample("implicit", "ij,kj", {{{3, 4}}, {{2, 4}}}),
-                einsum_sample("attention", "bqhd,bkhd->bhqk", {{{2, 3, 2, 4}}, {{2, 5, 2, 4}}}),
-                einsum_sample("bilinear", "bi,oij,bj->bo", {{{2, 3}}, {{4, 3, 5}}, {{2, 5}}}),
-                einsum_sample("outer", "i,j->ij", {{{3}}, {{4}}}),
-                einsum_sample("elementwise", "ij,ij->ji", {{{3, 4}}, {{3, 4}}}),
-                einsum_sample("dot", "i,i->", {{{7}}, {{7}}}),
-                einsum_sample("one_summed", "ijk->kj", {{{2, 3, 4}}}),
-                einsum_sample("trace", "ii->", {{{4, 4}}}),
-                einsum_sample("diagonal", "iji->ji", {{{3, 2, 3}}}),
-                einsum_sample("dots", "...ij,...jk->...ik", {{{2, 1, 3, 4}}, {{3, 4, 2}}}),
-                einsum_sample("dots_summed", "a...->a", {{{2, 3, 4}}}),
-                einsum_sample("stretched", "ij,ij->j", {{{3, 1}}, {{3, 4}}}),
-                einsum_sample("summed_alone", "ij,k->i", {{{3, 4}}, {{2}}}),
-                einsum_sample("empty", "ij,jk->ik", {{{0, 4}}, {{4, 5}}})},
-    .workloads = {einsum_sample("1024", "ij,jk->ik", {{{1024, 1024}}, {{1024, 1024}}})},
-    .invalid = {einsum_sample("count", "ij,jk", {{{3, 4}}}),
-                einsum_sample("rank", "ij->i", {{{3}}}),
-                einsum_sample("sizes", "ij,jk->ik", {{{3, 4}}, {{5, 2}}}),
-                einsum_sample("letters", "i1->i", {{{3, 4}}}),
-                einsum_sample("unknown_label", "ij->ik", {{{3, 4}}}),
-                einsum_sample("label_twice", "ij->ii", {{{3, 4}}}),
-                einsum_sample("none", "", {})},
+    .samples = {{"matmul", {{{3, 4}}, {{4, 5}}}, RT_EINSUM("ij,jk->ik")},
+                {"implicit", {{{3, 4}}, {{2, 4}}}, RT_EINSUM("ij,kj")},
+                {"attention", {{{2, 3, 2, 4}}, {{2, 5, 2, 4}}}, RT_EINSUM("bqhd,bkhd->bhqk")},
+                {"bilinear", {{{2, 3}}, {{4, 3, 5}}, {{2, 5}}}, RT_EINSUM("bi,oij,bj->bo")},
+                {"outer", {{{3}}, {{4}}}, RT_EINSUM("i,j->ij")},
+                {"elementwise", {{{3, 4}}, {{3, 4}}}, RT_EINSUM("ij,ij->ji")},
+                {"dot", {{{7}}, {{7}}}, RT_EINSUM("i,i->")},
+                {"one_summed", {{{2, 3, 4}}}, RT_EINSUM("ijk->kj")},
+                {"trace", {{{4, 4}}}, RT_EINSUM("ii->")},
+                {"diagonal", {{{3, 2, 3}}}, RT_EINSUM("iji->ji")},
+                {"dots", {{{2, 1, 3, 4}}, {{3, 4, 2}}}, RT_EINSUM("...ij,...jk->...ik")},
+                {"dots_summed", {{{2, 3, 4}}}, RT_EINSUM("a...->a")},
+                {"stretched", {{{3, 1}}, {{3, 4}}}, RT_EINSUM("ij,ij->j")},
+                {"summed_alone", {{{3, 4}}, {{2}}}, RT_EINSUM("ij,k->i")},
+                {"empty", {{{0, 4}}, {{4, 5}}}, RT_EINSUM("ij,jk->ik")}},
+    .workloads = {{"1024", {{{1024, 1024}}, {{1024, 1024}}}, RT_EINSUM("ij,jk->ik")}},
+    .invalid = {{"count", {{{3, 4}}}, RT_EINSUM("ij,jk")},
+                {"rank", {{{3}}}, RT_EINSUM("ij->i")},
+                {"sizes", {{{3, 4}}, {{5, 2}}}, RT_EINSUM("ij,jk->ik")},
+                {"letters", {{{3, 4}}}, RT_EINSUM("i1->i")},
+                {"unknown_label", {{{3, 4}}}, RT_EINSUM("ij->ik")},
+                {"label_twice", {{{3, 4}}}, RT_EINSUM("ij->ii")},
+                {"none", {}, RT_EINSUM("")}},
     .flops = [](const Tensors& t, const Tensor& y) { return 2.0 * double(y.size()) * double(t[0].shape()[1]); },
     .tolerance = 8,
 }};
+#undef RT_EINSUM
 
 }  // namespace ringtape

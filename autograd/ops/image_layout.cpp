@@ -12,6 +12,7 @@ Tensor to_nchw(const Tensor& x) {
   return contiguous(permute(x, {0, 3, 1, 2}));
 }
 
+using Sizes = std::initializer_list<int64_t>;
 #define RT_LAYOUT_RECORD(op, small, large)                                                                     \
   static const RegisterOp register_##op{{                                                                      \
       .name = #op,                                                                                             \
@@ -23,8 +24,8 @@ Tensor to_nchw(const Tensor& x) {
                     {"128x64x32x32", {{large}}, [](const Tensors& t) { return op(t[0]); }}},                   \
       .invalid = {{"rank", {{{2, 3, 4}}}, [](const Tensors& t) { return op(t[0]); }}},                         \
   }}
-RT_LAYOUT_RECORD(to_nhwc, (Shape{128, 3, 32, 32}), (Shape{128, 64, 32, 32}));
-RT_LAYOUT_RECORD(to_nchw, (Shape{128, 32, 32, 3}), (Shape{128, 32, 32, 64}));
+RT_LAYOUT_RECORD(to_nhwc, (Sizes{128, 3, 32, 32}), (Sizes{128, 64, 32, 32}));
+RT_LAYOUT_RECORD(to_nchw, (Sizes{128, 32, 32, 3}), (Sizes{128, 32, 32, 64}));
 #undef RT_LAYOUT_RECORD
 
 }  // namespace ringtape

@@ -83,9 +83,9 @@ Tensor kl_div(const Tensor& x, const Tensor& target, const KlDivOptions& options
   return elementwise_loss("kl_div", {options.log_target ? Loss::kl_of_log : Loss::kl}, x, target, options.reduction);
 }
 
+using LossCall = Tensor (*)(const Tensor& x, const Tensor& target, LossReduction reduction);
 // A loss of x and a target in [low, high), reduced in each way.
-template <class F>
-static std::vector<Sample> loss_samples(double low, double high, const F& f) {
+static std::vector<Sample> loss_samples(double low, double high, LossCall f) {
   const auto sample = [&](const char* tag, const Shape& shape, LossReduction r) {
     return Sample{tag, {{shape, -3, 3}, {shape, low, high}}, [f, r](const Tensors& t) { return f(t[0], t[1], r); }};
   };
@@ -94,25 +94,22 @@ static std::vector<Sample> loss_samples(double low, double high, const F& f) {
           sample("number", {}, LossReduction::mean),       sample("long", {1201}, LossReduction::mean),
           sample("empty_mean", {0, 4}, LossReduction::mean), sample("empty", {0, 4}, LossReduction::none)};
 }
-template <class F>
-static std::vector<Sample> loss_workloads(double low, double high, const F& f) {
+static std::vector<Sample> loss_workloads(double low, double high, LossCall f) {
   return {{"8192x1000", {{{8192, 1000}}, {{8192, 1000}, low, high}},
            [f](const Tensors& t) { return f(t[0], t[1], LossReduction::mean); }}};
 }
-template <class F>
-static std::vector<Sample> loss_refusals(const F& f) {
+static std::vector<Sample> loss_refusals(LossCall f) {
   return {{"shapes", {{{3, 5}}, {{3, 1}}}, [f](const Tensors& t) { return f(t[0], t[1], LossReduction::mean); }},
           {"no_samples", {{{}}, {{}}}, [f](const Tensors& t) { return f(t[0], t[1], LossReduction::batch_mean); }}};
 }
-template <class F>
-static Op loss_op(const char* name, double low, double high, const F& f) {
+static Op loss_op(const char* name, double low, double high, LossCall f) {
   return {.name = name,
           .samples = loss_samples(low, high, f),
           .workloads = loss_workloads(low, high, f),
           .invalid = loss_refusals(f),
           .tolerance = 8};
 }
-static Op with_samples(Op op, std::vector<Sample> more) {
+static Op with_samples(Op op, const Samples& more) {
   op.samples.insert(op.samples.end(), more.begin(), more.end());
   return op;
 }

@@ -95,7 +95,6 @@ static Tensor call_matmul(const Tensors& t) { return matmul(t[0], t[1]); }
 static double matmul_flops(const Tensors& t, const Tensor& y) {
   return 2.0 * double(y.size()) * double(t[0].shape()[t[0].rank() - 1]);
 }
-static Sample square_sample(const char* tag, int64_t n) { return {tag, {{{n, n}}, {{n, n}}}, call_matmul}; }
 static const RegisterOp register_matmul{{
     .name = "matmul",
     .samples = {{"small", {{{3, 4}}, {{4, 5}}}, call_matmul},
@@ -122,9 +121,9 @@ static const RegisterOp register_matmul{{
                 {"no_inner_batch", {{{2, 3, 0}}, {{2, 0, 4}}}, call_matmul},
                 {"no_batch", {{{0, 3, 4}}, {{0, 4, 5}}}, call_matmul},
                 {"none_for_one", {{{0, 3, 4}}, {{4, 5}}}, call_matmul}},
-    .workloads = {square_sample("512", 512),
-                  square_sample("1024", 1024),
-                  square_sample("2048", 2048),
+    .workloads = {{"512", {{{512, 512}}, {{512, 512}}}, call_matmul},
+                  {"1024", {{{1024, 1024}}, {{1024, 1024}}}, call_matmul},
+                  {"2048", {{{2048, 2048}}, {{2048, 2048}}}, call_matmul},
                   {"32x256x256", {{{32, 256, 256}}, {{32, 256, 256}}}, call_matmul},
                   {"4096x4096_vector", {{{4096, 4096}}, {{4096}}}, call_matmul}},
     .invalid = {{"inner", {{{3, 4}}, {{5, 2}}}, call_matmul},

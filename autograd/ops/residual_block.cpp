@@ -208,17 +208,20 @@ static double block_flops(const Tensors& t, const Tensor& y) {
 }
 static const RegisterOp register_residual_block{{
     .name = "residual_block",
-    .samples = {block("same", {2, 4, 3, 4}, 4, call_block<1>, false),
+    .samples = std::vector<Sample>{
+                block("same", {2, 4, 3, 4}, 4, call_block<1>, false),
                 block("projected", {2, 5, 4, 3}, 5, call_block<2>, true),
                 block("projected_stride_1", {1, 3, 4, 3}, 4, call_block<1>, true),
                 block("vectors", {2, 4, 4, 32}, 32, call_block<1>, false),
                 block("vectors_projected", {2, 6, 5, 32}, 64, call_block<2>, true)},
-    .workloads = {block("128x32x32x64", {128, 32, 32, 64}, 64, call_block<1>, false),
+    .workloads = std::vector<Sample>{
+                  block("128x32x32x64", {128, 32, 32, 64}, 64, call_block<1>, false),
                   block("128x32x32x64_128", {128, 32, 32, 64}, 128, call_block<2>, true),
                   block("128x16x16x128", {128, 16, 16, 128}, 128, call_block<1>, false),
                   block("128x8x8x256", {128, 8, 8, 256}, 256, call_block<1>, false),
                   block("128x4x4x512", {128, 4, 4, 512}, 512, call_block<1>, false)},
-    .invalid = {block("channels", {2, 4, 3, 4}, 5, call_block<1>, false),
+    .invalid = std::vector<Sample>{
+                block("channels", {2, 4, 3, 4}, 5, call_block<1>, false),
                 block("shortcut", {2, 4, 4, 4}, 4, call_block<2>, false),
                 block("one_value", {1, 1, 1, 4}, 4, call_block<1>, false),
                 block("no_images", {0, 4, 4, 4}, 4, call_block<1>, false),

@@ -102,7 +102,7 @@ std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options o
   try {
     return std::make_unique<StoreServer>(options);
   } catch (const CommError& e) {
-    detail::fail<CommError>("cannot host the job's store: ", e.what(), "; set another MASTER_PORT on all ranks");
+    detail::fail<CommError>({"cannot host the job's store: ", e.what(), "; set another MASTER_PORT on all ranks"});
   }
 }
 

@@ -71,8 +71,8 @@ Fd listen_on(const std::string& host, int port) {
     if (s && ::bind(s.get(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(s.get(), SOMAXCONN) == 0) return s;
     error = errno;
   }
-  detail::fail<CommError>("cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ",
-                          reason(error));
+  detail::fail<CommError>({"cannot listen on ", host.empty() ? "any interface" : host, ", port ", port, ": ",
+                          reason(error)});
 }
 
 int port_of(const Fd& socket) {

@@ -83,7 +83,7 @@ class Simulated : public Transport {
   Simulated(Context context, Simulation& simulation) : Transport(std::move(context)), simulation_(simulation) {}
   std::string_view name() const override { return "simulated"; }
   std::unique_ptr<Transport> open(Context) const override {
-    detail::fail<CommError>("a simulated network has one group");
+    detail::fail<CommError>({"a simulated network has one group"});
   }
 
   Ticket start(std::span<const Transfer> transfers) override {

@@ -107,9 +107,9 @@ void DeviceMemory::out_of_memory(size_t bytes, int index) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   const std::lock_guard lock(mutex);
-  detail::fail<OutOfMemory>("out of memory on cuda:", index, ": asked for ", units(bytes), " with ",
+  detail::fail<OutOfMemory>({"out of memory on cuda:", index, ": asked for ", units(bytes), " with ",
                             units(size_t(stats.current)), " held by tensors (peak ", units(size_t(stats.peak)), "), ",
-                            units(free), " of ", units(total), " free; use a smaller batch");
+                            units(free), " of ", units(total), " free; use a smaller batch"});
 }
 
 // For a thread that records. Reuses a free block of up to twice the size, in order of the recorded stream.

@@ -50,7 +50,7 @@ void scatter_add_forward(View y, View index, View src, bool) {
   const int64_t n = y.dims[1], row = y.dims[2], count = src.dims[1];
   dispatch(y.dtype, [&]<class T>() {
     if constexpr (std::is_same_v<T, bool>) {
-      detail::fail<DTypeError>("scatter_add: no sums of b8; cast it");
+      detail::fail<DTypeError>({"scatter_add: no sums of b8; cast it"});
     } else {
       using C = std::conditional_t<std::is_integral_v<T>, bits_t<T>, compute_t<T>>;  // integers wrap around
       const auto add = [](T& sum, T own) { sum = T(C(sum) + C(own)); };

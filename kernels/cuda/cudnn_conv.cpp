@@ -29,8 +29,8 @@ static void check(cudnnStatus_t status, const char* what, const char* file, int 
   if (status == CUDNN_STATUS_SUCCESS) [[likely]] return;
   char more[512] = "";
   cudnnGetLastErrorString(more, sizeof more);
-  detail::fail<DeviceError>(what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":",
-                            line, ")");
+  detail::fail<DeviceError>({what, " failed: ", cudnnGetErrorString(status), more[0] ? ": " : "", more, " (", file, ":",
+                            line, ")"});
 }
 
 namespace {

@@ -89,7 +89,7 @@ void scatter_add_forward(View y, View index, View src, bool unique) {
   const int64_t n = y.dims[1], row = y.dims[2], columns = y.dims[0] * row, count = src.dims[1];
   if (y.size() == 0 || src.size() == 0) return;
   dispatch(y.dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, bool>) detail::fail<DTypeError>("scatter_add: no sums of b8; cast it");
+    if constexpr (std::is_same_v<T, bool>) detail::fail<DTypeError>({"scatter_add: no sums of b8; cast it"});
     else if (unique)
       launch<scatter_add_elements<T>>(y.device, covering(y.device, src.size()), y.as<T>(), index.as<int64_t>(),
                                       src.as<T>(), src.size(), count, n, row);

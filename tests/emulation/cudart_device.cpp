@@ -106,7 +106,7 @@ Gpu parsed_gpu(std::string_view whole) {
     else if (key == "memory") gpu.memory_bytes = number_of(value, whole);
     else if (key == "sm") gpu.major = int(number_of(value, whole) / 10), gpu.minor = int(number_of(value, whole) % 10);
     else if (part == "defect=products") gpu.short_products = true;
-    else detail::fail<UsageError>("RINGTAPE_EMULATED_GPU=", whole, ": '", part, "' is not known; ", kSyntax);
+    else detail::fail<UsageError>({"RINGTAPE_EMULATED_GPU=", whole, ": '", part, "' is not known; ", kSyntax});
   }
   return gpu;
 }

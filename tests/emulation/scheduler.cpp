@@ -49,7 +49,7 @@ Settings settings_of(std::string_view text) {
       if (name.size() < text.size()) found.seed = std::strtoull(text.data() + name.size() + 1, nullptr, 10);
       return found;
     }
-  detail::fail<UsageError>("RINGTAPE_EMULATION_SCHEDULE is forward, reverse, random or random:SEED, not ", text);
+  detail::fail<UsageError>({"RINGTAPE_EMULATION_SCHEDULE is forward, reverse, random or random:SEED, not ", text});
 }
 
 Settings& settings() {

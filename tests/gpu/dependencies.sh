@@ -26,7 +26,7 @@ folder=$1
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-packages=(libgtest-dev libgmock-dev libbenchmark-dev libcli11-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
+packages=(libgtest-dev libgmock-dev libbenchmark-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev
   zlib1g-dev libjpeg62-turbo-dev libpng-dev libwebp-dev libtiff-dev libssl-dev libeigen3-dev libdlpack-dev
   libcpp-httplib-dev libbrotli-dev libjs-dygraphs)
 

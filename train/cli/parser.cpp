@@ -1,8 +1,5 @@
-// The only file that includes CLI11.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <list>
 
 #include "core/check.h"
 #include "core/registry.h"
@@ -12,30 +9,6 @@
 
 namespace ringtape::cli {
 namespace {
-
-// A command as CLI11 sees it: every value is text, which the command interprets.
-struct Parser {
-  explicit Parser(const Command& command) {
-    app.allow_extras();
-    app.set_help_flag();
-    app.add_flag("-h,--help", help);
-    app.add_flag("--help-all", help_all);
-    for (const Flag& flag : command.flags) {
-      if (std::ranges::find(names, flag.name) != names.end()) continue;  // of another component
-      names.push_back(flag.name);
-      std::string& value = values.emplace_back();
-      CLI::Option* option = flag.placeholder.empty() ? app.add_flag(flag.typed(), value)
-                                                     : app.add_option(flag.typed(), value);
-      if (flag.placeholder.starts_with('[')) option->expected(0, 1)->default_str("true");
-      options.push_back(option->take_last());
-    }
-  }
-  CLI::App app;
-  bool help = false, help_all = false;
-  std::vector<std::string> names;
-  std::list<std::string> values;
-  std::vector<CLI::Option*> options;
-};
 
 // Turns --batch_size into --batch-size.
 std::string normalised(std::string arg) {
@@ -61,36 +34,76 @@ std::string normalised(std::string arg) {
                                   : "; did you mean " + meant + "?"));
 }
 
+// The value of a switch.
+bool is_true(const std::string& flag, const std::string& value) {
+  RT_CHECK_AS(UsageError, value == "true" || value == "false", flag, ": expected true or false, got '", value, "'");
+  return value == "true";
+}
+
 enum class Help : uint8_t { none, usual, all };
 
+// The words of a command line: values of flags, as typed ("--lr", "-n"), and the rest.
+struct Words {
+  std::map<std::string, std::string> values;  // the last one of each flag
+  std::vector<std::string> rest;              // in their order; unknown flags, too
+};
+
+// --lr 0.1, --lr=0.1, -n 2, -n2. A value may look like a flag, an optional one may not.
+Words split(const Command& command, std::vector<std::string> args) {
+  std::map<std::string, std::string> placeholders = {{"-h", ""}, {"--help", ""}, {"--help-all", ""}};
+  for (const Flag& flag : command.flags) placeholders.emplace(flag.typed(), flag.placeholder);
+  const auto is_flag = [](const std::string& arg) { return arg.size() > 1 && arg[0] == '-'; };
+  Words out;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const std::string& arg = args[i];
+    if (arg == "--") {
+      out.rest.insert(out.rest.end(), args.begin() + long(i), args.end());
+      break;
+    }
+    const bool is_long = arg.starts_with("--");
+    const size_t end = std::min(is_long ? arg.find('=') : 2, arg.size());
+    const auto known = is_flag(arg) ? placeholders.find(arg.substr(0, end)) : placeholders.end();
+    if (known == placeholders.end()) {
+      out.rest.push_back(arg);
+      continue;
+    }
+    const auto& [typed, placeholder] = *known;
+    const std::string attached = arg.substr(std::min(end + is_long, arg.size()));
+    std::string& value = out.values[typed] = attached;
+    if (placeholder.empty() && !is_long && !attached.empty()) {  // -hx is -h -x
+      value = "true";
+      args[i--] = "-" + attached;
+    } else if (attached.empty()) {
+      const bool optional = placeholder.empty() || placeholder[0] == '[';
+      const bool takes = !placeholder.empty() && i + 1 < args.size() && !(optional && is_flag(args[i + 1]));
+      RT_CHECK_AS(UsageError, takes || optional, typed, ": needs a value");
+      value = takes ? args[++i] : "true";
+    }
+  }
+  return out;
+}
+
 Invocation parse(const Command& command, std::vector<std::string> args, Help& wanted) {
-  Parser parser(command);
   Invocation out;
   if (const auto dashes = std::find(args.begin(), args.end(), "--"); command.takes_command && dashes != args.end()) {
     out.after.assign(dashes + 1, args.end());
     args.erase(dashes, args.end());
   }
-  std::vector<std::string> reversed;
-  for (const std::string& arg : args) reversed.insert(reversed.begin(), normalised(arg));
-  try {
-    parser.app.parse(reversed);
-  } catch (const CLI::ArgumentMismatch& e) {
-    const std::string what = e.what();
-    throw UsageError(what.substr(0, what.find(':')) + ": needs a value");
-  } catch (const CLI::ParseError& e) {
-    throw UsageError(e.what());
-  }
-  wanted = parser.help_all ? Help::all : parser.help ? Help::usual : Help::none;
+  for (std::string& arg : args) arg = normalised(std::move(arg));
+  Words words = split(command, std::move(args));
+  const auto on = [&](const char* flag) {
+    const auto given = words.values.find(flag);
+    return given != words.values.end() && is_true(flag, given->second);
+  };
+  wanted = on("--help-all") ? Help::all : on("--help") || on("-h") ? Help::usual : Help::none;
   const bool help = wanted != Help::none;
-  auto value = parser.values.begin();
-  for (size_t i = 0; i < parser.names.size(); ++i, ++value) {
-    if (parser.options[i]->count() == 0) continue;
-    const std::string& name = parser.names[i];
-    // CLI11 accepts any word after a flag as its value.
-    RT_CHECK_AS(UsageError, !value->starts_with("--"), name.size() == 1 ? "-" : "--", name, ": needs a value");
-    out.flags.emplace_back(name, *value);
+  for (const Flag& flag : command.flags) {
+    const auto given = words.values.extract(flag.typed());  // only once: components may share a flag
+    if (!given) continue;
+    RT_CHECK_AS(UsageError, !given.mapped().starts_with("--"), given.key(), ": needs a value");
+    out.flags.emplace_back(flag.name, given.mapped());
   }
-  for (const std::string& arg : parser.app.remaining()) {
+  for (const std::string& arg : words.rest) {
     if (arg.starts_with('-') && arg != "-") unknown_flag(command, arg);
     RT_CHECK_AS(UsageError, help || !command.takes_command, "unexpected argument '", arg,
                 "'; the command to run comes after --: ringtape ", command.name, " ", command.usage);
@@ -149,9 +162,7 @@ const std::string* Invocation::flag(const std::string& name) const {
 
 bool Invocation::has(const std::string& name) const {
   const std::string* value = flag(name);
-  RT_CHECK_AS(UsageError, !value || *value == "true" || *value == "false", "--", name,
-              ": expected true or false, got '", *value, "'");
-  return value && *value == "true";
+  return value && is_true("--" + name, *value);
 }
 
 int dispatch_command(const std::vector<Command>& commands, int argc, const char* const* argv, const Command*& found) {

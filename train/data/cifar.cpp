@@ -65,8 +65,8 @@ fs::path find_cifar_folder(const CifarSource& source, const DataRequest& request
                 source.name, ": ", folder.string(),
                 " holds the version for Python; expected the binary version: ", get);
   RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ", get);
-  detail::fail<MissingData>(source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
-                            "; ", get);
+  detail::fail<MissingData>({source.name, ": no ", source.train_files[0], " in ", below.string(), " or ", root.string(),
+                            "; ", get});
 }
 
 std::vector<std::string> read_names(const CifarSource& source, const fs::path& folder) {

@@ -104,7 +104,7 @@ void fetch(const PublishedFile& file, const std::string& url, const fs::path& pa
     const bool longer = done.code == 0 && int64_t(fs::file_size(part, ignored)) > file.bytes;
     if (longer || done.code == kTooLong || done.code == kStoppedBySize) {
       fs::remove(part, ignored);
-      detail::fail<FormatError>(url, ": is longer than the ", file.bytes, " published bytes; the file was deleted");
+      detail::fail<FormatError>({url, ": is longer than the ", file.bytes, " published bytes; the file was deleted"});
     }
     RT_CHECK_AS(IoError, done.code == 0, "cannot fetch ", url, " (",
                 reason.empty() ? concat("curl: exit status ", done.code) : reason,
@@ -113,8 +113,8 @@ void fetch(const PublishedFile& file, const std::string& url, const fs::path& pa
   const std::string sha256 = sha256_of(part);
   if (sha256 != file.sha256) {
     fs::remove(part);
-    detail::fail<FormatError>(url, ": expected sha256 ", file.sha256, ", got ", sha256,
-                              "; the file is not the published one and was deleted");
+    detail::fail<FormatError>({url, ": expected sha256 ", file.sha256, ", got ", sha256,
+                              "; the file is not the published one and was deleted"});
   }
   std::error_code error;
   fs::rename(part, path, error);
@@ -163,8 +163,8 @@ bool download(const PublishedFile& file, const std::string& dir, const std::stri
   if (!is_there(path)) {
     fetch(file, url, path, show_progress);
   } else if (const std::string sha256 = sha256_of(path); sha256 != file.sha256) {
-    detail::fail<FormatError>(path.string(), ": expected sha256 ", file.sha256, ", got ", sha256,
-                              "; remove it and run this again");
+    detail::fail<FormatError>({path.string(), ": expected sha256 ", file.sha256, ", got ", sha256,
+                              "; remove it and run this again"});
   }
   if (file.archive) unpack(path, folder);
   return true;

@@ -24,7 +24,7 @@ class GzFile {
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
       ::close(fd);
-      detail::fail<IoError>(path, ": not a regular file");
+      detail::fail<IoError>({path, ": not a regular file"});
     }
     bytes_ = uint64_t(info.st_size);
     file_ = gzdopen(fd, "rb");
@@ -64,8 +64,8 @@ class GzFile {
     // The caller reports a stream that ends early, since it knows how much was expected.
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
       const char* colon = std::strstr(message, ": ");
-      detail::fail<FormatError>(path_, ": damaged gzip data (", colon ? colon + 2 : message,
-                                "); download it again");
+      detail::fail<FormatError>({path_, ": damaged gzip data (", colon ? colon + 2 : message,
+                                "); download it again"});
     }
   }
 

@@ -36,7 +36,7 @@ std::string header_of(const EncodedImages& images, ImageSize size) {
 }
 
 [[noreturn]] void fail_at(const std::string& path, const char* what, int error) {
-  detail::fail<IoError>(path, ": ", what, ": ", std::generic_category().message(error));
+  detail::fail<IoError>({path, ": ", what, ": ", std::generic_category().message(error)});
 }
 
 class OpenFile {

@@ -15,7 +15,7 @@ namespace {
 std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
   for (const auto open : {open_jpeg, open_png, open_webp, open_tiff, open_bmp, open_pnm})
     if (auto reader = open(content, path)) return reader;
-  detail::fail<FormatError>(path, ": no image (it begins like none of ", kImageFormats, ")");
+  detail::fail<FormatError>({path, ": no image (it begins like none of ", kImageFormats, ")"});
 }
 
 ImageSize reduced(ImageSize size, int64_t by) { return {(size.height + by - 1) / by, (size.width + by - 1) / by}; }

@@ -33,7 +33,7 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder))
       if (!entry.path().filename().native().starts_with('.')) out.push_back(entry);
   } catch (const fs::filesystem_error& e) {
-    detail::fail<IoError>(folder.string(), ": cannot read: ", e.code().message());
+    detail::fail<IoError>({folder.string(), ": cannot read: ", e.code().message()});
   }
   std::sort(out.begin(), out.end(), [](const fs::directory_entry& a, const fs::directory_entry& b) {
     return a.path().native() < b.path().native();

@@ -46,8 +46,8 @@ fs::path find_mnist_folder(const MnistSource& source, const DataRequest& request
   const fs::path& root = looked.back();
   RT_CHECK_AS(MissingData, is_folder_at(root), source.name, ": no folder ", root.string(), "; ",
               how_to_get(source.name));
-  detail::fail<MissingData>(source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
-                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name));
+  detail::fail<MissingData>({source.name, ": no train-images-idx3-ubyte(.gz) in ", looked[2].string(), ", ",
+                            looked[1].string(), " or ", looked[0].string(), "; ", how_to_get(source.name)});
 }
 
 IdxPair find_pair(const MnistSource& source, const fs::path& folder, const std::string& split) {

@@ -52,7 +52,7 @@ class TarFile {
   }
 
  private:
-  [[noreturn]] void fail() const { detail::fail<IoError>(path_, ": cannot read: ", std::strerror(errno)); }
+  [[noreturn]] void fail() const { detail::fail<IoError>({path_, ": cannot read: ", std::strerror(errno)}); }
   const std::string& path_;
   int fd_;
   int64_t size_ = 0;
@@ -115,8 +115,8 @@ class TarReader {
     Block block{};
     file_.read(0, block.data(), std::min(file_.size(), kBlock));
     if (const char* kind = compression({block.data(), block.size()}))
-      detail::fail<FormatError>(path_, ": an archive compressed by ", kind,
-                                "; unpack it to .tar, which is read at any place");
+      detail::fail<FormatError>({path_, ": an archive compressed by ", kind,
+                                "; unpack it to .tar, which is read at any place"});
     for (;;) {
       if (!file_.read(at_, block.data(), kBlock)) damaged("it is cut off: its end marker is missing");
       if (block == Block{}) break;
@@ -129,9 +129,8 @@ class TarReader {
   }
 
  private:
-  template <class... Args>
-  [[noreturn]] void damaged(const Args&... args) const {
-    detail::fail<FormatError>(path_, ": damaged tar archive at byte ", at_, " (", args..., ")");
+  [[noreturn]] void damaged(const std::string& why) const {
+    detail::fail<FormatError>({path_, ": damaged tar archive at byte ", at_, " (", why, ")"});
   }
   static int64_t padded(int64_t size) { return (size + kBlock - 1) / kBlock * kBlock; }
 
@@ -145,7 +144,7 @@ class TarReader {
     int64_t size = data ? *told : 0;
     if (file && size_) size = *size_;
     const int64_t begin = at_ + kBlock;
-    if (size > file_.size() - begin) damaged("it is cut off: a member of ", size, " bytes goes past the end");
+    if (size > file_.size() - begin) damaged(concat("it is cut off: a member of ", size, " bytes goes past the end"));
     if (type == 'L' || type == 'K' || type == 'x') {
       const std::string records = content(begin, size);
       if (type == 'L') name_ = records.substr(0, records.find('\0'));
@@ -157,7 +156,7 @@ class TarReader {
   }
 
   std::string content(int64_t begin, int64_t size) const {
-    if (size > kMostRecords) damaged("a name or records of ", size, " bytes");
+    if (size > kMostRecords) damaged(concat("a name or records of ", size, " bytes"));
     std::string out(size_t(size), '\0');
     if (!file_.read(begin, out.data(), size)) damaged("it is cut off");
     return out;
@@ -200,7 +199,7 @@ class TarReader {
     else if (type == '5' || (file && name.ends_with('/')))
       return;  // folders have no content
     else if (sparse)
-      damaged(printable(name), " is a sparse file; make the archive without --sparse");
+      damaged(printable(name) + " is a sparse file; make the archive without --sparse");
     else if (!file)
       ++out_.others;
     else {
@@ -225,8 +224,8 @@ class TarReader {
       from = to + 1;
     }
     if (name[0] == '/' || up)
-      detail::fail<FormatError>(path_, ": the name '", printable(name),
-                                "' leads out of the archive; make it anew with ", "relative names");
+      detail::fail<FormatError>({path_, ": the name '", printable(name),
+                                "' leads out of the archive; make it anew with ", "relative names"});
   }
 
   // Behind the end marker only padding may follow, of at most as many bytes as are looked at.

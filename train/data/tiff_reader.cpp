@@ -158,8 +158,8 @@ class TiffReader : public ImageReader {
 
  private:
   [[noreturn]] void damaged() const {
-    detail::fail<FormatError>(path_, ": damaged TIFF data (",
-                              memory_.message[0] != '\0' ? memory_.message : "it cannot be decoded", ")");
+    detail::fail<FormatError>({path_, ": damaged TIFF data (",
+                              memory_.message[0] != '\0' ? memory_.message : "it cannot be decoded", ")"});
   }
   int field(uint32_t tag) const {
     uint16_t value = 0;

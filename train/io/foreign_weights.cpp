@@ -45,9 +45,9 @@ void check_foreign(const std::string& path, std::string_view begin) {
   for (const Format& format : kFormats) {
     if (!begin.starts_with(format.begin)) continue;
     const bool npz = path.ends_with(".npz");
-    detail::fail<FormatError>(path, ": ", npz ? "a NumPy archive" : format.name,
+    detail::fail<FormatError>({path, ": ", npz ? "a NumPy archive" : format.name,
                               "; weights are read from safetensors and PyTorch's files; ",
-                              npz ? "convert it: " + from_numpy(path) : "convert it with the program that wrote it");
+                              npz ? "convert it: " + from_numpy(path) : "convert it with the program that wrote it"});
   }
 }
 

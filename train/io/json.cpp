@@ -1,10 +1,12 @@
 #include "train/io/json.h"
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "core/check.h"
+#include "train/io/json_events.h"
 
 namespace ringtape {
 
@@ -50,7 +52,7 @@ Json Json::object() {
 }
 
 void Json::fail(const char* expected) const {
-  detail::fail<FormatError>("JSON: expected ", expected, ", got ", described());
+  detail::fail<FormatError>({"JSON: expected ", expected, ", got ", described()});
 }
 
 std::string Json::described() const {
@@ -147,7 +149,7 @@ size_t Json::size() const {
   return is_list() ? parts().size() : is_object() ? items().size() : 1;
 }
 
-// Converts values to the library's type and back.
+// Converts values to the library's type.
 struct JsonLibrary {
   static Library to(const Json& value) {
     return std::visit([](const auto& x) { return to(x); }, value.value_);
@@ -167,21 +169,6 @@ struct JsonLibrary {
     for (const auto& [key, value] : members) out[key] = to(value);
     return out;
   }
-
-  static Json from(const Library& value) {
-    if (value.is_null()) return nullptr;
-    if (value.is_boolean()) return value.get<bool>();
-    if (value.is_number_unsigned()) return value.get<uint64_t>();
-    if (value.is_number_integer()) return value.get<int64_t>();
-    if (value.is_number()) return value.get<double>();
-    if (value.is_string()) return value.get<std::string>();
-    Json out = value.is_array() ? Json::list() : Json::object();
-    if (value.is_array())
-      for (const Library& part : value) out.push_back(from(part));
-    else
-      for (const auto& [key, member] : value.items()) out[key] = from(member);
-    return out;
-  }
 };
 
 std::string Json::text(int indent) const {
@@ -190,15 +177,90 @@ std::string Json::text(int indent) const {
 
 std::ostream& operator<<(std::ostream& out, const Json& value) { return out << value.text(); }
 
-Json parse_json(std::string_view text, const std::string& where, int depth) {
-  const auto check = [&](int outside, Library::parse_event_t event, Library&) {
-    const bool begins = event == Library::parse_event_t::array_start || event == Library::parse_event_t::object_start;
-    RT_CHECK_AS(FormatError, !begins || outside < depth, where, ": nested too deep: more than ", depth, " levels");
+namespace {
+
+// JsonEvents as the library wants them.
+struct JsonSax {
+  JsonEvents& to;
+  bool null() { return to.null(); }
+  bool boolean(bool value) { return to.boolean(value); }
+  bool number_integer(int64_t value) { return to.number_integer(value); }
+  bool number_unsigned(uint64_t value) { return to.number_unsigned(value); }
+  bool number_float(double value, const std::string& text) { return to.number_float(value, text); }
+  bool string(std::string& value) { return to.string(value); }
+  bool binary(Library::binary_t&) { return true; }  // in no text
+  bool start_object(size_t) { return to.start_object(); }
+  bool key(std::string& name) { return to.key(name); }
+  bool end_object() { return to.end_object(); }
+  bool start_array(size_t) { return to.start_list(); }
+  bool end_array() { return to.end_list(); }
+  bool parse_error(size_t, const std::string&, const Library::exception& e) {
+    const char* reason = std::strstr(e.what(), "] ");
+    return to.error(reason ? reason + 2 : e.what());
+  }
+};
+
+class JsonTree : public JsonEvents {
+ public:
+  JsonTree(const std::string& where, int depth) : where_(where), depth_(size_t(depth)) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool start_object() override { return open(Json::object()); }
+  bool key(std::string& name) override {
+    key_ = std::move(name);
     return true;
-  };
-  const Library out = Library::parse(text, check, false);
-  RT_CHECK_AS(FormatError, !out.is_discarded(), where, ": damaged: not JSON");
-  return JsonLibrary::from(out);
+  }
+  bool end_object() override { return close(); }
+  bool start_list() override { return open(Json::list()); }
+  bool end_list() override { return close(); }
+  bool error(const std::string&) override { detail::fail<FormatError>({where_, ": damaged: not JSON"}); }
+
+ private:
+  Json& next() {
+    if (open_.empty()) return root_;
+    Json& parent = *open_.back();
+    return parent.is_list() ? parent.push_back(nullptr) : parent[key_];
+  }
+  bool add(Json value) {
+    next() = std::move(value);
+    return true;
+  }
+  bool open(Json empty) {
+    RT_CHECK_AS(FormatError, open_.size() < depth_, where_, ": nested too deep: more than ", depth_, " levels");
+    Json& place = next();
+    place = std::move(empty);
+    open_.push_back(&place);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& where_;
+  size_t depth_;
+  Json root_;
+  std::string key_;
+  std::vector<Json*> open_;  // the lists and objects around the next value
+};
+
+}  // namespace
+
+void read_json(std::string_view text, JsonEvents& events) {
+  JsonSax sax{events};
+  Library::sax_parse(text, &sax);
+}
+
+Json parse_json(std::string_view text, const std::string& where, int depth) {
+  JsonTree tree(where, depth);
+  read_json(text, tree);
+  return tree.take();
 }
 
 std::string json_library() {

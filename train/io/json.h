@@ -14,10 +14,9 @@
 
 namespace ringtape {
 
-// A JSON value. The library that reads and writes the text is included only in json.cpp and safetensors_header.cpp: its
-// headers cost some seconds per file. Json{{"loss", 0.5}, {"shape", {2, 3}}} is an object, since each part is a list of
-// a text and a value; any other {...} is a list. Members keep their order, and objects are equal only if it is the
-// same; numbers are equal by value.
+// A JSON value. The library that reads and writes the text is included only in json.cpp: its headers cost some seconds.
+// Json{{"loss", 0.5}, {"shape", {2, 3}}} is an object, since each part is a list of a text and a value; any other {...}
+// is a list. Members keep their order, and objects are equal only if it is the same; numbers are equal by value.
 class Json {
  public:
   using List = std::vector<Json>;

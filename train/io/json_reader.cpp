@@ -9,7 +9,7 @@ JsonFields::JsonFields(const Json& object, std::string where) : object_(object),
 }
 
 void JsonFields::fail(const char* key, const std::string& expected, const Json& got) const {
-  detail::fail<FormatError>(where_, ": ", key, ": expected ", expected, ", got ", got.described());
+  detail::fail<FormatError>({where_, ": ", key, ": expected ", expected, ", got ", got.described()});
 }
 
 const Json& JsonFields::operator[](const char* key) const {

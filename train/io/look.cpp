@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail_to_look(const std::string& path, int error) {
-  detail::fail<IoError>(path, ": cannot read: ", reason(error), "; start again when it can be read");
+  detail::fail<IoError>({path, ": cannot read: ", reason(error), "; start again when it can be read"});
 }
 
 // ENOTDIR: what would be the folder is a file.
@@ -40,8 +40,8 @@ void check_links_above(const std::string& path) {
     if (!S_ISLNK(s.st_mode) || ::stat(at.c_str(), &s) == 0) return;
     if (!means_absent(errno)) fail_to_look(at.string(), errno);
     std::error_code error;
-    detail::fail<IoError>(at.string(), ": is a link to ", fs::read_symlink(at, error).string(),
-                          ", which is not there; bring that back (is its disk mounted?) or remove the link");
+    detail::fail<IoError>({at.string(), ": is a link to ", fs::read_symlink(at, error).string(),
+                          ", which is not there; bring that back (is its disk mounted?) or remove the link"});
   }
 }
 

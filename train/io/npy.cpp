@@ -18,7 +18,7 @@ const char* description_of(DType dtype) {
     case DType::f64: return "<f8";
     case DType::bf16: break;
   }
-  detail::fail<DTypeError>("NumPy has no ", dtype, "; cast it to f32");
+  detail::fail<DTypeError>({"NumPy has no ", dtype, "; cast it to f32"});
 }
 
 // The format is github.com/numpy/numpy/blob/main/doc/neps/nep-0001-npy-format.rst. As in numpy.lib.format, the header

@@ -110,7 +110,7 @@ class PickleParser {
           "has too many values");
   }
   [[noreturn]] void fail(const std::string& what) const {
-    detail::fail<FormatError>(path_, ": damaged: its pickle ", what);
+    detail::fail<FormatError>({path_, ": damaged: its pickle ", what});
   }
   void check(bool holds, const char* what) const {
     if (!holds) fail(what);

@@ -207,7 +207,7 @@ class StateDict {
   void collect_from(Id root) {
     if (const std::optional<Id> state = find_state(root)) return collect(*state, "", 0);
     const std::string names = names_of(members(root));
-    detail::fail<FormatError>(path_, ": has no state_dict", names.empty() ? "" : ", only ", names);
+    detail::fail<FormatError>({path_, ": has no state_dict", names.empty() ? "" : ", only ", names});
   }
 
   // The tensors of a state_dict or of a module, below `prefix`.
@@ -253,7 +253,7 @@ size_t element_bytes(const PickledStorage& storage, const std::string& path) {
                                                         {"ComplexDoubleStorage", 16}};
   for (const auto& [name, bytes] : kOthers)
     if (storage.type.ends_with(concat(".", name))) return bytes;
-  detail::fail<FormatError>(path, ": has numbers of an unknown type, ", shown_name(storage.type));
+  detail::fail<FormatError>({path, ": has numbers of an unknown type, ", shown_name(storage.type)});
 }
 
 std::map<std::string, PickledStorage> storages_of(const Pickle& pickle, const std::string& path) {

@@ -84,7 +84,7 @@ void check_bools(const std::string& path, const std::string& name, const Tensor&
 const Tensor& Safetensors::operator[](const std::string& name) const {
   for (const NamedTensor& t : tensors)
     if (t.name == name) return t.tensor;
-  detail::fail<FormatError>("there is no tensor '", name, "' in the file");
+  detail::fail<FormatError>({"there is no tensor '", name, "' in the file"});
 }
 
 FileTensor::FileTensor(const NamedTensor& whole)

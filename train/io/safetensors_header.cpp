@@ -1,8 +1,6 @@
 #include "train/io/safetensors_header.h"
 
 #include <algorithm>
-#include <cstring>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
@@ -10,12 +8,11 @@
 #include "core/printable.h"
 #include "core/shape.h"
 #include "train/io/json.h"
+#include "train/io/json_events.h"
 #include "train/io/sizes.h"
 
 namespace ringtape {
 namespace {
-
-using nlohmann::json;
 
 constexpr size_t kShownBytes = 100;  // maximum bytes of a name or value in a message
 
@@ -31,7 +28,7 @@ std::string known_types() {
 
 // Handles the header while it is parsed, without building a tree. Rejects what JSON permits but the format does not:
 // deep nesting, and repeated names within an entry or the metadata. Repeated names of tensors are found at the end.
-class HeaderReader : public nlohmann::json_sax<json> {
+class HeaderReader : public JsonEvents {
  public:
   explicit HeaderReader(const std::string& path) : path_(path) {}
   SafetensorsHeader take() { return std::move(out_); }
@@ -58,9 +55,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
     }
     return true;
   }
-  bool binary(json::binary_t&) override { return true; }
 
-  bool start_object(size_t) override {
+  bool start_object() override {
     RT_CHECK_AS(FormatError, depth_ < kDeepest, path_, ": header nested too deep");
     if (depth_ == 2 || in_list_) scalar("an object");
     if (++depth_ == 2) entry_ = TensorEntry(), entry_.name = key_, has_dtype_ = has_shape_ = has_offsets_ = false;
@@ -90,7 +86,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     if (depth_ <= 2) key_ = std::move(value);
     return true;
   }
-  bool start_array(size_t) override {
+  bool start_list() override {
     RT_CHECK_AS(FormatError, depth_ < kDeepest, path_, ": header nested too deep");
     if (depth_ == 2 && !in_metadata_ && (key_ == "shape" || key_ == "data_offsets"))
       numbers_.clear(), in_list_ = true;
@@ -99,7 +95,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     ++depth_;
     return true;
   }
-  bool end_array() override {
+  bool end_list() override {
     if (--depth_ != 2 || !in_list_) return true;
     in_list_ = false;
     if (key_ == "shape") {
@@ -111,10 +107,8 @@ class HeaderReader : public nlohmann::json_sax<json> {
     }
     return true;
   }
-  bool parse_error(size_t, const std::string&, const json::exception& e) override {
-    const char* reason = std::strstr(e.what(), "] ");
-    detail::fail<FormatError>(path_, ": the header is not valid JSON: ",
-                              printable(std::string(reason ? reason + 2 : e.what()).substr(0, 300)));
+  bool error(const std::string& reason) override {
+    detail::fail<FormatError>({path_, ": the header is not valid JSON: ", printable(reason.substr(0, 300))});
   }
 
  private:
@@ -176,7 +170,7 @@ void check_layout(const std::string& path, std::vector<TensorEntry>& entries, ui
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; });
   const auto twice =
       std::adjacent_find(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
-  if (twice != entries.end()) detail::fail<FormatError>(path, ": the header has '", shown(twice->name), "' twice");
+  if (twice != entries.end()) detail::fail<FormatError>({path, ": the header has '", shown(twice->name), "' twice"});
   std::sort(entries.begin(), entries.end(), [](const TensorEntry& a, const TensorEntry& b) {
     return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
   });
@@ -200,7 +194,7 @@ const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
 SafetensorsHeader parse_safetensors_header(std::string_view text, uint64_t data_bytes, const std::string& path) {
   RT_CHECK_AS(FormatError, text.starts_with('{'), path, ": the header does not start with {; not a safetensors file");
   HeaderReader reader(path);
-  json::sax_parse(text.begin(), text.end(), &reader);
+  read_json(text, reader);
   SafetensorsHeader out = reader.take();
   check_layout(path, out.tensors, data_bytes);
   return out;

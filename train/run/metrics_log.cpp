@@ -78,7 +78,7 @@ static double read_number(const JsonFields& fields, const char* key) {
   const std::string text = fields.text(key);
   for (const double x : {std::nan(""), double(INFINITY), -double(INFINITY)})
     if (json_number(x) == text) return x;
-  detail::fail<FormatError>(fields.where(), ": ", key, ": expected a number, got a string");
+  detail::fail<FormatError>({fields.where(), ": ", key, ": expected a number, got a string"});
 }
 
 std::optional<Metrics> parse_metrics(const std::string& line, const std::string& where) {

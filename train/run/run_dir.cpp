@@ -208,7 +208,7 @@ RunDir::RunDir(std::string path, Earlier earlier) : path_(std::move(path)) {
     remove_leftovers(path_);
     make_folder(file(kExported));
   } catch (const fs::filesystem_error& e) {
-    detail::fail<IoError>("--run ", path_, ": cannot write: ", e.code().message());
+    detail::fail<IoError>({"--run ", path_, ": cannot write: ", e.code().message()});
   }
   log_ = std::make_unique<LineFile>(file(kLog), goes_on ? INT64_MAX : 0);
 }

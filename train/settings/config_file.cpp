@@ -25,8 +25,8 @@ static const Option& find_key(const std::string& key, const std::string& where) 
   const Alias* const alias = find_alias(name);
   RT_CHECK_AS(UsageError, !alias || !alias->flag.empty(), where, ": unknown key '", key, "'", alias_text(*alias));
   const std::string meant = alias ? std::string(alias->flag) : nearest(name, known);
-  detail::fail<UsageError>(where, ": unknown key '", key, "'",
-                           meant.empty() ? "; `ringtape train --help-all` lists all" : "; did you mean " + meant + "?");
+  const std::string hint = meant.empty() ? "; `ringtape train --help-all` lists all" : "; did you mean " + meant + "?";
+  detail::fail<UsageError>({where, ": unknown key '", key, "'", hint});
 }
 
 static std::string value_text(const toml::node& value, const std::string& where) {
@@ -34,7 +34,7 @@ static std::string value_text(const toml::node& value, const std::string& where)
   if (const auto* b = value.as_boolean()) return b->get() ? "true" : "false";
   if (const auto* i = value.as_integer()) return std::to_string(i->get());
   if (const auto* f = value.as_floating_point()) return shortest(f->get());
-  detail::fail<UsageError>(where, ": expected a string, a number, true or false");
+  detail::fail<UsageError>({where, ": expected a string, a number, true or false"});
 }
 
 // The parser recurses once per part of a dotted key, and a line can hold many parts: limits them.
@@ -54,7 +54,7 @@ static toml::table parse(const std::string& content, const std::string& path) {
   try {
     return toml::parse(content);
   } catch (const toml::parse_error& e) {
-    detail::fail<FormatError>(path, ":", e.source().begin.line, ": not valid TOML: ", std::string(e.description()));
+    detail::fail<FormatError>({path, ":", e.source().begin.line, ": not valid TOML: ", std::string(e.description())});
   }
 }
 

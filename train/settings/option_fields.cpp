@@ -60,6 +60,11 @@ void visit_method(OptionWalk& f, TrainOptions& o) {
 }  // namespace
 
 TrainOptions::TrainOptions() : model(models()), method(nn::methods()) {}
+TrainOptions::TrainOptions(const TrainOptions&) = default;
+TrainOptions::TrainOptions(TrainOptions&&) noexcept = default;
+TrainOptions& TrainOptions::operator=(const TrainOptions&) = default;
+TrainOptions& TrainOptions::operator=(TrainOptions&&) noexcept = default;
+TrainOptions::~TrainOptions() = default;
 
 void visit(OptionWalk& f, TrainOptions& o) {
   visit_model(f, o);

@@ -56,9 +56,9 @@ std::string owners_text(const std::vector<Place>& places) {
 [[noreturn]] void refuse(TrainOptions options, const std::vector<Place>& places, const std::string& origin) {
   settle_model(options);
   const std::string kind = places[0].option->group.kind, chosen = option_text(options, kind).value_or("");
-  detail::fail<UsageError>(origin, ": ",
+  detail::fail<UsageError>({origin, ": ",
                            chosen.empty() ? concat("no ", kind, " is chosen") : concat("not a setting of ", chosen),
-                           "; ", owners_text(places), " (--", kind, ")");
+                           "; ", owners_text(places), " (--", kind, ")"});
 }
 
 std::string owner_of(const OptionGroup& group) {

@@ -51,6 +51,11 @@ struct TrainOptions {
   TraceOptions trace;
 
   TrainOptions();
+  TrainOptions(const TrainOptions&);
+  TrainOptions(TrainOptions&&) noexcept;
+  TrainOptions& operator=(const TrainOptions&);
+  TrainOptions& operator=(TrainOptions&&) noexcept;
+  ~TrainOptions();
   bool self_supervised() const { return !method.name.empty(); }
 };
 

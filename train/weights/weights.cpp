@@ -51,10 +51,10 @@ void check_fits(const std::string& path, const FileTensor& have, const FileTenso
 }
 
 [[noreturn]] void fail_absent(const std::string& path, const std::string& name) {
-  detail::fail<FormatError>(path, ": no tensor '", name, "'; was it trained with another --model?");
+  detail::fail<FormatError>({path, ": no tensor '", name, "'; was it trained with another --model?"});
 }
 void check_none(const std::string& path, const std::vector<std::string>& unknown) {
-  if (!unknown.empty()) detail::fail<FormatError>(path, ": the model has no tensor '", shown(unknown.front()), "'");
+  if (!unknown.empty()) detail::fail<FormatError>({path, ": the model has no tensor '", shown(unknown.front()), "'"});
 }
 
 // The entries of a file, without their numbers.
