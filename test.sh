@@ -63,11 +63,13 @@ show_tests() {
     { grep -Ev --line-buffered '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test .* Passed )|^Test project |^$' || true; }
 }
 
-if $setup; then set_up ./setup.sh test; fi
+packages=test
+if [[ $preset == asan ]]; then packages=check; fi # clang++
+if $setup; then set_up ./setup.sh $packages; fi
 mkdir -p build
 choose_compiler
 # shellcheck disable=SC2034 # of quietly.sh
-setup_command="./setup.sh test" build_size="2 GB"
+setup_command="./setup.sh $packages" build_size="2 GB"
 quietly "building build/$preset: ${names[*]:-all tests and benchmarks}" "build/$preset.log" build
 $build_only && exit
 began=$SECONDS

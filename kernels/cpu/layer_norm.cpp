@@ -101,7 +101,7 @@ void layer_norm_forward(View y, View statistics, View x, View w, View b, double 
       std::vector<C> buffers(std::is_same_v<T, C> ? 0 : size_t(2 * n));
       for (int64_t r = begin; r < end; ++r) {
         const C* in = Row<T>::read(x.as<T>() + r * n, n, buffers.data());
-        C* out = Row<T>::open(y.as<T>() + r * n, buffers.data() + n);
+        C* out = Row<T>::open(y.as<T>() + r * n, buffers.data() + buffers.size() / 2);
         const RowStatistics<C> s = row_statistics(in, n, eps, centred);
         C* const kept = statistics.as<C>() + 3 * r;
         kept[0] = s.high, kept[1] = s.low, kept[2] = s.inverse;
@@ -124,14 +124,14 @@ void layer_norm_backward(View dx, View dw, View db, View dy, View x, View statis
     const Scratch<C> partial(sums ? chunks * 2 * n : 0, x.device);  // (chunks, 2, n)
     parallel_for(chunks, std::max<int64_t>(1, kGrain / 4 / (chunk * n + 1)), [&](int64_t begin, int64_t end) {
       std::vector<C> buffers(std::is_same_v<T, C> ? 0 : size_t(3 * n));
-      C* const b0 = buffers.data();
+      const size_t third = buffers.size() / 3;
       for (int64_t c = begin; c < end; ++c) {
         C* const own = sums ? partial.data() + c * 2 * n : nullptr;
         if (sums) std::fill_n(own, 2 * n, C(0));
         for (int64_t r = c * chunk; r < std::min(rows, (c + 1) * chunk); ++r) {
-          const C* g = Row<T>::read(dy.as<T>() + r * n, n, b0);
-          const C* v = Row<T>::read(x.as<T>() + r * n, n, b0 + n);
-          C* out = Row<T>::open(dx.as<T>() + r * n, b0 + 2 * n);
+          const C* g = Row<T>::read(dy.as<T>() + r * n, n, buffers.data());
+          const C* v = Row<T>::read(x.as<T>() + r * n, n, buffers.data() + third);
+          C* out = Row<T>::open(dx.as<T>() + r * n, buffers.data() + 2 * third);
           const C* const s = statistics.as<C>() + 3 * r;
           layer_norm_row<C>(out, own, sums ? own + n : nullptr, g, v, scale, n, {s[0], s[1], s[2]}, centred);
           Row<T>::close(dx.as<T>() + r * n, n, out);

@@ -42,7 +42,7 @@ struct Math {
   RT_INLINE static float exp(float x) {
     constexpr float log2e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, round = 12582912.f;
     const float c = x > 89.f ? 89.f : (x < -104.f ? -104.f : x);
-    const float n = (c * log2e + round) - round;
+    const float shifted = c * log2e + round, n = shifted - round;
     const float r = (c - n * ln2_high) - n * ln2_low;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -52,7 +52,7 @@ struct Math {
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.f;
     // 2^n in two factors: n reaches 128 for the largest results and -150 for subnormal ones.
-    const int32_t whole = int32_t(n), half = whole >> 1;
+    const int32_t whole = std::bit_cast<int32_t>(shifted) - std::bit_cast<int32_t>(round), half = whole >> 1;
     const float y = p * std::bit_cast<float>((half + 127) << 23) * std::bit_cast<float>((whole - half + 127) << 23);
     return x != x ? x : y;
   }

@@ -200,7 +200,7 @@ class Resampler {
       for (filled_ = std::max(filled_, first); filled_ < first + kept_; ++filled_) fill(filled_);
     for (int64_t k = 0; k < kept_; ++k)
       taken_[size_t(k)] = same_columns_ ? x_ + (first + k) * stride_ + left_ * channels_ : narrow(first + k);
-    const int32_t* const w = rows_.weights.data() + i * kept_;
+    const int32_t* const w = kept_ == 1 ? nullptr : rows_.weights.data() + i * kept_;
     if (kept_ == 1) std::memcpy(to, taken_[0], size_t(bytes));
     else if (kept_ == 2) resample_rows<2>(to, taken_.data(), w, kept_, bytes);
     else if (kept_ == 3) resample_rows<3>(to, taken_.data(), w, kept_, bytes);

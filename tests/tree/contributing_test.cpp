@@ -17,13 +17,28 @@ std::regex any_spelling(std::string name) {
   return std::regex("(^|[^A-Za-z])" + spelling + "([^a-z]|$)");
 }
 
+std::string squeezed(std::string text) {  // lower-case, without what may stand between words
+  std::erase_if(text, [](char c) { return c == '-' || c == '_'; });
+  for (char& c : text) c = char(std::tolower(c));
+  return text;
+}
+
 std::set<std::string> files_with(const std::string& name) {
+  static const auto texts = [] {  // path, text, squeezed text, which is searched faster
+    std::vector<std::array<std::string, 3>> all;
+    for (const char* folder : {"core", "kernels", "autograd", "comm", "nn", "train"})
+      for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
+        if (entry.is_regular_file()) {
+          const std::string text = text_of(entry.path());
+          all.push_back({fs::relative(entry.path(), kRoot).string(), text, squeezed(text)});
+        }
+    return all;
+  }();
   const std::regex pattern = any_spelling(name);
+  const std::string plain = squeezed(name);
   std::set<std::string> out;
-  for (const char* folder : {"core", "kernels", "autograd", "comm", "nn", "train"})
-    for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
-      if (entry.is_regular_file() && std::regex_search(text_of(entry.path()), pattern))
-        out.insert(fs::relative(entry.path(), kRoot).string());
+  for (const auto& [path, text, fast] : texts)
+    if (fast.find(plain) != std::string::npos && std::regex_search(text, pattern)) out.insert(path);
   return out;
 }
 
