@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 
 #include "core/check.h"
 
@@ -75,6 +76,31 @@ Place from_open_mpi(const Lookup& lookup) {
   return p;
 }
 
+// The ancestor that all ranks of this host have in common, whatever wraps them; else the parent.
+pid_t hydra_proxy() {
+  for (pid_t pid = ::getppid(); pid > 1;) {
+    std::ifstream stat(concat("/proc/", pid, "/stat"));
+    std::string number, name, state;
+    if (!(stat >> number >> name >> state >> pid)) break;
+    if (name == "(hydra_pmi_proxy)") return std::atoi(number.c_str());
+  }
+  return ::getppid();
+}
+
+Place from_hydra(const Lookup& lookup) {
+  const Variables v(lookup, "mpiexec");
+  Place p{.launcher = "mpiexec"};
+  p.size = v.number("PMI_SIZE", 1, kMaxRanks);
+  p.rank = v.number("PMI_RANK", 0, p.size - 1);
+  p.local_size = v.number("MPI_LOCALNRANKS", 1, p.size);
+  p.local_rank = v.number("MPI_LOCALRANKID", 0, p.local_size - 1);
+  p.one_host = p.local_size == p.size;
+  p.job = concat("mpiexec ", hydra_proxy());
+  p.host = v.text("MASTER_ADDR");
+  p.port = v.number("MASTER_PORT", 1, 65535, p.one_host ? port_for(p.job) : 29500);
+  return p;
+}
+
 // "4(x2),3": the number of tasks of each node, in order.
 int tasks_on_node(const std::string& list, int node) {
   for (size_t at = 0; at < list.size();) {
@@ -114,12 +140,29 @@ std::string first_host(const std::string& list) {
          list.substr(close + 1, list.find(',', close) - close - 1);
 }
 
-// torchrun's variables first: if somebody sets them by hand under another launcher, they must count.
-std::optional<Place> place_of(const Lookup& lookup) {
-  if (lookup("RANK") || lookup("WORLD_SIZE")) return from_torchrun(lookup);
+// Slurm sets PMI_RANK and PMI_SIZE, too, for MPI libraries; if Hydra uses srun to start its proxies, PMI_SIZE counts.
+static std::optional<Place> from_others(const Lookup& lookup) {
+  const bool slurm = lookup("SLURM_STEP_NUM_TASKS").has_value();  // of srun; a batch script has only the job's
   if (lookup("OMPI_COMM_WORLD_SIZE")) return from_open_mpi(lookup);
-  if (lookup("SLURM_STEP_NUM_TASKS")) return from_slurm(lookup);  // of srun; a batch script has only the job's
+  if (lookup("PMI_SIZE") && (!slurm || lookup("MPI_LOCALNRANKS"))) return from_hydra(lookup);
+  if (slurm) return from_slurm(lookup);
+  RT_CHECK_AS(UsageError, !lookup("PMIX_RANK") || lookup("RANK"), "PMIX_RANK is set, but no variable says how many ",
+              "ranks there are: use mpirun instead of prterun, or set RANK and WORLD_SIZE");
   return std::nullopt;
+}
+
+std::optional<Place> place_of(const Lookup& lookup) {
+  const auto counts = [&](const Place& p) { return p.size > 1 || lookup("RINGTAPE_STORE"); };
+  const auto other = from_others(lookup);
+  const bool launched = other && counts(*other);
+  if (launched && lookup("WORLD_SIZE") && !lookup("LOCAL_WORLD_SIZE")) {  // torchrun in each of its tasks has both
+    const int size = Variables(lookup, "a launcher").number("WORLD_SIZE", 1, kMaxRanks);
+    RT_CHECK_AS(UsageError, size == 1 || size == other->size, "WORLD_SIZE=", size, ", but ", other->launcher,
+                " has started ", other->size, " ranks; unset WORLD_SIZE and RANK, or start as many");
+  }
+  if (lookup("RANK") || (lookup("WORLD_SIZE") && !launched && lookup("WORLD_SIZE") != "1"))
+    if (Place own = from_torchrun(lookup); counts(own)) return own;
+  return launched ? other : std::nullopt;
 }
 
 std::optional<Place> place_of_process() {

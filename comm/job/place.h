@@ -5,8 +5,8 @@
 
 namespace ringtape::comm {
 
-// What a launcher tells a process about its job: from the variables of torchrun and `ringtape launch`, of Open MPI, or
-// of Slurm (srun).
+// What a launcher tells a process about its job: torchrun and `ringtape launch`, Open MPI's mpirun, mpiexec with Hydra
+// (MPICH, Intel MPI), or Slurm's srun, by their variables.
 struct Place {
   const char* launcher = "";
   int rank = 0, size = 1;
@@ -20,7 +20,12 @@ struct Place {
 // Reads a variable; nullopt: not set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
 
-// nullopt: no launcher started this process. Throws UsageError naming a variable that is missing or invalid.
+// Where several launchers have left variables, those of the first one in the order above count that has started more
+// than one rank: a job of one needs no launcher, unless it has a store by which others may join (RINGTAPE_STORE).
+// WORLD_SIZE without RANK, as batch scripts export it, confirms what another launcher says.
+//
+// nullopt: this process is alone. Throws UsageError naming a variable that is missing or invalid, or WORLD_SIZE if
+// somebody has set it by hand and the launcher says otherwise.
 std::optional<Place> place_of(const Lookup& lookup);
 std::optional<Place> place_of_process();  // from the environment
 

@@ -90,33 +90,36 @@ std::shared_ptr<Store> store_at(const std::string& where, const Meeting& meeting
 }
 
 // The host's name may be a public address that no interface of this machine has.
+// On every interface if there are several hosts: rank 0's name may lead to another address on its own host (Debian
+// writes 127.0.1.1 into /etc/hosts), and hosts may reach it by several. The token protects the store.
 std::unique_ptr<StoreServer> serve_at(const Place& place, StoreServer::Options options) {
   options.port = place.port;
-  options.host = place.host;
+  options.host = place.one_host ? place.host : "";
   try {
     return std::make_unique<StoreServer>(options);
   } catch (const CommError& e) {
+    if (options.host.empty())
+      detail::fail<CommError>({"cannot host the job's store: ", e.what(), "; set another MASTER_PORT on all ranks"});
     log_info("store: ", e.what(), "; trying every interface");
   }
-  options.host = "";
-  try {
-    return std::make_unique<StoreServer>(options);
-  } catch (const CommError& e) {
-    detail::fail<CommError>({"cannot host the job's store: ", e.what(), "; set another MASTER_PORT on all ranks"});
-  }
+  Place anywhere = place;
+  anywhere.one_host = false;
+  return serve_at(anywhere, std::move(options));
 }
 
 std::shared_ptr<Store> store_over_hosts(const Place& place, const Meeting& meeting, Deadline deadline) {
   RT_CHECK_AS(UsageError, !meeting.token.empty(), place.launcher, " has started this job on several hosts: ",
               "set RINGTAPE_TOKEN to the same secret on all of them, such as what `openssl rand -hex 16` prints");
   RT_CHECK_AS(UsageError, !place.host.empty() && place.port > 0, place.launcher, " does not say where rank 0 is: ",
-              "set MASTER_ADDR to its host and MASTER_PORT to a free port there, on every rank");
+              "set MASTER_ADDR to its host", place.port > 0 ? "" : " and MASTER_PORT to a free port there",
+              ", on every rank");
   Hosted hosted;
   if (place.rank == 0) {
     const std::string lack = lack_of_descriptors(int64_t(place.size) + kSpare);
     RT_CHECK_AS(CommError, lack.empty(), "rank 0 needs a connection to each of ", place.size, " ranks: ", lack);
     hosted.server = serve_at(place, {.token = meeting.token, .name = self_of(place), .heartbeat = meeting.heartbeat});
-    log_info("store: hosted by rank 0 at ", place.host, ":", place.port);
+    log_info("store: hosted by rank 0 at ", place.host, ":", place.port,
+             place.one_host ? "" : ", listening on every interface");
   }
   hosted.store = reach({place.host, place.port, meeting.token}, deadline, "rank 0", meeting.patience);
   return whole(std::move(hosted));

@@ -8,9 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "core/check.h"
 #include "core/limits.h"
@@ -63,7 +65,11 @@ Fd adopt(int fd) {
 Fd listen_on(const std::string& host, int port) {
   int error = 0;
   const Addresses all = resolve(host, port, AI_PASSIVE);
-  for (const addrinfo* a = all.get(); a; a = a->ai_next) {
+  std::vector<const addrinfo*> order;
+  for (const addrinfo* a = all.get(); a; a = a->ai_next) order.push_back(a);
+  if (host.empty())  // IPv6's any address has IPv4's connections, too
+    std::ranges::stable_partition(order, [](const addrinfo* a) { return a->ai_family == AF_INET6; });
+  for (const addrinfo* a : order) {
     Fd s = open_socket(*a);
     const int on = 1, off = 0;
     if (s) ::setsockopt(s.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -92,7 +98,8 @@ std::string own_address(const Fd& socket) {
               "not a socket: ", std::strerror(errno));
   const int error = ::getnameinfo(reinterpret_cast<sockaddr*>(&a), size, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   RT_CHECK_AS(CommError, error == 0, "cannot read the own address of a socket: ", ::gai_strerror(error));
-  return text;
+  constexpr std::string_view kMapped = "::ffff:";  // IPv4 at a socket of IPv6
+  return std::string_view(text).starts_with(kMapped) ? text + kMapped.size() : text;
 }
 
 // Sets `error` if it returns no socket.

@@ -49,6 +49,8 @@ if [ -n "$store" ]; then
   if [ $code -ne 0 ]; then sleep 1; kill "$store" 2>/dev/null; fi
   wait "$store" && code=0
   # 75: the time was nearly up (--signal), and there is a checkpoint.
-  if [ $code -eq 75 ]; then exec scontrol requeue "$SLURM_JOB_ID"; fi
+  # Of an array this task alone: SLURM_JOB_ID of the last one is the whole array.
+  job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+  if [ $code -eq 75 ]; then exec scontrol requeue "${job:-$SLURM_JOB_ID}"; fi
 fi
 exit $code

@@ -33,13 +33,15 @@ if [ "${1-}" = launch ]; then
     "$binary" -n "$SLURM_NTASKS_PER_NODE" --nnodes "$SLURM_JOB_NUM_NODES" --master-addr "$host" \
     --master-port "$port" --grace 60 -- "$@"
 else
-  # --wait: ranks that go on when one has ended have a minute, not --kill-on-bad-exit's no time
-  # at all, to write a checkpoint.
+  # --wait: ranks that go on when one has ended have a minute to write a checkpoint, and not only KillWait's seconds as
+  # with --kill-on-bad-exit.
   srun --ntasks="$SLURM_NTASKS" --ntasks-per-node="$SLURM_NTASKS_PER_NODE" --cpus-per-task="$SLURM_CPUS_PER_TASK" \
     --kill-on-bad-exit=0 --wait=60 "$binary" "$@"
 fi
 code=$?
 
 # 75: the time was nearly up (--signal), and there is a checkpoint.
-if [ $code -eq 75 ]; then exec scontrol requeue "$SLURM_JOB_ID"; fi
+# Of an array this task alone: SLURM_JOB_ID of the last one is the whole array.
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+if [ $code -eq 75 ]; then exec scontrol requeue "${job:-$SLURM_JOB_ID}"; fi
 exit $code

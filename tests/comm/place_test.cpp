@@ -50,12 +50,58 @@ TEST(Place, UnderstandsTheLaunchers) {
   EXPECT_GE(p->port, 20000);
   EXPECT_LT(p->port, 30000);
 
+  p = place({{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}, {"MPI_LOCALNRANKS", "2"}, {"MPI_LOCALRANKID", "1"}});
+  EXPECT_EQ(std::tuple(p->rank, p->size, p->local_rank, p->local_size, p->one_host, p->port),
+            std::tuple(3, 4, 1, 2, false, 29500));
+
   const auto error = [&](std::map<std::string, std::string> all) {
     return message_of<UsageError>([&] { place(std::move(all)); });
   };
   EXPECT_MENTIONS(error({{"RANK", "1"}}), "WORLD_SIZE is not set");
   EXPECT_MENTIONS(error({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), "RANK=2: expected a whole number from 0 to 1");
   EXPECT_MENTIONS(error({{"RANK", "one"}, {"WORLD_SIZE", "2"}}), "RANK=one");
+}
+
+// Variables of several launchers: a pod with one rank, a batch script's WORLD_SIZE, MPI libraries under Slurm, torchrun
+// in each task of Slurm.
+TEST(Place, TakesTheLauncherWithRanks) {
+  using Variables = std::map<std::string, std::string>;
+  const auto place = [](Variables all, const Variables& more = {}) {
+    all.insert(more.begin(), more.end());
+    return place_of([&](const char* name) { return all.count(name) ? std::optional(all[name]) : std::nullopt; });
+  };
+  const auto ranks = [&](const Variables& all, const Variables& more = {}) {
+    const auto p = place(all, more);
+    return p ? concat(p->launcher, " ", p->rank, "/", p->size) : "";
+  };
+  const auto error = [&](const Variables& all, const Variables& more = {}) {
+    return message_of<UsageError>([&] { place(all, more); });
+  };
+  const Variables open_mpi = {{"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_RANK", "1"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}};
+  const Variables slurm = {{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}, {"SLURM_LOCALID", "1"}};
+  const Variables pmi = {{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}};
+  const Variables hydra = {{"PMI_SIZE", "4"}, {"PMI_RANK", "3"}, {"MPI_LOCALNRANKS", "4"}, {"MPI_LOCALRANKID", "3"}};
+  const Variables pod = {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", "1"}};
+  const Variables batch = {{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  const Variables torchrun = {{"RANK", "5"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "4"}};
+
+  EXPECT_EQ(ranks(pod), "");
+  EXPECT_EQ(ranks({{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}}), "");
+  EXPECT_EQ(ranks(pod, {{"RINGTAPE_STORE", "a:1"}}), "torchrun 0/1");  // others may join
+  EXPECT_EQ(ranks(pod, open_mpi), "mpirun 1/2");
+  EXPECT_EQ(ranks(pod, hydra), "mpiexec 3/4");
+  EXPECT_EQ(ranks(batch, open_mpi), "mpirun 1/2");
+  EXPECT_EQ(place(batch, open_mpi)->port, 29500);
+  EXPECT_EQ(ranks(batch, slurm), "srun 1/2");
+  EXPECT_EQ(ranks(slurm, pmi), "srun 1/2");
+  EXPECT_EQ(ranks(slurm, hydra), "mpiexec 3/4");
+  EXPECT_EQ(ranks(torchrun, slurm), "torchrun 5/8");
+  EXPECT_MENTIONS(error({{"RANK", "1"}, {"WORLD_SIZE", "4"}}, open_mpi),
+                  "WORLD_SIZE=4, but mpirun has started 2 ranks; unset WORLD_SIZE and RANK, or start as many");
+  EXPECT_MENTIONS(error(batch), "RANK is not set");
+  EXPECT_MENTIONS(error(pmi), "MPI_LOCALNRANKS is not set");
+  EXPECT_MENTIONS(error({{"PMIX_RANK", "0"}}), "use mpirun instead of prterun");
 }
 
 TEST(Place, FindsTheFirstOfSlurmsHosts) {

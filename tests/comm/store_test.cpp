@@ -249,6 +249,17 @@ TEST(TcpStore, NamesWhoDoesNotAnswer) {
   EXPECT_NE(absent.find("refused"), std::string::npos) << absent;
 }
 
+TEST(TcpStore, EveryInterfaceIsIpv6sToo) {
+  try {
+    listen_on("::1", 0);
+  } catch (const CommError&) {
+    GTEST_SKIP() << "there is no IPv6";
+  }
+  const StoreServer server({.token = kToken, .host = ""});
+  for (const char* host : {"::1", "127.0.0.1"})
+    EXPECT_EQ(tcp_store({host, server.port(), kToken}, soon())->address(), host);
+}
+
 TEST(TcpStore, TakesOverASocketThatListens) {
   const Fd listening = listen_on("127.0.0.1", 0);
   const StoreServer server({.token = kToken, .listening = ::dup(listening.get())});

@@ -104,6 +104,26 @@ TEST_F(StopTest, OtherSignalsStopBehindACheckpointToo) {
   EXPECT_EQ(wait(training), 75) << log();
 }
 
+// Launchers end the other ranks as soon as one has ended.
+TEST_F(StopTest, NoRankEndsBeforeRankZeroHasItsFiles) {
+  write_file((folder_ / "h").string(), "#!/bin/sh\ntouch begun; until [ -e go ]; do sleep 0.02; done\n");
+  fs::permissions(folder_ / "h", fs::perms::owner_all);
+  const auto rank = [&](int r) {
+    return start(concat("env RANK=", r, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 ringtape ", kEndless,
+                        " --on-save ./h --run r"),
+                 r == 0 ? "log" : "log1");
+  };
+  const pid_t ranks[] = {rank(0), rank(1)};
+  await_epoch("r", ranks[0]);
+  ::kill(ranks[1], SIGUSR1);
+  EXPECT_TRUE(within(20, [&] { return fs::exists(folder_ / "begun"); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_FALSE(ended(ranks[1]));
+  write_file((folder_ / "go").string(), "");
+  for (const pid_t pid : ranks) EXPECT_EQ(wait(pid), 75);
+  EXPECT_TRUE(has_checkpoint("r"));
+}
+
 // Signals that come while the ranks are still connecting.
 TEST_F(StopTest, ARankThatWaitsForOthersEndsAtOnce) {
   const pid_t rank =

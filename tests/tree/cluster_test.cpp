@@ -123,6 +123,8 @@ TEST_F(ClusterTest, APreemptedSlurmJobIsQueuedAgain) {
   for (const std::string& way : {ranks, launchers}) {
     EXPECT_EQ(shell("export PROBE_CODE=75; " + way).count("requeued " + job_), 1u);
     EXPECT_EQ(shell("export PROBE_CODE=5; " + way, 5).count("requeued " + job_), 0u);
+    const std::string task = "export SLURM_ARRAY_JOB_ID=" + job_ + " SLURM_ARRAY_TASK_ID=2 PROBE_CODE=75; ";
+    EXPECT_EQ(shell(task + way).count("requeued " + job_ + "_2"), 1u);  // the array's last task alone
   }
 }
 

@@ -73,7 +73,10 @@ bool train_on_rank(TrainOptions options, const World& world, const Invocation& i
     stop_after_step();
     const auto role = world.leads() ? leader(setup, invocation, said, earlier(setup.options.run)) : follower(setup);
     role->begin(trainer, world);
-    return role->train(trainer, world);
+    if (role->train(trainer, world)) return true;
+    // Launchers end the other ranks as soon as one has ended with an error code; rank 0 is here when its files are.
+    world.group().barrier().wait();
+    return false;
   } catch (const OutOfMemory& e) {
     throw OutOfMemory(error_text(e, setup, world));
   }

@@ -16,7 +16,7 @@ constexpr std::string_view kAtOnce =
     "--resume\n";
 
 volatile sig_atomic_t requested = 0, speaks_of_it = 0;
-timespec first;
+timespec first[NSIG];  // by the signal
 
 constexpr int kSignals[] = {SIGTERM, SIGINT, SIGUSR1, SIGHUP};
 
@@ -49,12 +49,12 @@ void exit_at_once(int) {
 }
 
 void request(int signal) {
-  timespec now;
+  timespec now, &before = first[signal];
   ::clock_gettime(CLOCK_MONOTONIC, &now);
-  if (!requested) {
-    first = now;
-    requested = 1;
-  } else if (double(now.tv_sec - first.tv_sec) + 1e-9 * double(now.tv_nsec - first.tv_nsec) >= 1) {
+  requested = 1;
+  if (before.tv_sec == 0) {
+    before = now;
+  } else if (double(now.tv_sec - before.tv_sec) + 1e-9 * double(now.tv_nsec - before.tv_nsec) >= 1) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);
   }

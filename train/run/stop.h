@@ -13,9 +13,9 @@ void hold_stops();
 // message on standard error.
 void stop_at_once(bool speaks);
 
-// The first signal sets a flag that stop_requested() returns; the trainer checks it after each step and stops. A signal
-// at least one second later ends the process as by default. An earlier one is ignored, since a scheduler and a launcher
-// may both signal each rank.
+// The first signal sets a flag that stop_requested() returns; the trainer checks it after each step and stops. The same
+// signal again at least one second later ends the process as by default. An earlier one is ignored, since a scheduler
+// and a launcher may both signal each rank; another one, too: Slurm sends SIGTERM some time after its --signal.
 void stop_after_step();
 bool stop_requested();
 
