@@ -22,7 +22,7 @@ namespace ringtape {
 namespace {
 
 // The number stands also for what decoding and scaling give: raise it when any of their bytes change.
-constexpr const char* kFormat = "ringtape images 2\n";
+constexpr const char* kFormat = "ringtape images 3\n";
 constexpr size_t kPage = 4096;
 
 // What a file begins with: all that the images depend on. Its size is a multiple of a page.
