@@ -161,13 +161,6 @@ TEST_F(ImageTest, ResizingAveragesAndKeepsConstants) {
   EXPECT_EQ((std::vector<int>{cut.rgb[0], cut.rgb[3], cut.rgb[6], cut.rgb[9]}), (std::vector<int>{0, 0, 200, 200}));
 }
 
-TEST_F(ImageTest, LargeJpegsAreDecodedSmallerButNeverBelowWhatIsWanted) {
-  const std::string jpg = (folder_ / "a.jpg").string();
-  write_jpeg(jpg, 65, 40, picture(65, 40, 3));
-  for (const auto& [least, height] : {std::pair{41, 40}, {21, 40}, {20, 20}, {11, 20}, {10, 10}, {5, 5}, {1, 5}})
-    EXPECT_EQ(read_image(jpg, least).size.height, height) << least;
-}
-
 TEST_F(ImageTest, AFolderOfTrainAndTestImages) {
   for (const char* held : {"test", "val"}) {
     const fs::path root = folder_ / held;
