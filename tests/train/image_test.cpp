@@ -95,11 +95,10 @@ TEST_F(ImageTest, EveryKindOfFileBecomesRgb) {
   expect_image(jpg, 19, 13, 4, colour);
   write_jpeg(jpg, 19, 13, picture(19, 13, 1), {.from = JCS_GRAYSCALE});
   expect_image(jpg, 19, 13, 3, grey);
-  write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK});
-  expect_image(jpg, 19, 13, 4, [](int x, int y, int c) { return pixel(x, y, c) * pixel(x, y, 3) / 255; });
-  write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK, .adobe = false});
-  expect_image(jpg, 19, 13, 4,
-               [](int x, int y, int c) { return (255 - pixel(x, y, c)) * (255 - pixel(x, y, 3)) / 255; });
+  for (const bool adobe : {true, false}) {
+    write_jpeg(jpg, 19, 13, picture(19, 13, 4), {.from = JCS_CMYK, .adobe = adobe});
+    expect_image(jpg, 19, 13, 4, [](int x, int y, int c) { return pixel(x, y, c) * pixel(x, y, 3) / 255; });
+  }
   write_png(png, 19, 13, PNG_FORMAT_RGB, picture(19, 13, 3));
   expect_image(png, 19, 13, 0, colour);
   write_png(png, 19, 13, PNG_FORMAT_GRAY, picture(19, 13, 1));

@@ -52,6 +52,23 @@ void expect_pixels(const std::string& name, std::string_view file) {
 
 TEST(Pictures, PngsOfEveryKindAreThoseOfPillow) { EXPECT_EQ(each_picture("png", expect_pixels), 64); }
 
+// Also if libjpeg warns, of what costs no pixels.
+TEST(Pictures, JpegsOfEveryKindAreThoseOfPillow) { EXPECT_EQ(each_picture("jpeg", expect_pixels), 10); }
+
+TEST(Pictures, JpegsWithoutAllTheirPixelsAreRefused) {
+  const auto message = [](const std::string& file) {
+    return test::message_of<FormatError>([&] { decode_image(file, "a.jpg"); });
+  };
+  const std::string plain(bytes_of(pictures()["jpeg/plain/file"])),
+      restarts(bytes_of(pictures()["jpeg/restarts/file"]));
+  const auto end = [](const std::string& file, size_t bytes) { return file.substr(0, file.size() - bytes); };
+  EXPECT_MENTIONS(message(end(plain, 2)), "a.jpg: damaged JPEG data (Premature end of JPEG file");
+  EXPECT_MENTIONS(message(end(plain, 30) + "\xff\xd9"), "(Corrupt JPEG data: premature end of data segment)");
+  std::string other = restarts;
+  other[other.find("\xff\xd1") + 1] = '\xd5';
+  EXPECT_MENTIONS(message(other), "(Corrupt JPEG data: found marker 0xd5 instead of RST1)");
+}
+
 // JPEGs are decoded to a half or less, so not to the level.
 TEST(Pictures, JpegsAreScaledAsByTorchvision) {
   const int number = each_picture("scaled", [](const std::string& name, std::string_view file) {
