@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/image_folders.h"
+#include "train/data/dataset.h"
 #include "train/data/image_file.h"
 
 namespace ringtape {
@@ -106,6 +107,35 @@ TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch
   picture("a/train/dog/12.png", 1, 2, 1, 30);
   EXPECT_MENTIONS(refused("train --run parts --resume --epochs 3"),
                   "has other files than when the run began: train/dog/12.png: has ");
+}
+
+TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {
+  for (const int64_t pixels : {1, 3, 7, 48, 1000})
+    for (int level = 0; level < 256; ++level) {
+      Tensor images({1, 1, pixels, 2}, DType::u8);
+      for (int64_t i = 0; i < 2 * pixels; ++i) images.data<uint8_t>()[i] = uint8_t(i % 2 == 0 ? level : i % 4);
+      const PixelStatistics got = pixel_statistics(images);
+      ASSERT_EQ(got.deviation[0], 0) << level << ", " << pixels << " times";
+      ASSERT_EQ(got.deviation[1] > 0, pixels > 1);
+      ASSERT_EQ(got.highest, std::max(level, pixels > 1 ? 3 : 1));
+    }
+}
+
+// One level of red, which the sums of squares would not show as such.
+TEST_F(OwnImagesTest, DataInfoNotesLevelsThatAreProbablyNotMeantSo) {
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"}) {
+      const std::filesystem::path at = folder_ / split / kind;
+      std::filesystem::create_directories(at);
+      std::string pixels;
+      for (int i = 0; i < 16; ++i) pixels += {11, char(i + kind[0] % 2), char(2 * i)};
+      write_file((at / "1.ppm").string(), "P6 4 4 255\n" + pixels);
+    }
+  const Json info = result_of("data info imagefolder --data-dir .");
+  ASSERT_EQ(info["notes"].size(), 2u);
+  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "the highest level of the training images is 30 of 255");
+  EXPECT_MENTIONS(info["notes"][1].get<std::string>(), "all pixels of the training images have the same red; it is not");
+  EXPECT_EQ(info["normalisation"]["deviation"][0].get<double>(), 1);
 }
 
 TEST_F(OwnImagesTest, DataInfoDrawsWhatATrainingGets) {

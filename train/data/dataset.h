@@ -107,9 +107,11 @@ std::string how_to_get(const std::string& name);  // the end of a message about 
 // The number of training images held out by default.
 int64_t default_val_size(const DatasetEntry& entry, int64_t n);
 
-// Mean and deviation per channel over all images, u8 (N, H, W, C) on the host; pixels scaled to [0, 1].
+// Mean and deviation per channel over all images, u8 (N, H, W, C) on the host; pixels scaled to [0, 1]. The deviation
+// of a channel with one level is exactly 0.
 struct PixelStatistics {
   std::vector<float> mean, deviation;
+  int highest = 0;  // level
 };
 PixelStatistics pixel_statistics(const Tensor& images);
 

@@ -76,6 +76,21 @@ Dataset dataset_of(const ImageLists& lists, const LabelledImages& list, ImageSiz
   return out;
 }
 
+// What is probably not meant so.
+void note_levels(std::vector<std::string>& notes, const std::string& source, const PixelStatistics& pixels) {
+  constexpr int kLow = 64;
+  constexpr const char* kColours[] = {"red", "green", "blue"};
+  if (pixels.highest < kLow)
+    notes.push_back(concat(source, ": the highest level of the training images is ", pixels.highest,
+                           " of 255; of samples of 16 bits the upper 8 are read: scale files of 10, 12 or 14 bits"));
+  std::string same;
+  for (size_t c = 0; c < pixels.deviation.size(); ++c)
+    if (pixels.deviation[c] == 0) same += concat(same.empty() ? "" : " and ", kColours[c]);
+  if (!same.empty())
+    notes.push_back(concat(source, ": all pixels of the training images have the same ", same,
+                           "; it is not divided by its deviation"));
+}
+
 void keep_in_memory(Dataset& set, const std::string& title, bool progress) {
   Progress bar(title, set.size(), progress, "images");
   set.images = decoded(*set.encoded, evenly(set.size(), set.size()), {set.decoded[0], set.decoded[1]}, &bar);
@@ -150,10 +165,10 @@ Splits load_images(const ImageLists& lists, const ImageOptions& options, const D
   keep(out.train, "reading training images");
   if (out.val) keep(*out.val, "reading validation images");
   keep(out.test, "reading test images");
-  const PixelStatistics pixels =
-      pixel_statistics(
+  const PixelStatistics pixels = pixel_statistics(
       store != "memory" ? decoded(*lists.train.images, evenly(out.train.size(), kMeasured), size, nullptr)
-                             : out.train.images);
+                        : out.train.images);
+  note_levels(out.notes, lists.source, pixels);
   out.each([&](Dataset& set) {
     set.mean = pixels.mean, set.deviation = pixels.deviation;
     for (float& deviation : set.deviation) deviation = deviation > 0 ? deviation : 1;
