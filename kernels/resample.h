@@ -14,8 +14,8 @@ struct Scaling {
 // bilinear resampling of 8-bit images, antialiased where the image shrinks, level for level (up to Pillow 12, as in
 // kernels/random_view.h). Pixels are contiguous in both, and the rows of y, too; the rows of x may lie apart, as those
 // of a crop do. Reads only the input that this part needs and holds only as many scaled rows as one row of y needs. H
-// and W are the axes' pixels(); H W and 2 to (from + 2 by) of each axis must be below 2^62. Runs on the caller's thread.
-// CPU only.
+// and W are the axes' pixels(); H W and 2 to (from + 2 by) of each axis must be below 2^62. Runs on the thread of its
+// caller. CPU only.
 RT_KERNEL(resample, void(View y, View x, Scaling scaling));
 
 }  // namespace ringtape

@@ -11,16 +11,16 @@ template <class T>
 RT_HD inline T greater(T a, T b) { return a > b ? a : b; }
 
 // An axis that is scaled from `from` units to `to` pixels. An input pixel is `by` units wide, and the first one begins
-// `before` units before what is scaled. Usually each is a unit; those of an image that was decoded to a half are two, so
-// that its edges need not lie between pixels (Pillow's box).
+// `before` units before what is scaled. Usually each is a unit; those of an image that was decoded to a half are two,
+// so that its edges need not lie between pixels (Pillow's box).
 struct ScaledAxis {
   int64_t from, to, by = 1, before = 0;
   RT_HD int64_t pixels() const { return (before + from + by - 1) / by; }
   RT_HD bool same() const { return from == to && by == 1; }
 };
 
-// PIL's resampling of 8-bit images along one axis. Pixel i of the output is a weighted sum of pixels [first, end) of the
-// input. The weights form a triangle around its centre, with the width of the larger of an input and an output pixel.
+// PIL's resampling of 8-bit images along one axis. Pixel i of the output is a weighted sum of pixels [first, end) of
+// the input. The weights form a triangle around its centre, with the width of the larger of an input and an output pixel.
 // PIL's weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in 1 / (2 to)
 // units.
 inline constexpr int kTapBits = 22;

@@ -69,6 +69,8 @@ TEST(Pictures, JpegsWithoutAllTheirPixelsAreRefused) {
   EXPECT_MENTIONS(message(other), "(Corrupt JPEG data: found marker 0xd5 instead of RST1)");
 }
 
+TEST(Pictures, TiffsOfEveryKindAreThoseOfPillow) { EXPECT_EQ(each_picture("tiff", expect_pixels), 39); }
+
 // JPEGs are decoded to a half or less, so not to the level.
 TEST(Pictures, JpegsAreScaledAsByTorchvision) {
   const int number = each_picture("scaled", [](const std::string& name, std::string_view file) {

@@ -33,9 +33,9 @@ inline constexpr const char* kImageEndings = ".jpg, .jpeg, .png, .webp, .tif, .t
 
 // Reads an image file in one of kImageFormats, recognised by its first bytes; of TIFF the first image; no animated
 // WebP, no compressed BMP, no PGM and PPM as text. Grey, CMYK and transparent images become RGB, as with Pillow's
-// convert("RGB"): transparency is dropped. Samples of 16 bits are scaled to 8. The orientation of Exif is not applied,
-// that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the library's
-// reason, for a damaged file (libjpeg's warnings that mean missing pixels count) and, before memory is
+// convert("RGB"): transparency is dropped. Of samples of 16 bits the upper byte is taken. The orientation of Exif is
+// not applied, that of TIFF is, as with Pillow. Throws IoError for a file that cannot be read; FormatError, with the
+// library's reason, for a damaged file (libjpeg's warnings that mean missing pixels count) and, before memory is
 // allocated, for an image of more than kMostPixels and a file too short for the pixels that it declares.
 ImageSize read_image_size(const std::string& path);  // decodes only the header
 Image read_image(const std::string& path);
