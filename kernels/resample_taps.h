@@ -20,9 +20,9 @@ struct ScaledAxis {
 };
 
 // PIL's resampling of 8-bit images along one axis. Pixel i of the output is a weighted sum of pixels [first, end) of
-// the input. The weights form a triangle around its centre, with the width of the larger of an input and an output pixel.
-// PIL's weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in 1 / (2 to)
-// units.
+// the input. The weights form a triangle around its centre, with the width of the larger of an input and an output
+// pixel. PIL's weights are f64, rounded to 2^-kTapBits; this integer computation gives the same. Distances are in units
+// of 1 / (2 to).
 inline constexpr int kTapBits = 22;
 struct Taps {
   int64_t first, end, sum;

@@ -109,6 +109,38 @@ TEST_F(OwnImagesTest, ImagesThatAreDecodedForEachBatchResumeInTheMiddleOfAnEpoch
                   "has other files than when the run began: train/dog/12.png: has ");
 }
 
+TEST_F(OwnImagesTest, DamagedImagesAreListedAndLeftOutIfWanted) {
+  pictures(".", {"a", "b"});
+  write_file((folder_ / "train/a/05.png").string(), "");
+  write_file((folder_ / "train/b/99.jpg").string(), "\xff\xd8");
+  write_file((folder_ / "test/a/05.png").string(), "<html>404</html>");
+  const std::string root = folder_.string(), of_folder = " imagefolder --data-dir .";
+  EXPECT_EQ(run("data verify" + of_folder), 1);
+  const std::string said = file("out");
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 5);
+  for (const char* line : {"train/a/05.png: is empty; expected an image\n", "train/b/99.jpg: damaged JPEG data (",
+                           "test/a/05.png: no image (it begins like none of", "24 training images", "24 test images"})
+    EXPECT_MENTIONS(said, line);
+  const std::string training = std::string("train --data") + of_folder + " --run one" + kSmall;
+  EXPECT_MENTIONS(refused(training, 1), "is empty; expected an image");
+  ASSERT_EQ(run(training + "--overwrite --skip-damaged --max-steps 4"), 0) << file("err");
+  EXPECT_MENTIONS(file("runs/one/train.log"), "3 damaged images are left out, such as ");
+  const std::string files = file("runs/one/data-files.tsv");
+  EXPECT_MENTIONS(files, "\ndamaged train\ta/05.png\t0\ndamaged train\tb/99.jpg\t2\ndamaged test\ta/05.png\t16\n");
+  picture("train/a/05.png", 0, 5);
+  EXPECT_EQ(run("train --run one --resume"), 2);
+  EXPECT_MENTIONS(file("err"), "train/a/05.png: was not there");
+  std::filesystem::remove(folder_ / "train/a/05.png");
+  EXPECT_EQ(run("train --run one --resume"), 2);
+  EXPECT_MENTIONS(file("err"), "damaged train/a/05.png: is not there any more");
+  write_file((folder_ / "train/a/05.png").string(), "");
+  ASSERT_EQ(run("train --run one --resume --max-steps 0"), 0) << file("err");
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"})
+      for (int i = 0; i < 12; ++i) write_file(concat(root, "/", split, "/", kind, "/", 10 + i, ".png"), "");
+  EXPECT_MENTIONS(refused(training + "--overwrite --skip-damaged", 1), "all 26 images for `train` are damaged, such");
+}
+
 TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {
   for (const int64_t pixels : {1, 3, 7, 48, 1000})
     for (int level = 0; level < 256; ++level) {
@@ -134,7 +166,7 @@ TEST_F(OwnImagesTest, DataInfoNotesLevelsThatAreProbablyNotMeantSo) {
   const Json info = result_of("data info imagefolder --data-dir .");
   ASSERT_EQ(info["notes"].size(), 2u);
   EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "the highest level of the training images is 30 of 255");
-  EXPECT_MENTIONS(info["notes"][1].get<std::string>(), "all pixels of the training images have the same red; it is not");
+  EXPECT_MENTIONS(info["notes"][1].get<std::string>(), "all pixels of the training images have the same red; it is");
   EXPECT_EQ(info["normalisation"]["deviation"][0].get<double>(), 1);
 }
 

@@ -34,10 +34,18 @@ struct Dataset {
   void copy_image(int64_t i, uint8_t* to) const;
 };
 
+// An image that was left out: its split, its name within the data set, the size of its file, and why.
+struct DamagedImage {
+  std::string split, name;
+  int64_t bytes;
+  std::string message;
+};
+
 struct Splits {
   Dataset train, test;
   std::optional<Dataset> val = {};      // images for validation; none: training images are held out
   std::vector<std::string> notes = {};  // what was left out or changed, one line each
+  std::vector<DamagedImage> damaged = {};
 
   const Dataset& validation() const { return val ? *val : train; }  // what validation images are part of
   template <class F>
@@ -65,6 +73,7 @@ struct DataRequest {
   // If images take time: called when they have been found and are about to be read or generated.
   std::function<void()> begins = {};
   bool labels = true;  // whether images without labels are refused
+  bool check = false;  // of files: only decode all images, for Splits::damaged
   int64_t side = 0;    // of images whose size the settings leave open; 0: it is up to the set
 };
 

@@ -15,6 +15,7 @@ namespace {
 std::unique_ptr<ImageReader> open_image(std::string_view content, const std::string& path) {
   for (const auto open : {open_jpeg, open_png, open_webp, open_tiff, open_bmp, open_pnm})
     if (auto reader = open(content, path)) return reader;
+  RT_CHECK_AS(FormatError, !content.empty(), path, ": is empty; expected an image");
   detail::fail<FormatError>({path, ": no image (it begins like none of ", kImageFormats, ")"});
 }
 

@@ -27,7 +27,7 @@ ImageSize size_of(const EncodedImages& images, int64_t i) {
 }
 
 // The size of all images, or of kMeasured of each list; none if they differ.
-ImageSize common_size(const std::vector<const LabelledImages*>& lists) {
+ImageSize common_size(const std::vector<LabelledImages*>& lists) {
   const EncodedImages& some = *lists[0]->images;
   const ImageSize first = size_of(some, 0);
   bool alike = true;
@@ -74,6 +74,36 @@ Dataset dataset_of(const ImageLists& lists, const LabelledImages& list, ImageSiz
   out.encoded = list.images;
   out.decoded = {size.height, size.width, 3};
   return out;
+}
+
+// Leaves out of a list what cannot be decoded to side x side pixels (0: at all).
+void leave_out_damaged(LabelledImages& list, const char* split, int64_t side, bool progress,
+                       std::vector<DamagedImage>& damaged) {
+  std::vector<std::string> messages(size_t(list.size()));
+  Progress bar(concat("checking ", split, " images"), list.size(), progress, "images");
+  std::mutex drawing;
+  int64_t done = 0;
+  parallel_for(list.size(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      try {
+        const std::string content = list.images->read(i), path = list.images->path(i);
+        if (side > 0) decode_image_as(content, path, {side, side});
+        else decode_image(content, path);
+      } catch (const FormatError& e) {
+        messages[size_t(i)] = e.what();
+      }
+      const std::lock_guard lock(drawing);
+      bar.update(++done);
+    }
+  });
+  std::vector<int64_t> whole;
+  const size_t before = damaged.size();
+  for (int64_t i = 0; i < list.size(); ++i) {
+    const std::string& message = messages[size_t(i)];
+    if (message.empty()) whole.push_back(i);
+    else damaged.push_back({split, list.images->name(i), list.images->bytes(i), message});
+  }
+  if (damaged.size() > before) list = chosen(list, whole);
 }
 
 // What is probably not meant so.
@@ -134,13 +164,31 @@ void visit(Fields& f, ImageOptions& o) {
      .scope = Scope::rank,
      .may_change = true,
      .evaluates = true});
+  f("skip-damaged", o.skip_damaged,
+    {.help = "decode all images at the start and leave out those that are damaged, which the run's list of files names",
+     .evaluates = true});
 }
 
-Splits load_images(const ImageLists& lists, const ImageOptions& options, const DataRequest& request) {
+Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequest& request) {
   Splits out;
-  std::vector<const LabelledImages*> all = {&lists.train, &lists.test};
+  std::vector<LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
   const int64_t side = options.size > 0 ? options.size : request.side;
+  constexpr const char* kSplits[] = {"train", "test", "val"};
+  for (size_t i = 0; i < all.size() && (options.skip_damaged || request.check); ++i) {
+    const int64_t number = all[i]->size();
+    leave_out_damaged(*all[i], kSplits[i], side, request.progress, out.damaged);
+    RT_CHECK_AS(FormatError, all[i]->size() > 0 || number == 0 || request.check, lists.source, ": all ", number,
+                " images for `", kSplits[i], "` are damaged, such as ", out.damaged.back().message);
+  }
+  if (request.check) {
+    out.train = dataset_of(lists, lists.train, {}), out.test = dataset_of(lists, lists.test, {});
+    if (lists.val) out.val = dataset_of(lists, *lists.val, {});
+    return out;
+  }
+  if (!out.damaged.empty())
+    out.notes.push_back(concat(lists.source, ": ", with_commas(int64_t(out.damaged.size())),
+                               " damaged images are left out, such as ", out.damaged[0].message));
   ImageSize size = side > 0 ? ImageSize{side, side} : common_size(all);
   if (size == ImageSize{}) {
     size = {kFallbackSide, kFallbackSide};
