@@ -75,6 +75,7 @@ echo "test.sh: testing build/$preset"
 own_job show_tests || die "tests failed; the whole output is in $PWD/$log"
 echo "test.sh: done in $((SECONDS - began)) s"
 # Programs, and the tests in them.
-{ sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "build/$preset/Testing/Temporary/LastTest.log" 2>/dev/null || true; } |
+ran=build/$preset/Testing/Temporary/LastTest.log
+{ sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$ran" 2>/dev/null || true; } |
   awk '{ n += $1 } END { if (n) print "tests: " n " in " NR " programs" }' | tee -a "$log"
 grep -h '% tests passed' "$log"

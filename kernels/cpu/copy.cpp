@@ -143,7 +143,7 @@ void copy(View y, View x) {
     const auto same = [&]<class T>() { copy_same<T>(operands[0], operands[1], y.size()); };
     switch (size_of(y.dtype)) {
       case 1: return same.template operator()<uint8_t>();
-      case 2: return same.template operator()<uint16_t>();
+      case 2: return same.template operator()<bf16>();
       case 4: return same.template operator()<float>();
       default: return same.template operator()<double>();
     }

@@ -166,11 +166,13 @@ void loss_backward(View dto, View dy, View x, View t, View w, View q, LossRule r
     const LossOperands<C> operands(x, t, w, q, rule, part, dy);
     const C scale = C(1 / rule.divisor);
     const Operand to = operands_of(std::array<View, 1>{dto})[0];
-    for_each_loss_block(n, operands, [scale, &to](int64_t at, int64_t count, auto& reader) {
+    C* const direct = dto.dtype == dtype_of<C>::value ? dto.as<C>() : nullptr;
+    for_each_loss_block(n, operands, [scale, direct, &to](int64_t at, int64_t count, auto& reader) {
       C block[kBlock];
       reader.read(block, at, count);
-      for (int64_t i = 0; i < count; ++i) block[i] *= scale;
-      to.store(at, count, block);
+      C* const scaled = direct ? direct + at : block;
+      for (int64_t i = 0; i < count; ++i) scaled[i] = block[i] * scale;
+      if (!direct) to.store(at, count, block);
     });
   });
 }

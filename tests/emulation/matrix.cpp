@@ -122,11 +122,12 @@ void multiply(const Thread* warp) {
       b[g][near] = number(p.b[0], half), b[g][far] = number(p.b[1], half);
     }
   }
+  const int major = gpu().major;
   for (int lane = 0; lane < kLanes; ++lane)
     for (int i = 0; i < 4; ++i) {
       float& d = of<Product>(warp[lane]).d[i];
       const size_t row = size_t(lane / 4 + i / 2 * 8), column = size_t(lane % 4 * 2 + i % 2);
-      d = tensor_core_sum(type, a[row].data(), b[column].data(), depth, d, gpu().major);
+      d = tensor_core_sum(type, a[row].data(), b[column].data(), depth, d, major);
     }
 }
 

@@ -6,9 +6,11 @@ namespace ringtape::emulation {
 
 enum class TensorType : uint8_t { bf16, f16, tf32 };
 
-// A number of an operand: significand * 2^exponent, with at most 11 bits, or whatever is not finite.
+// A number of an operand: significand * 2^exponent, with at most 11 bits, or whatever is not finite. The exponent of
+// zero is below those of all products, that of what is not finite above them, even if the other factor is the other.
 struct TensorNumber {
-  int32_t significand = 0, exponent = 0;
+  static constexpr int32_t kOfZero = -10000, kNotFinite = 20000;
+  int32_t significand = 0, exponent = kOfZero;
   float special = 0;  // infinity or NaN; the significand is then 0
 };
 TensorNumber tensor_number(TensorType type, uint32_t bits);  // tf32: a float, of which the lowest 13 bits are ignored
