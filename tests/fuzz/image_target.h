@@ -22,6 +22,7 @@ inline void drive_image(std::string_view input) {
     const std::string content(input);
     const Image whole = decode_image(content, "whole");
     const auto [height, width] = whole.size;
+    require(EncodedImage(content, "turned", true).decode().rgb.size() == whole.rgb.size());
     EncodedImage image(content, "part");
     const ImagePart part{height / 3, width / 4, (height + 1) / 2, (width + 1) / 2};
     std::vector<uint8_t> got(3 * kSide * kSide), want(got);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tests/support/image_folders.h"
+#include "tests/support/jpeg.h"
 #include "train/data/dataset.h"
 #include "train/data/image_file.h"
 
@@ -139,6 +140,36 @@ TEST_F(OwnImagesTest, DamagedImagesAreListedAndLeftOutIfWanted) {
     for (const char* kind : {"a", "b"})
       for (int i = 0; i < 12; ++i) write_file(concat(root, "/", split, "/", kind, "/", 10 + i, ".png"), "");
   EXPECT_MENTIONS(refused(training + "--overwrite --skip-damaged", 1), "all 26 images for `train` are damaged, such");
+}
+
+// Stored lying, 4 x 2 pixels, left half dark; to be seen upright, with the dark half above or below.
+TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
+  const auto photo = [](int value) {
+    std::vector<uint8_t> pixels(3 * 16 * 8);
+    for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = i / 3 % 16 < 8 ? 30 : 220;
+    const std::string jpeg = test::jpeg_file(16, 8, pixels, {.quality = 95});
+    const std::string exif = std::string("Exif\0\0MM\0*\0\0\0\10\0\1\1\22\0\3\0\0\0\1\0", 25) + char(value) +
+                             std::string(6, '\0');
+    return jpeg.substr(0, 2) + "\xff\xe1" + '\0' + char(exif.size() + 2) + exif + jpeg.substr(2);
+  };
+  for (const char* split : {"train", "test"})
+    for (const char* kind : {"a", "b"})
+      for (int i = 0; i < 4; ++i) {
+        std::filesystem::create_directories(folder_ / split / kind);
+        write_file((folder_ / split / kind / concat(i, ".jpg")).string(), photo(i < 2 ? 1 : kind[0] == 'a' ? 6 : 8));
+      }
+  const Json stored = result_of("data info imagefolder --data-dir .");
+  EXPECT_MENTIONS(stored["notes"][0].get<std::string>(), "4 of 8 training images are not upright by their Exif data");
+  const std::string of_folder = " --data imagefolder --data-dir . --image-size 8 --exif-orientation";
+  for (const char* store : {"memory", "disk", "files"}) {
+    const std::string run_of = concat("--run ", store, " --image-cache cache --image-store ", store);
+    ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 ", run_of, of_folder)), 0)
+        << file("err");
+    ASSERT_EQ(run(concat("embed ", store, " --split train --out ", store, ".npy")), 0) << file("err");
+  }
+  EXPECT_EQ(file("memory.npy"), file("files.npy"));
+  EXPECT_EQ(file("memory.npy"), file("disk.npy"));
+  EXPECT_MENTIONS(file("runs/memory/data.json"), "\"upright\": true");
 }
 
 TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {

@@ -71,6 +71,28 @@ TEST(Pictures, JpegsWithoutAllTheirPixelsAreRefused) {
 
 TEST(Pictures, TiffsOfEveryKindAreThoseOfPillow) { EXPECT_EQ(each_picture("tiff", expect_pixels), 39); }
 
+// As stored, and as Pillow's exif_transpose turns it.
+TEST(Pictures, ImagesAreTurnedOnlyIfWanted) {
+  const int number = each_picture("exif", [](const std::string& name, std::string_view file) {
+    expect_pixels(name, file);
+    const Tensor& want = pictures()[name + "/upright"];
+    EncodedImage encoded(file, name, true);
+    const Image image = encoded.decode();
+    ASSERT_EQ(encoded.size(), (ImageSize{want.dim(0), want.dim(1)}));
+    const std::string_view bytes = bytes_of(want);
+    ASSERT_EQ(image.rgb, std::vector<uint8_t>(bytes.begin(), bytes.end()));
+    std::vector<uint8_t> got(3 * 12 * 14), wanted(got);
+    ImageCrop crop{{3, 5, 12, 14}, {12, 14}, got.data()};
+    encoded.crop({&crop, 1});
+    crop.to = wanted.data();
+    resize_part(image, crop);
+    ASSERT_EQ(got, wanted);
+    const Image small = decode_image_as(file, name, {4, 4}, true), whole = resized_and_cropped(image, 4);
+    for (size_t i = 0; i < small.rgb.size(); ++i) ASSERT_NEAR(small.rgb[i], whole.rgb[i], 2) << "byte " << i;
+  });
+  EXPECT_EQ(number, 13);
+}
+
 // JPEGs are decoded to a half or less, so not to the level.
 TEST(Pictures, JpegsAreScaledAsByTorchvision) {
   const int number = each_picture("scaled", [](const std::string& name, std::string_view file) {

@@ -54,8 +54,8 @@ TEST(Checks, EveryPresetIsBuilt) {
   int seen = 0;
   for (std::sregex_iterator at(presets.begin(), presets.end(), name), end; at != end; ++at, ++seen) {
     const std::string preset = (*at)[1];
-    EXPECT_TRUE(by_hand.count(preset) || std::regex_search(run, std::regex("(preset|compile|build)[ =]" + preset + "\\b")))
-        << preset;
+    const std::regex named("(preset|compile|build)[ =]" + preset + "\\b");
+    EXPECT_TRUE(by_hand.count(preset) || std::regex_search(run, named)) << preset;
   }
   EXPECT_GE(seen, 6);
 }

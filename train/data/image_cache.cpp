@@ -30,7 +30,8 @@ std::string header_of(const EncodedImages& images, ImageSize size) {
   std::string lines;
   for (int64_t i = 0; i < images.size(); ++i)
     lines += concat(images.bytes(i), '\t', images.changed(i), '\t', images.path(i), '\n');
-  std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(), '\n', lines);
+  std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(),
+                           images.upright() ? " upright" : "", '\n', lines);
   out.resize((out.size() + kPage - 1) / kPage * kPage, '\n');
   return out;
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "train/data/exif.h"
 #include "train/data/image_reader.h"
 #include "train/io/file.h"
 
@@ -40,7 +41,10 @@ ImagePart cut(const uint8_t* from, int64_t row, int64_t pixel, const ImagePart& 
   return part;
 }
 
-EncodedImage::EncodedImage(std::string_view content, const std::string& path) : reader_(open_image(content, path)) {}
+EncodedImage::EncodedImage(std::string_view content, const std::string& path, bool upright)
+    : reader_(open_image(content, path)) {
+  if (upright) reader_ = turn(std::move(reader_), {exif_orientation(content)});
+}
 EncodedImage::~EncodedImage() = default;
 
 ImageSize EncodedImage::size() const { return reader_->size(); }

@@ -65,7 +65,8 @@ ImageCrop middle_square(ImageSize image, int64_t side);
 // name in errors. Each function throws FormatError as read_image.
 class EncodedImage {
  public:
-  EncodedImage(std::string_view content, const std::string& path);  // reads the header
+  // Reads the header. `upright`: turned as Exif says, as Pillow's exif_transpose.
+  EncodedImage(std::string_view content, const std::string& path, bool upright = false);
   ~EncodedImage();
 
   ImageSize size() const;
@@ -95,8 +96,8 @@ bool is_image_path(const std::string& path);
 
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError
 // for one that is too narrow for a square.
-Image read_image_as(const std::string& path, ImageSize size);
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size);
+Image read_image_as(const std::string& path, ImageSize size, bool upright = false);
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, bool upright = false);
 
 // Writes (height, width, channels) bytes, of 3 channels or of 1: the luma of ITU-R 601, as with Pillow's convert("L").
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to);

@@ -21,6 +21,8 @@ struct LabelledImages {
 
 // Some of them, in this order.
 LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& images);
+// The same images, turned as their Exif data say.
+LabelledImages upright(const LabelledImages& from);
 
 // What a listing leaves out, and counts.
 struct LeftOut {

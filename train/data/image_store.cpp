@@ -1,10 +1,12 @@
 #include "train/data/image_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 
 #include "core/env.h"
 #include "core/parallel.h"
+#include "train/data/exif.h"
 #include "train/data/image_cache.h"
 #include "train/report/progress.h"
 
@@ -23,7 +25,7 @@ std::vector<int64_t> evenly(int64_t n, int64_t most) {
 
 ImageSize size_of(const EncodedImages& images, int64_t i) {
   const std::string content = images.read(i);
-  return EncodedImage(content, images.path(i)).size();
+  return EncodedImage(content, images.path(i), images.upright()).size();
 }
 
 // The size of all images, or of kMeasured of each list; none if they differ.
@@ -87,7 +89,7 @@ void leave_out_damaged(LabelledImages& list, const char* split, int64_t side, bo
     for (int64_t i = begin; i < end; ++i) {
       try {
         const std::string content = list.images->read(i), path = list.images->path(i);
-        if (side > 0) decode_image_as(content, path, {side, side});
+        if (side > 0) decode_image_as(content, path, {side, side}, list.images->upright());
         else decode_image(content, path);
       } catch (const FormatError& e) {
         messages[size_t(i)] = e.what();
@@ -104,6 +106,19 @@ void leave_out_damaged(LabelledImages& list, const char* split, int64_t side, bo
     else damaged.push_back({split, list.images->name(i), list.images->bytes(i), message});
   }
   if (damaged.size() > before) list = chosen(list, whole);
+}
+
+void note_orientation(std::vector<std::string>& notes, const ImageLists& lists) {
+  const EncodedImages& images = *lists.train.images;
+  const std::vector<int64_t> some = evenly(images.size(), kMeasured);
+  std::atomic<int64_t> turned = 0;
+  parallel_for(int64_t(some.size()), 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) turned += exif_orientation(images.read(some[size_t(i)])) != 1;
+  });
+  if (turned > 0)
+    notes.push_back(concat(lists.source, ": ", with_commas(turned), " of ", with_commas(int64_t(some.size())),
+                           " training images are not upright by their Exif data, and are read as stored, as Pillow "
+                           "reads them; --exif-orientation turns them"));
 }
 
 // What is probably not meant so.
@@ -167,12 +182,17 @@ void visit(Fields& f, ImageOptions& o) {
   f("skip-damaged", o.skip_damaged,
     {.help = "decode all images at the start and leave out those that are damaged, which the run's list of files names",
      .evaluates = true});
+  f("exif-orientation", o.exif_orientation,
+    {.help = "turn JPEG, PNG and WebP images as their Exif data say, as Pillow does only by exif_transpose",
+     .scope = Scope::weights});
 }
 
 Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequest& request) {
   Splits out;
   std::vector<LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
+  for (LabelledImages* list : all)
+    if (options.exif_orientation) *list = upright(*list);
   const int64_t side = options.size > 0 ? options.size : request.side;
   constexpr const char* kSplits[] = {"train", "test", "val"};
   for (size_t i = 0; i < all.size() && (options.skip_damaged || request.check); ++i) {
@@ -195,6 +215,7 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
     out.notes.push_back(concat(lists.source, ": the images have different sizes, all are resized to ", kFallbackSide,
                                " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
+  if (!options.exif_orientation) note_orientation(out.notes, lists);
   int64_t number = 0;
   for (const LabelledImages* list : all) number += list->size();
   const int64_t bytes = number * size.height * size.width * 3;

@@ -57,10 +57,12 @@ Image resized_and_cropped(const Image& image, int64_t side) {
   return out;
 }
 
-Image read_image_as(const std::string& path, ImageSize size) { return decode_image_as(read_file(path), path, size); }
+Image read_image_as(const std::string& path, ImageSize size, bool upright) {
+  return decode_image_as(read_file(path), path, size, upright);
+}
 
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size) {
-  EncodedImage image(content, path);
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, bool upright) {
+  EncodedImage image(content, path, upright);
   const auto [height, width] = image.size();
   ImageCrop crop{{0, 0, height, width}, size};
   if (size.height == size.width && image.size() != size) {

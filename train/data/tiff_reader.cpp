@@ -4,7 +4,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -137,7 +136,7 @@ class TiffReader : public ImageReader {
   }
 
   // As Pillow, and so torchvision, gives it: turned as its orientation says, unlike those of other formats.
-  ImageSize size() const override { return turned() ? ImageSize{size_.width, size_.height} : size_; }
+  ImageSize size() const override { return orientation_.seen(size_); }
 
   ImagePart read(const ImagePart& part, int64_t, Image& to) override {
     raster_.resize(size_t(size_.height * size_.width));
@@ -146,14 +145,7 @@ class TiffReader : public ImageReader {
     memory_.pixels = false;
     if (!good || memory_.message[0] != '\0') damaged();
     if (multiplied_) divide_by_opacity();
-    const auto* from = reinterpret_cast<const uint8_t*>(raster_.data());
-    int64_t down = 4 * size_.width, across = 4;
-    const bool last_column = orientation_ == 2 || orientation_ == 3 || orientation_ == 7 || orientation_ == 8,
-               last_row = orientation_ == 3 || orientation_ == 4 || orientation_ == 6 || orientation_ == 7;
-    if (last_row) from += (size_.height - 1) * down, down = -down;
-    if (last_column) from += (size_.width - 1) * across, across = -across;
-    if (turned()) std::swap(down, across);
-    return cut(from, down, across, part, to);
+    return cut_seen(reinterpret_cast<const uint8_t*>(raster_.data()), size_, 4, orientation_, part, to);
   }
 
  private:
@@ -173,8 +165,6 @@ class TiffReader : public ImageReader {
     RT_CHECK_AS(FormatError, uint64_t(width) * height <= uint64_t(std::max(4 * pixels, kAnyway)), path_,
                 ": damaged TIFF data (tiles of ", width, " x ", height, " pixels)");
   }
-  bool turned() const { return orientation_ >= 5; }
-
   // As many further bands as Pillow reads: none of them may be a colour.
   void check_bands(int bands, int photometric) const {
     const bool rgb = photometric == PHOTOMETRIC_RGB, inks = photometric == PHOTOMETRIC_SEPARATED,
@@ -215,7 +205,7 @@ class TiffReader : public ImageReader {
 
   // libtiff does not turn; colours are not multiplied by the fourth channel.
   void prepare(int samples) {
-    if (const int told = field(TIFFTAG_ORIENTATION); told >= 1 && told <= 8) orientation_ = told;
+    if (const int told = field(TIFFTAG_ORIENTATION); told >= 1 && told <= 8) orientation_ = {told};
     TIFFSetField(tiff_, TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT);
     uint16_t count = 0, *kinds = nullptr;
     if (!TIFFGetField(tiff_, TIFFTAG_EXTRASAMPLES, &count, &kinds) || count == 0 || count >= samples) return;
@@ -230,7 +220,7 @@ class TiffReader : public ImageReader {
   TiffMemory memory_;
   TIFF* tiff_ = nullptr;
   ImageSize size_;  // in the file
-  int orientation_ = 1;
+  Orientation orientation_;
   bool multiplied_ = false;
   std::vector<uint32_t> raster_;
 };

@@ -13,11 +13,12 @@ struct TrainedOn {
   std::vector<float> mean, deviation;    // per channel; empty: unknown
   std::vector<std::string> class_names;  // in the order of the outputs; empty: unknown
   std::vector<int64_t> image = {};       // height, width, channels; empty: unknown
+  bool upright = false;                  // images were turned as their Exif data say
 };
 TrainedOn trained_on(const Dataset& data);
 
-// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image. Reading throws
-// FormatError, beginning with `path`, for an invalid list; a missing one means unknown.
+// Stored as metadata of weights: JSON lists under ringtape.mean, .deviation, .classes and .image, and true under
+// .upright. Reading throws FormatError, beginning with `path`, for an invalid one; a missing list means unknown.
 void add_metadata(std::map<std::string, std::string>& metadata, const TrainedOn& known);
 TrainedOn trained_on(const std::map<std::string, std::string>& metadata, const std::string& path);
 
