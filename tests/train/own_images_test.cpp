@@ -142,6 +142,52 @@ TEST_F(OwnImagesTest, DamagedImagesAreListedAndLeftOutIfWanted) {
   EXPECT_MENTIONS(refused(training + "--overwrite --skip-damaged", 1), "all 26 images for `train` are damaged, such");
 }
 
+TEST_F(OwnImagesTest, SplitFoldersHaveTheNamesThatOthersGiveThem) {
+  struct { const char *train, *val, *test; } const names[] = {
+      {"Training", "", "Testing"}, {"Train", "", "Test"}, {"train", "valid", "test"}, {"TRAIN", "Validation", "TEST"},
+      {"train", "dev", "testing"}};
+  for (const auto& [train, val, test] : names) {
+    for (const char* kind : {"cat", "dog"}) {
+      for (int i = 0; i < 4; ++i) picture(concat("set/", train, "/", kind, "/", i, ".png"), 0, i);
+      picture(concat("set/", test, "/", kind, "/9.png"), 0, 9);
+      if (*val) picture(concat("set/", val, "/", kind, "/8.png"), 0, 8);
+    }
+    const Json info = result_of("data info imagefolder --data-dir set");
+    EXPECT_EQ(info["classes"], (Json{"cat", "dog"}));
+    EXPECT_EQ(info["train"]["images"], 8) << train;
+    EXPECT_EQ(info["test"]["images"], 2) << test;
+    EXPECT_EQ(info.contains("val"), *val != 0) << val;
+    std::filesystem::remove_all(folder_ / "set");
+  }
+  picture("two/train/cat/1.png", 0, 1), picture("two/test/cat/1.png", 0, 1);
+  picture("two/Valid/cat/1.png", 0, 1), picture("two/val/cat/1.png", 0, 1);
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir two"), "two: has 'Valid' and 'val'; --val-dir says which");
+  EXPECT_EQ(result_of("data info imagefolder --data-dir two --val-dir val")["val"]["images"], 1);
+}
+
+TEST_F(OwnImagesTest, FoldersThatAreNoClassesAreRefused) {
+  const auto info = [this](const std::string& root) { return refused("data info imagefolder --data-dir " + root, 1); };
+  picture("pets/images/1.png", 0, 1), picture("pets/annotations/trimaps/1.png", 0, 1);
+  EXPECT_MENTIONS(info("pets"), "pets: has only 'annotations' and 'images', which look like parts of a data set");
+  for (int i = 0; i < 12; ++i) picture(concat("around/set/train/cat/", i, ".png"), 0, i);
+  picture("around/set/valid/cat/1.png", 0, 1);
+  EXPECT_MENTIONS(info("around"), "around: has only 'set', with 'train' and 'valid' in it; use --data-dir around/set");
+  picture("half/Test/1.png", 0, 1);
+  EXPECT_MENTIONS(info("half"), "half: has only 'Test', which are no classes; expected train/CLASS/IMAGE");
+}
+
+// Words of splits may be classes beside others; of the classes, a training says the first ones.
+TEST_F(OwnImagesTest, ClassesAreNamed) {
+  for (const char* kind : {"valid", "other", "Train"})
+    for (int i = 10; i < 22; ++i) picture(concat("set/", kind, "/", i, ".png"), *kind == 'v', i);
+  std::filesystem::rename(folder_ / "set/valid", folder_ / "set/correct");
+  train("--data-dir set --run three");
+  EXPECT_MENTIONS(file("out"), ", 3 classes (Train, correct, other)");
+  for (const char* kind : {"Train", "correct"}) std::filesystem::remove_all(folder_ / "set" / kind);
+  train("--data-dir set --run one");
+  EXPECT_MENTIONS(file("err"), "set: has one class, 'other', so every prediction will be right");
+}
+
 // Stored lying, 4 x 2 pixels, left half dark; to be seen upright, with the dark half above or below.
 TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
   const auto photo = [](int value) {

@@ -6,6 +6,7 @@
 
 #include "core/env.h"
 #include "core/parallel.h"
+#include "core/printable.h"
 #include "train/data/exif.h"
 #include "train/data/image_cache.h"
 #include "train/report/progress.h"
@@ -215,6 +216,9 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
     out.notes.push_back(concat(lists.source, ": the images have different sizes, all are resized to ", kFallbackSide,
                                " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
+  if (lists.classes.size() == 1 && request.labels)
+    out.notes.push_back(concat(lists.source, ": has one class, '", printable(lists.classes[0]),
+                               "', so every prediction will be right"));
   if (!options.exif_orientation) note_orientation(out.notes, lists);
   int64_t number = 0;
   for (const LabelledImages* list : all) number += list->size();

@@ -45,14 +45,16 @@ struct Archives {
   std::vector<std::string> train, val, test;
 };
 
-// Whether letters of a name make this word, with none before or behind them.
-bool has_word(const std::string& name, const std::string& word) {
-  const auto is_letter = [&](size_t at) {
-    return at < name.size() && std::isalpha(static_cast<unsigned char>(name[at]));
-  };
-  for (size_t at = name.find(word); at != name.npos; at = name.find(word, at + 1))
-    if (!(at > 0 && is_letter(at - 1)) && !is_letter(at + word.size())) return true;
-  return false;
+// The split that a word of a name says; words are of letters alone. Test counts before val.
+Split split_in(const std::string& name) {
+  Split out = Split::none;
+  const auto is_letter = [](unsigned char c) { return std::isalpha(c) != 0; };
+  for (auto at = name.begin(); at != name.end();) {
+    const auto begin = std::find_if(at, name.end(), is_letter);
+    at = std::find_if_not(begin, name.end(), is_letter);
+    out = std::max(out, split_of(std::string(begin, at)));
+  }
+  return out;
 }
 
 Archives archives_of(const SplitFolders& at) {
@@ -64,8 +66,8 @@ Archives archives_of(const SplitFolders& at) {
   for (const std::string& path :
        archives_in(at.root, "; expected DIR/train/*.tar, with test/ or val/ next to it, or DIR/*.tar")) {
     const std::string name = fs::path(path).filename().string();
-    const bool val = has_word(name, "val") || has_word(name, "validation"), test = has_word(name, "test");
-    (test ? out.test : val ? out.val : out.train).push_back(path);
+    const Split split = split_in(name);
+    (split == Split::test ? out.test : split == Split::val ? out.val : out.train).push_back(path);
   }
   if (out.test.empty()) out.test.swap(out.val);
   return out;
