@@ -188,6 +188,15 @@ TEST_F(OwnImagesTest, ClassesAreNamed) {
   EXPECT_MENTIONS(file("err"), "set: has one class, 'other', so every prediction will be right");
 }
 
+TEST_F(OwnImagesTest, ClassesWithoutTestImagesAreNoted) {
+  const std::pair<const char*, int> kinds[] = {{"akiec", 9}, {"bcc", 25}, {"melanoma", 8}, {"nevus", 30}};
+  for (const auto& [kind, count] : kinds)
+    for (int i = 0; i < count; ++i) picture(concat("skin/", kind, "/", 10 + i, ".png"), 0, i);
+  const Json info = result_of("data info imagefolder --data-dir skin");
+  ASSERT_EQ(info["notes"].size(), 1u);
+  EXPECT_MENTIONS(info["notes"][0].get<std::string>(), "skin: no test images of 2 of 4 classes: 'akiec', 'melanoma'");
+}
+
 // Stored lying, 4 x 2 pixels, left half dark; to be seen upright, with the dark half above or below.
 TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
   const auto photo = [](int value) {

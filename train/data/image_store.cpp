@@ -122,6 +122,25 @@ void note_orientation(std::vector<std::string>& notes, const ImageLists& lists) 
                            "reads them; --exif-orientation turns them"));
 }
 
+void note_classes(std::vector<std::string>& notes, const ImageLists& lists, bool predicts) {
+  constexpr int64_t kShown = 5;
+  if (lists.classes.size() == 1 && predicts)
+    notes.push_back(concat(lists.source, ": has one class, '", printable(lists.classes[0]),
+                           "', so every prediction will be right"));
+  if (lists.classes.empty() || lists.test.size() == 0) return;
+  std::vector<bool> untested(lists.classes.size());
+  for (const int64_t label : lists.train.labels) untested[size_t(label)] = true;
+  for (const int64_t label : lists.test.labels) untested[size_t(label)] = false;
+  const int64_t number = std::count(untested.begin(), untested.end(), true);
+  if (number == 0) return;
+  std::string names;
+  int64_t shown = 0;
+  for (size_t i = 0; i < untested.size() && shown < kShown; ++i)
+    if (untested[i]) names += concat(shown++ > 0 ? ", '" : " '", printable(lists.classes[i]), "'");
+  notes.push_back(concat(lists.source, ": no test images of ", number, " of ", untested.size(), " classes:", names,
+                         number > shown ? ", ..." : ""));
+}
+
 // What is probably not meant so.
 void note_levels(std::vector<std::string>& notes, const std::string& source, const PixelStatistics& pixels) {
   constexpr int kLow = 64;
@@ -216,9 +235,7 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
     out.notes.push_back(concat(lists.source, ": the images have different sizes, all are resized to ", kFallbackSide,
                                " x ", kFallbackSide, "; use --image-size N for N x N"));
   }
-  if (lists.classes.size() == 1 && request.labels)
-    out.notes.push_back(concat(lists.source, ": has one class, '", printable(lists.classes[0]),
-                               "', so every prediction will be right"));
+  note_classes(out.notes, lists, request.labels);
   if (!options.exif_orientation) note_orientation(out.notes, lists);
   int64_t number = 0;
   for (const LabelledImages* list : all) number += list->size();

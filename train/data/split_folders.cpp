@@ -26,7 +26,8 @@ void visit(Fields& f, SplitFolderOptions& o) {
          "train or training if it is there, else --data-dir itself");
   folder("val-dir", o.val, "folder of the validation images",
          "val, valid, validation or dev if there is also test, else --val-size of the training images");
-  folder("test-dir", o.test, "folder of the test images", "test or testing, else that of --val-dir, else every tenth training image");
+  folder("test-dir", o.test, "folder of the test images",
+         "test or testing, else that of --val-dir, else every tenth training image");
 }
 
 Split split_of(const std::string& word) {
@@ -112,8 +113,9 @@ void check_class_folders(const std::string& root) {
   if (folders.size() > 1) return;
   const std::string within = (fs::path(root) / folders[0]).string();
   const std::vector<std::string> below = folders_in(within);
-  RT_CHECK_AS(FormatError, std::ranges::none_of(below, [](const std::string& f) { return split_of(f) == Split::train; }),
-              root, ": has only '", printable(folders[0]), "', with ", listed(below), " in it; use --data-dir ", within);
+  const bool around = std::ranges::any_of(below, [](const std::string& f) { return split_of(f) == Split::train; });
+  RT_CHECK_AS(FormatError, !around, root, ": has only '", printable(folders[0]), "', with ", listed(below),
+              " in it; use --data-dir ", within);
 }
 
 void check_test_folder(const SplitFolders& at, bool labels) {

@@ -22,9 +22,9 @@ struct SplitFolders {
 enum class Split : uint8_t { none, train, val, test };
 Split split_of(const std::string& word);
 
-// In `dir`, by split_of: train, and test; val has the validation images, or the test images if there is no test. Throws MissingData,
-// naming the data set, if there is no such folder, UsageError for a folder that is named and not there, and for two of
-// a split.
+// In `dir`, by split_of: train, and test; val has the validation images, or the test images if there is no test.
+// Throws MissingData, naming the data set, if there is no such folder, UsageError for a folder that is named and not
+// there, and for two of a split.
 SplitFolders split_folders(const SplitFolderOptions& options, const std::string& dir, const std::string& set);
 
 // Throws FormatError if the folders in this one cannot be classes, as train and test, or images and annotations, or if
