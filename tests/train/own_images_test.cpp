@@ -227,6 +227,30 @@ TEST_F(OwnImagesTest, ImagesThatAreNotUprightAreCountedAndTurnedIfWanted) {
   EXPECT_MENTIONS(file("runs/memory/data.json"), "\"upright\": true");
 }
 
+// Everywhere: in memory, in a file, for each batch, and by predict, which has it from the weights.
+TEST_F(OwnImagesTest, MiddlesOfScaledImagesAreTheSameEverywhere) {
+  for (const char* split : {"train", "test"})
+    for (int i = 0; i < 8; ++i) picture(concat("set/", split, "/", i % 2 ? "a" : "b", "/", i, ".png"), i % 2, i, 1, 20);
+  const std::string of_set = " --data imagefolder --data-dir set --image-size 8 --resize 12 ";
+  std::vector<std::string> predicted;
+  for (const std::string store : {"memory", "disk", "files"}) {
+    ASSERT_EQ(run(concat("train --model mlp --hidden 4 --batch-size 4 --epochs 1 --threads 1 --run ", store, of_set,
+                         "--image-cache cache --image-store ", store)), 0) << file("err");
+    ASSERT_EQ(run(concat("embed ", store, " --split test --out ", store, ".npy")), 0) << file("err");
+    ASSERT_EQ(run(concat("evaluate ", store, " --logits logits-", store, ".safetensors")), 0) << file("err");
+    ASSERT_EQ(run(concat("predict ", store, " set/test/a set/test/b --csv")), 0) << file("err");
+    predicted.push_back(file("out"));
+  }
+  EXPECT_EQ(file("memory.npy"), file("files.npy"));
+  EXPECT_EQ(file("memory.npy"), file("disk.npy"));
+  EXPECT_EQ(predicted[0], predicted[2]);
+  EXPECT_MENTIONS(file("runs/memory/data.json"), "\"scaled\": 12");
+  EXPECT_MENTIONS(file("runs/memory/exported/README.md"), "of Resize(12), CenterCrop(8)");
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --image-size 8 --resize 7"),
+                  "--resize 7: expected an --image-size of at most that");
+  EXPECT_MENTIONS(refused("data info imagefolder --data-dir set --resize 7"), "--resize 7: expected an --image-size");
+}
+
 TEST(PixelStatistics, AChannelWithOneLevelHasNoDeviation) {
   for (const int64_t pixels : {1, 3, 7, 48, 1000})
     for (int level = 0; level < 256; ++level) {

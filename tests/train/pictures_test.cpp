@@ -87,7 +87,7 @@ TEST(Pictures, ImagesAreTurnedOnlyIfWanted) {
     crop.to = wanted.data();
     resize_part(image, crop);
     ASSERT_EQ(got, wanted);
-    const Image small = decode_image_as(file, name, {4, 4}, true), whole = resized_and_cropped(image, 4);
+    const Image small = decode_image_as(file, name, {4, 4}, {.upright = true}), whole = resized_and_cropped(image, 4);
     for (size_t i = 0; i < small.rgb.size(); ++i) ASSERT_NEAR(small.rgb[i], whole.rgb[i], 2) << "byte " << i;
   });
   EXPECT_EQ(number, 13);
@@ -109,6 +109,18 @@ TEST(Pictures, JpegsAreScaledAsByTorchvision) {
     }
   });
   EXPECT_EQ(number, 2);
+}
+
+TEST(Pictures, MiddlesAreThoseOfTorchvision) {
+  const std::pair<int64_t, int64_t> all[] = {{24, 24}, {24, 21}, {32, 28}, {41, 41}, {41, 24}};
+  const int number = each_picture("middle", [&all](const std::string& name, std::string_view file) {
+    for (const auto& [shorter, side] : all) {
+      const Image image = decode_image_as(file, name, {side, side}, {.resize = shorter});
+      const std::string_view want = bytes_of(pictures()[concat(name, "/", shorter, " to ", side)]);
+      ASSERT_EQ(image.rgb, std::vector<uint8_t>(want.begin(), want.end())) << shorter << " to " << side;
+    }
+  });
+  EXPECT_EQ(number, 4);
 }
 
 }  // namespace

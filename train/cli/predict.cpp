@@ -66,7 +66,7 @@ Dataset images_of(std::vector<std::string>& paths, const TrainedOn& known) {
     for (int64_t i = begin; i < end; ++i) try {
         const fs::file_type type = type_at(paths[size_t(i)]);
         RT_CHECK_AS(IoError, type == fs::file_type::regular, paths[size_t(i)], ": not a file");
-        copy_pixels(read_image_as(paths[size_t(i)], {h, w}, known.upright), c, pixels.data() + i * bytes);
+        copy_pixels(read_image_as(paths[size_t(i)], {h, w}, known.reading), c, pixels.data() + i * bytes);
       } catch (const Error& e) {
         errors[size_t(i)] = e.what();
       }

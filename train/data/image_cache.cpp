@@ -31,7 +31,8 @@ std::string header_of(const EncodedImages& images, ImageSize size) {
   for (int64_t i = 0; i < images.size(); ++i)
     lines += concat(images.bytes(i), '\t', images.changed(i), '\t', images.path(i), '\n');
   std::string out = concat(kFormat, size.height, ' ', size.width, ' ', images.size(), ' ', lines.size(),
-                           images.upright() ? " upright" : "", '\n', lines);
+                           images.reading().upright ? " upright" : "",
+                           images.reading().resize > 0 ? concat(" from ", images.reading().resize) : "", '\n', lines);
   out.resize((out.size() + kPage - 1) / kPage * kPage, '\n');
   return out;
 }

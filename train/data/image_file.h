@@ -58,8 +58,9 @@ struct ImageCrop {
   int64_t detail = kCropDetail;
 };
 
-// torchvision's Resize(side), CenterCrop(side): the shorter side is scaled to `side`, and the middle is kept.
-ImageCrop middle_square(ImageSize image, int64_t side);
+// torchvision's Resize(shorter), CenterCrop(side): the shorter side is scaled to `shorter` (0: to `side`), and the
+// middle is kept.
+ImageCrop middle_square(ImageSize image, int64_t side, int64_t shorter = 0);
 
 // The content of an image file, for what does not need the whole image. The content must outlive it; `path` is its
 // name in errors. Each function throws FormatError as read_image.
@@ -96,8 +97,14 @@ bool is_image_path(const std::string& path);
 
 // An image of this size: scaled, and cropped to a square if `size` is one, unless it has this size. Throws FormatError
 // for one that is too narrow for a square.
-Image read_image_as(const std::string& path, ImageSize size, bool upright = false);
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, bool upright = false);
+struct ImageReading {
+  bool upright = false;  // turned as Exif says, as Pillow's exif_transpose
+  int64_t resize = 0;    // `shorter` of middle_square, for squares of any image
+
+  bool operator==(const ImageReading&) const = default;
+};
+Image read_image_as(const std::string& path, ImageSize size, const ImageReading& how = {});
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, const ImageReading& how = {});
 
 // Writes (height, width, channels) bytes, of 3 channels or of 1: the luma of ITU-R 601, as with Pillow's convert("L").
 void copy_pixels(const Image& image, int64_t channels, uint8_t* to);

@@ -160,15 +160,15 @@ std::string LeftOut::str() const {
 }
 
 LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& images) {
-  LabelledImages out{std::make_shared<ChosenImages>(from.images, images, from.images->upright()), {}};
+  LabelledImages out{std::make_shared<ChosenImages>(from.images, images, from.images->reading()), {}};
   for (const int64_t i : images) out.labels.push_back(from.labels[size_t(i)]);
   return out;
 }
 
-LabelledImages upright(const LabelledImages& from) {
+LabelledImages read_as(const LabelledImages& from, const ImageReading& reading) {
   std::vector<int64_t> all(size_t(from.size()));
   std::iota(all.begin(), all.end(), 0);
-  return {std::make_shared<ChosenImages>(from.images, std::move(all), true), from.labels};
+  return {std::make_shared<ChosenImages>(from.images, std::move(all), reading), from.labels};
 }
 
 FolderListing list_classes(const std::string& root, const Found& found) {

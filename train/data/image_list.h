@@ -21,8 +21,7 @@ struct LabelledImages {
 
 // Some of them, in this order.
 LabelledImages chosen(const LabelledImages& from, const std::vector<int64_t>& images);
-// The same images, turned as their Exif data say.
-LabelledImages upright(const LabelledImages& from);
+LabelledImages read_as(const LabelledImages& from, const ImageReading& reading);  // the same images
 
 // What a listing leaves out, and counts.
 struct LeftOut {

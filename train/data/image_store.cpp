@@ -26,7 +26,7 @@ std::vector<int64_t> evenly(int64_t n, int64_t most) {
 
 ImageSize size_of(const EncodedImages& images, int64_t i) {
   const std::string content = images.read(i);
-  return EncodedImage(content, images.path(i), images.upright()).size();
+  return EncodedImage(content, images.path(i), images.reading().upright).size();
 }
 
 // The size of all images, or of kMeasured of each list; none if they differ.
@@ -90,7 +90,7 @@ void leave_out_damaged(LabelledImages& list, const char* split, int64_t side, bo
     for (int64_t i = begin; i < end; ++i) {
       try {
         const std::string content = list.images->read(i), path = list.images->path(i);
-        if (side > 0) decode_image_as(content, path, {side, side}, list.images->upright());
+        if (side > 0) decode_image_as(content, path, {side, side}, list.images->reading());
         else decode_image(content, path);
       } catch (const FormatError& e) {
         messages[size_t(i)] = e.what();
@@ -180,6 +180,12 @@ void visit(Fields& f, ImageOptions& o) {
      .range = {1, 4096},
      .automatic = "the size of the images if all are equal, else 32",
      .scope = Scope::weights});
+  f("resize", o.resize,
+    {.help = "scale the shorter side of images to N before the middle, --image-size, is cut out",
+     .unit = "N",
+     .range = {1, 8192},
+     .automatic = "that of --image-size",
+     .scope = Scope::weights});
   f("image-store", o.store,
     {.help = "where images are: memory (decoded once, N x N), disk (the same, in a file of --image-cache for later "
              "runs), files (decoded for each batch; random crops are cut from the whole image)",
@@ -212,8 +218,10 @@ Splits load_images(ImageLists lists, const ImageOptions& options, const DataRequ
   std::vector<LabelledImages*> all = {&lists.train, &lists.test};
   if (lists.val) all.push_back(&*lists.val);
   for (LabelledImages* list : all)
-    if (options.exif_orientation) *list = upright(*list);
+    *list = read_as(*list, {options.exif_orientation, options.resize});
   const int64_t side = options.size > 0 ? options.size : request.side;
+  RT_CHECK_AS(UsageError, options.resize == 0 || (side > 0 && options.resize >= side), "--resize ", options.resize,
+              ": expected an --image-size of at most that");
   constexpr const char* kSplits[] = {"train", "test", "val"};
   for (size_t i = 0; i < all.size() && (options.skip_damaged || request.check); ++i) {
     const int64_t number = all[i]->size();

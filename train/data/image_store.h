@@ -15,6 +15,7 @@ struct ImageOptions {
   int64_t memory = 1024;  // MiB for images that are kept in memory
   std::string cache = {};  // folder for images that are kept on the disk; empty: the user's
   bool skip_damaged = false;  // decode all images at the start and leave out those that cannot be
+  int64_t resize = 0;         // of the shorter side before the middle is cut out; 0: `size`
   bool exif_orientation = false;  // turn images as their Exif data say
 };
 void visit(Fields& f, ImageOptions& o);

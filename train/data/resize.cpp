@@ -35,9 +35,9 @@ void resize_part(const Image& image, const ImageCrop& crop, int64_t by) {
   resample(y, x, {rows, columns, kept.top, kept.left});
 }
 
-ImageCrop middle_square(ImageSize image, int64_t side) {
-  const int64_t shorter = std::min(image.height, image.width);
-  const ImageSize scaled{side * image.height / shorter, side * image.width / shorter};
+ImageCrop middle_square(ImageSize image, int64_t side, int64_t shorter) {
+  const int64_t from = std::min(image.height, image.width), to = shorter > 0 ? shorter : side;
+  const ImageSize scaled{to * image.height / from, to * image.width / from};
   const auto margin = [side](int64_t length) { return int64_t(std::nearbyint(double(length - side) / 2)); };
   return {
       {0, 0, image.height, image.width}, scaled, nullptr, {margin(scaled.height), margin(scaled.width), side, side}};
@@ -57,20 +57,20 @@ Image resized_and_cropped(const Image& image, int64_t side) {
   return out;
 }
 
-Image read_image_as(const std::string& path, ImageSize size, bool upright) {
-  return decode_image_as(read_file(path), path, size, upright);
+Image read_image_as(const std::string& path, ImageSize size, const ImageReading& how) {
+  return decode_image_as(read_file(path), path, size, how);
 }
 
-Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, bool upright) {
-  EncodedImage image(content, path, upright);
+Image decode_image_as(std::string_view content, const std::string& path, ImageSize size, const ImageReading& how) {
+  EncodedImage image(content, path, how.upright);
   const auto [height, width] = image.size();
   ImageCrop crop{{0, 0, height, width}, size};
-  if (size.height == size.width && image.size() != size) {
+  if (size.height == size.width && (how.resize > 0 || image.size() != size)) {
     const auto [shorter, longer] = std::minmax(height, width);
     RT_CHECK_AS(FormatError, longer <= kMostAspect * shorter, path, ": ", width, " x ", height,
                 " pixels, too narrow for a square from the middle: one side is more than ", kMostAspect,
                 " times the other; remove it");
-    crop = middle_square(image.size(), size.height);
+    crop = middle_square(image.size(), size.height, how.resize);
   }
   Image out = image_of(size);
   crop.to = out.rgb.data(), crop.detail = kDetail;
