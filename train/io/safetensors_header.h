@@ -25,6 +25,7 @@ struct TensorEntry {
 struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::vector<TensorEntry> tensors;                      // in the order of their bytes
+  std::vector<std::string> beside = {};                  // names of other sets of weights, in other formats
   const TensorEntry* find(std::string_view name) const;  // null if there is none
 };
 

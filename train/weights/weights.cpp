@@ -143,6 +143,8 @@ class BackboneLoader {
       out.left_out = summary_of(found.rest, found.prefix);
     else if (found.prefix.empty())
       check_none(path_, found.rest);
+    for (const std::string& set : header.beside)
+      out.left_out += concat(out.left_out.empty() ? "" : ", ", set, " (another set of weights)");
     return out;
   }
   bool wants(const std::string& name) const { return into_.contains(name); }
